@@ -1,0 +1,106 @@
+-- semaphore/acquire: asks for permits, at once or in line. Running it again with the same id grants nothing twice.
+--
+-- KEYS  meta holders queue
+-- ARGV  id         who asks
+--       permits    1 to the limit in force, or `all`: whatever is free now, at least 1, never in line
+--       limit      what this caller declares; stored by the first grant. 0: whatever is stored
+--       lease_ms   how long the permit lives unless refreshed; 0: permanent
+--       wait_ms    how long the caller stays in line after this call; 0: does not wait
+--       inbox      channel on which a grant is told; empty: the caller only asks again
+--       ticket     0, or the ticket of an earlier reply: brings back the place of a waiter that the server forgot
+-- REPLY granted permits fence expires_at now in_use limit
+--       held    permits fence expires_at now in_use limit
+--       queued  ticket position retry_after in_use limit now
+--       denied  retry_after in_use limit waiting now
+takes('id permits limit lease_ms wait_ms inbox ticket', 7)
+local id, want, inbox = word(1, 'id', 200), ARGV[2] ~= 'all' and number(2, 'permits', 1, 2147483647), ARGV[6]
+local declared = number(3, 'limit', 0, 2147483647)
+local lease_ms = number(4, 'lease_ms', 0, 3155760000000)
+local wait_ms = number(5, 'wait_ms', 0, inbox == '' and 60000 or 86400000)
+local ticket = number(7, 'ticket', 0, 4503599627370496)
+if inbox ~= '' then word(6, 'inbox', 300) end
+
+local stored_limit = limit
+if limit == 0 then limit = declared end
+if limit == 0 then refuse('no limit: none is stored for this semaphore, so the caller must declare one') end
+if want and want > limit then refuse('permits: takes 1 to the limit in force, ' .. limit .. ', or all') end
+if problem then return redis.error_reply(problem) end
+
+-- The same id again: what it holds is told, what it lost is freed first.
+local fence, weight = holding(record)
+if fence then
+  local ends = redis.call('ZSCORE', holders, id)
+  if ends and tonumber(ends) > now then
+    return {'held', weight, fence, as_time(ends), now, in_use, limit}
+  end
+  if agreed then free({id}) end
+  record = false
+end
+settle()
+local place = record and redis.call('ZSCORE', queue, id)
+
+local function granted()
+  local permits = want or limit - in_use
+  local text = next_number()
+  local given_fence = last_fence
+  changed = changed or stored_limit == 0
+  grant(id, permits, lease_ms, text)
+  if waiting > 0 then serve() end
+  save()
+  return {'granted', permits, given_fence, lease_ms == 0 and -1 or now + lease_ms, now, in_use, limit}
+end
+
+if waiting == 0 and in_use + (want or 1) <= limit then return granted() end
+
+-- When asking again makes sense without a message: at the end of the k-th lease to end, for place k.
+local function end_of(place_in_line)
+  local ends = closed and redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
+    or redis.call('ZRANGE', holders, place_in_line - 1, place_in_line - 1, 'WITHSCORES')[2]
+  if ends and ends ~= 'inf' then return math.max(1, tonumber(ends) - now) end
+end
+
+if wait_ms > 0 and want then
+  local position = waiting + 1 -- a new ticket is the highest
+  if place then
+    ticket = tonumber(place)
+  else
+    position = ticket == 0 and position
+    if ticket == 0 then next_number() else last_fence = math.max(last_fence, ticket) end
+    if ticket == 0 then ticket = last_fence end
+    redis.call('ZADD', queue, ticket, id)
+    waiting = waiting + 1
+    if waiting == 1 and expiry ~= 0 then set_ttl(queue) end
+  end
+  if in_use < limit and serve(id, want) then
+    leave_queue(id)
+    return granted()
+  end
+  if place or not position or stopped then position = redis.call('ZRANK', queue, id) + 1 end
+  local third = math.max(1, math.floor(wait_ms / 3))
+  local retry_after = stopped and 1 or math.min(end_of(position) or third, third)
+  local patience = now + wait_ms
+  if expiry ~= 0 and patience > expiry then expiry, changed, grown = patience + 60000, true, true end
+  redis.call('HSET', meta, 'last fence', string.format('%.0f', last_fence),
+    id, waiter_text(want, lease_ms, patience, now + retry_after, inbox))
+  save()
+  return {'queued', ticket, position, retry_after, in_use, limit, now}
+end
+
+-- Does not wait: granted when its own place is at the head, or when the line in front turns out to be empty.
+local function turn()
+  return waiting > 0 and in_use < limit and serve(place and id, want or 1)
+end
+if turn() then
+  leave_queue(id)
+  return granted()
+end
+if place then
+  leave_queue(id)
+  redis.call('HDEL', meta, id)
+  place = false
+  turn()
+end
+if waiting == 0 and in_use + (want or 1) <= limit then return granted() end
+save()
+local retry_after = stopped and 1 or end_of(1) or head_until and math.max(1, head_until - now) or -1
+return {'denied', retry_after, in_use, limit, waiting, now}

@@ -1,0 +1,33 @@
+-- Part: what goes with every change of a lease: the bounds on all leases, the TTL, the text of the state.
+local changed = false -- 'the state' is to be written
+local grown = false   -- the keys' TTL is to be set
+
+local function state_text()
+  changed = false
+  return limit .. ' ' .. extra .. ' ' .. next_end .. ' ' .. last_end .. ' ' .. expiry
+    .. (pinned and ' 1' or ' 0') .. (closed and ' 1' or ' 0')
+end
+
+local function set_ttl(key)
+  if expiry == 0 then redis.call('PERSIST', key) else redis.call('PEXPIREAT', key, expiry) end
+end
+
+-- Keeps the bounds and the TTL ahead of a lease that ends at `ends`. Up to a second in advance, so that few grants
+-- write the state: what looks lost later may keep the gate closed for that much longer, never shorter.
+local function cover(ends)
+  if ends < next_end then next_end, changed = ends, true end
+  if ends == math.huge then
+    if expiry ~= 0 then expiry, changed, grown = 0, true, true end
+  elseif ends > last_end then
+    last_end, changed = ends + math.min(1000, math.floor((ends - now) / 8)), true
+    if expiry ~= 0 and expiry < ends + 60000 then expiry, grown = ends + 60000, true end
+  end
+end
+
+-- A permanent lease keeps the state for ever. Once none is left, and the limit is not pinned, the TTL comes back.
+local function expire_again()
+  if expiry ~= 0 or pinned then return end
+  if redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] ~= 'inf' then
+    expiry, changed, grown = math.max(last_end, now) + 60000, true, true
+  end
+end

@@ -1,0 +1,15 @@
+-- Part: how many hold and wait, and whether the three keys agree. Every grant passes here. Writes nothing.
+local held = redis.call('ZCARD', holders)
+local waiting = redis.call('ZCARD', queue)
+local records = redis.call('HLEN', meta)
+
+-- A key that was evicted, or restored without the others, shows as a record too many or too few.
+local agreed = readable
+if agreed and stored[1] then
+  agreed = records == 2 + waiting + (closed and 0 or held)
+elseif agreed then
+  agreed = records + held + waiting == 0
+end
+
+local in_use = held + extra
+if closed then in_use = math.max(limit, 1) end

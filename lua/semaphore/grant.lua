@@ -1,0 +1,88 @@
+-- Part: granting, freeing, and starting afresh after a loss.
+
+-- The next number of this semaphore, for a fence or a ticket. Grows also when the key was lost, by the clock.
+local function next_number()
+  last_fence = math.max(last_fence + 1, clock[1] * 1000000 + clock[2])
+  return string.format('%.0f', last_fence)
+end
+
+-- Gives `permits` to `who`.
+local function grant(who, permits, lease_ms, fence)
+  local ends = lease_ms == 0 and math.huge or now + lease_ms
+  local text = permits == 1 and fence or fence .. ' ' .. permits
+  if permits > 1 then extra, changed = extra + permits - 1, true end
+  cover(ends)
+  redis.call('ZADD', holders, lease_ms == 0 and '+inf' or ends, who)
+  if changed then
+    redis.call('HSET', meta, 'last fence', fence, who, text, 'the state', state_text())
+  else
+    redis.call('HSET', meta, 'last fence', fence, who, text)
+  end
+  if held == 0 and not grown and expiry ~= 0 then set_ttl(holders) end -- an empty key was deleted, its TTL with it
+  held, in_use = held + 1, in_use + permits
+end
+
+-- Takes everything back from these holders (at most 100).
+local function free(ids)
+  local more = 0
+  if extra > 0 then
+    for _, text in ipairs(redis.call('HMGET', meta, unpack(ids))) do
+      local _, permits = holding(text)
+      more = more + (permits or 1) - 1
+    end
+    if more > 0 then extra, changed = extra - more, true end
+  end
+  local gone = redis.call('ZREM', holders, unpack(ids))
+  if redis.call('HDEL', meta, unpack(ids)) ~= #ids or gone ~= #ids then agreed = false end
+  held, in_use = held - gone, in_use - gone - more
+end
+
+-- The keys disagree, so who holds what is not known, only until when: the last lease in `holders`, or, where that key
+-- was lost, the bound on all leases. The gate closes until then, or until all who are known gave back.
+local function close()
+  local latest = redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
+  local known = tonumber(latest or 0)
+  redis.call('UNLINK', meta, queue)
+  if readable and stored[1] and last_end > known then
+    known = last_end
+    if known > now then redis.call('ZADD', holders, known, 'lost leases') end -- a space: no id can be this
+  end
+  closed = true
+  agreed, waiting, extra, record = true, 0, 0, false
+  next_end, last_end = NEVER, known == math.huge and last_end or known
+  expiry = (pinned or known == math.huge) and 0 or math.max(known, now) + 60000
+  held, in_use, changed, grown = redis.call('ZCARD', holders), math.max(limit, 1), true, true
+  redis.call('HSET', meta, 'last fence', string.format('%.0f', last_fence))
+end
+
+local stopped = false -- a bound was reached: there is more to do, and somebody must ask again at once
+
+-- Brings the state up to now: closes, opens again, or takes back what has ended.
+local function settle()
+  if not agreed then close() end
+  if closed then
+    if redis.call('ZCOUNT', holders, '(' .. now, '+inf') > 0 then return end
+    redis.call('UNLINK', holders)
+    closed, held, extra, in_use, next_end, changed = false, 0, 0, 0, NEVER, true
+    expire_again()
+  elseif now >= next_end then
+    next_end, changed = NEVER, true
+    if held == 0 then return end
+    local ended = redis.call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100)
+    if #ended > 0 then free(ended) end
+    if not agreed then return settle() end
+    local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
+    if first and first ~= 'inf' then next_end = tonumber(first) end
+    stopped = next_end <= now
+  end
+end
+
+-- Writes what has changed beside the permits. The last step of every script that writes.
+local function save()
+  if changed then redis.call('HSET', meta, 'the state', state_text()) end
+  if grown then
+    set_ttl(meta)
+    if held > 0 then set_ttl(holders) end
+    if waiting > 0 then set_ttl(queue) end
+  end
+end

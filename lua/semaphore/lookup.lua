@@ -1,0 +1,22 @@
+-- semaphore/lookup: what an id has. Writes nothing.
+--
+-- KEYS  meta holders queue
+-- ARGV  id
+-- REPLY held    permits fence expires_at now
+--       queued  ticket position now
+--       gone    now
+takes('id', 1)
+local id = word(1, 'id', 200)
+if problem then return redis.error_reply(problem) end
+
+local fence, permits = holding(record)
+local ends = redis.call('ZSCORE', holders, id)
+local rank = redis.call('ZRANK', queue, id)
+if fence and ends and tonumber(ends) > now then
+  return {'held', permits, fence, as_time(ends), now}
+end
+local patience = string.match(record or '', '^w %d+ %d+ (%d+)')
+if rank and patience and tonumber(patience) > now then
+  return {'queued', tonumber(redis.call('ZSCORE', queue, id)), rank + 1, now}
+end
+return {'gone', now}

@@ -1,0 +1,35 @@
+-- semaphore/refresh: a new lease for a permit, counted from now. Never brings back what is lost.
+--
+-- KEYS  meta holders queue
+-- ARGV  id
+--       lease_ms   0: permanent
+-- REPLY refreshed permits fence expires_at now
+--       lost      now
+takes('id lease_ms', 2)
+local id, lease_ms = word(1, 'id', 200), number(2, 'lease_ms', 0, 3155760000000)
+if problem then return redis.error_reply(problem) end
+
+local fence, permits = holding(record)
+local before = redis.call('ZSCORE', holders, id)
+local waiting = redis.call('ZCARD', queue)
+if not fence or not before or tonumber(before) <= now then return {'lost', now} end
+
+local ends = lease_ms == 0 and math.huge or now + lease_ms
+local sooner = ends < next_end
+cover(ends)
+set_ttl(holders) -- first, since this is allowed when memory is full, and everything is after it
+redis.call('ZADD', holders, lease_ms == 0 and '+inf' or ends, id)
+if before == 'inf' then
+  expire_again()
+  if grown then set_ttl(holders) end
+end
+if changed then redis.call('HSET', meta, 'the state', state_text()) end
+if grown then
+  set_ttl(meta)
+  if waiting > 0 then set_ttl(queue) end
+end
+if sooner and waiting > 0 then
+  local ids, texts = look(0, 0)
+  rouse(ids[1], texts[1], ends)
+end
+return {'refreshed', permits, fence, lease_ms == 0 and -1 or ends, now}

@@ -1,0 +1,328 @@
+//! Connections to the server: a small pool, each with timeouts of its own, and how a call is carried out on one.
+
+use crate::error::{CallError, Failure, FailureKind};
+use crate::lease::Moment;
+use redis::{Client, Connection, ConnectionLike, IntoConnectionInfo, ProtocolVersion};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long connecting, reading and writing may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    pub(crate) read: Duration,
+    pub(crate) write: Duration,
+}
+
+/// Locks a mutex of ours. None of them is held while foreign code runs, so a poisoned one still guards sound data.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection of the pool, out on a call.
+pub(crate) struct Wire {
+    con: Connection,
+    read_timeout: Duration,
+    generation: u64,
+}
+
+impl Wire {
+    /// Bounds how long the next replies may take.
+    fn bound(&mut self, read: Duration) -> Result<(), Failure> {
+        let read = read.max(Duration::from_millis(1)); // zero would mean no bound at all
+        if read != self.read_timeout {
+            self.con.set_read_timeout(Some(read))?;
+            self.read_timeout = read;
+        }
+        Ok(())
+    }
+}
+
+/// A call that was answered, and when it was sent.
+pub(crate) struct Answered<T> {
+    pub(crate) reply: T,
+    /// The instant before the answered call was sent.
+    pub(crate) sent: Moment,
+}
+
+/// A call that was not answered as it should be.
+pub(crate) struct Unanswered {
+    pub(crate) error: CallError,
+    /// The connection that carried it, if it still stands: what follows on it reaches the server after the call.
+    pub(crate) wire: Option<Wire>,
+}
+
+impl From<Failure> for Unanswered {
+    fn from(failure: Failure) -> Unanswered {
+        Unanswered {
+            error: CallError::Failed(failure),
+            wire: None,
+        }
+    }
+}
+
+/// The pool.
+pub(crate) struct Connections {
+    client: Client,
+    timeouts: Timeouts,
+    most: usize,
+    pid: u32,
+    shelf: Mutex<Shelf>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct Shelf {
+    idle: Vec<Wire>,
+    open: usize,
+    /// Counts the times that a connection was found dropped: the idle ones of before are then likely dead too.
+    generation: u64,
+}
+
+impl Connections {
+    /// A pool of up to `most` connections. Opens none yet.
+    pub(crate) fn new(
+        client: &Client,
+        timeouts: Timeouts,
+        most: usize,
+    ) -> Result<Connections, Failure> {
+        let info = client.get_connection_info().clone();
+        let tcp = info.tcp_settings().clone().set_nodelay(true);
+        // RESP2, where the subscriber can wait with a deadline; and no greeting, each part of which would be awaited
+        // for a timeout of its own.
+        let settings = info
+            .redis_settings()
+            .clone()
+            .set_protocol(ProtocolVersion::RESP2)
+            .set_skip_set_lib_name();
+        let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
+        Ok(Connections {
+            client: Client::open(info.into_connection_info()?)?,
+            timeouts,
+            most,
+            pid: std::process::id(),
+            shelf: Mutex::default(),
+            returned: Condvar::new(),
+        })
+    }
+
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+
+    /// Whether this process is the one that opened the connections, and not a fork of it.
+    pub(crate) fn is_own_process(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// A connection outside the pool, for the subscriber.
+    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
+        self.connect_within(self.timeouts.connect)
+    }
+
+    fn connect_within(&self, timeout: Duration) -> Result<Connection, Failure> {
+        let con = self
+            .client
+            .get_connection_with_timeout(timeout.max(Duration::from_millis(1)))
+            .map_err(|error| {
+                let failure = Failure::from(error);
+                match failure.kind() {
+                    // Whatever the socket said: a connection that was never made is not one that broke.
+                    FailureKind::Disconnected | FailureKind::TimedOut => {
+                        Failure::new(FailureKind::Unreachable, failure.to_string())
+                    }
+                    _ => failure,
+                }
+            })?;
+        con.set_read_timeout(Some(self.timeouts.read))?;
+        con.set_write_timeout(Some(self.timeouts.write))?;
+        Ok(con)
+    }
+
+    /// Runs `call`, an idempotent script, and runs it again on a new connection if the one it had was dropped.
+    ///
+    /// With `until`, no reply is waited for much longer than that. A server that stalls is not asked twice: the first
+    /// call is still on its way.
+    pub(crate) fn call<T>(
+        &self,
+        until: Option<Instant>,
+        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+    ) -> Result<Answered<T>, Unanswered> {
+        let mut sent_before = false;
+        loop {
+            let wire = self.take(until);
+            let mut wire = match wire {
+                Ok(wire) => wire,
+                Err(failure) if sent_before => {
+                    return Err(Unanswered {
+                        error: CallError::Unknown(failure),
+                        wire: None,
+                    });
+                }
+                Err(failure) => return Err(failure.into()),
+            };
+            if let Err(failure) = wire.bound(self.patience(until)) {
+                self.discard(wire);
+                return Err(failure.into());
+            }
+            let sent = Moment::now();
+            match call(&mut wire.con) {
+                Ok(reply) => {
+                    self.put_back(wire);
+                    return Ok(Answered { reply, sent });
+                }
+                Err(CallError::Unknown(failure)) => {
+                    if failure.kind() == FailureKind::TimedOut {
+                        return Err(self.stalled(wire, failure));
+                    }
+                    self.discard(wire);
+                    if sent_before || failure.kind() != FailureKind::Disconnected {
+                        return Err(Unanswered {
+                            error: CallError::Unknown(failure),
+                            wire: None,
+                        });
+                    }
+                    sent_before = true;
+                }
+                Err(CallError::Failed(failure)) => {
+                    if failure.is_broken() {
+                        self.discard(wire);
+                    } else {
+                        self.put_back(wire);
+                    }
+                    return Err(Unanswered {
+                        error: if sent_before {
+                            CallError::Unknown(failure)
+                        } else {
+                            CallError::Failed(failure)
+                        },
+                        wire: None,
+                    });
+                }
+                Err(error @ CallError::Invalid(_)) => {
+                    self.put_back(wire);
+                    return Err(Unanswered { error, wire: None });
+                }
+            }
+        }
+    }
+
+    /// Runs `call` on this very connection, so that it reaches the server after what was sent on it before.
+    pub(crate) fn call_on<T>(
+        &self,
+        mut wire: Wire,
+        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+    ) -> Result<T, Unanswered> {
+        lock(&self.shelf).open += 1; // back in the pool, if need be above its size until this call is over
+        if let Err(failure) = wire.bound(self.timeouts.read) {
+            self.discard(wire);
+            return Err(failure.into());
+        }
+        match call(&mut wire.con) {
+            Ok(reply) => {
+                self.put_back(wire);
+                Ok(reply)
+            }
+            Err(CallError::Unknown(failure)) if failure.kind() == FailureKind::TimedOut => {
+                Err(self.stalled(wire, failure))
+            }
+            Err(error) => {
+                self.discard(wire);
+                Err(Unanswered { error, wire: None })
+            }
+        }
+    }
+
+    fn patience(&self, until: Option<Instant>) -> Duration {
+        match until {
+            Some(until) => self
+                .timeouts
+                .read
+                .min(until.saturating_duration_since(Instant::now())),
+            None => self.timeouts.read,
+        }
+    }
+
+    /// A connection from the shelf, or a new one, or the first that comes back.
+    fn take(&self, until: Option<Instant>) -> Result<Wire, Failure> {
+        if !self.is_own_process() {
+            return Err(Failure::new(FailureKind::Forked, "forked process"));
+        }
+        let latest = Instant::now() + self.patience(until);
+        let mut shelf = lock(&self.shelf);
+        loop {
+            while let Some(wire) = shelf.idle.pop() {
+                if wire.generation == shelf.generation {
+                    return Ok(wire);
+                }
+                shelf.open -= 1;
+            }
+            if shelf.open < self.most {
+                shelf.open += 1;
+                let generation = shelf.generation;
+                drop(shelf);
+                let left = latest.saturating_duration_since(Instant::now());
+                return match self.connect_within(self.timeouts.connect.min(left)) {
+                    Ok(con) => Ok(Wire {
+                        con,
+                        read_timeout: self.timeouts.read,
+                        generation,
+                    }),
+                    Err(failure) => {
+                        self.give_up_place();
+                        Err(failure)
+                    }
+                };
+            }
+            let left = latest.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let text = format!("{} connections, all busy", self.most);
+                return Err(Failure::new(FailureKind::PoolExhausted, text));
+            }
+            shelf = match self.returned.wait_timeout(shelf, left) {
+                Ok((shelf, _)) => shelf,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    fn put_back(&self, wire: Wire) {
+        let mut shelf = lock(&self.shelf);
+        if shelf.open > self.most {
+            shelf.open -= 1;
+        } else {
+            shelf.idle.push(wire);
+        }
+        drop(shelf);
+        self.returned.notify_one();
+    }
+
+    /// Closes a connection that was found dropped. Those on the shelf of the same age are not used again.
+    fn discard(&self, wire: Wire) {
+        let mut shelf = lock(&self.shelf);
+        if wire.generation == shelf.generation {
+            shelf.generation += 1;
+        }
+        drop(shelf);
+        self.give_up_place();
+    }
+
+    /// A connection whose reply did not come in time leaves the pool and is kept for what must follow the call.
+    fn stalled(&self, wire: Wire, failure: Failure) -> Unanswered {
+        self.give_up_place();
+        Unanswered {
+            error: CallError::Unknown(failure),
+            wire: Some(wire),
+        }
+    }
+
+    fn give_up_place(&self) {
+        lock(&self.shelf).open -= 1;
+        self.returned.notify_one();
+    }
+
+    /// How many connections are open now.
+    pub(crate) fn open(&self) -> usize {
+        lock(&self.shelf).open
+    }
+}

@@ -1,0 +1,50 @@
+//! What a gate's semaphores and permits share: connections, inbox, renewal, and the thread for what is left over.
+
+use crate::background::{Background, Debt};
+use crate::connections::{Answered, Connections, Unanswered, Wire};
+use crate::error::CallError;
+use crate::inbox::Inbox;
+use crate::name::Keys;
+use crate::renewal::Renewal;
+use redis::ConnectionLike;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) struct Engine {
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) background: Arc<Background>,
+    pub(crate) inbox: Inbox,
+    pub(crate) renewal: Renewal,
+    pub(crate) prefix: String,
+    pub(crate) label: Option<String>,
+    /// How long a wait goes on while the server cannot be reached.
+    pub(crate) outage: Duration,
+}
+
+impl Engine {
+    /// Runs a script that may be run again; what was left of a call without an answer is dropped.
+    pub(crate) fn call<T>(
+        &self,
+        until: Option<Instant>,
+        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+    ) -> Result<Answered<T>, CallError> {
+        let outcome: Result<_, Unanswered> = self.connections.call(until, call);
+        outcome.map_err(|unanswered| unanswered.error)
+    }
+
+    /// Leaves the release of an id to the background, for as long as the server may still know it.
+    pub(crate) fn release_later(
+        &self,
+        keys: &Keys,
+        id: &str,
+        wire: Option<Wire>,
+        until: Option<Instant>,
+    ) {
+        self.background.release(Debt {
+            keys: keys.clone(),
+            id: id.to_owned(),
+            wire,
+            until,
+        });
+    }
+}

@@ -1,0 +1,215 @@
+//! The gate: where everything begins.
+
+use crate::background::Background;
+use crate::connections::{Connections, Timeouts};
+use crate::engine::Engine;
+use crate::error::{CallError, Failure, Invalid};
+use crate::inbox::Inbox;
+use crate::mutex::Mutex;
+use crate::name;
+use crate::renewal::Renewal;
+use crate::semaphore::Semaphore;
+use redis::Client;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A client of one Redis or Valkey, from which semaphores and mutexes are had by name.
+///
+/// Open one for a process and clone it: it has a small pool of connections, at most one subscriber connection, one thread
+/// for renewal and one for what is left over, each opened or started when first needed. Permits keep what they need of it
+/// alive. A forked child must open its own.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), luagate::Error> {
+/// let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+/// let market = gate.semaphore("market:account:17", 5).lease(Duration::from_secs(10));
+/// let permit = market.acquire_timeout(Duration::from_secs(2))?;
+/// println!("inside with fence {}", permit.fence());
+/// permit.release()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Gate {
+    engine: Arc<Engine>,
+}
+
+impl Gate {
+    /// Opens a gate on the server at `url`: `redis://[user:password@]host[:port][/db]` or `unix:///path/to/socket`. Connects
+    /// once, so that a wrong address is found out here.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] for a url that is none; [`CallError::Failed`] when the server cannot be used.
+    pub fn open(url: &str) -> Result<Gate, CallError> {
+        Gate::builder(url).open()
+    }
+
+    /// Settings for a gate on the server at `url`.
+    pub fn builder(url: &str) -> GateBuilder {
+        let client = Client::open(url).map_err(|error| {
+            let why =
+                format!("{error}; takes redis://[user:password@]host[:port][/db] or unix:///path");
+            Invalid::new("url", why)
+        });
+        GateBuilder::new(client)
+    }
+
+    /// Settings for a gate that connects as `client` does.
+    pub fn builder_with(client: Client) -> GateBuilder {
+        GateBuilder::new(Ok(client))
+    }
+
+    /// The semaphore `name`, of which at most `limit` permits (1 to 2^31-1) are held at once. Asks nobody: a name or limit
+    /// that cannot be is told by the first call that uses it.
+    ///
+    /// A name is 1 to 200 bytes without white space, control characters or braces. The first grant stores the limit; while
+    /// somebody uses the semaphore, that one is in force for all, whatever else they declare.
+    pub fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
+        Semaphore::new(self.engine.clone(), "semaphore", name, limit)
+    }
+
+    /// The mutex `name`. It is not the semaphore of the same name.
+    pub fn mutex(&self, name: &str) -> Mutex {
+        Mutex::new(Semaphore::new(self.engine.clone(), "mutex", name, 1))
+    }
+
+    /// How many connections of the pool are open now; the subscriber is not among them.
+    pub fn open_connections(&self) -> usize {
+        self.engine.connections.open()
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate")
+            .field("prefix", &self.engine.prefix)
+            .field("label", &self.engine.label)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings of a [`Gate`]. Made by [`Gate::builder`].
+#[derive(Debug)]
+#[must_use = "nothing is opened before `open`"]
+pub struct GateBuilder {
+    client: Result<Client, Invalid>,
+    prefix: String,
+    label: Option<String>,
+    timeouts: Timeouts,
+    connections: usize,
+    outage: Duration,
+}
+
+impl GateBuilder {
+    fn new(client: Result<Client, Invalid>) -> GateBuilder {
+        GateBuilder {
+            client,
+            prefix: "luagate".to_owned(),
+            label: None,
+            timeouts: Timeouts {
+                connect: Duration::from_secs(2),
+                read: Duration::from_secs(2),
+                write: Duration::from_secs(2),
+            },
+            connections: 8,
+            outage: Duration::from_secs(10),
+        }
+    }
+
+    /// The start of every key, `luagate` unless chosen: 1 to 64 of letters, digits, `.`, `_`, `-`, `:`.
+    pub fn prefix(mut self, prefix: &str) -> GateBuilder {
+        prefix.clone_into(&mut self.prefix);
+        self
+    }
+
+    /// The label of every id, see [`Semaphore::label`].
+    pub fn label(mut self, label: &str) -> GateBuilder {
+        self.label = Some(label.to_owned());
+        self
+    }
+
+    /// How long connecting may take; 2 s unless chosen.
+    pub fn connect_timeout(mut self, timeout: Duration) -> GateBuilder {
+        self.timeouts.connect = timeout;
+        self
+    }
+
+    /// How long a reply may take; 2 s unless chosen.
+    pub fn read_timeout(mut self, timeout: Duration) -> GateBuilder {
+        self.timeouts.read = timeout;
+        self
+    }
+
+    /// How long sending a call may take; 2 s unless chosen.
+    pub fn write_timeout(mut self, timeout: Duration) -> GateBuilder {
+        self.timeouts.write = timeout;
+        self
+    }
+
+    /// How many connections the pool has at most; 8 unless chosen. Threads that wait in line need none.
+    pub fn connections(mut self, most: usize) -> GateBuilder {
+        self.connections = most;
+        self
+    }
+
+    /// How long a caller who stands in line already goes on when the server cannot be reached; 10 s unless chosen. Its
+    /// place comes back with the server.
+    pub fn outage(mut self, outage: Duration) -> GateBuilder {
+        self.outage = outage;
+        self
+    }
+
+    /// Opens the gate, and connects once.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] for a setting that cannot be; [`CallError::Failed`] when the server cannot be used.
+    pub fn open(self) -> Result<Gate, CallError> {
+        let client = self.client?;
+        name::check_prefix(&self.prefix)?;
+        if let Some(label) = &self.label {
+            name::new_id(Some(label))?;
+        }
+        let Timeouts {
+            connect,
+            read,
+            write,
+        } = self.timeouts;
+        for (what, timeout) in [
+            ("connect_timeout", connect),
+            ("read_timeout", read),
+            ("write_timeout", write),
+        ] {
+            if timeout < Duration::from_millis(1) {
+                let why = format!("takes 1 ms or more, got {timeout:?}");
+                return Err(Invalid::new(what, why).into());
+            }
+        }
+        if self.connections == 0 {
+            return Err(Invalid::new("connections", "takes 1 or more, got 0").into());
+        }
+        let connections = Connections::new(&client, self.timeouts, self.connections);
+        let connections = Arc::new(connections.map_err(CallError::Failed)?);
+        let background = Arc::new(Background::new(connections.clone()));
+        let inbox = name::new_inbox(&self.prefix);
+        let engine = Engine {
+            inbox: Inbox::new(connections.clone(), background.clone(), inbox),
+            renewal: Renewal::new(connections.clone()),
+            background,
+            connections,
+            prefix: self.prefix,
+            label: self.label,
+            outage: self.outage,
+        };
+        engine.call(None, &mut |con| {
+            redis::cmd("PING")
+                .exec(con)
+                .map_err(|error| CallError::Failed(Failure::from(error)))
+        })?;
+        Ok(Gate {
+            engine: Arc::new(engine),
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Who holds and who waits, as people look at it.
+
+use crate::name::label_of;
+use crate::scripts::between;
+use crate::scripts::semaphore::State;
+use std::fmt;
+use std::time::Duration;
+
+/// A look at a semaphore at one instant. Leases that have ended are neither listed nor counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The limit in force; `None`: none is stored, since nobody has used the semaphore for a while.
+    pub limit: Option<u32>,
+    /// Whether [`resize`](crate::Semaphore::resize) set the limit, so that it does not expire.
+    pub pinned: bool,
+    /// How many permits are in use. Above the limit after it was lowered, until enough came back.
+    pub in_use: u32,
+    /// How many hold, listed here or not.
+    pub holder_count: u64,
+    /// How many wait, listed here or not.
+    pub waiter_count: u64,
+    /// Who holds; whose lease ends first, first.
+    pub holders: Vec<Holder>,
+    /// Who waits, in the order in which they will be granted.
+    pub waiters: Vec<Waiter>,
+}
+
+/// One who holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Its id.
+    pub id: String,
+    /// How many permits; 0 where keys of the semaphore were lost and it is not known any more.
+    pub permits: u32,
+    /// The fence of its permit.
+    pub fence: u64,
+    /// How long its lease still runs; `None`: permanent.
+    pub remaining: Option<Duration>,
+}
+
+/// One who waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// Its id.
+    pub id: String,
+    /// How many permits it wants.
+    pub permits: u32,
+    /// Its place: the smallest is granted first.
+    pub ticket: u64,
+    /// How long it stays in line unless it asks again.
+    pub patience: Duration,
+}
+
+impl Holder {
+    /// The label in its id, if it was made with one.
+    pub fn label(&self) -> Option<&str> {
+        label_of(&self.id)
+    }
+}
+
+impl Waiter {
+    /// The label in its id, if it was made with one.
+    pub fn label(&self) -> Option<&str> {
+        label_of(&self.id)
+    }
+}
+
+impl Inspection {
+    pub(crate) fn new(state: State) -> Inspection {
+        let now = state.now;
+        let holders = state.holders.into_iter().map(|row| Holder {
+            id: row.id,
+            permits: row.permits,
+            fence: row.fence,
+            remaining: row.expires_at.map(|end| between(now, end)),
+        });
+        let waiters = state.waiters.into_iter().map(|row| Waiter {
+            id: row.id,
+            permits: row.permits,
+            ticket: row.ticket,
+            patience: between(now, row.patience_until),
+        });
+        Inspection {
+            limit: (state.limit > 0).then_some(state.limit),
+            pinned: state.pinned,
+            in_use: state.in_use,
+            holder_count: state.holder_count,
+            waiter_count: state.waiter_count,
+            holders: holders.collect(),
+            waiters: waiters.collect(),
+        }
+    }
+}
+
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.limit {
+            Some(limit) => write!(f, "{} of {limit} permits in use", self.in_use)?,
+            None => f.write_str("not in use")?,
+        }
+        for holder in &self.holders {
+            write!(
+                f,
+                "\n  holds {} x{}, fence {}",
+                holder.id, holder.permits, holder.fence
+            )?;
+            match holder.remaining {
+                Some(left) => write!(f, ", {left:.1?} left")?,
+                None => f.write_str(", permanent")?,
+            }
+        }
+        for (place, waiter) in self.waiters.iter().enumerate() {
+            write!(
+                f,
+                "\n  waits {} x{}, place {}",
+                waiter.id,
+                waiter.permits,
+                place + 1
+            )?;
+        }
+        Ok(())
+    }
+}

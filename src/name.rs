@@ -1,0 +1,186 @@
+//! Names, ids and prefixes: what they may be, and the keys that are made of them.
+
+use crate::error::Invalid;
+use uuid::Uuid;
+
+/// The three keys of a semaphore, in one hash slot: `<prefix>:<kind>:{<name>}` and its two companions.
+///
+/// A name is 1 to 200 bytes without white space, control characters or braces. Names that must share a hash slot have a
+/// group, written `{group}:name`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Keys {
+    pub(crate) meta: String,
+    pub(crate) holders: String,
+    pub(crate) queue: String,
+}
+
+impl Keys {
+    /// The keys of the semaphore `name` under `prefix` (`luagate` unless you chose another).
+    ///
+    /// # Errors
+    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    pub fn semaphore(prefix: &str, name: &str) -> Result<Keys, Invalid> {
+        Keys::of("semaphore", prefix, name)
+    }
+
+    /// The keys of the mutex `name` under `prefix`.
+    ///
+    /// # Errors
+    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    pub fn mutex(prefix: &str, name: &str) -> Result<Keys, Invalid> {
+        Keys::of("mutex", prefix, name)
+    }
+
+    pub(crate) fn of(kind: &str, prefix: &str, name: &str) -> Result<Keys, Invalid> {
+        check_prefix(prefix)?;
+        let tagged = tagged(name)?;
+        Ok(Keys {
+            meta: format!("{prefix}:{kind}:{tagged}"),
+            holders: format!("{prefix}:{kind}.holders:{tagged}"),
+            queue: format!("{prefix}:{kind}.queue:{tagged}"),
+        })
+    }
+
+    pub(crate) fn as_array(&self) -> [&str; 3] {
+        [&self.meta, &self.holders, &self.queue]
+    }
+}
+
+/// The part of a key that holds its hash tag: `{name}`, or `{group}:name`.
+fn tagged(name: &str) -> Result<String, Invalid> {
+    if let Some((group, rest)) = name.strip_prefix('{').and_then(|n| n.split_once("}:")) {
+        check_word("name", name)?;
+        check_plain(group)?;
+        check_plain(rest)?;
+        return Ok(name.to_owned());
+    }
+    check_plain(name)?;
+    Ok(format!("{{{name}}}"))
+}
+
+fn check_plain(name: &str) -> Result<(), Invalid> {
+    check_word("name", name)?;
+    if name.contains(['{', '}']) {
+        return Err(Invalid::new(
+            "name",
+            format!("{name:?} has a brace; braces only enclose a group, as in `{{group}}:name`"),
+        ));
+    }
+    Ok(())
+}
+
+/// 1 to 200 bytes without white space or control characters.
+fn check_word(what: &'static str, word: &str) -> Result<(), Invalid> {
+    if word.is_empty() || word.len() > 200 {
+        return Err(Invalid::new(
+            what,
+            format!("takes 1 to 200 bytes, got {}", word.len()),
+        ));
+    }
+    if word.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(Invalid::new(
+            what,
+            format!("{word:?} has white space or a control character, which none may have"),
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_prefix(prefix: &str) -> Result<(), Invalid> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
+    if prefix.is_empty() || prefix.len() > 64 || !prefix.chars().all(allowed) {
+        return Err(Invalid::new(
+            "prefix",
+            format!("takes 1 to 64 of letters, digits, `.`, `_`, `-` and `:`, got {prefix:?}"),
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_id(id: &str) -> Result<(), Invalid> {
+    check_word("id", id)
+}
+
+/// A new id: `<uuid v4>`, or `<label>/<uuid v4>`.
+pub(crate) fn new_id(label: Option<&str>) -> Result<String, Invalid> {
+    let uuid = Uuid::new_v4();
+    let Some(label) = label else {
+        return Ok(uuid.to_string());
+    };
+    let id = format!("{label}/{uuid}");
+    if label.is_empty() || id.len() > 200 {
+        return Err(Invalid::new(
+            "label",
+            format!("takes 1 to 163 bytes, got {}", label.len()),
+        ));
+    }
+    check_word("label", label)?;
+    Ok(id)
+}
+
+/// The label of an id that was made with one.
+pub(crate) fn label_of(id: &str) -> Option<&str> {
+    let (label, uuid) = id.rsplit_once('/')?;
+    Uuid::try_parse(uuid).ok().map(|_| label)
+}
+
+/// The channel on which one client hears of its grants.
+pub(crate) fn new_inbox(prefix: &str) -> String {
+    format!("{prefix}:inbox:{}", Uuid::new_v4())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_share_one_hash_tag() {
+        let keys = Keys::semaphore("luagate", "market:17").unwrap();
+        assert_eq!(
+            keys.as_array(),
+            [
+                "luagate:semaphore:{market:17}",
+                "luagate:semaphore.holders:{market:17}",
+                "luagate:semaphore.queue:{market:17}",
+            ]
+        );
+        let grouped = Keys::mutex("app", "{items}:17").unwrap();
+        assert_eq!(grouped.meta, "app:mutex:{items}:17");
+    }
+
+    #[test]
+    fn what_a_name_may_not_be() {
+        let long = "x".repeat(201);
+        for name in [
+            "",
+            "a b",
+            "a\u{0}",
+            "a{b",
+            "}",
+            "{}",
+            "{}:a",
+            "{a}:",
+            "{a}",
+            "{a}:{b}",
+            "a\u{3000}b",
+            &long,
+        ] {
+            assert!(Keys::semaphore("luagate", name).is_err(), "{name:?}");
+        }
+        for prefix in ["", "a b", "{a}", "é", &long[..65]] {
+            assert!(Keys::semaphore(prefix, "name").is_err(), "{prefix:?}");
+        }
+    }
+
+    #[test]
+    fn a_label_shows_in_the_id() {
+        let id = new_id(Some("worker/7")).unwrap();
+        assert_eq!(label_of(&id), Some("worker/7"));
+        assert_eq!(label_of(&new_id(None).unwrap()), None);
+        assert_eq!(label_of("my/own-id"), None);
+        assert!(new_id(Some("a b")).is_err());
+        assert!(new_id(Some("")).is_err());
+        assert!(new_id(Some(&"x".repeat(164))).is_err());
+        assert_eq!(new_id(Some(&"x".repeat(163))).unwrap().len(), 200);
+    }
+}

@@ -1,0 +1,241 @@
+//! Renewing permits: one thread a gate for all of them, in batches, each at a third of its lease. A permit that could
+//! not be renewed is lost by this machine's clock before its lease ends on the server.
+
+use crate::connections::{Connections, lock};
+use crate::error::{CallError, Lost};
+use crate::holding::{Holding, OnLost};
+use crate::lease::Deadline;
+use crate::scripts::semaphore;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How many permits one packet renews at most.
+const BATCH: usize = 100;
+
+/// What is due this soon goes along with what is due now.
+const TOGETHER: Duration = Duration::from_millis(5);
+
+pub(crate) struct Renewal {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    connections: Arc<Connections>,
+    plan: Mutex<Plan>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Plan {
+    /// By when it is due, and a number that tells those of one instant apart.
+    due: BTreeMap<(Instant, u64), Arc<Holding>>,
+    number: u64,
+    running: bool,
+    closed: bool,
+}
+
+impl Plan {
+    fn insert(&mut self, at: Instant, holding: Arc<Holding>) {
+        self.number += 1;
+        let key = (at, self.number);
+        holding.plan(Some(key));
+        self.due.insert(key, holding);
+    }
+}
+
+impl Renewal {
+    pub(crate) fn new(connections: Arc<Connections>) -> Renewal {
+        Renewal {
+            shared: Arc::new(Shared {
+                connections,
+                plan: Mutex::default(),
+                changed: Condvar::new(),
+            }),
+        }
+    }
+
+    /// Looks after a permit that is to be renewed, or whose loss is to be told.
+    pub(crate) fn watch(&self, holding: &Arc<Holding>) {
+        let Some(at) = next_look(holding) else { return };
+        let mut plan = lock(&self.shared.plan);
+        let first = plan.due.first_key_value().map(|(key, _)| key.0);
+        plan.insert(at, holding.clone());
+        if !plan.running {
+            let shared = self.shared.clone();
+            let thread = std::thread::Builder::new().name("luagate-renewal".to_owned());
+            // Where no thread can be started the permit is lost at its deadline, by the clock; the next one tries again.
+            plan.running = thread.spawn(move || work(&shared)).is_ok();
+        }
+        drop(plan);
+        if first.is_none_or(|first| at < first) {
+            self.shared.changed.notify_one();
+        }
+    }
+
+    /// Stops looking after a permit. A renewal that is under way changes nothing any more: a released id is not
+    /// brought back by the script.
+    pub(crate) fn forget(&self, holding: &Holding) {
+        let mut plan = lock(&self.shared.plan);
+        if let Some(key) = holding.plan(None) {
+            plan.due.remove(&key);
+        }
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        lock(&self.shared.plan).closed = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+/// When to look at it: a third of its lease from now, or at its end when only its loss is to be told.
+fn next_look(holding: &Holding) -> Option<Instant> {
+    let end = holding.deadline().instant();
+    if holding.terms.renewed {
+        let third = Instant::now() + Duration::from_millis(holding.terms.lease_ms) / 3;
+        return Some(end.map_or(third, |end| third.min(end)));
+    }
+    holding.terms.on_lost.as_ref().and(end)
+}
+
+fn work(shared: &Shared) {
+    let mut teller = Teller(None);
+    while let Some(due) = wait_for_due(shared) {
+        let (lost, alive): (Vec<_>, Vec<_>) =
+            due.into_iter().partition(|holding| holding.is_lost());
+        for holding in lost {
+            lose(&holding, &mut teller);
+        }
+        let (renew, watch): (Vec<_>, Vec<_>) =
+            alive.into_iter().partition(|holding| holding.terms.renewed);
+        for holding in watch {
+            again(shared, holding, None);
+        }
+        if !renew.is_empty() {
+            renew_batch(shared, renew, &mut teller);
+        }
+    }
+}
+
+/// Sleeps until something is due; takes it out of the plan. Nothing when the gate is gone.
+fn wait_for_due(shared: &Shared) -> Option<Vec<Arc<Holding>>> {
+    let mut plan = lock(&shared.plan);
+    loop {
+        if plan.closed {
+            return None;
+        }
+        let now = Instant::now();
+        let first = plan.due.first_key_value().map(|(key, _)| key.0);
+        plan = match first {
+            Some(at) if at <= now => break,
+            Some(at) => match shared.changed.wait_timeout(plan, at - now) {
+                Ok((plan, _)) => plan,
+                Err(poisoned) => poisoned.into_inner().0,
+            },
+            None => shared
+                .changed
+                .wait(plan)
+                .unwrap_or_else(PoisonError::into_inner),
+        };
+    }
+    let soon = Instant::now() + TOGETHER;
+    let mut due = Vec::new();
+    while due.len() < BATCH {
+        match plan.due.first_entry() {
+            Some(entry) if entry.key().0 <= soon => {
+                let holding = entry.remove();
+                holding.plan(None);
+                due.push(holding);
+            }
+            _ => break,
+        }
+    }
+    Some(due)
+}
+
+fn renew_batch(shared: &Shared, batch: Vec<Arc<Holding>>, teller: &mut Teller) {
+    let until = batch
+        .iter()
+        .filter_map(|holding| holding.deadline().instant())
+        .min();
+    let calls: Vec<_> = batch
+        .iter()
+        .map(|holding| (&holding.keys, holding.id.as_str(), holding.terms.lease_ms))
+        .collect();
+    let answered = shared
+        .connections
+        .call(until, &mut |con| semaphore::refresh_all(con, &calls));
+    let Ok(answered) = answered else {
+        for holding in batch {
+            let pause = retry_pause(&holding);
+            again(shared, holding, Some(pause));
+        }
+        return;
+    };
+    for (holding, outcome) in batch.into_iter().zip(answered.reply) {
+        match outcome {
+            Ok(Some(grant)) if holding.extend(Deadline::told(answered.sent, grant.left())) => {
+                again(shared, holding, None);
+            }
+            Ok(_) => lose(&holding, teller),
+            // One that fails alone, its key overwritten say, is tried again until its deadline like any other.
+            Err(CallError::Invalid(_) | CallError::Failed(_) | CallError::Unknown(_)) => {
+                let pause = retry_pause(&holding);
+                again(shared, holding, Some(pause));
+            }
+        }
+    }
+}
+
+/// After a renewal that failed: soon enough for several more before the deadline.
+fn retry_pause(holding: &Holding) -> Duration {
+    Duration::from_millis((holding.terms.lease_ms / 10).clamp(5, 1_000))
+}
+
+/// Back into the plan, unless it was released in the meantime.
+fn again(shared: &Shared, holding: Arc<Holding>, pause: Option<Duration>) {
+    let next = match pause {
+        Some(pause) => {
+            let at = Instant::now() + pause;
+            Some(holding.deadline().instant().map_or(at, |end| at.min(end)))
+        }
+        None => next_look(&holding),
+    };
+    let mut plan = lock(&shared.plan);
+    if let (Some(at), false) = (next, holding.is_over()) {
+        plan.insert(at, holding);
+    }
+}
+
+fn lose(holding: &Holding, teller: &mut Teller) {
+    if holding.end()
+        && let Some(on_lost) = &holding.terms.on_lost
+    {
+        teller.tell(on_lost.clone(), holding.lost());
+    }
+}
+
+/// Runs the users' callbacks on a thread of their own, started by the first.
+struct Teller(Option<Sender<(OnLost, Lost)>>);
+
+impl Teller {
+    fn tell(&mut self, on_lost: OnLost, lost: Lost) {
+        let sender = self.0.get_or_insert_with(|| {
+            let (sender, receiver) = channel::<(OnLost, Lost)>();
+            let thread = std::thread::Builder::new().name("luagate-on-lost".to_owned());
+            let started = thread.spawn(move || {
+                for (on_lost, lost) in receiver {
+                    // A callback that panics is the user's concern; the next one runs all the same.
+                    let _ = catch_unwind(AssertUnwindSafe(|| on_lost(&lost)));
+                }
+            });
+            drop(started);
+            sender
+        });
+        let _ = sender.send((on_lost, lost));
+    }
+}

@@ -1,0 +1,104 @@
+//! The scripts one to one, on a connection of your own: what the rest of this crate stands on.
+//!
+//! Each function runs one script of `lua/`, in one round trip (two where the server has to be given the script first),
+//! and maps its reply to a type. Nothing is renewed, repeated or waited for here; whoever holds by these functions
+//! keeps the id and the lease in mind alone. Every script may be run again with the same id when its reply was lost.
+
+pub mod semaphore;
+
+pub use crate::name::Keys;
+
+use crate::error::{CallError, Failure, FailureKind, Invalid};
+use redis::{RedisError, Value};
+use std::time::Duration;
+
+/// A point in time on the server's clock: milliseconds since 1970.
+pub type ServerTime = u64;
+
+/// What a failed call means: an argument that the script refused, a server that did not serve, or no reply at all.
+fn error_of(error: RedisError) -> CallError {
+    if error.code() == Some("LUAGATE") {
+        let text = error.detail().unwrap_or_default();
+        let (what, why) = text.split_once(": ").unwrap_or(("call", text));
+        return CallError::Invalid(Invalid::new(what, why));
+    }
+    let failure = Failure::from(error);
+    if failure.leaves_unknown() {
+        CallError::Unknown(failure)
+    } else {
+        CallError::Failed(failure)
+    }
+}
+
+/// A reply of a script, read from front to back: never panics, whatever the server sent.
+struct Reply {
+    shown: String,
+    fields: std::vec::IntoIter<Value>,
+}
+
+impl Reply {
+    fn new(value: Value) -> Result<Reply, CallError> {
+        match value {
+            Value::Array(fields) => Ok(Reply {
+                shown: String::new(),
+                fields: fields.into_iter(),
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn word(&mut self) -> Result<String, CallError> {
+        match self.fields.next() {
+            Some(Value::BulkString(bytes)) => {
+                self.shown = String::from_utf8_lossy(&bytes).into_owned();
+                Ok(self.shown.clone())
+            }
+            Some(Value::SimpleString(text)) => Ok(text),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn integer(&mut self) -> Result<i64, CallError> {
+        match self.fields.next() {
+            Some(Value::Int(number)) => Ok(number),
+            other => Err(unexpected(&(&self.shown, other))),
+        }
+    }
+
+    /// A number of any unsigned type that the field has to fit.
+    fn number<T: TryFrom<i64>>(&mut self) -> Result<T, CallError> {
+        let number = self.integer()?;
+        T::try_from(number).map_err(|_| unexpected(&(&self.shown, number)))
+    }
+
+    /// A number for which -1 stands for never.
+    fn number_or_never(&mut self) -> Result<Option<u64>, CallError> {
+        match self.integer()? {
+            -1 => Ok(None),
+            number => match u64::try_from(number) {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(unexpected(&(&self.shown, number))),
+            },
+        }
+    }
+
+    fn rows(&mut self) -> Result<Vec<Reply>, CallError> {
+        match self.fields.next() {
+            Some(Value::Array(rows)) => rows.into_iter().map(Reply::new).collect(),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(what: &dyn std::fmt::Debug) -> CallError {
+    let mut text = format!("{what:?}");
+    if let Some((end, _)) = text.char_indices().nth(200) {
+        text.truncate(end);
+    }
+    CallError::Unknown(Failure::new(FailureKind::UnexpectedReply, text))
+}
+
+/// The time from `now` to `then`, both on the server's clock.
+pub(crate) fn between(now: ServerTime, then: ServerTime) -> Duration {
+    Duration::from_millis(then.saturating_sub(now))
+}

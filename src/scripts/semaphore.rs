@@ -1,0 +1,498 @@
+//! The scripts of the semaphore: a weighted, leased, first-in-first-out counting semaphore. A mutex is one with the
+//! limit 1.
+//!
+//! ```no_run
+//! use luagate::scripts::{semaphore, Keys};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut con = redis::Client::open("redis://127.0.0.1/")?.get_connection()?;
+//! let keys = Keys::semaphore("luagate", "market:17")?;
+//! let ask = semaphore::Ask { id: "worker-1", limit: 5, ..semaphore::Ask::default() };
+//! if let semaphore::Answer::Granted(grant) = semaphore::acquire(&mut con, &keys, &ask)? {
+//!     println!("inside, with fence {}", grant.fence);
+//!     semaphore::release(&mut con, &keys, "worker-1", 0)?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+use super::{Keys, Reply, ServerTime, error_of, unexpected};
+use crate::error::CallError;
+use crate::script::{Call, LazyScript, Script};
+use redis::{ConnectionLike, Value};
+
+/// The texts of a script, in the order of the manifest.
+macro_rules! script {
+    ($($part:literal),*) => {
+        LazyScript::new(|| Script::new(&[$(include_str!(concat!("../../lua/semaphore/", $part, ".lua"))),*]))
+    };
+}
+
+static ACQUIRE: LazyScript = script!(
+    "arguments",
+    "state",
+    "counts",
+    "change",
+    "grant",
+    "queue",
+    "serve",
+    "acquire"
+);
+static RELEASE: LazyScript = script!(
+    "arguments",
+    "state",
+    "counts",
+    "change",
+    "grant",
+    "queue",
+    "serve",
+    "release"
+);
+static REFRESH: LazyScript = script!("arguments", "state", "change", "queue", "refresh");
+static LOOKUP: LazyScript = script!("arguments", "state", "lookup");
+static RESIZE: LazyScript = script!(
+    "arguments",
+    "state",
+    "counts",
+    "change",
+    "grant",
+    "queue",
+    "serve",
+    "resize"
+);
+static INSPECT: LazyScript = script!("arguments", "state", "counts", "inspect");
+
+/// What [`acquire`] asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Who asks: 1 to 200 bytes without white space or control characters. An id holds one permit at most.
+    pub id: &'a str,
+    /// How many permits, 1 to the limit in force; `None`: whatever is free now, at least 1, never in line.
+    pub permits: Option<u32>,
+    /// The limit that this caller declares; the first grant stores it. 0: whatever is stored.
+    pub limit: u32,
+    /// How long the permit lives unless refreshed, in ms, up to 100 years; 0: permanent.
+    pub lease_ms: u64,
+    /// How long the caller stays in line after this call, in ms, up to a day (60 s with no inbox); 0: does not wait.
+    pub wait_ms: u64,
+    /// The channel on which a grant is told; subscribe to it before asking. Empty: the caller only asks again.
+    pub inbox: &'a str,
+    /// 0, or the ticket of an earlier answer: brings back the place of a waiter that the server forgot.
+    pub ticket: u64,
+}
+
+impl Default for Ask<'_> {
+    /// One permit for 30 s, at once or not at all. The id and, where none is stored, the limit have to be filled in.
+    fn default() -> Self {
+        Ask {
+            id: "",
+            permits: Some(1),
+            limit: 0,
+            lease_ms: 30_000,
+            wait_ms: 0,
+            inbox: "",
+            ticket: 0,
+        }
+    }
+}
+
+/// A permit as the server tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// How many permits are held.
+    pub permits: u32,
+    /// The fencing token: higher than that of every earlier grant of this semaphore.
+    pub fence: u64,
+    /// The end of the lease; `None`: never.
+    pub expires_at: Option<ServerTime>,
+    /// The server's time at this reply.
+    pub now: ServerTime,
+}
+
+/// What [`acquire`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Granted by this call.
+    Granted(Grant, Usage),
+    /// The id held already; nothing was granted twice.
+    Held(Grant, Usage),
+    /// In line.
+    Queued {
+        /// The place in line, for all who wait: the smallest is granted first.
+        ticket: u64,
+        /// The place in line now, from 1.
+        position: u64,
+        /// In how many ms asking again makes sense without a message.
+        retry_after: u64,
+        /// How full it is.
+        usage: Usage,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+    /// Not granted and not in line.
+    Denied {
+        /// In how many ms asking again makes sense; `None`: no lease that runs now ever ends.
+        retry_after: Option<u64>,
+        /// How full it is.
+        usage: Usage,
+        /// How many wait in line.
+        waiting: u64,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+}
+
+/// How full a semaphore is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// How many permits are in use.
+    pub in_use: u32,
+    /// The limit in force.
+    pub limit: u32,
+}
+
+/// Asks for permits, at once or in line. Again with the same id, it grants nothing twice.
+///
+/// # Errors
+/// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
+pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<Answer, CallError> {
+    let permits = ask.permits.map(|n| n.to_string());
+    let call = Call {
+        keys: keys.as_array(),
+        arguments: vec![
+            ask.id.into(),
+            permits.as_deref().unwrap_or("all").into(),
+            u64::from(ask.limit).into(),
+            ask.lease_ms.into(),
+            ask.wait_ms.into(),
+            ask.inbox.into(),
+            ask.ticket.into(),
+        ],
+    };
+    let mut reply = Reply::new(ACQUIRE.run(con, &call).map_err(error_of)?)?;
+    match reply.word()?.as_str() {
+        "granted" => Ok(Answer::Granted(grant(&mut reply)?, usage(&mut reply)?)),
+        "held" => Ok(Answer::Held(grant(&mut reply)?, usage(&mut reply)?)),
+        "queued" => Ok(Answer::Queued {
+            ticket: reply.number()?,
+            position: reply.number()?,
+            retry_after: reply.number()?,
+            usage: usage(&mut reply)?,
+            now: reply.number()?,
+        }),
+        "denied" => Ok(Answer::Denied {
+            retry_after: reply.number_or_never()?,
+            usage: usage(&mut reply)?,
+            waiting: reply.number()?,
+            now: reply.number()?,
+        }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What [`release`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseAnswer {
+    /// Given back, but for `left`.
+    Released {
+        /// How many permits the id still holds.
+        left: u32,
+        /// How full the semaphore is now.
+        usage: Usage,
+    },
+    /// It was in line, and left.
+    Cancelled,
+    /// It held nothing: its lease had ended, or it was released before.
+    Gone,
+}
+
+/// Gives permits back, but for `keep`, or a place in the queue. Again, it changes nothing more.
+///
+/// # Errors
+/// [`CallError::Invalid`] when `keep` is more than the id holds; otherwise what kept the server from answering.
+pub fn release(
+    con: &mut dyn ConnectionLike,
+    keys: &Keys,
+    id: &str,
+    keep: u32,
+) -> Result<ReleaseAnswer, CallError> {
+    let call = Call {
+        keys: keys.as_array(),
+        arguments: vec![id.into(), u64::from(keep).into()],
+    };
+    let mut reply = Reply::new(RELEASE.run(con, &call).map_err(error_of)?)?;
+    match reply.word()?.as_str() {
+        "released" => Ok(ReleaseAnswer::Released {
+            left: reply.number()?,
+            usage: usage(&mut reply)?,
+        }),
+        "cancelled" => Ok(ReleaseAnswer::Cancelled),
+        "gone" => Ok(ReleaseAnswer::Gone),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Gives a permit a new lease of `lease_ms`, counted from now (0: permanent). `None`: it is lost, and not brought back.
+///
+/// # Errors
+/// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
+pub fn refresh(
+    con: &mut dyn ConnectionLike,
+    keys: &Keys,
+    id: &str,
+    lease_ms: u64,
+) -> Result<Option<Grant>, CallError> {
+    let reply = REFRESH.run(con, &refresh_call(keys, id, lease_ms));
+    refreshed(reply.map_err(error_of)?)
+}
+
+/// Refreshes many in one packet; each has its own outcome.
+pub(crate) fn refresh_all(
+    con: &mut dyn ConnectionLike,
+    permits: &[(&Keys, &str, u64)],
+) -> Result<Vec<Result<Option<Grant>, CallError>>, CallError> {
+    let calls: Vec<Call> = permits
+        .iter()
+        .map(|(keys, id, lease_ms)| refresh_call(keys, id, *lease_ms))
+        .collect();
+    let replies = REFRESH.run_all(con, &calls).map_err(error_of)?;
+    Ok(replies
+        .into_iter()
+        .map(|reply| refreshed(reply.map_err(error_of)?))
+        .collect())
+}
+
+fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64) -> Call<'a> {
+    Call {
+        keys: keys.as_array(),
+        arguments: vec![id.into(), lease_ms.into()],
+    }
+}
+
+fn refreshed(value: Value) -> Result<Option<Grant>, CallError> {
+    let mut reply = Reply::new(value)?;
+    match reply.word()?.as_str() {
+        "refreshed" => grant(&mut reply).map(Some),
+        "lost" => Ok(None),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What [`lookup`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupAnswer {
+    /// It holds.
+    Held(Grant),
+    /// It waits in line.
+    Queued {
+        /// Its ticket.
+        ticket: u64,
+        /// Its place in line, from 1.
+        position: u64,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+    /// It has nothing.
+    Gone {
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+}
+
+/// What an id has. Changes nothing.
+///
+/// # Errors
+/// [`CallError::Invalid`] for an id that cannot be; otherwise what kept the server from answering.
+pub fn lookup(
+    con: &mut dyn ConnectionLike,
+    keys: &Keys,
+    id: &str,
+) -> Result<LookupAnswer, CallError> {
+    let call = Call {
+        keys: keys.as_array(),
+        arguments: vec![id.into()],
+    };
+    let mut reply = Reply::new(LOOKUP.run(con, &call).map_err(error_of)?)?;
+    match reply.word()?.as_str() {
+        "held" => Ok(LookupAnswer::Held(grant(&mut reply)?)),
+        "queued" => Ok(LookupAnswer::Queued {
+            ticket: reply.number()?,
+            position: reply.number()?,
+            now: reply.number()?,
+        }),
+        "gone" => Ok(LookupAnswer::Gone {
+            now: reply.number()?,
+        }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What [`resize`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeAnswer {
+    /// Done.
+    Resized {
+        /// The limit that was in force before; 0: none.
+        old: u32,
+        /// The limit in force now.
+        new: u32,
+        /// How many permits are in use; may be more than the limit for a while.
+        in_use: u32,
+    },
+    /// Another limit was in force than expected; nothing was changed.
+    Unchanged {
+        /// The limit in force.
+        current: u32,
+        /// How many permits are in use.
+        in_use: u32,
+    },
+}
+
+/// Sets the limit and pins it, so that it no longer expires; 0 unpins. With `expected`, only if that is in force.
+///
+/// # Errors
+/// What kept the server from answering.
+pub fn resize(
+    con: &mut dyn ConnectionLike,
+    keys: &Keys,
+    limit: u32,
+    expected: Option<u32>,
+) -> Result<ResizeAnswer, CallError> {
+    let expected = expected.map(|limit| limit.to_string());
+    let call = Call {
+        keys: keys.as_array(),
+        arguments: vec![
+            u64::from(limit).into(),
+            expected.as_deref().unwrap_or("-1").into(),
+        ],
+    };
+    let mut reply = Reply::new(RESIZE.run(con, &call).map_err(error_of)?)?;
+    match reply.word()?.as_str() {
+        "resized" => Ok(ResizeAnswer::Resized {
+            old: reply.number()?,
+            new: reply.number()?,
+            in_use: reply.number()?,
+        }),
+        "unchanged" => Ok(ResizeAnswer::Unchanged {
+            current: reply.number()?,
+            in_use: reply.number()?,
+        }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What [`inspect`] answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The limit in force; 0: none is stored.
+    pub limit: u32,
+    /// Whether `resize` pinned it.
+    pub pinned: bool,
+    /// How many permits are in use.
+    pub in_use: u32,
+    /// How many hold.
+    pub holder_count: u64,
+    /// How many wait.
+    pub waiter_count: u64,
+    /// The last fence or ticket that was given.
+    pub last_fence: u64,
+    /// The server's time at this reply.
+    pub now: ServerTime,
+    /// Who holds, whose lease ends first, first.
+    pub holders: Vec<HolderRow>,
+    /// Who waits, in the order of the queue.
+    pub waiters: Vec<WaiterRow>,
+}
+
+/// A holder, as [`inspect`] lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderRow {
+    /// Who.
+    pub id: String,
+    /// How many permits; 0 where keys were lost and it is not known any more.
+    pub permits: u32,
+    /// The fence of its permit.
+    pub fence: u64,
+    /// The end of its lease; `None`: never.
+    pub expires_at: Option<ServerTime>,
+}
+
+/// A waiter, as [`inspect`] lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaiterRow {
+    /// Who.
+    pub id: String,
+    /// How many permits it wants.
+    pub permits: u32,
+    /// Its ticket.
+    pub ticket: u64,
+    /// Until when it stays in line unless it asks again.
+    pub patience_until: ServerTime,
+}
+
+/// Who holds and who waits: at most `count` (up to 1,000) of each, from the `offset`-th on. Changes nothing.
+///
+/// # Errors
+/// [`CallError::Invalid`] for a count above 1,000; otherwise what kept the server from answering.
+pub fn inspect(
+    con: &mut dyn ConnectionLike,
+    keys: &Keys,
+    offset: u32,
+    count: u32,
+) -> Result<State, CallError> {
+    let call = Call {
+        keys: keys.as_array(),
+        arguments: vec![u64::from(offset).into(), u64::from(count).into()],
+    };
+    let mut reply = Reply::new(INSPECT.run(con, &call).map_err(error_of)?)?;
+    let mut state = State {
+        limit: reply.number()?,
+        pinned: reply.integer()? == 1,
+        in_use: reply.number()?,
+        holder_count: reply.number()?,
+        waiter_count: reply.number()?,
+        last_fence: reply.number()?,
+        now: reply.number()?,
+        holders: Vec::new(),
+        waiters: Vec::new(),
+    };
+    for mut row in reply.rows()? {
+        state.holders.push(HolderRow {
+            id: row.word()?,
+            permits: row.number()?,
+            fence: row.number()?,
+            expires_at: row.number_or_never()?,
+        });
+    }
+    for mut row in reply.rows()? {
+        state.waiters.push(WaiterRow {
+            id: row.word()?,
+            permits: row.number()?,
+            ticket: row.number()?,
+            patience_until: row.number()?,
+        });
+    }
+    Ok(state)
+}
+
+fn grant(reply: &mut Reply) -> Result<Grant, CallError> {
+    Ok(Grant {
+        permits: reply.number()?,
+        fence: reply.number()?,
+        expires_at: reply.number_or_never()?,
+        now: reply.number()?,
+    })
+}
+
+fn usage(reply: &mut Reply) -> Result<Usage, CallError> {
+    Ok(Usage {
+        in_use: reply.number()?,
+        limit: reply.number()?,
+    })
+}
+
+impl Grant {
+    /// How long the lease ran at the server's `now`; `None`: for ever.
+    pub(crate) fn left(&self) -> Option<std::time::Duration> {
+        self.expires_at.map(|end| super::between(self.now, end))
+    }
+}

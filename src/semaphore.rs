@@ -1,0 +1,388 @@
+//! The counting semaphore.
+
+use crate::cancel::Cancel;
+use crate::engine::Engine;
+use crate::error::{AcquireError, CallError, Invalid, Lost, RefreshError, TryAcquireError};
+use crate::holding::{Holding, OnLost, Terms};
+use crate::inspection::Inspection;
+use crate::lease::{self, Deadline};
+use crate::name::{self, Keys};
+use crate::permit::Permit;
+use crate::scripts::semaphore::{self, ReleaseAnswer, ResizeAnswer};
+use crate::wait::Request;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A counting semaphore: at most so many permits are held at once, across all processes that name it.
+///
+/// Made by [`Gate::semaphore`](crate::Gate::semaphore). It is a name and settings; cloning it is cheap, and it may be
+/// shared by any number of threads. Each acquire is an identity of its own: twenty threads with one `Semaphore` are twenty
+/// callers. It is fair: first come, first served, across processes; nobody overtakes the queue, and a request for many
+/// permits at its head holds back the smaller ones behind it until enough are free.
+///
+/// With nothing else chosen a permit has a lease of 30 s that is renewed while it lives.
+#[derive(Clone)]
+pub struct Semaphore {
+    engine: Arc<Engine>,
+    name: String,
+    keys: Result<Keys, Invalid>,
+    limit: u32,
+    label: Option<String>,
+    id: Option<String>,
+    lease: Option<Duration>,
+    renewed: bool,
+    permanent: bool,
+    strict: bool,
+    cancel: Option<Cancel>,
+    on_lost: Option<OnLost>,
+}
+
+/// What came of a [`resize`](Semaphore::resize).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resized {
+    /// The limit is set. Shrinking takes from nobody: `in_use` may be above it until enough came back.
+    Resized {
+        /// The limit before; 0: none was stored.
+        old: u32,
+        /// How many permits are in use.
+        in_use: u32,
+    },
+    /// Another limit than the expected one was in force, and still is.
+    Unchanged {
+        /// The limit in force; 0: none is stored.
+        current: u32,
+    },
+}
+
+/// What came of a [`revoke`](Semaphore::revoke).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revoked {
+    /// It held, and holds no more.
+    Held,
+    /// It waited in line, and left it. If it lives it comes back with its old place when it asks again.
+    Waited,
+    /// It had nothing.
+    Nothing,
+}
+
+impl Semaphore {
+    pub(crate) fn new(engine: Arc<Engine>, kind: &str, name: &str, limit: u32) -> Semaphore {
+        Semaphore {
+            name: name.to_owned(),
+            keys: Keys::of(kind, &engine.prefix, name),
+            limit,
+            label: engine.label.clone(),
+            id: None,
+            lease: None,
+            renewed: false,
+            permanent: false,
+            strict: false,
+            cancel: None,
+            on_lost: None,
+            engine,
+        }
+    }
+
+    /// How long a permit lives unless refreshed: 1 ms to 100 years. It is then not renewed unless
+    /// [`auto_renew`](Semaphore::auto_renew) asks for that.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Semaphore {
+        self.lease = Some(lease);
+        self.permanent = false;
+        self
+    }
+
+    /// Renews permits at a third of their lease, from one thread for the whole gate, for as long as they live.
+    #[must_use]
+    pub fn auto_renew(mut self) -> Semaphore {
+        self.renewed = true;
+        self
+    }
+
+    /// Permits without an end. One whose holder crashed stays until somebody [`revoke`](Semaphore::revoke)s it.
+    #[must_use]
+    pub fn permanent(mut self) -> Semaphore {
+        self.permanent = true;
+        self.lease = None;
+        self
+    }
+
+    /// A label in front of each id, `<label>/<uuid>`: shows who holds what. 1 to 163 bytes without white space.
+    #[must_use]
+    pub fn label(mut self, label: &str) -> Semaphore {
+        self.label = Some(label.to_owned());
+        self
+    }
+
+    /// An identity of the application's own in place of a new id for each acquire. It holds at most one permit: a second
+    /// caller with it gets [`AlreadyHeld`](crate::AlreadyHeld), also after a crash of the first, which may then
+    /// [`adopt`](Semaphore::adopt). One caller at a time should ask with it.
+    #[must_use]
+    pub fn id(mut self, id: &str) -> Semaphore {
+        self.id = Some(id.to_owned());
+        self
+    }
+
+    /// Takes nothing when another limit is in force than the one declared here, see
+    /// [`LimitMismatch`](crate::LimitMismatch). Otherwise the one in force counts, and
+    /// [`Permit::limit`] tells it.
+    #[must_use]
+    pub fn strict(mut self) -> Semaphore {
+        self.strict = true;
+        self
+    }
+
+    /// Lets `cancel` end the waits of this semaphore from another thread.
+    #[must_use]
+    pub fn cancelled_by(mut self, cancel: &Cancel) -> Semaphore {
+        self.cancel = Some(cancel.clone());
+        self
+    }
+
+    /// Calls `on_lost` when a permit turns out to be lost while it is looked after: when its renewal was refused, or its
+    /// lease ended by this machine's clock. Runs on a thread of its own, shared by all callbacks of the gate.
+    #[must_use]
+    pub fn on_lost(mut self, on_lost: impl Fn(&Lost) + Send + Sync + 'static) -> Semaphore {
+        self.on_lost = Some(Arc::new(on_lost));
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes a permit if one is free and nobody waits in front. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// [`TryAcquireError::Denied`] when all are in use, with when to ask again. Nothing stays held after any error.
+    pub fn try_acquire(&self) -> Result<Permit, TryAcquireError> {
+        self.try_acquire_many(1)
+    }
+
+    /// Takes `permits` at once or none, if that many are free and nobody waits in front. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Semaphore::try_acquire); [`TryAcquireError::Invalid`] for 0 or more than the limit in force.
+    pub fn try_acquire_many(&self, permits: u32) -> Result<Permit, TryAcquireError> {
+        self.request(Some(permits))?.at_once()
+    }
+
+    /// Takes all that are free now, at least one, if nobody waits in front; [`Permit::permits`] tells how many. Blocks
+    /// for one round trip.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Semaphore::try_acquire).
+    pub fn try_acquire_all(&self) -> Result<Permit, TryAcquireError> {
+        self.request(None)?.at_once()
+    }
+
+    /// Takes a permit, in line for as long as it takes. Blocks until it is granted; another thread may end that through
+    /// [`cancelled_by`](Semaphore::cancelled_by).
+    ///
+    /// # Errors
+    /// [`AcquireError`]; an unreachable server is one after [`GateBuilder::outage`](crate::GateBuilder::outage), and at
+    /// once where the first call fails. Nothing stays held after any error.
+    pub fn acquire(&self) -> Result<Permit, AcquireError> {
+        self.acquire_many(1)
+    }
+
+    /// Takes `permits` together, in line for as long as it takes. At the head of the line it holds back smaller
+    /// requests, so it does not starve. Blocks until it is granted.
+    ///
+    /// # Errors
+    /// As [`acquire`](Semaphore::acquire); [`AcquireError::Invalid`] for 0 or more than the limit in force.
+    pub fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {
+        self.request(Some(permits))?.in_line(None)
+    }
+
+    /// Takes a permit, in line for at most `timeout`. Blocks for at most that and 50 ms.
+    ///
+    /// # Errors
+    /// [`AcquireError::TimedOut`] when it was not granted in time; the place in line is given up. As
+    /// [`acquire`](Semaphore::acquire) otherwise; a timeout of zero is [`AcquireError::Invalid`].
+    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Permit, AcquireError> {
+        self.acquire_many_timeout(1, timeout)
+    }
+
+    /// Takes `permits` together, in line for at most `timeout`. Blocks for at most that and 50 ms.
+    ///
+    /// # Errors
+    /// As [`acquire_timeout`](Semaphore::acquire_timeout) and [`acquire_many`](Semaphore::acquire_many).
+    pub fn acquire_many_timeout(
+        &self,
+        permits: u32,
+        timeout: Duration,
+    ) -> Result<Permit, AcquireError> {
+        if timeout.is_zero() {
+            let why = "takes more than zero; to take a permit at once or not at all there is the `try_` form";
+            return Err(Invalid::new("timeout", why).into());
+        }
+        let deadline = Instant::now().checked_add(timeout); // past what the clock can hold is for ever
+        self.request(Some(permits))?.in_line(deadline)
+    }
+
+    /// Takes over the permit that `id` holds, from another process or an earlier life of this one, with a new lease.
+    /// Blocks for one round trip.
+    ///
+    /// # Errors
+    /// [`RefreshError::Lost`] when `id` holds nothing.
+    pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
+        name::check_id(id)?;
+        let keys = self.keys.clone()?;
+        let terms = self.terms()?;
+        let answered = self.engine.call(None, &mut |con| {
+            semaphore::refresh(con, &keys, id, terms.lease_ms)
+        })?;
+        let Some(grant) = answered.reply else {
+            return Err(RefreshError::Lost(Lost { id: id.to_owned() }));
+        };
+        let deadline = Deadline::told(answered.sent, grant.left());
+        let holding = Holding::new(&keys, id, &grant, deadline, &terms);
+        Ok(Permit::new(self.engine.clone(), holding, self.limit, None))
+    }
+
+    /// Takes away whatever `id` has: its permits, or its place in line. Blocks for one round trip. Its holder learns of it
+    /// at its next refresh; until then only the fence keeps it out.
+    ///
+    /// # Errors
+    /// [`CallError`]; the call may be made again.
+    pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
+        name::check_id(id)?;
+        let keys = self.keys.as_ref().map_err(Invalid::clone)?;
+        let answered = self
+            .engine
+            .call(None, &mut |con| semaphore::release(con, keys, id, 0))?;
+        Ok(match answered.reply {
+            ReleaseAnswer::Released { .. } => Revoked::Held,
+            ReleaseAnswer::Cancelled => Revoked::Waited,
+            ReleaseAnswer::Gone => Revoked::Nothing,
+        })
+    }
+
+    /// Sets the limit for everybody and pins it, so that it no longer expires with the state. Growing hands over to
+    /// whoever waits; shrinking takes from nobody. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] for a limit of 0 or above 2^31-1; nothing was changed then.
+    pub fn resize(&self, limit: u32) -> Result<Resized, CallError> {
+        self.set_limit(limit, None)
+    }
+
+    /// As [`resize`](Semaphore::resize), but only if `expected` is in force now (0: no limit is stored).
+    ///
+    /// # Errors
+    /// As [`resize`](Semaphore::resize).
+    pub fn compare_and_resize(&self, expected: u32, limit: u32) -> Result<Resized, CallError> {
+        self.set_limit(limit, Some(expected))
+    }
+
+    /// Lets the limit expire again with the state, when nobody has used the semaphore for a while. Until then it stays as
+    /// it is. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// [`CallError`]; the call may be made again.
+    pub fn unpin(&self) -> Result<(), CallError> {
+        let keys = self.keys.as_ref().map_err(Invalid::clone)?;
+        self.engine
+            .call(None, &mut |con| semaphore::resize(con, keys, 0, None))?;
+        Ok(())
+    }
+
+    fn set_limit(&self, limit: u32, expected: Option<u32>) -> Result<Resized, CallError> {
+        if limit == 0 {
+            let why = "takes 1 to 2147483647, got 0; `unpin` lets a limit expire";
+            return Err(Invalid::new("limit", why).into());
+        }
+        let keys = self.keys.as_ref().map_err(Invalid::clone)?;
+        let answered = self.engine.call(None, &mut |con| {
+            semaphore::resize(con, keys, limit, expected)
+        })?;
+        Ok(match answered.reply {
+            ResizeAnswer::Resized { old, in_use, .. } => Resized::Resized { old, in_use },
+            ResizeAnswer::Unchanged { current, .. } => Resized::Unchanged { current },
+        })
+    }
+
+    /// How many permits are free now, whoever waits for them. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// [`CallError`]; the call may be made again.
+    pub fn available_permits(&self) -> Result<u32, CallError> {
+        let state = self.look(0, 0)?;
+        let limit = if state.limit == 0 {
+            self.limit
+        } else {
+            state.limit
+        };
+        Ok(limit.saturating_sub(state.in_use))
+    }
+
+    /// Who holds and who waits: the first 1,000 of each, and how many there are. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// [`CallError`]; the call may be made again.
+    pub fn inspect(&self) -> Result<Inspection, CallError> {
+        self.inspect_page(0, 1_000)
+    }
+
+    /// At most `count` (up to 1,000) holders and waiters, each from the `offset`-th on. Blocks for one round trip; two
+    /// pages are of two instants.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] for a count above 1,000.
+    pub fn inspect_page(&self, offset: u32, count: u32) -> Result<Inspection, CallError> {
+        self.look(offset, count).map(Inspection::new)
+    }
+
+    fn look(&self, offset: u32, count: u32) -> Result<semaphore::State, CallError> {
+        let keys = self.keys.as_ref().map_err(Invalid::clone)?;
+        let answered = self.engine.call(None, &mut |con| {
+            semaphore::inspect(con, keys, offset, count)
+        })?;
+        Ok(answered.reply)
+    }
+
+    fn terms(&self) -> Result<Terms, Invalid> {
+        Ok(Terms {
+            lease_ms: match self.permanent {
+                true => 0,
+                false => lease::to_ms(self.lease.unwrap_or(lease::DEFAULT))?,
+            },
+            renewed: !self.permanent && (self.renewed || self.lease.is_none()),
+            on_lost: self.on_lost.clone(),
+        })
+    }
+
+    fn request(&self, permits: Option<u32>) -> Result<Request, Invalid> {
+        let id = match &self.id {
+            Some(id) => id.clone(),
+            None => name::new_id(self.label.as_deref())?,
+        };
+        Ok(Request {
+            engine: self.engine.clone(),
+            keys: self.keys.clone()?,
+            id,
+            own_id: self.id.is_some(),
+            permits,
+            limit: self.limit,
+            strict: self.strict,
+            terms: self.terms()?,
+            cancel: self.cancel.clone(),
+        })
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore")
+            .field("name", &self.name)
+            .field("limit", &self.limit)
+            .field("lease", &self.lease)
+            .field("permanent", &self.permanent)
+            .field("label", &self.label)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,463 @@
+//! Asking for a permit: at once, or in line until it is granted, the time is over, or the wait is cancelled.
+
+use crate::cancel::Cancel;
+use crate::connections::Unanswered;
+use crate::engine::Engine;
+use crate::error::{
+    AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Failure, FailureKind, Invalid,
+    LimitMismatch, TryAcquireError,
+};
+use crate::holding::{Holding, Terms};
+use crate::inbox::{Message, News, Wait};
+use crate::lease::{self, Deadline, Moment};
+use crate::name::{self, Keys};
+use crate::permit::Permit;
+use crate::scripts::between;
+use crate::scripts::semaphore::{self, Answer, Ask, Grant, Usage};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a waiter stays in line unless it asks again. One that crashed leaves the queue within this.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a waiter sleeps at most before it asks again: three times within its patience.
+const RECHECK: Duration = Duration::from_secs(5);
+
+/// How much longer than the deadline the last call of a wait may take.
+const LAST_WORD: Duration = Duration::from_millis(40);
+
+/// How long to wait between calls while the server cannot be reached.
+const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// The highest limit.
+const MOST: u32 = i32::MAX as u32;
+
+/// Everything that one acquire needs to know.
+pub(crate) struct Request {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) keys: Keys,
+    pub(crate) id: String,
+    /// The id is the user's own: others may use it too, so that it holds is no proof that this call was granted.
+    pub(crate) own_id: bool,
+    /// `None`: all that are free.
+    pub(crate) permits: Option<u32>,
+    pub(crate) limit: u32,
+    pub(crate) strict: bool,
+    pub(crate) terms: Terms,
+    pub(crate) cancel: Option<Cancel>,
+}
+
+/// What an answer comes to for this request.
+enum Outcome {
+    Granted(Grant, Usage),
+    HeldByOther(Grant),
+    Queued {
+        ticket: u64,
+        retry_after: Duration,
+        now: u64,
+        usage: Usage,
+    },
+    Denied(Denied),
+}
+
+/// Where a wait stands.
+struct Place {
+    /// 0: not in line yet.
+    ticket: u64,
+    usage: Usage,
+    /// When the last call that was answered was sent, and the server's time at its reply.
+    asked: Option<(Moment, u64)>,
+    next_ask: Instant,
+    /// The fence of a grant that was heard of, but has to be asked for.
+    heard_fence: u64,
+    unreachable_since: Option<Instant>,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place {
+            ticket: 0,
+            usage: Usage {
+                in_use: 0,
+                limit: 0,
+            },
+            asked: None,
+            next_ask: Instant::now(),
+            heard_fence: 0,
+            unreachable_since: None,
+        }
+    }
+
+    fn ticket(&self) -> Option<u64> {
+        (self.ticket > 0).then_some(self.ticket)
+    }
+}
+
+impl Request {
+    /// Asks once; granted or not, nothing stays behind. Blocks for one round trip.
+    pub(crate) fn at_once(self) -> Result<Permit, TryAcquireError> {
+        self.check()?;
+        let (outcome, sent) = self
+            .ask(None, 0, "", Duration::ZERO)
+            .map_err(|unanswered| self.abandon(unanswered, false))?;
+        match outcome {
+            Outcome::Granted(grant, usage) => {
+                self.refuse_other_limit(usage)?;
+                Ok(self.permit(grant, usage, Deadline::told(sent, grant.left()), None)?)
+            }
+            Outcome::HeldByOther(grant) => Err(TryAcquireError::AlreadyHeld(self.held(&grant))),
+            Outcome::Denied(denied) => {
+                self.refuse_other_limit(Usage {
+                    in_use: denied.in_use,
+                    limit: denied.limit,
+                })?;
+                Err(TryAcquireError::Denied(denied))
+            }
+            Outcome::Queued { .. } => Err(out_of_turn().into()),
+        }
+    }
+
+    /// Asks in line, until `deadline` at the latest.
+    pub(crate) fn in_line(self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
+        self.check()?;
+        let Some(wait) = self.engine.inbox.register(&self.keys, &self.id) else {
+            let why = format!("{} waits here already; an id asks once at a time", self.id);
+            return Err(Invalid::new("id", why).into());
+        };
+        if let Some(cancel) = &self.cancel {
+            cancel.watch(&wait);
+        }
+        let result = self.wait(&wait, deadline);
+        self.engine.inbox.unregister(&wait);
+        result
+    }
+
+    fn wait(&self, wait: &Wait, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
+        let mut place = Place::new();
+        // The first wait of a gate asks without standing in line: most often no inbox is needed at all.
+        if !self.engine.inbox.is_opened() && !wait.is_cancelled() {
+            let (outcome, sent) = self
+                .ask(deadline, 0, "", Duration::ZERO)
+                .map_err(|unanswered| self.abandon(unanswered, false))?;
+            if !matches!(outcome, Outcome::Denied(_)) {
+                return self.conclude(outcome, sent, &place);
+            }
+        }
+        loop {
+            // Whatever came while the last answer was on its way is heard first; then it is time to ask, or to leave.
+            let until = deadline.map_or(place.next_ask, |end| end.min(place.next_ask));
+            match wait.hear(until) {
+                News::Cancelled => return Err(self.cancelled(&place)),
+                News::Resubscribed if place.ticket > 0 => place.next_ask = Instant::now(),
+                News::Resubscribed => {}
+                News::Message {
+                    message,
+                    received,
+                    ambiguous,
+                } => {
+                    if let Some(permit) = self.heed(&mut place, &message, received, ambiguous)? {
+                        return Ok(permit);
+                    }
+                }
+                News::Silence if deadline.is_some_and(|end| end <= Instant::now()) => {
+                    return self.leave(&place);
+                }
+                News::Silence => {
+                    if let Some(permit) = self.ask_in_line(&mut place, deadline)? {
+                        return Ok(permit);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One call in line. A wait that has a place goes on for a while when the server cannot be reached.
+    fn ask_in_line(
+        &self,
+        place: &mut Place,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Permit>, AcquireError> {
+        let inbox = self.engine.inbox.channel(deadline).unwrap_or_default();
+        let until = deadline.map(|end| end + LAST_WORD);
+        let (outcome, sent) = match self.ask(until, place.ticket, inbox, PATIENCE) {
+            Ok(answered) => answered,
+            Err(unanswered) => {
+                let passing = match &unanswered.error {
+                    CallError::Failed(failure) | CallError::Unknown(failure) => {
+                        failure.is_passing()
+                    }
+                    CallError::Invalid(_) => false,
+                };
+                let since = *place.unreachable_since.get_or_insert_with(Instant::now);
+                let over = deadline.is_some_and(|end| end <= Instant::now());
+                if passing && place.ticket > 0 && !over && since.elapsed() < self.engine.outage {
+                    place.next_ask = Instant::now() + OUTAGE_PAUSE;
+                    return Ok(None);
+                }
+                return Err(self.give_up(place, unanswered, over));
+            }
+        };
+        place.unreachable_since = None;
+        match outcome {
+            Outcome::Queued {
+                ticket,
+                retry_after,
+                now,
+                usage,
+            } => {
+                self.refuse_other_limit(usage)?;
+                place.ticket = ticket;
+                place.usage = usage;
+                place.asked = Some((sent, now));
+                place.next_ask = sent.instant() + retry_after.min(RECHECK);
+                Ok(None)
+            }
+            outcome => self.conclude(outcome, sent, place).map(Some),
+        }
+    }
+
+    /// What a message changes.
+    fn heed(
+        &self,
+        place: &mut Place,
+        message: &Message,
+        received: Moment,
+        ambiguous: bool,
+    ) -> Result<Option<Permit>, AcquireError> {
+        let Some((asked, told_now)) = place.asked else {
+            return Ok(None); // older than this wait
+        };
+        if message.fence == 0 {
+            let at = match message.at {
+                Some(at) if at > 0 => asked.instant() + between(told_now, at),
+                _ => Instant::now(),
+            };
+            place.next_ask = place.next_ask.min(at);
+            return Ok(None);
+        }
+        if message.fence <= place.ticket {
+            return Ok(None); // a grant of an earlier wait with the same id
+        }
+        place.heard_fence = message.fence;
+        // Two bounds on the same end: a message that was long on its way must not count from when it came.
+        let by_call = Deadline::told(asked, message.at.map(|end| between(told_now, end)));
+        let by_message = Deadline::told(received, message.at.map(|end| between(message.now, end)));
+        let deadline = by_call.earlier(by_message);
+        if ambiguous || deadline.is_past() {
+            place.next_ask = Instant::now();
+            return Ok(None);
+        }
+        let grant = Grant {
+            permits: message.permits,
+            fence: message.fence,
+            expires_at: message.at,
+            now: message.now,
+        };
+        let permit = self.permit(grant, place.usage, deadline, place.ticket())?;
+        Ok(Some(permit))
+    }
+
+    /// An answer that ends the wait.
+    fn conclude(
+        &self,
+        outcome: Outcome,
+        sent: Moment,
+        place: &Place,
+    ) -> Result<Permit, AcquireError> {
+        let (grant, usage) = match outcome {
+            Outcome::Granted(grant, usage) => {
+                self.refuse_other_limit(usage)?;
+                (grant, usage)
+            }
+            Outcome::HeldByOther(grant) if grant.fence == place.heard_fence => (grant, place.usage),
+            Outcome::HeldByOther(grant) => {
+                return Err(AcquireError::AlreadyHeld(self.held(&grant)));
+            }
+            Outcome::Denied(denied) => return Err(AcquireError::TimedOut(denied)),
+            Outcome::Queued { .. } => return Err(out_of_turn().into()),
+        };
+        let deadline = Deadline::told(sent, grant.left());
+        Ok(self.permit(grant, usage, deadline, place.ticket())?)
+    }
+
+    /// The time is over. A last call takes the grant that was under way, or gives the place up: one script does both.
+    fn leave(&self, place: &Place) -> Result<Permit, AcquireError> {
+        let until = Instant::now() + LAST_WORD;
+        match self.ask(Some(until), place.ticket, "", Duration::ZERO) {
+            Ok((outcome, sent)) => self.conclude(outcome, sent, place),
+            Err(unanswered) => Err(self.give_up(place, unanswered, true)),
+        }
+    }
+
+    /// A call of this wait was not answered, and there is no time for another.
+    fn give_up(&self, place: &Place, unanswered: Unanswered, over: bool) -> AcquireError {
+        let failed_before = place
+            .unreachable_since
+            .is_some_and(|since| since.elapsed() > LAST_WORD);
+        let error = self.abandon(unanswered, place.ticket > 0);
+        match error {
+            // The server answered until just now: the time was over before the answer came, and that is what counts.
+            CallError::Unknown(failure)
+                if over
+                    && place.ticket > 0
+                    && !failed_before
+                    && failure.kind() == FailureKind::TimedOut =>
+            {
+                AcquireError::TimedOut(Denied {
+                    in_use: place.usage.in_use,
+                    limit: place.usage.limit,
+                    waiting: 0,
+                    retry_after: None,
+                })
+            }
+            error => error.into(),
+        }
+    }
+
+    fn cancelled(&self, place: &Place) -> AcquireError {
+        if place.ticket > 0 {
+            self.release_now();
+        }
+        AcquireError::Cancelled(Cancelled)
+    }
+
+    /// Runs the script once; again if the connection broke.
+    fn ask(
+        &self,
+        until: Option<Instant>,
+        ticket: u64,
+        inbox: &str,
+        wait: Duration,
+    ) -> Result<(Outcome, Moment), Unanswered> {
+        let ask = Ask {
+            id: &self.id,
+            permits: self.permits,
+            limit: self.limit,
+            lease_ms: self.first_lease_ms(),
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            inbox,
+            ticket,
+        };
+        let answered = self
+            .engine
+            .connections
+            .call(until, &mut |con| semaphore::acquire(con, &self.keys, &ask))?;
+        let outcome = match answered.reply {
+            Answer::Granted(grant, usage) => Outcome::Granted(grant, usage),
+            // An id of this request's own making: an earlier call of it was carried out, and its reply lost.
+            Answer::Held(grant, usage) if !self.own_id => Outcome::Granted(grant, usage),
+            Answer::Held(grant, _) => Outcome::HeldByOther(grant),
+            Answer::Queued {
+                ticket,
+                retry_after,
+                usage,
+                now,
+                ..
+            } => Outcome::Queued {
+                ticket,
+                retry_after: Duration::from_millis(retry_after),
+                now,
+                usage,
+            },
+            Answer::Denied {
+                retry_after,
+                usage,
+                waiting,
+                ..
+            } => Outcome::Denied(Denied {
+                in_use: usage.in_use,
+                limit: usage.limit,
+                waiting,
+                retry_after: retry_after.map(Duration::from_millis),
+            }),
+        };
+        Ok((outcome, answered.sent))
+    }
+
+    /// A permanent lease begins as one of 30 s, so that a permit whose reply was lost comes back by itself.
+    fn first_lease_ms(&self) -> u64 {
+        match self.terms.lease_ms {
+            0 => u64::try_from(lease::DEFAULT.as_millis()).unwrap_or(u64::MAX),
+            lease_ms => lease_ms,
+        }
+    }
+
+    fn permit(
+        &self,
+        grant: Grant,
+        usage: Usage,
+        deadline: Deadline,
+        ticket: Option<u64>,
+    ) -> Result<Permit, CallError> {
+        let holding = Holding::new(&self.keys, &self.id, &grant, deadline, &self.terms);
+        let permit = Permit::new(self.engine.clone(), holding, usage.limit, ticket);
+        if self.terms.lease_ms == 0 {
+            permit.make_permanent()?;
+        }
+        Ok(permit)
+    }
+
+    fn held(&self, grant: &Grant) -> AlreadyHeld {
+        AlreadyHeld {
+            id: self.id.clone(),
+            permits: grant.permits,
+            fence: grant.fence,
+        }
+    }
+
+    /// A strict semaphore takes nothing under another limit than its own.
+    fn refuse_other_limit(&self, usage: Usage) -> Result<(), LimitMismatch> {
+        if !self.strict || usage.limit == self.limit {
+            return Ok(());
+        }
+        self.release_now();
+        Err(LimitMismatch {
+            declared: self.limit,
+            in_force: usage.limit,
+        })
+    }
+
+    /// Gives back whatever this id has, within the time of the last word; the background does what takes longer.
+    fn release_now(&self) {
+        let until = Instant::now() + LAST_WORD;
+        let released = self.engine.connections.call(Some(until), &mut |con| {
+            semaphore::release(con, &self.keys, &self.id, 0)
+        });
+        if let Err(unanswered) = released {
+            self.abandon(unanswered, true);
+        }
+    }
+
+    /// What a call without an answer, or a place in line, leaves on the server goes to the background.
+    fn abandon(&self, unanswered: Unanswered, queued: bool) -> CallError {
+        if queued || matches!(unanswered.error, CallError::Unknown(_)) {
+            let lives = PATIENCE.max(Duration::from_millis(self.first_lease_ms()));
+            let until = Instant::now().checked_add(lives);
+            self.engine.inbox.give_up(&self.keys, &self.id);
+            self.engine
+                .release_later(&self.keys, &self.id, unanswered.wire, until);
+        }
+        unanswered.error
+    }
+
+    /// What can be told to be wrong without asking the server.
+    fn check(&self) -> Result<(), Invalid> {
+        if self.permits == Some(0) {
+            return Err(Invalid::new("permits", "takes 1 to the limit, got 0"));
+        }
+        if !(1..=MOST).contains(&self.limit) {
+            return Err(Invalid::new(
+                "limit",
+                format!("takes 1 to {MOST}, got {}", self.limit),
+            ));
+        }
+        name::check_id(&self.id)
+    }
+}
+
+fn out_of_turn() -> CallError {
+    CallError::Unknown(Failure::new(
+        FailureKind::UnexpectedReply,
+        "`queued`, though nobody asked to wait",
+    ))
+}

@@ -1,0 +1,323 @@
+//! Servers for tests, and waiting for conditions. A test that changes or ends its server asks for a private one; the
+//! others run on any, under a prefix of their own.
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use luagate::Gate;
+use redis::{Commands, Connection};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long a condition may take that should hold at once; generous, since it only bounds a failure.
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// Waits until `condition` gives a value.
+#[track_caller]
+pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A server to test on: private to the test, or the one that `REDIS_URL` names.
+pub struct Server {
+    pub url: String,
+    pub prefix: String,
+    private: Option<Private>,
+}
+
+struct Private {
+    child: Child,
+    binary: PathBuf,
+    arguments: Vec<String>,
+    folder: TempDir,
+}
+
+/// A prefix that no other test has.
+fn new_prefix() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!(
+        "test:{}:{count}:{}",
+        std::process::id(),
+        uuid::Uuid::new_v4().simple()
+    )
+}
+
+/// The server's binary: `LUAGATE_SERVER`, or what is on the PATH.
+pub fn binary() -> PathBuf {
+    if let Some(binary) = std::env::var_os("LUAGATE_SERVER") {
+        return binary.into();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = ["redis-server", "valkey-server"].iter().find_map(|name| {
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(name))
+            .find(|file| file.is_file())
+    });
+    found.expect("no redis-server or valkey-server on the PATH; `./dev test` finds or installs one")
+}
+
+impl Server {
+    /// Any server will do: the test neither stops it nor changes its settings.
+    pub fn any() -> Server {
+        match std::env::var("REDIS_URL") {
+            Ok(url) if !url.is_empty() => Server {
+                url,
+                prefix: new_prefix(),
+                private: None,
+            },
+            _ => Server::private(&[]),
+        }
+    }
+
+    /// A server of the test's own on a unix socket, with these arguments, that ends with it.
+    pub fn private(arguments: &[&str]) -> Server {
+        Server::start(arguments, "0")
+    }
+
+    /// A server of the test's own that also listens on a TCP port of the loopback.
+    pub fn private_tcp(arguments: &[&str]) -> Server {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let mut server = Server::start(arguments, &port.to_string());
+        server.url = format!("redis://127.0.0.1:{port}/");
+        server
+    }
+
+    fn start(arguments: &[&str], port: &str) -> Server {
+        let folder = tempfile::Builder::new()
+            .prefix("luagate")
+            .tempdir()
+            .unwrap();
+        let socket = folder.path().join("socket");
+        let mut all: Vec<String> = [
+            "--port",
+            port,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--unixsocket",
+        ]
+        .map(String::from)
+        .to_vec();
+        all.push(socket.display().to_string());
+        all.extend(["--dir".to_owned(), folder.path().display().to_string()]);
+        all.extend(arguments.iter().map(|a| (*a).to_owned()));
+        let binary = binary();
+        let child = spawn(&binary, &all);
+        let server = Server {
+            url: format!("unix://{}", socket.display()),
+            prefix: new_prefix(),
+            private: Some(Private {
+                child,
+                binary,
+                arguments: all,
+                folder,
+            }),
+        };
+        server.await_ready();
+        server
+    }
+
+    fn await_ready(&self) {
+        let client = redis::Client::open(self.socket_url()).unwrap();
+        eventually("the server answers", || {
+            let mut con = client.get_connection().ok()?;
+            match redis::cmd("PING").query::<String>(&mut con) {
+                Ok(_) => Some(()),
+                // A server that wants a password is up.
+                Err(error) => (error.code() == Some("NOAUTH")).then_some(()),
+            }
+        });
+    }
+
+    fn socket_url(&self) -> String {
+        match &self.private {
+            Some(private) => format!("unix://{}", private.folder.path().join("socket").display()),
+            None => self.url.clone(),
+        }
+    }
+
+    fn private_mut(&mut self) -> &mut Private {
+        self.private.as_mut().expect("a private server")
+    }
+
+    /// A plain connection.
+    pub fn connection(&self) -> Connection {
+        let client = redis::Client::open(self.socket_url()).unwrap();
+        let con = client.get_connection().unwrap();
+        con.set_read_timeout(Some(SOON)).unwrap();
+        con
+    }
+
+    /// A gate under the test's prefix.
+    pub fn gate(&self) -> Gate {
+        Gate::builder(&self.url)
+            .prefix(&self.prefix)
+            .open()
+            .unwrap()
+    }
+
+    /// The keys of a semaphore under the test's prefix.
+    pub fn keys(&self, name: &str) -> luagate::scripts::Keys {
+        luagate::scripts::Keys::semaphore(&self.prefix, name).unwrap()
+    }
+
+    /// Ends the server at once, without a word to anybody.
+    pub fn kill(&mut self) {
+        let private = self.private_mut();
+        private.child.kill().unwrap();
+        private.child.wait().unwrap();
+    }
+
+    /// Starts it again after `kill`, as it was started.
+    pub fn start_again(&mut self) {
+        let private = self.private_mut();
+        let _ = std::fs::remove_file(private.folder.path().join("socket"));
+        private.child = spawn(&private.binary, &private.arguments);
+        self.await_ready();
+    }
+
+    /// Stops the server without ending it: connections stand, nothing is answered.
+    pub fn pause(&mut self) {
+        signal("-STOP", self.private_mut().child.id());
+    }
+
+    /// Lets it go on.
+    pub fn resume(&mut self) {
+        signal("-CONT", self.private_mut().child.id());
+    }
+
+    /// The keys that exist under the test's prefix.
+    pub fn all_keys(&self) -> Vec<String> {
+        let mut con = self.connection();
+        let mut keys: Vec<String> = con
+            .scan_match(format!("{}:*", self.prefix))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        keys.sort();
+        keys
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        match &mut self.private {
+            Some(private) => {
+                let _ = private.child.kill();
+                let _ = private.child.wait();
+            }
+            None => {
+                let keys = self.all_keys();
+                if !keys.is_empty() {
+                    let _: () = self.connection().del(keys).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// Starts a server that also ends when this test dies, where the system can do that.
+fn spawn(binary: &PathBuf, arguments: &[String]) -> Child {
+    let mut command = if cfg!(target_os = "linux") && has("setpriv") {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
+        command
+    } else {
+        Command::new(binary)
+    };
+    command
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{} does not start: {error}", binary.display()))
+}
+
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Sends a signal to a process of this test's own.
+pub fn signal(signal: &str, pid: u32) {
+    let status = Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success(), "kill {signal} {pid}");
+}
+
+/// How often each command ran since the last `CONFIG RESETSTAT`.
+pub fn command_counts(con: &mut Connection) -> std::collections::BTreeMap<String, u64> {
+    let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
+    text.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
+        })
+        .collect()
+}
+
+/// Forgets the counts.
+pub fn reset_counts(con: &mut Connection) {
+    redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
+}
+
+/// How many commands ran in scripts, and how many scripts.
+pub fn calls_in_scripts(con: &mut Connection) -> (u64, u64) {
+    let counts = command_counts(con);
+    let scripts = counts.get("evalsha").copied().unwrap_or(0);
+    let outside = [
+        "evalsha",
+        "info",
+        "config|resetstat",
+        "config",
+        "ping",
+        "script|load",
+        "script",
+    ];
+    let inside = counts
+        .iter()
+        .filter(|(name, _)| !outside.contains(&name.as_str()))
+        .map(|(_, count)| count)
+        .sum();
+    (inside, scripts)
+}
+
+/// Runs this test binary again as another process that does only what `job` names; see `job`.
+pub fn process(job: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([
+            "--exact",
+            "process_of_a_test",
+            "--nocapture",
+            "--test-threads=1",
+            "-q",
+        ])
+        .env("LUAGATE_JOB", job)
+        .env("LUAGATE_JOB_ARGUMENTS", arguments.join("\n"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// In a process started by `process`: its job and arguments. A test file that starts processes has a test named
+/// `process_of_a_test`, which does the job it finds here.
+pub fn job() -> Option<(String, Vec<String>)> {
+    let job = std::env::var("LUAGATE_JOB").ok()?;
+    let arguments = std::env::var("LUAGATE_JOB_ARGUMENTS").unwrap();
+    Some((job, arguments.lines().map(str::to_owned).collect()))
+}

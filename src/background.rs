@@ -16,7 +16,7 @@ pub(crate) struct Debt {
     pub(crate) keys: Keys,
     pub(crate) id: String,
     /// The connection that carried the call whose reply is missing: a release on it cannot overtake that call.
-    pub(crate) wire: Option<Wire>,
+    pub(crate) wire: Option<Box<Wire>>,
     /// Past this the server has freed the id by itself; `None`: a permanent lease, tried for as long as the gate lives.
     pub(crate) until: Option<Instant>,
 }
@@ -108,7 +108,7 @@ fn pay(connections: &Connections, mut debt: Debt) -> Option<Debt> {
     let (keys, id) = (&debt.keys, &debt.id);
     let release = &mut |con: &mut dyn redis::ConnectionLike| semaphore::release(con, keys, id, 0);
     let outcome = match debt.wire.take() {
-        Some(wire) => connections.call_on(wire, release).map(drop),
+        Some(wire) => connections.call_on(*wire, release).map(drop),
         None => connections.call(None, release).map(drop),
     };
     match outcome {

@@ -49,7 +49,7 @@ pub(crate) struct Answered<T> {
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
     /// The connection that carried it, if it still stands: what follows on it reaches the server after the call.
-    pub(crate) wire: Option<Wire>,
+    pub(crate) wire: Option<Box<Wire>>,
 }
 
 impl From<Failure> for Unanswered {
@@ -148,89 +148,77 @@ impl Connections {
         until: Option<Instant>,
         call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
-        let mut sent_before = false;
-        loop {
-            let wire = self.take(until);
-            let mut wire = match wire {
-                Ok(wire) => wire,
-                Err(failure) if sent_before => {
-                    return Err(Unanswered {
+        let first = self.attempt(self.take(until)?, until, call);
+        match first {
+            Err(Unanswered {
+                error: CallError::Unknown(failure),
+                wire: None,
+            }) if failure.kind() == FailureKind::Disconnected => {
+                let again = match self.take(until) {
+                    Ok(wire) => self.attempt(wire, until, call),
+                    Err(failure) => Err(failure.into()),
+                };
+                // Whatever became of the second: the first may have been carried out.
+                again.map_err(|unanswered| match unanswered.error {
+                    CallError::Failed(failure) => Unanswered {
                         error: CallError::Unknown(failure),
-                        wire: None,
-                    });
-                }
-                Err(failure) => return Err(failure.into()),
-            };
-            if let Err(failure) = wire.bound(self.patience(until)) {
-                self.discard(wire);
-                return Err(failure.into());
+                        wire: unanswered.wire,
+                    },
+                    _ => unanswered,
+                })
             }
-            let sent = Moment::now();
-            match call(&mut wire.con) {
-                Ok(reply) => {
-                    self.put_back(wire);
-                    return Ok(Answered { reply, sent });
-                }
-                Err(CallError::Unknown(failure)) => {
-                    if failure.kind() == FailureKind::TimedOut {
-                        return Err(self.stalled(wire, failure));
-                    }
-                    self.discard(wire);
-                    if sent_before || failure.kind() != FailureKind::Disconnected {
-                        return Err(Unanswered {
-                            error: CallError::Unknown(failure),
-                            wire: None,
-                        });
-                    }
-                    sent_before = true;
-                }
-                Err(CallError::Failed(failure)) => {
-                    if failure.is_broken() {
-                        self.discard(wire);
-                    } else {
-                        self.put_back(wire);
-                    }
-                    return Err(Unanswered {
-                        error: if sent_before {
-                            CallError::Unknown(failure)
-                        } else {
-                            CallError::Failed(failure)
-                        },
-                        wire: None,
-                    });
-                }
-                Err(error @ CallError::Invalid(_)) => {
-                    self.put_back(wire);
-                    return Err(Unanswered { error, wire: None });
-                }
-            }
+            first => first,
         }
     }
 
     /// Runs `call` on this very connection, so that it reaches the server after what was sent on it before.
     pub(crate) fn call_on<T>(
         &self,
-        mut wire: Wire,
+        wire: Wire,
         call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
-    ) -> Result<T, Unanswered> {
-        lock(&self.shelf).open += 1; // back in the pool, if need be above its size until this call is over
-        if let Err(failure) = wire.bound(self.timeouts.read) {
+    ) -> Result<Answered<T>, Unanswered> {
+        lock(&self.shelf).open += 1; // in the pool again, if need be above its size until this call is over
+        self.attempt(wire, None, call)
+    }
+
+    fn attempt<T>(
+        &self,
+        mut wire: Wire,
+        until: Option<Instant>,
+        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+    ) -> Result<Answered<T>, Unanswered> {
+        if let Err(failure) = wire.bound(self.patience(until)) {
             self.discard(wire);
             return Err(failure.into());
         }
-        match call(&mut wire.con) {
+        let sent = Moment::now();
+        let error = match call(&mut wire.con) {
             Ok(reply) => {
                 self.put_back(wire);
-                Ok(reply)
+                return Ok(Answered { reply, sent });
             }
-            Err(CallError::Unknown(failure)) if failure.kind() == FailureKind::TimedOut => {
-                Err(self.stalled(wire, failure))
+            Err(error) => error,
+        };
+        let wire = match &error {
+            // It still stands, and its late reply will be skipped. It leaves the pool, for what must follow the call.
+            CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
+                self.give_up_place();
+                Some(Box::new(wire))
             }
-            Err(error) => {
+            CallError::Unknown(_) => {
                 self.discard(wire);
-                Err(Unanswered { error, wire: None })
+                None
             }
-        }
+            CallError::Failed(failure) if failure.is_broken() => {
+                self.discard(wire);
+                None
+            }
+            CallError::Failed(_) | CallError::Invalid(_) => {
+                self.put_back(wire);
+                None
+            }
+        };
+        Err(Unanswered { error, wire })
     }
 
     fn patience(&self, until: Option<Instant>) -> Duration {
@@ -305,15 +293,6 @@ impl Connections {
         }
         drop(shelf);
         self.give_up_place();
-    }
-
-    /// A connection whose reply did not come in time leaves the pool and is kept for what must follow the call.
-    fn stalled(&self, wire: Wire, failure: Failure) -> Unanswered {
-        self.give_up_place();
-        Unanswered {
-            error: CallError::Unknown(failure),
-            wire: Some(wire),
-        }
     }
 
     fn give_up_place(&self) {

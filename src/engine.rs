@@ -37,7 +37,7 @@ impl Engine {
         &self,
         keys: &Keys,
         id: &str,
-        wire: Option<Wire>,
+        wire: Option<Box<Wire>>,
         until: Option<Instant>,
     ) {
         self.background.release(Debt {

@@ -41,7 +41,8 @@ impl Keys {
         })
     }
 
-    pub(crate) fn as_array(&self) -> [&str; 3] {
+    /// The keys, in the order in which the scripts take them: meta, holders, queue.
+    pub fn names(&self) -> [&str; 3] {
         [&self.meta, &self.holders, &self.queue]
     }
 }
@@ -137,7 +138,7 @@ mod tests {
     fn keys_share_one_hash_tag() {
         let keys = Keys::semaphore("luagate", "market:17").unwrap();
         assert_eq!(
-            keys.as_array(),
+            keys.names(),
             [
                 "luagate:semaphore:{market:17}",
                 "luagate:semaphore.holders:{market:17}",

@@ -22,7 +22,10 @@ impl Script {
     pub(crate) fn run(&self, con: &mut dyn ConnectionLike, call: &Call) -> RedisResult<Value> {
         let command = self.command(call);
         match command.query(con) {
-            Err(error) if no_script(&error) => self.load_and_run(con, command),
+            Err(error) if no_script(&error) => {
+                let mut replies = self.load_and_run(con, vec![command])?;
+                replies.pop().unwrap_or(Err(error))
+            }
             result => result,
         }
     }
@@ -33,31 +36,26 @@ impl Script {
         con: &mut dyn ConnectionLike,
         calls: &[Call],
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let mut pipeline = redis::pipe();
-        pipeline.ignore_errors();
-        for call in calls {
-            pipeline.add_command(self.command(call));
+        let commands: Vec<Cmd> = calls.iter().map(|call| self.command(call)).collect();
+        let replies = send(con, commands.clone())?;
+        if replies.iter().any(|r| r.as_ref().is_err_and(no_script)) {
+            // Running again what ran already is harmless by the scripts' contract.
+            return self.load_and_run(con, commands);
         }
-        let replies: Vec<RedisResult<Value>> = pipeline.query(con)?;
-        if !replies.iter().any(|r| r.as_ref().is_err_and(no_script)) {
-            return Ok(replies);
-        }
-        // Loading comes first in the packet; running again what ran already is harmless by the scripts' contract.
-        let mut again = redis::pipe();
-        again.ignore_errors().add_command(self.load()).ignore();
-        for call in calls {
-            again.add_command(self.command(call));
-        }
-        again.query(con)
+        Ok(replies)
     }
 
-    fn load_and_run(&self, con: &mut dyn ConnectionLike, command: Cmd) -> RedisResult<Value> {
-        let (value,) = redis::pipe()
-            .add_command(self.load())
-            .ignore()
-            .add_command(command)
-            .query::<(Value,)>(con)?;
-        Ok(value)
+    fn load_and_run(
+        &self,
+        con: &mut dyn ConnectionLike,
+        mut commands: Vec<Cmd>,
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        commands.insert(0, self.load());
+        let mut replies = send(con, commands)?.into_iter();
+        if let Some(Err(error)) = replies.next() {
+            return Err(error); // it may not be loaded: a clearer reason than that it is not known
+        }
+        Ok(replies.collect())
     }
 
     fn load(&self) -> Cmd {
@@ -80,6 +78,16 @@ impl Script {
         }
         command
     }
+}
+
+/// Sends commands in one packet; each has its own outcome.
+fn send(con: &mut dyn ConnectionLike, commands: Vec<Cmd>) -> RedisResult<Vec<RedisResult<Value>>> {
+    let mut pipeline = redis::pipe();
+    pipeline.ignore_errors();
+    for command in commands {
+        pipeline.add_command(command);
+    }
+    pipeline.query(con)
 }
 
 fn no_script(error: &redis::RedisError) -> bool {

@@ -24,10 +24,13 @@ local function cover(ends)
   end
 end
 
--- A permanent lease keeps the state for ever. Once none is left, and the limit is not pinned, the TTL comes back.
-local function expire_again()
+-- A permanent lease keeps the state for ever. Once none is left (`but`: the one that is about to end) and the limit is
+-- not pinned, the TTL comes back.
+local function expire_again(but)
   if expiry ~= 0 or pinned then return end
-  if redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] ~= 'inf' then
+  local last = redis.call('ZREVRANGE', holders, 0, 1, 'WITHSCORES')
+  local other = last[1] == but and 3 or 1
+  if last[other + 1] ~= 'inf' then
     expiry, changed, grown = math.max(last_end, now) + 60000, true, true
   end
 end

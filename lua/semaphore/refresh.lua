@@ -16,13 +16,10 @@ if not fence or not before or tonumber(before) <= now then return {'lost', now} 
 
 local ends = lease_ms == 0 and math.huge or now + lease_ms
 local sooner = ends < next_end
+if before == 'inf' and lease_ms > 0 then expire_again(id) end
 cover(ends)
 set_ttl(holders) -- first, since this is allowed when memory is full, and everything is after it
 redis.call('ZADD', holders, lease_ms == 0 and '+inf' or ends, id)
-if before == 'inf' then
-  expire_again()
-  if grown then set_ttl(holders) end
-end
 if changed then redis.call('HSET', meta, 'the state', state_text()) end
 if grown then
   set_ttl(meta)

@@ -157,7 +157,7 @@ pub struct Usage {
 pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<Answer, CallError> {
     let permits = ask.permits.map(|n| n.to_string());
     let call = Call {
-        keys: keys.as_array(),
+        keys: keys.names(),
         arguments: vec![
             ask.id.into(),
             permits.as_deref().unwrap_or("all").into(),
@@ -216,7 +216,7 @@ pub fn release(
     keep: u32,
 ) -> Result<ReleaseAnswer, CallError> {
     let call = Call {
-        keys: keys.as_array(),
+        keys: keys.names(),
         arguments: vec![id.into(), u64::from(keep).into()],
     };
     let mut reply = Reply::new(RELEASE.run(con, &call).map_err(error_of)?)?;
@@ -263,7 +263,7 @@ pub(crate) fn refresh_all(
 
 fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64) -> Call<'a> {
     Call {
-        keys: keys.as_array(),
+        keys: keys.names(),
         arguments: vec![id.into(), lease_ms.into()],
     }
 }
@@ -308,7 +308,7 @@ pub fn lookup(
     id: &str,
 ) -> Result<LookupAnswer, CallError> {
     let call = Call {
-        keys: keys.as_array(),
+        keys: keys.names(),
         arguments: vec![id.into()],
     };
     let mut reply = Reply::new(LOOKUP.run(con, &call).map_err(error_of)?)?;
@@ -359,7 +359,7 @@ pub fn resize(
 ) -> Result<ResizeAnswer, CallError> {
     let expected = expected.map(|limit| limit.to_string());
     let call = Call {
-        keys: keys.as_array(),
+        keys: keys.names(),
         arguments: vec![
             u64::from(limit).into(),
             expected.as_deref().unwrap_or("-1").into(),
@@ -440,7 +440,7 @@ pub fn inspect(
     count: u32,
 ) -> Result<State, CallError> {
     let call = Call {
-        keys: keys.as_array(),
+        keys: keys.names(),
         arguments: vec![u64::from(offset).into(), u64::from(count).into()],
     };
     let mut reply = Reply::new(INSPECT.run(con, &call).map_err(error_of)?)?;

@@ -1,6 +1,12 @@
 //! Servers for tests, and waiting for conditions. A test that changes or ends its server asks for a private one; the
 //! others run on any, under a prefix of their own.
-#![allow(dead_code, reason = "each test file uses a part of this")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test file uses a part of this"
+)]
+
+pub mod raw;
 
 use luagate::Gate;
 use redis::{Commands, Connection};

@@ -1,0 +1,207 @@
+//! One semaphore through the scripts alone, as a client in any language drives it.
+
+use super::Server;
+use luagate::scripts::semaphore::{
+    self, Answer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, State,
+};
+use luagate::{CallError, scripts::Keys};
+use redis::{Commands, Connection};
+use std::time::Duration;
+
+pub struct Raw {
+    pub con: Connection,
+    pub keys: Keys,
+    /// What `ask` starts from.
+    pub limit: u32,
+}
+
+impl Raw {
+    pub fn new(server: &Server, limit: u32) -> Raw {
+        Raw::named(server, "raw", limit)
+    }
+
+    pub fn named(server: &Server, name: &str, limit: u32) -> Raw {
+        Raw {
+            con: server.connection(),
+            keys: server.keys(name),
+            limit,
+        }
+    }
+
+    /// One permit for 10 s, at once.
+    pub fn ask<'a>(&self, id: &'a str) -> Ask<'a> {
+        Ask {
+            id,
+            limit: self.limit,
+            lease_ms: 10_000,
+            ..Ask::default()
+        }
+    }
+
+    pub fn acquire(&mut self, ask: Ask) -> Answer {
+        self.try_acquire(ask).unwrap()
+    }
+
+    pub fn try_acquire(&mut self, ask: Ask) -> Result<Answer, CallError> {
+        semaphore::acquire(&mut self.con, &self.keys, &ask)
+    }
+
+    /// Asks, and has to be granted.
+    #[track_caller]
+    pub fn grant(&mut self, ask: Ask) -> Grant {
+        match self.acquire(ask) {
+            Answer::Granted(grant, _) => grant,
+            other => panic!("expected a grant for {ask:?}, got {other:?}"),
+        }
+    }
+
+    /// Asks in line, and has to be queued: returns the ticket.
+    #[track_caller]
+    pub fn queue(&mut self, ask: Ask) -> u64 {
+        match self.acquire(ask) {
+            Answer::Queued { ticket, .. } => ticket,
+            other => panic!("expected a place in line for {ask:?}, got {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn assert_denied(&mut self, ask: Ask) {
+        let answer = self.acquire(ask);
+        assert!(
+            matches!(answer, Answer::Denied { .. }),
+            "expected a refusal of {ask:?}, got {answer:?}"
+        );
+    }
+
+    pub fn release(&mut self, id: &str) -> ReleaseAnswer {
+        semaphore::release(&mut self.con, &self.keys, id, 0).unwrap()
+    }
+
+    #[track_caller]
+    pub fn assert_released(&mut self, id: &str) {
+        let answer = self.release(id);
+        assert!(
+            matches!(answer, ReleaseAnswer::Released { left: 0, .. }),
+            "{id}: {answer:?}"
+        );
+    }
+
+    pub fn keep(&mut self, id: &str, keep: u32) -> Result<ReleaseAnswer, CallError> {
+        semaphore::release(&mut self.con, &self.keys, id, keep)
+    }
+
+    pub fn refresh(&mut self, id: &str, lease_ms: u64) -> Option<Grant> {
+        semaphore::refresh(&mut self.con, &self.keys, id, lease_ms).unwrap()
+    }
+
+    pub fn lookup(&mut self, id: &str) -> LookupAnswer {
+        semaphore::lookup(&mut self.con, &self.keys, id).unwrap()
+    }
+
+    pub fn holds(&mut self, id: &str) -> bool {
+        matches!(self.lookup(id), LookupAnswer::Held(_))
+    }
+
+    pub fn resize(&mut self, limit: u32, expected: Option<u32>) -> ResizeAnswer {
+        semaphore::resize(&mut self.con, &self.keys, limit, expected).unwrap()
+    }
+
+    pub fn inspect(&mut self) -> State {
+        semaphore::inspect(&mut self.con, &self.keys, 0, 1_000).unwrap()
+    }
+
+    pub fn in_use(&mut self) -> u32 {
+        self.inspect().in_use
+    }
+
+    /// The three keys of the semaphore: meta, holders, queue.
+    pub fn key_names(&self) -> [String; 3] {
+        self.keys.names().map(str::to_owned)
+    }
+
+    /// Everything that the keys hold, to see whether a call changed anything.
+    pub fn dump(&mut self) -> Vec<Option<Vec<u8>>> {
+        let names = self.key_names();
+        names
+            .iter()
+            .map(|key| redis::cmd("DUMP").arg(key).query(&mut self.con).unwrap())
+            .collect()
+    }
+
+    /// How long each key lives: -1 for ever, -2 not there, else ms.
+    pub fn ttls(&mut self) -> [i64; 3] {
+        self.key_names().map(|key| self.con.pttl(&key).unwrap())
+    }
+
+    /// The server's clock, in ms.
+    pub fn server_ms(&mut self) -> u64 {
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut self.con).unwrap();
+        seconds * 1_000 + micros / 1_000
+    }
+
+    /// Waits until the server's clock has reached `ms`.
+    pub fn wait_until(&mut self, ms: u64) {
+        super::eventually("the server's clock gets there", || {
+            (self.server_ms() >= ms).then_some(())
+        });
+    }
+}
+
+/// A subscriber to one channel.
+pub struct Listener {
+    con: Connection,
+    pub channel: String,
+}
+
+impl Listener {
+    pub fn new(server: &Server, name: &str) -> Listener {
+        let mut con = server.connection();
+        let channel = format!("{}:inbox:{name}", server.prefix);
+        redis::cmd("SUBSCRIBE")
+            .arg(&channel)
+            .set_no_response(true)
+            .exec(&mut con)
+            .unwrap();
+        con.recv_response().unwrap();
+        Listener { con, channel }
+    }
+
+    /// The next message, as words.
+    #[track_caller]
+    pub fn next(&mut self) -> Vec<String> {
+        let message = redis::Msg::from_owned_value(self.con.recv_response().unwrap()).unwrap();
+        let text: String = message.get_payload().unwrap();
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    /// The next message that is a grant; hints are passed over.
+    #[track_caller]
+    pub fn next_grant(&mut self) -> Vec<String> {
+        loop {
+            let words = self.next();
+            if words[2] != "0" {
+                return words;
+            }
+        }
+    }
+
+    /// Whether nothing has come: everything that was published before is here, since a message of our own comes after it.
+    pub fn is_silent(&mut self, server: &Server) -> bool {
+        let _: () = server
+            .connection()
+            .publish(&self.channel, "end of the test")
+            .unwrap();
+        self.next() == ["end", "of", "the", "test"]
+    }
+
+    /// A message, unless none comes within `time`.
+    pub fn next_within(&mut self, time: Duration) -> Option<Vec<String>> {
+        self.con.set_read_timeout(Some(time)).unwrap();
+        let value = self.con.recv_response();
+        self.con.set_read_timeout(Some(super::SOON)).unwrap();
+        let text: String = redis::Msg::from_owned_value(value.ok()?)?
+            .get_payload()
+            .ok()?;
+        Some(text.split(' ').map(str::to_owned).collect())
+    }
+}

@@ -349,7 +349,8 @@ fn subscribe(shared: &Shared, tested: &mut bool) -> Ended {
     if subscriber.subscribe(&shared.channel).is_err() {
         return broken;
     }
-    if !*tested {
+    let again = *tested;
+    if !again {
         match shared.is_heard() {
             Ok(true) => *tested = true,
             Ok(false) => {
@@ -362,7 +363,9 @@ fn subscribe(shared: &Shared, tested: &mut bool) -> Ended {
     if !shared.set(Subscription::Up) {
         return Ended::Closed;
     }
-    shared.tell_all_resubscribed();
+    if again {
+        shared.tell_all_resubscribed();
+    }
     let mut last = Instant::now();
     let read_timeout = shared.connections.timeouts().read;
     loop {

@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a waiter sleeps at most before it asks again: three times within its patience.
 const RECHECK: Duration = Duration::from_secs(5);
 
+/// How long it sleeps at most for each that stands in front: so the second in line finds out within a second that the
+/// first is dead, and takes its place in time for the next lease that ends.
+const RECHECK_A_PLACE: Duration = Duration::from_secs(1);
+
 /// How much longer than the deadline the last call of a wait may take.
 const LAST_WORD: Duration = Duration::from_millis(40);
 
@@ -53,7 +57,7 @@ enum Outcome {
     HeldByOther(Grant),
     Queued {
         ticket: u64,
-        retry_after: Duration,
+        sleep: Duration,
         now: u64,
         usage: Usage,
     },
@@ -201,7 +205,7 @@ impl Request {
         match outcome {
             Outcome::Queued {
                 ticket,
-                retry_after,
+                sleep,
                 now,
                 usage,
             } => {
@@ -209,7 +213,7 @@ impl Request {
                 place.ticket = ticket;
                 place.usage = usage;
                 place.asked = Some((sent, now));
-                place.next_ask = sent.instant() + retry_after.min(RECHECK);
+                place.next_ask = sent.instant() + sleep;
                 Ok(None)
             }
             outcome => self.conclude(outcome, sent, place).map(Some),
@@ -349,16 +353,23 @@ impl Request {
             Answer::Held(grant, _) => Outcome::HeldByOther(grant),
             Answer::Queued {
                 ticket,
+                position,
                 retry_after,
                 usage,
                 now,
-                ..
-            } => Outcome::Queued {
-                ticket,
-                retry_after: Duration::from_millis(retry_after),
-                now,
-                usage,
-            },
+            } => {
+                let in_front = u32::try_from(position.saturating_sub(1)).unwrap_or(u32::MAX);
+                let recheck = match in_front {
+                    0 => RECHECK,
+                    n => RECHECK.min(RECHECK_A_PLACE.saturating_mul(n)),
+                };
+                Outcome::Queued {
+                    ticket,
+                    sleep: Duration::from_millis(retry_after).min(recheck),
+                    now,
+                    usage,
+                }
+            }
             Answer::Denied {
                 retry_after,
                 usage,

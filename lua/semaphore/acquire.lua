@@ -71,7 +71,8 @@ if wait_ms > 0 and want then
     waiting = waiting + 1
     if waiting == 1 and expiry ~= 0 then set_ttl(queue) end
   end
-  if in_use < limit and serve(id, want) then
+  -- Who asks again also sees to it that nobody dead stands in front.
+  if (in_use < limit or place) and serve(id, want) then
     leave_queue(id)
     return granted()
   end

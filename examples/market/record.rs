@@ -1,0 +1,113 @@
+//! The record: one file to which every process appends a line for what it does, so the order of the lines is the order of
+//! events. A worker enters after it was granted a permit and exits before it releases it, so whoever is inside by
+//! the record holds a permit.
+
+use crate::Outcome;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::process::Stdio;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+
+pub struct Event {
+    pub worker: String,
+    /// Since 1970, on the clock that all processes of this machine share.
+    pub at: Duration,
+    pub what: What,
+}
+
+pub enum What {
+    /// `ticket`: the place in line that it waited at; 0 in the file when it did not wait.
+    Enter {
+        fence: u64,
+        ticket: Option<u64>,
+    },
+    Exit {
+        fence: u64,
+    },
+    /// Written by the market, once the process is dead.
+    Killed,
+}
+
+impl Event {
+    pub fn now(worker: &str, what: What) -> Event {
+        let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Event {
+            worker: worker.to_owned(),
+            at: at.unwrap_or_default(),
+            what,
+        }
+    }
+
+    /// One write a line, so that lines never mix.
+    pub fn append_to(&self, mut file: impl Write) -> io::Result<()> {
+        file.write_all(format!("{self}\n").as_bytes())
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (worker, at) = (&self.worker, self.at.as_micros());
+        match self.what {
+            What::Enter { fence, ticket } => {
+                let ticket = ticket.unwrap_or(0);
+                write!(f, "enter {worker} {fence} {ticket} {at}")
+            }
+            What::Exit { fence } => write!(f, "exit {worker} {fence} {at}"),
+            What::Killed => write!(f, "killed {worker} {at}"),
+        }
+    }
+}
+
+impl FromStr for Event {
+    type Err = Box<dyn std::error::Error>;
+
+    fn from_str(line: &str) -> Outcome<Event> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (worker, at, what) = match words[..] {
+            ["enter", worker, fence, ticket, at] => {
+                let ticket = Some(ticket.parse()?).filter(|ticket| *ticket > 0);
+                let fence = fence.parse()?;
+                (worker, at, What::Enter { fence, ticket })
+            }
+            ["exit", worker, fence, at] => {
+                let fence = fence.parse()?;
+                (worker, at, What::Exit { fence })
+            }
+            ["killed", worker, at] => (worker, at, What::Killed),
+            _ => return Err(format!("a line of the record cannot be read: {line}").into()),
+        };
+        Ok(Event {
+            worker: worker.to_owned(),
+            at: Duration::from_micros(at.parse()?),
+            what,
+        })
+    }
+}
+
+/// A file without a name: it goes with the last process that has it open.
+pub struct Record(File);
+
+impl Record {
+    pub fn new() -> io::Result<Record> {
+        let file = tempfile::Builder::new().append(true).tempfile()?;
+        Ok(Record(file.into_file()))
+    }
+
+    /// As the stdout of a worker.
+    pub fn as_stdout(&self) -> io::Result<Stdio> {
+        Ok(self.0.try_clone()?.into())
+    }
+
+    pub fn append(&self, event: &Event) -> io::Result<()> {
+        event.append_to(&self.0)
+    }
+
+    pub fn read(&self) -> Outcome<Vec<Event>> {
+        let mut text = String::new();
+        (&self.0).rewind()?;
+        (&self.0).read_to_string(&mut text)?;
+        text.lines().map(str::parse).collect()
+    }
+}

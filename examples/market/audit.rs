@@ -9,6 +9,9 @@ use std::time::Duration;
 /// How long after the end of a lease, or of a stay, the next in line may have to wait for the permit.
 const HANDOVER: Duration = Duration::from_millis(50);
 
+/// The server tells in whole milliseconds how long a lease has left.
+const ROUNDING: Duration = Duration::from_millis(1);
+
 pub struct Promise {
     pub kept: bool,
     text: String,
@@ -113,28 +116,28 @@ fn fences(events: &[Event]) -> Promise {
     }
 }
 
-/// There is always a line, so as soon as the permit is back, as many as may are inside again: not before the lease has
-/// ended, and not much later.
+/// There is always a line, so once the permit is back as many are inside as may be: not before the lease has ended, and
+/// not much later.
 fn permit_came_back(events: &[Event], dead: &DeadHolder) -> Promise {
     let DeadHolder { death, lease_left } = dead;
-    let all_inside = |(event, inside): &(&Event, usize)| {
-        event.at > death.at && *inside == LIMIT as usize && !matches!(event.what, What::Killed)
-    };
-    let back = events.iter().zip(inside(events)).find(all_inside);
+    let enters = |event: &Event| matches!(event.what, What::Enter { .. }) && event.at > death.at;
+    let mut counted = events.iter().zip(inside(events));
+    let back = counted.find(|(event, inside)| enters(event) && *inside == LIMIT as usize);
     let after = back.map(|(event, _)| event.at - death.at);
-    let latest = *lease_left + HANDOVER;
+    let due = (*lease_left - ROUNDING)..=(*lease_left + HANDOVER);
     Promise {
-        kept: after.is_some_and(|after| after >= *lease_left && after <= latest),
+        kept: after.is_some_and(|after| due.contains(&after)),
         text: format!(
-            "the killed holder: the permit of {} came back {} after its death, when {lease_left:.2?} of its lease were left",
+            "the killed holder: {} died with {} of its lease left, and its permit came back after {}",
             death.worker,
-            or_never(after),
+            ms(Some(*lease_left)),
+            ms(after),
         ),
     }
 }
 
-/// All who are inside leave within the longest stay, and by then it would have been the dead one's turn: so whoever
-/// stood behind it is inside too.
+/// All who are inside leave within the longest stay, and by then it would have been the dead one's turn: so one from
+/// behind it is inside too.
 fn nobody_held_up(events: &[Event], dead: &DeadWaiter) -> Promise {
     let DeadWaiter { death, ticket } = dead;
     let behind = |event: &&Event| matches!(event.what, What::Enter { ticket: Some(own), .. } if own > *ticket);
@@ -142,13 +145,15 @@ fn nobody_held_up(events: &[Event], dead: &DeadWaiter) -> Promise {
     Promise {
         kept: after.is_some_and(|after| after <= LONGEST_STAY + HANDOVER),
         text: format!(
-            "the killed waiter: {} after the death of {} the next one behind it was inside",
-            or_never(after),
+            "the killed waiter: {} died in line, and one from behind it was inside after {}",
             death.worker,
+            ms(after),
         ),
     }
 }
 
-fn or_never(after: Option<Duration>) -> String {
-    after.map_or("never".to_owned(), |after| format!("{after:.0?}"))
+fn ms(time: Option<Duration>) -> String {
+    time.map_or("no time at all".to_owned(), |time| {
+        format!("{} ms", time.as_millis())
+    })
 }

@@ -1,0 +1,194 @@
+//! Promise: permits are renewed while they live, by one thread for all; loss is known before the server's deadline; and
+//! nothing is renewed after its release.
+
+mod support;
+
+use luagate::scripts::semaphore::{Ask, LookupAnswer};
+use luagate::{Lost, Permit, RefreshError, Revoked};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use support::raw::Raw;
+use support::{SOON, Server, eventually};
+
+const LEASE: Duration = Duration::from_millis(300);
+
+/// Waits until the server's clock shows `leases` leases more.
+fn pass(raw: &mut Raw, leases: u32) {
+    let until = raw.server_ms() + u64::try_from((LEASE * leases).as_millis()).unwrap();
+    raw.wait_until(until);
+}
+
+#[test]
+fn a_renewed_permit_outlives_its_lease_and_one_that_is_not_does_not() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let semaphore = server.gate().semaphore("raw", 2).lease(LEASE);
+    let renewed = semaphore.clone().auto_renew().acquire().unwrap();
+    let left_alone = semaphore.acquire().unwrap();
+    pass(&mut raw, 4);
+    assert!(!renewed.is_lost() && raw.holds(renewed.id()));
+    assert!(left_alone.is_lost() && !raw.holds(left_alone.id()));
+    assert!(matches!(left_alone.refresh(), Err(RefreshError::Lost(_))));
+    assert!(renewed.remaining().unwrap() > LEASE / 3);
+}
+
+#[test]
+fn with_nothing_chosen_a_lease_of_30_s_is_renewed() {
+    let server = Server::any();
+    let permit = server.gate().semaphore("default", 1).acquire().unwrap();
+    let left = permit.remaining().unwrap();
+    assert!(left > Duration::from_secs(28) && left < Duration::from_secs(30), "{left:?}");
+}
+
+#[test]
+fn a_refresh_counts_from_now() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("raw", 1).lease(Duration::from_secs(20));
+    let permit = semaphore.acquire().unwrap();
+    let mut raw = Raw::new(&server, 1);
+    raw.refresh(permit.id(), 1_000);
+    permit.refresh().unwrap();
+    let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else { panic!() };
+    assert!(grant.expires_at.unwrap() - grant.now > 19_000);
+    assert!(permit.remaining().unwrap() <= Duration::from_millis(grant.expires_at.unwrap() - grant.now) + Duration::from_secs(1));
+}
+
+/// How many threads of this process have this name.
+#[cfg(target_os = "linux")]
+fn threads_named(name: &str) -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|comm| name.starts_with(comm.trim()))
+        .count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thousand_permits_one_thread_one_pool() {
+    // In a process of its own, where no other test has threads.
+    let server = Server::private(&[]);
+    let status = support::process("thousand", &[&server.url, &server.prefix]).status().unwrap();
+    assert!(status.success());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn process_of_a_test() {
+    let Some((_, arguments)) = support::job() else { return };
+    let [url, prefix] = arguments.as_slice() else { panic!() };
+    let gate = luagate::Gate::builder(url).prefix(prefix).open().unwrap();
+    let semaphore = gate.semaphore("raw", 1_000).lease(Duration::from_secs(2)).auto_renew();
+    let permits: Vec<Permit> = (0..1_000).map(|_| semaphore.acquire().unwrap()).collect();
+    let start = std::time::Instant::now();
+    eventually("more than two leases pass", || {
+        assert!(permits.iter().all(|permit| !permit.is_lost()));
+        (start.elapsed() > Duration::from_secs(5)).then_some(())
+    });
+    assert_eq!(threads_named("luagate-renewal"), 1);
+    assert_eq!(threads_named("luagate-inbox"), 0);
+    assert!(gate.open_connections() <= 8);
+    let state = semaphore.inspect().unwrap();
+    assert_eq!(state.holder_count, 1_000);
+}
+
+/// A permit that says when it is lost.
+fn watched(server: &Server) -> (Permit, Receiver<Lost>) {
+    let (sender, receiver) = channel();
+    let semaphore = server.gate().semaphore("raw", 1).lease(LEASE).auto_renew();
+    let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
+    (semaphore.acquire().unwrap(), receiver)
+}
+
+#[test]
+fn loss_is_known_before_the_lease_ends_on_the_server() {
+    let mut server = Server::private(&[]);
+    let (permit, told) = watched(&server);
+    let mut raw = Raw::new(&server, 1);
+    server.pause(); // renewals go out, and nothing comes back
+    eventually("it is lost", || permit.is_lost().then_some(()));
+    assert_eq!(permit.remaining(), Some(Duration::ZERO));
+    server.resume();
+    assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
+    assert!(matches!(permit.refresh(), Err(RefreshError::Lost(_))), "it came back");
+    eventually("its lease ends", || (!raw.holds(permit.id())).then_some(()));
+    assert!(permit.is_lost());
+}
+
+#[test]
+fn a_revoked_permit_is_lost_at_its_next_renewal() {
+    let server = Server::any();
+    let (permit, told) = watched(&server);
+    let semaphore = server.gate().semaphore("raw", 1);
+    assert_eq!(semaphore.revoke(permit.id()).unwrap(), Revoked::Held);
+    assert_eq!(semaphore.revoke(permit.id()).unwrap(), Revoked::Nothing);
+    assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
+    assert!(permit.is_lost());
+    drop(semaphore.try_acquire().unwrap());
+}
+
+#[test]
+fn a_panic_in_a_callback_stops_neither_renewal_nor_the_next_callback() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 3);
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 3).lease(LEASE).auto_renew();
+    let (sender, receiver) = channel();
+    let panicking = semaphore.clone().on_lost(|lost| panic!("on purpose, for {lost}")).acquire().unwrap();
+    let telling = semaphore.clone().on_lost(move |lost| sender.send(lost.clone()).unwrap()).acquire().unwrap();
+    let renewed = semaphore.acquire().unwrap();
+    raw.assert_released(panicking.id());
+    eventually("the first is lost", || panicking.is_lost().then_some(()));
+    raw.assert_released(telling.id());
+    assert_eq!(receiver.recv_timeout(SOON).unwrap().id, telling.id());
+    pass(&mut raw, 3);
+    assert!(raw.holds(renewed.id()) && !renewed.is_lost());
+}
+
+#[test]
+fn one_failed_renewal_does_not_end_renewing() {
+    let server = Server::private(&[]);
+    let mut raw = Raw::new(&server, 1);
+    let (permit, told) = watched(&server);
+    for _ in 0..10 {
+        redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes").exec(&mut raw.con).unwrap();
+        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut raw.con).unwrap();
+        let until = raw.server_ms() + 80;
+        raw.wait_until(until);
+    }
+    assert!(!permit.is_lost() && raw.holds(permit.id()));
+    assert!(told.try_recv().is_err());
+}
+
+#[test]
+fn nothing_is_renewed_after_its_release() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 3);
+    let semaphore = server.gate().semaphore("raw", 3).lease(LEASE).auto_renew();
+    let released = semaphore.acquire().unwrap();
+    let handed_on = semaphore.acquire().unwrap();
+    let still_held = semaphore.acquire().unwrap();
+    let id = released.id().to_owned();
+    released.release().unwrap();
+    let handed_on = handed_on.into_id();
+    // Somebody else takes the very id: whoever renewed it by mistake would now keep it alive.
+    raw.grant(Ask { lease_ms: 400, ..raw.ask(&id) });
+    pass(&mut raw, 4);
+    assert!(!raw.holds(&id), "renewed after its release");
+    assert!(!raw.holds(&handed_on), "renewed after it was handed on");
+    assert!(raw.holds(still_held.id()), "nothing was renewed, so this test saw nothing");
+}
+
+#[test]
+fn a_permanent_lease_never_ends() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let permit = server.gate().semaphore("raw", 1).permanent().acquire().unwrap();
+    assert_eq!(permit.remaining(), None);
+    assert!(!permit.is_lost());
+    let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else { panic!() };
+    assert_eq!(grant.expires_at, None);
+    permit.refresh().unwrap();
+    permit.release().unwrap();
+    assert_eq!(raw.in_use(), 0);
+}

@@ -37,20 +37,32 @@ fn with_nothing_chosen_a_lease_of_30_s_is_renewed() {
     let server = Server::any();
     let permit = server.gate().semaphore("default", 1).acquire().unwrap();
     let left = permit.remaining().unwrap();
-    assert!(left > Duration::from_secs(28) && left < Duration::from_secs(30), "{left:?}");
+    assert!(
+        left > Duration::from_secs(28) && left < Duration::from_secs(30),
+        "{left:?}"
+    );
 }
 
 #[test]
 fn a_refresh_counts_from_now() {
     let server = Server::any();
-    let semaphore = server.gate().semaphore("raw", 1).lease(Duration::from_secs(20));
+    let semaphore = server
+        .gate()
+        .semaphore("raw", 1)
+        .lease(Duration::from_secs(20));
     let permit = semaphore.acquire().unwrap();
     let mut raw = Raw::new(&server, 1);
     raw.refresh(permit.id(), 1_000);
     permit.refresh().unwrap();
-    let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else { panic!() };
+    let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else {
+        panic!()
+    };
     assert!(grant.expires_at.unwrap() - grant.now > 19_000);
-    assert!(permit.remaining().unwrap() <= Duration::from_millis(grant.expires_at.unwrap() - grant.now) + Duration::from_secs(1));
+    assert!(
+        permit.remaining().unwrap()
+            <= Duration::from_millis(grant.expires_at.unwrap() - grant.now)
+                + Duration::from_secs(1)
+    );
 }
 
 /// How many threads of this process have this name.
@@ -68,17 +80,26 @@ fn threads_named(name: &str) -> usize {
 fn a_thousand_permits_one_thread_one_pool() {
     // In a process of its own, where no other test has threads.
     let server = Server::private(&[]);
-    let status = support::process("thousand", &[&server.url, &server.prefix]).status().unwrap();
+    let status = support::process("thousand", &[&server.url, &server.prefix])
+        .status()
+        .unwrap();
     assert!(status.success());
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn process_of_a_test() {
-    let Some((_, arguments)) = support::job() else { return };
-    let [url, prefix] = arguments.as_slice() else { panic!() };
+    let Some((_, arguments)) = support::job() else {
+        return;
+    };
+    let [url, prefix] = arguments.as_slice() else {
+        panic!()
+    };
     let gate = luagate::Gate::builder(url).prefix(prefix).open().unwrap();
-    let semaphore = gate.semaphore("raw", 1_000).lease(Duration::from_secs(2)).auto_renew();
+    let semaphore = gate
+        .semaphore("raw", 1_000)
+        .lease(Duration::from_secs(2))
+        .auto_renew();
     let permits: Vec<Permit> = (0..1_000).map(|_| semaphore.acquire().unwrap()).collect();
     let start = std::time::Instant::now();
     eventually("more than two leases pass", || {
@@ -110,7 +131,10 @@ fn loss_is_known_before_the_lease_ends_on_the_server() {
     assert_eq!(permit.remaining(), Some(Duration::ZERO));
     server.resume();
     assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
-    assert!(matches!(permit.refresh(), Err(RefreshError::Lost(_))), "it came back");
+    assert!(
+        matches!(permit.refresh(), Err(RefreshError::Lost(_))),
+        "it came back"
+    );
     eventually("its lease ends", || (!raw.holds(permit.id())).then_some(()));
     assert!(permit.is_lost());
 }
@@ -134,8 +158,16 @@ fn a_panic_in_a_callback_stops_neither_renewal_nor_the_next_callback() {
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 3).lease(LEASE).auto_renew();
     let (sender, receiver) = channel();
-    let panicking = semaphore.clone().on_lost(|lost| panic!("on purpose, for {lost}")).acquire().unwrap();
-    let telling = semaphore.clone().on_lost(move |lost| sender.send(lost.clone()).unwrap()).acquire().unwrap();
+    let panicking = semaphore
+        .clone()
+        .on_lost(|lost| panic!("on purpose, for {lost}"))
+        .acquire()
+        .unwrap();
+    let telling = semaphore
+        .clone()
+        .on_lost(move |lost| sender.send(lost.clone()).unwrap())
+        .acquire()
+        .unwrap();
     let renewed = semaphore.acquire().unwrap();
     raw.assert_released(panicking.id());
     eventually("the first is lost", || panicking.is_lost().then_some(()));
@@ -151,8 +183,18 @@ fn one_failed_renewal_does_not_end_renewing() {
     let mut raw = Raw::new(&server, 1);
     let (permit, told) = watched(&server);
     for _ in 0..10 {
-        redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes").exec(&mut raw.con).unwrap();
-        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut raw.con).unwrap();
+        redis::cmd("CLIENT")
+            .arg("KILL")
+            .arg("TYPE")
+            .arg("normal")
+            .arg("SKIPME")
+            .arg("yes")
+            .exec(&mut raw.con)
+            .unwrap();
+        redis::cmd("SCRIPT")
+            .arg("FLUSH")
+            .exec(&mut raw.con)
+            .unwrap();
         let until = raw.server_ms() + 80;
         raw.wait_until(until);
     }
@@ -172,21 +214,34 @@ fn nothing_is_renewed_after_its_release() {
     released.release().unwrap();
     let handed_on = handed_on.into_id();
     // Somebody else takes the very id: whoever renewed it by mistake would now keep it alive.
-    raw.grant(Ask { lease_ms: 400, ..raw.ask(&id) });
+    raw.grant(Ask {
+        lease_ms: 400,
+        ..raw.ask(&id)
+    });
     pass(&mut raw, 4);
     assert!(!raw.holds(&id), "renewed after its release");
     assert!(!raw.holds(&handed_on), "renewed after it was handed on");
-    assert!(raw.holds(still_held.id()), "nothing was renewed, so this test saw nothing");
+    assert!(
+        raw.holds(still_held.id()),
+        "nothing was renewed, so this test saw nothing"
+    );
 }
 
 #[test]
 fn a_permanent_lease_never_ends() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let permit = server.gate().semaphore("raw", 1).permanent().acquire().unwrap();
+    let permit = server
+        .gate()
+        .semaphore("raw", 1)
+        .permanent()
+        .acquire()
+        .unwrap();
     assert_eq!(permit.remaining(), None);
     assert!(!permit.is_lost());
-    let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else { panic!() };
+    let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else {
+        panic!()
+    };
     assert_eq!(grant.expires_at, None);
     permit.refresh().unwrap();
     permit.release().unwrap();

@@ -64,7 +64,7 @@ fn limit(events: &[Event]) -> Promise {
     let most = inside(events).into_iter().max().unwrap_or(0);
     Promise {
         kept: most == LIMIT as usize,
-        text: format!("the limit: the most inside at once were {most}, and {LIMIT} may be"),
+        text: format!("the most inside at once: {most}, and {LIMIT} may be"),
     }
 }
 
@@ -81,7 +81,7 @@ fn order(events: &[Event]) -> Promise {
     Promise {
         kept: overtaken == 0 && !tickets.is_empty(),
         text: format!(
-            "the order: {} grants, {} of them in line, {overtaken} overtaken",
+            "{} grants: {} waited in line, {overtaken} of these were overtaken",
             grants.len(),
             tickets.len()
         ),
@@ -110,7 +110,7 @@ fn fences(events: &[Event]) -> Promise {
     Promise {
         kept: stale == 0,
         text: format!(
-            "the fences: {} different ones, {stale} not above those of earlier grants",
+            "{} fences: {stale} not above those of earlier grants",
             given.len()
         ),
     }
@@ -120,18 +120,18 @@ fn fences(events: &[Event]) -> Promise {
 /// not much later.
 fn permit_came_back(events: &[Event], dead: &DeadHolder) -> Promise {
     let DeadHolder { death, lease_left } = dead;
-    let enters = |event: &Event| matches!(event.what, What::Enter { .. }) && event.at > death.at;
-    let mut counted = events.iter().zip(inside(events));
-    let back = counted.find(|(event, inside)| enters(event) && *inside == LIMIT as usize);
+    let counted = events.iter().zip(inside(events));
+    let mut later = counted.filter(|(event, _)| event.at > death.at);
+    let back = later.find(|(_, inside)| *inside == LIMIT as usize);
     let after = back.map(|(event, _)| event.at - death.at);
-    let due = (*lease_left - ROUNDING)..=(*lease_left + HANDOVER);
+    let due = lease_left.saturating_sub(ROUNDING)..=(*lease_left + HANDOVER);
     Promise {
         kept: after.is_some_and(|after| due.contains(&after)),
         text: format!(
-            "the killed holder: {} died with {} of its lease left, and its permit came back after {}",
+            "{}, killed with {} of its lease left: its permit was back {}",
             death.worker,
-            ms(Some(*lease_left)),
-            ms(after),
+            ms(*lease_left),
+            or_never(after),
         ),
     }
 }
@@ -140,20 +140,24 @@ fn permit_came_back(events: &[Event], dead: &DeadHolder) -> Promise {
 /// behind it is inside too.
 fn nobody_held_up(events: &[Event], dead: &DeadWaiter) -> Promise {
     let DeadWaiter { death, ticket } = dead;
-    let behind = |event: &&Event| matches!(event.what, What::Enter { ticket: Some(own), .. } if own > *ticket);
-    let after = events.iter().find(behind).map(|event| event.at - death.at);
+    let behind = |event: &Event| matches!(event.what, What::Enter { ticket: Some(own), .. } if own > *ticket);
+    let mut later = events.iter().filter(|event| event.at > death.at);
+    let next = later.find(|event| behind(event));
+    let after = next.map(|event| event.at - death.at);
     Promise {
         kept: after.is_some_and(|after| after <= LONGEST_STAY + HANDOVER),
         text: format!(
-            "the killed waiter: {} died in line, and one from behind it was inside after {}",
+            "{}, killed in line: one from behind it was inside {}",
             death.worker,
-            ms(after),
+            or_never(after),
         ),
     }
 }
 
-fn ms(time: Option<Duration>) -> String {
-    time.map_or("no time at all".to_owned(), |time| {
-        format!("{} ms", time.as_millis())
-    })
+fn or_never(after: Option<Duration>) -> String {
+    after.map_or("never".to_owned(), |after| format!("after {}", ms(after)))
+}
+
+fn ms(time: Duration) -> String {
+    format!("{} ms", time.as_millis())
 }

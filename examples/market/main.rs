@@ -17,7 +17,7 @@ mod record;
 mod screen;
 mod worker;
 
-use luagate::{CallError, Gate};
+use luagate::Gate;
 use std::env;
 use std::error::Error;
 use std::process::ExitCode;
@@ -32,6 +32,8 @@ const LEASE: Duration = Duration::from_secs(3);
 
 const SHORTEST_STAY: Duration = Duration::from_millis(100);
 const LONGEST_STAY: Duration = Duration::from_millis(400);
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -51,9 +53,8 @@ fn main() -> ExitCode {
 }
 
 /// A gate under a prefix of this run's own, so that two runs on one server do not meet.
-fn open_gate(prefix: &str, label: &str) -> Result<Gate, CallError> {
+fn open_gate(prefix: &str, label: &str) -> Outcome<Gate> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    Gate::builder(&url).prefix(prefix).label(label).open()
+    let gate = Gate::builder(&url).prefix(prefix).label(label).open();
+    gate.map_err(|error| format!("{error}; REDIS_URL names the server").into())
 }
-
-type Outcome<T = ()> = Result<T, Box<dyn Error>>;

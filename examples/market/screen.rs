@@ -1,22 +1,25 @@
-//! What is shown: what happens, a line each, and below it on a terminal the state of the market, redrawn in place. Where
-//! stdout is none, the state is a line every second.
+//! What is shown: a line for everything notable and, below the lines, who holds and who waits: on a terminal as a table that
+//! is redrawn in place, elsewhere as a line every second.
 
-use crate::{LEASE, LIMIT, Outcome, WORKERS};
+use crate::{LEASE, LIMIT, WORKERS};
 use console::{Style, Term};
-use luagate::{Holder, Inspection, Waiter};
+use luagate::Inspection;
 use std::io;
 use std::time::{Duration, Instant};
 
-const BAR: usize = 20;
-
-/// Rows of the table: a holder and a waiter each, and most wait.
+/// Rows of the table, each with a holder and a waiter; there are more of these.
 const ROWS: usize = WORKERS - LIMIT as usize;
+
+/// Characters that a holder takes, and of these the bar that is its lease.
+const COLUMN: usize = 48;
+const BAR: usize = 20;
 
 pub struct Screen {
     term: Term,
     opened: Instant,
     /// Lines of the table that stand on the terminal now.
     drawn: usize,
+    /// When the next line about the state is due.
     next_line: Duration,
     killed: Vec<String>,
 }
@@ -32,41 +35,42 @@ impl Screen {
         }
     }
 
-    /// From now on this one is shown as dead.
+    /// From now on this worker is shown as killed.
     pub fn mark_killed(&mut self, name: &str) {
         self.killed.push(name.to_owned());
     }
 
-    /// Something notable: a line that stays.
-    pub fn note(&mut self, text: &str) -> Outcome {
-        self.wipe()?;
-        self.line(text)
+    /// Something notable, and when it was.
+    pub fn note(&mut self, text: &str) -> io::Result<()> {
+        let seconds = self.opened.elapsed().as_secs_f64();
+        self.line(&format!("{seconds:5.1} s  {text}"))
+    }
+
+    /// A line that stays. The table, if there is one, comes back below it.
+    pub fn line(&mut self, text: &str) -> io::Result<()> {
+        self.draw(&[])?;
+        self.term.write_line(text)?;
+        self.term.flush()
     }
 
     /// Who holds and who waits now.
-    pub fn show(&mut self, state: &Inspection) -> Outcome {
-        if self.term.is_term() {
-            return Ok(self.draw(&self.table(state))?);
+    pub fn show(&mut self, state: &Inspection) -> io::Result<()> {
+        if self.has_room_for_a_table() {
+            return self.draw(&self.table(state));
         }
         if self.opened.elapsed() < self.next_line {
             return Ok(());
         }
         self.next_line += Duration::from_secs(1);
-        self.line(&summary(state))
+        self.note(&self.sentence(state))
     }
 
-    /// Takes the table away.
-    pub fn wipe(&mut self) -> Outcome {
-        Ok(self.draw(&[])?)
+    fn has_room_for_a_table(&self) -> bool {
+        let (rows, columns) = self.term.size();
+        self.term.is_term() && usize::from(rows) > ROWS + 3 && usize::from(columns) > COLUMN + 24
     }
 
-    fn line(&self, text: &str) -> Outcome {
-        let seconds = self.opened.elapsed().as_secs_f64();
-        self.term.write_line(&format!("{seconds:5.1} s  {text}"))?;
-        Ok(self.term.flush()?)
-    }
-
-    /// The terminal is written to at once, so nothing flickers.
+    /// Puts a table in place of the one before, in one write, so that nothing flickers.
     fn draw(&mut self, lines: &[String]) -> io::Result<()> {
         self.term.clear_last_lines(self.drawn)?;
         for line in lines {
@@ -77,66 +81,63 @@ impl Screen {
     }
 
     fn table(&self, state: &Inspection) -> Vec<String> {
-        let mut lines = vec![
-            String::new(),
-            format!(
-                "  {:<45}in line: {}",
-                format!("inside: {} of {LIMIT}", state.in_use),
-                state.waiter_count
-            ),
-        ];
+        let inside = format!("inside: {} of {LIMIT}", state.in_use);
+        let head = format!("  {inside:<COLUMN$}in line: {}", state.waiter_count);
+        let mut lines = vec![String::new(), head];
         for row in 0..ROWS {
-            let holder = state.holders.get(row).map(|holder| self.holder(holder));
-            let waiter = state.waiters.get(row).map(|waiter| self.waiter(waiter));
-            lines.push(format!(
-                "  {}{}",
-                holder.unwrap_or(" ".repeat(45)),
-                waiter.unwrap_or_default()
-            ));
+            let holder = state.holders.get(row);
+            let holder = holder.map(|h| self.holder(h.label(), h.remaining));
+            let waiter = state.waiters.get(row);
+            let waiter = waiter.map(|w| self.paint(w.label(), self.name(w.label())));
+            let (holder, waiter) = (holder.unwrap_or_default(), waiter.unwrap_or_default());
+            lines.push(format!("  {holder:<COLUMN$}{waiter}"));
         }
         lines
     }
 
-    fn holder(&self, holder: &Holder) -> String {
-        let name = holder.label().unwrap_or("?");
-        let left = holder.remaining.unwrap_or_default();
-        let part = left.as_secs_f64() / LEASE.as_secs_f64();
-        let bar = "█".repeat((part * BAR as f64).ceil() as usize);
-        let text = format!("{name:<11}{bar:<BAR$} {:.1} s", left.as_secs_f64());
-        self.style_of(name)
-            .apply_to(format!("{text:<45}"))
-            .to_string()
+    /// Its name, and its lease as a bar that grows shorter.
+    fn holder(&self, label: Option<&str>, remaining: Option<Duration>) -> String {
+        let left = remaining.unwrap_or(LEASE).min(LEASE);
+        let filled = BAR as u128 * left.as_millis() / LEASE.as_millis();
+        let bar = "█".repeat(filled as usize);
+        let text = format!("{:<19}{bar:<BAR$} {left:.1?}", self.name(label));
+        self.paint(label, format!("{text:<COLUMN$}"))
     }
 
-    fn waiter(&self, waiter: &Waiter) -> String {
-        let name = waiter.label().unwrap_or("?");
-        self.style_of(name).apply_to(name).to_string()
+    /// Everything on one line.
+    fn sentence(&self, state: &Inspection) -> String {
+        let holders = state.holders.iter().map(|holder| {
+            let left = holder.remaining.unwrap_or_default();
+            format!("{} {left:.1?}", self.name(holder.label()))
+        });
+        let waiters = state.waiters.iter().map(|waiter| self.name(waiter.label()));
+        let holders: Vec<String> = holders.collect();
+        let waiters: Vec<String> = waiters.collect();
+        format!(
+            "inside: {}; in line: {}",
+            holders.join(", "),
+            waiters.join(", ")
+        )
     }
 
-    fn style_of(&self, name: &str) -> Style {
-        match self.killed.iter().any(|killed| killed == name) {
+    fn name(&self, label: Option<&str>) -> String {
+        let mark = if self.is_killed(label) {
+            " (killed)"
+        } else {
+            ""
+        };
+        format!("{}{mark}", label.unwrap_or("?"))
+    }
+
+    fn paint(&self, label: Option<&str>, text: String) -> String {
+        let style = match self.is_killed(label) {
             true => Style::new().red(),
             false => Style::new(),
-        }
+        };
+        style.apply_to(text).to_string()
     }
-}
 
-/// Everything in a line.
-fn summary(state: &Inspection) -> String {
-    let holders = state.holders.iter().map(|holder| {
-        let name = holder.label().unwrap_or("?");
-        let left = holder.remaining.unwrap_or_default().as_secs_f64();
-        format!("{name} ({left:.1} s)")
-    });
-    let waiters = state
-        .waiters
-        .iter()
-        .map(|waiter| waiter.label().unwrap_or("?"));
-    let holders: Vec<String> = holders.collect();
-    let waiters: Vec<&str> = waiters.collect();
-    format!(
-        "inside: {}; in line: {}",
-        holders.join(", "),
-        waiters.join(", ")
-    )
+    fn is_killed(&self, label: Option<&str>) -> bool {
+        self.killed.iter().any(|name| Some(name.as_str()) == label)
+    }
 }

@@ -6,6 +6,7 @@
     reason = "each test file uses a part of this"
 )]
 
+pub mod proxy;
 pub mod raw;
 
 use luagate::Gate;
@@ -91,9 +92,14 @@ impl Server {
 
     /// A server of the test's own that also listens on a TCP port of the loopback.
     pub fn private_tcp(arguments: &[&str]) -> Server {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        // Below 50,000, since a cluster's bus listens 10,000 above.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let port = eventually("a port is free", || {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id();
+            let port = 20_000 + next % 20_000;
+            let address = format!("127.0.0.1:{port}");
+            std::net::TcpListener::bind(address).ok().map(|_| port)
+        });
         let mut server = Server::start(arguments, &port.to_string());
         server.url = format!("redis://127.0.0.1:{port}/");
         server

@@ -1,0 +1,134 @@
+//! Promise: a small pool serves any number of threads, and heals by itself.
+
+mod support;
+
+use luagate::Gate;
+use support::{Server, eventually};
+
+#[test]
+fn threads_share_a_small_pool() {
+    let server = Server::any();
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .connections(3)
+        .open()
+        .unwrap();
+    let semaphore = gate.semaphore("shared", 100);
+    std::thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    drop(semaphore.try_acquire().unwrap());
+                    assert!(gate.open_connections() <= 3);
+                }
+            });
+        }
+    });
+    assert_eq!(semaphore.available_permits().unwrap(), 100);
+}
+
+#[test]
+fn connections_that_the_server_closed_are_replaced_without_an_error() {
+    let server = Server::private(&[]);
+    let gate = server.gate();
+    let semaphore = gate.semaphore("closed", 100);
+    for _ in 0..20 {
+        // Several connections lie in the pool, and all are closed.
+        let permits: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| semaphore.try_acquire().unwrap()))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        let mut con = server.connection();
+        redis::cmd("CLIENT")
+            .arg("KILL")
+            .arg("TYPE")
+            .arg("normal")
+            .arg("SKIPME")
+            .arg("yes")
+            .exec(&mut con)
+            .unwrap();
+        for permit in permits {
+            permit.release().unwrap();
+        }
+    }
+    assert!(gate.open_connections() <= 8);
+}
+
+#[test]
+fn the_same_gate_goes_on_after_a_restart() {
+    let mut server = Server::private(&[]);
+    let gate = server.gate();
+    let semaphore = gate.semaphore("restarted", 1);
+    let before = semaphore.try_acquire().unwrap();
+    server.kill();
+    assert!(semaphore.try_acquire().is_err());
+    server.start_again();
+    let after = semaphore.try_acquire().unwrap();
+    assert!(after.fence() > before.fence());
+    assert!(before.refresh().is_err(), "the server forgot it");
+    after.release().unwrap();
+}
+
+#[test]
+fn a_gate_that_is_gone_leaves_no_connection() {
+    let server = Server::private(&[]);
+    let mut con = server.connection();
+    let clients = |con: &mut redis::Connection| -> usize {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(con).unwrap();
+        list.lines().count()
+    };
+    let before = clients(&mut con);
+    let gate = server.gate();
+    let holder = gate.semaphore("gone", 1).acquire().unwrap();
+    let waited = gate
+        .semaphore("gone", 1)
+        .acquire_timeout(std::time::Duration::from_millis(5));
+    assert!(waited.is_err());
+    assert!(
+        clients(&mut con) > before + 1,
+        "a connection and a subscriber"
+    );
+    drop((holder, gate));
+    eventually("all connections close", || {
+        (clients(&mut con) == before).then_some(())
+    });
+}
+
+#[test]
+fn every_key_is_declared_and_shares_a_slot() {
+    // A node of a cluster refuses scripts that touch keys of another slot than the declared ones.
+    let server = Server::private_tcp(&["--cluster-enabled", "yes"]);
+    let mut con = server.connection();
+    for slots in (0..16_384_u32).collect::<Vec<_>>().chunks(4_096) {
+        redis::cmd("CLUSTER")
+            .arg("ADDSLOTS")
+            .arg(slots)
+            .exec(&mut con)
+            .unwrap();
+    }
+    let gate = eventually("the cluster is up", || {
+        let gate = Gate::builder(&server.url).prefix("declared").open().ok()?;
+        gate.semaphore("probe", 1).try_acquire().ok().map(|_| gate)
+    });
+    for name in ["a", "market:account:17", "{group}:b"] {
+        let semaphore = gate.semaphore(name, 3);
+        let permit = semaphore.acquire_many(3).unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| semaphore.acquire().unwrap().release().unwrap());
+            eventually("it waits", || {
+                (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
+            });
+            permit.refresh().unwrap();
+            permit.release().unwrap();
+            waiter.join().unwrap();
+        });
+        semaphore.resize(4).unwrap();
+        semaphore.unpin().unwrap();
+        drop(gate.mutex(name).lock().unwrap());
+    }
+}

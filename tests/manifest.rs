@@ -1,0 +1,121 @@
+//! Promise: `lua/manifest.json` is all that another language needs, and it is what this crate runs.
+
+mod support;
+
+use luagate::scripts::semaphore::{self, Ask};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use support::Server;
+
+fn manifest() -> Value {
+    serde_json::from_str(include_str!("../lua/manifest.json")).unwrap()
+}
+
+fn words(value: &Value) -> Vec<String> {
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn each_sha1_is_that_of_its_parts() {
+    let manifest = manifest();
+    assert_eq!(manifest["contract"], 1);
+    for (name, script) in manifest["scripts"].as_object().unwrap() {
+        let text: String = words(&script["parts"])
+            .iter()
+            .map(|part| std::fs::read_to_string(format!("lua/{part}")).unwrap())
+            .collect();
+        let sha1 = sha1_smol::Sha1::from(text).digest().to_string();
+        assert_eq!(
+            script["sha1"], sha1,
+            "{name}: `./dev manifest` writes it anew; has the contract changed too?"
+        );
+    }
+}
+
+#[test]
+fn every_file_belongs_to_a_script() {
+    let manifest = manifest();
+    let listed: BTreeSet<String> = manifest["scripts"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|script| words(&script["parts"]))
+        .collect();
+    let there: BTreeSet<String> = std::fs::read_dir("lua/semaphore")
+        .unwrap()
+        .map(|file| format!("semaphore/{}", file.unwrap().file_name().to_str().unwrap()))
+        .collect();
+    assert_eq!(listed, there);
+}
+
+#[test]
+fn the_heads_of_the_scripts_say_the_same() {
+    for (name, script) in manifest()["scripts"].as_object().unwrap() {
+        let text = std::fs::read_to_string(format!("lua/{name}.lua")).unwrap();
+        assert!(text.starts_with(&format!("-- {name}: ")), "{name}");
+        let keys = words(&script["keys"]).join(" ");
+        assert!(
+            text.contains(&format!("-- KEYS  {keys}\n")),
+            "{name}: {keys}"
+        );
+        let arguments = words(&script["argv"]);
+        assert!(
+            text.contains(&format!(
+                "takes('{}', {})",
+                arguments.join(" "),
+                arguments.len()
+            )),
+            "{name}"
+        );
+        for (word, fields) in script["replies"].as_object().unwrap() {
+            let fields = words(fields).join(" ");
+            let line = text.lines().find(|line| {
+                let shown = line
+                    .trim_start_matches("-- REPLY")
+                    .trim_start_matches("--")
+                    .trim();
+                let mut shown = shown.split_whitespace();
+                word.is_empty() || shown.next() == Some(word)
+            });
+            let line = line.unwrap_or_else(|| panic!("{name} does not mention {word}"));
+            assert!(
+                word.is_empty() || line.contains(&fields),
+                "{name}: {word} {fields}"
+            );
+        }
+    }
+}
+
+#[test]
+fn this_crate_runs_these_very_scripts() {
+    let server = Server::private(&[]);
+    let mut con = server.connection();
+    let keys = server.keys("all");
+    let ask = Ask {
+        id: "id",
+        limit: 1,
+        ..Ask::default()
+    };
+    semaphore::acquire(&mut con, &keys, &ask).unwrap();
+    semaphore::refresh(&mut con, &keys, "id", 1_000).unwrap();
+    semaphore::lookup(&mut con, &keys, "id").unwrap();
+    semaphore::inspect(&mut con, &keys, 0, 10).unwrap();
+    semaphore::resize(&mut con, &keys, 2, None).unwrap();
+    semaphore::release(&mut con, &keys, "id", 0).unwrap();
+    for (name, script) in manifest()["scripts"].as_object().unwrap() {
+        let (known,): (bool,) = redis::cmd("SCRIPT")
+            .arg("EXISTS")
+            .arg(script["sha1"].as_str().unwrap())
+            .query(&mut con)
+            .unwrap();
+        assert!(
+            known,
+            "{name} is made of other parts here than in the manifest"
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! Promise: a permit is given back once, whatever happens: released, dropped, handed on, in a fork, or with the server away.
+
+mod support;
+
+use luagate::{CallError, Error, Gate, Permit, RefreshError, Released, TryAcquireError};
+use std::time::{Duration, Instant};
+use support::proxy::Proxy;
+use support::raw::Raw;
+use support::{Server, eventually};
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn impatient(server: &Server) -> Gate {
+    Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_millis(150))
+        .open()
+        .unwrap()
+}
+
+#[test]
+fn permits_and_guards_may_be_sent_and_shared() {
+    fn assert_bounds<T: Send + Sync + 'static>() {}
+    assert_bounds::<Permit>();
+    assert_bounds::<luagate::MutexGuard>();
+    assert_bounds::<Gate>();
+    assert_bounds::<luagate::Semaphore>();
+    assert_bounds::<Error>();
+}
+
+#[test]
+fn releasing_and_dropping_give_back() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let semaphore = server.gate().semaphore("raw", 2);
+    assert_eq!(
+        semaphore.acquire().unwrap().release().unwrap(),
+        Released::Released
+    );
+    assert_eq!(raw.in_use(), 0);
+    drop(semaphore.acquire().unwrap());
+    assert_eq!(raw.in_use(), 0);
+    let revoked = semaphore.acquire().unwrap();
+    raw.assert_released(revoked.id());
+    assert_eq!(revoked.release().unwrap(), Released::Gone);
+}
+
+#[test]
+fn a_permit_shows_who_holds_what() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 5).label("web-3").lease(LONG);
+    let permit = semaphore.try_acquire_many(2).unwrap();
+    let state = semaphore.inspect().unwrap();
+    let holder = &state.holders[0];
+    assert_eq!(
+        (holder.id.as_str(), holder.label()),
+        (permit.id(), Some("web-3"))
+    );
+    assert_eq!((holder.permits, holder.fence), (2, permit.fence()));
+    assert!(holder.remaining.unwrap() > LONG / 2);
+    assert_eq!(
+        (state.limit, state.in_use, state.holder_count),
+        (Some(5), 2, 1)
+    );
+    assert!(
+        state.to_string().contains("2 of 5 permits in use"),
+        "{state}"
+    );
+    assert!(permit.to_string().contains(permit.id()), "{permit}");
+    assert!(format!("{permit:?}").contains(permit.id()), "{permit:?}");
+}
+
+#[test]
+fn a_permit_is_handed_to_another_process() {
+    let server = Server::any();
+    let (here, there) = (server.gate(), server.gate());
+    let permit = here
+        .semaphore("raw", 3)
+        .lease(LONG)
+        .try_acquire_many(2)
+        .unwrap();
+    let fence = permit.fence();
+    let id = permit.into_id();
+    let adopted = there.semaphore("raw", 3).adopt(&id).unwrap();
+    assert_eq!(
+        (adopted.id(), adopted.fence(), adopted.permits()),
+        (id.as_str(), fence, 2)
+    );
+    assert_eq!(there.semaphore("raw", 3).available_permits().unwrap(), 1);
+    adopted.release().unwrap();
+    let nothing = there.semaphore("raw", 3).adopt(&id);
+    assert!(matches!(nothing, Err(RefreshError::Lost(_))));
+}
+
+#[test]
+fn a_release_that_was_not_confirmed_may_be_tried_again() {
+    let mut server = Server::private(&[]);
+    let gate = impatient(&server);
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    server.pause();
+    let error = permit.release().unwrap_err();
+    assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
+    let permit = error.into_permit();
+    server.resume();
+    permit.release().unwrap();
+    assert_eq!(Raw::new(&server, 1).in_use(), 0);
+}
+
+#[test]
+fn dropping_takes_little_time_and_the_release_follows() {
+    let mut server = Server::private(&[]);
+    let gate = server.gate();
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    server.pause();
+    let start = Instant::now();
+    drop(permit);
+    assert!(
+        start.elapsed() < Duration::from_millis(400),
+        "{:?}",
+        start.elapsed()
+    );
+    server.resume();
+    let mut raw = Raw::new(&server, 1);
+    eventually("the background releases it", || {
+        (raw.in_use() == 0).then_some(())
+    });
+}
+
+#[test]
+fn dropping_while_the_server_is_away_releases_when_it_is_back() {
+    let mut server = Server::private(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let gate = server.gate();
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    server.kill();
+    drop(permit);
+    server.start_again();
+    let mut raw = Raw::new(&server, 1);
+    eventually("the background releases it", || {
+        (raw.in_use() == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_lost_reply_is_repeated_with_the_same_id() {
+    let server = Server::private_tcp(&[]);
+    let proxy = Proxy::new(&server.url);
+    let gate = Gate::builder(&proxy.url)
+        .prefix(&server.prefix)
+        .open()
+        .unwrap();
+    let mut raw = Raw::new(&server, 5);
+    let semaphore = gate.semaphore("raw", 5).lease(LONG);
+    drop(semaphore.try_acquire().unwrap()); // the script is loaded
+    proxy.lose_replies(1);
+    let mut permit = semaphore.try_acquire_many(3).unwrap();
+    assert!(proxy.is_done());
+    assert_eq!(raw.in_use(), 3, "granted twice");
+    proxy.lose_replies(1);
+    permit.release_some(1).unwrap();
+    assert_eq!(raw.in_use(), 2, "given back twice");
+    proxy.lose_replies(1);
+    permit.refresh().unwrap();
+    proxy.lose_replies(1);
+    permit.release().unwrap();
+    assert_eq!(raw.in_use(), 0);
+}
+
+#[test]
+fn an_unknown_outcome_is_told_and_nothing_stays_held() {
+    let server = Server::private_tcp(&[]);
+    let proxy = Proxy::new(&server.url);
+    let gate = Gate::builder(&proxy.url)
+        .prefix(&server.prefix)
+        .open()
+        .unwrap();
+    let mut raw = Raw::new(&server, 5);
+    let semaphore = gate.semaphore("raw", 5).lease(LONG);
+    drop(semaphore.try_acquire().unwrap());
+    proxy.lose_replies(2);
+    let error = semaphore.try_acquire().unwrap_err();
+    assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+    eventually("the background releases it", || {
+        (raw.in_use() == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_call_that_stalled_is_followed_by_its_release_on_the_same_connection() {
+    let mut server = Server::private(&[]);
+    let gate = impatient(&server);
+    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    drop(semaphore.try_acquire().unwrap());
+    for _ in 0..20 {
+        server.pause();
+        let error = semaphore.try_acquire().unwrap_err();
+        assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+        server.resume();
+        let mut raw = Raw::new(&server, 1);
+        // The server first runs the acquire, which nobody waits for any more, then its release.
+        eventually("it is free", || {
+            let grants = raw.inspect().last_fence;
+            (raw.in_use() == 0 && grants > 0).then_some(())
+        });
+        drop(semaphore.acquire().unwrap());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_forked_child_releases_nothing() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let gate = server.gate();
+    let permit = gate.semaphore("raw", 1).acquire().unwrap();
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            let refused = gate.semaphore("raw", 1).try_acquire().is_err();
+            drop(permit);
+            std::process::exit(if refused { 0 } else { 1 });
+        }
+        fork::Fork::Parent(child) => {
+            let status = fork::waitpid(child).unwrap();
+            assert_eq!(status, 0, "the child used its parent's connections");
+            assert!(raw.holds(permit.id()));
+            permit.release().unwrap();
+        }
+    }
+}
+
+#[test]
+fn permits_keep_alive_what_they_need_of_a_gate() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let permit = server
+        .gate()
+        .semaphore("raw", 1)
+        .lease(Duration::from_millis(200))
+        .auto_renew()
+        .acquire()
+        .unwrap();
+    let until = raw.server_ms() + 600;
+    raw.wait_until(until);
+    assert!(raw.holds(permit.id()));
+    drop(permit);
+    assert_eq!(raw.in_use(), 0);
+}
+
+#[test]
+fn every_error_turns_into_one() {
+    let server = Server::any();
+    fn all(server: &Server) -> Result<(), Error> {
+        let gate = Gate::builder(&server.url).prefix(&server.prefix).open()?;
+        let semaphore = gate.semaphore("raw", 1);
+        semaphore.acquire()?.release()?;
+        gate.mutex("raw").lock()?.unlock()?;
+        semaphore
+            .acquire_timeout(Duration::from_secs(1))?
+            .refresh()?;
+        semaphore.resize(2)?;
+        let _held = (semaphore.try_acquire()?, semaphore.try_acquire()?);
+        drop(semaphore.try_acquire()?);
+        Ok(())
+    }
+    assert!(matches!(all(&server), Err(Error::Denied(_))));
+}

@@ -1,0 +1,67 @@
+//! A proxy in front of a server that loses replies after the server ran the call.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+pub struct Proxy {
+    pub url: String,
+    lose: Arc<AtomicI32>,
+}
+
+impl Proxy {
+    /// In front of a server that listens on TCP.
+    pub fn new(server_url: &str) -> Proxy {
+        let target = server_url
+            .trim_start_matches("redis://")
+            .trim_end_matches('/')
+            .to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}/", listener.local_addr().unwrap());
+        let lose = Arc::new(AtomicI32::new(0));
+        let shared = lose.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(client) = client else { return };
+                let Ok(server) = TcpStream::connect(&target) else {
+                    return;
+                };
+                let (client2, server2) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                std::thread::spawn(move || copy(client, server, None));
+                let lose = shared.clone();
+                std::thread::spawn(move || copy(server2, client2, Some(lose)));
+            }
+        });
+        Proxy { url, lose }
+    }
+
+    /// The next so many replies are swallowed, and their connections cut.
+    pub fn lose_replies(&self, count: i32) {
+        self.lose.store(count, Ordering::SeqCst);
+    }
+
+    /// Whether all that was to be lost was lost.
+    pub fn is_done(&self) -> bool {
+        self.lose.load(Ordering::SeqCst) == 0
+    }
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, lose: Option<Arc<AtomicI32>>) {
+    let mut buffer = [0; 65_536];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if let Some(lose) = &lose {
+            let taken = lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| {
+                (n > 0).then(|| n - 1)
+            });
+            if taken.is_ok() {
+                break;
+            }
+        }
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}

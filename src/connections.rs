@@ -121,9 +121,13 @@ impl Connections {
     }
 
     fn connect_within(&self, timeout: Duration) -> Result<Connection, Failure> {
+        // Each part of the handshake is awaited for the whole timeout, so they get a share each.
+        let settings = self.client.get_connection_info().redis_settings();
+        let replies = u32::from(settings.password().is_some()) + u32::from(settings.db() != 0);
+        let share = (timeout / replies.max(1)).max(Duration::from_millis(1));
         let con = self
             .client
-            .get_connection_with_timeout(timeout.max(Duration::from_millis(1)))
+            .get_connection_with_timeout(share)
             .map_err(|error| {
                 let failure = Failure::from(error);
                 match failure.kind() {

@@ -123,7 +123,7 @@ fn open_fails(url: &str) -> Failure {
         .read_timeout(timeout)
         .open();
     assert!(
-        start.elapsed() < Duration::from_millis(900),
+        start.elapsed() < Duration::from_millis(500),
         "{:?}",
         start.elapsed()
     );

@@ -244,3 +244,15 @@ fn nothing_that_is_ours_in_the_meta_key() {
     raw.grant(raw.ask("holder"));
     raw.assert_denied(raw.ask("other"));
 }
+
+#[test]
+fn leases_that_were_over_before_do_not_keep_it_closed() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    raw.grant(raw.ask("earlier"));
+    raw.assert_released("earlier");
+    let end = in_use(&mut raw);
+    let holders = raw.key_names()[1].clone();
+    let _: () = raw.con.del(holders).unwrap();
+    assert_closed_until(&mut raw, end);
+}

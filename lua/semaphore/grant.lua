@@ -11,6 +11,7 @@ local function grant(who, permits, lease_ms, fence)
   local ends = lease_ms == 0 and math.huge or now + lease_ms
   local text = permits == 1 and fence or fence .. ' ' .. permits
   if permits > 1 then extra, changed = extra + permits - 1, true end
+  if held == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
   cover(ends)
   redis.call('ZADD', holders, lease_ms == 0 and '+inf' or ends, who)
   if changed then

@@ -154,7 +154,12 @@ fn kind_of(error: &RedisError, text: &str) -> FailureKind {
         _ if text.contains("READONLY ") => FailureKind::ReadOnly,
         _ if text.contains("OOM ") => FailureKind::OutOfMemory,
         _ if text.contains("WRONGTYPE ") => FailureKind::WrongType,
-        _ if text.contains("NOPERM ") || text.contains("ACL failure") => FailureKind::Permission,
+        _ if ["NOPERM ", "ACL failure", "can't run this command"]
+            .iter()
+            .any(|sign| text.contains(sign)) =>
+        {
+            FailureKind::Permission
+        }
         _ => FailureKind::Other,
     }
 }

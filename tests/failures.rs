@@ -214,7 +214,7 @@ fn a_read_only_replica() {
         .next()
         .unwrap()
         .to_owned();
-    let replica = Server::private(&["--replicaof", &format!("127.0.0.1 {port}")]);
+    let replica = Server::private(&["--replicaof", "127.0.0.1", &port]);
     let Err(TryAcquireError::Failed(failure)) =
         replica.gate().semaphore("replica", 1).try_acquire()
     else {

@@ -19,23 +19,30 @@ pub struct Promise {
 
 /// Killed while it held a permit; how long its lease still ran then is told by the server.
 pub struct DeadHolder {
-    pub death: Event,
+    pub died: Duration,
     pub lease_left: Duration,
 }
 
 /// Killed while it waited at this place in line.
 pub struct DeadWaiter {
-    pub death: Event,
+    pub died: Duration,
     pub ticket: u64,
 }
 
-pub fn read(events: &[Event], holder: &DeadHolder, waiter: &DeadWaiter) -> Vec<Promise> {
+/// `late` is how late things are by no fault of a semaphore's, since the machine is busy or the server far away.
+pub fn read(
+    events: &[Event],
+    holder: &DeadHolder,
+    waiter: &DeadWaiter,
+    late: Duration,
+) -> Vec<Promise> {
+    let handover = HANDOVER + late;
     vec![
         limit(events),
         order(events),
         fences(events),
-        permit_came_back(events, holder),
-        nobody_held_up(events, waiter),
+        permit_came_back(events, holder, handover),
+        nobody_held_up(events, waiter, handover),
     ]
 }
 
@@ -64,7 +71,7 @@ fn limit(events: &[Event]) -> Promise {
     let most = inside(events).into_iter().max().unwrap_or(0);
     Promise {
         kept: most == LIMIT as usize,
-        text: format!("the most inside at once: {most}, and {LIMIT} may be"),
+        text: format!("most inside at once: {most} of {LIMIT}"),
     }
 }
 
@@ -81,7 +88,7 @@ fn order(events: &[Event]) -> Promise {
     Promise {
         kept: overtaken == 0 && !tickets.is_empty(),
         text: format!(
-            "{} grants: {} waited in line, {overtaken} of these were overtaken",
+            "{} grants, {} of them in line, {overtaken} overtaken",
             grants.len(),
             tickets.len()
         ),
@@ -110,7 +117,7 @@ fn fences(events: &[Event]) -> Promise {
     Promise {
         kept: stale == 0,
         text: format!(
-            "{} fences: {stale} not above those of earlier grants",
+            "{} fences, {stale} of them not above earlier ones",
             given.len()
         ),
     }
@@ -118,38 +125,39 @@ fn fences(events: &[Event]) -> Promise {
 
 /// There is always a line, so once the permit is back as many are inside as may be: not before the lease has ended, and
 /// not much later.
-fn permit_came_back(events: &[Event], dead: &DeadHolder) -> Promise {
-    let DeadHolder { death, lease_left } = dead;
+fn permit_came_back(events: &[Event], dead: &DeadHolder, handover: Duration) -> Promise {
+    let DeadHolder { died, lease_left } = dead;
     let counted = events.iter().zip(inside(events));
-    let mut later = counted.filter(|(event, _)| event.at > death.at);
+    let mut later = counted.filter(|(event, _)| event.at > *died);
     let back = later.find(|(_, inside)| *inside == LIMIT as usize);
-    let after = back.map(|(event, _)| event.at - death.at);
-    let due = lease_left.saturating_sub(ROUNDING)..=(*lease_left + HANDOVER);
+    let after = back.map(|(event, _)| event.at - *died);
+    let (earliest, latest) = (lease_left.saturating_sub(ROUNDING), *lease_left + handover);
     Promise {
-        kept: after.is_some_and(|after| due.contains(&after)),
+        kept: after.is_some_and(|after| (earliest..=latest).contains(&after)),
         text: format!(
-            "{}, killed with {} of its lease left: its permit was back {}",
-            death.worker,
+            "killed holder: lease left {}, permit back {} (at most {})",
             ms(*lease_left),
             or_never(after),
+            ms(latest),
         ),
     }
 }
 
 /// All who are inside leave within the longest stay, and by then it would have been the dead one's turn: so one from
 /// behind it is inside too.
-fn nobody_held_up(events: &[Event], dead: &DeadWaiter) -> Promise {
-    let DeadWaiter { death, ticket } = dead;
+fn nobody_held_up(events: &[Event], dead: &DeadWaiter, handover: Duration) -> Promise {
+    let DeadWaiter { died, ticket } = dead;
     let behind = |event: &Event| matches!(event.what, What::Enter { ticket: Some(own), .. } if own > *ticket);
-    let mut later = events.iter().filter(|event| event.at > death.at);
+    let mut later = events.iter().filter(|event| event.at > *died);
     let next = later.find(|event| behind(event));
-    let after = next.map(|event| event.at - death.at);
+    let after = next.map(|event| event.at - *died);
+    let latest = LONGEST_STAY + handover;
     Promise {
-        kept: after.is_some_and(|after| after <= LONGEST_STAY + HANDOVER),
+        kept: after.is_some_and(|after| after <= latest),
         text: format!(
-            "{}, killed in line: one from behind it was inside {}",
-            death.worker,
+            "killed waiter: one from behind it inside {} (at most {})",
             or_never(after),
+            ms(latest),
         ),
     }
 }

@@ -3,7 +3,7 @@
 use crate::audit::{self, DeadHolder, DeadWaiter};
 use crate::crew::Crew;
 use crate::record::{Event, Record};
-use crate::screen::Screen;
+use crate::screen::{Screen, seconds};
 use crate::{LEASE, LIMIT, MARKET, Outcome, WORKERS, open_gate};
 use luagate::{Inspection, Semaphore};
 use std::thread;
@@ -32,6 +32,8 @@ struct Day {
     record: Record,
     screen: Screen,
     remains: Option<Remains>,
+    /// How long after it was due the latest look at the server was over: so busy is the machine, so far the server.
+    latest: Duration,
 }
 
 /// What the server still knows of the one who was killed last, and what to say once it does not.
@@ -55,15 +57,18 @@ impl Day {
             record,
             screen,
             remains: None,
+            latest: Duration::ZERO,
         })
     }
 
     fn watch_for(&mut self, time: Duration) -> Outcome {
         let since = Instant::now();
         while since.elapsed() < time {
+            let due = Instant::now() + TICK;
             thread::sleep(TICK);
-            self.crew.check()?;
             let state = self.market.inspect()?;
+            self.latest = self.latest.max(due.elapsed());
+            self.crew.check()?;
             self.note_what_is_gone(&state)?;
             self.screen.show(&state)?;
         }
@@ -89,10 +94,14 @@ impl Day {
             let held = after.holders.iter().find(|holder| holder.id == victim.id);
             if let Some(lease_left) = held.and_then(|holder| holder.remaining) {
                 let name = &death.worker;
-                let what = format!("is killed inside, with {lease_left:.1?} of its lease left");
+                let what = format!(
+                    "is killed inside, with {} of its lease left",
+                    seconds(lease_left)
+                );
                 self.screen.note(&format!("{name} {what}"))?;
                 self.remember(&victim.id, format!("the lease of {name} has ended"));
-                return Ok(DeadHolder { death, lease_left });
+                let died = death.at;
+                return Ok(DeadHolder { died, lease_left });
             }
             self.watch_for(LEASE)?; // nothing is left of that one then
         }
@@ -112,8 +121,8 @@ impl Day {
                 let what = format!("is killed in line, with {place} before it and {behind} behind");
                 self.screen.note(&format!("{name} {what}"))?;
                 self.remember(&victim.id, format!("the line has passed {name}"));
-                let ticket = victim.ticket;
-                return Ok(DeadWaiter { death, ticket });
+                let (died, ticket) = (death.at, victim.ticket);
+                return Ok(DeadWaiter { died, ticket });
             }
             self.watch_for(LEASE)?; // it died inside
         }
@@ -139,7 +148,7 @@ impl Day {
     }
 
     fn report(mut self, holder: &DeadHolder, waiter: &DeadWaiter) -> Outcome {
-        let promises = audit::read(&self.record.read()?, holder, waiter);
+        let promises = audit::read(&self.record.read()?, holder, waiter, self.latest);
         self.screen
             .line("\nBy the record of every entry and exit:")?;
         for promise in &promises {

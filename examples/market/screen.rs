@@ -42,8 +42,8 @@ impl Screen {
 
     /// Something notable, and when it was.
     pub fn note(&mut self, text: &str) -> io::Result<()> {
-        let seconds = self.opened.elapsed().as_secs_f64();
-        self.line(&format!("{seconds:5.1} s  {text}"))
+        let time = seconds(self.opened.elapsed());
+        self.line(&format!("{time:>7}  {text}"))
     }
 
     /// A line that stays. The table, if there is one, comes back below it.
@@ -100,7 +100,7 @@ impl Screen {
         let left = remaining.unwrap_or(LEASE).min(LEASE);
         let filled = BAR as u128 * left.as_millis() / LEASE.as_millis();
         let bar = "█".repeat(filled as usize);
-        let text = format!("{:<19}{bar:<BAR$} {left:.1?}", self.name(label));
+        let text = format!("{:<19}{bar:<BAR$} {}", self.name(label), seconds(left));
         self.paint(label, format!("{text:<COLUMN$}"))
     }
 
@@ -108,7 +108,7 @@ impl Screen {
     fn sentence(&self, state: &Inspection) -> String {
         let holders = state.holders.iter().map(|holder| {
             let left = holder.remaining.unwrap_or_default();
-            format!("{} {left:.1?}", self.name(holder.label()))
+            format!("{} {}", self.name(holder.label()), seconds(left))
         });
         let waiters = state.waiters.iter().map(|waiter| self.name(waiter.label()));
         let holders: Vec<String> = holders.collect();
@@ -140,4 +140,8 @@ impl Screen {
     fn is_killed(&self, label: Option<&str>) -> bool {
         self.killed.iter().any(|name| Some(name.as_str()) == label)
     }
+}
+
+pub fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
 }

@@ -37,7 +37,7 @@ fn trade(name: &str, market: &Semaphore, bell: &Cancel) -> Outcome {
         write_down(name, What::Exit { fence })?;
         // Whoever is first in line has it when this returns.
         if permit.release()? == Released::Gone {
-            return Err("was paused, and inside for longer than its lease".into());
+            return Err("its permit was gone before it left; was the process paused?".into());
         }
     }
     Ok(())

@@ -12,8 +12,9 @@ local semaphore = {
   },
   read = {
     "NEVER", "as_time", "clock", "close", "cover", "expire_again", "free", "grant", "head_until", "holders",
-    "holding", "leave_queue", "look", "meta", "next_number", "now", "number", "problem", "queue", "readable", "refuse",
-    "rouse", "save", "serve", "set_ttl", "settle", "state_text", "stored", "takes", "tell", "waiter", "waiter_text", "word",
+    "holding", "leave_queue", "listening", "look", "meta", "next_number", "now", "number", "problem", "queue", "readable",
+    "refuse", "rouse", "save", "serve", "set_ttl", "settle", "state_text", "stored", "takes", "tell", "used", "waiter",
+    "waiter_text", "word",
   },
 }
 

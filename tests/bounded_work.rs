@@ -163,7 +163,7 @@ fn a_script_that_stops_at_its_bound_calls_the_next_live_waiter() {
 fn many_holders_and_waiters_cost_no_more_calls() {
     let server = Server::private(&[]);
     let mut raw = Raw::new(&server, 5_000);
-    let mut count = |raw: &mut Raw, id: &str| {
+    let count = |raw: &mut Raw, id: &str| {
         let ask = Ask {
             permits: Some(1),
             ..raw.ask(id)

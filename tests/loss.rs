@@ -256,3 +256,29 @@ fn leases_that_were_over_before_do_not_keep_it_closed() {
     let _: () = raw.con.del(holders).unwrap();
     assert_closed_until(&mut raw, end);
 }
+
+#[test]
+fn whichever_script_meets_the_loss_first() {
+    type First = fn(&mut Raw);
+    let firsts: [(&str, First); 5] = [
+        ("release of a stranger", |raw| drop(raw.keep("nobody", 0))),
+        ("release of a waiter", |raw| drop(raw.keep("w1", 0))),
+        ("partial release", |raw| drop(raw.keep("long", 1))),
+        ("unpin", |raw| drop(raw.resize_result(0))),
+        ("refresh", |raw| assert!(raw.refresh("nobody", 1_000).is_none())),
+    ];
+    let server = Server::any();
+    for (n, (name, first)) in firsts.into_iter().enumerate() {
+        for evicted in 0..3 {
+            let mut raw = Raw::named(&server, &format!("{n}-{evicted}"), 2);
+            let end = in_use(&mut raw);
+            let key = raw.key_names()[evicted].clone();
+            let _: () = raw.con.del(key).unwrap();
+            first(&mut raw);
+            // Also whoever declares a higher limit gets nothing.
+            raw.limit = 9;
+            println!("{name}, key {evicted}");
+            assert_closed_until(&mut raw, end);
+        }
+    }
+}

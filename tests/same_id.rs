@@ -104,3 +104,22 @@ fn an_own_id_holds_at_most_one_permit() {
     permit.release().unwrap();
     drop(semaphore.try_acquire().unwrap());
 }
+
+#[test]
+fn a_holder_is_told_what_it_holds_also_under_a_lowered_limit() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 5);
+    raw.grant(Ask {
+        permits: Some(4),
+        ..raw.ask("a")
+    });
+    raw.resize(2, None);
+    let answer = raw.acquire(Ask {
+        permits: Some(4),
+        ..raw.ask("a")
+    });
+    assert!(
+        matches!(answer, Answer::Held(grant, _) if grant.permits == 4),
+        "{answer:?}"
+    );
+}

@@ -297,3 +297,94 @@ fn a_permanent_lease_never_ends_and_denied_says_so() {
         "{answer:?}"
     );
 }
+
+#[test]
+fn who_comes_to_the_head_is_told_however_the_head_left() {
+    type Leave = fn(&mut Raw);
+    let leaves: [Leave; 2] = [
+        |raw| drop(raw.keep("head", 0)),
+        |raw| raw.assert_denied(raw.ask("head")),
+    ];
+    let server = Server::any();
+    for (n, leave) in leaves.into_iter().enumerate() {
+        let mut raw = Raw::named(&server, &format!("left-{n}"), 1);
+        let mut inbox = Listener::new(&server, &format!("left-{n}"));
+        let channel = inbox.channel.clone();
+        let end = raw.grant(raw.ask("holder")).expires_at.unwrap();
+        raw.queue(Ask {
+            wait_ms: 600_000,
+            inbox: &channel,
+            ..raw.ask("head")
+        });
+        raw.queue(Ask {
+            wait_ms: 600_000,
+            inbox: &channel,
+            ..raw.ask("second")
+        });
+        leave(&mut raw);
+        assert_eq!(inbox.next()[..4], ["second", "0", "0", &end.to_string()]);
+    }
+}
+
+#[test]
+fn whose_patience_is_over_stands_in_front_of_nobody() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let end = raw.grant(raw.ask("holder")).expires_at.unwrap();
+    raw.queue(Ask {
+        wait_ms: 30,
+        inbox: "x",
+        ..raw.ask("gone")
+    });
+    let over = raw.inspect().waiters[0].patience_until;
+    raw.wait_until(over);
+    let answer = raw.acquire(Ask {
+        wait_ms: 600_000,
+        inbox: "x",
+        ..raw.ask("next")
+    });
+    let Answer::Queued {
+        position,
+        retry_after,
+        now,
+        ..
+    } = answer
+    else {
+        panic!()
+    };
+    assert_eq!((position, now + retry_after), (1, end));
+}
+
+#[test]
+fn who_asks_again_behind_the_dead_takes_over_the_watch() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let end = raw.grant(raw.ask("holder")).expires_at.unwrap();
+    for id in ["dead-1", "dead-2"] {
+        raw.queue(Ask {
+            wait_ms: 600_000,
+            inbox: "nobody:listens",
+            ..raw.ask(id)
+        });
+    }
+    let ask = Ask {
+        wait_ms: 600_000,
+        inbox: "x",
+        ..raw.ask("alive")
+    };
+    raw.queue(ask);
+    let Answer::Queued {
+        position,
+        retry_after,
+        now,
+        ..
+    } = raw.acquire(ask)
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (position, now + retry_after),
+        (3, end),
+        "nobody would ask when the lease ends"
+    );
+}

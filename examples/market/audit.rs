@@ -95,7 +95,7 @@ fn order(events: &[Event]) -> Promise {
     }
 }
 
-/// A worker asks after it has left, so its next fence is above all that were recorded until then. And none is given twice.
+/// A worker asks after it has left, so its next fence is above all that were recorded until then. None is given twice.
 fn fences(events: &[Event]) -> Promise {
     let (mut given, mut highest, mut stale) = (HashSet::new(), 0, 0);
     let mut when_it_left: HashMap<&str, u64> = HashMap::new();
@@ -138,7 +138,7 @@ fn permit_came_back(events: &[Event], dead: &DeadHolder, handover: Duration) -> 
             "killed holder: lease left {}, permit back {} (at most {})",
             ms(*lease_left),
             or_never(after),
-            ms(latest),
+            latest.as_millis(),
         ),
     }
 }
@@ -157,7 +157,7 @@ fn nobody_held_up(events: &[Event], dead: &DeadWaiter, handover: Duration) -> Pr
         text: format!(
             "killed waiter: one from behind it inside {} (at most {})",
             or_never(after),
-            ms(latest),
+            latest.as_millis(),
         ),
     }
 }

@@ -103,7 +103,7 @@ impl Day {
                 let died = death.at;
                 return Ok(DeadHolder { died, lease_left });
             }
-            self.watch_for(LEASE)?; // nothing is left of that one then
+            self.wait_after_a_miss(&death.worker)?;
         }
         Err("whoever was to be killed inside had just left, every time".into())
     }
@@ -124,9 +124,16 @@ impl Day {
                 let (died, ticket) = (death.at, victim.ticket);
                 return Ok(DeadWaiter { died, ticket });
             }
-            self.watch_for(LEASE)?; // it died inside
+            self.wait_after_a_miss(&death.worker)?;
         }
         Err("whoever was to be killed in line had just been granted, every time".into())
+    }
+
+    /// Until nothing is left of one that was killed too late.
+    fn wait_after_a_miss(&mut self, name: &str) -> Outcome {
+        let what = "had moved on before it was killed; another one follows";
+        self.screen.note(&format!("{name} {what}"))?;
+        self.watch_for(LEASE)
     }
 
     fn remember(&mut self, id: &str, when_gone: String) {

@@ -1,5 +1,5 @@
-//! The record: one file to which every process appends a line for what it does, so the order of the lines is the order of
-//! events. A worker enters after it was granted a permit and exits before it releases it, so whoever is inside by
+//! The record: one file to which every process appends a line for what it does, so the order of the lines is the order
+//! of events. A worker enters after it was granted a permit and exits before it releases it, so whoever is inside by
 //! the record holds a permit.
 
 use crate::Outcome;

@@ -1,8 +1,8 @@
-//! What is shown: a line for everything notable and, below the lines, who holds and who waits: on a terminal as a table that
-//! is redrawn in place, elsewhere as a line every second.
+//! What is shown: a line for everything notable and, below these, who holds and who waits: on a terminal as a table
+//! that is redrawn in place, elsewhere as a line every second.
 
 use crate::{LEASE, LIMIT, WORKERS};
-use console::{Style, Term};
+use console::{Style, Term, is_dumb};
 use luagate::Inspection;
 use std::io;
 use std::time::{Duration, Instant};
@@ -67,7 +67,10 @@ impl Screen {
 
     fn has_room_for_a_table(&self) -> bool {
         let (rows, columns) = self.term.size();
-        self.term.is_term() && usize::from(rows) > ROWS + 3 && usize::from(columns) > COLUMN + 24
+        self.term.is_term()
+            && !is_dumb()
+            && usize::from(rows) > ROWS + 3
+            && usize::from(columns) > COLUMN + 24
     }
 
     /// Puts a table in place of the one before, in one write, so that nothing flickers.

@@ -20,21 +20,24 @@ local wait_ms = number(5, 'wait_ms', 0, inbox == '' and 60000 or 86400000)
 local ticket = number(7, 'ticket', 0, 4503599627370496)
 if inbox ~= '' then word(6, 'inbox', 300) end
 
+if problem then return redis.error_reply(problem) end
+
+-- The same id again: what it holds is told, whatever has become of the limit.
+local fence, weight = holding(record)
+local ends = fence and redis.call('ZSCORE', holders, id)
+if ends and tonumber(ends) > now then
+  return {'held', weight, fence, as_time(ends), now, used(), limit}
+end
+
 local stored_limit = limit
 if limit == 0 then limit = declared end
 if limit == 0 then refuse('no limit: none is stored for this semaphore, so the caller must declare one') end
 if want and want > limit then refuse('permits: takes 1 to the limit in force, ' .. limit .. ', or all') end
 if problem then return redis.error_reply(problem) end
 
--- The same id again: what it holds is told, what it lost is freed first.
-local fence, weight = holding(record)
-if fence then
-  local ends = redis.call('ZSCORE', holders, id)
-  if ends and tonumber(ends) > now then
-    return {'held', weight, fence, as_time(ends), now, in_use, limit}
-  end
-  if agreed then free({id}) end
+if fence then -- what its ended lease still occupies is freed first
   record = false
+  if agreed then free({id}, weight - 1) end
 end
 settle()
 local place = record and redis.call('ZSCORE', queue, id)
@@ -47,61 +50,64 @@ local function granted()
   grant(id, permits, lease_ms, text)
   if waiting > 0 then serve() end
   save()
-  return {'granted', permits, given_fence, lease_ms == 0 and -1 or now + lease_ms, now, in_use, limit}
+  return {'granted', permits, given_fence, lease_ms == 0 and -1 or now + lease_ms, now, used(), limit}
 end
 
 if waiting == 0 and in_use + (want or 1) <= limit then return granted() end
 
 -- When asking again makes sense without a message: at the end of the k-th lease to end, for place k.
 local function end_of(place_in_line)
-  local ends = closed and redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
+  local score = closed and redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
     or redis.call('ZRANGE', holders, place_in_line - 1, place_in_line - 1, 'WITHSCORES')[2]
-  if ends and ends ~= 'inf' then return math.max(1, tonumber(ends) - now) end
+  if score and score ~= 'inf' then return math.max(1, tonumber(score) - now) end
 end
 
 if wait_ms > 0 and want then
-  local position = waiting + 1 -- a new ticket is the highest
+  local is_new = not place and ticket == 0
   if place then
     ticket = tonumber(place)
   else
-    position = ticket == 0 and position
-    if ticket == 0 then next_number() else last_fence = math.max(last_fence, ticket) end
-    if ticket == 0 then ticket = last_fence end
+    if is_new then next_number() else last_fence = math.max(last_fence, ticket) end
+    if is_new then ticket = last_fence end
     redis.call('ZADD', queue, ticket, id)
     waiting = waiting + 1
     if waiting == 1 and expiry ~= 0 then set_ttl(queue) end
   end
-  -- Who asks again also sees to it that nobody dead stands in front.
-  if (in_use < limit or place) and serve(id, want) then
+  if serve(id, want) then
     leave_queue(id)
     return granted()
   end
-  if place or not position or stopped then position = redis.call('ZRANK', queue, id) + 1 end
+  local position = is_new and waiting or redis.call('ZRANK', queue, id) + 1 -- a new ticket is the highest
+  -- Who asks again looks whether anybody lives in front of it; if nobody does, the head's watch is its own.
+  local watch = position
+  if place and position > 1 and position <= 10 then
+    local _, texts = look(0, position - 2)
+    watch = 1
+    for _, alive in ipairs(listening(texts)) do
+      if alive then watch = position end
+    end
+  end
   local third = math.max(1, math.floor(wait_ms / 3))
-  local retry_after = stopped and 1 or math.min(end_of(position) or third, third)
+  local retry_after = stopped and 1 or math.min(end_of(watch) or third, third)
   local patience = now + wait_ms
   if expiry ~= 0 and patience > expiry then expiry, changed, grown = patience + 60000, true, true end
   redis.call('HSET', meta, 'last fence', string.format('%.0f', last_fence),
     id, waiter_text(want, lease_ms, patience, now + retry_after, inbox))
   save()
-  return {'queued', ticket, position, retry_after, in_use, limit, now}
+  return {'queued', ticket, position, retry_after, used(), limit, now}
 end
 
 -- Does not wait: granted when its own place is at the head, or when the line in front turns out to be empty.
-local function turn()
-  return waiting > 0 and in_use < limit and serve(place and id, want or 1)
-end
-if turn() then
+if waiting > 0 and serve(place and id, want or 1) then
   leave_queue(id)
   return granted()
 end
 if place then
   leave_queue(id)
   redis.call('HDEL', meta, id)
-  place = false
-  turn()
+  serve()
 end
 if waiting == 0 and in_use + (want or 1) <= limit then return granted() end
 save()
 local retry_after = stopped and 1 or end_of(1) or head_until and math.max(1, head_until - now) or -1
-return {'denied', retry_after, in_use, limit, waiting, now}
+return {'denied', retry_after, used(), limit, waiting, now}

@@ -31,6 +31,6 @@ local function expire_again(but)
   local last = redis.call('ZREVRANGE', holders, 0, 1, 'WITHSCORES')
   local other = last[1] == but and 3 or 1
   if last[other + 1] ~= 'inf' then
-    expiry, changed, grown = math.max(last_end, now) + 60000, true, true
+    expiry, changed, grown = math.max(last_end - 1000, now) + 60000, true, true
   end
 end

@@ -11,5 +11,10 @@ elseif agreed then
   agreed = records + held + waiting == 0
 end
 
-local in_use = held + extra
-if closed then in_use = math.max(limit, 1) end
+-- While the gate is closed nothing fits, whatever the limit.
+local in_use = closed and 2147483647 or held + extra
+
+-- How many permits are in use, as a reply has it.
+local function used()
+  return closed and limit or in_use
+end

@@ -23,16 +23,19 @@ local function grant(who, permits, lease_ms, fence)
   held, in_use = held + 1, in_use + permits
 end
 
--- Takes everything back from these holders (at most 100).
-local function free(ids)
+-- What these holders weigh beyond one each.
+local function extra_of(ids)
   local more = 0
-  if extra > 0 then
-    for _, text in ipairs(redis.call('HMGET', meta, unpack(ids))) do
-      local _, permits = holding(text)
-      more = more + (permits or 1) - 1
-    end
-    if more > 0 then extra, changed = extra - more, true end
+  for _, text in ipairs(extra > 0 and redis.call('HMGET', meta, unpack(ids)) or {}) do
+    local _, permits = holding(text)
+    more = more + (permits or 1) - 1
   end
+  return more
+end
+
+-- Takes everything back from these holders (at most 100), which weigh so much more than one each.
+local function free(ids, more)
+  if more > 0 then extra, changed = extra - more, true end
   local gone = redis.call('ZREM', holders, unpack(ids))
   if redis.call('HDEL', meta, unpack(ids)) ~= #ids or gone ~= #ids then agreed = false end
   held, in_use = held - gone, in_use - gone - more
@@ -52,7 +55,7 @@ local function close()
   agreed, waiting, extra, record = true, 0, 0, false
   next_end, last_end = NEVER, known == math.huge and last_end or known
   expiry = (pinned or known == math.huge) and 0 or math.max(known, now) + 60000
-  held, in_use, changed, grown = redis.call('ZCARD', holders), math.max(limit, 1), true, true
+  held, in_use, changed, grown = redis.call('ZCARD', holders), 2147483647, true, true
   redis.call('HSET', meta, 'last fence', string.format('%.0f', last_fence))
 end
 
@@ -70,7 +73,7 @@ local function settle()
     next_end, changed = NEVER, true
     if held == 0 then return end
     local ended = redis.call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100)
-    if #ended > 0 then free(ended) end
+    if #ended > 0 then free(ended, extra_of(ended)) end
     if not agreed then return settle() end
     local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
     if first and first ~= 'inf' then next_end = tonumber(first) end

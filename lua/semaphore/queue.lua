@@ -14,16 +14,10 @@ local function tell(inbox, who, permits, fence, at)
   return type(sent) == 'number'
 end
 
--- The records of the waiters at these places, and who listens: 2 * i of `heard` is how many listen to the i-th's inbox.
--- Only exact subscribers of this very node count: a number that PUBLISH returns has others in it, and not all of them.
+-- The waiters at these places, and their records.
 local function look(first, last)
   local ids = redis.call('ZRANGE', queue, first, last)
-  if #ids == 0 then return ids end
-  local texts = redis.call('HMGET', meta, unpack(ids))
-  local inboxes = {}
-  for i, text in ipairs(texts) do inboxes[i] = select(5, waiter(text)) or '' end
-  local heard = redis.pcall('PUBSUB', 'NUMSUB', unpack(inboxes))
-  return ids, texts, heard.err and {} or heard
+  return ids, #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
 end
 
 -- Tells the head to ask at `at` (`now`: at once) if it plans to sleep longer, and remembers that it was told.

@@ -15,7 +15,6 @@ local waiting = redis.call('ZCARD', queue)
 if not fence or not before or tonumber(before) <= now then return {'lost', now} end
 
 local ends = lease_ms == 0 and math.huge or now + lease_ms
-local sooner = ends < next_end
 if before == 'inf' and lease_ms > 0 then expire_again(id) end
 cover(ends)
 set_ttl(holders) -- first, since this is allowed when memory is full, and everything is after it
@@ -25,7 +24,7 @@ if grown then
   set_ttl(meta)
   if waiting > 0 then set_ttl(queue) end
 end
-if sooner and waiting > 0 then
+if waiting > 0 and ends < tonumber(before) then -- the head may plan to sleep longer
   local ids, texts = look(0, 0)
   rouse(ids[1], texts[1], ends)
 end

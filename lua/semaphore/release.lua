@@ -36,7 +36,7 @@ elseif fence and keep > 0 and ends > now then
     redis.call('HSET', meta, id, string.format('%.0f', fence) .. (keep > 1 and ' ' .. keep or ''), 'the state', state_text())
   end
 elseif fence then
-  free({id})
+  free({id}, permits - 1)
   if agreed and ends > now then reply = {'released', 0} end
 end
 if record and not fence then
@@ -50,5 +50,5 @@ if not closed then
   serve()
 end
 save()
-if reply[1] == 'released' then reply[3], reply[4] = in_use, limit end
+if reply[1] == 'released' then reply[3], reply[4] = used(), limit end
 return reply

@@ -11,7 +11,7 @@ local expected = ARGV[2] ~= '-1' and number(2, 'expected', 0, 2147483647)
 if problem then return redis.error_reply(problem) end
 
 local old = limit
-if expected and expected ~= old then return {'unchanged', old, in_use} end
+if expected and expected ~= old then return {'unchanged', old, used()} end
 if new == 0 and agreed and not stored[1] then return {'resized', 0, 0, 0} end
 
 settle()
@@ -24,22 +24,20 @@ else
   limit, pinned = new, true
   if expiry ~= 0 then expiry, grown = 0, true end
 end
-if closed then
-  in_use = math.max(limit, 1)
-else
+if not closed then
   -- Whoever wants more than there can be leaves; further back than this, when its turn comes.
   if new > 0 and new < old and waiting > 0 then
-    local ids, texts, heard = look(0, 99)
+    local ids, texts = look(0, 99)
     for i, who in ipairs(ids) do
       local permits, _, _, _, inbox = waiter(texts[i])
       if permits and permits > limit then
         leave_queue(who)
         redis.call('HDEL', meta, who)
-        if (heard[2 * i] or 0) > 0 then tell(inbox, who, 0, 0, 0) end
+        tell(inbox, who, 0, 0, 0)
       end
     end
   end
   serve()
 end
 save()
-return {'resized', old, limit, in_use}
+return {'resized', old, limit, used()}

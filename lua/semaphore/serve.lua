@@ -6,15 +6,27 @@ local function leave_queue(who)
   waiting = waiting - 1
 end
 
+-- Whether somebody listens to the inbox of each of these waiters; to no inbox, nobody has to. Only exact subscribers of
+-- this very node count: the number that PUBLISH returns has others in it, and not all of them.
+local function listening(texts)
+  local inboxes = {}
+  for i, text in ipairs(texts) do inboxes[i] = select(5, waiter(text)) or '' end
+  local counts = redis.pcall('PUBSUB', 'NUMSUB', unpack(inboxes))
+  local heard = {}
+  for i, inbox in ipairs(inboxes) do heard[i] = inbox == '' or (counts[2 * i] or 0) > 0 end
+  return heard
+end
+
 -- Tells the next waiter that lives to ask at once: a script that stopped at its bound leaves the rest to it.
 local function call_next()
   for first = 0, 900, 100 do
-    local ids, texts, heard = look(first, first + 99)
+    local ids, texts = look(first, first + 99)
+    if #ids == 0 then return end
+    local heard = listening(texts)
     for i, who in ipairs(ids) do
       local _, _, patience, _, inbox = waiter(texts[i])
-      if patience and patience > now and (heard[2 * i] or 0) > 0 then return tell(inbox, who, 0, 0, 0) end
+      if patience and patience > now and heard[i] and inbox ~= '' then return tell(inbox, who, 0, 0, 0) end
     end
-    if #ids < 100 then return end
   end
 end
 
@@ -24,12 +36,17 @@ end
 local function serve(me, my_permits)
   local seen = 0
   while waiting > 0 and seen < 100 do
-    local ids, texts, heard = look(0, seen == 0 and 1 or 99 - seen) -- most often one is served, and one comes to the head
+    local ids, texts = look(0, seen == 0 and 1 or 99 - seen) -- most often one is served, and one comes to the head
+    local heard
     for i, who in ipairs(ids) do
       seen = seen + 1
       if who == me then return in_use + my_permits <= limit end
       local permits, lease_ms, patience, _, inbox = waiter(texts[i])
-      local alive = patience and patience > now and (inbox == '' or (heard[2 * i] or 0) > 0)
+      local alive = patience and patience > now
+      if alive and in_use < limit then -- only who could be granted, or keeps others from it, has to listen
+        heard = heard or listening(texts)
+        alive = heard[i]
+      end
       if alive and (limit == 0 or permits <= limit) then
         if inbox == '' or in_use + permits > limit then -- stays at the head; without an inbox its permits are kept for it
           head_until = patience

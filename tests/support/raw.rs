@@ -106,6 +106,10 @@ impl Raw {
         semaphore::resize(&mut self.con, &self.keys, limit, expected).unwrap()
     }
 
+    pub fn resize_result(&mut self, limit: u32) -> Result<ResizeAnswer, CallError> {
+        semaphore::resize(&mut self.con, &self.keys, limit, None)
+    }
+
     pub fn inspect(&mut self) -> State {
         semaphore::inspect(&mut self.con, &self.keys, 0, 1_000).unwrap()
     }

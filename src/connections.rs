@@ -1,6 +1,7 @@
 //! Connections to the server: a small pool, each with timeouts of its own, and how a call is carried out on one.
 
-use crate::error::{CallError, Failure, FailureKind};
+use crate::error::CallError;
+use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
 use redis::{Client, Connection, ConnectionLike, IntoConnectionInfo, ProtocolVersion};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

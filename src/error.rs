@@ -1,7 +1,7 @@
 //! What can go wrong, told apart by type: one small enum for each kind of operation, all of which turn into [`Error`].
 
+use crate::failure::Failure;
 use crate::permit::Permit;
-use redis::{ErrorKind, RedisError, ServerErrorKind};
 use std::fmt;
 use std::time::Duration;
 
@@ -34,174 +34,6 @@ impl fmt::Display for Invalid {
 }
 
 impl std::error::Error for Invalid {}
-
-/// What kept the server from answering as it should.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FailureKind {
-    /// No connection could be made: nobody listens there, or the address does not resolve.
-    Unreachable,
-    /// No reply came in time.
-    TimedOut,
-    /// The connection broke.
-    Disconnected,
-    /// All connections of the pool were busy for as long as a call may take.
-    PoolExhausted,
-    /// The server wants a user name and a password, or other ones.
-    Authentication,
-    /// The user of this connection may not run the command.
-    Permission,
-    /// The server is a replica, which takes no writes.
-    ReadOnly,
-    /// The server is out of memory (`maxmemory`).
-    OutOfMemory,
-    /// A key of the semaphore holds something else.
-    WrongType,
-    /// The server is up but does not serve yet: it loads its data, looks for its master, or moves a slot.
-    NotReady,
-    /// What answered does not speak the protocol of Redis.
-    NotRedis,
-    /// The reply does not fit the contract of the scripts.
-    UnexpectedReply,
-    /// This process was forked from the one that opened the gate.
-    Forked,
-    /// Anything else; the text is the server's or the system's.
-    Other,
-}
-
-/// The server could not be used: what happened, and what to do about it.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    kind: FailureKind,
-    text: String,
-    source: Option<RedisError>,
-}
-
-impl Failure {
-    pub(crate) fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
-        Failure {
-            kind,
-            text: text.into(),
-            source: None,
-        }
-    }
-
-    /// What happened.
-    pub fn kind(&self) -> FailureKind {
-        self.kind
-    }
-
-    /// The connection is of no use any more.
-    pub(crate) fn is_broken(&self) -> bool {
-        use FailureKind::*;
-        matches!(self.kind, Disconnected | Unreachable | NotRedis | ReadOnly)
-    }
-
-    /// Time may heal it: worth another try, on a new connection.
-    pub(crate) fn is_passing(&self) -> bool {
-        use FailureKind::*;
-        matches!(
-            self.kind,
-            Disconnected | Unreachable | TimedOut | NotReady | ReadOnly | PoolExhausted
-        )
-    }
-
-    /// No reply was seen, so the server may have run the script or not.
-    pub(crate) fn leaves_unknown(&self) -> bool {
-        use FailureKind::*;
-        matches!(
-            self.kind,
-            Disconnected | TimedOut | NotRedis | UnexpectedReply
-        )
-    }
-}
-
-impl From<RedisError> for Failure {
-    fn from(error: RedisError) -> Failure {
-        let text = error.to_string();
-        Failure {
-            kind: kind_of(&error, &text),
-            text,
-            source: Some(error),
-        }
-    }
-}
-
-fn kind_of(error: &RedisError, text: &str) -> FailureKind {
-    match error.kind() {
-        ErrorKind::Io if error.is_timeout() => return FailureKind::TimedOut,
-        ErrorKind::Io if error.is_connection_refusal() => return FailureKind::Unreachable,
-        ErrorKind::Io => return FailureKind::Disconnected,
-        ErrorKind::AuthenticationFailed => return FailureKind::Authentication,
-        ErrorKind::Parse => return FailureKind::NotRedis,
-        ErrorKind::UnexpectedReturnType => return FailureKind::UnexpectedReply,
-        ErrorKind::Server(kind) => match kind {
-            ServerErrorKind::ReadOnly => return FailureKind::ReadOnly,
-            ServerErrorKind::NoPerm => return FailureKind::Permission,
-            ServerErrorKind::BusyLoading
-            | ServerErrorKind::MasterDown
-            | ServerErrorKind::ClusterDown
-            | ServerErrorKind::TryAgain => return FailureKind::NotReady,
-            _ => {}
-        },
-        _ => {}
-    }
-    match error.code() {
-        Some("NOAUTH" | "WRONGPASS") => FailureKind::Authentication,
-        Some("OOM") => FailureKind::OutOfMemory,
-        Some("WRONGTYPE") => FailureKind::WrongType,
-        // Redis 6 wraps the error of a command in a script into one of its own, and keeps only the text.
-        _ if text.contains("READONLY ") => FailureKind::ReadOnly,
-        _ if text.contains("OOM ") => FailureKind::OutOfMemory,
-        _ if text.contains("WRONGTYPE ") => FailureKind::WrongType,
-        _ if ["NOPERM ", "ACL failure", "can't run this command"]
-            .iter()
-            .any(|sign| text.contains(sign)) =>
-        {
-            FailureKind::Permission
-        }
-        _ => FailureKind::Other,
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use FailureKind::*;
-        let advice = match self.kind {
-            Unreachable => {
-                "the server cannot be reached; check that it runs and that the address is right"
-            }
-            TimedOut => {
-                "the server did not answer in time; it is stalled or far away, or the timeout is too short"
-            }
-            Disconnected => "the connection to the server broke; call again",
-            PoolExhausted => "all connections are busy; give the gate more with `connections`",
-            Authentication => {
-                "the server refused user name and password; check the ones in the address"
-            }
-            Permission => "the server's ACL does not let this user run a command; grant it",
-            ReadOnly => "the server is a read-only replica; connect to its master",
-            OutOfMemory => "the server is out of memory; raise `maxmemory`, releasing still works",
-            WrongType => "a key of this name holds something else; choose another name or prefix",
-            NotReady => "the server is not ready; call again",
-            NotRedis => "what answers at this address is not Redis or Valkey; check host and port",
-            UnexpectedReply => {
-                "the reply is none that the scripts give; is there a proxy that changes replies?"
-            }
-            Forked => {
-                "the gate was opened before this process was forked; open one of its own here"
-            }
-            Other => "the server refused the call",
-        };
-        write!(f, "{advice} ({})", self.text)
-    }
-}
-
-impl std::error::Error for Failure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|e| e as _)
-    }
-}
 
 /// Not granted: too many are inside, or others wait in front. Not a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -303,13 +135,19 @@ impl fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// Writes an enum whose variants each hold one value that explains itself, with its conversions.
+/// Writes an enum whose variants each hold one value that explains itself, after a few words of the variant's own.
 macro_rules! one_of {
-    ($(#[$docs:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident($inner:ty),)* }) => {
+    ($(#[$docs:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident($inner:ty) $words:literal,)* }) => {
         $(#[$docs])*
         #[derive(Clone, Debug)]
         #[non_exhaustive]
         pub enum $name { $($(#[$doc])* $variant($inner),)* }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self { $($name::$variant(inner) => write!(f, "{}{inner}", $words),)* }
+            }
+        }
 
         impl std::error::Error for $name {
             fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -317,148 +155,6 @@ macro_rules! one_of {
             }
         }
     };
-}
-
-/// `Failed` and `Unknown` hold the same type, so these conversions are written out.
-macro_rules! from {
-    ($($target:ident from $source:ty { $($pattern:pat => $value:expr,)* })*) => {
-        $(impl From<$source> for $target {
-            fn from(source: $source) -> $target {
-                match source { $($pattern => $value,)* }
-            }
-        })*
-    };
-}
-
-/// Displays each variant by the value in it, an unknown outcome with what follows from it.
-macro_rules! display {
-    ($($name:ident { $($variant:ident),* })*) => {
-        $(impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $($name::$variant(inner) => inner.fmt(f),)*
-                    $name::Unknown(failure) => write!(
-                        f,
-                        "whether the server ran the call is not known: {failure}"
-                    ),
-                }
-            }
-        })*
-    };
-}
-
-one_of! {
-    /// Why an operation that nobody waits for and nothing is granted by failed.
-    CallError {
-        /// An argument cannot be; nothing was changed.
-        Invalid(Invalid),
-        /// The server could not be used; nothing was changed.
-        Failed(Failure),
-        /// The call was sent, also again with the same id, and no reply came: it may have been carried out or not.
-        Unknown(Failure),
-    }
-}
-
-one_of! {
-    /// Why nothing was granted at once.
-    TryAcquireError {
-        /// Too many are inside, or others wait in front.
-        Denied(Denied),
-        /// The chosen id holds already.
-        AlreadyHeld(AlreadyHeld),
-        /// The semaphore is strict and another limit is in force.
-        LimitMismatch(LimitMismatch),
-        /// An argument cannot be; nothing was changed.
-        Invalid(Invalid),
-        /// The server could not be used; nothing is held.
-        Failed(Failure),
-        /// The call was sent and no reply came. A release for its id follows in the background, so nothing stays held.
-        Unknown(Failure),
-    }
-}
-
-one_of! {
-    /// Why waiting in line ended without a permit.
-    AcquireError {
-        /// The time was over. The place in line is given up.
-        TimedOut(Denied),
-        /// The handle given with `cancelled_by` ended the wait. The place in line is given up.
-        Cancelled(Cancelled),
-        /// The chosen id holds already.
-        AlreadyHeld(AlreadyHeld),
-        /// The semaphore is strict and another limit is in force.
-        LimitMismatch(LimitMismatch),
-        /// An argument cannot be; nothing was changed.
-        Invalid(Invalid),
-        /// The server could not be used; nothing is held.
-        Failed(Failure),
-        /// The call was sent and no reply came. A release for its id follows in the background, so nothing stays held.
-        Unknown(Failure),
-    }
-}
-
-one_of! {
-    /// Why a lease was not extended.
-    RefreshError {
-        /// The permit is not this holder's any more.
-        Lost(Lost),
-        /// An argument cannot be; nothing was changed.
-        Invalid(Invalid),
-        /// The server could not be used. The permit lives on until its lease ends.
-        Failed(Failure),
-        /// The call was sent and no reply came. The permit counts by its old lease.
-        Unknown(Failure),
-    }
-}
-
-one_of! {
-    /// Anything that can go wrong here. Every other error of this crate turns into it.
-    Error {
-        /// Too many are inside, or others wait in front.
-        Denied(Denied),
-        /// The time to wait in line was over.
-        TimedOut(Denied),
-        /// The wait was cancelled.
-        Cancelled(Cancelled),
-        /// The chosen id holds already.
-        AlreadyHeld(AlreadyHeld),
-        /// Another limit is in force than the one declared.
-        LimitMismatch(LimitMismatch),
-        /// The permit is not this holder's any more.
-        Lost(Lost),
-        /// An argument cannot be.
-        Invalid(Invalid),
-        /// The server could not be used.
-        Failed(Failure),
-        /// No reply came: the call may have been carried out or not.
-        Unknown(Failure),
-    }
-}
-
-display! {
-    CallError { Invalid, Failed }
-    TryAcquireError { Denied, AlreadyHeld, LimitMismatch, Invalid, Failed }
-    RefreshError { Lost, Invalid, Failed }
-}
-
-/// The time in line was over; told apart from a plain refusal only in its text.
-macro_rules! display_waiting {
-    ($($name:ident { $($variant:ident),* })*) => {
-        $(impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $($name::$variant(inner) => inner.fmt(f),)*
-                    $name::TimedOut(denied) => write!(f, "timed out in line: {denied}"),
-                    $name::Unknown(failure) => write!(f, "whether the server ran the call is not known: {failure}"),
-                }
-            }
-        })*
-    };
-}
-
-display_waiting! {
-    AcquireError { Cancelled, AlreadyHeld, LimitMismatch, Invalid, Failed }
-    Error { Denied, Cancelled, AlreadyHeld, LimitMismatch, Lost, Invalid, Failed }
 }
 
 /// The wait was ended from another thread.
@@ -474,13 +170,106 @@ impl fmt::Display for Cancelled {
 
 impl std::error::Error for Cancelled {}
 
-macro_rules! same_variants {
+one_of! {
+    /// Why an operation that nobody waits for and nothing is granted by failed.
+    CallError {
+        /// An argument cannot be; nothing was changed.
+        Invalid(Invalid) "",
+        /// The server could not be used; nothing was changed.
+        Failed(Failure) "",
+        /// The call was sent, also again with the same id, and no reply came: it may have been carried out or not.
+        Unknown(Failure) "whether the server ran the call is not known: ",
+    }
+}
+
+one_of! {
+    /// Why nothing was granted at once.
+    TryAcquireError {
+        /// Too many are inside, or others wait in front.
+        Denied(Denied) "",
+        /// The chosen id holds already.
+        AlreadyHeld(AlreadyHeld) "",
+        /// The semaphore is strict and another limit is in force.
+        LimitMismatch(LimitMismatch) "",
+        /// An argument cannot be; nothing was changed.
+        Invalid(Invalid) "",
+        /// The server could not be used; nothing is held.
+        Failed(Failure) "",
+        /// The call was sent and no reply came. A release for its id follows in the background, so nothing stays held.
+        Unknown(Failure) "whether the server ran the call is not known: ",
+    }
+}
+
+one_of! {
+    /// Why waiting in line ended without a permit.
+    AcquireError {
+        /// The time was over. The place in line is given up.
+        TimedOut(Denied) "timed out in line: ",
+        /// The handle given with `cancelled_by` ended the wait. The place in line is given up.
+        Cancelled(Cancelled) "",
+        /// The chosen id holds already.
+        AlreadyHeld(AlreadyHeld) "",
+        /// The semaphore is strict and another limit is in force.
+        LimitMismatch(LimitMismatch) "",
+        /// An argument cannot be; nothing was changed.
+        Invalid(Invalid) "",
+        /// The server could not be used; nothing is held.
+        Failed(Failure) "",
+        /// The call was sent and no reply came. A release for its id follows in the background, so nothing stays held.
+        Unknown(Failure) "whether the server ran the call is not known: ",
+    }
+}
+
+one_of! {
+    /// Why a lease was not extended.
+    RefreshError {
+        /// The permit is not this holder's any more.
+        Lost(Lost) "",
+        /// An argument cannot be; nothing was changed.
+        Invalid(Invalid) "",
+        /// The server could not be used. The permit lives on until its lease ends.
+        Failed(Failure) "",
+        /// The call was sent and no reply came. The permit counts by its old lease.
+        Unknown(Failure) "whether the server ran the call is not known: ",
+    }
+}
+
+one_of! {
+    /// Anything that can go wrong here. Every other error of this crate turns into it.
+    Error {
+        /// Too many are inside, or others wait in front.
+        Denied(Denied) "",
+        /// The time to wait in line was over.
+        TimedOut(Denied) "timed out in line: ",
+        /// The wait was cancelled.
+        Cancelled(Cancelled) "",
+        /// The chosen id holds already.
+        AlreadyHeld(AlreadyHeld) "",
+        /// Another limit is in force than the one declared.
+        LimitMismatch(LimitMismatch) "",
+        /// The permit is not this holder's any more.
+        Lost(Lost) "",
+        /// An argument cannot be.
+        Invalid(Invalid) "",
+        /// The server could not be used.
+        Failed(Failure) "",
+        /// No reply came: the call may have been carried out or not.
+        Unknown(Failure) "whether the server ran the call is not known: ",
+    }
+}
+
+/// A smaller set of outcomes turns into a larger one, variant by variant.
+macro_rules! widen {
     ($($source:ident => $target:ident { $($variant:ident),* })*) => {
-        from! { $($target from $source { $($source::$variant(inner) => $target::$variant(inner),)* })* }
+        $(impl From<$source> for $target {
+            fn from(error: $source) -> $target {
+                match error { $($source::$variant(inner) => $target::$variant(inner),)* }
+            }
+        })*
     };
 }
 
-same_variants! {
+widen! {
     CallError => TryAcquireError { Invalid, Failed, Unknown }
     CallError => AcquireError { Invalid, Failed, Unknown }
     CallError => RefreshError { Invalid, Failed, Unknown }
@@ -490,22 +279,21 @@ same_variants! {
     RefreshError => Error { Lost, Invalid, Failed, Unknown }
 }
 
-macro_rules! from_invalid {
-    ($($target:ident),*) => {
-        $(impl From<Invalid> for $target {
-            fn from(invalid: Invalid) -> $target {
-                $target::Invalid(invalid)
+/// One outcome turns into the sets that have it.
+macro_rules! wrap {
+    ($($variant:ident => $($target:ident)*,)*) => {
+        $($(impl From<$variant> for $target {
+            fn from(outcome: $variant) -> $target {
+                $target::$variant(outcome)
             }
-        })*
+        })*)*
     };
 }
 
-from! {
-    TryAcquireError from LimitMismatch { mismatch => TryAcquireError::LimitMismatch(mismatch), }
-    AcquireError from LimitMismatch { mismatch => AcquireError::LimitMismatch(mismatch), }
+wrap! {
+    Invalid => CallError TryAcquireError AcquireError RefreshError Error,
+    LimitMismatch => TryAcquireError AcquireError,
 }
-
-from_invalid! { CallError, TryAcquireError, AcquireError, RefreshError, Error }
 
 /// A release that could not be confirmed. It has the permit, so that it can be tried again; dropping it releases in the
 /// background.

@@ -3,7 +3,8 @@
 use crate::background::Background;
 use crate::connections::{Connections, Timeouts};
 use crate::engine::Engine;
-use crate::error::{CallError, Failure, Invalid};
+use crate::error::{CallError, Invalid};
+use crate::failure::Failure;
 use crate::inbox::Inbox;
 use crate::mutex::Mutex;
 use crate::name;

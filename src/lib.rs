@@ -17,6 +17,7 @@ mod cancel;
 mod connections;
 mod engine;
 mod error;
+mod failure;
 mod gate;
 mod holding;
 mod inbox;
@@ -33,9 +34,10 @@ mod wait;
 
 pub use cancel::Cancel;
 pub use error::{
-    AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Error, Failure, FailureKind, Invalid,
-    LimitMismatch, Lost, RefreshError, ReleaseError, TryAcquireError,
+    AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Error, Invalid, LimitMismatch, Lost,
+    RefreshError, ReleaseError, TryAcquireError,
 };
+pub use failure::{Failure, FailureKind};
 pub use gate::{Gate, GateBuilder};
 pub use inspection::{Holder, Inspection, Waiter};
 pub use mutex::{Mutex, MutexGuard, UnlockError};

@@ -1,7 +1,8 @@
 //! The permit: the guard that a grant is.
 
 use crate::engine::Engine;
-use crate::error::{CallError, Failure, FailureKind, Invalid, RefreshError, ReleaseError};
+use crate::error::{CallError, Invalid, RefreshError, ReleaseError};
+use crate::failure::{Failure, FailureKind};
 use crate::holding::Holding;
 use crate::lease::Deadline;
 use crate::scripts::semaphore::{self, ReleaseAnswer};

@@ -8,7 +8,8 @@ pub mod semaphore;
 
 pub use crate::name::Keys;
 
-use crate::error::{CallError, Failure, FailureKind, Invalid};
+use crate::error::{CallError, Invalid};
+use crate::failure::{Failure, FailureKind};
 use redis::{RedisError, Value};
 use std::time::Duration;
 

@@ -4,9 +4,10 @@ use crate::cancel::Cancel;
 use crate::connections::Unanswered;
 use crate::engine::Engine;
 use crate::error::{
-    AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Failure, FailureKind, Invalid,
-    LimitMismatch, TryAcquireError,
+    AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch,
+    TryAcquireError,
 };
+use crate::failure::{Failure, FailureKind};
 use crate::holding::{Holding, Terms};
 use crate::inbox::{Message, News, Wait};
 use crate::lease::{self, Deadline, Moment};

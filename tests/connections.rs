@@ -44,14 +44,7 @@ fn connections_that_the_server_closed_are_replaced_without_an_error() {
                 .collect()
         });
         let mut con = server.connection();
-        redis::cmd("CLIENT")
-            .arg("KILL")
-            .arg("TYPE")
-            .arg("normal")
-            .arg("SKIPME")
-            .arg("yes")
-            .exec(&mut con)
-            .unwrap();
+        support::kill_connections(&mut con, "normal");
         for permit in permits {
             permit.release().unwrap();
         }
@@ -102,19 +95,8 @@ fn a_gate_that_is_gone_leaves_no_connection() {
 #[test]
 fn every_key_is_declared_and_shares_a_slot() {
     // A node of a cluster refuses scripts that touch keys of another slot than the declared ones.
-    let server = Server::private_tcp(&["--cluster-enabled", "yes"]);
-    let mut con = server.connection();
-    for slots in (0..16_384_u32).collect::<Vec<_>>().chunks(4_096) {
-        redis::cmd("CLUSTER")
-            .arg("ADDSLOTS")
-            .arg(slots)
-            .exec(&mut con)
-            .unwrap();
-    }
-    let gate = eventually("the cluster is up", || {
-        let gate = Gate::builder(&server.url).prefix("declared").open().ok()?;
-        gate.semaphore("probe", 1).try_acquire().ok().map(|_| gate)
-    });
+    let server = Server::cluster_node();
+    let gate = server.gate();
     for name in ["a", "market:account:17", "{group}:b"] {
         let semaphore = gate.semaphore(name, 3);
         let permit = semaphore.acquire_many(3).unwrap();

@@ -7,7 +7,7 @@
 mod support;
 
 use luagate::scripts::semaphore::{self, Answer, Ask, LookupAnswer, ReleaseAnswer};
-use luagate::{AcquireError, FailureKind, Gate, RefreshError, Released, TryAcquireError};
+use luagate::{AcquireError, FailureKind, RefreshError, Released, TryAcquireError};
 use redis::Commands;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -205,14 +205,7 @@ fn hole_10_one_failed_renewal_ends_all_renewing_and_the_holder_is_not_told() {
         .acquire()
         .unwrap();
     for _ in 0..5 {
-        redis::cmd("CLIENT")
-            .arg("KILL")
-            .arg("TYPE")
-            .arg("normal")
-            .arg("SKIPME")
-            .arg("yes")
-            .exec(&mut raw.con)
-            .unwrap();
+        support::kill_connections(&mut raw.con, "normal");
         let later = raw.server_ms() + 250;
         raw.wait_until(later);
     }
@@ -223,12 +216,7 @@ fn hole_10_one_failed_renewal_ends_all_renewing_and_the_holder_is_not_told() {
 
 #[test]
 fn hole_11_the_token_is_forgotten_before_the_release_succeeded() {
-    let server = Server::private_tcp(&[]);
-    let proxy = Proxy::new(&server.url);
-    let gate = Gate::builder(&proxy.url)
-        .prefix(&server.prefix)
-        .open()
-        .unwrap();
+    let (_server, proxy, gate) = Proxy::with_gate();
     let semaphore = gate.semaphore("raw", 1).lease(MINUTE);
     drop(semaphore.acquire().unwrap());
     let permit = semaphore.acquire().unwrap();
@@ -287,12 +275,7 @@ fn hole_13_a_smaller_limit_does_not_see_holders_in_higher_slots() {
 
 #[test]
 fn hole_15_acquire_sent_twice_takes_two_permits() {
-    let server = Server::private_tcp(&[]);
-    let proxy = Proxy::new(&server.url);
-    let gate = Gate::builder(&proxy.url)
-        .prefix(&server.prefix)
-        .open()
-        .unwrap();
+    let (server, proxy, gate) = Proxy::with_gate();
     let semaphore = gate.semaphore("raw", 2);
     drop(semaphore.acquire().unwrap());
     proxy.lose_replies(1);
@@ -572,24 +555,15 @@ fn hole_28_counting_shows_expired_holders() {
 
 #[test]
 fn hole_30_undeclared_keys() {
-    let server = Server::private_tcp(&["--cluster-enabled", "yes"]);
+    let server = Server::cluster_node();
     let mut con = server.connection();
-    for slots in (0..16_384_u32).collect::<Vec<_>>().chunks(4_096) {
-        redis::cmd("CLUSTER")
-            .arg("ADDSLOTS")
-            .arg(slots)
-            .exec(&mut con)
-            .unwrap();
-    }
     let keys = server.keys("declared");
     let ask = Ask {
         id: "id",
         limit: 1,
         ..Ask::default()
     };
-    eventually("the cluster is up", || {
-        semaphore::acquire(&mut con, &keys, &ask).ok()
-    });
+    semaphore::acquire(&mut con, &keys, &ask).unwrap();
     assert!(matches!(
         semaphore::release(&mut con, &keys, "id", 0),
         Ok(ReleaseAnswer::Released { .. })
@@ -648,12 +622,7 @@ fn hole_32_a_message_is_taken_for_a_grant() {
 
 #[test]
 fn hole_33_a_partial_release_repeated_gives_back_twice() {
-    let server = Server::private_tcp(&[]);
-    let proxy = Proxy::new(&server.url);
-    let gate = Gate::builder(&proxy.url)
-        .prefix(&server.prefix)
-        .open()
-        .unwrap();
+    let (server, proxy, gate) = Proxy::with_gate();
     let semaphore = gate.semaphore("raw", 5);
     drop(semaphore.acquire().unwrap());
     let mut permit = semaphore.acquire_many(5).unwrap();

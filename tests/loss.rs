@@ -265,7 +265,9 @@ fn whichever_script_meets_the_loss_first() {
         ("release of a waiter", |raw| drop(raw.keep("w1", 0))),
         ("partial release", |raw| drop(raw.keep("long", 1))),
         ("unpin", |raw| drop(raw.resize_result(0))),
-        ("refresh", |raw| assert!(raw.refresh("nobody", 1_000).is_none())),
+        ("refresh", |raw| {
+            assert!(raw.refresh("nobody", 1_000).is_none())
+        }),
     ];
     let server = Server::any();
     for (n, (name, first)) in firsts.into_iter().enumerate() {

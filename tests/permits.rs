@@ -143,12 +143,7 @@ fn dropping_while_the_server_is_away_releases_when_it_is_back() {
 
 #[test]
 fn a_lost_reply_is_repeated_with_the_same_id() {
-    let server = Server::private_tcp(&[]);
-    let proxy = Proxy::new(&server.url);
-    let gate = Gate::builder(&proxy.url)
-        .prefix(&server.prefix)
-        .open()
-        .unwrap();
+    let (server, proxy, gate) = Proxy::with_gate();
     let mut raw = Raw::new(&server, 5);
     let semaphore = gate.semaphore("raw", 5).lease(LONG);
     drop(semaphore.try_acquire().unwrap()); // the script is loaded
@@ -168,12 +163,7 @@ fn a_lost_reply_is_repeated_with_the_same_id() {
 
 #[test]
 fn an_unknown_outcome_is_told_and_nothing_stays_held() {
-    let server = Server::private_tcp(&[]);
-    let proxy = Proxy::new(&server.url);
-    let gate = Gate::builder(&proxy.url)
-        .prefix(&server.prefix)
-        .open()
-        .unwrap();
+    let (server, proxy, gate) = Proxy::with_gate();
     let mut raw = Raw::new(&server, 5);
     let semaphore = gate.semaphore("raw", 5).lease(LONG);
     drop(semaphore.try_acquire().unwrap());

@@ -183,14 +183,7 @@ fn one_failed_renewal_does_not_end_renewing() {
     let mut raw = Raw::new(&server, 1);
     let (permit, told) = watched(&server);
     for _ in 0..10 {
-        redis::cmd("CLIENT")
-            .arg("KILL")
-            .arg("TYPE")
-            .arg("normal")
-            .arg("SKIPME")
-            .arg("yes")
-            .exec(&mut raw.con)
-            .unwrap();
+        support::kill_connections(&mut raw.con, "normal");
         redis::cmd("SCRIPT")
             .arg("FLUSH")
             .exec(&mut raw.con)

@@ -168,12 +168,7 @@ fn a_lost_subscription_heals_and_nobody_hangs() {
                 start.elapsed()
             });
             await_waiters(&mut raw, 1);
-            redis::cmd("CLIENT")
-                .arg("KILL")
-                .arg("TYPE")
-                .arg("pubsub")
-                .exec(&mut raw.con)
-                .unwrap();
+            support::kill_connections(&mut raw.con, "pubsub");
             holder.release().unwrap();
             let waited = waiter.join().unwrap();
             assert!(
@@ -200,14 +195,7 @@ fn subscribers_and_callers_are_killed_in_a_loop() {
             let mut con = server.connection();
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 for kind in ["normal", "pubsub"] {
-                    let kill = redis::cmd("CLIENT")
-                        .arg("KILL")
-                        .arg("TYPE")
-                        .arg(kind)
-                        .arg("SKIPME")
-                        .arg("yes")
-                        .query::<i64>(&mut con);
-                    kills += kill.unwrap_or(0);
+                    kills += support::kill_connections(&mut con, kind);
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }

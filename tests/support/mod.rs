@@ -164,6 +164,25 @@ impl Server {
         self.private.as_mut().expect("a private server")
     }
 
+    /// A node of a cluster, alone and in charge of every slot: it refuses scripts that touch other slots than declared.
+    pub fn cluster_node() -> Server {
+        let server = Server::private_tcp(&["--cluster-enabled", "yes"]);
+        let mut con = server.connection();
+        let slots: Vec<u32> = (0..16_384).collect();
+        for part in slots.chunks(4_096) {
+            redis::cmd("CLUSTER")
+                .arg("ADDSLOTS")
+                .arg(part)
+                .exec(&mut con)
+                .unwrap();
+        }
+        eventually("the cluster is up", || {
+            let info: String = redis::cmd("CLUSTER").arg("INFO").query(&mut con).ok()?;
+            info.contains("cluster_state:ok").then_some(())
+        });
+        server
+    }
+
     /// A plain connection.
     pub fn connection(&self) -> Connection {
         let client = redis::Client::open(self.socket_url()).unwrap();
@@ -269,6 +288,17 @@ pub fn signal(signal: &str, pid: u32) {
         .status()
         .unwrap();
     assert!(status.success(), "kill {signal} {pid}");
+}
+
+/// Closes all connections of this kind, `normal` or `pubsub`, but for `con`; says how many.
+pub fn kill_connections(con: &mut Connection, kind: &str) -> i64 {
+    let mut kill = redis::cmd("CLIENT");
+    kill.arg("KILL")
+        .arg("TYPE")
+        .arg(kind)
+        .arg("SKIPME")
+        .arg("yes");
+    kill.query(con).unwrap()
 }
 
 /// How often each command ran since the last `CONFIG RESETSTAT`.

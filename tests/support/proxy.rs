@@ -1,5 +1,7 @@
 //! A proxy in front of a server that loses replies after the server ran the call.
 
+use super::Server;
+use luagate::Gate;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -11,8 +13,19 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// A server, a proxy in front of it, and a gate behind it.
+    pub fn with_gate() -> (Server, Proxy, Gate) {
+        let server = Server::private_tcp(&[]);
+        let proxy = Proxy::new(&server.url);
+        let gate = Gate::builder(&proxy.url)
+            .prefix(&server.prefix)
+            .open()
+            .unwrap();
+        (server, proxy, gate)
+    }
+
     /// In front of a server that listens on TCP.
-    pub fn new(server_url: &str) -> Proxy {
+    fn new(server_url: &str) -> Proxy {
         let target = server_url
             .trim_start_matches("redis://")
             .trim_end_matches('/')

@@ -1,0 +1,172 @@
+//! A server that could not be used: what happened, told from the errors of the connection and of the server.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use std::fmt;
+
+/// What kept the server from answering as it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// No connection could be made: nobody listens there, or the address does not resolve.
+    Unreachable,
+    /// No reply came in time.
+    TimedOut,
+    /// The connection broke.
+    Disconnected,
+    /// All connections of the pool were busy for as long as a call may take.
+    PoolExhausted,
+    /// The server wants a user name and a password, or other ones.
+    Authentication,
+    /// The user of this connection may not run the command.
+    Permission,
+    /// The server is a replica, which takes no writes.
+    ReadOnly,
+    /// The server is out of memory (`maxmemory`).
+    OutOfMemory,
+    /// A key of the semaphore holds something else.
+    WrongType,
+    /// The server is up but does not serve yet: it loads its data, looks for its master, or moves a slot.
+    NotReady,
+    /// What answered does not speak the protocol of Redis.
+    NotRedis,
+    /// The reply does not fit the contract of the scripts.
+    UnexpectedReply,
+    /// This process was forked from the one that opened the gate.
+    Forked,
+    /// Anything else; the text is the server's or the system's.
+    Other,
+}
+
+/// The server could not be used: what happened, and what to do about it.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    kind: FailureKind,
+    text: String,
+    source: Option<RedisError>,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
+        Failure {
+            kind,
+            text: text.into(),
+            source: None,
+        }
+    }
+
+    /// What happened.
+    pub fn kind(&self) -> FailureKind {
+        self.kind
+    }
+
+    /// The connection is of no use any more.
+    pub(crate) fn is_broken(&self) -> bool {
+        use FailureKind::*;
+        matches!(self.kind, Disconnected | Unreachable | NotRedis | ReadOnly)
+    }
+
+    /// Time may heal it: worth another try, on a new connection.
+    pub(crate) fn is_passing(&self) -> bool {
+        use FailureKind::*;
+        matches!(
+            self.kind,
+            Disconnected | Unreachable | TimedOut | NotReady | ReadOnly | PoolExhausted
+        )
+    }
+
+    /// No reply was seen, so the server may have run the script or not.
+    pub(crate) fn leaves_unknown(&self) -> bool {
+        use FailureKind::*;
+        matches!(
+            self.kind,
+            Disconnected | TimedOut | NotRedis | UnexpectedReply
+        )
+    }
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Failure {
+        let text = error.to_string();
+        Failure {
+            kind: kind_of(&error, &text),
+            text,
+            source: Some(error),
+        }
+    }
+}
+
+fn kind_of(error: &RedisError, text: &str) -> FailureKind {
+    match error.kind() {
+        ErrorKind::Io if error.is_timeout() => return FailureKind::TimedOut,
+        ErrorKind::Io if error.is_connection_refusal() => return FailureKind::Unreachable,
+        ErrorKind::Io => return FailureKind::Disconnected,
+        ErrorKind::AuthenticationFailed => return FailureKind::Authentication,
+        ErrorKind::Parse => return FailureKind::NotRedis,
+        ErrorKind::UnexpectedReturnType => return FailureKind::UnexpectedReply,
+        ErrorKind::Server(kind) => match kind {
+            ServerErrorKind::ReadOnly => return FailureKind::ReadOnly,
+            ServerErrorKind::NoPerm => return FailureKind::Permission,
+            ServerErrorKind::BusyLoading
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::TryAgain => return FailureKind::NotReady,
+            _ => {}
+        },
+        _ => {}
+    }
+    match error.code() {
+        Some("NOAUTH" | "WRONGPASS") => FailureKind::Authentication,
+        Some("OOM") => FailureKind::OutOfMemory,
+        Some("WRONGTYPE") => FailureKind::WrongType,
+        // Redis 6 wraps the error of a command in a script into one of its own, and keeps only the text.
+        _ if text.contains("READONLY ") => FailureKind::ReadOnly,
+        _ if text.contains("OOM ") => FailureKind::OutOfMemory,
+        _ if text.contains("WRONGTYPE ") => FailureKind::WrongType,
+        _ if ["NOPERM ", "ACL failure", "can't run this command"]
+            .iter()
+            .any(|sign| text.contains(sign)) =>
+        {
+            FailureKind::Permission
+        }
+        _ => FailureKind::Other,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use FailureKind::*;
+        let advice = match self.kind {
+            Unreachable => {
+                "the server cannot be reached; check that it runs and that the address is right"
+            }
+            TimedOut => {
+                "the server did not answer in time; it is stalled or far away, or the timeout is too short"
+            }
+            Disconnected => "the connection to the server broke; call again",
+            PoolExhausted => "all connections are busy; give the gate more with `connections`",
+            Authentication => {
+                "the server refused user name and password; check the ones in the address"
+            }
+            Permission => "the server's ACL does not let this user run a command; grant it",
+            ReadOnly => "the server is a read-only replica; connect to its master",
+            OutOfMemory => "the server is out of memory; raise `maxmemory`, releasing still works",
+            WrongType => "a key of this name holds something else; choose another name or prefix",
+            NotReady => "the server is not ready; call again",
+            NotRedis => "what answers at this address is not Redis or Valkey; check host and port",
+            UnexpectedReply => {
+                "the reply is none that the scripts give; is there a proxy that changes replies?"
+            }
+            Forked => {
+                "the gate was opened before this process was forked; open one of its own here"
+            }
+            Other => "the server refused the call",
+        };
+        write!(f, "{advice} ({})", self.text)
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|e| e as _)
+    }
+}

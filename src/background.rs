@@ -30,11 +30,14 @@ struct Shared {
     connections: Arc<Connections>,
     queue: Mutex<Queue>,
     filled: Condvar,
+    paid: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
     debts: VecDeque<Debt>,
+    /// The one that is being paid.
+    current: Option<(Keys, String)>,
     running: bool,
     closed: bool,
 }
@@ -46,6 +49,7 @@ impl Background {
                 connections,
                 queue: Mutex::default(),
                 filled: Condvar::new(),
+                paid: Condvar::new(),
             }),
         }
     }
@@ -63,6 +67,31 @@ impl Background {
         }
         drop(queue);
         self.shared.filled.notify_one();
+    }
+
+    /// Takes back what is owed for an id that is about to be used again, so that nothing releases it later. True when
+    /// something was owed, and has to be released before.
+    pub(crate) fn take_back(&self, keys: &Keys, id: &str) -> bool {
+        let is_it = |keys2: &Keys, id2: &str| keys2 == keys && id2 == id;
+        let mut queue = lock(&self.shared.queue);
+        loop {
+            let before = queue.debts.len();
+            queue.debts.retain(|debt| !is_it(&debt.keys, &debt.id));
+            if queue.debts.len() < before {
+                return true;
+            }
+            // On its way just now: it is paid, or comes back into the queue.
+            match &queue.current {
+                Some((keys2, id2)) if is_it(keys2, id2) => {
+                    queue = self
+                        .shared
+                        .paid
+                        .wait(queue)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+                _ => return false,
+            }
+        }
     }
 }
 
@@ -88,18 +117,33 @@ fn work(shared: &Shared) {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         let closed = queue.closed;
-        let debt = queue.debts.pop_front();
+        let Some(debt) = queue.debts.pop_front() else {
+            continue;
+        };
+        queue.current = Some((debt.keys.clone(), debt.id.clone()));
         drop(queue);
-        let Some(debt) = debt else { continue };
-        match pay(&shared.connections, debt) {
-            None => pause = FIRST_PAUSE,
-            Some(debt) if debt.until.map_or(closed, |until| until <= Instant::now()) => {}
-            Some(debt) => {
-                lock(&shared.queue).debts.push_back(debt);
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
+        let unpaid = pay(&shared.connections, debt);
+        let unpaid = unpaid.filter(|debt| !is_over(debt, closed));
+        let failed = unpaid.is_some();
+        let mut queue = lock(&shared.queue);
+        queue.current = None;
+        queue.debts.extend(unpaid);
+        drop(queue);
+        shared.paid.notify_all();
+        if failed {
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        } else {
+            pause = FIRST_PAUSE;
         }
+    }
+}
+
+/// Whether the server has freed it by itself, or nobody is left who could wait for it.
+fn is_over(debt: &Debt, closed: bool) -> bool {
+    match debt.until {
+        Some(until) => until <= Instant::now(),
+        None => closed,
     }
 }
 

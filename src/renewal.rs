@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// How many permits one packet renews at most.
 const BATCH: usize = 100;
 
+/// How long the reply to a packet is waited for at least.
+const LEAST: Duration = Duration::from_millis(50);
+
 /// What is due this soon goes along with what is due now.
 const TOGETHER: Duration = Duration::from_millis(5);
 
@@ -158,10 +161,12 @@ fn wait_for_due(shared: &Shared) -> Option<Vec<Arc<Holding>>> {
 }
 
 fn renew_batch(shared: &Shared, batch: Vec<Arc<Holding>>, teller: &mut Teller) {
-    let until = batch
+    // No longer than until the first of them is lost, so that this is told in time; but one that is almost lost must not
+    // keep the others from being renewed.
+    let first = batch
         .iter()
-        .filter_map(|holding| holding.deadline().instant())
-        .min();
+        .filter_map(|holding| holding.deadline().instant());
+    let until = first.min().map(|end| end.max(Instant::now() + LEAST));
     let calls: Vec<_> = batch
         .iter()
         .map(|holding| (&holding.keys, holding.id.as_str(), holding.terms.lease_ms))

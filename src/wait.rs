@@ -58,6 +58,7 @@ enum Outcome {
     HeldByOther(Grant),
     Queued {
         ticket: u64,
+        position: u64,
         sleep: Duration,
         now: u64,
         usage: Usage,
@@ -69,6 +70,7 @@ enum Outcome {
 struct Place {
     /// 0: not in line yet.
     ticket: u64,
+    position: u64,
     usage: Usage,
     /// When the last call that was answered was sent, and the server's time at its reply.
     asked: Option<(Moment, u64)>,
@@ -82,6 +84,7 @@ impl Place {
     fn new() -> Place {
         Place {
             ticket: 0,
+            position: 0,
             usage: Usage {
                 in_use: 0,
                 limit: 0,
@@ -101,21 +104,18 @@ impl Place {
 impl Request {
     /// Asks once; granted or not, nothing stays behind. Blocks for one round trip.
     pub(crate) fn at_once(self) -> Result<Permit, TryAcquireError> {
-        self.check()?;
+        self.prepare()?;
         let (outcome, sent) = self
             .ask(None, 0, "", Duration::ZERO)
             .map_err(|unanswered| self.abandon(unanswered, false))?;
         match outcome {
             Outcome::Granted(grant, usage) => {
-                self.refuse_other_limit(usage)?;
+                self.refuse_under(usage.limit)?;
                 Ok(self.permit(grant, usage, Deadline::told(sent, grant.left()), None)?)
             }
             Outcome::HeldByOther(grant) => Err(TryAcquireError::AlreadyHeld(self.held(&grant))),
             Outcome::Denied(denied) => {
-                self.refuse_other_limit(Usage {
-                    in_use: denied.in_use,
-                    limit: denied.limit,
-                })?;
+                self.accept(denied.limit)?;
                 Err(TryAcquireError::Denied(denied))
             }
             Outcome::Queued { .. } => Err(out_of_turn().into()),
@@ -124,7 +124,7 @@ impl Request {
 
     /// Asks in line, until `deadline` at the latest.
     pub(crate) fn in_line(self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
-        self.check()?;
+        self.prepare()?;
         let Some(wait) = self.engine.inbox.register(&self.keys, &self.id) else {
             let why = format!("{} waits here already; an id asks once at a time", self.id);
             return Err(Invalid::new("id", why).into());
@@ -141,8 +141,9 @@ impl Request {
         let mut place = Place::new();
         // The first wait of a gate asks without standing in line: most often no inbox is needed at all.
         if !self.engine.inbox.is_opened() && !wait.is_cancelled() {
+            let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
             let (outcome, sent) = self
-                .ask(deadline, 0, "", Duration::ZERO)
+                .ask(until, 0, "", Duration::ZERO)
                 .map_err(|unanswered| self.abandon(unanswered, false))?;
             if !matches!(outcome, Outcome::Denied(_)) {
                 return self.conclude(outcome, sent, &place);
@@ -183,7 +184,7 @@ impl Request {
         deadline: Option<Instant>,
     ) -> Result<Option<Permit>, AcquireError> {
         let inbox = self.engine.inbox.channel(deadline).unwrap_or_default();
-        let until = deadline.map(|end| end + LAST_WORD);
+        let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
         let (outcome, sent) = match self.ask(until, place.ticket, inbox, PATIENCE) {
             Ok(answered) => answered,
             Err(unanswered) => {
@@ -206,12 +207,14 @@ impl Request {
         match outcome {
             Outcome::Queued {
                 ticket,
+                position,
                 sleep,
                 now,
                 usage,
             } => {
-                self.refuse_other_limit(usage)?;
+                self.refuse_under(usage.limit)?;
                 place.ticket = ticket;
+                place.position = position;
                 place.usage = usage;
                 place.asked = Some((sent, now));
                 place.next_ask = sent.instant() + sleep;
@@ -234,10 +237,10 @@ impl Request {
         };
         if message.fence == 0 {
             let at = match message.at {
-                Some(at) if at > 0 => asked.instant() + between(told_now, at),
-                _ => Instant::now(),
+                Some(at) if at > 0 => asked.instant().checked_add(between(told_now, at)),
+                _ => Some(Instant::now()),
             };
-            place.next_ask = place.next_ask.min(at);
+            place.next_ask = at.map_or(place.next_ask, |at| at.min(place.next_ask));
             return Ok(None);
         }
         if message.fence <= place.ticket {
@@ -271,7 +274,7 @@ impl Request {
     ) -> Result<Permit, AcquireError> {
         let (grant, usage) = match outcome {
             Outcome::Granted(grant, usage) => {
-                self.refuse_other_limit(usage)?;
+                self.refuse_under(usage.limit)?;
                 (grant, usage)
             }
             Outcome::HeldByOther(grant) if grant.fence == place.heard_fence => (grant, place.usage),
@@ -311,7 +314,7 @@ impl Request {
                 AcquireError::TimedOut(Denied {
                     in_use: place.usage.in_use,
                     limit: place.usage.limit,
-                    waiting: 0,
+                    waiting: place.position,
                     retry_after: None,
                 })
             }
@@ -366,6 +369,7 @@ impl Request {
                 };
                 Outcome::Queued {
                     ticket,
+                    position,
                     sleep: Duration::from_millis(retry_after).min(recheck),
                     now,
                     usage,
@@ -418,15 +422,19 @@ impl Request {
     }
 
     /// A strict semaphore takes nothing under another limit than its own.
-    fn refuse_other_limit(&self, usage: Usage) -> Result<(), LimitMismatch> {
-        if !self.strict || usage.limit == self.limit {
+    fn accept(&self, limit: u32) -> Result<(), LimitMismatch> {
+        if !self.strict || limit == self.limit {
             return Ok(());
         }
-        self.release_now();
         Err(LimitMismatch {
             declared: self.limit,
-            in_force: usage.limit,
+            in_force: limit,
         })
+    }
+
+    /// As `accept`, for an id that has something by now: it is given back.
+    fn refuse_under(&self, limit: u32) -> Result<(), LimitMismatch> {
+        self.accept(limit).inspect_err(|_| self.release_now())
     }
 
     /// Gives back whatever this id has, within the time of the last word; the background does what takes longer.
@@ -452,8 +460,8 @@ impl Request {
         unanswered.error
     }
 
-    /// What can be told to be wrong without asking the server.
-    fn check(&self) -> Result<(), Invalid> {
+    /// What can be told to be wrong without asking the server; and what is still owed for an id that was used before.
+    fn prepare(&self) -> Result<(), Invalid> {
         if self.permits == Some(0) {
             return Err(Invalid::new("permits", "takes 1 to the limit, got 0"));
         }
@@ -463,7 +471,11 @@ impl Request {
                 format!("takes 1 to {MOST}, got {}", self.limit),
             ));
         }
-        name::check_id(&self.id)
+        name::check_id(&self.id)?;
+        if self.own_id && self.engine.background.take_back(&self.keys, &self.id) {
+            self.release_now();
+        }
+        Ok(())
     }
 }
 

@@ -189,3 +189,20 @@ fn an_idle_semaphore_leaves_only_what_will_expire() {
         assert!(ttl > 0, "{key}: {ttl}");
     }
 }
+
+#[test]
+fn keys_that_were_deleted_when_empty_get_their_ttl_again() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    for _ in 0..3 {
+        raw.grant(raw.ask("holder"));
+        raw.queue(Ask {
+            wait_ms: 1_000,
+            ..raw.ask("waiter")
+        });
+        assert!(raw.ttls().iter().all(|ttl| *ttl > 0), "{:?}", raw.ttls());
+        raw.release("waiter");
+        raw.release("holder");
+        assert_eq!(raw.ttls()[1..], [-2, -2]);
+    }
+}

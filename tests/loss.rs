@@ -18,7 +18,10 @@ fn assert_closed_until(raw: &mut Raw, end: u64) {
     let granted = support::eventually("granting goes on", || {
         match raw.acquire(raw.ask("newcomer")) {
             Answer::Granted(grant, _) => Some(grant.now),
-            Answer::Denied { .. } => None,
+            Answer::Denied { usage, .. } => {
+                assert_eq!(usage.in_use, usage.limit, "who may come in now?");
+                None
+            }
             other => panic!("{other:?}"),
         }
     });

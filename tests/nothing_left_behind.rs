@@ -97,14 +97,21 @@ fn a_long_patience_is_covered_too() {
 #[test]
 fn permanent_leases_and_pinned_limits_stay_and_the_ttl_comes_back() {
     let server = Server::any();
-    let mut raw = Raw::new(&server, 2);
+    let mut raw = Raw::new(&server, 3);
     raw.grant(raw.ask("leased"));
     raw.grant(Ask {
         lease_ms: 0,
         ..raw.ask("permanent")
     });
     assert_eq!(raw.ttls(), [-1, -1, -2]);
+    raw.grant(Ask {
+        lease_ms: 0,
+        limit: 3,
+        ..raw.ask("other")
+    });
     raw.release("permanent");
+    assert_eq!(raw.ttls(), [-1, -1, -2], "another one is permanent");
+    raw.release("other");
     assert!(
         raw.ttls()[..2].iter().all(|ttl| *ttl > 0),
         "{:?}",
@@ -205,4 +212,23 @@ fn keys_that_were_deleted_when_empty_get_their_ttl_again() {
         raw.release("holder");
         assert_eq!(raw.ttls()[1..], [-2, -2]);
     }
+}
+
+#[test]
+fn a_longer_lease_makes_everything_live_longer() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    raw.grant(Ask {
+        lease_ms: 1_000,
+        ..raw.ask("short")
+    });
+    raw.grant(Ask {
+        lease_ms: 30_000,
+        ..raw.ask("longer")
+    });
+    assert!(
+        raw.ttls()[..2].iter().all(|ttl| *ttl > 88_000),
+        "{:?}",
+        raw.ttls()
+    );
 }

@@ -7,7 +7,7 @@
 //! let mut con = redis::Client::open("redis://127.0.0.1/")?.get_connection()?;
 //! let keys = Keys::semaphore("luagate", "market:17")?;
 //! let ask = semaphore::Ask { id: "worker-1", limit: 5, ..semaphore::Ask::default() };
-//! if let semaphore::Answer::Granted(grant) = semaphore::acquire(&mut con, &keys, &ask)? {
+//! if let semaphore::Answer::Granted(grant, _) = semaphore::acquire(&mut con, &keys, &ask)? {
 //!     println!("inside, with fence {}", grant.fence);
 //!     semaphore::release(&mut con, &keys, "worker-1", 0)?;
 //! }

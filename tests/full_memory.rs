@@ -71,3 +71,32 @@ fn holders_release_refresh_and_hand_over() {
     raw.assert_released("refreshing");
     assert_eq!(raw.in_use(), 0);
 }
+
+#[test]
+fn whoever_abandons_an_id_is_answered() {
+    let server = Server::private(&[]);
+    let mut raw = Raw::new(&server, 1);
+    let inbox = Listener::new(&server, "abandon");
+    let first = raw.grant(Ask {
+        lease_ms: 100,
+        ..raw.ask("holder")
+    });
+    raw.refresh("holder", 60_000);
+    raw.queue(Ask {
+        wait_ms: 600_000,
+        inbox: &inbox.channel,
+        ..raw.ask("waiter")
+    });
+    raw.queue(Ask {
+        wait_ms: 60_000,
+        ..raw.ask("leaving")
+    });
+    fill_memory(&mut raw);
+    // There is a hint to remember for the head, which plans by the end of the refreshed lease.
+    assert_eq!(raw.release("stranger"), ReleaseAnswer::Gone);
+    assert_eq!(raw.release("leaving"), ReleaseAnswer::Cancelled);
+    // By then there is something to write besides: no lease has ended, though one could have.
+    raw.wait_until(first.expires_at.unwrap());
+    assert_eq!(raw.release("stranger"), ReleaseAnswer::Gone);
+    raw.assert_denied(raw.ask("newcomer"));
+}

@@ -59,8 +59,6 @@ local function close()
   redis.call('HSET', meta, 'last fence', string.format('%.0f', last_fence))
 end
 
-local stopped = false -- a bound was reached: there is more to do, and somebody must ask again at once
-
 -- Brings the state up to now: closes, opens again, or takes back what has ended.
 local function settle()
   if not agreed then close() end
@@ -77,15 +75,14 @@ local function settle()
     if not agreed then return settle() end
     local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
     if first and first ~= 'inf' then next_end = tonumber(first) end
-    stopped = next_end <= now
   end
 end
 
 -- Writes what has changed beside the permits. The last step of every script that writes.
 local function save()
+  if changed or grown then set_ttl(meta) end -- first, since this is allowed when memory is full
   if changed then redis.call('HSET', meta, 'the state', state_text()) end
   if grown then
-    set_ttl(meta)
     if held > 0 then set_ttl(holders) end
     if waiting > 0 then set_ttl(queue) end
   end

@@ -1,5 +1,6 @@
 -- Part: the queue. Serves its head, then the next, while what is free is enough for it.
-local head_until -- patience of the waiter that stays at the head, where one was seen
+local head_until      -- patience of the waiter that stays at the head, where one was seen
+local stopped = false -- the bound was reached: there is more to do, and somebody must ask again at once
 
 local function leave_queue(who)
   redis.call('ZREM', queue, who)
@@ -50,7 +51,7 @@ local function serve(me, my_permits)
       if alive and (limit == 0 or permits <= limit) then
         if inbox == '' or in_use + permits > limit then -- stays at the head; without an inbox its permits are kept for it
           head_until = patience
-          rouse(who, texts[i], (stopped or limit == 0) and now or next_end)
+          rouse(who, texts[i], limit == 0 and now or math.max(next_end, now))
           return false
         end
         leave_queue(who) -- first, since this is allowed when memory is full, and everything is after it

@@ -184,3 +184,24 @@ fn many_holders_and_waiters_cost_no_more_calls() {
     let length: u64 = raw.con.zcard(raw.key_names()[1].clone()).unwrap();
     assert_eq!(length, 4_002);
 }
+
+#[test]
+fn what_ones_own_ended_lease_occupies_is_freed_first() {
+    let server = Server::private(&[]);
+    let mut raw = Raw::new(&server, 150);
+    let mut end = 0;
+    for n in 0..150 {
+        let id = format!("h{n}");
+        let ask = Ask {
+            lease_ms: 100,
+            ..raw.ask(&id)
+        };
+        end = raw.grant(ask).expires_at.unwrap();
+    }
+    raw.wait_until(end);
+    // A hundred are freed by the way; the caller's own is not among those that ended first.
+    let Answer::Granted(_, usage) = raw.acquire(raw.ask("h149")) else {
+        panic!()
+    };
+    assert_eq!(usage.in_use, 50);
+}

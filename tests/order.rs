@@ -207,3 +207,28 @@ fn with_no_inbox_the_permits_are_kept_for_the_head_until_its_patience_ends() {
     raw.wait_until(now + retry_after);
     raw.grant(raw.ask("eager"));
 }
+
+#[test]
+fn a_head_that_asks_lets_in_who_was_kept_waiting_behind_it() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let mut inbox = Listener::new(&server, "behind");
+    let channel = inbox.channel.clone();
+    raw.grant(Ask {
+        permits: Some(2),
+        ..raw.ask("holder")
+    });
+    let silent = Ask {
+        wait_ms: 60_000,
+        ..raw.ask("silent")
+    };
+    raw.queue(silent);
+    raw.queue(Ask {
+        wait_ms: 60_000,
+        inbox: &channel,
+        ..raw.ask("behind")
+    });
+    raw.assert_released("holder");
+    raw.grant(silent);
+    assert_eq!(inbox.next_grant()[0], "behind");
+}

@@ -388,3 +388,40 @@ fn who_asks_again_behind_the_dead_takes_over_the_watch() {
         "nobody would ask when the lease ends"
     );
 }
+
+#[test]
+fn who_wants_more_than_a_lowered_limit_is_told_at_the_head_at_the_latest() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 5);
+    let mut inbox = Listener::new(&server, "far-back");
+    let channel = inbox.channel.clone();
+    raw.grant(Ask {
+        permits: Some(5),
+        ..raw.ask("holder")
+    });
+    for n in 0..100 {
+        raw.queue(Ask {
+            wait_ms: 60_000,
+            ..raw.ask(&format!("w{n}"))
+        });
+    }
+    // Further back than a script looks at once.
+    let ask = Ask {
+        wait_ms: 600_000,
+        inbox: &channel,
+        ..raw.ask("")
+    };
+    raw.queue(Ask {
+        id: "big",
+        permits: Some(4),
+        ..ask
+    });
+    raw.queue(Ask { id: "small", ..ask });
+    raw.resize(3, None);
+    for n in 0..100 {
+        raw.release(&format!("w{n}"));
+    }
+    assert_eq!(inbox.next()[..4], ["big", "0", "0", "0"]);
+    raw.assert_released("holder");
+    assert_eq!(inbox.next_grant()[0], "small");
+}

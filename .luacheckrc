@@ -8,7 +8,7 @@ read_globals = { "redis", "KEYS", "ARGV", "cjson", "cmsgpack", "struct" }
 local semaphore = {
   set = { -- by later parts too
     "agreed", "changed", "closed", "expiry", "extra", "grown", "held", "in_use", "last_end", "last_fence", "limit",
-    "next_end", "pinned", "record", "stopped", "waiting",
+    "next_end", "pinned", "record", "stopped", "waiting", "wrote",
   },
   read = {
     "NEVER", "as_time", "clock", "close", "cover", "expire_again", "free", "grant", "head_until", "holders",

@@ -1,6 +1,7 @@
 -- Part: what goes with every change of a lease: the bounds on all leases, the TTL, the text of the state.
 local changed = false -- 'the state' is to be written
 local grown = false   -- the keys' TTL is to be set
+local wrote = false   -- this script has written, so nothing is refused any more when memory is full
 
 local function state_text()
   changed = false
@@ -9,6 +10,7 @@ local function state_text()
 end
 
 local function set_ttl(key)
+  wrote = true
   if expiry == 0 then redis.call('PERSIST', key) else redis.call('PEXPIREAT', key, expiry) end
 end
 

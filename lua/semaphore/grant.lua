@@ -37,6 +37,7 @@ end
 local function free(ids, more)
   if more > 0 then extra, changed = extra - more, true end
   local gone = redis.call('ZREM', holders, unpack(ids))
+  wrote = true
   if redis.call('HDEL', meta, unpack(ids)) ~= #ids or gone ~= #ids then agreed = false end
   held, in_use = held - gone, in_use - gone - more
 end
@@ -47,6 +48,7 @@ local function close()
   local latest = redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
   local known = tonumber(latest or 0)
   redis.call('UNLINK', meta, queue)
+  wrote = true
   if readable and stored[1] and last_end > known then
     known = last_end
     if known > now then redis.call('ZADD', holders, known, 'lost leases') end -- a space: no id can be this
@@ -80,9 +82,10 @@ end
 
 -- Writes what has changed beside the permits. The last step of every script that writes.
 local function save()
-  if changed or grown then set_ttl(meta) end -- first, since this is allowed when memory is full
+  if changed and not wrote then set_ttl(meta) end -- first, since this is allowed when memory is full
   if changed then redis.call('HSET', meta, 'the state', state_text()) end
   if grown then
+    set_ttl(meta)
     if held > 0 then set_ttl(holders) end
     if waiting > 0 then set_ttl(queue) end
   end

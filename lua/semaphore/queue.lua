@@ -24,7 +24,7 @@ end
 local function rouse(who, text, at)
   local permits, lease_ms, patience, ask_at, inbox = waiter(text)
   if inbox and inbox ~= '' and ask_at > at then
-    set_ttl(queue) -- first, since this is allowed when memory is full
+    if not wrote then set_ttl(queue) end -- first, since this is allowed when memory is full
     redis.call('HSET', meta, who, waiter_text(permits, lease_ms, patience, at, inbox))
     tell(inbox, who, 0, 0, at == now and 0 or at)
   end

@@ -4,6 +4,7 @@ local stopped = false -- the bound was reached: there is more to do, and somebod
 
 local function leave_queue(who)
   redis.call('ZREM', queue, who)
+  wrote = true
   waiting = waiting - 1
 end
 

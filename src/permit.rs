@@ -77,7 +77,8 @@ impl Permit {
         self.holding.permits()
     }
 
-    /// The limit in force when it was granted, which may be another than the one declared.
+    /// The limit in force when it was granted, which may be another than the one declared. After
+    /// [`adopt`](crate::Semaphore::adopt) the one declared, since nobody told another.
     pub fn limit(&self) -> u32 {
         self.limit
     }

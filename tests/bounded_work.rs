@@ -19,7 +19,7 @@ fn calls(raw: &mut Raw, run: impl FnOnce(&mut Raw)) -> u64 {
 
 #[test]
 fn uncontended_calls() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     for (permits, lease_ms) in [(1, 10_000), (3, 10_000), (1, 1), (3, 0)] {
         let mut raw = Raw::named(&server, &format!("calls-{permits}-{lease_ms}"), 5);
         raw.grant(raw.ask("before"));
@@ -59,7 +59,7 @@ fn uncontended_calls() {
 
 #[test]
 fn nine_thousand_leases_that_ended() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 9_000);
     let mut last = 0;
     for n in 0..9_000 {
@@ -97,7 +97,7 @@ fn nine_thousand_leases_that_ended() {
 
 #[test]
 fn three_thousand_waiters_that_vanished() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let channel = Listener::new(&server, "alive").channel;
     raw.grant(raw.ask("holder"));
@@ -127,7 +127,7 @@ fn three_thousand_waiters_that_vanished() {
 
 #[test]
 fn a_script_that_stops_at_its_bound_calls_the_next_live_waiter() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "called");
     let channel = inbox.channel.clone();
@@ -161,7 +161,7 @@ fn a_script_that_stops_at_its_bound_calls_the_next_live_waiter() {
 
 #[test]
 fn many_holders_and_waiters_cost_no_more_calls() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 5_000);
     let count = |raw: &mut Raw, id: &str| {
         let ask = Ask {
@@ -187,7 +187,7 @@ fn many_holders_and_waiters_cost_no_more_calls() {
 
 #[test]
 fn what_ones_own_ended_lease_occupies_is_freed_first() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 150);
     let mut end = 0;
     for n in 0..150 {

@@ -29,7 +29,7 @@ fn threads_share_a_small_pool() {
 
 #[test]
 fn connections_that_the_server_closed_are_replaced_without_an_error() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let gate = server.gate();
     let semaphore = gate.semaphore("closed", 100);
     for _ in 0..20 {
@@ -54,7 +54,7 @@ fn connections_that_the_server_closed_are_replaced_without_an_error() {
 
 #[test]
 fn the_same_gate_goes_on_after_a_restart() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let gate = server.gate();
     let semaphore = gate.semaphore("restarted", 1);
     let before = semaphore.try_acquire().unwrap();
@@ -69,7 +69,7 @@ fn the_same_gate_goes_on_after_a_restart() {
 
 #[test]
 fn a_gate_that_is_gone_leaves_no_connection() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut con = server.connection();
     let clients = |con: &mut redis::Connection| -> usize {
         let list: String = redis::cmd("CLIENT").arg("LIST").query(con).unwrap();
@@ -95,7 +95,7 @@ fn a_gate_that_is_gone_leaves_no_connection() {
 #[test]
 fn every_key_is_declared_and_shares_a_slot() {
     // A node of a cluster refuses scripts that touch keys of another slot than the declared ones.
-    let server = Server::cluster_node();
+    let server = own!(Server::cluster_node());
     let gate = server.gate();
     for name in ["a", "market:account:17", "{group}:b"] {
         let semaphore = gate.semaphore(name, 3);

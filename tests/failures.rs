@@ -181,7 +181,7 @@ fn a_server_that_is_not_redis() {
 
 #[test]
 fn a_wrong_password_or_none() {
-    let server = Server::private_tcp(&["--requirepass", "secret"]);
+    let server = own!(Server::private_tcp(&["--requirepass", "secret"]));
     let with = |user: &str| server.url.replace("redis://", &format!("redis://{user}"));
     let failure = open_fails(&with(":wrong-one@"));
     assert_eq!(failure.kind(), FailureKind::Authentication);
@@ -194,9 +194,9 @@ fn a_wrong_password_or_none() {
 
 #[test]
 fn a_user_without_the_permission() {
-    let server = Server::private_tcp(&[
+    let server = own!(Server::private_tcp(&[
         "--user", "reader", "on", ">pw", "~*", "&*", "-@all", "+ping", "+evalsha", "+script",
-    ]);
+    ]));
     let gate = Gate::open(&server.url.replace("redis://", "redis://reader:pw@")).unwrap();
     let Err(TryAcquireError::Failed(failure)) = gate.semaphore("acl", 1).try_acquire() else {
         panic!()
@@ -206,7 +206,7 @@ fn a_user_without_the_permission() {
 
 #[test]
 fn a_read_only_replica() {
-    let master = Server::private_tcp(&[]);
+    let master = own!(Server::private_tcp(&[]));
     let port = master
         .url
         .trim_end_matches('/')
@@ -214,7 +214,7 @@ fn a_read_only_replica() {
         .next()
         .unwrap()
         .to_owned();
-    let replica = Server::private(&["--replicaof", "127.0.0.1", &port]);
+    let replica = own!(Server::private(&["--replicaof", "127.0.0.1", &port]));
     let Err(TryAcquireError::Failed(failure)) =
         replica.gate().semaphore("replica", 1).try_acquire()
     else {
@@ -245,7 +245,7 @@ fn a_key_of_another_type() {
 
 #[test]
 fn a_stalled_server_is_told_within_the_timeout_and_is_no_contention() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url)
         .prefix(&server.prefix)
         .read_timeout(Duration::from_millis(200))

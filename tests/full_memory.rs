@@ -18,7 +18,7 @@ fn fill_memory(raw: &mut Raw) {
 
 #[test]
 fn acquiring_is_a_clear_error_and_changes_nothing() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
     raw.grant(raw.ask("holder"));
@@ -38,7 +38,7 @@ fn acquiring_is_a_clear_error_and_changes_nothing() {
 
 #[test]
 fn holders_release_refresh_and_hand_over() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 5);
     let mut inbox = Listener::new(&server, "full");
     let channel = inbox.channel.clone();
@@ -74,7 +74,7 @@ fn holders_release_refresh_and_hand_over() {
 
 #[test]
 fn whoever_abandons_an_id_is_answered() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let inbox = Listener::new(&server, "abandon");
     let first = raw.grant(Ask {

@@ -123,7 +123,7 @@ fn hole_06_unpacking_all_members_fails_near_8000() {
 
 #[test]
 fn hole_07_contention_and_outage_are_the_same_error() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let gate = server.gate();
     let semaphore = gate.semaphore("contended", 1);
     let permit = semaphore.acquire().unwrap();
@@ -192,7 +192,7 @@ fn hole_09_a_lost_message_hangs_a_waiter() {
 
 #[test]
 fn hole_10_one_failed_renewal_ends_all_renewing_and_the_holder_is_not_told() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let (sender, receiver) = std::sync::mpsc::channel();
     let semaphore = server
@@ -216,7 +216,7 @@ fn hole_10_one_failed_renewal_ends_all_renewing_and_the_holder_is_not_told() {
 
 #[test]
 fn hole_11_the_token_is_forgotten_before_the_release_succeeded() {
-    let (_server, proxy, gate) = Proxy::with_gate();
+    let (_server, proxy, gate) = own!(Proxy::with_gate());
     let semaphore = gate.semaphore("raw", 1).lease(MINUTE);
     drop(semaphore.acquire().unwrap());
     let permit = semaphore.acquire().unwrap();
@@ -275,7 +275,7 @@ fn hole_13_a_smaller_limit_does_not_see_holders_in_higher_slots() {
 
 #[test]
 fn hole_15_acquire_sent_twice_takes_two_permits() {
-    let (server, proxy, gate) = Proxy::with_gate();
+    let (server, proxy, gate) = own!(Proxy::with_gate());
     let semaphore = gate.semaphore("raw", 2);
     drop(semaphore.acquire().unwrap());
     proxy.lose_replies(1);
@@ -287,7 +287,7 @@ fn hole_15_acquire_sent_twice_takes_two_permits() {
 
 #[test]
 fn hole_16_a_dead_head_blocks_the_queue_and_the_next_one_spins() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let end = raw
         .grant(Ask {
@@ -405,7 +405,7 @@ fn hole_22_a_crash_loses_the_permit_for_ever() {
 #[cfg(target_os = "linux")]
 #[test]
 fn hole_23_one_thread_or_connection_for_each_guard_or_waiter() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let gate = server.gate();
     let mut con = server.connection();
     let semaphore = gate.semaphore("many", 100).lease(MINUTE).auto_renew();
@@ -509,7 +509,7 @@ fn hole_26_acquiring_as_holder_pretends_to_a_full_lease() {
 
 #[test]
 fn hole_27_acquire_loops_for_ever_on_any_error() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let semaphore = server.gate().semaphore("down", 1);
     drop(semaphore.acquire().unwrap());
     server.kill();
@@ -555,7 +555,7 @@ fn hole_28_counting_shows_expired_holders() {
 
 #[test]
 fn hole_30_undeclared_keys() {
-    let server = Server::cluster_node();
+    let server = own!(Server::cluster_node());
     let mut con = server.connection();
     let keys = server.keys("declared");
     let ask = Ask {
@@ -622,7 +622,7 @@ fn hole_32_a_message_is_taken_for_a_grant() {
 
 #[test]
 fn hole_33_a_partial_release_repeated_gives_back_twice() {
-    let (server, proxy, gate) = Proxy::with_gate();
+    let (server, proxy, gate) = own!(Proxy::with_gate());
     let semaphore = gate.semaphore("raw", 5);
     drop(semaphore.acquire().unwrap());
     let mut permit = semaphore.acquire_many(5).unwrap();
@@ -635,9 +635,9 @@ fn hole_33_a_partial_release_repeated_gives_back_twice() {
 #[test]
 fn hole_34_whoever_releases_may_not_publish_so_the_permit_is_lost() {
     for forbidden in ["-publish", "-pubsub"] {
-        let server = Server::private_tcp(&[
+        let server = own!(Server::private_tcp(&[
             "--user", "mute", "on", ">pw", "~*", "&*", "+@all", forbidden,
-        ]);
+        ]));
         let mut raw = Raw::new(&server, 1);
         let inbox = Listener::new(&server, "deaf");
         let mute = redis::Client::open(server.url.replace("redis://", "redis://mute:pw@")).unwrap();

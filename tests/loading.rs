@@ -21,7 +21,7 @@ fn count(counts: &BTreeMap<String, u64>, name: &str) -> u64 {
 
 #[test]
 fn nothing_is_loaded_before_it_is_needed() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let counts = commands(&server, || drop(server.gate().semaphore("lazy", 1)));
     assert_eq!(count(&counts, "script|load"), 0);
     let counts = commands(&server, || {
@@ -39,7 +39,7 @@ fn nothing_is_loaded_before_it_is_needed() {
 
 #[test]
 fn a_server_that_forgot_is_told_again_in_one_packet() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let gate = server.gate();
     let semaphore = gate.semaphore("flushed", 1);
     let permit = semaphore.try_acquire().unwrap();
@@ -63,7 +63,7 @@ fn a_server_that_forgot_is_told_again_in_one_packet() {
 
 #[test]
 fn scripts_are_flushed_all_the_time() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let semaphore = server.gate().semaphore("flushed", 3);
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -93,7 +93,7 @@ fn the_heads_of_the_scripts_say_the_same() {
 
 #[test]
 fn this_crate_runs_these_very_scripts() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut con = server.connection();
     let keys = server.keys("all");
     let ask = Ask {

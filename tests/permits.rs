@@ -95,7 +95,7 @@ fn a_permit_is_handed_to_another_process() {
 
 #[test]
 fn a_release_that_was_not_confirmed_may_be_tried_again() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let gate = impatient(&server);
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
     server.pause();
@@ -109,7 +109,7 @@ fn a_release_that_was_not_confirmed_may_be_tried_again() {
 
 #[test]
 fn dropping_takes_little_time_and_the_release_follows() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let gate = server.gate();
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
     server.pause();
@@ -129,7 +129,12 @@ fn dropping_takes_little_time_and_the_release_follows() {
 
 #[test]
 fn dropping_while_the_server_is_away_releases_when_it_is_back() {
-    let mut server = Server::private(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut server = own!(Server::private(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always"
+    ]));
     let gate = server.gate();
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
     server.kill();
@@ -143,7 +148,7 @@ fn dropping_while_the_server_is_away_releases_when_it_is_back() {
 
 #[test]
 fn a_lost_reply_is_repeated_with_the_same_id() {
-    let (server, proxy, gate) = Proxy::with_gate();
+    let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 5);
     let semaphore = gate.semaphore("raw", 5).lease(LONG);
     drop(semaphore.try_acquire().unwrap()); // the script is loaded
@@ -163,7 +168,7 @@ fn a_lost_reply_is_repeated_with_the_same_id() {
 
 #[test]
 fn an_unknown_outcome_is_told_and_nothing_stays_held() {
-    let (server, proxy, gate) = Proxy::with_gate();
+    let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 5);
     let semaphore = gate.semaphore("raw", 5).lease(LONG);
     drop(semaphore.try_acquire().unwrap());
@@ -177,7 +182,7 @@ fn an_unknown_outcome_is_told_and_nothing_stays_held() {
 
 #[test]
 fn a_call_that_stalled_is_followed_by_its_release_on_the_same_connection() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let gate = impatient(&server);
     let semaphore = gate.semaphore("raw", 1).lease(LONG);
     drop(semaphore.try_acquire().unwrap());
@@ -257,7 +262,7 @@ fn every_error_turns_into_one() {
 
 #[test]
 fn an_own_id_that_is_used_again_is_not_released_for_what_was_before() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let gate = impatient(&server);
     let mut raw = Raw::new(&server, 1);
     let semaphore = gate.semaphore("raw", 1).id("me").lease(LONG);

@@ -79,7 +79,7 @@ fn threads_named(name: &str) -> usize {
 #[test]
 fn a_thousand_permits_one_thread_one_pool() {
     // In a process of its own, where no other test has threads.
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let status = support::process("thousand", &[&server.url, &server.prefix])
         .status()
         .unwrap();
@@ -123,7 +123,7 @@ fn watched(server: &Server) -> (Permit, Receiver<Lost>) {
 
 #[test]
 fn loss_is_known_before_the_lease_ends_on_the_server() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let (permit, told) = watched(&server);
     let mut raw = Raw::new(&server, 1);
     server.pause(); // renewals go out, and nothing comes back
@@ -179,7 +179,7 @@ fn a_panic_in_a_callback_stops_neither_renewal_nor_the_next_callback() {
 
 #[test]
 fn one_failed_renewal_does_not_end_renewing() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let (permit, told) = watched(&server);
     for _ in 0..10 {

@@ -27,7 +27,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 #[test]
 fn one_subscriber_connection_however_many_threads_wait() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 1);
@@ -155,7 +155,7 @@ fn a_grant_that_crosses_a_timeout_is_used_or_given_back() {
 
 #[test]
 fn a_lost_subscription_heals_and_nobody_hangs() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 1);
@@ -181,7 +181,7 @@ fn a_lost_subscription_heals_and_nobody_hangs() {
 
 #[test]
 fn subscribers_and_callers_are_killed_in_a_loop() {
-    let server = Server::private(&[]);
+    let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
     let semaphore = gate
@@ -267,7 +267,7 @@ fn three_thousand_waiters_vanish_and_the_next_one_is_served_within_its_recheck()
 
 #[test]
 fn a_wait_outlives_a_restart_of_the_server() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let semaphore = server.gate().semaphore("raw", 1);
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
@@ -283,7 +283,7 @@ fn a_wait_outlives_a_restart_of_the_server() {
 
 #[test]
 fn a_server_that_stays_away_is_told_as_such() {
-    let mut server = Server::private(&[]);
+    let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url)
         .prefix(&server.prefix)
         .outage(Duration::from_millis(300))

@@ -59,39 +59,67 @@ fn new_prefix() -> String {
 }
 
 /// The server's binary: `LUAGATE_SERVER`, or what is on the PATH.
-pub fn binary() -> PathBuf {
+fn binary() -> Option<PathBuf> {
     if let Some(binary) = std::env::var_os("LUAGATE_SERVER") {
-        return binary.into();
+        return Some(binary.into());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = ["redis-server", "valkey-server"].iter().find_map(|name| {
+    ["redis-server", "valkey-server"].iter().find_map(|name| {
         std::env::split_paths(&path)
             .map(|folder| folder.join(name))
             .find(|file| file.is_file())
-    });
-    found.expect("no redis-server or valkey-server on the PATH; `./dev test` finds or installs one")
+    })
+}
+
+/// What `REDIS_URL` names.
+fn given_url() -> Option<String> {
+    std::env::var("REDIS_URL")
+        .ok()
+        .filter(|url| !url.is_empty())
+}
+
+/// A server of the test's own. Where there is only the one that `REDIS_URL` names, which no test may stop or change, the
+/// test is skipped, and says so on the terminal past the capture of its output.
+#[macro_export]
+macro_rules! own {
+    ($server:expr) => {
+        match $server {
+            Some(server) => server,
+            None => return support::skip(),
+        }
+    };
+}
+
+/// Says that a test is skipped.
+pub fn skip() {
+    use std::io::Write;
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(
+        std::io::stderr(),
+        "skipped: {name} needs a redis-server or valkey-server on the PATH"
+    );
 }
 
 impl Server {
     /// Any server will do: the test neither stops it nor changes its settings.
     pub fn any() -> Server {
-        match std::env::var("REDIS_URL") {
-            Ok(url) if !url.is_empty() => Server {
+        match given_url() {
+            Some(url) => Server {
                 url,
                 prefix: new_prefix(),
                 private: None,
             },
-            _ => Server::private(&[]),
+            None => Server::private(&[]).expect("without a url there is a binary"),
         }
     }
 
-    /// A server of the test's own on a unix socket, with these arguments, that ends with it.
-    pub fn private(arguments: &[&str]) -> Server {
+    /// A server of the test's own on a unix socket, with these arguments, that ends with it; see `own`.
+    pub fn private(arguments: &[&str]) -> Option<Server> {
         Server::start(arguments, "0")
     }
 
     /// A server of the test's own that also listens on a TCP port of the loopback.
-    pub fn private_tcp(arguments: &[&str]) -> Server {
+    pub fn private_tcp(arguments: &[&str]) -> Option<Server> {
         // Below 50,000, since a cluster's bus listens 10,000 above.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let port = eventually("a port is free", || {
@@ -100,12 +128,12 @@ impl Server {
             let address = format!("127.0.0.1:{port}");
             std::net::TcpListener::bind(address).ok().map(|_| port)
         });
-        let mut server = Server::start(arguments, &port.to_string());
+        let mut server = Server::start(arguments, &port.to_string())?;
         server.url = format!("redis://127.0.0.1:{port}/");
-        server
+        Some(server)
     }
 
-    fn start(arguments: &[&str], port: &str) -> Server {
+    fn start(arguments: &[&str], port: &str) -> Option<Server> {
         let folder = tempfile::Builder::new()
             .prefix("luagate")
             .tempdir()
@@ -125,7 +153,12 @@ impl Server {
         all.push(socket.display().to_string());
         all.extend(["--dir".to_owned(), folder.path().display().to_string()]);
         all.extend(arguments.iter().map(|a| (*a).to_owned()));
-        let binary = binary();
+        let binary = match binary() {
+            None if given_url().is_some() => return None,
+            found => found.expect(
+                "a redis-server or valkey-server on the PATH; `./dev test` finds or installs one",
+            ),
+        };
         let child = spawn(&binary, &all);
         let server = Server {
             url: format!("unix://{}", socket.display()),
@@ -138,7 +171,7 @@ impl Server {
             }),
         };
         server.await_ready();
-        server
+        Some(server)
     }
 
     fn await_ready(&self) {
@@ -165,8 +198,8 @@ impl Server {
     }
 
     /// A node of a cluster, alone and in charge of every slot: it refuses scripts that touch other slots than declared.
-    pub fn cluster_node() -> Server {
-        let server = Server::private_tcp(&["--cluster-enabled", "yes"]);
+    pub fn cluster_node() -> Option<Server> {
+        let server = Server::private_tcp(&["--cluster-enabled", "yes"])?;
         let mut con = server.connection();
         let slots: Vec<u32> = (0..16_384).collect();
         for part in slots.chunks(4_096) {
@@ -180,7 +213,7 @@ impl Server {
             let info: String = redis::cmd("CLUSTER").arg("INFO").query(&mut con).ok()?;
             info.contains("cluster_state:ok").then_some(())
         });
-        server
+        Some(server)
     }
 
     /// A plain connection.

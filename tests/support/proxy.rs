@@ -14,14 +14,14 @@ pub struct Proxy {
 
 impl Proxy {
     /// A server, a proxy in front of it, and a gate behind it.
-    pub fn with_gate() -> (Server, Proxy, Gate) {
-        let server = Server::private_tcp(&[]);
+    pub fn with_gate() -> Option<(Server, Proxy, Gate)> {
+        let server = Server::private_tcp(&[])?;
         let proxy = Proxy::new(&server.url);
         let gate = Gate::builder(&proxy.url)
             .prefix(&server.prefix)
             .open()
             .unwrap();
-        (server, proxy, gate)
+        Some((server, proxy, gate))
     }
 
     /// In front of a server that listens on TCP.

@@ -425,3 +425,41 @@ fn who_wants_more_than_a_lowered_limit_is_told_at_the_head_at_the_latest() {
     raw.assert_released("holder");
     assert_eq!(inbox.next_grant()[0], "small");
 }
+
+#[test]
+fn who_asks_again_behind_the_living_leaves_the_watch_to_them() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let inbox = Listener::new(&server, "living");
+    raw.grant(raw.ask("holder"));
+    for id in ["dead", "living"] {
+        let inbox = if id == "living" {
+            &*inbox.channel
+        } else {
+            "nobody:listens"
+        };
+        raw.queue(Ask {
+            wait_ms: 600_000,
+            inbox,
+            ..raw.ask(id)
+        });
+    }
+    let ask = Ask {
+        wait_ms: 600_000,
+        inbox: "x",
+        ..raw.ask("third")
+    };
+    raw.queue(ask);
+    let answer = raw.acquire(ask);
+    assert!(
+        matches!(
+            answer,
+            Answer::Queued {
+                position: 3,
+                retry_after: 200_000,
+                ..
+            }
+        ),
+        "{answer:?}"
+    );
+}

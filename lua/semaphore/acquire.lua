@@ -19,7 +19,6 @@ local lease_ms = number(4, 'lease_ms', 0, 3155760000000)
 local wait_ms = number(5, 'wait_ms', 0, inbox == '' and 60000 or 86400000)
 local ticket = number(7, 'ticket', 0, 4503599627370496)
 if inbox ~= '' then word(6, 'inbox', 300) end
-
 if problem then return redis.error_reply(problem) end
 
 -- The same id again: what it holds is told, whatever has become of the limit.
@@ -29,7 +28,6 @@ if ends and tonumber(ends) > now then
   return {'held', weight, fence, as_time(ends), now, used(), limit}
 end
 
-local stored_limit = limit
 if limit == 0 then limit = declared end
 if limit == 0 then refuse('no limit: none is stored for this semaphore, so the caller must declare one') end
 if want and want > limit then refuse('permits: takes 1 to the limit in force, ' .. limit .. ', or all') end
@@ -46,7 +44,6 @@ local function granted()
   local permits = want or limit - in_use
   local text = next_number()
   local given_fence = last_fence
-  changed = changed or stored_limit == 0
   grant(id, permits, lease_ms, text)
   if waiting > 0 then serve() end
   save()

@@ -1,7 +1,6 @@
 //! What can go wrong, told apart by type: one small enum for each kind of operation, all of which turn into [`Error`].
 
 use crate::failure::Failure;
-use crate::permit::Permit;
 use std::fmt;
 use std::time::Duration;
 
@@ -293,54 +292,4 @@ macro_rules! wrap {
 wrap! {
     Invalid => CallError TryAcquireError AcquireError RefreshError Error,
     LimitMismatch => TryAcquireError AcquireError,
-}
-
-/// A release that could not be confirmed. It has the permit, so that it can be tried again; dropping it releases in the
-/// background.
-#[derive(Debug)]
-pub struct ReleaseError {
-    permit: Box<Permit>,
-    error: CallError,
-}
-
-impl ReleaseError {
-    pub(crate) fn new(permit: Permit, error: CallError) -> ReleaseError {
-        ReleaseError {
-            permit: Box::new(permit),
-            error,
-        }
-    }
-
-    /// The permit, still to be released.
-    #[must_use = "dropping the permit releases it in the background"]
-    pub fn into_permit(self) -> Permit {
-        *self.permit
-    }
-
-    /// Why it could not be released.
-    pub fn error(&self) -> &CallError {
-        &self.error
-    }
-}
-
-impl fmt::Display for ReleaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "not released, try again with the permit in this error: {}",
-            self.error
-        )
-    }
-}
-
-impl std::error::Error for ReleaseError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl From<ReleaseError> for Error {
-    fn from(error: ReleaseError) -> Error {
-        error.error.into()
-    }
 }

@@ -59,13 +59,13 @@ mod wait;
 pub use cancel::Cancel;
 pub use error::{
     AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Error, Invalid, LimitMismatch, Lost,
-    RefreshError, ReleaseError, TryAcquireError,
+    RefreshError, TryAcquireError,
 };
 pub use failure::{Failure, FailureKind};
 pub use gate::{Gate, GateBuilder};
 pub use inspection::{Holder, Inspection, Waiter};
 pub use mutex::{Mutex, MutexGuard, UnlockError};
-pub use permit::{Permit, Released};
+pub use permit::{Permit, ReleaseError, Released};
 pub use semaphore::{Resized, Revoked, Semaphore};
 
 /// The README's program is compiled with the documentation's.

@@ -1,9 +1,9 @@
 //! The mutex: a semaphore of one permit, under the verbs of locking.
 
 use crate::cancel::Cancel;
-use crate::error::{AcquireError, CallError, Lost, RefreshError, ReleaseError, TryAcquireError};
+use crate::error::{AcquireError, CallError, Lost, RefreshError, TryAcquireError};
 use crate::inspection::Inspection;
-use crate::permit::{Permit, Released};
+use crate::permit::{Permit, ReleaseError, Released};
 use crate::semaphore::{Revoked, Semaphore};
 use std::fmt;
 use std::ops::Deref;

@@ -1,7 +1,7 @@
 //! The permit: the guard that a grant is.
 
 use crate::engine::Engine;
-use crate::error::{CallError, Invalid, RefreshError, ReleaseError};
+use crate::error::{CallError, Error, Invalid, RefreshError};
 use crate::failure::{Failure, FailureKind};
 use crate::holding::Holding;
 use crate::lease::Deadline;
@@ -247,5 +247,55 @@ impl fmt::Display for Permit {
             Some(left) if left.is_zero() => f.write_str("lost)"),
             Some(left) => write!(f, "{left:.1?} left)"),
         }
+    }
+}
+
+/// A release that could not be confirmed. It has the permit, so that it can be tried again; dropping it releases in the
+/// background.
+#[derive(Debug)]
+pub struct ReleaseError {
+    permit: Box<Permit>,
+    error: CallError,
+}
+
+impl ReleaseError {
+    fn new(permit: Permit, error: CallError) -> ReleaseError {
+        ReleaseError {
+            permit: Box::new(permit),
+            error,
+        }
+    }
+
+    /// The permit, still to be released.
+    #[must_use = "dropping the permit releases it in the background"]
+    pub fn into_permit(self) -> Permit {
+        *self.permit
+    }
+
+    /// Why it could not be released.
+    pub fn error(&self) -> &CallError {
+        &self.error
+    }
+}
+
+impl fmt::Display for ReleaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "not released, try again with the permit in this error: {}",
+            self.error
+        )
+    }
+}
+
+impl std::error::Error for ReleaseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<ReleaseError> for Error {
+    fn from(error: ReleaseError) -> Error {
+        error.error.into()
     }
 }

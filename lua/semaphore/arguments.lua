@@ -20,7 +20,7 @@ end
 -- ARGV[at] as a word: 1 to `most` bytes, none of them white space or a control character.
 local function word(at, name, most)
   local text = ARGV[at] or ''
-  if #text > most or not string.find(text, '^[^%c ]+$') then
+  if #text > most or not string.find(text, '^[!-~\128-\255]+$') then
     refuse(name .. ': takes 1 to ' .. most .. ' bytes without white space or control characters')
   end
   return text

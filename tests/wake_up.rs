@@ -216,6 +216,12 @@ fn who_wants_more_than_a_lowered_limit_is_told_and_refused() {
         inbox: &channel,
         ..raw.ask("big")
     };
+    // In front of it one that could stay.
+    raw.queue(Ask {
+        permits: Some(3),
+        wait_ms: 6_000,
+        ..raw.ask("three")
+    });
     raw.queue(big);
     raw.queue(Ask {
         permits: Some(2),
@@ -227,6 +233,7 @@ fn who_wants_more_than_a_lowered_limit_is_told_and_refused() {
     assert_eq!(inbox.next()[..4], ["big", "0", "0", "0"]);
     assert!(matches!(raw.lookup("big"), LookupAnswer::Gone { .. }));
     assert!(raw.try_acquire(big).is_err());
+    raw.release("three");
     raw.assert_released("holder");
     assert_eq!(inbox.next_grant()[0], "small");
 }

@@ -348,3 +348,85 @@ fn errors_say_what_to_do() {
     assert_eq!(invalid.to_string(), "permits: takes 1 to the limit, got 0");
     permit.release().unwrap();
 }
+
+/// A server that answers a ping, and everything else with `reply`.
+fn answers_everything_with(reply: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            std::thread::spawn(move || {
+                let mut call = [0; 65_536];
+                while let Ok(count @ 1..) = stream.read(&mut call) {
+                    let ping = call[..count].windows(4).any(|word| word == b"PING");
+                    let answer = if ping { b"+PONG\r\n" } else { reply };
+                    if stream.write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn no_reply_makes_it_panic_or_believe_that_it_holds() {
+    let replies: [&[u8]; 22] = [
+        b"+OK\r\n",
+        b":1\r\n",
+        b"$-1\r\n",
+        b"*-1\r\n",
+        b"*0\r\n",
+        b"*1\r\n*0\r\n",
+        b"*1\r\n$7\r\ngranted\r\n",
+        b"*1\r\n+granted\r\n",
+        b"*1\r\n$3\r\n\xff\xfe\xfd\r\n",
+        b"*7\r\n$7\r\ngranted\r\n:-1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+        b"*7\r\n$7\r\ngranted\r\n:99999999999\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+        b"*7\r\n$7\r\ngranted\r\n$1\r\n1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+        b"*7\r\n$6\r\nqueued\r\n:9223372036854775807\r\n:9223372036854775807\r\n:9223372036854775807\r\n:1\r\n:1\r\n:0\r\n",
+        b"*7\r\n$6\r\nqueued\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+        b"*6\r\n$6\r\ndenied\r\n:9223372036854775807\r\n:1\r\n:1\r\n:9223372036854775807\r\n:0\r\n",
+        b"*5\r\n$9\r\nrefreshed\r\n:1\r\n:1\r\n:-2\r\n:0\r\n",
+        b"*9\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+        b"*9\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n*1\r\n*1\r\n:1\r\n*0\r\n",
+        b"-LUAGATE\r\n",
+        b"-\r\n",
+        b"-NOSCRIPT whatever is sent\r\n",
+        b"$999999999\r\nshort\r\n",
+    ];
+    for reply in replies {
+        let url = answers_everything_with(reply);
+        let timeout = Duration::from_millis(50);
+        let gate = Gate::builder(&url)
+            .read_timeout(timeout)
+            .outage(timeout)
+            .open()
+            .unwrap();
+        let semaphore = gate.semaphore("any", 3).lease(Duration::from_secs(1));
+        let shown = String::from_utf8_lossy(reply);
+        assert!(semaphore.try_acquire().is_err(), "{shown}");
+        assert!(
+            semaphore
+                .acquire_timeout(Duration::from_millis(20))
+                .is_err(),
+            "{shown}"
+        );
+        assert!(semaphore.adopt("id").is_err(), "{shown}");
+        let _ = semaphore.inspect();
+        assert!(semaphore.resize(4).is_err(), "{shown}");
+        assert!(semaphore.revoke("id").is_err(), "{shown}");
+    }
+    // Far ends of what a number can be are kept, not added up to something else.
+    let far = b"*7\r\n$7\r\ngranted\r\n:1\r\n:9223372036854775807\r\n:9223372036854775807\r\n:0\r\n:1\r\n:1\r\n";
+    let gate = Gate::open(&answers_everything_with(far)).unwrap();
+    let permit = gate
+        .semaphore("any", 1)
+        .lease(Duration::from_secs(1))
+        .try_acquire()
+        .unwrap();
+    assert!(!permit.is_lost());
+    std::mem::forget(permit); // its release would get the same answer
+}

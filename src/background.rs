@@ -4,12 +4,14 @@
 use crate::connections::{Connections, Wire, lock};
 use crate::name::Keys;
 use crate::scripts::semaphore;
+use redis::Connection;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAYMENTS: Duration = Duration::from_secs(30);
 
 /// An id to be released.
 pub(crate) struct Debt {
@@ -39,7 +41,8 @@ struct Queue {
     /// The one that is being paid.
     current: Option<(Keys, String)>,
     running: bool,
-    closed: bool,
+    /// When the thread ends at the latest, once the gate is gone.
+    closes: Option<Instant>,
 }
 
 impl Background {
@@ -69,37 +72,40 @@ impl Background {
         self.shared.filled.notify_one();
     }
 
-    /// Takes back what is owed for an id that is about to be used again, so that nothing releases it later. True when
-    /// something was owed, and has to be released before.
-    pub(crate) fn take_back(&self, keys: &Keys, id: &str) -> bool {
+    /// Takes back what is owed for an id that is about to be used again, so that nothing releases it later: it has to be
+    /// paid before. One that is being paid just now is waited for until `until`.
+    pub(crate) fn take_back(&self, keys: &Keys, id: &str, until: Instant) -> Option<Debt> {
         let is_it = |keys2: &Keys, id2: &str| keys2 == keys && id2 == id;
         let mut queue = lock(&self.shared.queue);
         loop {
-            let before = queue.debts.len();
-            queue.debts.retain(|debt| !is_it(&debt.keys, &debt.id));
-            if queue.debts.len() < before {
-                return true;
+            if let Some(at) = queue
+                .debts
+                .iter()
+                .position(|debt| is_it(&debt.keys, &debt.id))
+            {
+                return queue.debts.remove(at);
             }
-            // On its way just now: it is paid, or comes back into the queue.
+            let left = until.saturating_duration_since(Instant::now());
             match &queue.current {
-                Some((keys2, id2)) if is_it(keys2, id2) => {
-                    queue = self
-                        .shared
-                        .paid
-                        .wait(queue)
-                        .unwrap_or_else(PoisonError::into_inner);
+                Some((keys2, id2)) if is_it(keys2, id2) && !left.is_zero() => {
+                    queue = match self.shared.paid.wait_timeout(queue, left) {
+                        Ok((queue, _)) => queue,
+                        Err(poisoned) => poisoned.into_inner().0,
+                    };
                 }
-                _ => return false,
+                _ => return None,
             }
         }
     }
 }
 
 impl Drop for Background {
-    /// The thread still pays what is due within its bounds, then ends.
+    /// The thread still pays what it can within half a minute, then ends.
     fn drop(&mut self) {
-        lock(&self.shared.queue).closed = true;
-        self.shared.filled.notify_one();
+        if self.shared.connections.is_own_process() {
+            lock(&self.shared.queue).closes = Some(Instant::now() + LAST_PAYMENTS);
+            self.shared.filled.notify_one();
+        }
     }
 }
 
@@ -108,7 +114,7 @@ fn work(shared: &Shared) {
     loop {
         let mut queue = lock(&shared.queue);
         while queue.debts.is_empty() {
-            if queue.closed {
+            if queue.closes.is_some() {
                 return;
             }
             queue = shared
@@ -116,14 +122,16 @@ fn work(shared: &Shared) {
                 .wait(queue)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let closed = queue.closed;
+        let closes = queue.closes;
         let Some(debt) = queue.debts.pop_front() else {
             continue;
         };
+        if is_over(&debt, closes) {
+            continue;
+        }
         queue.current = Some((debt.keys.clone(), debt.id.clone()));
         drop(queue);
         let unpaid = pay(&shared.connections, debt);
-        let unpaid = unpaid.filter(|debt| !is_over(debt, closed));
         let failed = unpaid.is_some();
         let mut queue = lock(&shared.queue);
         queue.current = None;
@@ -139,27 +147,20 @@ fn work(shared: &Shared) {
     }
 }
 
-/// Whether the server has freed it by itself, or nobody is left who could wait for it.
-fn is_over(debt: &Debt, closed: bool) -> bool {
-    match debt.until {
-        Some(until) => until <= Instant::now(),
-        None => closed,
-    }
+/// Whether the server has freed it by itself, or the gate is gone for too long.
+fn is_over(debt: &Debt, closes: Option<Instant>) -> bool {
+    let now = Instant::now();
+    debt.until.is_some_and(|until| until <= now) || closes.is_some_and(|closes| closes <= now)
 }
 
-/// Releases once; gives the debt back when no answer came.
+/// Releases once; gives the debt back when no answer came. A connection of its own is used once: it may be dead, and what
+/// was sent on it stays in its order behind the call all the same.
 fn pay(connections: &Connections, mut debt: Debt) -> Option<Debt> {
     let (keys, id) = (&debt.keys, &debt.id);
-    let release = &mut |con: &mut dyn redis::ConnectionLike| semaphore::release(con, keys, id, 0);
+    let release = &mut |con: &mut Connection| semaphore::release(con, keys, id, 0);
     let outcome = match debt.wire.take() {
-        Some(wire) => connections.call_on(*wire, release).map(drop),
-        None => connections.call(None, release).map(drop),
+        Some(wire) => connections.call_on(*wire, None, release),
+        None => connections.call(None, release),
     };
-    match outcome {
-        Ok(()) => None,
-        Err(unanswered) => {
-            debt.wire = unanswered.wire;
-            Some(debt)
-        }
-    }
+    outcome.is_err().then_some(debt)
 }

@@ -38,7 +38,8 @@ impl Cancel {
         Cancel::default()
     }
 
-    /// Ends all waits that have this handle, now and from now on. Does not block.
+    /// Ends all waits that have this handle, now and from now on. Does not block. A wait that has a call on its way ends
+    /// when that is answered, or after the read timeout.
     pub fn cancel(&self) {
         let waits = {
             let mut state = lock(&self.state);

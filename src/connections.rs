@@ -3,8 +3,9 @@
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
-use redis::{Client, Connection, ConnectionLike, IntoConnectionInfo, ProtocolVersion};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use redis::{Client, Connection, IntoConnectionInfo, ProtocolVersion};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long connecting, reading and writing may take.
@@ -25,6 +26,8 @@ pub(crate) struct Wire {
     con: Connection,
     read_timeout: Duration,
     generation: u64,
+    /// Set while it is out of the pool for what must follow a call that was not answered.
+    parked: Option<Arc<()>>,
 }
 
 impl Wire {
@@ -69,7 +72,8 @@ pub(crate) struct Connections {
     most: usize,
     pid: u32,
     shelf: Mutex<Shelf>,
-    returned: Condvar,
+    /// Counts those that are parked.
+    parked: Arc<()>,
 }
 
 #[derive(Default)]
@@ -78,6 +82,38 @@ struct Shelf {
     open: usize,
     /// Counts the times that a connection was found dropped: the idle ones of before are then likely dead too.
     generation: u64,
+    /// Threads that wait for a connection, in the order in which they get one.
+    line: VecDeque<Arc<Condvar>>,
+}
+
+/// What a thread may go on with.
+enum Ready {
+    Wire(Wire),
+    /// A place for a new connection, of this generation.
+    Place(u64),
+}
+
+impl Shelf {
+    fn ready(&mut self, most: usize) -> Option<Ready> {
+        while let Some(wire) = self.idle.pop() {
+            if wire.generation == self.generation {
+                return Some(Ready::Wire(wire));
+            }
+            self.open -= 1;
+        }
+        if self.open < most {
+            self.open += 1;
+            return Some(Ready::Place(self.generation));
+        }
+        None
+    }
+
+    /// Something came back: wakes whoever is first.
+    fn call_next(&self) {
+        if let Some(first) = self.line.front() {
+            first.notify_one();
+        }
+    }
 }
 
 impl Connections {
@@ -103,7 +139,7 @@ impl Connections {
             most,
             pid: std::process::id(),
             shelf: Mutex::default(),
-            returned: Condvar::new(),
+            parked: Arc::default(),
         })
     }
 
@@ -151,15 +187,32 @@ impl Connections {
     pub(crate) fn call<T>(
         &self,
         until: Option<Instant>,
-        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
-        let first = self.attempt(self.take(until)?, until, call);
-        match first {
+        self.call_from(false, until, call)
+    }
+
+    /// As `call`, before all others who wait for a connection.
+    pub(crate) fn call_first<T>(
+        &self,
+        until: Option<Instant>,
+        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<Answered<T>, Unanswered> {
+        self.call_from(true, until, call)
+    }
+
+    fn call_from<T>(
+        &self,
+        front: bool,
+        until: Option<Instant>,
+        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
+    ) -> Result<Answered<T>, Unanswered> {
+        match self.attempt(self.take(front, until)?, until, call) {
             Err(Unanswered {
                 error: CallError::Unknown(failure),
                 wire: None,
             }) if failure.kind() == FailureKind::Disconnected => {
-                let again = match self.take(until) {
+                let again = match self.take(front, until) {
                     Ok(wire) => self.attempt(wire, until, call),
                     Err(failure) => Err(failure.into()),
                 };
@@ -179,18 +232,20 @@ impl Connections {
     /// Runs `call` on this very connection, so that it reaches the server after what was sent on it before.
     pub(crate) fn call_on<T>(
         &self,
-        wire: Wire,
-        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+        mut wire: Wire,
+        until: Option<Instant>,
+        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
+        wire.parked = None;
         lock(&self.shelf).open += 1; // in the pool again, if need be above its size until this call is over
-        self.attempt(wire, None, call)
+        self.attempt(wire, until, call)
     }
 
     fn attempt<T>(
         &self,
         mut wire: Wire,
         until: Option<Instant>,
-        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
         if let Err(failure) = wire.bound(self.patience(until)) {
             self.discard(wire);
@@ -205,10 +260,12 @@ impl Connections {
             Err(error) => error,
         };
         let wire = match &error {
-            // It still stands, and its late reply will be skipped. It leaves the pool, for what must follow the call.
+            // It still stands, and its late reply will be skipped. It leaves the pool, for what must follow the call;
+            // but not any number of them, while a server stalls for long.
             CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
                 self.give_up_place();
-                Some(Box::new(wire))
+                wire.parked = Some(self.parked.clone());
+                (Arc::strong_count(&self.parked) <= self.most + 1).then(|| Box::new(wire))
             }
             CallError::Unknown(_) => {
                 self.discard(wire);
@@ -236,43 +293,62 @@ impl Connections {
         }
     }
 
-    /// A connection from the shelf, or a new one, or the first that comes back.
-    fn take(&self, until: Option<Instant>) -> Result<Wire, Failure> {
+    /// A connection from the shelf, or a new one, or one that comes back: first come, first served.
+    fn take(&self, front: bool, until: Option<Instant>) -> Result<Wire, Failure> {
         if !self.is_own_process() {
             return Err(Failure::new(FailureKind::Forked, "forked process"));
         }
         let latest = Instant::now() + self.patience(until);
+        let generation = match self.wait_for_turn(front, latest)? {
+            Ready::Wire(wire) => return Ok(wire),
+            Ready::Place(generation) => generation,
+        };
+        let left = latest.saturating_duration_since(Instant::now());
+        match self.connect_within(self.timeouts.connect.min(left)) {
+            Ok(con) => Ok(Wire {
+                con,
+                read_timeout: self.timeouts.read,
+                generation,
+                parked: None,
+            }),
+            Err(failure) => {
+                self.give_up_place();
+                Err(failure)
+            }
+        }
+    }
+
+    fn wait_for_turn(&self, front: bool, latest: Instant) -> Result<Ready, Failure> {
         let mut shelf = lock(&self.shelf);
+        if (front || shelf.line.is_empty())
+            && let Some(ready) = shelf.ready(self.most)
+        {
+            return Ok(ready);
+        }
+        let turn = Arc::new(Condvar::new());
+        if front {
+            shelf.line.push_front(turn.clone());
+        } else {
+            shelf.line.push_back(turn.clone());
+        }
         loop {
-            while let Some(wire) = shelf.idle.pop() {
-                if wire.generation == shelf.generation {
-                    return Ok(wire);
-                }
-                shelf.open -= 1;
-            }
-            if shelf.open < self.most {
-                shelf.open += 1;
-                let generation = shelf.generation;
-                drop(shelf);
-                let left = latest.saturating_duration_since(Instant::now());
-                return match self.connect_within(self.timeouts.connect.min(left)) {
-                    Ok(con) => Ok(Wire {
-                        con,
-                        read_timeout: self.timeouts.read,
-                        generation,
-                    }),
-                    Err(failure) => {
-                        self.give_up_place();
-                        Err(failure)
-                    }
-                };
-            }
+            let is_first = shelf
+                .line
+                .front()
+                .is_some_and(|first| Arc::ptr_eq(first, &turn));
+            let ready = if is_first {
+                shelf.ready(self.most)
+            } else {
+                None
+            };
             let left = latest.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if ready.is_some() || left.is_zero() {
+                shelf.line.retain(|other| !Arc::ptr_eq(other, &turn));
+                shelf.call_next(); // there may be one for the next, too
                 let text = format!("{} connections, all busy", self.most);
-                return Err(Failure::new(FailureKind::PoolExhausted, text));
+                return ready.ok_or_else(|| Failure::new(FailureKind::PoolExhausted, text));
             }
-            shelf = match self.returned.wait_timeout(shelf, left) {
+            shelf = match turn.wait_timeout(shelf, left) {
                 Ok((shelf, _)) => shelf,
                 Err(poisoned) => poisoned.into_inner().0,
             };
@@ -286,8 +362,7 @@ impl Connections {
         } else {
             shelf.idle.push(wire);
         }
-        drop(shelf);
-        self.returned.notify_one();
+        shelf.call_next();
     }
 
     /// Closes a connection that was found dropped. Those on the shelf of the same age are not used again.
@@ -301,8 +376,9 @@ impl Connections {
     }
 
     fn give_up_place(&self) {
-        lock(&self.shelf).open -= 1;
-        self.returned.notify_one();
+        let mut shelf = lock(&self.shelf);
+        shelf.open -= 1;
+        shelf.call_next();
     }
 
     /// How many connections are open now.

@@ -3,10 +3,11 @@
 use crate::background::{Background, Debt};
 use crate::connections::{Answered, Connections, Unanswered, Wire};
 use crate::error::CallError;
+use crate::failure::{Failure, FailureKind};
 use crate::inbox::Inbox;
 use crate::name::Keys;
 use crate::renewal::Renewal;
-use redis::ConnectionLike;
+use redis::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,10 +27,19 @@ impl Engine {
     pub(crate) fn call<T>(
         &self,
         until: Option<Instant>,
-        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, CallError> {
         let outcome: Result<_, Unanswered> = self.connections.call(until, call);
         outcome.map_err(|unanswered| unanswered.error)
+    }
+
+    /// Nothing of a gate may be touched in a fork: even a lock may be held by a thread that does not exist there.
+    pub(crate) fn check_process(&self) -> Result<(), CallError> {
+        if self.connections.is_own_process() {
+            return Ok(());
+        }
+        let failure = Failure::new(FailureKind::Forked, "forked process");
+        Err(CallError::Failed(failure))
     }
 
     /// Leaves the release of an id to the background, for as long as the server may still know it.

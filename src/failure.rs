@@ -116,10 +116,12 @@ fn kind_of(error: &RedisError, text: &str) -> FailureKind {
     }
     match error.code() {
         Some("NOAUTH" | "WRONGPASS") => FailureKind::Authentication,
+        Some("BUSY") => FailureKind::NotReady, // some other script runs for long
         Some("OOM") => FailureKind::OutOfMemory,
         Some("WRONGTYPE") => FailureKind::WrongType,
         // Redis 6 wraps the error of a command in a script into one of its own, and keeps only the text.
         _ if text.contains("READONLY ") => FailureKind::ReadOnly,
+        _ if text.contains("max number of clients") => FailureKind::NotReady,
         _ if text.contains("OOM ") => FailureKind::OutOfMemory,
         _ if text.contains("WRONGTYPE ") => FailureKind::WrongType,
         _ if ["NOPERM ", "ACL failure", "can't run this command"]

@@ -15,10 +15,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
+
 /// A client of one Redis or Valkey, from which semaphores and mutexes are had by name.
 ///
-/// Open one for a process and clone it: it has a small pool of connections, at most one subscriber connection, one thread
-/// for renewal and one for what is left over, each opened or started when first needed. Permits keep what they need of it
+/// Open one for a process and clone it: it has a small pool of connections, at most one subscriber connection, and at most
+/// four threads (renewal, subscriber, callbacks, releases that are left over), each opened or started when first needed. Permits keep what they need of it
 /// alive. A forked child must open its own.
 ///
 /// ```no_run
@@ -132,19 +134,20 @@ impl GateBuilder {
         self
     }
 
-    /// How long connecting may take; 2 s unless chosen.
+    /// How long connecting may take, 1 ms to a day; 2 s unless chosen. The system has no such bound for unix sockets whose
+    /// server stands still, nor for finding the address of a name.
     pub fn connect_timeout(mut self, timeout: Duration) -> GateBuilder {
         self.timeouts.connect = timeout;
         self
     }
 
-    /// How long a reply may take; 2 s unless chosen.
+    /// How long a reply may take, 1 ms to a day; 2 s unless chosen.
     pub fn read_timeout(mut self, timeout: Duration) -> GateBuilder {
         self.timeouts.read = timeout;
         self
     }
 
-    /// How long sending a call may take; 2 s unless chosen.
+    /// How long sending a call may take, 1 ms to a day; 2 s unless chosen.
     pub fn write_timeout(mut self, timeout: Duration) -> GateBuilder {
         self.timeouts.write = timeout;
         self
@@ -183,8 +186,8 @@ impl GateBuilder {
             ("read_timeout", read),
             ("write_timeout", write),
         ] {
-            if timeout < Duration::from_millis(1) {
-                let why = format!("takes 1 ms or more, got {timeout:?}");
+            if !(Duration::from_millis(1)..=LONGEST_TIMEOUT).contains(&timeout) {
+                let why = format!("takes 1 ms to a day, got {timeout:?}");
                 return Err(Invalid::new(what, why).into());
             }
         }

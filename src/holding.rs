@@ -18,6 +18,8 @@ pub(crate) struct Terms {
     pub(crate) lease_ms: u64,
     pub(crate) renewed: bool,
     pub(crate) on_lost: Option<OnLost>,
+    /// The id is the user's own, so somebody else may hold with it by now.
+    pub(crate) own_id: bool,
 }
 
 pub(crate) struct Holding {
@@ -33,6 +35,10 @@ struct Life {
     deadline: Deadline,
     /// Released, handed on, or known to be lost: nothing brings it back.
     over: bool,
+    /// It was seen as lost, so it stays so, whatever a clock says later.
+    seen_lost: bool,
+    /// Nobody looks after it any more: it is being released, or handed on.
+    forgotten: bool,
     /// Where the renewal thread has it in its plan.
     planned: Option<(Instant, u64)>,
 }
@@ -54,6 +60,8 @@ impl Holding {
                 permits: grant.permits,
                 deadline,
                 over: false,
+                seen_lost: false,
+                forgotten: false,
                 planned: None,
             }),
         }
@@ -73,22 +81,24 @@ impl Holding {
 
     /// Zero when it is lost, `None` when it is permanent.
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        let life = lock(&self.life);
-        if life.over {
+        let mut life = lock(&self.life);
+        if life.over || life.seen_lost {
             return Some(Duration::ZERO);
         }
-        life.deadline.remaining()
+        let left = life.deadline.remaining();
+        life.seen_lost = left.is_some_and(|left| left.is_zero());
+        left
     }
 
     pub(crate) fn is_lost(&self) -> bool {
         self.remaining().is_some_and(|left| left.is_zero())
     }
 
-    /// A refresh was confirmed. Whoever saw this permit as lost must never see it alive again, so an end that has
-    /// passed in the meantime stays: then this is false.
-    pub(crate) fn extend(&self, deadline: Deadline) -> bool {
+    /// A refresh of the permit with this fence was confirmed. Whoever saw this permit as lost must never see it alive
+    /// again, and another fence is somebody else's permit: then this is false.
+    pub(crate) fn extend(&self, fence: u64, deadline: Deadline) -> bool {
         let mut life = lock(&self.life);
-        if life.over || life.deadline.is_past() {
+        if fence != self.fence || life.over || life.seen_lost || life.deadline.is_past() {
             return false;
         }
         life.deadline = deadline;
@@ -100,8 +110,17 @@ impl Holding {
         !std::mem::replace(&mut lock(&self.life).over, true)
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        lock(&self.life).over
+    /// Whether the renewal thread is still to look after it.
+    pub(crate) fn is_watched(&self) -> bool {
+        let life = lock(&self.life);
+        !life.over && !life.forgotten
+    }
+
+    /// Ends the watch, and says where it is in the plan.
+    pub(crate) fn forget(&self) -> Option<(Instant, u64)> {
+        let mut life = lock(&self.life);
+        life.forgotten = true;
+        life.planned.take()
     }
 
     pub(crate) fn plan(&self, at: Option<(Instant, u64)>) -> Option<(Instant, u64)> {

@@ -18,6 +18,9 @@ const TICK: Duration = Duration::from_millis(500);
 /// A subscription that was silent for so long is tested: a connection that died quietly is silent too.
 const SILENCE: Duration = Duration::from_secs(5);
 
+/// A subscription that stood for so long is opened again without much of a pause when it breaks.
+const STEADY: Duration = Duration::from_secs(1);
+
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -48,7 +51,8 @@ impl Message {
             },
             now: words.next()?.parse().ok()?,
         };
-        words.next().is_none().then_some(message)
+        let granted_none = message.fence > 0 && message.permits == 0;
+        (words.next().is_none() && !granted_none).then_some(message)
     }
 }
 
@@ -57,8 +61,6 @@ pub(crate) enum News {
     Message {
         message: Message,
         received: Moment,
-        /// Several waits of this gate have this id, so whose it is has to be asked.
-        ambiguous: bool,
     },
     /// The subscription was lost and is back: whatever came between was missed.
     Resubscribed,
@@ -248,7 +250,9 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        *lock(&self.shared.subscription) = Subscription::Closed;
+        if self.shared.connections.is_own_process() {
+            *lock(&self.shared.subscription) = Subscription::Closed;
+        }
     }
 }
 
@@ -276,7 +280,6 @@ impl Shared {
                 wait.tell(News::Message {
                     message: message.clone(),
                     received,
-                    ambiguous: same.len() > 1,
                 });
             }
         } else if message.fence > 0
@@ -317,20 +320,25 @@ impl Shared {
     }
 }
 
-/// The subscriber thread: subscribes, tests the subscription once, delivers; again whenever the connection breaks.
+/// The subscriber thread: subscribes, tests the subscription, delivers; again whenever the connection breaks.
 fn listen(shared: &Shared) {
-    let mut tested = false;
+    let mut again = false;
     let mut pause = FIRST_PAUSE;
     loop {
-        match subscribe(shared, &mut tested) {
+        let since = Instant::now();
+        match subscribe(shared, again) {
             Ended::Closed | Ended::Useless => return,
-            Ended::Broken { was_up: true } => pause = FIRST_PAUSE,
-            Ended::Broken { was_up: false } => pause = (pause * 2).min(LONGEST_PAUSE),
+            Ended::Broken { was_up } => again |= was_up,
         }
         if !shared.set(Subscription::Down { tried: true }) {
             return;
         }
         std::thread::sleep(pause);
+        pause = if since.elapsed() > STEADY {
+            FIRST_PAUSE
+        } else {
+            (pause * 2).min(LONGEST_PAUSE)
+        };
     }
 }
 
@@ -340,7 +348,7 @@ enum Ended {
     Broken { was_up: bool },
 }
 
-fn subscribe(shared: &Shared, tested: &mut bool) -> Ended {
+fn subscribe(shared: &Shared, again: bool) -> Ended {
     let broken = Ended::Broken { was_up: false };
     let Ok(mut con) = shared.connections.connect() else {
         return broken;
@@ -349,16 +357,14 @@ fn subscribe(shared: &Shared, tested: &mut bool) -> Ended {
     if subscriber.subscribe(&shared.channel).is_err() {
         return broken;
     }
-    let again = *tested;
-    if !again {
-        match shared.is_heard() {
-            Ok(true) => *tested = true,
-            Ok(false) => {
-                shared.set(Subscription::Useless);
-                return Ended::Useless;
-            }
-            Err(()) => return broken,
+    // That the server took the command does not say that it took the subscription.
+    match shared.is_heard() {
+        Ok(true) => {}
+        Ok(false) if !again => {
+            shared.set(Subscription::Useless);
+            return Ended::Useless;
         }
+        _ => return broken,
     }
     if !shared.set(Subscription::Up) {
         return Ended::Closed;

@@ -106,6 +106,7 @@ impl Permit {
     /// [`RefreshError::Lost`] when it is not ours any more; it never comes back. On any other error it lives on until its
     /// old lease ends.
     pub fn refresh(&self) -> Result<(), RefreshError> {
+        self.engine.check_process()?;
         if self.is_lost() {
             return Err(RefreshError::Lost(self.holding.lost()));
         }
@@ -115,7 +116,11 @@ impl Permit {
             semaphore::refresh(con, &holding.keys, &holding.id, holding.terms.lease_ms)
         })?;
         match answered.reply {
-            Some(grant) if holding.extend(Deadline::told(answered.sent, grant.left())) => Ok(()),
+            Some(grant)
+                if holding.extend(grant.fence, Deadline::told(answered.sent, grant.left())) =>
+            {
+                Ok(())
+            }
             _ => {
                 self.engine.renewal.forget(holding);
                 holding.end();
@@ -130,7 +135,14 @@ impl Permit {
     /// [`ReleaseError`] when the server did not confirm: it has the permit, to try again with. Dropping the error
     /// releases in the background.
     pub fn release(mut self) -> Result<Released, ReleaseError> {
+        if let Err(error) = self.engine.check_process() {
+            return Err(ReleaseError::new(self, error));
+        }
         self.engine.renewal.forget(&self.holding);
+        if self.may_be_somebody_else_s() {
+            self.armed = false;
+            return Ok(Released::Gone);
+        }
         let (keys, id) = (&self.holding.keys, &self.holding.id);
         let answered = self
             .engine
@@ -155,11 +167,12 @@ impl Permit {
     /// [`RefreshError::Lost`] when it is not ours any more. After any other error the same call may be made again: what
     /// is kept is told to the server, not what goes.
     pub fn release_some(&mut self, permits: u32) -> Result<(), RefreshError> {
+        self.engine.check_process()?;
         let held = self.permits();
         if permits == 0 || permits >= held {
             let why = format!(
                 "takes 1 to {}, got {permits}; `release` gives all back",
-                held - 1
+                held.saturating_sub(1)
             );
             return Err(Invalid::new("permits", why).into());
         }
@@ -183,10 +196,17 @@ impl Permit {
     /// Lets go without releasing, and returns the id, with which [`Semaphore::adopt`](crate::Semaphore::adopt) takes over
     /// in another process within [`remaining`](Permit::remaining). It is renewed no more.
     pub fn into_id(mut self) -> String {
-        self.engine.renewal.forget(&self.holding);
         self.armed = false;
-        self.holding.end();
+        if self.engine.connections.is_own_process() {
+            self.engine.renewal.forget(&self.holding);
+            self.holding.end();
+        }
         self.holding.id.clone()
+    }
+
+    /// A lost permit with an id of the user's own: whoever uses the id now may hold again, and releasing would hit that.
+    fn may_be_somebody_else_s(&self) -> bool {
+        self.holding.terms.own_id && self.is_lost()
     }
 
     /// Makes a lease permanent once it is known that the permit is held; if that fails, it is given back.
@@ -211,7 +231,9 @@ impl Drop for Permit {
             return;
         }
         self.engine.renewal.forget(&self.holding);
-        let lease_end = self.holding.deadline().instant();
+        if self.may_be_somebody_else_s() {
+            return;
+        }
         self.holding.end();
         let (keys, id) = (&self.holding.keys, &self.holding.id);
         let until = Instant::now() + DROP_BOUND;
@@ -220,9 +242,11 @@ impl Drop for Permit {
             .connections
             .call(Some(until), &mut |con| semaphore::release(con, keys, id, 0));
         if let Err(unanswered) = released {
-            // A refresh whose reply was lost may have moved the end on the server.
+            // Until the lease has ended on the server, where a refresh whose reply was lost may have moved the end.
             let lease = Duration::from_millis(self.holding.terms.lease_ms);
+            let lease_end = self.holding.deadline().instant();
             let end = lease_end.and_then(|end| Some(end.max(until.checked_add(lease)?)));
+            let end = end.filter(|_| !lease.is_zero()); // a permanent one has no end
             self.engine.release_later(keys, id, unanswered.wire, end);
         }
     }

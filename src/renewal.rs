@@ -82,7 +82,7 @@ impl Renewal {
     /// brought back by the script.
     pub(crate) fn forget(&self, holding: &Holding) {
         let mut plan = lock(&self.shared.plan);
-        if let Some(key) = holding.plan(None) {
+        if let Some(key) = holding.forget() {
             plan.due.remove(&key);
         }
     }
@@ -90,8 +90,10 @@ impl Renewal {
 
 impl Drop for Renewal {
     fn drop(&mut self) {
-        lock(&self.shared.plan).closed = true;
-        self.shared.changed.notify_one();
+        if self.shared.connections.is_own_process() {
+            lock(&self.shared.plan).closed = true;
+            self.shared.changed.notify_one();
+        }
     }
 }
 
@@ -173,7 +175,7 @@ fn renew_batch(shared: &Shared, batch: Vec<Arc<Holding>>, teller: &mut Teller) {
         .collect();
     let answered = shared
         .connections
-        .call(until, &mut |con| semaphore::refresh_all(con, &calls));
+        .call_first(until, &mut |con| semaphore::refresh_all(con, &calls));
     let Ok(answered) = answered else {
         for holding in batch {
             let pause = retry_pause(&holding);
@@ -183,7 +185,9 @@ fn renew_batch(shared: &Shared, batch: Vec<Arc<Holding>>, teller: &mut Teller) {
     };
     for (holding, outcome) in batch.into_iter().zip(answered.reply) {
         match outcome {
-            Ok(Some(grant)) if holding.extend(Deadline::told(answered.sent, grant.left())) => {
+            Ok(Some(grant))
+                if holding.extend(grant.fence, Deadline::told(answered.sent, grant.left())) =>
+            {
                 again(shared, holding, None);
             }
             Ok(_) => lose(&holding, teller),
@@ -211,13 +215,14 @@ fn again(shared: &Shared, holding: Arc<Holding>, pause: Option<Duration>) {
         None => next_look(&holding),
     };
     let mut plan = lock(&shared.plan);
-    if let (Some(at), false) = (next, holding.is_over()) {
+    if let (Some(at), true) = (next, holding.is_watched()) {
         plan.insert(at, holding);
     }
 }
 
 fn lose(holding: &Holding, teller: &mut Teller) {
-    if holding.end()
+    if holding.is_watched()
+        && holding.end()
         && let Some(on_lost) = &holding.terms.on_lost
     {
         teller.tell(on_lost.clone(), holding.lost());
@@ -229,18 +234,24 @@ struct Teller(Option<Sender<(OnLost, Lost)>>);
 
 impl Teller {
     fn tell(&mut self, on_lost: OnLost, lost: Lost) {
-        let sender = self.0.get_or_insert_with(|| {
-            let (sender, receiver) = channel::<(OnLost, Lost)>();
-            let thread = std::thread::Builder::new().name("luagate-on-lost".to_owned());
-            let started = thread.spawn(move || {
-                for (on_lost, lost) in receiver {
-                    // A callback that panics is the user's concern; the next one runs all the same.
-                    let _ = catch_unwind(AssertUnwindSafe(|| on_lost(&lost)));
-                }
-            });
-            drop(started);
-            sender
-        });
-        let _ = sender.send((on_lost, lost));
+        if self.0.is_none() {
+            self.0 = start_telling();
+        }
+        // Where no thread can be started it is not told; the next one tries again.
+        if let Some(sender) = &self.0 {
+            let _ = sender.send((on_lost, lost));
+        }
     }
+}
+
+fn start_telling() -> Option<Sender<(OnLost, Lost)>> {
+    let (sender, receiver) = channel::<(OnLost, Lost)>();
+    let thread = std::thread::Builder::new().name("luagate-on-lost".to_owned());
+    let started = thread.spawn(move || {
+        for (on_lost, lost) in receiver {
+            // A callback that panics is the user's concern; the next one runs all the same.
+            let _ = catch_unwind(AssertUnwindSafe(|| on_lost(&lost)));
+        }
+    });
+    started.ok().map(|_| sender)
 }

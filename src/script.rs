@@ -1,7 +1,7 @@
 //! One Lua script: its text, its SHA-1, and how it is run. Knows nothing of what the script does.
 
 use once_cell::sync::Lazy;
-use redis::{Cmd, ConnectionLike, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, Connection, ConnectionLike, RedisResult, ServerErrorKind, Value};
 
 /// A script, made of parts of `lua/` in the order of the manifest.
 pub(crate) struct Script {
@@ -22,10 +22,7 @@ impl Script {
     pub(crate) fn run(&self, con: &mut dyn ConnectionLike, call: &Call) -> RedisResult<Value> {
         let command = self.command(call);
         match command.query(con) {
-            Err(error) if no_script(&error) => {
-                let mut replies = self.load_and_run(con, vec![command])?;
-                replies.pop().unwrap_or(Err(error))
-            }
+            Err(error) if no_script(&error) => self.load_and_run(con, command),
             result => result,
         }
     }
@@ -33,29 +30,33 @@ impl Script {
     /// Runs the script for each of `calls`, in one packet. A call that fails does not keep the others from running.
     pub(crate) fn run_all(
         &self,
-        con: &mut dyn ConnectionLike,
+        con: &mut Connection,
         calls: &[Call],
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         let commands: Vec<Cmd> = calls.iter().map(|call| self.command(call)).collect();
-        let replies = send(con, commands.clone())?;
-        if replies.iter().any(|r| r.as_ref().is_err_and(no_script)) {
-            // Running again what ran already is harmless by the scripts' contract.
-            return self.load_and_run(con, commands);
+        let replies = send(con, &commands)?;
+        if !replies.iter().any(|r| r.as_ref().is_err_and(no_script)) {
+            return Ok(replies);
         }
-        Ok(replies)
-    }
-
-    fn load_and_run(
-        &self,
-        con: &mut dyn ConnectionLike,
-        mut commands: Vec<Cmd>,
-    ) -> RedisResult<Vec<RedisResult<Value>>> {
-        commands.insert(0, self.load());
-        let mut replies = send(con, commands)?.into_iter();
+        // Running again what ran already is harmless by the scripts' contract.
+        let mut again = vec![self.load()];
+        again.extend(commands);
+        let mut replies = send(con, &again)?.into_iter();
         if let Some(Err(error)) = replies.next() {
-            return Err(error); // it may not be loaded: a clearer reason than that it is not known
+            return Err(error);
         }
         Ok(replies.collect())
+    }
+
+    fn load_and_run(&self, con: &mut dyn ConnectionLike, command: Cmd) -> RedisResult<Value> {
+        let mut pipeline = redis::pipe();
+        pipeline
+            .ignore_errors()
+            .add_command(self.load())
+            .add_command(command);
+        let (loaded, reply): (RedisResult<Value>, RedisResult<Value>) = pipeline.query(con)?;
+        loaded?; // a clearer reason than that the script is not known
+        reply
     }
 
     fn load(&self) -> Cmd {
@@ -80,14 +81,22 @@ impl Script {
     }
 }
 
-/// Sends commands in one packet; each has its own outcome.
-fn send(con: &mut dyn ConnectionLike, commands: Vec<Cmd>) -> RedisResult<Vec<RedisResult<Value>>> {
-    let mut pipeline = redis::pipe();
-    pipeline.ignore_errors();
+/// Sends commands in one packet; each has its own outcome. The first reply that does not come in time ends it: a pipeline
+/// of `redis` would wait as long for each of the others.
+fn send(con: &mut Connection, commands: &[Cmd]) -> RedisResult<Vec<RedisResult<Value>>> {
+    let mut packet = Vec::new();
     for command in commands {
-        pipeline.add_command(command);
+        command.write_packed_command(&mut packet);
     }
-    pipeline.query(con)
+    con.send_packed_command(&packet)?;
+    let mut replies = Vec::with_capacity(commands.len());
+    for _ in commands {
+        replies.push(match con.recv_response()? {
+            Value::ServerError(error) => Err(error.into()),
+            reply => Ok(reply),
+        });
+    }
+    Ok(replies)
 }
 
 fn no_script(error: &redis::RedisError) -> bool {

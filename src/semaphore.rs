@@ -38,6 +38,9 @@ pub struct Semaphore {
     on_lost: Option<OnLost>,
 }
 
+/// How long taking over waits for a release of the very id that is under way.
+const ADOPTED: Duration = Duration::from_millis(100);
+
 /// What came of a [`resize`](Semaphore::resize).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resized {
@@ -117,7 +120,8 @@ impl Semaphore {
 
     /// An identity of the application's own in place of a new id for each acquire. It holds at most one permit: a second
     /// caller with it gets [`AlreadyHeld`](crate::AlreadyHeld), also after a crash of the first, which may then
-    /// [`adopt`](Semaphore::adopt). One caller at a time should ask with it.
+    /// [`adopt`](Semaphore::adopt). One caller at a time should ask with it. A permit of an own id that is lost is not
+    /// released any more, since somebody else may hold with the id by then.
     #[must_use]
     pub fn id(mut self, id: &str) -> Semaphore {
         self.id = Some(id.to_owned());
@@ -231,7 +235,13 @@ impl Semaphore {
     pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
         name::check_id(id)?;
         let keys = self.keys.clone()?;
-        let terms = self.terms()?;
+        let terms = Terms {
+            own_id: true,
+            ..self.terms()?
+        };
+        // What was still to be released of it is kept now.
+        let soon = Instant::now() + ADOPTED;
+        drop(self.engine.background.take_back(&keys, id, soon));
         let answered = self.engine.call(None, &mut |con| {
             semaphore::refresh(con, &keys, id, terms.lease_ms)
         })?;
@@ -352,6 +362,7 @@ impl Semaphore {
             },
             renewed: !self.permanent && (self.renewed || self.lease.is_none()),
             on_lost: self.on_lost.clone(),
+            own_id: self.id.is_some(),
         })
     }
 
@@ -364,7 +375,6 @@ impl Semaphore {
             engine: self.engine.clone(),
             keys: self.keys.clone()?,
             id,
-            own_id: self.id.is_some(),
             permits,
             limit: self.limit,
             strict: self.strict,

@@ -1,7 +1,7 @@
 //! Asking for a permit: at once, or in line until it is granted, the time is over, or the wait is cancelled.
 
 use crate::cancel::Cancel;
-use crate::connections::Unanswered;
+use crate::connections::{Unanswered, Wire};
 use crate::engine::Engine;
 use crate::error::{
     AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch,
@@ -9,12 +9,13 @@ use crate::error::{
 };
 use crate::failure::{Failure, FailureKind};
 use crate::holding::{Holding, Terms};
-use crate::inbox::{Message, News, Wait};
+use crate::inbox::{Inbox, Message, News, Wait};
 use crate::lease::{self, Deadline, Moment};
 use crate::name::{self, Keys};
 use crate::permit::Permit;
 use crate::scripts::between;
 use crate::scripts::semaphore::{self, Answer, Ask, Grant, Usage};
+use redis::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,8 +43,6 @@ pub(crate) struct Request {
     pub(crate) engine: Arc<Engine>,
     pub(crate) keys: Keys,
     pub(crate) id: String,
-    /// The id is the user's own: others may use it too, so that it holds is no proof that this call was granted.
-    pub(crate) own_id: bool,
     /// `None`: all that are free.
     pub(crate) permits: Option<u32>,
     pub(crate) limit: u32,
@@ -75,9 +74,11 @@ struct Place {
     /// When the last call that was answered was sent, and the server's time at its reply.
     asked: Option<(Moment, u64)>,
     next_ask: Instant,
-    /// The fence of a grant that was heard of, but has to be asked for.
-    heard_fence: u64,
+    /// Fences of grants that were heard of, but have to be asked for.
+    heard: Vec<u64>,
     unreachable_since: Option<Instant>,
+    /// The connection of the last call that was not answered: it may still reach the server, after this wait is over.
+    unanswered: Option<Box<Wire>>,
 }
 
 impl Place {
@@ -91,8 +92,9 @@ impl Place {
             },
             asked: None,
             next_ask: Instant::now(),
-            heard_fence: 0,
+            heard: Vec::new(),
             unreachable_since: None,
+            unanswered: None,
         }
     }
 
@@ -129,16 +131,30 @@ impl Request {
             let why = format!("{} waits here already; an id asks once at a time", self.id);
             return Err(Invalid::new("id", why).into());
         };
+        let wait = Registered {
+            inbox: &self.engine.inbox,
+            wait,
+        };
         if let Some(cancel) = &self.cancel {
-            cancel.watch(&wait);
+            cancel.watch(&wait.wait);
         }
-        let result = self.wait(&wait, deadline);
-        self.engine.inbox.unregister(&wait);
+        let mut place = Place::new();
+        let result = self.wait(&wait.wait, &mut place, deadline);
+        if result.is_err()
+            && let Some(wire) = place.unanswered
+        {
+            // A call without an answer may still be on its way there, and would be granted to nobody.
+            self.release_later(Some(wire));
+        }
         result
     }
 
-    fn wait(&self, wait: &Wait, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
-        let mut place = Place::new();
+    fn wait(
+        &self,
+        wait: &Wait,
+        place: &mut Place,
+        deadline: Option<Instant>,
+    ) -> Result<Permit, AcquireError> {
         // The first wait of a gate asks without standing in line: most often no inbox is needed at all.
         if !self.engine.inbox.is_opened() && !wait.is_cancelled() {
             let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
@@ -146,30 +162,26 @@ impl Request {
                 .ask(until, 0, "", Duration::ZERO)
                 .map_err(|unanswered| self.abandon(unanswered, false))?;
             if !matches!(outcome, Outcome::Denied(_)) {
-                return self.conclude(outcome, sent, &place);
+                return self.conclude(wait, outcome, sent, place);
             }
         }
         loop {
             // Whatever came while the last answer was on its way is heard first; then it is time to ask, or to leave.
             let until = deadline.map_or(place.next_ask, |end| end.min(place.next_ask));
             match wait.hear(until) {
-                News::Cancelled => return Err(self.cancelled(&place)),
+                News::Cancelled => return Err(self.cancelled(place)),
                 News::Resubscribed if place.ticket > 0 => place.next_ask = Instant::now(),
                 News::Resubscribed => {}
-                News::Message {
-                    message,
-                    received,
-                    ambiguous,
-                } => {
-                    if let Some(permit) = self.heed(&mut place, &message, received, ambiguous)? {
+                News::Message { message, received } => {
+                    if let Some(permit) = self.heed(place, &message, received)? {
                         return Ok(permit);
                     }
                 }
                 News::Silence if deadline.is_some_and(|end| end <= Instant::now()) => {
-                    return self.leave(&place);
+                    return self.leave(wait, place);
                 }
                 News::Silence => {
-                    if let Some(permit) = self.ask_in_line(&mut place, deadline)? {
+                    if let Some(permit) = self.ask_in_line(wait, place, deadline)? {
                         return Ok(permit);
                     }
                 }
@@ -180,6 +192,7 @@ impl Request {
     /// One call in line. A wait that has a place goes on for a while when the server cannot be reached.
     fn ask_in_line(
         &self,
+        wait: &Wait,
         place: &mut Place,
         deadline: Option<Instant>,
     ) -> Result<Option<Permit>, AcquireError> {
@@ -198,6 +211,7 @@ impl Request {
                 let over = deadline.is_some_and(|end| end <= Instant::now());
                 if passing && place.ticket > 0 && !over && since.elapsed() < self.engine.outage {
                     place.next_ask = Instant::now() + OUTAGE_PAUSE;
+                    place.unanswered = unanswered.wire.or(place.unanswered.take());
                     return Ok(None);
                 }
                 return Err(self.give_up(place, unanswered, over));
@@ -220,7 +234,7 @@ impl Request {
                 place.next_ask = sent.instant() + sleep;
                 Ok(None)
             }
-            outcome => self.conclude(outcome, sent, place).map(Some),
+            outcome => self.conclude(wait, outcome, sent, place).map(Some),
         }
     }
 
@@ -230,7 +244,6 @@ impl Request {
         place: &mut Place,
         message: &Message,
         received: Moment,
-        ambiguous: bool,
     ) -> Result<Option<Permit>, AcquireError> {
         let Some((asked, told_now)) = place.asked else {
             return Ok(None); // older than this wait
@@ -246,12 +259,13 @@ impl Request {
         if message.fence <= place.ticket {
             return Ok(None); // a grant of an earlier wait with the same id
         }
-        place.heard_fence = message.fence;
+        place.heard.push(message.fence);
         // Two bounds on the same end: a message that was long on its way must not count from when it came.
         let by_call = Deadline::told(asked, message.at.map(|end| between(told_now, end)));
         let by_message = Deadline::told(received, message.at.map(|end| between(message.now, end)));
         let deadline = by_call.earlier(by_message);
-        if ambiguous || deadline.is_past() {
+        // An own id may have been granted elsewhere, and a message does not tell the limit.
+        if self.terms.own_id || self.strict || deadline.is_past() {
             place.next_ask = Instant::now();
             return Ok(None);
         }
@@ -268,6 +282,7 @@ impl Request {
     /// An answer that ends the wait.
     fn conclude(
         &self,
+        wait: &Wait,
         outcome: Outcome,
         sent: Moment,
         place: &Place,
@@ -277,7 +292,9 @@ impl Request {
                 self.refuse_under(usage.limit)?;
                 (grant, usage)
             }
-            Outcome::HeldByOther(grant) if grant.fence == place.heard_fence => (grant, place.usage),
+            Outcome::HeldByOther(grant) if self.was_told(wait, place, grant.fence) => {
+                (grant, place.usage)
+            }
             Outcome::HeldByOther(grant) => {
                 return Err(AcquireError::AlreadyHeld(self.held(&grant)));
             }
@@ -288,11 +305,30 @@ impl Request {
         Ok(self.permit(grant, usage, deadline, place.ticket())?)
     }
 
+    /// Whether the grant with this fence came to this very wait, and not to another caller with the same id: its message
+    /// went to the inbox of whoever asked last, and is here already or about to be.
+    fn was_told(&self, wait: &Wait, place: &Place, fence: u64) -> bool {
+        if place.heard.contains(&fence) {
+            return true;
+        }
+        if place.ticket == 0 || fence <= place.ticket {
+            return false;
+        }
+        let until = Instant::now() + LAST_WORD;
+        loop {
+            match wait.hear(until) {
+                News::Message { message, .. } if message.fence == fence => return true,
+                News::Message { .. } | News::Resubscribed => {}
+                News::Silence | News::Cancelled => return false,
+            }
+        }
+    }
+
     /// The time is over. A last call takes the grant that was under way, or gives the place up: one script does both.
-    fn leave(&self, place: &Place) -> Result<Permit, AcquireError> {
+    fn leave(&self, wait: &Wait, place: &Place) -> Result<Permit, AcquireError> {
         let until = Instant::now() + LAST_WORD;
         match self.ask(Some(until), place.ticket, "", Duration::ZERO) {
-            Ok((outcome, sent)) => self.conclude(outcome, sent, place),
+            Ok((outcome, sent)) => self.conclude(wait, outcome, sent, place),
             Err(unanswered) => Err(self.give_up(place, unanswered, true)),
         }
     }
@@ -305,11 +341,14 @@ impl Request {
         let error = self.abandon(unanswered, place.ticket > 0);
         match error {
             // The server answered until just now: the time was over before the answer came, and that is what counts.
-            CallError::Unknown(failure)
+            CallError::Unknown(failure) | CallError::Failed(failure)
                 if over
                     && place.ticket > 0
                     && !failed_before
-                    && failure.kind() == FailureKind::TimedOut =>
+                    && matches!(
+                        failure.kind(),
+                        FailureKind::TimedOut | FailureKind::PoolExhausted
+                    ) =>
             {
                 AcquireError::TimedOut(Denied {
                     in_use: place.usage.in_use,
@@ -324,7 +363,7 @@ impl Request {
 
     fn cancelled(&self, place: &Place) -> AcquireError {
         if place.ticket > 0 {
-            self.release_now();
+            self.release_now(None);
         }
         AcquireError::Cancelled(Cancelled)
     }
@@ -353,7 +392,7 @@ impl Request {
         let outcome = match answered.reply {
             Answer::Granted(grant, usage) => Outcome::Granted(grant, usage),
             // An id of this request's own making: an earlier call of it was carried out, and its reply lost.
-            Answer::Held(grant, usage) if !self.own_id => Outcome::Granted(grant, usage),
+            Answer::Held(grant, usage) if !self.terms.own_id => Outcome::Granted(grant, usage),
             Answer::Held(grant, _) => Outcome::HeldByOther(grant),
             Answer::Queued {
                 ticket,
@@ -434,15 +473,18 @@ impl Request {
 
     /// As `accept`, for an id that has something by now: it is given back.
     fn refuse_under(&self, limit: u32) -> Result<(), LimitMismatch> {
-        self.accept(limit).inspect_err(|_| self.release_now())
+        self.accept(limit).inspect_err(|_| self.release_now(None))
     }
 
     /// Gives back whatever this id has, within the time of the last word; the background does what takes longer.
-    fn release_now(&self) {
-        let until = Instant::now() + LAST_WORD;
-        let released = self.engine.connections.call(Some(until), &mut |con| {
-            semaphore::release(con, &self.keys, &self.id, 0)
-        });
+    fn release_now(&self, wire: Option<Box<Wire>>) {
+        let until = Some(Instant::now() + LAST_WORD);
+        let release = &mut |con: &mut Connection| semaphore::release(con, &self.keys, &self.id, 0);
+        let connections = &self.engine.connections;
+        let released = match wire {
+            Some(wire) => connections.call_on(*wire, until, release),
+            None => connections.call(until, release),
+        };
         if let Err(unanswered) = released {
             self.abandon(unanswered, true);
         }
@@ -451,13 +493,16 @@ impl Request {
     /// What a call without an answer, or a place in line, leaves on the server goes to the background.
     fn abandon(&self, unanswered: Unanswered, queued: bool) -> CallError {
         if queued || matches!(unanswered.error, CallError::Unknown(_)) {
-            let lives = PATIENCE.max(Duration::from_millis(self.first_lease_ms()));
-            let until = Instant::now().checked_add(lives);
-            self.engine.inbox.give_up(&self.keys, &self.id);
-            self.engine
-                .release_later(&self.keys, &self.id, unanswered.wire, until);
+            self.release_later(unanswered.wire);
         }
         unanswered.error
+    }
+
+    fn release_later(&self, wire: Option<Box<Wire>>) {
+        let lives = PATIENCE.max(Duration::from_millis(self.first_lease_ms()));
+        let until = Instant::now().checked_add(lives);
+        self.engine.inbox.give_up(&self.keys, &self.id);
+        self.engine.release_later(&self.keys, &self.id, wire, until);
     }
 
     /// What can be told to be wrong without asking the server; and what is still owed for an id that was used before.
@@ -472,10 +517,26 @@ impl Request {
             ));
         }
         name::check_id(&self.id)?;
-        if self.own_id && self.engine.background.take_back(&self.keys, &self.id) {
-            self.release_now();
+        if self.terms.own_id {
+            let until = Instant::now() + LAST_WORD;
+            let background = &self.engine.background;
+            if let Some(debt) = background.take_back(&self.keys, &self.id, until) {
+                self.release_now(debt.wire);
+            }
         }
         Ok(())
+    }
+}
+
+/// A wait that is known to the inbox, for as long as this lives.
+struct Registered<'a> {
+    inbox: &'a Inbox,
+    wait: Arc<Wait>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.inbox.unregister(&self.wait);
     }
 }
 

@@ -18,7 +18,7 @@
 use super::{Keys, Reply, ServerTime, error_of, unexpected};
 use crate::error::CallError;
 use crate::script::{Call, LazyScript, Script};
-use redis::{ConnectionLike, Value};
+use redis::{Connection, ConnectionLike, Value};
 
 /// The texts of a script, in the order of the manifest.
 macro_rules! script {
@@ -247,7 +247,7 @@ pub fn refresh(
 
 /// Refreshes many in one packet; each has its own outcome.
 pub(crate) fn refresh_all(
-    con: &mut dyn ConnectionLike,
+    con: &mut Connection,
     permits: &[(&Keys, &str, u64)],
 ) -> Result<Vec<Result<Option<Grant>, CallError>>, CallError> {
     let calls: Vec<Call> = permits

@@ -210,8 +210,9 @@ fn a_forked_child_releases_nothing() {
     let permit = gate.semaphore("raw", 1).acquire().unwrap();
     match fork::fork().unwrap() {
         fork::Fork::Child => {
-            let refused = gate.semaphore("raw", 1).try_acquire().is_err();
-            drop(permit);
+            let refused = gate.semaphore("raw", 1).try_acquire().is_err()
+                && permit.refresh().is_err()
+                && permit.release().is_err();
             std::process::exit(if refused { 0 } else { 1 });
         }
         fork::Fork::Parent(child) => {
@@ -279,4 +280,51 @@ fn an_own_id_that_is_used_again_is_not_released_for_what_was_before() {
         assert!(raw.holds("me"));
         permit.release().unwrap();
     }
+}
+
+#[test]
+fn a_permit_is_released_though_its_connection_went_silent() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let mut raw = Raw::new(&server, 1);
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    proxy.go_silent();
+    drop(permit);
+    eventually("the background releases it over another one", || {
+        (raw.in_use() == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_lost_permit_of_an_own_id_leaves_its_successor_alone() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let semaphore = server.gate().semaphore("raw", 1).id("me");
+    let lost = semaphore
+        .clone()
+        .lease(Duration::from_millis(40))
+        .acquire()
+        .unwrap();
+    eventually("it is lost", || lost.is_lost().then_some(()));
+    let semaphore = semaphore.lease(LONG);
+    // Here it is lost a little earlier than there.
+    let next = eventually("its lease ends on the server", || {
+        semaphore.try_acquire().ok()
+    });
+    drop(lost);
+    assert!(raw.holds("me") && !next.is_lost());
+    next.release().unwrap();
+}
+
+#[test]
+fn an_own_id_that_was_revoked_does_not_hold_by_what_its_successor_holds() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("raw", 1).id("me").lease(LONG);
+    let revoked = semaphore.acquire().unwrap();
+    semaphore.revoke("me").unwrap();
+    let next = semaphore.acquire().unwrap();
+    assert!(matches!(revoked.refresh(), Err(RefreshError::Lost(_))));
+    assert!(revoked.is_lost() && !next.is_lost());
+    assert_eq!(revoked.release().unwrap(), Released::Gone);
+    next.refresh().unwrap();
+    assert_eq!(next.release().unwrap(), Released::Released);
 }

@@ -240,3 +240,44 @@ fn a_permanent_lease_never_ends() {
     permit.release().unwrap();
     assert_eq!(raw.in_use(), 0);
 }
+
+#[test]
+fn a_connection_that_went_silent_costs_no_permit() {
+    let (_server, proxy, _) = own!(support::proxy::Proxy::with_gate());
+    let gate = luagate::Gate::builder(&proxy.url)
+        .read_timeout(Duration::from_millis(200))
+        .open()
+        .unwrap();
+    let semaphore = gate
+        .semaphore("raw", 50)
+        .lease(Duration::from_secs(3))
+        .auto_renew();
+    let permits: Vec<Permit> = (0..50).map(|_| semaphore.acquire().unwrap()).collect();
+    proxy.go_silent();
+    let start = std::time::Instant::now();
+    eventually("a lease and more passes", || {
+        (start.elapsed() > Duration::from_secs(4)).then_some(())
+    });
+    assert!(permits.iter().all(|permit| !permit.is_lost()));
+}
+
+#[test]
+fn nobody_is_told_of_a_permit_that_was_released() {
+    let server = Server::any();
+    let (sender, receiver) = channel();
+    let semaphore = server
+        .gate()
+        .semaphore("raw", 8)
+        .lease(Duration::from_millis(60))
+        .auto_renew()
+        .on_lost(move |lost| sender.send(lost.clone()).unwrap());
+    for n in 0..100 {
+        let permits: Vec<Permit> = (0..8).map(|_| semaphore.acquire().unwrap()).collect();
+        // The release comes about when they are renewed for the first time.
+        std::thread::sleep(Duration::from_micros(19_000 + n % 20 * 100));
+        for permit in permits {
+            permit.release().unwrap();
+        }
+    }
+    assert!(receiver.try_recv().is_err());
+}

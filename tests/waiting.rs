@@ -119,11 +119,22 @@ fn a_timeout_is_kept_within_50_ms_and_leaves_nothing_in_the_queue() {
 #[test]
 fn a_grant_that_crosses_a_timeout_is_used_or_given_back() {
     let server = Server::any();
-    let mut raw = Raw::new(&server, 1);
     let semaphore = server.gate().semaphore("raw", 1).lease(MINUTE);
+    assert_crossing_grants_are_used(&server, &semaphore, &semaphore);
+}
+
+#[test]
+fn so_is_one_of_an_own_id() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("raw", 1).lease(MINUTE);
+    assert_crossing_grants_are_used(&server, &semaphore, &semaphore.clone().id("me"));
+}
+
+fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &Semaphore) {
+    let mut raw = Raw::new(server, 1);
     let (mut used, mut timed_out) = (0, 0);
     for round in 0..200 {
-        let holder = semaphore.try_acquire().unwrap();
+        let holder = first.try_acquire().unwrap();
         let timeout = Duration::from_millis(5);
         // The release comes a little before, at, or a little after the timeout.
         let release_after = Duration::from_micros(4_000 + round % 20 * 100);
@@ -132,7 +143,7 @@ fn a_grant_that_crosses_a_timeout_is_used_or_given_back() {
                 std::thread::sleep(release_after);
                 holder.release().unwrap();
             });
-            match semaphore.acquire_timeout(timeout) {
+            match second.acquire_timeout(timeout) {
                 Ok(permit) => {
                     used += 1;
                     permit.release().unwrap();
@@ -452,4 +463,59 @@ fn processes_are_killed_while_they_wait_and_while_they_hold() {
     next.input.write_all(b"leave\n").unwrap();
     assert!(next.child.wait().unwrap().success());
     assert_eq!(raw.in_use(), 0);
+}
+
+#[test]
+fn a_strict_wait_takes_nothing_under_a_limit_that_was_changed_meanwhile() {
+    let server = Server::any();
+    let gate = server.gate();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let strict = gate.semaphore("raw", 1).strict();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| strict.acquire_timeout(MINUTE));
+        await_waiters(&mut raw, 1);
+        raw.resize(2, None);
+        let outcome = waiter.join().unwrap();
+        assert!(
+            matches!(outcome, Err(AcquireError::LimitMismatch(_))),
+            "{outcome:?}"
+        );
+    });
+    assert_eq!(raw.in_use(), 1);
+}
+
+#[test]
+fn a_script_that_keeps_the_server_busy_is_waited_out() {
+    let server = own!(Server::private(&["--lua-time-limit", "50"]));
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let semaphore = server.gate().semaphore("raw", 1);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.acquire_timeout(MINUTE).map(drop));
+        await_waiters(&mut raw, 1);
+        scope.spawn(|| {
+            let mut con = server.connection();
+            redis::cmd("EVAL")
+                .arg("while true do end")
+                .arg(0)
+                .exec(&mut con)
+        });
+        let mut con = server.connection();
+        eventually("the server is busy", || {
+            let ping = redis::cmd("PING").exec(&mut con);
+            ping.is_err_and(|error| error.code() == Some("BUSY"))
+                .then_some(())
+        });
+        // A second one asks, and hears of it.
+        let second = semaphore.acquire_timeout(Duration::from_millis(100));
+        let Err(AcquireError::Failed(failure) | AcquireError::Unknown(failure)) = second else {
+            panic!("{second:?}")
+        };
+        assert_eq!(failure.kind(), luagate::FailureKind::NotReady);
+        assert!(!waiter.is_finished());
+        redis::cmd("SCRIPT").arg("KILL").exec(&mut con).unwrap();
+        raw.assert_released("holder");
+        assert!(waiter.join().unwrap().is_ok());
+    });
 }

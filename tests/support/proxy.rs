@@ -1,4 +1,4 @@
-//! A proxy in front of a server that loses replies after the server ran the call.
+//! A proxy in front of a server that loses replies after the server ran the call, or whose connections go silent.
 
 use super::Server;
 use luagate::Gate;
@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 pub struct Proxy {
     pub url: String,
     lose: Arc<AtomicI32>,
+    /// How many times connections were made silent; those that are older carry nothing any more.
+    silent: Arc<AtomicI32>,
 }
 
 impl Proxy {
@@ -33,7 +35,8 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}/", listener.local_addr().unwrap());
         let lose = Arc::new(AtomicI32::new(0));
-        let shared = lose.clone();
+        let silent = Arc::new(AtomicI32::new(0));
+        let (shared, age) = (lose.clone(), silent.clone());
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
@@ -41,12 +44,21 @@ impl Proxy {
                     return;
                 };
                 let (client2, server2) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                std::thread::spawn(move || copy(client, server, None));
+                let born = age.load(Ordering::SeqCst);
+                let alive = [age.clone(), age.clone()]
+                    .map(|age| move || age.load(Ordering::SeqCst) == born);
+                let [there, back] = alive;
+                std::thread::spawn(move || copy(client, server, None, there));
                 let lose = shared.clone();
-                std::thread::spawn(move || copy(server2, client2, Some(lose)));
+                std::thread::spawn(move || copy(server2, client2, Some(lose), back));
             }
         });
-        Proxy { url, lose }
+        Proxy { url, lose, silent }
+    }
+
+    /// The connections that stand now carry nothing any more, and nobody is told. New ones work.
+    pub fn go_silent(&self) {
+        self.silent.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The next so many replies are swallowed, and their connections cut.
@@ -60,9 +72,17 @@ impl Proxy {
     }
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream, lose: Option<Arc<AtomicI32>>) {
+fn copy(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    lose: Option<Arc<AtomicI32>>,
+    alive: impl Fn() -> bool,
+) {
     let mut buffer = [0; 65_536];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if !alive() {
+            continue;
+        }
         if let Some(lose) = &lose {
             let taken = lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| {
                 (n > 0).then(|| n - 1)

@@ -51,6 +51,7 @@ mod mutex;
 mod name;
 mod permit;
 mod renewal;
+mod request;
 mod script;
 pub mod scripts;
 mod semaphore;

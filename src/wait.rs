@@ -1,26 +1,16 @@
-//! Asking for a permit: at once, or in line until it is granted, the time is over, or the wait is cancelled.
+//! Waiting in line, until the permit is granted, the time is over, or the wait is cancelled.
 
-use crate::cancel::Cancel;
 use crate::connections::{Unanswered, Wire};
-use crate::engine::Engine;
-use crate::error::{
-    AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch,
-    TryAcquireError,
-};
-use crate::failure::{Failure, FailureKind};
-use crate::holding::{Holding, Terms};
+use crate::error::{AcquireError, CallError, Cancelled, Denied, Invalid};
+use crate::failure::FailureKind;
 use crate::inbox::{Inbox, Message, News, Wait};
-use crate::lease::{self, Deadline, Moment};
-use crate::name::{self, Keys};
+use crate::lease::{Deadline, Moment};
 use crate::permit::Permit;
+use crate::request::{LAST_WORD, Outcome, PATIENCE, Request, out_of_turn};
 use crate::scripts::between;
-use crate::scripts::semaphore::{self, Answer, Ask, Grant, Usage};
-use redis::Connection;
+use crate::scripts::semaphore::{Grant, Usage};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long a waiter stays in line unless it asks again. One that crashed leaves the queue within this.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How long a waiter sleeps at most before it asks again: three times within its patience.
 const RECHECK: Duration = Duration::from_secs(5);
@@ -29,40 +19,15 @@ const RECHECK: Duration = Duration::from_secs(5);
 /// first is dead, and takes its place in time for the next lease that ends.
 const RECHECK_A_PLACE: Duration = Duration::from_secs(1);
 
-/// How much longer than the deadline the last call of a wait may take.
-const LAST_WORD: Duration = Duration::from_millis(40);
-
 /// How long to wait between calls while the server cannot be reached.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// The highest limit.
-const MOST: u32 = i32::MAX as u32;
-
-/// Everything that one acquire needs to know.
-pub(crate) struct Request {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) keys: Keys,
-    pub(crate) id: String,
-    /// `None`: all that are free.
-    pub(crate) permits: Option<u32>,
-    pub(crate) limit: u32,
-    pub(crate) strict: bool,
-    pub(crate) terms: Terms,
-    pub(crate) cancel: Option<Cancel>,
-}
-
-/// What an answer comes to for this request.
-enum Outcome {
-    Granted(Grant, Usage),
-    HeldByOther(Grant),
-    Queued {
-        ticket: u64,
-        position: u64,
-        sleep: Duration,
-        now: u64,
-        usage: Usage,
-    },
-    Denied(Denied),
+/// How long a waiter at this place sleeps at most.
+fn recheck(position: u64) -> Duration {
+    match u32::try_from(position.saturating_sub(1)) {
+        Ok(0) | Err(_) => RECHECK,
+        Ok(in_front) => RECHECK.min(RECHECK_A_PLACE.saturating_mul(in_front)),
+    }
 }
 
 /// Where a wait stands.
@@ -104,26 +69,6 @@ impl Place {
 }
 
 impl Request {
-    /// Asks once; granted or not, nothing stays behind. Blocks for one round trip.
-    pub(crate) fn at_once(self) -> Result<Permit, TryAcquireError> {
-        self.prepare()?;
-        let (outcome, sent) = self
-            .ask(None, 0, "", Duration::ZERO)
-            .map_err(|unanswered| self.abandon(unanswered, false))?;
-        match outcome {
-            Outcome::Granted(grant, usage) => {
-                self.refuse_under(usage.limit)?;
-                Ok(self.permit(grant, usage, Deadline::told(sent, grant.left()), None)?)
-            }
-            Outcome::HeldByOther(grant) => Err(TryAcquireError::AlreadyHeld(self.held(&grant))),
-            Outcome::Denied(denied) => {
-                self.accept(denied.limit)?;
-                Err(TryAcquireError::Denied(denied))
-            }
-            Outcome::Queued { .. } => Err(out_of_turn().into()),
-        }
-    }
-
     /// Asks in line, until `deadline` at the latest.
     pub(crate) fn in_line(self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
         self.prepare()?;
@@ -222,7 +167,7 @@ impl Request {
             Outcome::Queued {
                 ticket,
                 position,
-                sleep,
+                retry_after,
                 now,
                 usage,
             } => {
@@ -231,7 +176,7 @@ impl Request {
                 place.position = position;
                 place.usage = usage;
                 place.asked = Some((sent, now));
-                place.next_ask = sent.instant() + sleep;
+                place.next_ask = sent.instant() + retry_after.min(recheck(position));
                 Ok(None)
             }
             outcome => self.conclude(wait, outcome, sent, place).map(Some),
@@ -367,165 +312,6 @@ impl Request {
         }
         AcquireError::Cancelled(Cancelled)
     }
-
-    /// Runs the script once; again if the connection broke.
-    fn ask(
-        &self,
-        until: Option<Instant>,
-        ticket: u64,
-        inbox: &str,
-        wait: Duration,
-    ) -> Result<(Outcome, Moment), Unanswered> {
-        let ask = Ask {
-            id: &self.id,
-            permits: self.permits,
-            limit: self.limit,
-            lease_ms: self.first_lease_ms(),
-            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-            inbox,
-            ticket,
-        };
-        let answered = self
-            .engine
-            .connections
-            .call(until, &mut |con| semaphore::acquire(con, &self.keys, &ask))?;
-        let outcome = match answered.reply {
-            Answer::Granted(grant, usage) => Outcome::Granted(grant, usage),
-            // An id of this request's own making: an earlier call of it was carried out, and its reply lost.
-            Answer::Held(grant, usage) if !self.terms.own_id => Outcome::Granted(grant, usage),
-            Answer::Held(grant, _) => Outcome::HeldByOther(grant),
-            Answer::Queued {
-                ticket,
-                position,
-                retry_after,
-                usage,
-                now,
-            } => {
-                let in_front = u32::try_from(position.saturating_sub(1)).unwrap_or(u32::MAX);
-                let recheck = match in_front {
-                    0 => RECHECK,
-                    n => RECHECK.min(RECHECK_A_PLACE.saturating_mul(n)),
-                };
-                Outcome::Queued {
-                    ticket,
-                    position,
-                    sleep: Duration::from_millis(retry_after).min(recheck),
-                    now,
-                    usage,
-                }
-            }
-            Answer::Denied {
-                retry_after,
-                usage,
-                waiting,
-                ..
-            } => Outcome::Denied(Denied {
-                in_use: usage.in_use,
-                limit: usage.limit,
-                waiting,
-                retry_after: retry_after.map(Duration::from_millis),
-            }),
-        };
-        Ok((outcome, answered.sent))
-    }
-
-    /// A permanent lease begins as one of 30 s, so that a permit whose reply was lost comes back by itself.
-    fn first_lease_ms(&self) -> u64 {
-        match self.terms.lease_ms {
-            0 => u64::try_from(lease::DEFAULT.as_millis()).unwrap_or(u64::MAX),
-            lease_ms => lease_ms,
-        }
-    }
-
-    fn permit(
-        &self,
-        grant: Grant,
-        usage: Usage,
-        deadline: Deadline,
-        ticket: Option<u64>,
-    ) -> Result<Permit, CallError> {
-        let holding = Holding::new(&self.keys, &self.id, &grant, deadline, &self.terms);
-        let permit = Permit::new(self.engine.clone(), holding, usage.limit, ticket);
-        if self.terms.lease_ms == 0 {
-            permit.make_permanent()?;
-        }
-        Ok(permit)
-    }
-
-    fn held(&self, grant: &Grant) -> AlreadyHeld {
-        AlreadyHeld {
-            id: self.id.clone(),
-            permits: grant.permits,
-            fence: grant.fence,
-        }
-    }
-
-    /// A strict semaphore takes nothing under another limit than its own.
-    fn accept(&self, limit: u32) -> Result<(), LimitMismatch> {
-        if !self.strict || limit == self.limit {
-            return Ok(());
-        }
-        Err(LimitMismatch {
-            declared: self.limit,
-            in_force: limit,
-        })
-    }
-
-    /// As `accept`, for an id that has something by now: it is given back.
-    fn refuse_under(&self, limit: u32) -> Result<(), LimitMismatch> {
-        self.accept(limit).inspect_err(|_| self.release_now(None))
-    }
-
-    /// Gives back whatever this id has, within the time of the last word; the background does what takes longer.
-    fn release_now(&self, wire: Option<Box<Wire>>) {
-        let until = Some(Instant::now() + LAST_WORD);
-        let release = &mut |con: &mut Connection| semaphore::release(con, &self.keys, &self.id, 0);
-        let connections = &self.engine.connections;
-        let released = match wire {
-            Some(wire) => connections.call_on(*wire, until, release),
-            None => connections.call(until, release),
-        };
-        if let Err(unanswered) = released {
-            self.abandon(unanswered, true);
-        }
-    }
-
-    /// What a call without an answer, or a place in line, leaves on the server goes to the background.
-    fn abandon(&self, unanswered: Unanswered, queued: bool) -> CallError {
-        if queued || matches!(unanswered.error, CallError::Unknown(_)) {
-            self.release_later(unanswered.wire);
-        }
-        unanswered.error
-    }
-
-    fn release_later(&self, wire: Option<Box<Wire>>) {
-        let lives = PATIENCE.max(Duration::from_millis(self.first_lease_ms()));
-        let until = Instant::now().checked_add(lives);
-        self.engine.inbox.give_up(&self.keys, &self.id);
-        self.engine.release_later(&self.keys, &self.id, wire, until);
-    }
-
-    /// What can be told to be wrong without asking the server; and what is still owed for an id that was used before.
-    fn prepare(&self) -> Result<(), Invalid> {
-        if self.permits == Some(0) {
-            return Err(Invalid::new("permits", "takes 1 to the limit, got 0"));
-        }
-        if !(1..=MOST).contains(&self.limit) {
-            return Err(Invalid::new(
-                "limit",
-                format!("takes 1 to {MOST}, got {}", self.limit),
-            ));
-        }
-        name::check_id(&self.id)?;
-        if self.terms.own_id {
-            let until = Instant::now() + LAST_WORD;
-            let background = &self.engine.background;
-            if let Some(debt) = background.take_back(&self.keys, &self.id, until) {
-                self.release_now(debt.wire);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A wait that is known to the inbox, for as long as this lives.
@@ -538,11 +324,4 @@ impl Drop for Registered<'_> {
     fn drop(&mut self) {
         self.inbox.unregister(&self.wait);
     }
-}
-
-fn out_of_turn() -> CallError {
-    CallError::Unknown(Failure::new(
-        FailureKind::UnexpectedReply,
-        "`queued`, though nobody asked to wait",
-    ))
 }

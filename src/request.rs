@@ -1,0 +1,233 @@
+//! One acquire: what is asked for, how it is asked once, and what has to be given back when nothing comes of it.
+
+use crate::cancel::Cancel;
+use crate::connections::{Unanswered, Wire};
+use crate::engine::Engine;
+use crate::error::{AlreadyHeld, CallError, Denied, Invalid, LimitMismatch, TryAcquireError};
+use crate::failure::{Failure, FailureKind};
+use crate::holding::{Holding, Terms};
+use crate::lease::{self, Deadline, Moment};
+use crate::name::{self, Keys};
+use crate::permit::Permit;
+use crate::scripts::semaphore::{self, Answer, Ask, Grant, Usage};
+use redis::Connection;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a waiter stays in line unless it asks again. One that crashed leaves the queue within this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How much longer than the deadline the last call of a wait may take.
+pub(crate) const LAST_WORD: Duration = Duration::from_millis(40);
+
+/// The highest limit.
+const MOST: u32 = i32::MAX as u32;
+
+/// Everything that one acquire needs to know.
+pub(crate) struct Request {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) keys: Keys,
+    pub(crate) id: String,
+    /// `None`: all that are free.
+    pub(crate) permits: Option<u32>,
+    pub(crate) limit: u32,
+    pub(crate) strict: bool,
+    pub(crate) terms: Terms,
+    pub(crate) cancel: Option<Cancel>,
+}
+
+/// What an answer comes to for this request.
+pub(crate) enum Outcome {
+    Granted(Grant, Usage),
+    HeldByOther(Grant),
+    Queued {
+        ticket: u64,
+        position: u64,
+        retry_after: Duration,
+        now: u64,
+        usage: Usage,
+    },
+    Denied(Denied),
+}
+
+impl Request {
+    /// Asks once; granted or not, nothing stays behind. Blocks for one round trip.
+    pub(crate) fn at_once(self) -> Result<Permit, TryAcquireError> {
+        self.prepare()?;
+        let (outcome, sent) = self
+            .ask(None, 0, "", Duration::ZERO)
+            .map_err(|unanswered| self.abandon(unanswered, false))?;
+        match outcome {
+            Outcome::Granted(grant, usage) => {
+                self.refuse_under(usage.limit)?;
+                Ok(self.permit(grant, usage, Deadline::told(sent, grant.left()), None)?)
+            }
+            Outcome::HeldByOther(grant) => Err(TryAcquireError::AlreadyHeld(self.held(&grant))),
+            Outcome::Denied(denied) => {
+                self.accept(denied.limit)?;
+                Err(TryAcquireError::Denied(denied))
+            }
+            Outcome::Queued { .. } => Err(out_of_turn().into()),
+        }
+    }
+
+    /// Runs the script once; again if the connection broke.
+    pub(crate) fn ask(
+        &self,
+        until: Option<Instant>,
+        ticket: u64,
+        inbox: &str,
+        wait: Duration,
+    ) -> Result<(Outcome, Moment), Unanswered> {
+        let ask = Ask {
+            id: &self.id,
+            permits: self.permits,
+            limit: self.limit,
+            lease_ms: self.first_lease_ms(),
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            inbox,
+            ticket,
+        };
+        let answered = self
+            .engine
+            .connections
+            .call(until, &mut |con| semaphore::acquire(con, &self.keys, &ask))?;
+        let outcome = match answered.reply {
+            Answer::Granted(grant, usage) => Outcome::Granted(grant, usage),
+            // An id of this request's own making: an earlier call of it was carried out, and its reply lost.
+            Answer::Held(grant, usage) if !self.terms.own_id => Outcome::Granted(grant, usage),
+            Answer::Held(grant, _) => Outcome::HeldByOther(grant),
+            Answer::Queued {
+                ticket,
+                position,
+                retry_after,
+                usage,
+                now,
+            } => Outcome::Queued {
+                ticket,
+                position,
+                retry_after: Duration::from_millis(retry_after),
+                now,
+                usage,
+            },
+            Answer::Denied {
+                retry_after,
+                usage,
+                waiting,
+                ..
+            } => Outcome::Denied(Denied {
+                in_use: usage.in_use,
+                limit: usage.limit,
+                waiting,
+                retry_after: retry_after.map(Duration::from_millis),
+            }),
+        };
+        Ok((outcome, answered.sent))
+    }
+
+    /// A permanent lease begins as one of 30 s, so that a permit whose reply was lost comes back by itself.
+    fn first_lease_ms(&self) -> u64 {
+        match self.terms.lease_ms {
+            0 => u64::try_from(lease::DEFAULT.as_millis()).unwrap_or(u64::MAX),
+            lease_ms => lease_ms,
+        }
+    }
+
+    pub(crate) fn permit(
+        &self,
+        grant: Grant,
+        usage: Usage,
+        deadline: Deadline,
+        ticket: Option<u64>,
+    ) -> Result<Permit, CallError> {
+        let holding = Holding::new(&self.keys, &self.id, &grant, deadline, &self.terms);
+        let permit = Permit::new(self.engine.clone(), holding, usage.limit, ticket);
+        if self.terms.lease_ms == 0 {
+            permit.make_permanent()?;
+        }
+        Ok(permit)
+    }
+
+    pub(crate) fn held(&self, grant: &Grant) -> AlreadyHeld {
+        AlreadyHeld {
+            id: self.id.clone(),
+            permits: grant.permits,
+            fence: grant.fence,
+        }
+    }
+
+    /// A strict semaphore takes nothing under another limit than its own.
+    pub(crate) fn accept(&self, limit: u32) -> Result<(), LimitMismatch> {
+        if !self.strict || limit == self.limit {
+            return Ok(());
+        }
+        Err(LimitMismatch {
+            declared: self.limit,
+            in_force: limit,
+        })
+    }
+
+    /// As `accept`, for an id that has something by now: it is given back.
+    pub(crate) fn refuse_under(&self, limit: u32) -> Result<(), LimitMismatch> {
+        self.accept(limit).inspect_err(|_| self.release_now(None))
+    }
+
+    /// Gives back whatever this id has, within the time of the last word; the background does what takes longer.
+    pub(crate) fn release_now(&self, wire: Option<Box<Wire>>) {
+        let until = Some(Instant::now() + LAST_WORD);
+        let release = &mut |con: &mut Connection| semaphore::release(con, &self.keys, &self.id, 0);
+        let connections = &self.engine.connections;
+        let released = match wire {
+            Some(wire) => connections.call_on(*wire, until, release),
+            None => connections.call(until, release),
+        };
+        if let Err(unanswered) = released {
+            self.abandon(unanswered, true);
+        }
+    }
+
+    /// What a call without an answer, or a place in line, leaves on the server goes to the background.
+    pub(crate) fn abandon(&self, unanswered: Unanswered, queued: bool) -> CallError {
+        if queued || matches!(unanswered.error, CallError::Unknown(_)) {
+            self.release_later(unanswered.wire);
+        }
+        unanswered.error
+    }
+
+    pub(crate) fn release_later(&self, wire: Option<Box<Wire>>) {
+        let lives = PATIENCE.max(Duration::from_millis(self.first_lease_ms()));
+        let until = Instant::now().checked_add(lives);
+        self.engine.inbox.give_up(&self.keys, &self.id);
+        self.engine.release_later(&self.keys, &self.id, wire, until);
+    }
+
+    /// What can be told to be wrong without asking the server; and what is still owed for an id that was used before.
+    pub(crate) fn prepare(&self) -> Result<(), Invalid> {
+        if self.permits == Some(0) {
+            return Err(Invalid::new("permits", "takes 1 to the limit, got 0"));
+        }
+        if !(1..=MOST).contains(&self.limit) {
+            return Err(Invalid::new(
+                "limit",
+                format!("takes 1 to {MOST}, got {}", self.limit),
+            ));
+        }
+        name::check_id(&self.id)?;
+        if self.terms.own_id {
+            let until = Instant::now() + LAST_WORD;
+            let background = &self.engine.background;
+            if let Some(debt) = background.take_back(&self.keys, &self.id, until) {
+                self.release_now(debt.wire);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The script answered what was not asked.
+pub(crate) fn out_of_turn() -> CallError {
+    CallError::Unknown(Failure::new(
+        FailureKind::UnexpectedReply,
+        "`queued`, though nobody asked to wait",
+    ))
+}

@@ -515,6 +515,9 @@ fn a_script_that_keeps_the_server_busy_is_waited_out() {
         assert_eq!(failure.kind(), luagate::FailureKind::NotReady);
         assert!(!waiter.is_finished());
         redis::cmd("SCRIPT").arg("KILL").exec(&mut con).unwrap();
+        eventually("it is free again", || {
+            redis::cmd("PING").exec(&mut con).ok()
+        });
         raw.assert_released("holder");
         assert!(waiter.join().unwrap().is_ok());
     });

@@ -115,22 +115,25 @@ impl Server {
 
     /// A server of the test's own on a unix socket, with these arguments, that ends with it; see `own`.
     pub fn private(arguments: &[&str]) -> Option<Server> {
-        Server::start(arguments, "0")
+        let mut server = Server::start(arguments, "0")?;
+        assert!(server.becomes_ready(), "the server ended at once");
+        Some(server)
     }
 
     /// A server of the test's own that also listens on a TCP port of the loopback.
     pub fn private_tcp(arguments: &[&str]) -> Option<Server> {
         // Below 50,000, since a cluster's bus listens 10,000 above.
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let port = eventually("a port is free", || {
+        loop {
             let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id();
             let port = 20_000 + next % 20_000;
-            let address = format!("127.0.0.1:{port}");
-            std::net::TcpListener::bind(address).ok().map(|_| port)
-        });
-        let mut server = Server::start(arguments, &port.to_string())?;
-        server.url = format!("redis://127.0.0.1:{port}/");
-        Some(server)
+            let mut server = Server::start(arguments, &port.to_string())?;
+            // Where the port is somebody else's, the server ends, and the next one is tried.
+            if server.becomes_ready() {
+                server.url = format!("redis://127.0.0.1:{port}/");
+                return Some(server);
+            }
+        }
     }
 
     fn start(arguments: &[&str], port: &str) -> Option<Server> {
@@ -160,7 +163,7 @@ impl Server {
             ),
         };
         let child = spawn(&binary, &all);
-        let server = Server {
+        Some(Server {
             url: format!("unix://{}", socket.display()),
             prefix: new_prefix(),
             private: Some(Private {
@@ -169,21 +172,23 @@ impl Server {
                 arguments: all,
                 folder,
             }),
-        };
-        server.await_ready();
-        Some(server)
+        })
     }
 
-    fn await_ready(&self) {
+    /// Waits until it answers; false when it ended instead.
+    fn becomes_ready(&mut self) -> bool {
         let client = redis::Client::open(self.socket_url()).unwrap();
-        eventually("the server answers", || {
+        eventually("the server answers or ends", || {
+            if self.private_mut().child.try_wait().unwrap().is_some() {
+                return Some(false);
+            }
             let mut con = client.get_connection().ok()?;
             match redis::cmd("PING").query::<String>(&mut con) {
-                Ok(_) => Some(()),
+                Ok(_) => Some(true),
                 // A server that wants a password is up.
-                Err(error) => (error.code() == Some("NOAUTH")).then_some(()),
+                Err(error) => (error.code() == Some("NOAUTH")).then_some(true),
             }
-        });
+        })
     }
 
     fn socket_url(&self) -> String {
@@ -249,7 +254,7 @@ impl Server {
         let private = self.private_mut();
         let _ = std::fs::remove_file(private.folder.path().join("socket"));
         private.child = spawn(&private.binary, &private.arguments);
-        self.await_ready();
+        assert!(self.becomes_ready(), "the server does not start again");
     }
 
     /// Stops the server without ending it: connections stand, nothing is answered.

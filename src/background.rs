@@ -1,12 +1,13 @@
 //! Releases that could not be confirmed in time: one thread a gate repeats them until the server answers, or until
 //! there is nothing left to release.
 
-use crate::connections::{Connections, Wire, lock};
+use crate::connections::{Connections, Wire};
 use crate::name::Keys;
 use crate::scripts::semaphore;
+use crate::sync::{lock, wait, wait_for};
 use redis::Connection;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -88,10 +89,7 @@ impl Background {
             let left = until.saturating_duration_since(Instant::now());
             match &queue.current {
                 Some((keys2, id2)) if is_it(keys2, id2) && !left.is_zero() => {
-                    queue = match self.shared.paid.wait_timeout(queue, left) {
-                        Ok((queue, _)) => queue,
-                        Err(poisoned) => poisoned.into_inner().0,
-                    };
+                    queue = wait_for(&self.shared.paid, queue, left);
                 }
                 _ => return None,
             }
@@ -117,10 +115,7 @@ fn work(shared: &Shared) {
             if queue.closes.is_some() {
                 return;
             }
-            queue = shared
-                .filled
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+            queue = wait(&shared.filled, queue);
         }
         let closes = queue.closes;
         let Some(debt) = queue.debts.pop_front() else {

@@ -3,9 +3,10 @@
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
+use crate::sync::{lock, wait_for};
 use redis::{Client, Connection, IntoConnectionInfo, ProtocolVersion};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long connecting, reading and writing may take.
@@ -14,11 +15,6 @@ pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
     pub(crate) read: Duration,
     pub(crate) write: Duration,
-}
-
-/// Locks a mutex of ours. None of them is held while foreign code runs, so a poisoned one still guards sound data.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A connection of the pool, out on a call.
@@ -348,10 +344,7 @@ impl Connections {
                 let text = format!("{} connections, all busy", self.most);
                 return ready.ok_or_else(|| Failure::new(FailureKind::PoolExhausted, text));
             }
-            shelf = match turn.wait_timeout(shelf, left) {
-                Ok((shelf, _)) => shelf,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            shelf = wait_for(&turn, shelf, left);
         }
     }
 

@@ -1,10 +1,10 @@
 //! What this process knows of a permit that it holds: shared by the permit and the thread that renews it.
 
-use crate::connections::lock;
 use crate::error::Lost;
 use crate::lease::Deadline;
 use crate::name::Keys;
 use crate::scripts::semaphore::Grant;
+use crate::sync::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

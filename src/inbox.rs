@@ -4,10 +4,11 @@
 //! again by itself.
 
 use crate::background::{Background, Debt};
-use crate::connections::{Connections, lock};
+use crate::connections::Connections;
 use crate::error::CallError;
 use crate::lease::Moment;
 use crate::name::Keys;
+use crate::sync::{lock, wait_for};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -112,10 +113,7 @@ impl Wait {
             if left.is_zero() {
                 return News::Silence;
             }
-            state = match self.bell.wait_timeout(state, left) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            state = wait_for(&self.bell, state, left);
         }
     }
 }
@@ -202,10 +200,7 @@ impl Inbox {
             if left.is_zero() {
                 return None;
             }
-            subscription = match self.shared.changed.wait_timeout(subscription, left) {
-                Ok((subscription, _)) => subscription,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            subscription = wait_for(&self.shared.changed, subscription, left);
         }
     }
 

@@ -55,6 +55,7 @@ mod request;
 mod script;
 pub mod scripts;
 mod semaphore;
+mod sync;
 mod wait;
 
 pub use cancel::Cancel;

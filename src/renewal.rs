@@ -1,15 +1,16 @@
 //! Renewing permits: one thread a gate for all of them, in batches, each at a third of its lease. A permit that could
 //! not be renewed is lost by this machine's clock before its lease ends on the server.
 
-use crate::connections::{Connections, lock};
+use crate::connections::Connections;
 use crate::error::{CallError, Lost};
 use crate::holding::{Holding, OnLost};
 use crate::lease::Deadline;
 use crate::scripts::semaphore;
+use crate::sync::{lock, wait, wait_for};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How many permits one packet renews at most.
@@ -137,14 +138,8 @@ fn wait_for_due(shared: &Shared) -> Option<Vec<Arc<Holding>>> {
         let first = plan.due.first_key_value().map(|(key, _)| key.0);
         plan = match first {
             Some(at) if at <= now => break,
-            Some(at) => match shared.changed.wait_timeout(plan, at - now) {
-                Ok((plan, _)) => plan,
-                Err(poisoned) => poisoned.into_inner().0,
-            },
-            None => shared
-                .changed
-                .wait(plan)
-                .unwrap_or_else(PoisonError::into_inner),
+            Some(at) => wait_for(&shared.changed, plan, at - now),
+            None => wait(&shared.changed, plan),
         };
     }
     let soon = Instant::now() + TOGETHER;

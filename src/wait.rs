@@ -85,10 +85,11 @@ impl Request {
         }
         let mut place = Place::new();
         let result = self.wait(&wait.wait, &mut place, deadline);
-        if result.is_err()
-            && let Some(wire) = place.unanswered
+        // A call without an answer may still be on its way there, and would be granted to nobody. What another caller
+        // holds with the same id is not ours to release.
+        if let (Err(error), Some(wire)) = (&result, place.unanswered)
+            && !matches!(error, AcquireError::AlreadyHeld(_))
         {
-            // A call without an answer may still be on its way there, and would be granted to nobody.
             self.release_later(Some(wire));
         }
         result

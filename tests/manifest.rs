@@ -32,7 +32,7 @@ fn each_sha1_is_that_of_its_parts() {
         let sha1 = sha1_smol::Sha1::from(text).digest().to_string();
         assert_eq!(
             script["sha1"], sha1,
-            "{name}: its text has changed. Has the contract, too?"
+            "{name}: its text has changed: `./dev manifest`. Has the contract, too?"
         );
     }
 }

@@ -73,7 +73,7 @@ impl Script {
         }
         for argument in &call.arguments {
             match argument {
-                Argument::Text(text) => command.arg(*text),
+                Argument::Bytes(bytes) => command.arg(*bytes),
                 Argument::Number(number) => command.arg(*number),
             };
         }
@@ -105,19 +105,25 @@ fn no_script(error: &redis::RedisError) -> bool {
 
 /// The keys and arguments of one run.
 pub(crate) struct Call<'a> {
-    pub(crate) keys: [&'a str; 3],
+    pub(crate) keys: Vec<&'a str>,
     pub(crate) arguments: Vec<Argument<'a>>,
 }
 
 /// One argument of a script.
 pub(crate) enum Argument<'a> {
-    Text(&'a str),
+    Bytes(&'a [u8]),
     Number(i64),
 }
 
 impl<'a> From<&'a str> for Argument<'a> {
     fn from(text: &'a str) -> Self {
-        Argument::Text(text)
+        Argument::Bytes(text.as_bytes())
+    }
+}
+
+impl<'a> From<&'a [u8]> for Argument<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Argument::Bytes(bytes)
     }
 }
 

@@ -4,6 +4,15 @@
 //! and maps its reply to a type. Nothing is renewed, repeated or waited for here; whoever holds by these functions
 //! keeps the id and the lease in mind alone. Every script may be run again with the same id when its reply was lost.
 
+/// The texts of a script, in the order of the manifest.
+macro_rules! script {
+    ($($part:literal),*) => {
+        $crate::script::LazyScript::new(|| {
+            $crate::script::Script::new(&[$(include_str!(concat!("../../lua/", $part, ".lua"))),*])
+        })
+    };
+}
+
 pub mod semaphore;
 
 pub use crate::name::Keys;

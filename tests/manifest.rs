@@ -20,6 +20,19 @@ fn words(value: &Value) -> Vec<String> {
         .collect()
 }
 
+/// The `.lua` files of a folder and those in it.
+fn lua_files(folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path().to_str().unwrap().to_owned());
+    paths
+        .flat_map(|path| match path.ends_with(".lua") {
+            true => vec![path],
+            false if std::path::Path::new(&path).is_dir() => lua_files(&path),
+            false => Vec::new(),
+        })
+        .collect()
+}
+
 #[test]
 fn each_sha1_is_that_of_its_parts() {
     let manifest = manifest();
@@ -46,9 +59,9 @@ fn every_file_belongs_to_a_script() {
         .values()
         .flat_map(|script| words(&script["parts"]))
         .collect();
-    let there: BTreeSet<String> = std::fs::read_dir("lua/semaphore")
-        .unwrap()
-        .map(|file| format!("semaphore/{}", file.unwrap().file_name().to_str().unwrap()))
+    let there: BTreeSet<String> = lua_files("lua")
+        .iter()
+        .map(|file| file.strip_prefix("lua/").unwrap().to_owned())
         .collect();
     assert_eq!(listed, there);
 }
@@ -63,15 +76,14 @@ fn the_heads_of_the_scripts_say_the_same() {
             text.contains(&format!("-- KEYS  {keys}\n")),
             "{name}: {keys}"
         );
+        let key_count = words(&script["keys"]).len();
         let arguments = words(&script["argv"]);
-        assert!(
-            text.contains(&format!(
-                "takes('{}', {})",
-                arguments.join(" "),
-                arguments.len()
-            )),
-            "{name}"
+        let takes = format!(
+            "takes('{keys}', {key_count}, '{}', {})",
+            arguments.join(" "),
+            arguments.len()
         );
+        assert!(text.contains(&takes), "{name}: {takes}");
         for (word, fields) in script["replies"].as_object().unwrap() {
             let fields = words(fields).join(" ");
             let line = text.lines().find(|line| {

@@ -12,7 +12,7 @@
 --       held    permits fence expires_at now in_use limit
 --       queued  ticket position retry_after in_use limit now
 --       denied  retry_after in_use limit waiting now
-takes('id permits limit lease_ms wait_ms inbox ticket', 7)
+takes('meta holders queue', 3, 'id permits limit lease_ms wait_ms inbox ticket', 7)
 local id, want, inbox = word(1, 'id', 200), ARGV[2] ~= 'all' and number(2, 'permits', 1, 2147483647), ARGV[6]
 local declared = number(3, 'limit', 0, 2147483647)
 local lease_ms = number(4, 'lease_ms', 0, 3155760000000)

@@ -5,7 +5,7 @@
 -- REPLY held    permits fence expires_at now
 --       queued  ticket position now
 --       gone    now
-takes('id', 1)
+takes('meta holders queue', 3, 'id', 1)
 local id = word(1, 'id', 200)
 if problem then return redis.error_reply(problem) end
 

@@ -5,7 +5,7 @@
 --       lease_ms   0: permanent
 -- REPLY refreshed permits fence expires_at now
 --       lost      now
-takes('id lease_ms', 2)
+takes('meta holders queue', 3, 'id lease_ms', 2)
 local id, lease_ms = word(1, 'id', 200), number(2, 'lease_ms', 0, 3155760000000)
 if problem then return redis.error_reply(problem) end
 

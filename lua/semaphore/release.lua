@@ -6,7 +6,7 @@
 -- REPLY released  left in_use limit
 --       cancelled
 --       gone        the lease had ended, or it was released before
-takes('id keep', 2)
+takes('meta holders queue', 3, 'id keep', 2)
 local id, keep = word(1, 'id', 200), number(2, 'keep', 0, 2147483647)
 local fence, permits = holding(record)
 local ends = now

@@ -5,7 +5,7 @@
 --       expected   sets only if this is the limit in force (0: none is); -1: sets always
 -- REPLY resized    old new in_use
 --       unchanged  current in_use
-takes('limit expected', 2)
+takes('meta holders queue', 3, 'limit expected', 2)
 local new = number(1, 'limit', 0, 2147483647)
 local expected = ARGV[2] ~= '-1' and number(2, 'expected', 0, 2147483647)
 if problem then return redis.error_reply(problem) end

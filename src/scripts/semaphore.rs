@@ -17,49 +17,53 @@
 
 use super::{Keys, Reply, ServerTime, error_of, unexpected};
 use crate::error::CallError;
-use crate::script::{Call, LazyScript, Script};
+use crate::script::{Call, LazyScript};
 use redis::{Connection, ConnectionLike, Value};
-
-/// The texts of a script, in the order of the manifest.
-macro_rules! script {
-    ($($part:literal),*) => {
-        LazyScript::new(|| Script::new(&[$(include_str!(concat!("../../lua/semaphore/", $part, ".lua"))),*]))
-    };
-}
 
 static ACQUIRE: LazyScript = script!(
     "arguments",
-    "state",
-    "counts",
-    "change",
-    "grant",
-    "queue",
-    "serve",
-    "acquire"
+    "semaphore/state",
+    "semaphore/counts",
+    "semaphore/change",
+    "semaphore/grant",
+    "semaphore/queue",
+    "semaphore/serve",
+    "semaphore/acquire"
 );
 static RELEASE: LazyScript = script!(
     "arguments",
-    "state",
-    "counts",
-    "change",
-    "grant",
-    "queue",
-    "serve",
-    "release"
+    "semaphore/state",
+    "semaphore/counts",
+    "semaphore/change",
+    "semaphore/grant",
+    "semaphore/queue",
+    "semaphore/serve",
+    "semaphore/release"
 );
-static REFRESH: LazyScript = script!("arguments", "state", "change", "queue", "refresh");
-static LOOKUP: LazyScript = script!("arguments", "state", "lookup");
+static REFRESH: LazyScript = script!(
+    "arguments",
+    "semaphore/state",
+    "semaphore/change",
+    "semaphore/queue",
+    "semaphore/refresh"
+);
+static LOOKUP: LazyScript = script!("arguments", "semaphore/state", "semaphore/lookup");
 static RESIZE: LazyScript = script!(
     "arguments",
-    "state",
-    "counts",
-    "change",
-    "grant",
-    "queue",
-    "serve",
-    "resize"
+    "semaphore/state",
+    "semaphore/counts",
+    "semaphore/change",
+    "semaphore/grant",
+    "semaphore/queue",
+    "semaphore/serve",
+    "semaphore/resize"
 );
-static INSPECT: LazyScript = script!("arguments", "state", "counts", "inspect");
+static INSPECT: LazyScript = script!(
+    "arguments",
+    "semaphore/state",
+    "semaphore/counts",
+    "semaphore/inspect"
+);
 
 /// What [`acquire`] asks for.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +161,7 @@ pub struct Usage {
 pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<Answer, CallError> {
     let permits = ask.permits.map(|n| n.to_string());
     let call = Call {
-        keys: keys.names(),
+        keys: keys.names().to_vec(),
         arguments: vec![
             ask.id.into(),
             permits.as_deref().unwrap_or("all").into(),
@@ -216,7 +220,7 @@ pub fn release(
     keep: u32,
 ) -> Result<ReleaseAnswer, CallError> {
     let call = Call {
-        keys: keys.names(),
+        keys: keys.names().to_vec(),
         arguments: vec![id.into(), u64::from(keep).into()],
     };
     let mut reply = Reply::new(RELEASE.run(con, &call).map_err(error_of)?)?;
@@ -263,7 +267,7 @@ pub(crate) fn refresh_all(
 
 fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64) -> Call<'a> {
     Call {
-        keys: keys.names(),
+        keys: keys.names().to_vec(),
         arguments: vec![id.into(), lease_ms.into()],
     }
 }
@@ -308,7 +312,7 @@ pub fn lookup(
     id: &str,
 ) -> Result<LookupAnswer, CallError> {
     let call = Call {
-        keys: keys.names(),
+        keys: keys.names().to_vec(),
         arguments: vec![id.into()],
     };
     let mut reply = Reply::new(LOOKUP.run(con, &call).map_err(error_of)?)?;
@@ -359,7 +363,7 @@ pub fn resize(
 ) -> Result<ResizeAnswer, CallError> {
     let expected = expected.map(|limit| limit.to_string());
     let call = Call {
-        keys: keys.names(),
+        keys: keys.names().to_vec(),
         arguments: vec![
             u64::from(limit).into(),
             expected.as_deref().unwrap_or("-1").into(),
@@ -440,7 +444,7 @@ pub fn inspect(
     count: u32,
 ) -> Result<State, CallError> {
     let call = Call {
-        keys: keys.names(),
+        keys: keys.names().to_vec(),
         arguments: vec![u64::from(offset).into(), u64::from(count).into()],
     };
     let mut reply = Reply::new(INSPECT.run(con, &call).map_err(error_of)?)?;

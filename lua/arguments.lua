@@ -27,7 +27,7 @@ local function word(at, name, most)
 end
 
 -- How many keys and arguments there are, so that a client that forgot one is told which there should be.
-local function takes(names, count)
-  if #KEYS ~= 3 then refuse('keys: takes 3: meta holders queue') end
-  if #ARGV ~= count then refuse('arguments: takes ' .. count .. ': ' .. names) end
+local function takes(keys, key_count, arguments, count)
+  if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
+  if #ARGV ~= count then refuse('arguments: takes ' .. count .. ': ' .. arguments) end
 end

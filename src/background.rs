@@ -14,10 +14,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAYMENTS: Duration = Duration::from_secs(30);
 
-/// An id to be released.
+/// Ids to be released, most often one.
 pub(crate) struct Debt {
-    pub(crate) keys: Keys,
-    pub(crate) id: String,
+    pub(crate) permits: Vec<(Keys, String)>,
     /// The connection that carried the call whose reply is missing: a release on it cannot overtake that call.
     pub(crate) wire: Option<Box<Wire>>,
     /// Past this the server has freed the id by itself; `None`: a permanent lease, tried for as long as the gate lives.
@@ -39,8 +38,8 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     debts: VecDeque<Debt>,
-    /// The one that is being paid.
-    current: Option<(Keys, String)>,
+    /// What is being paid.
+    current: Vec<(Keys, String)>,
     running: bool,
     /// When the thread ends at the latest, once the gate is gone.
     closes: Option<Instant>,
@@ -76,23 +75,21 @@ impl Background {
     /// Takes back what is owed for an id that is about to be used again, so that nothing releases it later: it has to be
     /// paid before. One that is being paid just now is waited for until `until`.
     pub(crate) fn take_back(&self, keys: &Keys, id: &str, until: Instant) -> Option<Debt> {
-        let is_it = |keys2: &Keys, id2: &str| keys2 == keys && id2 == id;
+        let has_it = |permits: &[(Keys, String)]| {
+            permits
+                .iter()
+                .any(|(keys2, id2)| keys2 == keys && id2 == id)
+        };
         let mut queue = lock(&self.shared.queue);
         loop {
-            if let Some(at) = queue
-                .debts
-                .iter()
-                .position(|debt| is_it(&debt.keys, &debt.id))
-            {
+            if let Some(at) = queue.debts.iter().position(|debt| has_it(&debt.permits)) {
                 return queue.debts.remove(at);
             }
             let left = until.saturating_duration_since(Instant::now());
-            match &queue.current {
-                Some((keys2, id2)) if is_it(keys2, id2) && !left.is_zero() => {
-                    queue = wait_for(&self.shared.paid, queue, left);
-                }
-                _ => return None,
+            if left.is_zero() || !has_it(&queue.current) {
+                return None;
             }
+            queue = wait_for(&self.shared.paid, queue, left);
         }
     }
 }
@@ -124,12 +121,12 @@ fn work(shared: &Shared) {
         if is_over(&debt, closes) {
             continue;
         }
-        queue.current = Some((debt.keys.clone(), debt.id.clone()));
+        queue.current.clone_from(&debt.permits);
         drop(queue);
         let unpaid = pay(&shared.connections, debt);
         let failed = unpaid.is_some();
         let mut queue = lock(&shared.queue);
-        queue.current = None;
+        queue.current.clear();
         queue.debts.extend(unpaid);
         drop(queue);
         shared.paid.notify_all();
@@ -148,14 +145,25 @@ fn is_over(debt: &Debt, closes: Option<Instant>) -> bool {
     debt.until.is_some_and(|until| until <= now) || closes.is_some_and(|closes| closes <= now)
 }
 
-/// Releases once; gives the debt back when no answer came. A connection of its own is used once: it may be dead, and what
-/// was sent on it stays in its order behind the call all the same.
+/// Releases once; gives back what of the debt was not answered. A connection of its own is used once: it may be dead, and
+/// what was sent on it stays in its order behind the call all the same.
 fn pay(connections: &Connections, mut debt: Debt) -> Option<Debt> {
-    let (keys, id) = (&debt.keys, &debt.id);
-    let release = &mut |con: &mut Connection| semaphore::release(con, keys, id, 0);
-    let outcome = match debt.wire.take() {
+    let wire = debt.wire.take();
+    let permits: Vec<(&Keys, &str)> = debt
+        .permits
+        .iter()
+        .map(|(k, id)| (k, id.as_str()))
+        .collect();
+    let release = &mut |con: &mut Connection| semaphore::release_all(con, &permits);
+    let outcome = match wire {
         Some(wire) => connections.call_on(*wire, None, release),
         None => connections.call(None, release),
     };
-    outcome.is_err().then_some(debt)
+    let Ok(answered) = outcome else {
+        return Some(debt);
+    };
+    let mut outcomes = answered.reply.iter();
+    debt.permits
+        .retain(|_| outcomes.next().is_some_and(Result::is_err));
+    (!debt.permits.is_empty()).then_some(debt)
 }

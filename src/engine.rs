@@ -42,17 +42,15 @@ impl Engine {
         Err(CallError::Failed(failure))
     }
 
-    /// Leaves the release of an id to the background, for as long as the server may still know it.
+    /// Leaves the release of these to the background, for as long as the server may still know them.
     pub(crate) fn release_later(
         &self,
-        keys: &Keys,
-        id: &str,
+        permits: Vec<(Keys, String)>,
         wire: Option<Box<Wire>>,
         until: Option<Instant>,
     ) {
         self.background.release(Debt {
-            keys: keys.clone(),
-            id: id.to_owned(),
+            permits,
             wire,
             until,
         });

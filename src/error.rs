@@ -4,6 +4,9 @@ use crate::failure::Failure;
 use std::fmt;
 use std::time::Duration;
 
+/// The highest limit, and what a writer takes of a reader-writer lock.
+pub(crate) const MOST: u32 = i32::MAX as u32;
+
 /// An argument that cannot be: which one, and what it takes. Nothing was sent, or the script refused it and changed
 /// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +53,13 @@ pub struct Denied {
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} of {} permits are in use and {} wait",
-            self.in_use, self.limit, self.waiting
-        )?;
+        match (self.limit, self.in_use) {
+            (MOST, 0) => write!(f, "neither read nor written")?,
+            (MOST, MOST) => write!(f, "being written")?,
+            (MOST, readers) => write!(f, "being read by {readers}")?,
+            (limit, in_use) => write!(f, "{in_use} of {limit} permits are in use")?,
+        }
+        write!(f, " and {} wait", self.waiting)?;
         match self.retry_after {
             Some(after) => write!(f, "; ask again in {after:?} or wait in line"),
             None => write!(f, "; ask again when a holder has released"),
@@ -63,6 +68,24 @@ impl fmt::Display for Denied {
 }
 
 impl std::error::Error for Denied {}
+
+/// Of several mutexes, the first that could not be locked. None of them is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InTheWay {
+    /// Its name.
+    pub name: String,
+    /// Who holds it or waits for it.
+    pub denied: Denied,
+}
+
+impl fmt::Display for InTheWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is in the way: {}", self.name, self.denied)
+    }
+}
+
+impl std::error::Error for InTheWay {}
 
 /// The id that was chosen for this call holds already, and an id holds one permit at most.
 ///
@@ -220,6 +243,38 @@ one_of! {
 }
 
 one_of! {
+    /// Why several mutexes were not locked at once. None of them is held.
+    TryLockAllError {
+        /// One of them is held, or somebody waits for it.
+        InTheWay(InTheWay) "",
+        /// An argument cannot be; nothing was changed.
+        Invalid(Invalid) "",
+        /// The server could not be used.
+        Failed(Failure) "",
+        /// The call was sent and no reply came. A release follows in the background, so nothing stays held.
+        Unknown(Failure) "whether the server ran the call is not known: ",
+    }
+}
+
+one_of! {
+    /// Why waiting for several mutexes ended without them. None of them is held.
+    LockAllError {
+        /// The time was over while waiting for this one. The place in line is given up.
+        TimedOut(InTheWay) "timed out in line: ",
+        /// The handle given with `cancelled_by` ended the wait. The place in line is given up.
+        Cancelled(Cancelled) "",
+        /// One that was locked already was lost while waiting for another.
+        Lost(Lost) "",
+        /// An argument cannot be; nothing was changed.
+        Invalid(Invalid) "",
+        /// The server could not be used.
+        Failed(Failure) "",
+        /// A call was sent and no reply came. A release follows in the background, so nothing stays held.
+        Unknown(Failure) "whether the server ran the call is not known: ",
+    }
+}
+
+one_of! {
     /// Why a lease was not extended.
     RefreshError {
         /// The permit is not this holder's any more.
@@ -240,6 +295,8 @@ one_of! {
         Denied(Denied) "",
         /// The time to wait in line was over.
         TimedOut(Denied) "timed out in line: ",
+        /// Of several mutexes, this one could not be locked, at once or in time.
+        InTheWay(InTheWay) "",
         /// The wait was cancelled.
         Cancelled(Cancelled) "",
         /// The chosen id holds already.
@@ -272,6 +329,9 @@ widen! {
     CallError => TryAcquireError { Invalid, Failed, Unknown }
     CallError => AcquireError { Invalid, Failed, Unknown }
     CallError => RefreshError { Invalid, Failed, Unknown }
+    CallError => TryLockAllError { Invalid, Failed, Unknown }
+    RefreshError => LockAllError { Lost, Invalid, Failed, Unknown }
+    TryLockAllError => Error { InTheWay, Invalid, Failed, Unknown }
     CallError => Error { Invalid, Failed, Unknown }
     TryAcquireError => Error { Denied, AlreadyHeld, LimitMismatch, Invalid, Failed, Unknown }
     AcquireError => Error { TimedOut, Cancelled, AlreadyHeld, LimitMismatch, Invalid, Failed, Unknown }
@@ -290,6 +350,19 @@ macro_rules! wrap {
 }
 
 wrap! {
-    Invalid => CallError TryAcquireError AcquireError RefreshError Error,
+    Invalid => CallError TryAcquireError AcquireError TryLockAllError LockAllError RefreshError Error,
     LimitMismatch => TryAcquireError AcquireError,
+}
+
+impl From<LockAllError> for Error {
+    fn from(error: LockAllError) -> Error {
+        match error {
+            LockAllError::TimedOut(in_the_way) => Error::InTheWay(in_the_way),
+            LockAllError::Cancelled(cancelled) => Error::Cancelled(cancelled),
+            LockAllError::Lost(lost) => Error::Lost(lost),
+            LockAllError::Invalid(invalid) => Error::Invalid(invalid),
+            LockAllError::Failed(failure) => Error::Failed(failure),
+            LockAllError::Unknown(failure) => Error::Unknown(failure),
+        }
+    }
 }

@@ -3,12 +3,14 @@
 use crate::background::Background;
 use crate::connections::{Connections, Timeouts};
 use crate::engine::Engine;
-use crate::error::{CallError, Invalid};
+use crate::error::{CallError, Invalid, MOST};
 use crate::failure::Failure;
 use crate::inbox::Inbox;
 use crate::mutex::Mutex;
+use crate::mutexes::Mutexes;
 use crate::name;
 use crate::renewal::Renewal;
+use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use redis::Client;
 use std::fmt;
@@ -71,12 +73,34 @@ impl Gate {
     /// A name is 1 to 200 bytes without white space, control characters or braces. The first grant stores the limit; while
     /// somebody uses the semaphore, that one is in force for all, whatever else they declare.
     pub fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
-        Semaphore::new(self.engine.clone(), "semaphore", name, limit)
+        Semaphore::new(self.engine.clone(), "semaphore", name, Some(limit))
+    }
+
+    /// The semaphore `name`, of which at most as many permits are held at once as somebody else has said:
+    /// [`Semaphore::resize`] stores a limit that stays. Where none is stored, acquiring is
+    /// [`Invalid`](crate::Invalid): `no limit`.
+    pub fn stored_semaphore(&self, name: &str) -> Semaphore {
+        Semaphore::new(self.engine.clone(), "semaphore", name, None)
     }
 
     /// The mutex `name`. It is not the semaphore of the same name.
     pub fn mutex(&self, name: &str) -> Mutex {
-        Mutex::new(Semaphore::new(self.engine.clone(), "mutex", name, 1))
+        Mutex::new(Semaphore::new(self.engine.clone(), "mutex", name, Some(1)))
+    }
+
+    /// The mutexes of these names, 1 to 64, to be locked together. Each is the same as [`Gate::mutex`] has by its name.
+    pub fn mutexes<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Mutexes {
+        Mutexes::new(names.into_iter().map(|name| self.mutex(name.as_ref())))
+    }
+
+    /// The reader-writer lock `name`.
+    pub fn rwlock(&self, name: &str) -> RwLock {
+        RwLock::new(Semaphore::new(
+            self.engine.clone(),
+            "rwlock",
+            name,
+            Some(MOST),
+        ))
     }
 
     /// How many connections of the pool are open now; the subscriber is not among them.

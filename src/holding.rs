@@ -1,7 +1,7 @@
 //! What this process knows of a permit that it holds: shared by the permit and the thread that renews it.
 
 use crate::error::Lost;
-use crate::lease::Deadline;
+use crate::lease::{self, Deadline};
 use crate::name::Keys;
 use crate::scripts::semaphore::Grant;
 use crate::sync::lock;
@@ -20,6 +20,16 @@ pub(crate) struct Terms {
     pub(crate) on_lost: Option<OnLost>,
     /// The id is the user's own, so somebody else may hold with it by now.
     pub(crate) own_id: bool,
+}
+
+impl Terms {
+    /// A permanent lease begins as one of 30 s, so that a permit whose reply was lost comes back by itself.
+    pub(crate) fn first_lease_ms(&self) -> u64 {
+        match self.lease_ms {
+            0 => u64::try_from(lease::DEFAULT.as_millis()).unwrap_or(u64::MAX),
+            lease_ms => lease_ms,
+        }
+    }
 }
 
 pub(crate) struct Holding {
@@ -63,6 +73,22 @@ impl Holding {
                 seen_lost: false,
                 forgotten: false,
                 planned: None,
+            }),
+        }
+    }
+
+    /// The same holding under other terms.
+    pub(crate) fn under(&self, terms: &Terms) -> Holding {
+        let life = lock(&self.life);
+        Holding {
+            keys: self.keys.clone(),
+            id: self.id.clone(),
+            fence: self.fence,
+            terms: terms.clone(),
+            life: Mutex::new(Life {
+                forgotten: false,
+                planned: None,
+                ..*life
             }),
         }
     }

@@ -281,8 +281,7 @@ impl Shared {
             && let Some((keys, until)) = waits.given_up.remove(&message.id)
         {
             self.background.release(Debt {
-                keys,
-                id: message.id,
+                permits: vec![(keys, message.id)],
                 wire: None,
                 until: Some(until),
             });

@@ -43,31 +43,38 @@ mod engine;
 mod error;
 mod failure;
 mod gate;
+mod guard;
 mod holding;
 mod inbox;
 mod inspection;
 mod lease;
 mod mutex;
+mod mutexes;
 mod name;
 mod permit;
 mod renewal;
 mod request;
+mod rwlock;
 mod script;
 pub mod scripts;
 mod semaphore;
+mod settings;
 mod sync;
 mod wait;
 
 pub use cancel::Cancel;
 pub use error::{
-    AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Error, Invalid, LimitMismatch, Lost,
-    RefreshError, TryAcquireError,
+    AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Error, InTheWay, Invalid,
+    LimitMismatch, LockAllError, Lost, RefreshError, TryAcquireError, TryLockAllError,
 };
 pub use failure::{Failure, FailureKind};
 pub use gate::{Gate, GateBuilder};
+pub use guard::UnlockError;
 pub use inspection::{Holder, Inspection, Waiter};
-pub use mutex::{Mutex, MutexGuard, UnlockError};
+pub use mutex::{Mutex, MutexGuard};
+pub use mutexes::{Mutexes, MutexesGuard};
 pub use permit::{Permit, ReleaseError, Released};
+pub use rwlock::{DowngradeError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 
 /// The README's program is compiled with the documentation's.

@@ -1,12 +1,11 @@
 //! The mutex: a semaphore of one permit, under the verbs of locking.
 
-use crate::cancel::Cancel;
-use crate::error::{AcquireError, CallError, Lost, RefreshError, TryAcquireError};
+use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
+use crate::guard::guard;
 use crate::inspection::Inspection;
-use crate::permit::{Permit, ReleaseError, Released};
 use crate::semaphore::{Revoked, Semaphore};
+use crate::settings::settings;
 use std::fmt;
-use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 /// A lock that one process at a time holds, across machines.
@@ -29,51 +28,25 @@ pub struct Mutex {
     semaphore: Semaphore,
 }
 
+settings!(Mutex);
+
 impl Mutex {
     pub(crate) fn new(semaphore: Semaphore) -> Mutex {
         Mutex { semaphore }
     }
 
-    /// How long the lock is held unless refreshed: 1 ms to 100 years; see [`Semaphore::lease`].
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Mutex {
-        Mutex::new(self.semaphore.lease(lease))
+    fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> Mutex {
+        Mutex::new(set(self.semaphore))
     }
 
-    /// Renews the lease while the guard lives; see [`Semaphore::auto_renew`].
-    #[must_use]
-    pub fn auto_renew(self) -> Mutex {
-        Mutex::new(self.semaphore.auto_renew())
-    }
-
-    /// A lock without an end; see [`Semaphore::permanent`].
-    #[must_use]
-    pub fn permanent(self) -> Mutex {
-        Mutex::new(self.semaphore.permanent())
-    }
-
-    /// A label in front of each id; see [`Semaphore::label`].
-    #[must_use]
-    pub fn label(self, label: &str) -> Mutex {
-        Mutex::new(self.semaphore.label(label))
+    pub(crate) fn into_semaphore(self) -> Semaphore {
+        self.semaphore
     }
 
     /// An identity of the application's own; see [`Semaphore::id`].
     #[must_use]
     pub fn id(self, id: &str) -> Mutex {
         Mutex::new(self.semaphore.id(id))
-    }
-
-    /// Lets `cancel` end the waits for this mutex from another thread.
-    #[must_use]
-    pub fn cancelled_by(self, cancel: &Cancel) -> Mutex {
-        Mutex::new(self.semaphore.cancelled_by(cancel))
-    }
-
-    /// Calls `on_lost` when the lock turns out to be lost; see [`Semaphore::on_lost`].
-    #[must_use]
-    pub fn on_lost(self, on_lost: impl Fn(&Lost) + Send + Sync + 'static) -> Mutex {
-        Mutex::new(self.semaphore.on_lost(on_lost))
     }
 
     /// The name.
@@ -146,74 +119,9 @@ impl fmt::Debug for Mutex {
     }
 }
 
-/// The lock, held. Everything that a [`Permit`] tells, and [`unlock`](MutexGuard::unlock); dropping it unlocks.
-#[must_use = "a mutex is unlocked as soon as its guard is dropped"]
-#[derive(Debug)]
-pub struct MutexGuard(Permit);
-
-impl MutexGuard {
-    /// Unlocks. Blocks for one round trip; whoever is first in line has the lock when this returns.
-    ///
-    /// # Errors
-    /// [`UnlockError`] when the server did not confirm: it has the guard, to try again with.
-    pub fn unlock(self) -> Result<Released, UnlockError> {
-        self.0.release().map_err(UnlockError)
-    }
-
-    /// Lets go without unlocking, and returns the id for [`Mutex::adopt`]; see [`Permit::into_id`].
-    pub fn into_id(self) -> String {
-        self.0.into_id()
-    }
-}
-
-impl Deref for MutexGuard {
-    type Target = Permit;
-
-    fn deref(&self) -> &Permit {
-        &self.0
-    }
-}
-
-impl fmt::Display for MutexGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// An unlock that could not be confirmed. It has the guard, so that it can be tried again.
-#[derive(Debug)]
-pub struct UnlockError(ReleaseError);
-
-impl UnlockError {
-    /// The guard, still to be unlocked.
-    pub fn into_guard(self) -> MutexGuard {
-        MutexGuard(self.0.into_permit())
-    }
-
-    /// Why it could not be unlocked.
-    pub fn error(&self) -> &CallError {
-        self.0.error()
-    }
-}
-
-impl fmt::Display for UnlockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "not unlocked, try again with the guard in this error: {}",
-            self.error()
-        )
-    }
-}
-
-impl std::error::Error for UnlockError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(self.error())
-    }
-}
-
-impl From<UnlockError> for crate::Error {
-    fn from(error: UnlockError) -> crate::Error {
-        error.0.into()
-    }
+guard! {
+    /// The lock, held. Everything that a [`Permit`](crate::Permit) tells, and [`unlock`](MutexGuard::unlock); dropping it
+    /// unlocks.
+    #[must_use = "a mutex is unlocked as soon as its guard is dropped"]
+    MutexGuard
 }

@@ -31,6 +31,14 @@ impl Keys {
         Keys::of("mutex", prefix, name)
     }
 
+    /// The keys of the reader-writer lock `name` under `prefix`.
+    ///
+    /// # Errors
+    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    pub fn rwlock(prefix: &str, name: &str) -> Result<Keys, Invalid> {
+        Keys::of("rwlock", prefix, name)
+    }
+
     pub(crate) fn of(kind: &str, prefix: &str, name: &str) -> Result<Keys, Invalid> {
         check_prefix(prefix)?;
         let tagged = tagged(name)?;
@@ -39,6 +47,15 @@ impl Keys {
             holders: format!("{prefix}:{kind}.holders:{tagged}"),
             queue: format!("{prefix}:{kind}.queue:{tagged}"),
         })
+    }
+
+    /// What decides on their hash slot.
+    pub(crate) fn tag(&self) -> &str {
+        let tag = self
+            .meta
+            .split_once('{')
+            .and_then(|(_, tag)| tag.split_once('}'));
+        tag.map_or("", |(tag, _)| tag)
     }
 
     /// The keys, in the order in which the scripts take them: meta, holders, queue.

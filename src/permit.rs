@@ -1,12 +1,15 @@
 //! The permit: the guard that a grant is.
 
+use crate::connections::Unanswered;
 use crate::engine::Engine;
 use crate::error::{CallError, Error, Invalid, RefreshError};
 use crate::failure::{Failure, FailureKind};
-use crate::holding::Holding;
-use crate::lease::Deadline;
+use crate::holding::{Holding, Terms};
+use crate::lease::{self, Deadline};
+use crate::name::Keys;
 use crate::scripts::semaphore::{self, ReleaseAnswer};
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,6 +75,11 @@ impl Permit {
         &self.holding.id
     }
 
+    /// The keys of its semaphore, for scripts of your own; see [`scripts::HOLDS`](crate::scripts::HOLDS).
+    pub fn keys(&self) -> &Keys {
+        &self.holding.keys
+    }
+
     /// How many permits this is.
     pub fn permits(&self) -> u32 {
         self.holding.permits()
@@ -106,27 +114,18 @@ impl Permit {
     /// [`RefreshError::Lost`] when it is not ours any more; it never comes back. On any other error it lives on until its
     /// old lease ends.
     pub fn refresh(&self) -> Result<(), RefreshError> {
-        self.engine.check_process()?;
-        if self.is_lost() {
-            return Err(RefreshError::Lost(self.holding.lost()));
-        }
-        let holding = &self.holding;
-        let until = holding.deadline().instant();
-        let answered = self.engine.call(until, &mut |con| {
-            semaphore::refresh(con, &holding.keys, &holding.id, holding.terms.lease_ms)
-        })?;
-        match answered.reply {
-            Some(grant)
-                if holding.extend(grant.fence, Deadline::told(answered.sent, grant.left())) =>
-            {
-                Ok(())
-            }
-            _ => {
-                self.engine.renewal.forget(holding);
-                holding.end();
-                Err(RefreshError::Lost(holding.lost()))
-            }
-        }
+        refresh_all(slice::from_ref(self), None, None)
+    }
+
+    /// Gives it a lease of another length, 1 ms to 100 years, counted from now. Where it is renewed, the next renewal comes
+    /// back to its own. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// As [`refresh`](Permit::refresh); [`RefreshError::Invalid`] for a lease that cannot be.
+    pub fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
+        refresh_all(slice::from_ref(self), Some(lease::to_ms(lease)?), None)?;
+        self.engine.renewal.watch(&self.holding); // its end is another now
+        Ok(())
     }
 
     /// Gives it back. Blocks for one round trip; whoever is first in line has it when this returns.
@@ -135,27 +134,8 @@ impl Permit {
     /// [`ReleaseError`] when the server did not confirm: it has the permit, to try again with. Dropping the error
     /// releases in the background.
     pub fn release(mut self) -> Result<Released, ReleaseError> {
-        if let Err(error) = self.engine.check_process() {
-            return Err(ReleaseError::new(self, error));
-        }
-        self.engine.renewal.forget(&self.holding);
-        if self.may_be_somebody_else_s() {
-            self.armed = false;
-            return Ok(Released::Gone);
-        }
-        let (keys, id) = (&self.holding.keys, &self.holding.id);
-        let answered = self
-            .engine
-            .call(None, &mut |con| semaphore::release(con, keys, id, 0));
-        match answered {
-            Ok(answered) => {
-                self.armed = false;
-                self.holding.end();
-                Ok(match answered.reply {
-                    ReleaseAnswer::Released { .. } => Released::Released,
-                    ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => Released::Gone,
-                })
-            }
+        match release_all(slice::from_mut(&mut self)) {
+            Ok(released) => Ok(released),
             Err(error) => Err(ReleaseError::new(self, error)),
         }
     }
@@ -209,46 +189,157 @@ impl Permit {
         self.holding.terms.own_id && self.is_lost()
     }
 
-    /// Makes a lease permanent once it is known that the permit is held; if that fails, it is given back.
-    pub(crate) fn make_permanent(&self) -> Result<(), CallError> {
-        match self.refresh() {
-            Ok(()) => Ok(()),
-            Err(RefreshError::Lost(lost)) => {
-                let text = format!("could not be made permanent in time: {lost}");
-                Err(CallError::Failed(Failure::new(FailureKind::TimedOut, text)))
-            }
-            Err(RefreshError::Invalid(invalid)) => Err(CallError::Invalid(invalid)),
-            Err(RefreshError::Failed(failure)) => Err(CallError::Failed(failure)),
-            Err(RefreshError::Unknown(failure)) => Err(CallError::Unknown(failure)),
+    /// The same permit under other terms: the lease that it has now goes on.
+    pub(crate) fn under(mut self, terms: &Terms) -> Permit {
+        self.engine.renewal.forget(&self.holding);
+        self.armed = false;
+        let holding = self.holding.under(terms);
+        Permit::new(self.engine.clone(), holding, self.limit, self.ticket)
+    }
+}
+
+/// Makes the leases of these permanent, once it is known that they are held; where that fails they are given back.
+pub(crate) fn make_permanent(permits: &[Permit]) -> Result<(), CallError> {
+    refresh_all(permits, None, None).map_err(|error| match error {
+        RefreshError::Lost(lost) => {
+            let text = format!("could not be made permanent in time: {lost}");
+            CallError::Failed(Failure::new(FailureKind::TimedOut, text))
         }
+        RefreshError::Invalid(invalid) => CallError::Invalid(invalid),
+        RefreshError::Failed(failure) => CallError::Failed(failure),
+        RefreshError::Unknown(failure) => CallError::Unknown(failure),
+    })
+}
+
+/// Gives these, all of one gate, a new lease in one packet: their own, or one of `lease_ms`. Waits for the
+/// reply until `until` at most.
+pub(crate) fn refresh_all(
+    permits: &[Permit],
+    lease_ms: Option<u64>,
+    until: Option<Instant>,
+) -> Result<(), RefreshError> {
+    let Some(first) = permits.first() else {
+        return Ok(());
+    };
+    let engine = &first.engine;
+    engine.check_process()?;
+    if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
+        return Err(RefreshError::Lost(lost.holding.lost()));
+    }
+    let holdings = || permits.iter().map(|permit| &*permit.holding);
+    let until = holdings()
+        .filter_map(|h| h.deadline().instant())
+        .chain(until)
+        .min();
+    let calls: Vec<_> = holdings()
+        .map(|h| (&h.keys, h.id.as_str(), lease_ms.unwrap_or(h.terms.lease_ms)))
+        .collect();
+    let answered = engine.call(until, &mut |con| semaphore::refresh_all(con, &calls))?;
+    let mut result = Ok(());
+    for (holding, outcome) in holdings().zip(answered.reply) {
+        let refreshed = match outcome {
+            Ok(Some(grant))
+                if holding.extend(grant.fence, Deadline::told(answered.sent, grant.left())) =>
+            {
+                Ok(())
+            }
+            Ok(_) => {
+                engine.renewal.forget(holding);
+                holding.end();
+                Err(RefreshError::Lost(holding.lost()))
+            }
+            Err(error) => Err(error.into()),
+        };
+        result = result.and(refreshed);
+    }
+    result
+}
+
+/// Gives these back, all of one gate, in one packet. Those that the server confirmed are not armed any more.
+pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError> {
+    if let Some(first) = permits.first() {
+        first.engine.check_process()?;
+    }
+    give_back(permits, None).map_err(|unanswered| unanswered.error)
+}
+
+/// As `release_all`, for at most 100 ms; the background does what takes longer.
+pub(crate) fn drop_all(permits: &mut [Permit]) {
+    // In a forked child even a lock may be held by a thread that does not exist there.
+    match permits.first() {
+        Some(first) if first.engine.connections.is_own_process() => {}
+        _ => return,
+    }
+    let until = Instant::now() + DROP_BOUND;
+    let wire = match give_back(permits, Some(until)) {
+        Ok(_) => return,
+        Err(unanswered) => unanswered.wire,
+    };
+    // Until the leases have ended on the server, where a refresh whose reply was lost may have moved the end.
+    let mut end = Some(until);
+    let mut debts = Vec::new();
+    let mut engine = None;
+    for permit in permits.iter_mut().filter(|permit| permit.armed) {
+        permit.armed = false;
+        let holding = &permit.holding;
+        let lease = Duration::from_millis(holding.terms.lease_ms);
+        end = match (end, holding.deadline().instant()) {
+            (Some(end), Some(told)) if !lease.is_zero() => until
+                .checked_add(lease)
+                .map(|latest| latest.max(told).max(end)),
+            _ => None, // a permanent one has no end
+        };
+        debts.push((holding.keys.clone(), holding.id.clone()));
+        engine = Some(&permit.engine);
+    }
+    if let Some(engine) = engine {
+        engine.release_later(debts, wire, end);
+    }
+}
+
+fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Result<Released, Unanswered> {
+    let mut released = Released::Released;
+    for permit in permits.iter_mut().filter(|permit| permit.armed) {
+        permit.engine.renewal.forget(&permit.holding);
+        if permit.may_be_somebody_else_s() {
+            permit.armed = false;
+            released = Released::Gone;
+        }
+    }
+    let mut armed: Vec<&mut Permit> = permits.iter_mut().filter(|permit| permit.armed).collect();
+    let Some(engine) = armed.first().map(|permit| permit.engine.clone()) else {
+        return Ok(released);
+    };
+    let calls: Vec<_> = armed
+        .iter()
+        .map(|permit| (&permit.holding.keys, permit.holding.id.as_str()))
+        .collect();
+    let answered = engine
+        .connections
+        .call(until, &mut |con| semaphore::release_all(con, &calls))?;
+    drop(calls);
+    let mut failed = None;
+    for (permit, outcome) in armed.iter_mut().zip(answered.reply) {
+        match outcome {
+            Ok(answer) => {
+                permit.armed = false;
+                permit.holding.end();
+                if !matches!(answer, ReleaseAnswer::Released { .. }) {
+                    released = Released::Gone;
+                }
+            }
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    match failed {
+        None => Ok(released),
+        Some(error) => Err(Unanswered { error, wire: None }),
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // In a forked child even a lock may be held by a thread that does not exist there.
-        if !self.armed || !self.engine.connections.is_own_process() {
-            return;
-        }
-        self.engine.renewal.forget(&self.holding);
-        if self.may_be_somebody_else_s() {
-            return;
-        }
-        self.holding.end();
-        let (keys, id) = (&self.holding.keys, &self.holding.id);
-        let until = Instant::now() + DROP_BOUND;
-        let released = self
-            .engine
-            .connections
-            .call(Some(until), &mut |con| semaphore::release(con, keys, id, 0));
-        if let Err(unanswered) = released {
-            // Until the lease has ended on the server, where a refresh whose reply was lost may have moved the end.
-            let lease = Duration::from_millis(self.holding.terms.lease_ms);
-            let lease_end = self.holding.deadline().instant();
-            let end = lease_end.and_then(|end| Some(end.max(until.checked_add(lease)?)));
-            let end = end.filter(|_| !lease.is_zero()); // a permanent one has no end
-            self.engine.release_later(keys, id, unanswered.wire, end);
-        }
+        drop_all(slice::from_mut(self));
     }
 }
 
@@ -288,6 +379,10 @@ impl ReleaseError {
             permit: Box::new(permit),
             error,
         }
+    }
+
+    pub(crate) fn into_parts(self) -> (Permit, CallError) {
+        (*self.permit, self.error)
     }
 
     /// The permit, still to be released.

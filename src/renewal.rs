@@ -45,7 +45,9 @@ impl Plan {
     fn insert(&mut self, at: Instant, holding: Arc<Holding>) {
         self.number += 1;
         let key = (at, self.number);
-        holding.plan(Some(key));
+        if let Some(earlier) = holding.plan(Some(key)) {
+            self.due.remove(&earlier);
+        }
         self.due.insert(key, holding);
     }
 }
@@ -61,7 +63,7 @@ impl Renewal {
         }
     }
 
-    /// Looks after a permit that is to be renewed, or whose loss is to be told.
+    /// Looks after a permit that is to be renewed, or whose loss is to be told; again when its end is another.
     pub(crate) fn watch(&self, holding: &Arc<Holding>) {
         let Some(at) = next_look(holding) else { return };
         let mut plan = lock(&self.shared.plan);

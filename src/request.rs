@@ -6,9 +6,9 @@ use crate::engine::Engine;
 use crate::error::{AlreadyHeld, CallError, Denied, Invalid, LimitMismatch, TryAcquireError};
 use crate::failure::{Failure, FailureKind};
 use crate::holding::{Holding, Terms};
-use crate::lease::{self, Deadline, Moment};
+use crate::lease::{Deadline, Moment};
 use crate::name::{self, Keys};
-use crate::permit::Permit;
+use crate::permit::{self, Permit};
 use crate::scripts::semaphore::{self, Answer, Ask, Grant, Usage};
 use redis::Connection;
 use std::sync::Arc;
@@ -20,9 +20,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 /// How much longer than the deadline the last call of a wait may take.
 pub(crate) const LAST_WORD: Duration = Duration::from_millis(40);
 
-/// The highest limit.
-const MOST: u32 = i32::MAX as u32;
-
 /// Everything that one acquire needs to know.
 pub(crate) struct Request {
     pub(crate) engine: Arc<Engine>,
@@ -30,6 +27,7 @@ pub(crate) struct Request {
     pub(crate) id: String,
     /// `None`: all that are free.
     pub(crate) permits: Option<u32>,
+    /// 0: none is declared, whatever is stored counts.
     pub(crate) limit: u32,
     pub(crate) strict: bool,
     pub(crate) terms: Terms,
@@ -83,7 +81,7 @@ impl Request {
             id: &self.id,
             permits: self.permits,
             limit: self.limit,
-            lease_ms: self.first_lease_ms(),
+            lease_ms: self.terms.first_lease_ms(),
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             inbox,
             ticket,
@@ -125,14 +123,6 @@ impl Request {
         Ok((outcome, answered.sent))
     }
 
-    /// A permanent lease begins as one of 30 s, so that a permit whose reply was lost comes back by itself.
-    fn first_lease_ms(&self) -> u64 {
-        match self.terms.lease_ms {
-            0 => u64::try_from(lease::DEFAULT.as_millis()).unwrap_or(u64::MAX),
-            lease_ms => lease_ms,
-        }
-    }
-
     pub(crate) fn permit(
         &self,
         grant: Grant,
@@ -143,7 +133,7 @@ impl Request {
         let holding = Holding::new(&self.keys, &self.id, &grant, deadline, &self.terms);
         let permit = Permit::new(self.engine.clone(), holding, usage.limit, ticket);
         if self.terms.lease_ms == 0 {
-            permit.make_permanent()?;
+            permit::make_permanent(std::slice::from_ref(&permit))?;
         }
         Ok(permit)
     }
@@ -158,7 +148,7 @@ impl Request {
 
     /// A strict semaphore takes nothing under another limit than its own.
     pub(crate) fn accept(&self, limit: u32) -> Result<(), LimitMismatch> {
-        if !self.strict || limit == self.limit {
+        if !self.strict || self.limit == 0 || limit == self.limit {
             return Ok(());
         }
         Err(LimitMismatch {
@@ -195,22 +185,17 @@ impl Request {
     }
 
     pub(crate) fn release_later(&self, wire: Option<Box<Wire>>) {
-        let lives = PATIENCE.max(Duration::from_millis(self.first_lease_ms()));
+        let lives = PATIENCE.max(Duration::from_millis(self.terms.first_lease_ms()));
         let until = Instant::now().checked_add(lives);
         self.engine.inbox.give_up(&self.keys, &self.id);
-        self.engine.release_later(&self.keys, &self.id, wire, until);
+        let permits = vec![(self.keys.clone(), self.id.clone())];
+        self.engine.release_later(permits, wire, until);
     }
 
     /// What can be told to be wrong without asking the server; and what is still owed for an id that was used before.
     pub(crate) fn prepare(&self) -> Result<(), Invalid> {
         if self.permits == Some(0) {
             return Err(Invalid::new("permits", "takes 1 to the limit, got 0"));
-        }
-        if !(1..=MOST).contains(&self.limit) {
-            return Err(Invalid::new(
-                "limit",
-                format!("takes 1 to {MOST}, got {}", self.limit),
-            ));
         }
         name::check_id(&self.id)?;
         if self.terms.own_id {

@@ -2,7 +2,7 @@
 
 use crate::cancel::Cancel;
 use crate::engine::Engine;
-use crate::error::{AcquireError, CallError, Invalid, Lost, RefreshError, TryAcquireError};
+use crate::error::{AcquireError, CallError, Invalid, Lost, MOST, RefreshError, TryAcquireError};
 use crate::holding::{Holding, OnLost, Terms};
 use crate::inspection::Inspection;
 use crate::lease::{self, Deadline};
@@ -24,9 +24,10 @@ use std::time::{Duration, Instant};
 /// With nothing else chosen a permit has a lease of 30 s that is renewed while it lives.
 #[derive(Clone)]
 pub struct Semaphore {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     name: String,
     keys: Result<Keys, Invalid>,
+    /// 0: none is declared, whatever is stored counts.
     limit: u32,
     label: Option<String>,
     id: Option<String>,
@@ -70,11 +71,24 @@ pub enum Revoked {
 }
 
 impl Semaphore {
-    pub(crate) fn new(engine: Arc<Engine>, kind: &str, name: &str, limit: u32) -> Semaphore {
+    /// What cannot be is told by the first call.
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        kind: &str,
+        name: &str,
+        limit: Option<u32>,
+    ) -> Semaphore {
+        let keys = match limit {
+            Some(limit) if !(1..=MOST).contains(&limit) => {
+                let why = format!("takes 1 to {MOST}, got {limit}");
+                Err(Invalid::new("limit", why))
+            }
+            _ => Keys::of(kind, &engine.prefix, name),
+        };
         Semaphore {
             name: name.to_owned(),
-            keys: Keys::of(kind, &engine.prefix, name),
-            limit,
+            keys,
+            limit: limit.unwrap_or(0),
             label: engine.label.clone(),
             id: None,
             lease: None,
@@ -148,8 +162,12 @@ impl Semaphore {
     /// Calls `on_lost` when a permit turns out to be lost while it is looked after: when its renewal was refused, or its
     /// lease ended by this machine's clock. Runs on a thread of its own, shared by all callbacks of the gate.
     #[must_use]
-    pub fn on_lost(mut self, on_lost: impl Fn(&Lost) + Send + Sync + 'static) -> Semaphore {
-        self.on_lost = Some(Arc::new(on_lost));
+    pub fn on_lost(self, on_lost: impl Fn(&Lost) + Send + Sync + 'static) -> Semaphore {
+        self.told_by(Arc::new(on_lost))
+    }
+
+    pub(crate) fn told_by(mut self, on_lost: OnLost) -> Semaphore {
+        self.on_lost = Some(on_lost);
         self
     }
 
@@ -261,7 +279,7 @@ impl Semaphore {
     /// [`CallError`]; the call may be made again.
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
         name::check_id(id)?;
-        let keys = self.keys.as_ref().map_err(Invalid::clone)?;
+        let keys = self.keys()?;
         let answered = self
             .engine
             .call(None, &mut |con| semaphore::release(con, keys, id, 0))?;
@@ -295,7 +313,7 @@ impl Semaphore {
     /// # Errors
     /// [`CallError`]; the call may be made again.
     pub fn unpin(&self) -> Result<(), CallError> {
-        let keys = self.keys.as_ref().map_err(Invalid::clone)?;
+        let keys = self.keys()?;
         self.engine
             .call(None, &mut |con| semaphore::resize(con, keys, 0, None))?;
         Ok(())
@@ -306,7 +324,7 @@ impl Semaphore {
             let why = "takes 1 to 2147483647, got 0; `unpin` lets a limit expire";
             return Err(Invalid::new("limit", why).into());
         }
-        let keys = self.keys.as_ref().map_err(Invalid::clone)?;
+        let keys = self.keys()?;
         let answered = self.engine.call(None, &mut |con| {
             semaphore::resize(con, keys, limit, expected)
         })?;
@@ -319,15 +337,17 @@ impl Semaphore {
     /// How many permits are free now, whoever waits for them. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError`]; the call may be made again.
+    /// [`CallError`]; the call may be made again. [`CallError::Invalid`] where no limit is stored and none declared.
     pub fn available_permits(&self) -> Result<u32, CallError> {
         let state = self.look(0, 0)?;
-        let limit = if state.limit == 0 {
-            self.limit
-        } else {
-            state.limit
-        };
-        Ok(limit.saturating_sub(state.in_use))
+        match (state.limit, self.limit) {
+            (0, 0) => {
+                let why = "none is stored for this semaphore; `resize` stores one";
+                Err(Invalid::new("no limit", why).into())
+            }
+            (0, declared) => Ok(declared),
+            (stored, _) => Ok(stored.saturating_sub(state.in_use)),
+        }
     }
 
     /// Who holds and who waits: the first 1,000 of each, and how many there are. Blocks for one round trip.
@@ -348,14 +368,26 @@ impl Semaphore {
     }
 
     fn look(&self, offset: u32, count: u32) -> Result<semaphore::State, CallError> {
-        let keys = self.keys.as_ref().map_err(Invalid::clone)?;
+        let keys = self.keys()?;
         let answered = self.engine.call(None, &mut |con| {
             semaphore::inspect(con, keys, offset, count)
         })?;
         Ok(answered.reply)
     }
 
-    fn terms(&self) -> Result<Terms, Invalid> {
+    pub(crate) fn keys(&self) -> Result<&Keys, Invalid> {
+        self.keys.as_ref().map_err(Invalid::clone)
+    }
+
+    /// The id of the next acquire.
+    pub(crate) fn next_id(&self) -> Result<String, Invalid> {
+        match &self.id {
+            Some(id) => Ok(id.clone()),
+            None => name::new_id(self.label.as_deref()),
+        }
+    }
+
+    pub(crate) fn terms(&self) -> Result<Terms, Invalid> {
         Ok(Terms {
             lease_ms: match self.permanent {
                 true => 0,
@@ -367,15 +399,11 @@ impl Semaphore {
         })
     }
 
-    fn request(&self, permits: Option<u32>) -> Result<Request, Invalid> {
-        let id = match &self.id {
-            Some(id) => id.clone(),
-            None => name::new_id(self.label.as_deref())?,
-        };
+    pub(crate) fn request(&self, permits: Option<u32>) -> Result<Request, Invalid> {
         Ok(Request {
             engine: self.engine.clone(),
             keys: self.keys.clone()?,
-            id,
+            id: self.next_id()?,
             permits,
             limit: self.limit,
             strict: self.strict,

@@ -52,13 +52,6 @@ end
 
 if waiting == 0 and in_use + (want or 1) <= limit then return granted() end
 
--- When asking again makes sense without a message: at the end of the k-th lease to end, for place k.
-local function end_of(place_in_line)
-  local score = closed and redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
-    or redis.call('ZRANGE', holders, place_in_line - 1, place_in_line - 1, 'WITHSCORES')[2]
-  if score and score ~= 'inf' then return math.max(1, tonumber(score) - now) end
-end
-
 if wait_ms > 0 and want then
   local is_new = not place and ticket == 0
   if place then
@@ -106,5 +99,4 @@ if place then
 end
 if waiting == 0 and in_use + (want or 1) <= limit then return granted() end
 save()
-local retry_after = stopped and 1 or end_of(1) or head_until and math.max(1, head_until - now) or -1
-return {'denied', retry_after, used(), limit, waiting, now}
+return {'denied', ask_again(), used(), limit, waiting, now}

@@ -1,4 +1,4 @@
--- Part: the clock, what the semaphore keeps beside its permits, and the record of the id in ARGV[1]. Writes nothing.
+-- Part: what the semaphore keeps beside its permits, and the record of the id in ARGV[1]. Writes nothing.
 --
 -- The meta hash has two fields of its own; their names hold a space, which no id can:
 --   'the state'   limit extra next_end last_end expiry pinned closed, as numbers; written only when one of them changes
@@ -8,9 +8,6 @@
 --   w <permits> <lease_ms> <patience_until> <ask_at> <inbox> while it waits
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 local NEVER = 9e15 -- later than any time in ms
-
-local clock = redis.call('TIME') -- once: before Redis 7.2 it moves while the script runs
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 local stored = redis.call('HMGET', meta, 'the state', 'last fence', ARGV[1] or '')
 local record = stored[3]

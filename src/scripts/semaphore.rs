@@ -18,20 +18,37 @@
 use super::{Keys, Reply, ServerTime, error_of, unexpected};
 use crate::error::CallError;
 use crate::script::{Call, LazyScript};
-use redis::{Connection, ConnectionLike, Value};
+use redis::{Connection, ConnectionLike, RedisResult, Value};
 
 static ACQUIRE: LazyScript = script!(
     "arguments",
+    "clock",
     "semaphore/state",
     "semaphore/counts",
     "semaphore/change",
     "semaphore/grant",
     "semaphore/queue",
     "semaphore/serve",
+    "semaphore/denial",
     "semaphore/acquire"
+);
+static TRY_LOCK_ALL: LazyScript = script!(
+    "arguments",
+    "clock",
+    "semaphore/open",
+    "semaphore/state",
+    "semaphore/counts",
+    "semaphore/change",
+    "semaphore/grant",
+    "semaphore/queue",
+    "semaphore/serve",
+    "semaphore/denial",
+    "semaphore/opened",
+    "semaphore/try_lock_all"
 );
 static RELEASE: LazyScript = script!(
     "arguments",
+    "clock",
     "semaphore/state",
     "semaphore/counts",
     "semaphore/change",
@@ -42,14 +59,16 @@ static RELEASE: LazyScript = script!(
 );
 static REFRESH: LazyScript = script!(
     "arguments",
+    "clock",
     "semaphore/state",
     "semaphore/change",
     "semaphore/queue",
     "semaphore/refresh"
 );
-static LOOKUP: LazyScript = script!("arguments", "semaphore/state", "semaphore/lookup");
+static LOOKUP: LazyScript = script!("arguments", "clock", "semaphore/state", "semaphore/lookup");
 static RESIZE: LazyScript = script!(
     "arguments",
+    "clock",
     "semaphore/state",
     "semaphore/counts",
     "semaphore/change",
@@ -60,6 +79,7 @@ static RESIZE: LazyScript = script!(
 );
 static INSPECT: LazyScript = script!(
     "arguments",
+    "clock",
     "semaphore/state",
     "semaphore/counts",
     "semaphore/inspect"
@@ -193,6 +213,70 @@ pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<A
     }
 }
 
+/// What [`try_lock_all`] answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockAllAnswer {
+    /// All are locked, by this call or by an earlier one with the same id: a permit of each, in the order of the keys.
+    Locked(Vec<Grant>),
+    /// The id holds none of them.
+    Denied {
+        /// Which is in the way, from 0 in the order of the keys: the first that is held, or that somebody waits for.
+        place: usize,
+        /// In how many ms asking again makes sense; `None`: no lease on it that runs now ever ends.
+        retry_after: Option<u64>,
+        /// How full it is.
+        usage: Usage,
+        /// How many wait in line for it.
+        waiting: u64,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+}
+
+/// Locks up to 64 mutexes at once, all or none, if they are free and nobody waits for one of them. Their names are of one
+/// group. `lease_ms` as in [`Ask`]. Again with the same id, it grants nothing twice.
+///
+/// # Errors
+/// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
+pub fn try_lock_all(
+    con: &mut dyn ConnectionLike,
+    mutexes: &[&Keys],
+    id: &str,
+    lease_ms: u64,
+) -> Result<LockAllAnswer, CallError> {
+    let call = Call {
+        keys: mutexes.iter().flat_map(|keys| keys.names()).collect(),
+        arguments: vec![id.into(), lease_ms.into()],
+    };
+    let mut reply = Reply::new(TRY_LOCK_ALL.run(con, &call).map_err(error_of)?)?;
+    match reply.word()?.as_str() {
+        "granted" | "held" => {
+            let now = reply.number()?;
+            let mut grants = Vec::with_capacity(mutexes.len());
+            for mut row in reply.rows()? {
+                grants.push(Grant {
+                    permits: 1,
+                    fence: row.number()?,
+                    expires_at: row.number_or_never()?,
+                    now,
+                });
+            }
+            match grants.len() == mutexes.len() {
+                true => Ok(LockAllAnswer::Locked(grants)),
+                false => Err(unexpected(&grants)),
+            }
+        }
+        "denied" => Ok(LockAllAnswer::Denied {
+            place: reply.number::<usize>()?.saturating_sub(1),
+            retry_after: reply.number_or_never()?,
+            usage: usage(&mut reply)?,
+            waiting: reply.number()?,
+            now: reply.number()?,
+        }),
+        other => Err(unexpected(&other)),
+    }
+}
+
 /// What [`release`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseAnswer {
@@ -219,11 +303,31 @@ pub fn release(
     id: &str,
     keep: u32,
 ) -> Result<ReleaseAnswer, CallError> {
-    let call = Call {
+    let reply = RELEASE.run(con, &release_call(keys, id, keep));
+    released(reply.map_err(error_of)?)
+}
+
+/// Gives back all that each of these has, in one packet; each has its own outcome.
+pub(crate) fn release_all(
+    con: &mut Connection,
+    permits: &[(&Keys, &str)],
+) -> Result<Vec<Result<ReleaseAnswer, CallError>>, CallError> {
+    let calls: Vec<Call> = permits
+        .iter()
+        .map(|(keys, id)| release_call(keys, id, 0))
+        .collect();
+    each(RELEASE.run_all(con, &calls), released)
+}
+
+fn release_call<'a>(keys: &'a Keys, id: &'a str, keep: u32) -> Call<'a> {
+    Call {
         keys: keys.names().to_vec(),
         arguments: vec![id.into(), u64::from(keep).into()],
-    };
-    let mut reply = Reply::new(RELEASE.run(con, &call).map_err(error_of)?)?;
+    }
+}
+
+fn released(value: Value) -> Result<ReleaseAnswer, CallError> {
+    let mut reply = Reply::new(value)?;
     match reply.word()?.as_str() {
         "released" => Ok(ReleaseAnswer::Released {
             left: reply.number()?,
@@ -258,11 +362,7 @@ pub(crate) fn refresh_all(
         .iter()
         .map(|(keys, id, lease_ms)| refresh_call(keys, id, *lease_ms))
         .collect();
-    let replies = REFRESH.run_all(con, &calls).map_err(error_of)?;
-    Ok(replies
-        .into_iter()
-        .map(|reply| refreshed(reply.map_err(error_of)?))
-        .collect())
+    each(REFRESH.run_all(con, &calls), refreshed)
 }
 
 fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64) -> Call<'a> {
@@ -476,6 +576,23 @@ pub fn inspect(
         });
     }
     Ok(state)
+}
+
+/// The outcomes of calls in one packet. One that says that the connection is of no use says it for all.
+fn each<T>(
+    replies: RedisResult<Vec<RedisResult<Value>>>,
+    read: fn(Value) -> Result<T, CallError>,
+) -> Result<Vec<Result<T, CallError>>, CallError> {
+    let mut outcomes = Vec::new();
+    for reply in replies.map_err(error_of)? {
+        match reply.map_err(error_of).and_then(read) {
+            Err(CallError::Failed(failure)) if failure.is_broken() => {
+                return Err(CallError::Failed(failure));
+            }
+            outcome => outcomes.push(outcome),
+        }
+    }
+    Ok(outcomes)
 }
 
 fn grant(reply: &mut Reply) -> Result<Grant, CallError> {

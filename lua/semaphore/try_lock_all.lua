@@ -1,0 +1,46 @@
+-- semaphore/try_lock_all: locks several mutexes at once, all or none. Running it again with the same id grants nothing twice.
+--
+-- KEYS  meta holders queue ...
+--                 of 1 to 64 mutexes, all with one hash tag
+-- ARGV  id        who asks, the same for all
+--       lease_ms  how long they are held unless refreshed; 0: permanent
+-- REPLY granted now locks
+--       held    now locks
+--       denied  place retry_after in_use limit waiting now
+--
+-- `locks` is a list for each mutex, in the order of KEYS: fence expires_at. `place` tells the first that is in the way, from 1:
+-- it is held, or somebody waits for it. After `denied` the id holds none of them.
+word(1, 'id', 200)
+local lease_ms = number(2, 'lease_ms', 0, 3155760000000)
+if #ARGV ~= 2 then refuse('arguments: takes 2: id lease_ms') end
+if #KEYS % 3 ~= 0 or #KEYS < 3 or #KEYS > 192 then refuse('keys: takes meta holders queue of 1 to 64 mutexes') end
+local seen, tag = {}, string.match(KEYS[1] or '', '{(.-)}')
+for _, key in ipairs(KEYS) do
+  if seen[key] then refuse('keys: takes each mutex once, got twice: ' .. key) end
+  if not tag or string.match(key, '{(.-)}') ~= tag then refuse('keys: takes mutexes of one hash tag') end
+  seen[key] = true
+end
+if problem then return redis.error_reply(problem) end
+
+local locks = {}
+for i = 1, #KEYS, 3 do locks[#locks + 1] = open({KEYS[i], KEYS[i + 1], KEYS[i + 2]}) end
+
+local all_held = true
+for place, lock in ipairs(locks) do
+  all_held = all_held and lock.is_held
+  if not lock.is_free() then
+    for _, other in ipairs(locks) do
+      if other.is_held then other.give_back() end
+      other.save()
+    end
+    return lock.denial(place)
+  end
+end
+
+local told = {}
+for place, lock in ipairs(locks) do
+  lock.take(lease_ms)
+  lock.save()
+  told[place] = {lock.fence, lock.ends}
+end
+return {all_held and 'held' or 'granted', now, told}

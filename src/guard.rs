@@ -1,0 +1,97 @@
+//! Guards: what the locks grant. Each is a permit under the verbs of locking.
+
+use crate::error::{CallError, Error};
+use std::fmt;
+
+/// A guard around one [`Permit`](crate::Permit).
+macro_rules! guard {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name(pub(crate) $crate::Permit);
+
+        impl $name {
+            /// Unlocks. Blocks for one round trip; whoever is first in line has the lock when this returns.
+            ///
+            /// # Errors
+            /// [`UnlockError`](crate::UnlockError) when the server did not confirm: it has the guard, to try again with.
+            pub fn unlock(self) -> Result<$crate::Released, $crate::UnlockError<$name>> {
+                self.0.release().map_err(|error| {
+                    let (permit, error) = error.into_parts();
+                    $crate::UnlockError::new($name(permit), error)
+                })
+            }
+
+            /// Lets go without unlocking, and returns the id, with which another process takes over; see
+            /// [`Permit::into_id`](crate::Permit::into_id).
+            pub fn into_id(self) -> String {
+                self.0.into_id()
+            }
+        }
+
+        impl std::ops::Deref for $name {
+            type Target = $crate::Permit;
+
+            fn deref(&self) -> &$crate::Permit {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+pub(crate) use guard;
+
+/// An unlock that could not be confirmed. It has the guard, so that it can be tried again; dropping it unlocks in the
+/// background.
+#[derive(Debug)]
+pub struct UnlockError<G> {
+    guard: Box<G>,
+    error: CallError,
+}
+
+impl<G> UnlockError<G> {
+    pub(crate) fn new(guard: G, error: CallError) -> UnlockError<G> {
+        UnlockError {
+            guard: Box::new(guard),
+            error,
+        }
+    }
+
+    /// The guard, still to be unlocked.
+    #[must_use = "dropping the guard unlocks in the background"]
+    pub fn into_guard(self) -> G {
+        *self.guard
+    }
+
+    /// Why it could not be unlocked.
+    pub fn error(&self) -> &CallError {
+        &self.error
+    }
+}
+
+impl<G> fmt::Display for UnlockError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "not unlocked, try again with the guard in this error: {}",
+            self.error
+        )
+    }
+}
+
+impl<G: fmt::Debug> std::error::Error for UnlockError<G> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<G> From<UnlockError<G>> for Error {
+    fn from(error: UnlockError<G>) -> Error {
+        error.error.into()
+    }
+}

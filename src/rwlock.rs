@@ -1,0 +1,247 @@
+//! The reader-writer lock: a semaphore of so many permits that they never run out, of which a reader takes one and a writer
+//! all.
+
+use crate::error::{AcquireError, CallError, Invalid, MOST, RefreshError, TryAcquireError};
+use crate::guard::guard;
+use crate::inspection::Inspection;
+use crate::permit::Permit;
+use crate::semaphore::{Revoked, Semaphore};
+use crate::settings::settings;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A lock that many read under at once, or one writes under, across machines.
+///
+/// Made by [`Gate::rwlock`](crate::Gate::rwlock). Fair: first come, first served, so a writer that waits holds back the
+/// readers who come after it, and neither side starves. Each reader has a lease of its own: the share of one that crashed
+/// comes back alone, however long the others read. Not re-entrant; whoever writes may go on reading by
+/// [`downgrade`](RwLockWriteGuard::downgrade), but a reader that asks to write waits for itself. With nothing else chosen
+/// the lock has a lease of 30 s that is renewed while the guard lives.
+///
+/// ```no_run
+/// # fn main() -> Result<(), luagate::Error> {
+/// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+/// let prices = gate.rwlock("prices");
+/// let writing = prices.write()?; // nobody else is inside
+/// let reading = writing.downgrade()?; // nobody writes in between
+/// reading.unlock()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RwLock {
+    semaphore: Semaphore,
+}
+
+settings!(RwLock);
+
+impl RwLock {
+    pub(crate) fn new(semaphore: Semaphore) -> RwLock {
+        RwLock { semaphore }
+    }
+
+    fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> RwLock {
+        RwLock::new(set(self.semaphore))
+    }
+
+    /// An identity of the application's own; see [`Semaphore::id`].
+    #[must_use]
+    pub fn id(self, id: &str) -> RwLock {
+        self.with(|semaphore| semaphore.id(id))
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.semaphore.name()
+    }
+
+    /// Locks for reading, in line for as long as it takes. Blocks until it is granted.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire`].
+    pub fn read(&self) -> Result<RwLockReadGuard, AcquireError> {
+        self.semaphore.acquire().map(RwLockReadGuard)
+    }
+
+    /// Locks for reading if nobody writes and nobody waits in front. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// As [`Semaphore::try_acquire`].
+    pub fn try_read(&self) -> Result<RwLockReadGuard, TryAcquireError> {
+        self.semaphore.try_acquire().map(RwLockReadGuard)
+    }
+
+    /// Locks for reading, in line for at most `timeout`. Blocks for at most that and 50 ms.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire_timeout`].
+    pub fn try_read_for(&self, timeout: Duration) -> Result<RwLockReadGuard, AcquireError> {
+        let permit = self.semaphore.acquire_timeout(timeout);
+        permit.map(RwLockReadGuard)
+    }
+
+    /// Locks for reading, in line until `deadline`; an instant that has passed is a timeout of zero.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire_timeout`].
+    pub fn try_read_until(&self, deadline: Instant) -> Result<RwLockReadGuard, AcquireError> {
+        self.try_read_for(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Locks for writing, in line for as long as it takes. Blocks until it is granted.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire`].
+    pub fn write(&self) -> Result<RwLockWriteGuard, AcquireError> {
+        self.semaphore.acquire_many(MOST).map(RwLockWriteGuard)
+    }
+
+    /// Locks for writing if nobody is inside and nobody waits. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// As [`Semaphore::try_acquire`].
+    pub fn try_write(&self) -> Result<RwLockWriteGuard, TryAcquireError> {
+        self.semaphore.try_acquire_many(MOST).map(RwLockWriteGuard)
+    }
+
+    /// Locks for writing, in line for at most `timeout`. Blocks for at most that and 50 ms.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire_timeout`].
+    pub fn try_write_for(&self, timeout: Duration) -> Result<RwLockWriteGuard, AcquireError> {
+        let permit = self.semaphore.acquire_many_timeout(MOST, timeout);
+        permit.map(RwLockWriteGuard)
+    }
+
+    /// Locks for writing, in line until `deadline`; an instant that has passed is a timeout of zero.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire_timeout`].
+    pub fn try_write_until(&self, deadline: Instant) -> Result<RwLockWriteGuard, AcquireError> {
+        self.try_write_for(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Takes over the share of the reader `id`; see [`Semaphore::adopt`].
+    ///
+    /// # Errors
+    /// As [`Semaphore::adopt`]; [`RefreshError::Invalid`] when `id` writes.
+    pub fn adopt_read(&self, id: &str) -> Result<RwLockReadGuard, RefreshError> {
+        let permit = self.semaphore.adopt(id)?;
+        match permit.permits() {
+            1 => Ok(RwLockReadGuard(permit)),
+            _ => Err(left(permit, "writes; `adopt_write` takes it over")),
+        }
+    }
+
+    /// Takes over the lock of the writer `id`; see [`Semaphore::adopt`].
+    ///
+    /// # Errors
+    /// As [`Semaphore::adopt`]; [`RefreshError::Invalid`] when `id` reads.
+    pub fn adopt_write(&self, id: &str) -> Result<RwLockWriteGuard, RefreshError> {
+        let permit = self.semaphore.adopt(id)?;
+        match permit.permits() {
+            MOST => Ok(RwLockWriteGuard(permit)),
+            _ => Err(left(permit, "reads; `adopt_read` takes it over")),
+        }
+    }
+
+    /// Takes the lock, or the place in line, away from `id`; see [`Semaphore::revoke`].
+    ///
+    /// # Errors
+    /// As [`Semaphore::revoke`].
+    pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
+        self.semaphore.revoke(id)
+    }
+
+    /// Who is inside and who waits: a reader holds 1 permit, a writer 2,147,483,647. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// As [`Semaphore::inspect`].
+    pub fn inspect(&self) -> Result<Inspection, CallError> {
+        self.semaphore.inspect()
+    }
+}
+
+/// Leaves the permit to whoever has it.
+fn left(permit: Permit, why: &str) -> RefreshError {
+    let why = format!("{} {why}", permit.into_id());
+    Invalid::new("id", why).into()
+}
+
+impl fmt::Debug for RwLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLock")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}
+
+guard! {
+    /// A share of the lock, held for reading. Everything that a [`Permit`](crate::Permit) tells, and
+    /// [`unlock`](RwLockReadGuard::unlock); dropping it unlocks.
+    #[must_use = "the lock is given back as soon as its guard is dropped"]
+    RwLockReadGuard
+}
+
+guard! {
+    /// The lock, held for writing. Everything that a [`Permit`](crate::Permit) tells, and
+    /// [`unlock`](RwLockWriteGuard::unlock); dropping it unlocks. Its fence is higher than that of every reader and writer
+    /// before.
+    #[must_use = "the lock is given back as soon as its guard is dropped"]
+    RwLockWriteGuard
+}
+
+impl RwLockWriteGuard {
+    /// Writes no more but goes on reading, with the same fence and lease; nobody writes in between. The readers that wait
+    /// in front come in. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// [`DowngradeError`] has the guard, to try again with; after [`RefreshError::Lost`] there is nothing to try.
+    pub fn downgrade(mut self) -> Result<RwLockReadGuard, DowngradeError> {
+        match self.0.release_some(MOST - 1) {
+            Ok(()) => Ok(RwLockReadGuard(self.0)),
+            Err(error) => Err(DowngradeError {
+                guard: Box::new(self),
+                error,
+            }),
+        }
+    }
+}
+
+/// A downgrade that could not be confirmed. It has the guard, so that it can be tried again; dropping it unlocks.
+#[derive(Debug)]
+pub struct DowngradeError {
+    guard: Box<RwLockWriteGuard>,
+    error: RefreshError,
+}
+
+impl DowngradeError {
+    /// The guard. Whether it still keeps readers out is not known after [`RefreshError::Unknown`]; try again.
+    #[must_use = "dropping the guard unlocks"]
+    pub fn into_guard(self) -> RwLockWriteGuard {
+        *self.guard
+    }
+
+    /// Why it could not be downgraded.
+    pub fn error(&self) -> &RefreshError {
+        &self.error
+    }
+}
+
+impl fmt::Display for DowngradeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not downgraded: {}", self.error)
+    }
+}
+
+impl std::error::Error for DowngradeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<DowngradeError> for crate::Error {
+    fn from(error: DowngradeError) -> crate::Error {
+        error.error.into()
+    }
+}

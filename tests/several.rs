@@ -1,0 +1,579 @@
+//! Promise: several mutexes are locked together or not at all; nobody who waits for one of them is overtaken; nobody waits
+//! for ever.
+
+mod support;
+
+use luagate::scripts::Keys;
+use luagate::scripts::semaphore::{self, Ask, LockAllAnswer};
+use luagate::{
+    AcquireError, CallError, Cancel, FailureKind, Gate, LockAllError, Released, TryAcquireError,
+    TryLockAllError,
+};
+use redis::Commands;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use support::proxy::Proxy;
+use support::raw::{Listener, Raw};
+use support::{Server, eventually};
+
+const SOON: Duration = Duration::from_secs(10);
+const SWORD: &str = "{trade}:sword";
+const SHIELD: &str = "{trade}:shield";
+const HELMET: &str = "{trade}:helmet";
+
+/// One mutex through the scripts.
+fn raw(server: &Server, name: &str) -> Raw {
+    Raw {
+        con: server.connection(),
+        keys: Keys::mutex(&server.prefix, name).unwrap(),
+        limit: 1,
+    }
+}
+
+/// Asks by the script for mutexes of these keys.
+fn ask(raws: &mut [&mut Raw], id: &str, lease_ms: u64) -> Result<LockAllAnswer, CallError> {
+    let keys: Vec<Keys> = raws.iter().map(|raw| raw.keys.clone()).collect();
+    let keys: Vec<&Keys> = keys.iter().collect();
+    semaphore::try_lock_all(&mut raws[0].con, &keys, id, lease_ms)
+}
+
+#[track_caller]
+fn assert_in_the_way(answer: Result<LockAllAnswer, CallError>, expected: usize) {
+    match answer {
+        Ok(LockAllAnswer::Denied { place, .. }) => assert_eq!(place, expected),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// None of these is held, and nobody waits for one.
+fn assert_free(gate: &Gate, names: &[&str]) {
+    for name in names {
+        let seen = gate.mutex(name).inspect().unwrap();
+        assert_eq!((seen.in_use, seen.waiter_count), (0, 0), "{name}: {seen}");
+    }
+}
+
+#[test]
+fn all_at_once_by_one_script() {
+    let server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
+    drop(gate.mutexes(&names).try_lock_all().unwrap()); // from here on the server knows the script
+    let mut con = server.connection();
+    support::reset_counts(&mut con);
+    let guard = gate.mutexes(&names).try_lock_all().unwrap();
+    assert_eq!(support::calls_in_scripts(&mut con).1, 1);
+    for (name, held) in guard.iter() {
+        let seen = gate.mutex(name).inspect().unwrap();
+        assert_eq!(seen.holders[0].id, held.id());
+        assert_eq!(seen.holders[0].fence, held.fence());
+    }
+    assert_eq!(guard.iter().count(), 64);
+    assert_eq!(guard.unlock().unwrap(), Released::Released);
+    for name in &names {
+        assert_free(&gate, &[name]);
+    }
+}
+
+#[test]
+fn who_is_in_the_way_is_told_and_nothing_is_held() {
+    let server = Server::any();
+    let gate = server.gate();
+    let all = gate.mutexes([SWORD, SHIELD, HELMET]);
+    let shield = gate.mutex(SHIELD).lease(Duration::from_secs(60));
+    let held = shield.lock().unwrap();
+    let Err(TryLockAllError::InTheWay(in_the_way)) = all.try_lock_all() else {
+        panic!()
+    };
+    assert_eq!(in_the_way.name, SHIELD);
+    let again = in_the_way.denied.retry_after.unwrap();
+    assert!(
+        (Duration::from_secs(55)..=Duration::from_secs(60)).contains(&again),
+        "{again:?}"
+    );
+    assert!(
+        in_the_way
+            .to_string()
+            .starts_with("{trade}:shield is in the way"),
+        "{in_the_way}"
+    );
+    assert_free(&gate, &[SWORD, HELMET]);
+    held.unlock().unwrap();
+    all.try_lock_all().unwrap().unlock().unwrap();
+}
+
+#[test]
+fn what_cannot_be_is_told_and_changes_nothing() {
+    let server = Server::any();
+    let gate = server.gate();
+    let many: Vec<String> = (0..65).map(|n| format!("{{trade}}:{n}")).collect();
+    let cases: [(Vec<&str>, &str); 5] = [
+        (vec![], "1 to 64"),
+        (many.iter().map(String::as_str).collect(), "1 to 64"),
+        (vec![SWORD, SHIELD, SWORD], "twice"),
+        (vec![SWORD, "{other}:shield"], "one group"),
+        (vec![SWORD, "a b"], "white space"),
+    ];
+    for (names, expected) in cases {
+        let Err(TryLockAllError::Invalid(invalid)) = gate.mutexes(&names).try_lock_all() else {
+            panic!("{names:?}")
+        };
+        assert!(invalid.to_string().contains(expected), "{invalid}");
+        if expected == "one group" {
+            continue; // `lock_all` takes them
+        }
+        let Err(LockAllError::Invalid(invalid)) = gate.mutexes(&names).lock_all(SOON) else {
+            panic!("{names:?}")
+        };
+        assert!(invalid.to_string().contains(expected), "{invalid}");
+    }
+    assert!(matches!(
+        gate.mutexes([SWORD]).lock_all(Duration::ZERO),
+        Err(LockAllError::Invalid(_))
+    ));
+    assert_eq!(server.all_keys(), Vec::<String>::new());
+}
+
+#[test]
+fn the_script_refuses_what_cannot_be() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let elsewhere = Keys::mutex(&server.prefix, "{other}:sword").unwrap();
+    let (one, other) = (sword.keys.clone(), shield.keys.clone());
+    let many: Vec<Keys> = (0..65)
+        .map(|n| Keys::mutex(&server.prefix, &format!("{{trade}}:{n}")).unwrap())
+        .collect();
+    let cases: [(Vec<&Keys>, &str, u64, &str); 6] = [
+        (vec![], "id", 1, "keys"),
+        (many.iter().collect(), "id", 1, "keys"),
+        (vec![&one, &one], "id", 1, "twice"),
+        (vec![&one, &elsewhere], "id", 1, "hash tag"),
+        (vec![&one, &other], "i d", 1, "id"),
+        (vec![&one, &other], "id", u64::MAX, "lease_ms"),
+    ];
+    for (keys, id, lease_ms, expected) in cases {
+        match semaphore::try_lock_all(&mut sword.con, &keys, id, lease_ms) {
+            Err(CallError::Invalid(invalid)) => {
+                assert!(invalid.to_string().contains(expected), "{invalid}");
+            }
+            other => panic!("{expected}: {other:?}"),
+        }
+    }
+    assert_eq!(server.all_keys(), Vec::<String>::new());
+    let _: () = shield.con.set(&other.names()[1], "overwritten").unwrap();
+    let error = ask(&mut [&mut sword, &mut shield], "id", 1_000).unwrap_err();
+    assert!(
+        matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::WrongType),
+        "{error}"
+    );
+    assert_eq!(server.all_keys(), [other.names()[1]]);
+}
+
+#[test]
+fn again_with_the_same_id_grants_nothing_twice() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let both = &mut [&mut sword, &mut shield];
+    let Ok(LockAllAnswer::Locked(first)) = ask(both, "id", 60_000) else {
+        panic!()
+    };
+    let Ok(LockAllAnswer::Locked(again)) = ask(both, "id", 30_000) else {
+        panic!()
+    };
+    for (first, again) in first.iter().zip(&again) {
+        assert_eq!(first.fence, again.fence);
+        assert_eq!(first.expires_at, again.expires_at);
+    }
+    assert_eq!((both[0].in_use(), both[1].in_use()), (1, 1));
+}
+
+#[test]
+fn a_lost_reply_takes_nothing_twice() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let both = gate.mutexes([SWORD, SHIELD]);
+    drop(both.try_lock_all().unwrap());
+    proxy.lose_replies(1);
+    let guard = both.try_lock_all().unwrap();
+    assert!(proxy.is_done());
+    assert_eq!(raw(&server, SWORD).in_use(), 1);
+    assert_eq!(guard.unlock().unwrap(), Released::Released);
+    // With both replies lost nobody knows; what was locked is given back all the same.
+    proxy.lose_replies(2);
+    assert!(matches!(
+        both.try_lock_all(),
+        Err(TryLockAllError::Unknown(_))
+    ));
+    let direct = server.gate();
+    let _ = eventually("both are free", || {
+        direct.mutexes([SWORD, SHIELD]).try_lock_all().ok()
+    });
+}
+
+#[test]
+fn nobody_who_waits_for_one_of_them_is_overtaken() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    // The holder is gone, and nobody has noticed yet. The waiter has no inbox, so it has to ask.
+    let gone = sword.grant(Ask {
+        lease_ms: 20,
+        ..sword.ask("gone")
+    });
+    sword.queue(Ask {
+        wait_ms: 60_000,
+        ..sword.ask("waiter")
+    });
+    sword.wait_until(gone.expires_at.unwrap());
+    assert_in_the_way(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
+    assert_eq!(shield.in_use(), 0);
+    sword.grant(Ask {
+        wait_ms: 60_000,
+        ..sword.ask("waiter")
+    });
+}
+
+#[test]
+fn whoever_waits_is_served_by_the_script_that_passes_by() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let mut inbox = Listener::new(&server, "waits");
+    let channel = inbox.channel.clone();
+    let gone = sword.grant(Ask {
+        lease_ms: 20,
+        ..sword.ask("gone")
+    });
+    sword.queue(Ask {
+        wait_ms: 60_000,
+        inbox: &channel,
+        ..sword.ask("waiter")
+    });
+    sword.wait_until(gone.expires_at.unwrap());
+    assert_in_the_way(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
+    assert_eq!(inbox.next_grant()[0], "waiter");
+    assert!(sword.holds("waiter"));
+}
+
+#[test]
+fn dead_waiters_are_in_nobody_s_way() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let gone = sword.grant(Ask {
+        lease_ms: 20,
+        ..sword.ask("gone")
+    });
+    for dead in ["a", "b", "c"] {
+        sword.queue(Ask {
+            wait_ms: 60_000,
+            inbox: "nobody:listens",
+            ..sword.ask(dead)
+        });
+    }
+    sword.wait_until(gone.expires_at.unwrap());
+    let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
+    assert!(matches!(answer, LockAllAnswer::Locked(_)), "{answer:?}");
+    assert_eq!(sword.inspect().waiter_count, 0);
+}
+
+#[test]
+fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
+    let server = Server::any();
+    let gate = server.gate();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let both = &mut [&mut sword, &mut shield];
+    // The scripts: the id lost one of them to somebody else, and asks again.
+    ask(both, "id", 60_000).unwrap();
+    both[0].assert_released("id");
+    let other = both[0].ask("other");
+    both[0].grant(other);
+    assert_in_the_way(ask(both, "id", 60_000), 0);
+    assert_eq!(both[1].in_use(), 0);
+    both[0].assert_released("other");
+    // Lost to nobody, it has both again.
+    ask(both, "id", 60_000).unwrap();
+    both[0].assert_released("id");
+    let answer = ask(both, "id", 60_000).unwrap();
+    assert!(matches!(answer, LockAllAnswer::Locked(_)), "{answer:?}");
+    assert!(both[0].holds("id") && both[1].holds("id"));
+    both[0].assert_released("id");
+    both[1].assert_released("id");
+    // The guard: one of them was taken away.
+    let guard = gate.mutexes([SWORD, SHIELD]).try_lock_all().unwrap();
+    gate.mutex(SWORD)
+        .revoke(guard.get(SWORD).unwrap().id())
+        .unwrap();
+    assert_eq!(guard.unlock().unwrap(), Released::Gone);
+    assert_free(&gate, &[SWORD, SHIELD]);
+}
+
+#[test]
+fn with_a_key_lost_nothing_is_granted_twice() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    sword.grant(Ask {
+        lease_ms: 60_000,
+        ..sword.ask("holder")
+    });
+    let [meta, ..] = sword.key_names();
+    let _: () = sword.con.del(meta).unwrap();
+    assert_in_the_way(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
+    assert_eq!(shield.in_use(), 0);
+    sword.assert_released("holder");
+    let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
+    assert!(matches!(answer, LockAllAnswer::Locked(_)), "{answer:?}");
+}
+
+#[test]
+fn full_memory_changes_nothing() {
+    let server = own!(Server::private(&[]));
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let mut con = server.connection();
+    let mut set = redis::cmd("CONFIG");
+    set.arg("SET")
+        .arg("maxmemory")
+        .arg(1)
+        .exec(&mut con)
+        .unwrap();
+    let error = ask(&mut [&mut sword, &mut shield], "id", 1_000).unwrap_err();
+    assert!(
+        matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::OutOfMemory),
+        "{error}"
+    );
+    assert_eq!(server.all_keys(), Vec::<String>::new());
+}
+
+#[test]
+fn a_cluster_takes_them() {
+    let server = own!(Server::cluster_node());
+    let gate = server.gate();
+    let guard = gate.mutexes([SWORD, SHIELD]).try_lock_all().unwrap();
+    assert_eq!(guard.unlock().unwrap(), Released::Released);
+    // In line their names need not share a slot.
+    let guard = gate.mutexes(["sword", "shield"]).lock_all(SOON).unwrap();
+    assert_eq!(guard.unlock().unwrap(), Released::Released);
+}
+
+#[test]
+fn without_an_end_until_unlocked() {
+    let server = Server::any();
+    let gate = server.gate();
+    let both = gate.mutexes([SWORD, SHIELD]).permanent();
+    let held_for_ever = |guard: luagate::MutexesGuard| {
+        assert_eq!(guard.remaining(), None);
+        let seen = gate.mutex(SWORD).inspect().unwrap();
+        assert_eq!(seen.holders[0].remaining, None);
+        drop(guard);
+        assert_free(&gate, &[SWORD, SHIELD]);
+    };
+    held_for_ever(both.try_lock_all().unwrap());
+    held_for_ever(both.lock_all(SOON).unwrap());
+}
+
+#[test]
+fn ten_thousand_overlapping_attempts_and_nobody_waits_for_ever() {
+    let server = Server::any();
+    let gates = [server.gate(), server.gate()];
+    let names: Vec<String> = (0..12).map(|n| format!("item:{n}")).collect();
+    let owners: Vec<AtomicU32> = names.iter().map(|_| AtomicU32::new(0)).collect();
+    let attempts = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 1..=16_u32 {
+            let (names, owners, attempts) = (&names, &owners, &attempts);
+            let gate = &gates[thread as usize % 2];
+            scope.spawn(move || {
+                // A small generator of our own numbers: the same picks in every run.
+                let mut seed = u64::from(thread);
+                let mut random = |below: usize| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (seed >> 33) as usize % below
+                };
+                while attempts.fetch_add(1, Ordering::SeqCst) < 10_000 {
+                    let mut picks: Vec<usize> = (0..names.len()).collect();
+                    let count = 2 + random(2);
+                    for place in 0..count {
+                        let other = place + random(picks.len() - place);
+                        picks.swap(place, other);
+                    }
+                    picks.truncate(count);
+                    let mutexes = gate.mutexes(picks.iter().map(|pick| &names[*pick]));
+                    let guard = mutexes.lock_all(Duration::from_secs(60)).unwrap();
+                    for pick in &picks {
+                        assert_eq!(owners[*pick].swap(thread, Ordering::SeqCst), 0);
+                    }
+                    for pick in &picks {
+                        owners[*pick].store(0, Ordering::SeqCst);
+                    }
+                    guard.unlock().unwrap();
+                }
+            });
+        }
+    });
+    for name in &names {
+        assert_free(&gates[0], &[name]);
+    }
+}
+
+#[test]
+fn in_time_or_nothing_is_left() {
+    let server = Server::any();
+    let gate = server.gate();
+    let held = gate.mutex("b").lock().unwrap();
+    let begun = Instant::now();
+    let timeout = Duration::from_millis(200);
+    let Err(LockAllError::TimedOut(in_the_way)) =
+        server.gate().mutexes(["c", "b", "a"]).lock_all(timeout)
+    else {
+        panic!()
+    };
+    let took = begun.elapsed();
+    assert_eq!(in_the_way.name, "b");
+    assert!(took >= timeout, "{took:?}");
+    assert!(took < timeout + Duration::from_secs(1), "{took:?}");
+    assert_free(&gate, &["a", "c"]);
+    held.unlock().unwrap();
+    assert_free(&gate, &["b"]);
+}
+
+#[test]
+fn what_is_held_is_renewed_while_the_next_is_waited_for() {
+    let server = Server::any();
+    let gate = server.gate();
+    let lease = Duration::from_millis(200);
+    let held = gate.mutex("b").lock().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let both = gate.mutexes(["a", "b"]).lease(lease);
+            let guard = both.lock_all(SOON).unwrap();
+            // From here on its lease is as it was asked for: whole, and not renewed.
+            assert!(guard.remaining().unwrap() > lease / 2);
+            eventually("its lease ends", || guard.is_lost().then_some(()));
+            guard.get("a").unwrap().fence()
+        });
+        let first = eventually("the first is locked", || {
+            let seen = gate.mutex("a").inspect().unwrap();
+            seen.holders.first().map(|holder| holder.fence)
+        });
+        // Nobody else gets it for five leases.
+        let begun = Instant::now();
+        while begun.elapsed() < lease * 5 {
+            assert!(matches!(
+                gate.mutex("a").try_lock(),
+                Err(TryAcquireError::Denied(_))
+            ));
+        }
+        held.unlock().unwrap();
+        assert_eq!(waiting.join().unwrap(), first);
+    });
+}
+
+#[test]
+fn what_was_lost_while_waiting_is_told_and_nothing_is_left() {
+    let server = Server::any();
+    let gate = server.gate();
+    let held = gate.mutex("b").lock().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).lock_all(SOON));
+        let first = eventually("the first is locked", || {
+            let seen = gate.mutex("a").inspect().unwrap();
+            seen.holders.first().map(|holder| holder.id.clone())
+        });
+        eventually("the second is waited for", || {
+            (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(())
+        });
+        gate.mutex("a").revoke(&first).unwrap();
+        held.unlock().unwrap();
+        let Err(LockAllError::Lost(lost)) = waiting.join().unwrap() else {
+            panic!()
+        };
+        assert_eq!(lost.id, first);
+    });
+    assert_free(&gate, &["a", "b"]);
+}
+
+#[test]
+fn a_wait_is_cancelled_and_nothing_is_left() {
+    let server = Server::any();
+    let gate = server.gate();
+    let held = gate.mutex("b").lock().unwrap();
+    let cancel = Cancel::new();
+    std::thread::scope(|scope| {
+        let both = gate.mutexes(["a", "b"]).cancelled_by(&cancel);
+        let waiting = scope.spawn(move || both.lock_all(SOON));
+        eventually("the second is waited for", || {
+            (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(())
+        });
+        cancel.cancel();
+        assert!(matches!(
+            waiting.join().unwrap(),
+            Err(LockAllError::Cancelled(_))
+        ));
+    });
+    held.unlock().unwrap();
+    assert_free(&gate, &["a", "b"]);
+}
+
+#[test]
+fn unlocking_hands_each_to_whoever_waits_for_it() {
+    let server = Server::any();
+    let gate = server.gate();
+    let guard = gate.mutexes(["a", "b"]).lock_all(SOON).unwrap();
+    std::thread::scope(|scope| {
+        let (one, other) = (gate.mutex("a"), gate.mutex("b"));
+        let waiting = [
+            scope.spawn(move || one.lock().map(|guard| guard.unlock().unwrap())),
+            scope.spawn(move || other.lock().map(|guard| guard.unlock().unwrap())),
+        ];
+        for name in ["a", "b"] {
+            eventually("it is waited for", || {
+                (gate.mutex(name).inspect().unwrap().waiter_count == 1).then_some(())
+            });
+        }
+        drop(guard);
+        for thread in waiting {
+            assert!(matches!(
+                thread.join().unwrap(),
+                Ok::<_, AcquireError>(Released::Released)
+            ));
+        }
+    });
+}
+
+#[test]
+fn each_may_be_unlocked_alone() {
+    let server = Server::any();
+    let gate = server.gate();
+    let guard = gate.mutexes(["b", "a"]).lock_all(SOON).unwrap();
+    guard.refresh().unwrap();
+    let mut guards = guard.into_guards();
+    guards.pop().unwrap().unlock().unwrap();
+    assert_free(&gate, &["b"]);
+    assert_eq!(gate.mutex("a").inspect().unwrap().in_use, 1);
+    drop(guards);
+    assert_free(&gate, &["a"]);
+}
+
+#[test]
+fn dropping_takes_little_time_however_many() {
+    let mut server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
+    let mutexes = gate.mutexes(&names).lease(Duration::from_secs(60));
+    let guard = mutexes.try_lock_all().unwrap();
+    server.pause();
+    let begun = Instant::now();
+    drop(guard);
+    let took = begun.elapsed();
+    server.resume();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let _ = eventually("all are free", || mutexes.try_lock_all().ok());
+}
+
+#[test]
+fn an_unlock_that_was_not_confirmed_may_be_tried_again() {
+    let (_server, proxy, gate) = own!(Proxy::with_gate());
+    let both = gate.mutexes([SWORD, SHIELD]);
+    let guard = both.try_lock_all().unwrap();
+    proxy.lose_replies(2);
+    let error = guard.unlock().unwrap_err();
+    assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
+    error.into_guard().unlock().unwrap();
+    assert_free(&gate, &[SWORD, SHIELD]);
+}

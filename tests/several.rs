@@ -160,7 +160,7 @@ fn the_script_refuses_what_cannot_be() {
         }
     }
     assert_eq!(server.all_keys(), Vec::<String>::new());
-    let _: () = shield.con.set(&other.names()[1], "overwritten").unwrap();
+    let _: () = shield.con.set(other.names()[1], "overwritten").unwrap();
     let error = ask(&mut [&mut sword, &mut shield], "id", 1_000).unwrap_err();
     assert!(
         matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::WrongType),

@@ -32,4 +32,5 @@ local function shared(set, read)
 end
 
 files["lua/arguments.lua"] = shared({}, {})
+files["lua/autocomplete/*.lua"] = shared({}, {})
 files["lua/semaphore/*.lua"] = shared(semaphore.set, semaphore.read)

@@ -33,4 +33,5 @@ local function shared(set, read)
 end
 
 files["lua/*.lua"] = shared({}, {})
+files["lua/autocomplete/*.lua"] = shared({}, {})
 files["lua/semaphore/*.lua"] = shared(semaphore.set, semaphore.read)

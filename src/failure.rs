@@ -23,7 +23,7 @@ pub enum FailureKind {
     ReadOnly,
     /// The server is out of memory (`maxmemory`).
     OutOfMemory,
-    /// A key of the semaphore holds something else.
+    /// A key holds something else than it is for.
     WrongType,
     /// The server is up but does not serve yet: it loads its data, looks for its master, or moves a slot.
     NotReady,
@@ -151,7 +151,9 @@ impl fmt::Display for Failure {
             }
             Permission => "the server's ACL does not let this user run a command; grant it",
             ReadOnly => "the server is a read-only replica; connect to its master",
-            OutOfMemory => "the server is out of memory; raise `maxmemory`, releasing still works",
+            OutOfMemory => {
+                "the server is out of memory; raise `maxmemory`, releasing and removing still work"
+            }
             WrongType => "a key of this name holds something else; choose another name or prefix",
             NotReady => "the server is not ready; call again",
             NotRedis => "what answers at this address is not Redis or Valkey; check host and port",

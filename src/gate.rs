@@ -39,7 +39,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
 /// ```
 #[derive(Clone)]
 pub struct Gate {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
 }
 
 impl Gate {

@@ -36,6 +36,7 @@
     )
 )]
 
+pub mod autocomplete;
 mod background;
 mod cancel;
 mod connections;

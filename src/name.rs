@@ -64,6 +64,28 @@ impl Keys {
     }
 }
 
+/// The key of a user's recent contacts: `<prefix>:recent:{<user>}`. A user is named as a semaphore is, see [`Keys`].
+///
+/// # Errors
+/// [`Invalid`] says which of the two cannot be, and what it takes.
+pub fn recent_key(prefix: &str, user: &str) -> Result<String, Invalid> {
+    key_of("recent", prefix, user)
+}
+
+/// The key of a group that is searched by prefix: `<prefix>:prefix:{<group>}`. A group is named as a semaphore is, see
+/// [`Keys`].
+///
+/// # Errors
+/// [`Invalid`] says which of the two cannot be, and what it takes.
+pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
+    key_of("prefix", prefix, group)
+}
+
+fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {
+    check_prefix(prefix)?;
+    Ok(format!("{prefix}:{kind}:{}", tagged(name)?))
+}
+
 /// The part of a key that holds its hash tag: `{name}`, or `{group}:name`.
 fn tagged(name: &str) -> Result<String, Invalid> {
     if let Some((group, rest)) = name.strip_prefix('{').and_then(|n| n.split_once("}:")) {
@@ -164,6 +186,8 @@ mod tests {
         );
         let grouped = Keys::mutex("app", "{items}:17").unwrap();
         assert_eq!(grouped.meta, "app:mutex:{items}:17");
+        assert_eq!(recent_key("app", "ann").unwrap(), "app:recent:{ann}");
+        assert_eq!(prefix_key("app", "{g}:n").unwrap(), "app:prefix:{g}:n");
     }
 
     #[test]
@@ -184,6 +208,8 @@ mod tests {
             &long,
         ] {
             assert!(Keys::semaphore("luagate", name).is_err(), "{name:?}");
+            assert!(recent_key("luagate", name).is_err(), "{name:?}");
+            assert!(prefix_key("luagate", name).is_err(), "{name:?}");
         }
         for prefix in ["", "a b", "{a}", "é", &long[..65]] {
             assert!(Keys::semaphore(prefix, "name").is_err(), "{prefix:?}");

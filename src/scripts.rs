@@ -13,6 +13,7 @@ macro_rules! script {
     };
 }
 
+pub mod autocomplete;
 pub mod semaphore;
 
 pub use crate::name::Keys;
@@ -84,6 +85,14 @@ impl Reply {
         }
     }
 
+    /// A reply that is one field and no array of several.
+    fn plain(value: Value) -> Reply {
+        Reply {
+            shown: String::new(),
+            fields: vec![value].into_iter(),
+        }
+    }
+
     fn word(&mut self) -> Result<String, CallError> {
         match self.fields.next() {
             Some(Value::BulkString(bytes)) => {
@@ -116,6 +125,17 @@ impl Reply {
                 Ok(number) => Ok(Some(number)),
                 Err(_) => Err(unexpected(&(&self.shown, number))),
             },
+        }
+    }
+
+    fn list(&mut self) -> Result<Vec<Vec<u8>>, CallError> {
+        let bytes = |value| match value {
+            Value::BulkString(bytes) => Ok(bytes),
+            other => Err(unexpected(&other)),
+        };
+        match self.fields.next() {
+            Some(Value::Array(values)) => values.into_iter().map(bytes).collect(),
+            other => Err(unexpected(&other)),
         }
     }
 

@@ -2,7 +2,10 @@
 
 mod support;
 
-use luagate::scripts::semaphore::{self, Ask};
+use luagate::scripts::{
+    autocomplete,
+    semaphore::{self, Ask},
+};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use support::Server;
@@ -79,10 +82,14 @@ fn the_heads_of_the_scripts_say_the_same() {
         );
         let key_count = words(&script["keys"]).len();
         let arguments = words(&script["argv"]);
+        // Where the last one stands for any number of them, the script itself checks how many.
+        let count = match arguments.last() {
+            Some(last) if last.ends_with(" ...") => "#ARGV".to_owned(),
+            _ => arguments.len().to_string(),
+        };
         let takes = format!(
-            "takes('{keys}', {key_count}, '{}', {})",
-            arguments.join(" "),
-            arguments.len()
+            "takes('{keys}', {key_count}, '{}', {count})",
+            arguments.join(" ")
         );
         // A script that takes any number of keys checks them by itself.
         assert!(
@@ -90,20 +97,24 @@ fn the_heads_of_the_scripts_say_the_same() {
             "{name}: {takes}"
         );
         for (word, fields) in script["replies"].as_object().unwrap() {
-            let fields = words(fields).join(" ");
+            let fields = words(fields);
+            if word.is_empty() {
+                // One kind of reply, or one field that is the reply itself: shown from its first field on.
+                let reply = format!("-- REPLY {} ", fields[0]);
+                assert!(text.contains(&reply), "{name}: {reply}");
+                continue;
+            }
+            let fields = fields.join(" ");
             let line = text.lines().find(|line| {
                 let shown = line
                     .trim_start_matches("-- REPLY")
                     .trim_start_matches("--")
                     .trim();
                 let mut shown = shown.split_whitespace();
-                word.is_empty() || shown.next() == Some(word)
+                shown.next() == Some(word)
             });
             let line = line.unwrap_or_else(|| panic!("{name} does not mention {word}"));
-            assert!(
-                word.is_empty() || line.contains(&fields),
-                "{name}: {word} {fields}"
-            );
+            assert!(line.contains(&fields), "{name}: {word} {fields}");
         }
     }
 }
@@ -125,6 +136,14 @@ fn this_crate_runs_these_very_scripts() {
     semaphore::resize(&mut con, &keys, 2, None).unwrap();
     semaphore::release(&mut con, &keys, "id", 0).unwrap();
     semaphore::try_lock_all(&mut con, &[&server.keys("several")], "id", 1_000).unwrap();
+    let recent = autocomplete::recent_key(&server.prefix, "all").unwrap();
+    autocomplete::recent_add(&mut con, &recent, "a", 1).unwrap();
+    autocomplete::recent_match(&mut con, &recent, "a", 1).unwrap();
+    autocomplete::recent_remove(&mut con, &recent, "a").unwrap();
+    let prefix = autocomplete::prefix_key(&server.prefix, "all").unwrap();
+    autocomplete::prefix_add(&mut con, &prefix, &["a"]).unwrap();
+    autocomplete::prefix_match(&mut con, &prefix, "a", 1).unwrap();
+    autocomplete::prefix_remove(&mut con, &prefix, &["a"]).unwrap();
     for (name, script) in manifest()["scripts"].as_object().unwrap() {
         let (known,): (bool,) = redis::cmd("SCRIPT")
             .arg("EXISTS")

@@ -1,0 +1,13 @@
+-- autocomplete/prefix_add: adds members to a group. Running it again changes nothing more, and so replies 0.
+--
+-- KEYS  prefix
+-- ARGV  member ...   0 to 1000 of them, any bytes
+-- REPLY added        how many are new
+takes('prefix', 1, 'member ...', #ARGV)
+if #ARGV > 1000 then refuse('members: takes 0 to 1000, got ' .. #ARGV) end
+if problem then return redis.error_reply(problem) end
+
+if #ARGV == 0 then return 0 end
+local scored = {} -- all with the score 0, so that bytes alone decide the order
+for i, member in ipairs(ARGV) do scored[2 * i - 1], scored[2 * i] = 0, member end
+return redis.call('ZADD', KEYS[1], unpack(scored))

@@ -1,0 +1,17 @@
+-- autocomplete/prefix_match: the members of a group that begin with a prefix. Writes nothing.
+--
+-- KEYS  prefix
+-- ARGV  prefix    any bytes; empty: all members
+--       count     how many to list at most, 1 to 1000
+-- REPLY members   a list: the first ones in the order of their bytes
+takes('prefix', 1, 'prefix count', 2)
+local prefix, count = ARGV[1], number(2, 'count', 1, 1000)
+if problem then return redis.error_reply(problem) end
+
+-- The range ends before the least text that is greater than all that begin with the prefix: the prefix with its last
+-- byte one higher. 0xff has none higher, so where the prefix ends in some, the byte before them counts.
+local last = #prefix
+while last > 0 and string.byte(prefix, last) == 255 do last = last - 1 end
+local after = '+'
+if last > 0 then after = '(' .. string.sub(prefix, 1, last - 1) .. string.char(string.byte(prefix, last) + 1) end
+return redis.call('ZRANGEBYLEX', KEYS[1], '[' .. prefix, after, 'LIMIT', 0, count)

@@ -1,0 +1,11 @@
+-- autocomplete/prefix_remove: removes members from a group. Running it again changes nothing more, and so replies 0.
+--
+-- KEYS  prefix
+-- ARGV  member ...   0 to 1000 of them, any bytes
+-- REPLY removed      how many were there
+takes('prefix', 1, 'member ...', #ARGV)
+if #ARGV > 1000 then refuse('members: takes 0 to 1000, got ' .. #ARGV) end
+if problem then return redis.error_reply(problem) end
+
+if #ARGV == 0 then return 0 end
+return redis.call('ZREM', KEYS[1], unpack(ARGV))

@@ -1,0 +1,226 @@
+//! Autocomplete: names that begin with what was typed so far. [`Recent`] has the last contacts of a user, [`Prefix`] the
+//! members of a group.
+//!
+//! ```no_run
+//! use luagate::autocomplete::{Prefix, Recent};
+//! # fn main() -> Result<(), luagate::Error> {
+//! let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+//! let recent = Recent::new(&gate, "ann").keep(50);
+//! recent.add("Alice")?;
+//! let names: Vec<String> = recent.matching("al", 10)?; // newest first
+//!
+//! let guild = Prefix::new(&gate, "guild:17");
+//! guild.add(["alice", "bob"])?;
+//! let names: Vec<String> = guild.matching("al", 10)?; // in the order of their bytes
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! After *Redis in Action*, section 6.1. There each change is a MULTI, and a search inserts two sentinels and takes them out
+//! again. Here each operation is one script, and a search inserts nothing: the server compares bytes, so any UTF-8, and any
+//! bytes at all, can be stored and searched.
+//!
+//! Every operation may be run again. One whose connection broke before its reply is repeated once by itself, and what it
+//! then tells is what the repetition found: who added is told that nothing was new, who removed that nothing was there,
+//! although the first run did it.
+//!
+//! The keys have no TTL: contacts and members stay until they are removed, or in a [`Recent`] until newer ones take their
+//! place.
+
+use crate::engine::Engine;
+use crate::error::{CallError, Invalid};
+use crate::gate::Gate;
+use crate::scripts::autocomplete;
+use redis::ConnectionLike;
+use std::fmt;
+use std::sync::Arc;
+
+/// The last contacts of a user: newest first, moved up when used again, the oldest dropped.
+///
+/// It is a name and a setting; cloning it is cheap, and it may be shared by any number of threads.
+#[derive(Clone)]
+pub struct Recent {
+    store: Store,
+    keep: u32,
+}
+
+impl Recent {
+    /// The recent contacts of `user`. Asks nobody: a name that cannot be is told by the first call.
+    ///
+    /// A user is named as a [semaphore](Gate::semaphore) is, and shares no key with one of that name.
+    pub fn new(gate: &Gate, user: &str) -> Recent {
+        Recent {
+            store: Store {
+                engine: gate.engine.clone(),
+                key: autocomplete::recent_key(&gate.engine.prefix, user),
+            },
+            keep: 100,
+        }
+    }
+
+    /// How many contacts [`add`](Recent::add) keeps: 1 to 1,000; 100 unless chosen.
+    #[must_use]
+    pub fn keep(mut self, keep: u32) -> Recent {
+        self.keep = keep;
+        self
+    }
+
+    /// Makes `contact` the newest; says how many contacts there are now. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] when `keep` is not 1 to 1,000, or the user's name cannot be. A server without memory refuses
+    /// every contact but the newest one. The call may be made again.
+    pub fn add(&self, contact: impl AsRef<[u8]>) -> Result<u32, CallError> {
+        let contact = contact.as_ref();
+        self.store
+            .run(|con, key| autocomplete::recent_add(con, key, contact, self.keep))
+    }
+
+    /// Forgets `contact`; says whether it was there. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// [`CallError`]; the call may be made again.
+    pub fn remove(&self, contact: impl AsRef<[u8]>) -> Result<bool, CallError> {
+        let contact = contact.as_ref();
+        self.store
+            .run(|con, key| autocomplete::recent_remove(con, key, contact))
+    }
+
+    /// At most `count` (1 to 1,000) contacts that begin with `prefix`, newest first. ASCII letters match in either case,
+    /// everything else byte by byte; an empty prefix matches all. Blocks for one round trip and writes nothing.
+    ///
+    /// Contacts come as `String`, as `Vec<u8>`, or as any type that is made from bytes.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] for another count, or for a contact that does not fit `T`, as when it is not UTF-8 and
+    /// `String` is asked for.
+    pub fn matching<T>(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<T>, CallError>
+    where
+        T: TryFrom<Vec<u8>, Error: fmt::Display>,
+    {
+        let prefix = prefix.as_ref();
+        let found = self
+            .store
+            .run(|con, key| autocomplete::recent_match(con, key, prefix, count))?;
+        typed("contact", found)
+    }
+}
+
+impl fmt::Debug for Recent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recent")
+            .field("key", &self.store.key)
+            .field("keep", &self.keep)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The members of a group, found by how they begin: among a hundred thousand as fast as among a hundred.
+///
+/// It is a name; cloning it is cheap, and it may be shared by any number of threads.
+#[derive(Clone)]
+pub struct Prefix {
+    store: Store,
+}
+
+impl Prefix {
+    /// The members of `group`. Asks nobody: a name that cannot be is told by the first call.
+    ///
+    /// A group is named as a [semaphore](Gate::semaphore) is, and shares no key with one of that name.
+    pub fn new(gate: &Gate, group: &str) -> Prefix {
+        Prefix {
+            store: Store {
+                engine: gate.engine.clone(),
+                key: autocomplete::prefix_key(&gate.engine.prefix, group),
+            },
+        }
+    }
+
+    /// Adds members, up to 1,000 in one atomic call; says how many are new. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] for more than 1,000, or for a group's name that cannot be. The call may be made again; it
+    /// then counts as new only what is.
+    pub fn add<M: AsRef<[u8]>>(
+        &self,
+        members: impl IntoIterator<Item = M>,
+    ) -> Result<u32, CallError> {
+        let members: Vec<M> = members.into_iter().collect();
+        self.store
+            .run(|con, key| autocomplete::prefix_add(con, key, &members))
+    }
+
+    /// Removes members, up to 1,000 in one atomic call; says how many were there. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// As for [`add`](Prefix::add).
+    pub fn remove<M: AsRef<[u8]>>(
+        &self,
+        members: impl IntoIterator<Item = M>,
+    ) -> Result<u32, CallError> {
+        let members: Vec<M> = members.into_iter().collect();
+        self.store
+            .run(|con, key| autocomplete::prefix_remove(con, key, &members))
+    }
+
+    /// The first `count` (1 to 1,000) members that begin with `prefix`, in the order of their bytes; an empty prefix matches
+    /// all. Letters match only in their own case: to ignore it, store names in lower case and ask so. Blocks for one round
+    /// trip and writes nothing.
+    ///
+    /// Members come as `String`, as `Vec<u8>`, or as any type that is made from bytes.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] for another count, or for a member that does not fit `T`, as when it is not UTF-8 and `String`
+    /// is asked for.
+    pub fn matching<T>(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<T>, CallError>
+    where
+        T: TryFrom<Vec<u8>, Error: fmt::Display>,
+    {
+        let prefix = prefix.as_ref();
+        let found = self
+            .store
+            .run(|con, key| autocomplete::prefix_match(con, key, prefix, count))?;
+        typed("member", found)
+    }
+}
+
+impl fmt::Debug for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prefix")
+            .field("key", &self.store.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One key, and who asks for it.
+#[derive(Clone)]
+struct Store {
+    engine: Arc<Engine>,
+    key: Result<String, Invalid>,
+}
+
+impl Store {
+    fn run<T>(
+        &self,
+        call: impl Fn(&mut dyn ConnectionLike, &str) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let key = self.key.as_ref().map_err(Invalid::clone)?;
+        let answered = self.engine.call(None, &mut |con| call(con, key))?;
+        Ok(answered.reply)
+    }
+}
+
+/// What was found, as the type that was asked for.
+fn typed<T>(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<T>, CallError>
+where
+    T: TryFrom<Vec<u8>, Error: fmt::Display>,
+{
+    let of = |(place, bytes): (usize, Vec<u8>)| {
+        T::try_from(bytes).map_err(|error| {
+            let place = place + 1;
+            let why = format!("number {place} of those found does not fit the type asked for ({error}); Vec<u8> takes any");
+            CallError::Invalid(Invalid::new(what, why))
+        })
+    };
+    found.into_iter().enumerate().map(of).collect()
+}

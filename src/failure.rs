@@ -124,9 +124,14 @@ fn kind_of(error: &RedisError, text: &str) -> FailureKind {
         _ if text.contains("max number of clients") => FailureKind::NotReady,
         _ if text.contains("OOM ") => FailureKind::OutOfMemory,
         _ if text.contains("WRONGTYPE ") => FailureKind::WrongType,
-        _ if ["NOPERM ", "ACL failure", "can't run this command"]
-            .iter()
-            .any(|sign| text.contains(sign)) =>
+        _ if [
+            "NOPERM ",
+            "ACL failure",
+            "can't run this command",
+            "can't access",
+        ]
+        .iter()
+        .any(|sign| text.contains(sign)) =>
         {
             FailureKind::Permission
         }

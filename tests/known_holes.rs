@@ -7,7 +7,7 @@
 mod support;
 
 use luagate::scripts::semaphore::{self, Answer, Ask, LookupAnswer, ReleaseAnswer};
-use luagate::{AcquireError, FailureKind, RefreshError, Released, TryAcquireError};
+use luagate::{AcquireError, CallError, FailureKind, RefreshError, Released, TryAcquireError};
 use redis::Commands;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -555,19 +555,46 @@ fn hole_28_counting_shows_expired_holders() {
 
 #[test]
 fn hole_30_undeclared_keys() {
+    // A user who may touch the declared keys and no others, at a node of a cluster. Their names share a hash tag.
     let server = own!(Server::cluster_node());
     let mut con = server.connection();
+    let mut allow = |keys: &[&str]| {
+        let mut user = redis::cmd("ACL");
+        user.arg(&["SETUSER", "default", "resetkeys"]);
+        for key in keys {
+            user.arg(format!("~{key}"));
+        }
+        user.exec(&mut con).unwrap();
+    };
+    let mut user = server.connection();
     let keys = server.keys("declared");
+    allow(&keys.names());
     let ask = Ask {
         id: "id",
         limit: 1,
         ..Ask::default()
     };
-    semaphore::acquire(&mut con, &keys, &ask).unwrap();
-    assert!(matches!(
-        semaphore::release(&mut con, &keys, "id", 0),
-        Ok(ReleaseAnswer::Released { .. })
-    ));
+    let waits = Ask {
+        id: "waits",
+        wait_ms: 10_000,
+        ..ask
+    };
+    semaphore::acquire(&mut user, &keys, &ask).unwrap();
+    semaphore::acquire(&mut user, &keys, &waits).unwrap();
+    semaphore::refresh(&mut user, &keys, "id", 5_000).unwrap();
+    semaphore::lookup(&mut user, &keys, "id").unwrap();
+    semaphore::inspect(&mut user, &keys, 0, 10).unwrap();
+    semaphore::resize(&mut user, &keys, 2, None).unwrap();
+    semaphore::release(&mut user, &keys, "id", 0).unwrap();
+    let (one, other) = (server.keys("{few}:one"), server.keys("{few}:other"));
+    allow(&[one.names(), other.names()].concat());
+    semaphore::try_lock_all(&mut user, &[&one, &other], "id", 1_000).unwrap();
+    // What is not allowed is refused.
+    let refused = semaphore::acquire(&mut user, &keys, &ask);
+    assert!(
+        matches!(&refused, Err(CallError::Failed(failure)) if failure.kind() == FailureKind::Permission),
+        "{refused:?}"
+    );
 }
 
 #[test]

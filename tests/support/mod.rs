@@ -202,7 +202,7 @@ impl Server {
         self.private.as_mut().expect("a private server")
     }
 
-    /// A node of a cluster, alone and in charge of every slot: it refuses scripts that touch other slots than declared.
+    /// A node of a cluster, alone and in charge of every slot: it refuses keys of several slots in one call.
     pub fn cluster_node() -> Option<Server> {
         let server = Server::private_tcp(&["--cluster-enabled", "yes"])?;
         let mut con = server.connection();

@@ -1,8 +1,5 @@
 //! Defects that were seen in the libraries people use today, or in the first draft of this one: one test each, by the
 //! number of its row in the list that this project was begun with. What a row says is what must not happen here.
-//!
-//! Rows 14 and 29 are about reader-writer locks and locks on several names at once, which are not built yet. Row 5 is about
-//! majorities of masters: a gate has one server, so there is nothing to test.
 
 mod support;
 
@@ -91,6 +88,28 @@ fn hole_04_the_identity_belongs_to_the_object() {
         }
     });
     assert!(most.into_inner() <= 3);
+}
+
+#[test]
+fn hole_05_a_majority_of_masters_lets_three_in_under_a_limit_of_two() {
+    // What a majority does: three callers, two of three servers each, and none of the servers has more than two inside.
+    let servers: Option<Vec<Server>> = (0..3).map(|_| Server::private(&[])).collect();
+    let servers = own!(servers);
+    let mut raws: Vec<Raw> = servers.iter().map(|server| Raw::new(server, 2)).collect();
+    let callers = [("a", [0, 1]), ("b", [1, 2]), ("c", [2, 0])];
+    for (caller, reached) in callers {
+        for server in reached {
+            let ask = raws[server].ask(caller);
+            raws[server].grant(ask);
+        }
+    }
+    // So there is none here: a gate is of one server, which all callers ask.
+    let gates = [servers[0].gate(), servers[0].gate(), servers[0].gate()];
+    let permits = gates.map(|gate| gate.semaphore("one", 2).try_acquire());
+    assert!(matches!(
+        permits,
+        [Ok(_), Ok(_), Err(TryAcquireError::Denied(_))]
+    ));
 }
 
 #[test]
@@ -271,6 +290,29 @@ fn hole_13_a_smaller_limit_does_not_see_holders_in_higher_slots() {
         raw.assert_released(&format!("h{n}"));
     }
     raw.assert_denied(raw.ask("next"));
+}
+
+#[test]
+fn hole_14_a_crashed_reader_stays_as_long_as_another_reader_extends() {
+    let server = Server::any();
+    let gate = server.gate();
+    let lock = gate.rwlock("book");
+    let crashed = lock.clone().lease(Duration::from_millis(300));
+    let crashed = crashed.read().unwrap().into_id(); // nobody renews or releases it
+    let other = lock.clone().lease(Duration::from_millis(150)).auto_renew();
+    let other = other.read().unwrap();
+    let begun = Instant::now();
+    eventually("its share is back", || {
+        let seen = lock.inspect().unwrap();
+        assert!(seen.holders.iter().any(|holder| holder.id == other.id()));
+        seen.holders
+            .iter()
+            .all(|holder| holder.id != crashed)
+            .then_some(())
+    });
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    other.unlock().unwrap();
+    lock.try_write().unwrap().unlock().unwrap();
 }
 
 #[test]
@@ -551,6 +593,20 @@ fn hole_28_counting_shows_expired_holders() {
             .unwrap(),
         7
     );
+}
+
+#[test]
+fn hole_29_permits_of_several_keys_released_in_part() {
+    let server = Server::any();
+    let gate = server.gate();
+    let names = ["{trade}:sword", "{trade}:shield", "{trade}:helmet"];
+    let guard = gate.mutexes(names).try_lock_all().unwrap();
+    let expired = guard.get("{trade}:shield").unwrap().id().to_owned();
+    gate.mutex("{trade}:shield").revoke(&expired).unwrap();
+    assert_eq!(guard.unlock().unwrap(), Released::Gone);
+    for name in names {
+        gate.mutex(name).try_lock().unwrap().unlock().unwrap();
+    }
 }
 
 #[test]

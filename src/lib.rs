@@ -45,6 +45,7 @@ mod error;
 mod failure;
 mod gate;
 mod guard;
+pub mod guide;
 mod holding;
 mod inbox;
 mod inspection;

@@ -4,7 +4,7 @@
 mod support;
 
 use luagate::scripts::Keys;
-use luagate::scripts::semaphore::{self, Ask, LockAllAnswer};
+use luagate::scripts::semaphore::{self, Answer, Ask, LockAllAnswer, ReleaseAnswer};
 use luagate::{
     AcquireError, CallError, Cancel, FailureKind, Gate, LockAllError, Released, TryAcquireError,
     TryLockAllError,
@@ -302,6 +302,68 @@ fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
         .unwrap();
     assert_eq!(guard.unlock().unwrap(), Released::Gone);
     assert_free(&gate, &[SWORD, SHIELD]);
+}
+
+#[test]
+fn a_place_in_line_is_given_up() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    sword.grant(sword.ask("holder"));
+    sword.queue(Ask {
+        wait_ms: 60_000,
+        ..sword.ask("id")
+    });
+    assert_in_the_way(ask(&mut [&mut sword, &mut shield], "id", 60_000), 0);
+    assert_eq!(sword.inspect().waiter_count, 0);
+    sword.assert_released("holder");
+    sword.grant(sword.ask("next"));
+}
+
+#[test]
+fn an_own_lease_that_ended_counts_once() {
+    // More leases have ended than one script takes back, on a mutex that somebody made wider.
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    sword.resize(200, None);
+    let mut end = 0;
+    for n in 0..150 {
+        end = sword
+            .grant(Ask {
+                lease_ms: 1_000 + n,
+                ..sword.ask(&format!("h{n}"))
+            })
+            .expires_at
+            .unwrap();
+    }
+    sword.wait_until(end);
+    let answer = ask(&mut [&mut sword, &mut shield], "h149", 60_000).unwrap();
+    assert!(matches!(answer, LockAllAnswer::Locked(_)), "{answer:?}");
+    // Its record and its lease are one each: nothing looks lost, and the others come back.
+    let all = sword.acquire(Ask {
+        permits: Some(199),
+        ..sword.ask("others")
+    });
+    assert!(matches!(all, Answer::Granted(..)), "{all:?}");
+}
+
+#[test]
+fn with_a_key_lost_it_is_given_back_all_the_same() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let both = &mut [&mut sword, &mut shield];
+    ask(both, "id", 60_000).unwrap();
+    let waits = Ask {
+        wait_ms: 60_000,
+        ..both[0].ask("waits")
+    };
+    both[0].queue(waits);
+    let [_, _, queue] = both[0].key_names();
+    let _: () = both[0].con.del(queue).unwrap();
+    both[1].assert_released("id");
+    let other = both[1].ask("other");
+    both[1].grant(other);
+    assert_in_the_way(ask(both, "id", 60_000), 1);
+    assert_eq!(both[0].release("id"), ReleaseAnswer::Gone);
 }
 
 #[test]

@@ -28,12 +28,7 @@
   end
 
   function lock.give_back()
-    if not agreed then close() end
-    if closed then
-      held = held - redis.call('ZREM', holders, id)
-    else
-      free({id}, permits - 1)
-    end
+    free({id}, permits - 1)
     settle()
     if not closed then
       expire_again()

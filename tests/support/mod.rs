@@ -58,7 +58,7 @@ fn new_prefix() -> String {
     )
 }
 
-/// The server's binary: `LUAGATE_SERVER`, or what is on the PATH.
+/// The server's binary: `LUAGATE_SERVER`, or else what is on the PATH.
 fn binary() -> Option<PathBuf> {
     if let Some(binary) = std::env::var_os("LUAGATE_SERVER") {
         return Some(binary.into());
@@ -71,11 +71,10 @@ fn binary() -> Option<PathBuf> {
     })
 }
 
-/// What `REDIS_URL` names.
+/// What `REDIS_URL` names, where `LUAGATE_SERVER` does not say to start servers.
 fn given_url() -> Option<String> {
-    std::env::var("REDIS_URL")
-        .ok()
-        .filter(|url| !url.is_empty())
+    let url = std::env::var("REDIS_URL").ok();
+    url.filter(|url| !url.is_empty() && std::env::var_os("LUAGATE_SERVER").is_none())
 }
 
 /// A server of the test's own. Where there is only the one that `REDIS_URL` names, which no test may stop or change, the

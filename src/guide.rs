@@ -1,0 +1,21 @@
+//! For those who come from another system: which call here takes the place of which one there, and which hole of the original
+//! is gone. Every example runs against a real server in the tests.
+//!
+//! | you know | read |
+//! |---|---|
+//! | *Redis in Action*: counting semaphores, locks, fine-grained locks, the market, autocomplete | [`redis_in_action`] |
+//! | `java.util.concurrent.Semaphore`, `CountDownLatch` | [`java`] |
+//! | Redisson: semaphores, locks, read-write locks, fenced locks, multi-locks, latches | [`redisson`] |
+//! | a named semaphore with identities and a maximal size | [`named_semaphore`] |
+
+#[doc = include_str!("guide/redis_in_action.md")]
+pub mod redis_in_action {}
+
+#[doc = include_str!("guide/java.md")]
+pub mod java {}
+
+#[doc = include_str!("guide/redisson.md")]
+pub mod redisson {}
+
+#[doc = include_str!("guide/named_semaphore.md")]
+pub mod named_semaphore {}

@@ -305,6 +305,61 @@ fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
 }
 
 #[test]
+fn what_is_given_back_goes_to_whoever_waits_for_it() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let mut inbox = Listener::new(&server, "waits");
+    let channel = inbox.channel.clone();
+    let both = &mut [&mut sword, &mut shield];
+    ask(both, "id", 0).unwrap();
+    let waits = Ask {
+        wait_ms: 60_000,
+        inbox: &channel,
+        ..both[0].ask("waits")
+    };
+    both[0].queue(waits);
+    both[1].assert_released("id");
+    let other = both[1].ask("other");
+    both[1].grant(other);
+    assert_in_the_way(ask(both, "id", 0), 1);
+    assert_eq!(inbox.next_grant()[0], "waits");
+    // What was held without an end is not: the keys go with the leases that are left.
+    assert!(both[0].ttls()[..2].iter().all(|ttl| *ttl > 0));
+}
+
+#[test]
+fn without_an_end_by_the_script() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let both = &mut [&mut sword, &mut shield];
+    for _ in 0..2 {
+        let Ok(LockAllAnswer::Locked(grants)) = ask(both, "id", 0) else {
+            panic!()
+        };
+        assert!(grants.iter().all(|grant| grant.expires_at.is_none()));
+    }
+    assert_eq!(both[0].ttls()[..2], [-1, -1]);
+}
+
+#[test]
+fn an_id_whose_leases_have_ended_begins_anew() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let both = &mut [&mut sword, &mut shield];
+    let Ok(LockAllAnswer::Locked(first)) = ask(both, "id", 20) else {
+        panic!()
+    };
+    both[0].wait_until(first[1].expires_at.unwrap());
+    let Ok(LockAllAnswer::Locked(anew)) = ask(both, "id", 10_000) else {
+        panic!()
+    };
+    for (first, anew) in first.iter().zip(&anew) {
+        assert!(anew.fence > first.fence);
+        assert_eq!(anew.expires_at, Some(anew.now + 10_000));
+    }
+}
+
+#[test]
 fn a_place_in_line_is_given_up() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));

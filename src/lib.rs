@@ -1,25 +1,34 @@
 //! Locks and counting semaphores on Redis and Valkey, for processes on any number of machines.
 //!
-//! Open a [`Gate`]; it gives a [`Semaphore`] of so many permits, or a [`Mutex`], by name. What they grant is a guard, a
-//! [`Permit`] or a [`MutexGuard`], which is released when it is dropped.
-//!
 //! ```no_run
 //! # fn main() -> Result<(), luagate::Error> {
 //! let gate = luagate::Gate::open("redis://127.0.0.1/")?;
-//! let market = gate.semaphore("market:account:17", 5);
-//! let permit = market.acquire()?; // in line, first come, first served, across processes
-//! println!("one of five inside, with fence {}", permit.fence());
-//! permit.release()?;
+//! let market = gate.semaphore("market:account:17", 5); // at most five inside, of all processes
+//! let permit = market.acquire()?; // in line: first come, first served
+//! permit.release()?; // dropping it releases too
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! - **At once or in line**: `try_acquire` is refused with [`Denied`]; `acquire` and `acquire_timeout` wait in a queue that
-//!   nobody overtakes.
-//! - **Leases**: a permit whose holder crashed comes back when its lease ends. With nothing chosen that is after 30 s,
-//!   renewed while the permit lives. A permit may be lost, see [`Permit::is_lost`] and [`Permit::fence`].
+//! A [`Gate`] gives everything by name:
+//!
+//! | what may happen | take |
+//! |---|---|
+//! | so many at once | [`Semaphore`] |
+//! | one at a time | [`Mutex`] |
+//! | many read, or one writes | [`RwLock`] |
+//! | work on several things, each with a mutex of its own | [`Mutexes`] |
+//! | only when so many others are done | [`CountDownLatch`] |
+//! | find names by how they begin | [`autocomplete`] |
+//!
+//! - **Three ways to ask**: `try_…` at once or [`Denied`]; plain (`acquire`, `lock`, `read`) in line for as long as it takes;
+//!   with a time, in line for at most that long. Nobody overtakes the line.
+//! - **Leases**: what a crashed process held comes back when its lease ends: 30 s, renewed while the guard lives, unless you
+//!   choose. A permit can be lost, see [`Permit::is_lost`]; its [`fence`](Permit::fence) keeps out who has not noticed.
 //! - **Errors** are one small enum for each kind of operation; all turn into [`Error`].
 //! - **Every operation is one Lua script**, which runs atomically on the server: [`scripts`] has them one to one.
+//!
+//! Do you know *Redis in Action*, `java.util.concurrent` or Redisson? The [`guide`] says what is called how here.
 //!
 //! One server decides; a failover may forget the last grants; a lease is no guarantee against a paused process, the fence is.
 

@@ -177,6 +177,7 @@ fn again_with_the_same_id_grants_nothing_twice() {
     let Ok(LockAllAnswer::Locked(first)) = ask(both, "id", 60_000) else {
         panic!()
     };
+    assert!(both[0].ttls()[..2].iter().all(|ttl| *ttl > 60_000));
     let Ok(LockAllAnswer::Locked(again)) = ask(both, "id", 30_000) else {
         panic!()
     };
@@ -433,6 +434,7 @@ fn with_a_key_lost_nothing_is_granted_twice() {
     let _: () = sword.con.del(meta).unwrap();
     assert_in_the_way(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
     assert_eq!(shield.in_use(), 0);
+    assert!(sword.ttls()[0] > 60_000, "what is written has an end");
     sword.assert_released("holder");
     let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
     assert!(matches!(answer, LockAllAnswer::Locked(_)), "{answer:?}");

@@ -1,0 +1,167 @@
+//! A consumer that has a stream to itself for as long as it lives, and stops when it has not: its lock was revoked, or its
+//! lease ended since it was paused or cut off. Another one stands by and goes on at the same message.
+//!
+//! ```sh
+//! cargo run --example stream_consumer    # REDIS_URL names the server; redis://127.0.0.1/ unless set
+//! ```
+
+use luagate::{Gate, MutexGuard, scripts};
+use redis::{Commands, Connection, RedisResult, Script};
+use std::env;
+use std::error::Error;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the stream stands still after a consumer has crashed. Renewed at a third of it, so that an hour is no problem.
+const LEASE: Duration = Duration::from_secs(1);
+
+const MESSAGES: usize = 20;
+
+/// The message that takes long, and during which the first consumer loses its lock.
+const LONG: &str = "order 10";
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Outcome<()> {
+    let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
+    // So that two runs on one server do not meet. All consumers of a real stream share a prefix.
+    let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
+    let mut con = redis::Client::open(&*url)?.get_connection()?;
+    let outcome = play(&url, &prefix, &mut con);
+    let data = [STREAM, OFFSET, DONE].map(|key| format!("{prefix}:{key}"));
+    con.del::<_, ()>(&data)?;
+    outcome
+}
+
+// The same braces as in the lock's keys: in a cluster, a script's keys live on one node.
+const STREAM: &str = "stream:{orders}";
+const OFFSET: &str = "offset:{orders}";
+const DONE: &str = "done:{orders}";
+
+/// Consumes until the end of the stream; returns the message at which it stopped if it lost the lock before.
+fn consume(name: &'static str, url: &str, prefix: &str) -> Outcome<Option<String>> {
+    let gate = Gate::builder(url).prefix(prefix).label(name).open()?;
+    let mut con = redis::Client::open(url)?.get_connection()?;
+    // `on_lost` is for what cannot look by itself: it wakes a blocked thread, or alarms somebody.
+    let orders = gate.mutex("orders").lease(LEASE).auto_renew();
+    let orders = orders.on_lost(move |lost| println!("{name}: alarm: {lost}"));
+
+    let lock = orders.lock()?; // in line: whoever stands by has it as soon as it is free
+    println!("{name}: it is mine, with fence {}", lock.fence());
+    let mut offset: String = con.get(format!("{prefix}:{OFFSET}"))?;
+    while let Some((id, order)) = next(&mut con, prefix, &offset)? {
+        if !process(&order, &lock) {
+            println!("{name}: stopped in the middle of {order}");
+            return Ok(Some(order));
+        }
+        if !commit(&mut con, prefix, &lock, &id, &order)? {
+            println!("{name}: stopped, since {order} was not mine any more");
+            return Ok(Some(order));
+        }
+        offset = id;
+    }
+    println!("{name}: the end of the stream");
+    lock.unlock()?;
+    Ok(None)
+}
+
+/// The message after this one.
+fn next(con: &mut Connection, prefix: &str, offset: &str) -> RedisResult<Option<(String, String)>> {
+    let mut range = redis::cmd("XRANGE");
+    range
+        .arg(format!("{prefix}:{STREAM}"))
+        .arg(format!("({offset}"))
+        .arg("+");
+    let found: Vec<(String, (String, String))> = range.arg("COUNT").arg(1).query(con)?;
+    Ok(found
+        .into_iter()
+        .next()
+        .map(|(id, (_field, order))| (id, order)))
+}
+
+/// The work, in small steps; false when it was given up. What it does elsewhere is told the fence.
+fn process(order: &str, lock: &MutexGuard) -> bool {
+    let steps = if order == LONG { 100 } else { 1 };
+    for _ in 0..steps {
+        if lock.is_lost() {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+/// What comes of a message and the new offset are written together, while the lock is held, or not at all: `is_lost` is
+/// quick, but only this is sure.
+fn commit(
+    con: &mut Connection,
+    prefix: &str,
+    lock: &MutexGuard,
+    id: &str,
+    order: &str,
+) -> RedisResult<bool> {
+    let script = Script::new(&format!(
+        "{holds}
+        if not holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) then return 0 end
+        redis.call('SET', KEYS[4], ARGV[3])
+        redis.call('RPUSH', KEYS[5], ARGV[4])
+        return 1",
+        holds = scripts::HOLDS
+    ));
+    script
+        .key(&lock.keys().names())
+        .key(format!("{prefix}:{OFFSET}"))
+        .key(format!("{prefix}:{DONE}"))
+        .arg((lock.id(), lock.fence(), id, order))
+        .invoke(con)
+}
+
+/// Two consumers; the operator takes the lock away from the one that has it.
+fn play(url: &str, prefix: &str, con: &mut Connection) -> Outcome<()> {
+    let orders: Vec<String> = (0..MESSAGES).map(|n| format!("order {n}")).collect();
+    for order in &orders {
+        let mut add = redis::cmd("XADD");
+        add.arg(format!("{prefix}:{STREAM}"))
+            .arg("*")
+            .arg("order")
+            .arg(order)
+            .exec(con)?;
+    }
+    con.set::<_, _, ()>(format!("{prefix}:{OFFSET}"), "0-0")?;
+    let gate = Gate::builder(url).prefix(prefix).open()?;
+
+    let stops = thread::scope(|scope| {
+        let consumers = ["consumer-1", "consumer-2"]
+            .map(|name| scope.spawn(move || consume(name, url, prefix)));
+        let until = Instant::now() + Duration::from_secs(10);
+        // Until the message that takes long is being worked on.
+        while con.llen::<_, usize>(format!("{prefix}:{DONE}"))? < 10 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+        }
+        if let Some(holder) = gate.mutex("orders").inspect()?.holders.first() {
+            gate.mutex("orders").revoke(&holder.id)?;
+            println!(
+                "operator: revoked the lock of {}",
+                holder.label().unwrap_or("nobody")
+            );
+        }
+        let mut stops = Vec::new();
+        for consumer in consumers {
+            stops.extend(consumer.join().map_err(|_| "a consumer panicked")??);
+        }
+        Outcome::Ok(stops)
+    })?;
+    let done: Vec<String> = con.lrange(format!("{prefix}:{DONE}"), 0, -1)?;
+    println!(
+        "{} of {MESSAGES} orders are done, in order: {}",
+        done.len(),
+        done == orders
+    );
+    match (done == orders, &stops[..]) {
+        (true, [at]) if at == LONG => Ok(()),
+        (true, stops) => Err(format!("one was to stop at {LONG}, but {stops:?}").into()),
+        (false, _) => {
+            Err(format!("orders were done twice, never, or out of order: {done:?}").into())
+        }
+    }
+}

@@ -119,6 +119,11 @@ impl Server {
         Some(server)
     }
 
+    /// Whether nobody else uses it.
+    pub fn is_private(&self) -> bool {
+        self.private.is_some()
+    }
+
     /// A server of the test's own that also listens on a TCP port of the loopback.
     pub fn private_tcp(arguments: &[&str]) -> Option<Server> {
         // Below 50,000, since a cluster's bus listens 10,000 above.

@@ -47,7 +47,8 @@ pub struct Denied {
     pub limit: u32,
     /// How many callers wait in line.
     pub waiting: u64,
-    /// When asking again makes sense: after the next lease has ended. `None`: no lease that runs now ever ends.
+    /// When asking again makes sense: after the next lease has ended. `None`: no lease that runs now ever ends. A holder may
+    /// release long before, or renew, so whoever passes this on to people has leases about as long as the work takes.
     pub retry_after: Option<Duration>,
 }
 

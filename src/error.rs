@@ -162,13 +162,20 @@ impl std::error::Error for Lost {}
 macro_rules! one_of {
     ($(#[$docs:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident($inner:ty) $words:literal,)* }) => {
         $(#[$docs])*
-        #[derive(Clone, Debug)]
+        #[derive(Clone)]
         #[non_exhaustive]
         pub enum $name { $($(#[$doc])* $variant($inner),)* }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self { $($name::$variant(inner) => write!(f, "{}{inner}", $words),)* }
+            }
+        }
+
+        /// As it is displayed: this is what people see of an error that leaves `main`.
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self { $($name::$variant(_) => write!(f, "{}: {self}", stringify!($variant)),)* }
             }
         }
 

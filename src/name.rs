@@ -49,8 +49,9 @@ impl Keys {
         })
     }
 
-    /// What decides on their hash slot.
-    pub(crate) fn tag(&self) -> &str {
+    /// Their hash tag, without the braces: the group of the name, or else the whole name. A key of yours with `{tag}` in it is
+    /// on the same node of a cluster, so that one script can reach it and these.
+    pub fn tag(&self) -> &str {
         let tag = self
             .meta
             .split_once('{')

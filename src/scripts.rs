@@ -21,24 +21,26 @@ pub use crate::name::Keys;
 /// Lua for the start of a script of your own: `holds(meta, holders, id, fence)` is true while that permit lives, so that
 /// what the script then writes is written by its holder or not at all, in one atomic step.
 ///
-/// The keys are those of [`Permit::keys`](crate::Permit::keys); declare them with your own. `fence` is that of the permit, as
-/// it came in ARGV. In a cluster all keys share a hash tag: with the semaphore `account:17`, yours may be
-/// `balance:{account:17}`.
+/// The first two keys are those of [`Permit::keys`](crate::Permit::keys), declared with your own; `fence` is that of the
+/// permit, as it came in ARGV. In a cluster all keys of a script share a hash tag: yours hold [`Keys::tag`] in braces.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
 /// # let mut con = redis::Client::open("redis://127.0.0.1/")?.get_connection()?;
-/// let permit = gate.mutex("account:17").lock()?;
 /// let write = redis::Script::new(&format!(
-///     "{} if not holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) then return 0 end
-///      redis.call('SET', KEYS[3], ARGV[3]) return 1",
+///     "{}
+///     if not holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) then return 0 end
+///     redis.call('SET', KEYS[4], ARGV[3])
+///     return 1",
 ///     luagate::scripts::HOLDS
 /// ));
-/// let [meta, holders, _] = permit.keys().names();
+/// let lock = gate.mutex("account:17").lock()?;
 /// let written: bool = write
-///     .key(meta).key(holders).key("balance:{account:17}")
-///     .arg(permit.id()).arg(permit.fence()).arg("100 gold")
+///     .key(&lock.keys().names()) // three of them
+///     .key(format!("balance:{{{}}}", lock.keys().tag()))
+///     .arg((lock.id(), lock.fence()))
+///     .arg("100 gold")
 ///     .invoke(&mut con)?;
 /// # Ok(())
 /// # }

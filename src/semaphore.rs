@@ -273,7 +273,7 @@ impl Semaphore {
     }
 
     /// Takes away whatever `id` has: its permits, or its place in line. Blocks for one round trip. Its holder learns of it
-    /// at its next refresh; until then only the fence keeps it out.
+    /// at its next refresh; until then only the fence and [`HOLDS`](crate::scripts::HOLDS) keep it out.
     ///
     /// # Errors
     /// [`CallError`]; the call may be made again.

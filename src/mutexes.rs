@@ -89,7 +89,7 @@ impl Mutexes {
             unanswered.error
         })?;
         let grants = match answered.reply {
-            LockAllAnswer::Locked(grants) => grants,
+            LockAllAnswer::Granted(grants) | LockAllAnswer::Held(grants) => grants,
             LockAllAnswer::Denied {
                 place,
                 retry_after,

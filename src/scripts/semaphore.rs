@@ -216,8 +216,10 @@ pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<A
 /// What [`try_lock_all`] answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockAllAnswer {
-    /// All are locked, by this call or by an earlier one with the same id: a permit of each, in the order of the keys.
-    Locked(Vec<Grant>),
+    /// All are locked: a permit of each, in the order of the keys.
+    Granted(Vec<Grant>),
+    /// The id had locked all of them already; nothing was granted twice.
+    Held(Vec<Grant>),
     /// The id holds none of them.
     Denied {
         /// Which is in the way, from 0 in the order of the keys: the first that is held, or that somebody waits for.
@@ -250,22 +252,8 @@ pub fn try_lock_all(
     };
     let mut reply = Reply::new(TRY_LOCK_ALL.run(con, &call).map_err(error_of)?)?;
     match reply.word()?.as_str() {
-        "granted" | "held" => {
-            let now = reply.number()?;
-            let mut grants = Vec::with_capacity(mutexes.len());
-            for mut row in reply.rows()? {
-                grants.push(Grant {
-                    permits: 1,
-                    fence: row.number()?,
-                    expires_at: row.number_or_never()?,
-                    now,
-                });
-            }
-            match grants.len() == mutexes.len() {
-                true => Ok(LockAllAnswer::Locked(grants)),
-                false => Err(unexpected(&grants)),
-            }
-        }
+        "granted" => Ok(LockAllAnswer::Granted(locks(&mut reply, mutexes.len())?)),
+        "held" => Ok(LockAllAnswer::Held(locks(&mut reply, mutexes.len())?)),
         "denied" => Ok(LockAllAnswer::Denied {
             place: reply.number::<usize>()?.saturating_sub(1),
             retry_after: reply.number_or_never()?,
@@ -274,6 +262,23 @@ pub fn try_lock_all(
             now: reply.number()?,
         }),
         other => Err(unexpected(&other)),
+    }
+}
+
+fn locks(reply: &mut Reply, count: usize) -> Result<Vec<Grant>, CallError> {
+    let now = reply.number()?;
+    let mut grants = Vec::with_capacity(count);
+    for mut row in reply.rows()? {
+        grants.push(Grant {
+            permits: 1,
+            fence: row.number()?,
+            expires_at: row.number_or_never()?,
+            now,
+        });
+    }
+    match grants.len() == count {
+        true => Ok(grants),
+        false => Err(unexpected(&grants)),
     }
 }
 

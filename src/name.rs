@@ -47,6 +47,33 @@ impl Keys {
     }
 }
 
+/// The two keys of a latch, in one hash slot: `<prefix>:latch:{<name>}` and its companion. Names are those of [`Keys`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LatchKeys {
+    pub(crate) latch: String,
+    waiters: String,
+}
+
+impl LatchKeys {
+    /// The keys of the latch `name` under `prefix`.
+    ///
+    /// # Errors
+    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    pub fn new(prefix: &str, name: &str) -> Result<LatchKeys, Invalid> {
+        check_prefix(prefix)?;
+        let tagged = tagged(name)?;
+        Ok(LatchKeys {
+            latch: format!("{prefix}:latch:{tagged}"),
+            waiters: format!("{prefix}:latch.waiters:{tagged}"),
+        })
+    }
+
+    /// The keys, in the order in which the scripts take them: latch, waiters.
+    pub fn names(&self) -> [&str; 2] {
+        [&self.latch, &self.waiters]
+    }
+}
+
 /// The part of a key that holds its hash tag: `{name}`, or `{group}:name`.
 fn tagged(name: &str) -> Result<String, Invalid> {
     if let Some((group, rest)) = name.strip_prefix('{').and_then(|n| n.split_once("}:")) {
@@ -147,6 +174,10 @@ mod tests {
         );
         let grouped = Keys::mutex("app", "{items}:17").unwrap();
         assert_eq!(grouped.meta, "app:mutex:{items}:17");
+        assert_eq!(
+            LatchKeys::new("app", "{items}:17").unwrap().names(),
+            ["app:latch:{items}:17", "app:latch.waiters:{items}:17"]
+        );
     }
 
     #[test]

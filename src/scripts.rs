@@ -13,9 +13,10 @@ macro_rules! script {
     };
 }
 
+pub mod latch;
 pub mod semaphore;
 
-pub use crate::name::Keys;
+pub use crate::name::{Keys, LatchKeys};
 
 use crate::error::{CallError, Invalid};
 use crate::failure::{Failure, FailureKind};

@@ -3,6 +3,7 @@
 mod support;
 
 use luagate::scripts::semaphore::{self, Ask};
+use luagate::scripts::{LatchKeys, latch};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use support::Server;
@@ -119,6 +120,10 @@ fn this_crate_runs_these_very_scripts() {
     semaphore::inspect(&mut con, &keys, 0, 10).unwrap();
     semaphore::resize(&mut con, &keys, 2, None).unwrap();
     semaphore::release(&mut con, &keys, "id", 0).unwrap();
+    let keys = LatchKeys::new(&server.prefix, "all").unwrap();
+    latch::count_down(&mut con, &keys, "id", 1, 1_000).unwrap();
+    latch::wait(&mut con, &keys, 1, 1_000, 0, "").unwrap();
+    latch::count(&mut con, &keys).unwrap();
     for (name, script) in manifest()["scripts"].as_object().unwrap() {
         let (known,): (bool,) = redis::cmd("SCRIPT")
             .arg("EXISTS")

@@ -14,6 +14,8 @@
 //! # }
 //! ```
 //!
+//! A [`CountDownLatch`] lets processes wait until so many others are done.
+//!
 //! - **At once or in line**: `try_acquire` is refused with [`Denied`]; `acquire` and `acquire_timeout` wait in a queue that
 //!   nobody overtakes.
 //! - **Leases**: a permit whose holder crashed comes back when its lease ends. With nothing chosen that is after 30 s,
@@ -46,6 +48,7 @@ mod gate;
 mod holding;
 mod inbox;
 mod inspection;
+mod latch;
 mod lease;
 mod mutex;
 mod name;
@@ -61,11 +64,12 @@ mod wait;
 pub use cancel::Cancel;
 pub use error::{
     AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Error, Invalid, LimitMismatch, Lost,
-    RefreshError, TryAcquireError,
+    RefreshError, StillClosed, TryAcquireError, WaitError,
 };
 pub use failure::{Failure, FailureKind};
 pub use gate::{Gate, GateBuilder};
 pub use inspection::{Holder, Inspection, Waiter};
+pub use latch::CountDownLatch;
 pub use mutex::{Mutex, MutexGuard, UnlockError};
 pub use permit::{Permit, ReleaseError, Released};
 pub use semaphore::{Resized, Revoked, Semaphore};

@@ -20,6 +20,11 @@ local semaphore = {
   },
 }
 
+local latch = {
+  set = { "counted", "count", "expiry", "fields" },
+  read = { "clear", "is_open", "latch", "now", "save", "start", "tell", "waiters", "waiting" },
+}
+
 -- What the parts of a family may use, and need not use where they declare it.
 local function shared(set, read)
   local unused, all = {}, {}
@@ -35,3 +40,4 @@ end
 files["lua/*.lua"] = shared({}, {})
 files["lua/autocomplete/*.lua"] = shared({}, {})
 files["lua/semaphore/*.lua"] = shared(semaphore.set, semaphore.read)
+files["lua/latch/*.lua"] = shared(latch.set, latch.read)

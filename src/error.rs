@@ -158,6 +158,28 @@ impl fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
+/// The latch is not open: not all have counted down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StillClosed {
+    /// How many have still to count down.
+    pub left: u32,
+    /// How many there are in all.
+    pub count: u32,
+}
+
+impl fmt::Display for StillClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {} have still to count down",
+            self.left, self.count
+        )
+    }
+}
+
+impl std::error::Error for StillClosed {}
+
 /// Writes an enum whose variants each hold one value that explains itself, after a few words of the variant's own.
 macro_rules! one_of {
     ($(#[$docs:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident($inner:ty) $words:literal,)* }) => {
@@ -209,6 +231,16 @@ one_of! {
         Failed(Failure) "",
         /// The call was sent, also again with the same id, and no reply came: it may have been carried out or not.
         Unknown(Failure) "whether the server ran the call is not known: ",
+    }
+}
+
+impl CallError {
+    /// Time may heal it: worth another try.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            CallError::Failed(failure) | CallError::Unknown(failure) => failure.is_passing(),
+            CallError::Invalid(_) => false,
+        }
     }
 }
 
@@ -297,6 +329,22 @@ one_of! {
 }
 
 one_of! {
+    /// Why waiting for a latch ended before it was known to be open.
+    WaitError {
+        /// The time was over.
+        TimedOut(StillClosed) "timed out: ",
+        /// The handle given with `cancelled_by` ended the wait.
+        Cancelled(Cancelled) "",
+        /// An argument cannot be; nothing was changed.
+        Invalid(Invalid) "",
+        /// The server could not be used.
+        Failed(Failure) "",
+        /// The call was sent and no reply came. A wait holds nothing, so it may simply be made again.
+        Unknown(Failure) "whether the server ran the call is not known: ",
+    }
+}
+
+one_of! {
     /// Anything that can go wrong here. Every other error of this crate turns into it.
     Error {
         /// Too many are inside, or others wait in front.
@@ -313,12 +361,26 @@ one_of! {
         LimitMismatch(LimitMismatch) "",
         /// The permit is not this holder's any more.
         Lost(Lost) "",
+        /// The time to wait for a latch was over.
+        StillClosed(StillClosed) "timed out: ",
         /// An argument cannot be.
         Invalid(Invalid) "",
         /// The server could not be used.
         Failed(Failure) "",
         /// No reply came: the call may have been carried out or not.
         Unknown(Failure) "whether the server ran the call is not known: ",
+    }
+}
+
+impl From<WaitError> for Error {
+    fn from(error: WaitError) -> Error {
+        match error {
+            WaitError::TimedOut(inner) => Error::StillClosed(inner),
+            WaitError::Cancelled(inner) => Error::Cancelled(inner),
+            WaitError::Invalid(inner) => Error::Invalid(inner),
+            WaitError::Failed(inner) => Error::Failed(inner),
+            WaitError::Unknown(inner) => Error::Unknown(inner),
+        }
     }
 }
 
@@ -340,6 +402,7 @@ widen! {
     CallError => TryLockAllError { Invalid, Failed, Unknown }
     RefreshError => LockAllError { Lost, Invalid, Failed, Unknown }
     TryLockAllError => Error { InTheWay, Invalid, Failed, Unknown }
+    CallError => WaitError { Invalid, Failed, Unknown }
     CallError => Error { Invalid, Failed, Unknown }
     TryAcquireError => Error { Denied, AlreadyHeld, LimitMismatch, Invalid, Failed, Unknown }
     AcquireError => Error { TimedOut, Cancelled, AlreadyHeld, LimitMismatch, Invalid, Failed, Unknown }
@@ -358,7 +421,7 @@ macro_rules! wrap {
 }
 
 wrap! {
-    Invalid => CallError TryAcquireError AcquireError TryLockAllError LockAllError RefreshError Error,
+    Invalid => CallError TryAcquireError AcquireError TryLockAllError LockAllError RefreshError WaitError Error,
     LimitMismatch => TryAcquireError AcquireError,
 }
 

@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::error::{CallError, Invalid, MOST};
 use crate::failure::Failure;
 use crate::inbox::Inbox;
+use crate::latch::CountDownLatch;
 use crate::mutex::Mutex;
 use crate::mutexes::Mutexes;
 use crate::name;
@@ -101,6 +102,15 @@ impl Gate {
             name,
             Some(MOST),
         ))
+    }
+
+    /// The latch `name`, which opens once `count` (1 to 2^31-1) have counted down. Asks nobody: a name or count that cannot be
+    /// is told by the first call that uses it.
+    ///
+    /// A name is as a semaphore's. The first `count_down` or wait stores the count; while the latch is kept, that one is in
+    /// force for all, whatever else they declare.
+    pub fn latch(&self, name: &str, count: u32) -> CountDownLatch {
+        CountDownLatch::new(self.engine.clone(), name, count)
     }
 
     /// How many connections of the pool are open now; the subscriber is not among them.

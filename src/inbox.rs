@@ -153,6 +153,20 @@ struct Waits {
     given_up: HashMap<String, (Keys, Instant)>,
 }
 
+impl Waits {
+    fn add(&mut self, id: &str, meta: &str) -> Arc<Wait> {
+        let wait = Arc::new(Wait {
+            id: id.to_owned(),
+            meta: meta.to_owned(),
+            state: Mutex::default(),
+            bell: Condvar::new(),
+        });
+        let same = self.by_id.entry(id.to_owned()).or_default();
+        same.push(wait.clone());
+        wait
+    }
+}
+
 impl Inbox {
     pub(crate) fn new(
         connections: Arc<Connections>,
@@ -208,18 +222,16 @@ impl Inbox {
     pub(crate) fn register(&self, keys: &Keys, id: &str) -> Option<Arc<Wait>> {
         let mut waits = lock(&self.shared.waits);
         waits.given_up.remove(id);
-        let same = waits.by_id.entry(id.to_owned()).or_default();
-        if same.iter().any(|wait| wait.meta == keys.meta) {
+        let mut same = waits.by_id.get(id).into_iter().flatten();
+        if same.any(|wait| wait.meta == keys.meta) {
             return None;
         }
-        let wait = Arc::new(Wait {
-            id: id.to_owned(),
-            meta: keys.meta.clone(),
-            state: Mutex::default(),
-            bell: Condvar::new(),
-        });
-        same.push(wait.clone());
-        Some(wait)
+        Some(waits.add(id, &keys.meta))
+    }
+
+    /// Lets a wait hear the messages for `key`; any number of threads may wait for the same.
+    pub(crate) fn register_shared(&self, key: &str) -> Arc<Wait> {
+        lock(&self.shared.waits).add(key, key)
     }
 
     /// Ends a wait.

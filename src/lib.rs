@@ -58,6 +58,7 @@ pub mod guide;
 mod holding;
 mod inbox;
 mod inspection;
+mod latch;
 mod lease;
 mod mutex;
 mod mutexes;
@@ -76,12 +77,14 @@ mod wait;
 pub use cancel::Cancel;
 pub use error::{
     AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Error, InTheWay, Invalid,
-    LimitMismatch, LockAllError, Lost, RefreshError, TryAcquireError, TryLockAllError,
+    LimitMismatch, LockAllError, Lost, RefreshError, StillClosed, TryAcquireError, TryLockAllError,
+    WaitError,
 };
 pub use failure::{Failure, FailureKind};
 pub use gate::{Gate, GateBuilder};
 pub use guard::UnlockError;
 pub use inspection::{Holder, Inspection, Waiter};
+pub use latch::CountDownLatch;
 pub use mutex::{Mutex, MutexGuard};
 pub use mutexes::{Mutexes, MutexesGuard};
 pub use permit::{Permit, ReleaseError, Released};

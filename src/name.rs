@@ -40,12 +40,10 @@ impl Keys {
     }
 
     pub(crate) fn of(kind: &str, prefix: &str, name: &str) -> Result<Keys, Invalid> {
-        check_prefix(prefix)?;
-        let tagged = tagged(name)?;
         Ok(Keys {
-            meta: format!("{prefix}:{kind}:{tagged}"),
-            holders: format!("{prefix}:{kind}.holders:{tagged}"),
-            queue: format!("{prefix}:{kind}.queue:{tagged}"),
+            meta: key_of(kind, prefix, name)?,
+            holders: key_of(&format!("{kind}.holders"), prefix, name)?,
+            queue: key_of(&format!("{kind}.queue"), prefix, name)?,
         })
     }
 
@@ -62,6 +60,31 @@ impl Keys {
     /// The keys, in the order in which the scripts take them: meta, holders, queue.
     pub fn names(&self) -> [&str; 3] {
         [&self.meta, &self.holders, &self.queue]
+    }
+}
+
+/// The two keys of a latch, in one hash slot: `<prefix>:latch:{<name>}` and its companion. Names are those of [`Keys`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LatchKeys {
+    pub(crate) latch: String,
+    waiters: String,
+}
+
+impl LatchKeys {
+    /// The keys of the latch `name` under `prefix`.
+    ///
+    /// # Errors
+    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    pub fn new(prefix: &str, name: &str) -> Result<LatchKeys, Invalid> {
+        Ok(LatchKeys {
+            latch: key_of("latch", prefix, name)?,
+            waiters: key_of("latch.waiters", prefix, name)?,
+        })
+    }
+
+    /// The keys, in the order in which the scripts take them: latch, waiters.
+    pub fn names(&self) -> [&str; 2] {
+        [&self.latch, &self.waiters]
     }
 }
 
@@ -189,6 +212,10 @@ mod tests {
         assert_eq!(grouped.meta, "app:mutex:{items}:17");
         assert_eq!(recent_key("app", "ann").unwrap(), "app:recent:{ann}");
         assert_eq!(prefix_key("app", "{g}:n").unwrap(), "app:prefix:{g}:n");
+        assert_eq!(
+            LatchKeys::new("app", "{items}:17").unwrap().names(),
+            ["app:latch:{items}:17", "app:latch.waiters:{items}:17"]
+        );
     }
 
     #[test]

@@ -14,9 +14,10 @@ macro_rules! script {
 }
 
 pub mod autocomplete;
+pub mod latch;
 pub mod semaphore;
 
-pub use crate::name::Keys;
+pub use crate::name::{Keys, LatchKeys};
 
 /// Lua for the start of a script of your own: `holds(meta, holders, id, fence)` is true while that permit lives, so that
 /// what the script then writes is written by its holder or not at all, in one atomic step.

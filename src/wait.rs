@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a waiter sleeps at most before it asks again: three times within its patience.
-const RECHECK: Duration = Duration::from_secs(5);
+pub(crate) const RECHECK: Duration = Duration::from_secs(5);
 
 /// How long it sleeps at most for each that stands in front: so the second in line finds out within a second that the
 /// first is dead, and takes its place in time for the next lease that ends.
 const RECHECK_A_PLACE: Duration = Duration::from_secs(1);
 
 /// How long to wait between calls while the server cannot be reached.
-const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a waiter at this place sleeps at most.
 fn recheck(position: u64) -> Duration {
@@ -147,12 +147,7 @@ impl Request {
         let (outcome, sent) = match self.ask(until, place.ticket, inbox, PATIENCE) {
             Ok(answered) => answered,
             Err(unanswered) => {
-                let passing = match &unanswered.error {
-                    CallError::Failed(failure) | CallError::Unknown(failure) => {
-                        failure.is_passing()
-                    }
-                    CallError::Invalid(_) => false,
-                };
+                let passing = unanswered.error.is_passing();
                 let since = *place.unreachable_since.get_or_insert_with(Instant::now);
                 let over = deadline.is_some_and(|end| end <= Instant::now());
                 if passing && place.ticket > 0 && !over && since.elapsed() < self.engine.outage {
@@ -316,9 +311,9 @@ impl Request {
 }
 
 /// A wait that is known to the inbox, for as long as this lives.
-struct Registered<'a> {
-    inbox: &'a Inbox,
-    wait: Arc<Wait>,
+pub(crate) struct Registered<'a> {
+    pub(crate) inbox: &'a Inbox,
+    pub(crate) wait: Arc<Wait>,
 }
 
 impl Drop for Registered<'_> {

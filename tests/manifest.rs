@@ -2,10 +2,8 @@
 
 mod support;
 
-use luagate::scripts::{
-    autocomplete,
-    semaphore::{self, Ask},
-};
+use luagate::scripts::semaphore::{self, Ask};
+use luagate::scripts::{LatchKeys, autocomplete, latch};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use support::Server;
@@ -144,6 +142,10 @@ fn this_crate_runs_these_very_scripts() {
     autocomplete::prefix_add(&mut con, &prefix, &["a"]).unwrap();
     autocomplete::prefix_match(&mut con, &prefix, "a", 1).unwrap();
     autocomplete::prefix_remove(&mut con, &prefix, &["a"]).unwrap();
+    let keys = LatchKeys::new(&server.prefix, "all").unwrap();
+    latch::count_down(&mut con, &keys, "id", 1, 1_000).unwrap();
+    latch::wait(&mut con, &keys, 1, 1_000, 0, "").unwrap();
+    latch::count(&mut con, &keys).unwrap();
     for (name, script) in manifest()["scripts"].as_object().unwrap() {
         let (known,): (bool,) = redis::cmd("SCRIPT")
             .arg("EXISTS")

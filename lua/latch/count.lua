@@ -1,0 +1,13 @@
+-- latch/count: how many are left. Writes nothing.
+--
+-- KEYS  latch waiters
+-- ARGV  none
+-- REPLY none    now                  nobody has counted down or waited
+--       open    count now
+--       closed  left count now
+takes('latch waiters', 2, '', 0)
+if problem then return redis.error_reply(problem) end
+
+if count == 0 then return {'none', now} end
+if is_open() then return {'open', count, now} end
+return {'closed', count - counted, count, now}

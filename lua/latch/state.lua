@@ -1,0 +1,22 @@
+-- Part: what is kept of the latch. Writes nothing.
+--
+-- The latch hash has one field of its own; its name holds a space, which no id can:
+--   'the state'   count counted expiry, as numbers
+-- and, until the latch opens, a field for each id that counted down. Once it is open, nobody asks who did.
+local latch, waiters = KEYS[1], KEYS[2]
+
+local fields = redis.call('HLEN', latch)
+local waiting = redis.call('ZCARD', waiters)
+
+local count = 0     -- how many have to count down; 0: none is stored
+local counted = 0   -- how many have
+local expiry = now  -- when the keys go
+local a, b, c = string.match(redis.call('HGET', latch, 'the state') or '', '^(%d+) (%d+) (%d+)$')
+if a then count, counted, expiry = tonumber(a), tonumber(b), tonumber(c) end
+
+-- Where state and ids disagree, whoever is not known has not counted: rather late than early.
+if counted < count then counted = math.min(counted, fields - 1) end
+
+local function is_open()
+  return count > 0 and counted >= count
+end

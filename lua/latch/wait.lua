@@ -1,0 +1,31 @@
+-- latch/wait: asks whether the latch is open, and to be told when it opens.
+--
+-- KEYS  latch waiters
+-- ARGV  count     how many have to count down; stored by the first call that finds none. Afterwards the stored one is in force
+--       life_ms   how long the latch is kept after this call, at least
+--       wait_ms   how long after this call the inbox is told, once, that the latch is open; 0: is not
+--       inbox     channel on which that is told; empty: the caller only asks again
+-- REPLY open    count now
+--       closed  left count retry_after now
+takes('latch waiters', 2, 'count life_ms wait_ms inbox', 4)
+local declared, life_ms = number(1, 'count', 1, 2147483647), number(2, 'life_ms', 1, 3155760000000)
+local wait_ms, inbox = number(3, 'wait_ms', 0, 86400000), ARGV[4]
+if inbox ~= '' then word(4, 'inbox', 300) end
+if problem then return redis.error_reply(problem) end
+
+start(declared, math.max(life_ms, wait_ms)) -- whoever is told later has to find the latch
+save()
+if is_open() then
+  tell() -- also this caller's own inbox: other threads may wait there
+  return {'open', count, now}
+end
+
+local over = waiting > 0 and redis.call('ZRANGEBYSCORE', waiters, '-inf', now, 'LIMIT', 0, 100) or {}
+if #over > 0 then redis.call('ZREM', waiters, unpack(over)) end
+local retry_after = 1000 -- nobody tells who gave no inbox
+if wait_ms > 0 and inbox ~= '' then
+  redis.call('ZADD', waiters, 'GT', now + wait_ms, inbox)
+  redis.call('PEXPIREAT', waiters, expiry)
+  retry_after = math.max(1, math.floor(wait_ms / 3))
+end
+return {'closed', count - counted, count, retry_after, now}

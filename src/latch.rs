@@ -28,7 +28,7 @@ const MOST: u32 = i32::MAX as u32;
 ///
 /// It is used once: open, it stays open. For another round take another name: a date, a build number. It is kept for a day
 /// after the last `count_down` or wait, see [`life`](CountDownLatch::life); then it is forgotten, and whoever comes later
-/// finds a new one. Each id takes about 100 bytes on the server until the latch opens.
+/// finds a new one. Each id takes about 80 bytes on the server until the latch opens.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {

@@ -10,7 +10,8 @@
 //! holds it. A lease as long as the night would do without the record, but then nobody could take over from a host that
 //! crashed. Whoever takes over starts from the beginning: what the job does must bear that.
 
-use luagate::{Gate, Permit, TryAcquireError, scripts};
+use luagate::errors::TryAcquireError;
+use luagate::{Gate, Permit, scripts};
 use redis::{Commands, Connection, RedisResult, Script};
 use std::env;
 use std::error::Error;

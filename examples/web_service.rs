@@ -7,7 +7,8 @@
 //!
 //! It serves, then plays six clients of its own who all come at once.
 
-use luagate::{Gate, TryAcquireError};
+use luagate::Gate;
+use luagate::errors::TryAcquireError;
 use std::env;
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -1,5 +1,6 @@
-//! Autocomplete: names that begin with what was typed so far. [`Recent`] has the last contacts of a user, [`Prefix`] the
-//! members of a group.
+//! Names that begin with what was typed so far.
+//!
+//! [`Recent`] has the last contacts of a user, [`Prefix`] the members of a group.
 //!
 //! ```no_run
 //! use luagate::autocomplete::{Prefix, Recent};

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, Weak};
 /// let jobs = gate.semaphore("jobs", 2).cancelled_by(&stop);
 /// let worker = std::thread::spawn(move || jobs.acquire().map(drop));
 /// stop.cancel();
-/// assert!(matches!(worker.join(), Ok(Err(luagate::AcquireError::Cancelled(_))) | Ok(Ok(()))));
+/// assert!(matches!(worker.join(), Ok(Err(luagate::errors::AcquireError::Cancelled(_))) | Ok(Ok(()))));
 /// # Ok(())
 /// # }
 /// ```

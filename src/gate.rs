@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// A client of one Redis or Valkey, from which semaphores and mutexes are had by name.
+/// A client of one Redis or Valkey, from which everything is had by name.
 ///
 /// Open one for a process and clone it: it has a small pool of connections, at most one subscriber connection, and at most
 /// four threads (renewal, subscriber, callbacks, releases that are left over), each opened or started when first needed. Permits keep what they need of it
@@ -79,7 +79,7 @@ impl Gate {
 
     /// The semaphore `name`, of which at most as many permits are held at once as somebody else has said:
     /// [`Semaphore::resize`] stores a limit that stays. Where none is stored, acquiring is
-    /// [`Invalid`](crate::Invalid): `no limit`.
+    /// [`Invalid`](crate::errors::Invalid): `no limit`.
     pub fn stored_semaphore(&self, name: &str) -> Semaphore {
         Semaphore::new(self.engine.clone(), "semaphore", name, None)
     }

@@ -14,11 +14,11 @@ macro_rules! guard {
             /// Unlocks. Blocks for one round trip; whoever is first in line has the lock when this returns.
             ///
             /// # Errors
-            /// [`UnlockError`](crate::UnlockError) when the server did not confirm: it has the guard, to try again with.
-            pub fn unlock(self) -> Result<$crate::Released, $crate::UnlockError<$name>> {
+            /// [`UnlockError`](crate::errors::UnlockError) when the server did not confirm: it has the guard, to try again with.
+            pub fn unlock(self) -> Result<$crate::Released, $crate::errors::UnlockError<$name>> {
                 self.0.release().map_err(|error| {
                     let (permit, error) = error.into_parts();
-                    $crate::UnlockError::new($name(permit), error)
+                    $crate::errors::UnlockError::new($name(permit), error)
                 })
             }
 

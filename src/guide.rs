@@ -1,5 +1,6 @@
-//! For those who come from another system: which call here takes the place of which one there, and which hole of the original
-//! is gone. Every example runs against a real server in the tests.
+//! For those who come from another system: what is called how here, and which hole of the original is gone.
+//!
+//! Every example runs against a real server in the tests.
 //!
 //! | you know | read |
 //! |---|---|

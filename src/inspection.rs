@@ -1,4 +1,4 @@
-//! Who holds and who waits, as people look at it.
+//! Who holds and who waits, as people look at it: what [`Semaphore::inspect`](crate::Semaphore::inspect) tells.
 
 use crate::name::label_of;
 use crate::scripts::between;

@@ -21,11 +21,11 @@
 //! | only when so many others are done | [`CountDownLatch`] |
 //! | find names by how they begin | [`autocomplete`] |
 //!
-//! - **Three ways to ask**: `try_…` at once or [`Denied`]; plain (`acquire`, `lock`, `read`) in line for as long as it takes;
+//! - **Three ways to ask**: `try_…` at once or [`Denied`](errors::Denied); plain (`acquire`, `lock`, `read`) in line for as long as it takes;
 //!   with a time, in line for at most that long. Nobody overtakes the line.
 //! - **Leases**: what a crashed process held comes back when its lease ends: 30 s, renewed while the guard lives, unless you
 //!   choose. A permit can be lost, see [`Permit::is_lost`]; its [`fence`](Permit::fence) keeps out who has not noticed.
-//! - **Errors** are one small enum for each kind of operation; all turn into [`Error`].
+//! - **[Errors](errors)** are one small enum for each kind of operation; all turn into [`Error`].
 //! - **Every operation is one Lua script**, which runs atomically on the server: [`scripts`] has them one to one.
 //!
 //! Do you know *Redis in Action*, `java.util.concurrent` or Redisson? The [`guide`] says what is called how here.
@@ -57,7 +57,7 @@ mod guard;
 pub mod guide;
 mod holding;
 mod inbox;
-mod inspection;
+pub mod inspection;
 mod latch;
 mod lease;
 mod mutex;
@@ -74,21 +74,28 @@ mod settings;
 mod sync;
 mod wait;
 
+/// What can go wrong: one small enum for each kind of operation, and what their variants hold.
+///
+/// All turn into [`Error`], so `?` takes any of them.
+pub mod errors {
+    pub use crate::error::{
+        AcquireError, AlreadyHeld, CallError, Cancelled, Denied, InTheWay, Invalid, LimitMismatch,
+        LockAllError, Lost, RefreshError, StillClosed, TryAcquireError, TryLockAllError, WaitError,
+    };
+    pub use crate::failure::{Failure, FailureKind};
+    pub use crate::guard::UnlockError;
+    pub use crate::permit::ReleaseError;
+    pub use crate::rwlock::DowngradeError;
+}
+
 pub use cancel::Cancel;
-pub use error::{
-    AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Error, InTheWay, Invalid,
-    LimitMismatch, LockAllError, Lost, RefreshError, StillClosed, TryAcquireError, TryLockAllError,
-    WaitError,
-};
-pub use failure::{Failure, FailureKind};
+pub use error::Error;
 pub use gate::{Gate, GateBuilder};
-pub use guard::UnlockError;
-pub use inspection::{Holder, Inspection, Waiter};
 pub use latch::CountDownLatch;
 pub use mutex::{Mutex, MutexGuard};
 pub use mutexes::{Mutexes, MutexesGuard};
-pub use permit::{Permit, ReleaseError, Released};
-pub use rwlock::{DowngradeError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use permit::{Permit, Released};
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 
 /// The README's program is compiled with the documentation's.

@@ -120,8 +120,9 @@ impl fmt::Debug for Mutex {
 }
 
 guard! {
-    /// The lock, held. Everything that a [`Permit`](crate::Permit) tells, and [`unlock`](MutexGuard::unlock); dropping it
-    /// unlocks.
+    /// The lock, held; dropping it unlocks.
+    ///
+    /// It tells everything that a [`Permit`](crate::Permit) tells, its fence say, and has [`unlock`](MutexGuard::unlock).
     #[must_use = "a mutex is unlocked as soon as its guard is dropped"]
     MutexGuard
 }

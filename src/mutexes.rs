@@ -20,10 +20,9 @@ use std::time::{Duration, Instant};
 /// How many one script locks.
 const MOST_NAMES: usize = 64;
 
-/// Several mutexes that are locked together, all or none: for work on several things at once, each of which has a mutex of
-/// its own.
+/// Several mutexes that are locked together, all or none.
 ///
-/// Made by [`Gate::mutexes`](crate::Gate::mutexes). It takes the place of locking one after the other by hand, where two who
+/// For work on several things at once, each of which has a mutex of its own. Made by [`Gate::mutexes`](crate::Gate::mutexes). It takes the place of locking one after the other by hand, where two who
 /// do so in different orders wait for each other for ever. Whoever locks one of them alone by [`Gate::mutex`](crate::Gate::mutex)
 /// stands in the same line. Not re-entrant.
 ///
@@ -219,7 +218,9 @@ impl fmt::Debug for Mutexes {
     }
 }
 
-/// Several mutexes, held. Dropping it unlocks them all: for at most 100 ms in the dropping thread, then in the background.
+/// Several mutexes, held; dropping it unlocks them all.
+///
+/// That takes at most 100 ms in the dropping thread; what takes longer is left to the background.
 #[must_use = "the mutexes are unlocked as soon as their guard is dropped"]
 pub struct MutexesGuard {
     names: Vec<String>,

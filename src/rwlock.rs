@@ -177,16 +177,18 @@ impl fmt::Debug for RwLock {
 }
 
 guard! {
-    /// A share of the lock, held for reading. Everything that a [`Permit`](crate::Permit) tells, and
-    /// [`unlock`](RwLockReadGuard::unlock); dropping it unlocks.
+    /// A share of the lock, held for reading; dropping it unlocks.
+    ///
+    /// It tells everything that a [`Permit`](crate::Permit) tells, and has [`unlock`](RwLockReadGuard::unlock).
     #[must_use = "the lock is given back as soon as its guard is dropped"]
     RwLockReadGuard
 }
 
 guard! {
-    /// The lock, held for writing. Everything that a [`Permit`](crate::Permit) tells, and
-    /// [`unlock`](RwLockWriteGuard::unlock); dropping it unlocks. Its fence is higher than that of every reader and writer
-    /// before.
+    /// The lock, held for writing; dropping it unlocks.
+    ///
+    /// It tells everything that a [`Permit`](crate::Permit) tells, and has [`unlock`](RwLockWriteGuard::unlock) and
+    /// [`downgrade`](RwLockWriteGuard::downgrade). Its fence is higher than that of every reader and writer before.
     #[must_use = "the lock is given back as soon as its guard is dropped"]
     RwLockWriteGuard
 }

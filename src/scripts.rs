@@ -1,4 +1,4 @@
-//! The scripts one to one, on a connection of your own: what the rest of this crate stands on.
+//! The scripts one to one, on a connection of your own.
 //!
 //! Each function runs one script of `lua/`, in one round trip (two where the server has to be given the script first),
 //! and maps its reply to a type. Nothing is renewed, repeated or waited for here; whoever holds by these functions

@@ -133,7 +133,7 @@ impl Semaphore {
     }
 
     /// An identity of the application's own in place of a new id for each acquire. It holds at most one permit: a second
-    /// caller with it gets [`AlreadyHeld`](crate::AlreadyHeld), also after a crash of the first, which may then
+    /// caller with it gets [`AlreadyHeld`](crate::errors::AlreadyHeld), also after a crash of the first, which may then
     /// [`adopt`](Semaphore::adopt). One caller at a time should ask with it. A permit of an own id that is lost is not
     /// released any more, since somebody else may hold with the id by then. Before you revoke such an id and give it to
     /// another, see that the first holder has stopped: until its next refresh it takes the permit for its own.
@@ -144,7 +144,7 @@ impl Semaphore {
     }
 
     /// Takes nothing when another limit is in force than the one declared here, see
-    /// [`LimitMismatch`](crate::LimitMismatch). Otherwise the one in force counts, and
+    /// [`LimitMismatch`](crate::errors::LimitMismatch). Otherwise the one in force counts, and
     /// [`Permit::limit`] tells it.
     #[must_use]
     pub fn strict(mut self) -> Semaphore {

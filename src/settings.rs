@@ -39,7 +39,10 @@ macro_rules! settings {
             /// Calls `on_lost` when it turns out to be lost while it is held; see
             /// [`Semaphore::on_lost`](crate::Semaphore::on_lost).
             #[must_use]
-            pub fn on_lost(self, on_lost: impl Fn(&crate::Lost) + Send + Sync + 'static) -> Self {
+            pub fn on_lost(
+                self,
+                on_lost: impl Fn(&crate::errors::Lost) + Send + Sync + 'static,
+            ) -> Self {
                 let on_lost: $crate::holding::OnLost = std::sync::Arc::new(on_lost);
                 self.with(|semaphore| semaphore.told_by(on_lost.clone()))
             }

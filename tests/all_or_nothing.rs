@@ -2,8 +2,8 @@
 
 mod support;
 
-use luagate::CallError;
-use luagate::FailureKind;
+use luagate::errors::CallError;
+use luagate::errors::FailureKind;
 use luagate::scripts::semaphore::{self, Answer, Ask};
 use redis::Commands;
 use support::Server;

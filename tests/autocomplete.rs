@@ -4,7 +4,8 @@
 mod support;
 
 use luagate::autocomplete::{Prefix, Recent};
-use luagate::{CallError, FailureKind, scripts::autocomplete};
+use luagate::errors::{CallError, FailureKind};
+use luagate::scripts::autocomplete;
 use redis::{Commands, Connection};
 use std::collections::BTreeSet;
 use support::{Server, calls_in_scripts, command_counts, reset_counts};

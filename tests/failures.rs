@@ -3,10 +3,10 @@
 
 mod support;
 
-use luagate::{
-    AcquireError, CallError, Error, Failure, FailureKind, Gate, GateBuilder, Invalid,
-    LimitMismatch, TryAcquireError,
+use luagate::errors::{
+    AcquireError, CallError, Failure, FailureKind, Invalid, LimitMismatch, TryAcquireError,
 };
+use luagate::{Error, Gate, GateBuilder};
 use redis::Commands;
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -2,8 +2,8 @@
 
 mod support;
 
+use luagate::errors::{CallError, FailureKind, TryAcquireError};
 use luagate::scripts::semaphore::{Ask, ReleaseAnswer};
-use luagate::{CallError, FailureKind, TryAcquireError};
 use support::Server;
 use support::raw::{Listener, Raw};
 

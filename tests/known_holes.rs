@@ -3,8 +3,9 @@
 
 mod support;
 
+use luagate::Released;
+use luagate::errors::{AcquireError, CallError, FailureKind, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::{self, Answer, Ask, LookupAnswer, ReleaseAnswer};
-use luagate::{AcquireError, CallError, FailureKind, RefreshError, Released, TryAcquireError};
 use redis::Commands;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -3,11 +3,10 @@
 
 mod support;
 
+use luagate::errors::{CallError, FailureKind, StillClosed, WaitError};
 use luagate::scripts::LatchKeys;
 use luagate::scripts::latch::{self, CountAnswer, CountDownAnswer, WaitAnswer};
-use luagate::{
-    CallError, Cancel, CountDownLatch, Error, FailureKind, Gate, StillClosed, WaitError,
-};
+use luagate::{Cancel, CountDownLatch, Error, Gate};
 use redis::{Commands, Connection};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};

@@ -2,8 +2,9 @@
 
 mod support;
 
+use luagate::errors::TryAcquireError;
+use luagate::scripts::semaphore::ResizeAnswer;
 use luagate::scripts::semaphore::{Answer, Ask};
-use luagate::{TryAcquireError, scripts::semaphore::ResizeAnswer};
 use support::Server;
 use support::raw::Raw;
 

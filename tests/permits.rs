@@ -2,7 +2,8 @@
 
 mod support;
 
-use luagate::{CallError, Error, Gate, Permit, RefreshError, Released, TryAcquireError};
+use luagate::errors::{CallError, RefreshError, TryAcquireError};
+use luagate::{Error, Gate, Permit, Released};
 use std::time::{Duration, Instant};
 use support::proxy::Proxy;
 use support::raw::Raw;

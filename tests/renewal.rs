@@ -3,8 +3,9 @@
 
 mod support;
 
+use luagate::errors::{Lost, RefreshError};
 use luagate::scripts::semaphore::{Ask, LookupAnswer};
-use luagate::{Lost, Permit, RefreshError, Released, Revoked};
+use luagate::{Permit, Released, Revoked};
 use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;

@@ -2,7 +2,8 @@
 
 mod support;
 
-use luagate::{AcquireError, Gate, RefreshError, Released, RwLock, TryAcquireError};
+use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
+use luagate::{Gate, Released, RwLock};
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Barrier, Mutex};

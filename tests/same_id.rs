@@ -2,8 +2,8 @@
 
 mod support;
 
+use luagate::errors::{AcquireError, TryAcquireError};
 use luagate::scripts::semaphore::{Answer, Ask, LookupAnswer, ReleaseAnswer};
-use luagate::{AcquireError, TryAcquireError};
 use support::Server;
 use support::raw::Raw;
 

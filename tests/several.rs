@@ -3,12 +3,12 @@
 
 mod support;
 
+use luagate::errors::{
+    AcquireError, CallError, FailureKind, LockAllError, TryAcquireError, TryLockAllError,
+};
 use luagate::scripts::Keys;
 use luagate::scripts::semaphore::{self, Answer, Ask, LockAllAnswer, ReleaseAnswer};
-use luagate::{
-    AcquireError, CallError, Cancel, FailureKind, Gate, LockAllError, Released, TryAcquireError,
-    TryLockAllError,
-};
+use luagate::{Cancel, Gate, Released};
 use redis::Commands;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

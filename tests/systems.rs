@@ -4,10 +4,9 @@
 mod support;
 
 use luagate::autocomplete::{Prefix, Recent};
+use luagate::errors::{AcquireError, LockAllError, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::Ask;
-use luagate::{
-    AcquireError, Cancel, LockAllError, RefreshError, Released, Resized, Revoked, TryAcquireError,
-};
+use luagate::{Cancel, Released, Resized, Revoked};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use support::raw::Raw;

@@ -3,8 +3,9 @@
 
 mod support;
 
+use luagate::errors::AcquireError;
 use luagate::scripts::semaphore::Ask;
-use luagate::{AcquireError, Cancel, Gate, Semaphore};
+use luagate::{Cancel, Gate, Semaphore};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
@@ -512,7 +513,7 @@ fn a_script_that_keeps_the_server_busy_is_waited_out() {
         let Err(AcquireError::Failed(failure) | AcquireError::Unknown(failure)) = second else {
             panic!("{second:?}")
         };
-        assert_eq!(failure.kind(), luagate::FailureKind::NotReady);
+        assert_eq!(failure.kind(), luagate::errors::FailureKind::NotReady);
         assert!(!waiter.is_finished());
         redis::cmd("SCRIPT").arg("KILL").exec(&mut con).unwrap();
         eventually("it is free again", || {

@@ -5,7 +5,8 @@ use crate::crew::Crew;
 use crate::record::{Event, Record};
 use crate::screen::{Screen, seconds};
 use crate::{LEASE, LIMIT, MARKET, Outcome, WORKERS, open_gate};
-use luagate::{Inspection, Semaphore};
+use luagate::Semaphore;
+use luagate::inspection::Inspection;
 use std::thread;
 use std::time::{Duration, Instant};
 

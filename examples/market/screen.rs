@@ -3,7 +3,7 @@
 
 use crate::{LEASE, LIMIT, WORKERS};
 use console::{Style, Term, is_dumb};
-use luagate::Inspection;
+use luagate::inspection::Inspection;
 use std::io;
 use std::time::{Duration, Instant};
 

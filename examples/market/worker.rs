@@ -2,7 +2,8 @@
 
 use crate::record::{Event, What};
 use crate::{LEASE, LIMIT, LONGEST_STAY, MARKET, Outcome, SHORTEST_STAY, open_gate};
-use luagate::{AcquireError, Cancel, Released, Semaphore};
+use luagate::errors::AcquireError;
+use luagate::{Cancel, Released, Semaphore};
 use std::io;
 use std::sync::mpsc;
 use std::thread;

@@ -1,10 +1,11 @@
 //! One semaphore through the scripts alone, as a client in any language drives it.
 
 use super::Server;
+use luagate::errors::CallError;
+use luagate::scripts::Keys;
 use luagate::scripts::semaphore::{
     self, Answer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, State,
 };
-use luagate::{CallError, scripts::Keys};
 use redis::{Commands, Connection};
 use std::time::Duration;
 

@@ -54,13 +54,8 @@ pub struct Denied {
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.limit, self.in_use) {
-            (MOST, 0) => write!(f, "neither read nor written")?,
-            (MOST, MOST) => write!(f, "being written")?,
-            (MOST, readers) => write!(f, "being read by {readers}")?,
-            (limit, in_use) => write!(f, "{in_use} of {limit} permits are in use")?,
-        }
-        write!(f, " and {} wait", self.waiting)?;
+        let used = Used(self.in_use, self.limit);
+        write!(f, "{used} and {} wait", self.waiting)?;
         match self.retry_after {
             Some(after) => write!(f, "; ask again in {after:?} or wait in line"),
             None => write!(f, "; ask again when a holder has released"),
@@ -69,6 +64,20 @@ impl fmt::Display for Denied {
 }
 
 impl std::error::Error for Denied {}
+
+/// How full a semaphore is, in words: of this limit so many are in use. Only a reader-writer lock has the highest limit.
+pub(crate) struct Used(pub(crate) u32, pub(crate) u32);
+
+impl fmt::Display for Used {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Used(0, MOST) => f.write_str("neither read nor written"),
+            Used(MOST, MOST) => f.write_str("being written"),
+            Used(readers, MOST) => write!(f, "being read by {readers}"),
+            Used(in_use, limit) => write!(f, "{in_use} of {limit} permits are in use"),
+        }
+    }
+}
 
 /// Of several mutexes, the first that could not be locked. None of them is held.
 #[derive(Clone, Debug, PartialEq, Eq)]

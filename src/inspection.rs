@@ -1,5 +1,6 @@
 //! Who holds and who waits, as people look at it: what [`Semaphore::inspect`](crate::Semaphore::inspect) tells.
 
+use crate::error::{MOST, Used};
 use crate::name::label_of;
 use crate::scripts::between;
 use crate::scripts::semaphore::State;
@@ -98,28 +99,26 @@ impl Inspection {
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.limit {
-            Some(limit) => write!(f, "{} of {limit} permits in use", self.in_use)?,
+            Some(limit) => Used(self.in_use, limit).fmt(f)?,
             None => f.write_str("not in use")?,
         }
+        // Only a reader-writer lock has the highest limit.
+        let share = |permits| match (self.limit, permits) {
+            (Some(MOST), MOST) => ", writing".to_owned(),
+            (Some(MOST), _) => ", reading".to_owned(),
+            _ => format!(" x{permits}"),
+        };
         for holder in &self.holders {
-            write!(
-                f,
-                "\n  holds {} x{}, fence {}",
-                holder.id, holder.permits, holder.fence
-            )?;
+            let share = share(holder.permits);
+            write!(f, "\n  holds {}{share}, fence {}", holder.id, holder.fence)?;
             match holder.remaining {
                 Some(left) => write!(f, ", {left:.1?} left")?,
                 None => f.write_str(", permanent")?,
             }
         }
         for (place, waiter) in self.waiters.iter().enumerate() {
-            write!(
-                f,
-                "\n  waits {} x{}, place {}",
-                waiter.id,
-                waiter.permits,
-                place + 1
-            )?;
+            let share = share(waiter.permits);
+            write!(f, "\n  waits {}{share}, place {}", waiter.id, place + 1)?;
         }
         Ok(())
     }

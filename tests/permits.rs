@@ -65,7 +65,7 @@ fn a_permit_shows_who_holds_what() {
         (Some(5), 2, 1)
     );
     assert!(
-        state.to_string().contains("2 of 5 permits in use"),
+        state.to_string().contains("2 of 5 permits are in use"),
         "{state}"
     );
     assert!(permit.to_string().contains(permit.id()), "{permit}");

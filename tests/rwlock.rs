@@ -82,6 +82,9 @@ fn a_writer_that_waits_stops_new_readers() {
             panic!("overtook the writer")
         };
         assert_eq!((denied.in_use, denied.waiting), (1, 1));
+        let seen = lock.inspect().unwrap().to_string();
+        assert!(seen.starts_with("being read by 1\n  holds "), "{seen}");
+        assert!(seen.ends_with(", writing, place 1"), "{seen}");
         assert!(
             denied.to_string().starts_with("being read by 1"),
             "{denied}"

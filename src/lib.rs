@@ -21,8 +21,9 @@
 //! | only when so many others are done | [`CountDownLatch`] |
 //! | find names by how they begin | [`autocomplete`] |
 //!
-//! - **Three ways to ask**: `try_…` at once or [`Denied`](errors::Denied); plain (`acquire`, `lock`, `read`) in line for as long as it takes;
-//!   with a time, in line for at most that long. Nobody overtakes the line.
+//! - **Three ways to ask**: at once, or [`Denied`](errors::Denied) (`try_acquire`, `try_lock`, `try_read`); in line for as long
+//!   as it takes (`acquire`, `lock`, `read`); in line with an end (`acquire_timeout`, `try_lock_for`, `try_read_until`).
+//!   Nobody overtakes the line.
 //! - **Leases**: what a crashed process held comes back when its lease ends: 30 s, renewed while the guard lives, unless you
 //!   choose. A permit can be lost, see [`Permit::is_lost`]; its [`fence`](Permit::fence) keeps out who has not noticed.
 //! - **[Errors](errors)** are one small enum for each kind of operation; all turn into [`Error`].

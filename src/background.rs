@@ -83,7 +83,20 @@ impl Background {
         let mut queue = lock(&self.shared.queue);
         loop {
             if let Some(at) = queue.debts.iter().position(|debt| has_it(&debt.permits)) {
-                return queue.debts.remove(at);
+                let mut debt = queue.debts.remove(at)?;
+                if debt.permits.len() == 1 {
+                    return Some(debt);
+                }
+                // The others are owed all the same.
+                debt.permits
+                    .retain(|(keys2, id2)| keys2 != keys || id2 != id);
+                let until = debt.until;
+                queue.debts.push_back(debt);
+                return Some(Debt {
+                    permits: vec![(keys.clone(), id.to_owned())],
+                    wire: None,
+                    until,
+                });
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || !has_it(&queue.current) {

@@ -261,7 +261,9 @@ impl Connections {
             CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
                 self.give_up_place();
                 wire.parked = Some(self.parked.clone());
-                (Arc::strong_count(&self.parked) <= self.most + 1).then(|| Box::new(wire))
+                let is_of_use =
+                    failure.is_in_step() && Arc::strong_count(&self.parked) <= self.most + 1;
+                is_of_use.then(|| Box::new(wire))
             }
             CallError::Unknown(_) => {
                 self.discard(wire);

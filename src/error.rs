@@ -85,13 +85,16 @@ impl fmt::Display for Used {
 pub struct InTheWay {
     /// Its name.
     pub name: String,
-    /// Who holds it or waits for it.
-    pub denied: Denied,
+    /// How it was refused; `None`: the time was over before it was asked for.
+    pub denied: Option<Denied>,
 }
 
 impl fmt::Display for InTheWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is in the way: {}", self.name, self.denied)
+        match &self.denied {
+            Some(denied) => write!(f, "{} is in the way: {denied}", self.name),
+            None => write!(f, "the time was over before {} was asked for", self.name),
+        }
     }
 }
 
@@ -332,7 +335,7 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used. The permit lives on until its lease ends.
         Failed(Failure) "",
-        /// The call was sent and no reply came. The permit counts by its old lease.
+        /// The call was sent and no reply came. The permit counts by its old lease or by the new one, whichever ends first.
         Unknown(Failure) "whether the server ran the call is not known: ",
     }
 }

@@ -43,6 +43,8 @@ pub struct Failure {
     kind: FailureKind,
     text: String,
     source: Option<RedisError>,
+    /// More than one reply is still to come on the connection, which can skip only one.
+    out_of_step: bool,
 }
 
 impl Failure {
@@ -51,7 +53,19 @@ impl Failure {
             kind,
             text: text.into(),
             source: None,
+            out_of_step: false,
         }
+    }
+
+    /// The same, of a packet of several calls.
+    pub(crate) fn of_several(mut self) -> Failure {
+        self.out_of_step = true;
+        self
+    }
+
+    /// Whether the connection may be used again although a reply is still to come on it.
+    pub(crate) fn is_in_step(&self) -> bool {
+        !self.out_of_step
     }
 
     /// What happened.
@@ -91,6 +105,7 @@ impl From<RedisError> for Failure {
             kind: kind_of(&error, &text),
             text,
             source: Some(error),
+            out_of_step: false,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What this process knows of a permit that it holds: shared by the permit and the thread that renews it.
 
 use crate::error::Lost;
-use crate::lease::{self, Deadline};
+use crate::lease::{self, Deadline, Moment};
 use crate::name::Keys;
+use crate::scripts::ServerTime;
 use crate::scripts::semaphore::Grant;
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
@@ -43,6 +44,8 @@ pub(crate) struct Holding {
 struct Life {
     permits: u32,
     deadline: Deadline,
+    /// The server's time when it told that.
+    told: ServerTime,
     /// Released, handed on, or known to be lost: nothing brings it back.
     over: bool,
     /// It was seen as lost, so it stays so, whatever a clock says later.
@@ -69,6 +72,7 @@ impl Holding {
             life: Mutex::new(Life {
                 permits: grant.permits,
                 deadline,
+                told: grant.now,
                 over: false,
                 seen_lost: false,
                 forgotten: false,
@@ -122,13 +126,27 @@ impl Holding {
 
     /// A refresh of the permit with this fence was confirmed. Whoever saw this permit as lost must never see it alive
     /// again, and another fence is somebody else's permit: then this is false.
-    pub(crate) fn extend(&self, fence: u64, deadline: Deadline) -> bool {
+    pub(crate) fn extend(&self, grant: &Grant, deadline: Deadline) -> bool {
         let mut life = lock(&self.life);
-        if fence != self.fence || life.over || life.seen_lost || life.deadline.is_past() {
+        if grant.fence != self.fence || life.over || life.seen_lost || life.deadline.is_past() {
             return false;
         }
-        life.deadline = deadline;
+        // Replies may come in another order than the calls were carried out in: the last one there counts.
+        life.deadline = match grant.now >= life.told {
+            true => deadline,
+            false => deadline.earlier(life.deadline),
+        };
+        life.told = life.told.max(grant.now);
         true
+    }
+
+    /// A refresh for this lease, sent at `sent`, was not answered. If it was carried out, the end may be an earlier one now.
+    pub(crate) fn may_end(&self, sent: Moment, lease_ms: u64) {
+        if lease_ms > 0 {
+            let mut life = lock(&self.life);
+            let end = Deadline::told(sent, Some(Duration::from_millis(lease_ms)));
+            life.deadline = life.deadline.earlier(end);
+        }
     }
 
     /// It is over: true for the first who says so.

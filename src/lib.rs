@@ -96,7 +96,7 @@ pub use latch::CountDownLatch;
 pub use mutex::{Mutex, MutexGuard};
 pub use mutexes::{Mutexes, MutexesGuard};
 pub use permit::{Permit, Released};
-pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 
 /// The README's program is compiled with the documentation's.

@@ -99,12 +99,12 @@ impl Mutexes {
                 let in_the_way = self.semaphores.get(place).unwrap_or(first);
                 return Err(TryLockAllError::InTheWay(InTheWay {
                     name: in_the_way.name().to_owned(),
-                    denied: Denied {
+                    denied: Some(Denied {
                         in_use: usage.in_use,
                         limit: usage.limit,
                         waiting,
                         retry_after: retry_after.map(Duration::from_millis),
-                    },
+                    }),
                 }));
             }
         };
@@ -136,26 +136,50 @@ impl Mutexes {
         }
         let deadline = Instant::now().checked_add(timeout); // past what the clock can hold is for ever
         let terms = first.terms()?;
+        let mut permits = Vec::with_capacity(self.semaphores.len());
+        if let Err(error) = self.lock_each(&mut permits, &terms, deadline) {
+            let soon = Instant::now() + LAST_WORD;
+            let latest = deadline.and_then(|end| end.checked_add(LAST_WORD));
+            permit::drop_until(&mut permits, latest.map_or(soon, |end| end.min(soon)));
+            return Err(error);
+        }
+        let permits = permits.into_iter().map(|permit| permit.under(&terms));
+        Ok(self.guard(permits.collect()))
+    }
+
+    /// One after the other, then a look whether all are held.
+    fn lock_each(
+        &self,
+        permits: &mut Vec<Permit>,
+        terms: &Terms,
+        deadline: Option<Instant>,
+    ) -> Result<(), LockAllError> {
         let meanwhile = Terms {
-            lease_ms: terms.first_lease_ms(),
-            renewed: true,
+            renewed: terms.lease_ms > 0,
             on_lost: None,
             ..terms.clone()
         };
-        let mut guard = self.guard(Vec::with_capacity(self.semaphores.len()));
+        let is_over = || deadline.is_some_and(|end| end <= Instant::now());
         for semaphore in &self.semaphores {
+            if !permits.is_empty() && is_over() {
+                return Err(too_late(semaphore));
+            }
             let mut request = semaphore.request(Some(1))?;
             request.terms = meanwhile.clone();
             let permit = request.in_line(deadline);
-            let permit = permit.map_err(|error| not_locked(error, semaphore))?;
-            guard.permits.push(permit);
+            permits.push(permit.map_err(|error| not_locked(error, semaphore))?);
         }
-        // Each has its whole lease from here, and is known to be held.
         let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
-        permit::refresh_all(&guard.permits, Some(terms.lease_ms), until)?;
-        let permits = std::mem::take(&mut guard.permits).into_iter();
-        guard.permits = permits.map(|permit| permit.under(&terms)).collect();
-        Ok(guard)
+        permit::refresh_all(permits, None, until).map_err(|error| {
+            match (&error, self.semaphores.last()) {
+                (RefreshError::Unknown(failure) | RefreshError::Failed(failure), Some(last))
+                    if is_over() && failure.kind() == FailureKind::TimedOut =>
+                {
+                    too_late(last)
+                }
+                _ => error.into(),
+            }
+        })
     }
 
     fn guard(&self, permits: Vec<Permit>) -> MutexesGuard {
@@ -193,11 +217,18 @@ impl Mutexes {
     }
 }
 
+fn too_late(semaphore: &Semaphore) -> LockAllError {
+    LockAllError::TimedOut(InTheWay {
+        name: semaphore.name().to_owned(),
+        denied: None,
+    })
+}
+
 fn not_locked(error: AcquireError, semaphore: &Semaphore) -> LockAllError {
     match error {
         AcquireError::TimedOut(denied) => LockAllError::TimedOut(InTheWay {
             name: semaphore.name().to_owned(),
-            denied,
+            denied: Some(denied),
         }),
         AcquireError::Cancelled(cancelled) => LockAllError::Cancelled(cancelled),
         AcquireError::Invalid(invalid) => LockAllError::Invalid(invalid),

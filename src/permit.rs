@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::error::{CallError, Error, Invalid, RefreshError};
 use crate::failure::{Failure, FailureKind};
 use crate::holding::{Holding, Terms};
-use crate::lease::{self, Deadline};
+use crate::lease::{self, Deadline, Moment};
 use crate::name::Keys;
 use crate::scripts::semaphore::{self, ReleaseAnswer};
 use std::fmt;
@@ -33,6 +33,8 @@ pub struct Permit {
     ticket: Option<u64>,
     /// Dropping it releases.
     armed: bool,
+    /// Its release found nothing.
+    gone: bool,
 }
 
 /// What came of a release.
@@ -61,6 +63,7 @@ impl Permit {
             limit,
             ticket,
             armed: true,
+            gone: false,
         }
     }
 
@@ -86,7 +89,7 @@ impl Permit {
     }
 
     /// The limit in force when it was granted, which may be another than the one declared. After
-    /// [`adopt`](crate::Semaphore::adopt) the one declared, since nobody told another.
+    /// [`adopt`](crate::Semaphore::adopt) the one declared (0: none was), since nobody told another.
     pub fn limit(&self) -> u32 {
         self.limit
     }
@@ -112,7 +115,7 @@ impl Permit {
     ///
     /// # Errors
     /// [`RefreshError::Lost`] when it is not ours any more; it never comes back. On any other error it lives on until its
-    /// old lease ends.
+    /// old lease ends; after [`RefreshError::Unknown`] it counts by the earlier of the old end and the new.
     pub fn refresh(&self) -> Result<(), RefreshError> {
         refresh_all(slice::from_ref(self), None, None)
     }
@@ -148,6 +151,10 @@ impl Permit {
     /// is kept is told to the server, not what goes.
     pub fn release_some(&mut self, permits: u32) -> Result<(), RefreshError> {
         self.engine.check_process()?;
+        if self.is_lost() {
+            // With an id of the user's own it may be somebody else's by now.
+            return Err(RefreshError::Lost(self.holding.lost()));
+        }
         let held = self.permits();
         if permits == 0 || permits >= held {
             let why = format!(
@@ -234,12 +241,20 @@ pub(crate) fn refresh_all(
     let calls: Vec<_> = holdings()
         .map(|h| (&h.keys, h.id.as_str(), lease_ms.unwrap_or(h.terms.lease_ms)))
         .collect();
-    let answered = engine.call(until, &mut |con| semaphore::refresh_all(con, &calls))?;
+    let sent = Moment::now();
+    let answered = engine.call(until, &mut |con| semaphore::refresh_all(con, &calls));
+    let answered = answered.inspect_err(|error| {
+        if let CallError::Unknown(_) = error {
+            for (holding, (.., lease_ms)) in holdings().zip(&calls) {
+                holding.may_end(sent, *lease_ms);
+            }
+        }
+    })?;
     let mut result = Ok(());
     for (holding, outcome) in holdings().zip(answered.reply) {
         let refreshed = match outcome {
             Ok(Some(grant))
-                if holding.extend(grant.fence, Deadline::told(answered.sent, grant.left())) =>
+                if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
             {
                 Ok(())
             }
@@ -265,12 +280,16 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
 
 /// As `release_all`, for at most 100 ms; the background does what takes longer.
 pub(crate) fn drop_all(permits: &mut [Permit]) {
+    drop_until(permits, Instant::now() + DROP_BOUND);
+}
+
+/// As `release_all`, until `until` at most; the background does what takes longer.
+pub(crate) fn drop_until(permits: &mut [Permit], until: Instant) {
     // In a forked child even a lock may be held by a thread that does not exist there.
     match permits.first() {
         Some(first) if first.engine.connections.is_own_process() => {}
         _ => return,
     }
-    let until = Instant::now() + DROP_BOUND;
     let wire = match give_back(permits, Some(until)) {
         Ok(_) => return,
         Err(unanswered) => unanswered.wire,
@@ -298,17 +317,25 @@ pub(crate) fn drop_all(permits: &mut [Permit]) {
 }
 
 fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Result<Released, Unanswered> {
-    let mut released = Released::Released;
     for permit in permits.iter_mut().filter(|permit| permit.armed) {
         permit.engine.renewal.forget(&permit.holding);
         if permit.may_be_somebody_else_s() {
             permit.armed = false;
-            released = Released::Gone;
+            permit.gone = true;
         }
     }
+    send_back(permits, until)?;
+    // Those of an earlier attempt count too.
+    Ok(match permits.iter().any(|permit| permit.gone) {
+        true => Released::Gone,
+        false => Released::Released,
+    })
+}
+
+fn send_back(permits: &mut [Permit], until: Option<Instant>) -> Result<(), Unanswered> {
     let mut armed: Vec<&mut Permit> = permits.iter_mut().filter(|permit| permit.armed).collect();
     let Some(engine) = armed.first().map(|permit| permit.engine.clone()) else {
-        return Ok(released);
+        return Ok(());
     };
     let calls: Vec<_> = armed
         .iter()
@@ -323,16 +350,14 @@ fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Result<Released,
         match outcome {
             Ok(answer) => {
                 permit.armed = false;
+                permit.gone = !matches!(answer, ReleaseAnswer::Released { .. });
                 permit.holding.end();
-                if !matches!(answer, ReleaseAnswer::Released { .. }) {
-                    released = Released::Gone;
-                }
             }
             Err(error) => failed = failed.or(Some(error)),
         }
     }
     match failed {
-        None => Ok(released),
+        None => Ok(()),
         Some(error) => Err(Unanswered { error, wire: None }),
     }
 }

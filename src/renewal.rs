@@ -4,7 +4,7 @@
 use crate::connections::Connections;
 use crate::error::{CallError, Lost};
 use crate::holding::{Holding, OnLost};
-use crate::lease::Deadline;
+use crate::lease::{Deadline, Moment};
 use crate::scripts::semaphore;
 use crate::sync::{lock, wait, wait_for};
 use std::collections::BTreeMap;
@@ -100,12 +100,16 @@ impl Drop for Renewal {
     }
 }
 
-/// When to look at it: a third of its lease from now, or at its end when only its loss is to be told.
+/// When to look at it: after a third of what is left of its lease, or at its end when only its loss is to be told.
 fn next_look(holding: &Holding) -> Option<Instant> {
     let end = holding.deadline().instant();
     if holding.terms.renewed {
-        let third = Instant::now() + Duration::from_millis(holding.terms.lease_ms) / 3;
-        return Some(end.map_or(third, |end| third.min(end)));
+        // What is left may be less than its lease after `refresh_for`, or when the message of its grant was long on its way;
+        // and it may be more.
+        let now = Instant::now();
+        let lease = Duration::from_millis(holding.terms.lease_ms);
+        let left = end.map_or(lease, |end| end.saturating_duration_since(now));
+        return Some(now + lease.min(left) / 3);
     }
     holding.terms.on_lost.as_ref().and(end)
 }
@@ -170,11 +174,13 @@ fn renew_batch(shared: &Shared, batch: Vec<Arc<Holding>>, teller: &mut Teller) {
         .iter()
         .map(|holding| (&holding.keys, holding.id.as_str(), holding.terms.lease_ms))
         .collect();
+    let sent = Moment::now();
     let answered = shared
         .connections
         .call_first(until, &mut |con| semaphore::refresh_all(con, &calls));
     let Ok(answered) = answered else {
         for holding in batch {
+            holding.may_end(sent, holding.terms.lease_ms);
             let pause = retry_pause(&holding);
             again(shared, holding, Some(pause));
         }
@@ -183,7 +189,7 @@ fn renew_batch(shared: &Shared, batch: Vec<Arc<Holding>>, teller: &mut Teller) {
     for (holding, outcome) in batch.into_iter().zip(answered.reply) {
         match outcome {
             Ok(Some(grant))
-                if holding.extend(grant.fence, Deadline::told(answered.sent, grant.left())) =>
+                if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
             {
                 again(shared, holding, None);
             }

@@ -1,10 +1,9 @@
 //! The reader-writer lock: a semaphore of so many permits that they never run out, of which a reader takes one and a writer
 //! all.
 
-use crate::error::{AcquireError, CallError, Invalid, MOST, RefreshError, TryAcquireError};
+use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError};
 use crate::guard::guard;
 use crate::inspection::Inspection;
-use crate::permit::Permit;
 use crate::semaphore::{Revoked, Semaphore};
 use crate::settings::settings;
 use std::fmt;
@@ -121,28 +120,16 @@ impl RwLock {
         self.try_write_for(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Takes over the share of the reader `id`; see [`Semaphore::adopt`].
+    /// Takes over what `id` has, its share or the whole lock; see [`Semaphore::adopt`].
     ///
     /// # Errors
-    /// As [`Semaphore::adopt`]; [`RefreshError::Invalid`] when `id` writes.
-    pub fn adopt_read(&self, id: &str) -> Result<RwLockReadGuard, RefreshError> {
+    /// As [`Semaphore::adopt`].
+    pub fn adopt(&self, id: &str) -> Result<RwLockGuard, RefreshError> {
         let permit = self.semaphore.adopt(id)?;
-        match permit.permits() {
-            1 => Ok(RwLockReadGuard(permit)),
-            _ => Err(left(permit, "writes; `adopt_write` takes it over")),
-        }
-    }
-
-    /// Takes over the lock of the writer `id`; see [`Semaphore::adopt`].
-    ///
-    /// # Errors
-    /// As [`Semaphore::adopt`]; [`RefreshError::Invalid`] when `id` reads.
-    pub fn adopt_write(&self, id: &str) -> Result<RwLockWriteGuard, RefreshError> {
-        let permit = self.semaphore.adopt(id)?;
-        match permit.permits() {
-            MOST => Ok(RwLockWriteGuard(permit)),
-            _ => Err(left(permit, "reads; `adopt_read` takes it over")),
-        }
+        Ok(match permit.permits() {
+            MOST => RwLockGuard::Write(RwLockWriteGuard(permit)),
+            _ => RwLockGuard::Read(RwLockReadGuard(permit)),
+        })
     }
 
     /// Takes the lock, or the place in line, away from `id`; see [`Semaphore::revoke`].
@@ -162,18 +149,22 @@ impl RwLock {
     }
 }
 
-/// Leaves the permit to whoever has it.
-fn left(permit: Permit, why: &str) -> RefreshError {
-    let why = format!("{} {why}", permit.into_id());
-    Invalid::new("id", why).into()
-}
-
 impl fmt::Debug for RwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RwLock")
             .field("name", &self.name())
             .finish_non_exhaustive()
     }
+}
+
+/// What [`RwLock::adopt`] takes over.
+#[derive(Debug)]
+#[must_use = "the lock is given back as soon as its guard is dropped"]
+pub enum RwLockGuard {
+    /// The id reads.
+    Read(RwLockReadGuard),
+    /// The id writes.
+    Write(RwLockWriteGuard),
 }
 
 guard! {

@@ -71,6 +71,7 @@ impl Place {
 impl Request {
     /// Asks in line, until `deadline` at the latest.
     pub(crate) fn in_line(self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
+        self.engine.check_process()?;
         self.prepare()?;
         let Some(wait) = self.engine.inbox.register(&self.keys, &self.id) else {
             let why = format!("{} waits here already; an id asks once at a time", self.id);

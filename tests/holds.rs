@@ -84,6 +84,23 @@ fn a_lease_that_ended_unnoticed_is_over() {
 }
 
 #[test]
+fn a_forgotten_argument_holds_nothing() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("id"));
+    let [meta, holders, _] = raw.key_names();
+    let code = "return holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) and 1 or 0";
+    let script = Script::new(&format!("{HOLDS}{code}"));
+    let ask = |raw: &mut Raw| -> bool {
+        let mut call = script.key(&meta);
+        call.key(&holders).arg("id").invoke(&mut raw.con).unwrap()
+    };
+    assert!(!ask(&mut raw));
+    let _: () = raw.con.del(&meta).unwrap();
+    assert!(!ask(&mut raw));
+}
+
+#[test]
 fn the_fence_tells_two_permits_of_one_id_apart() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);

@@ -287,3 +287,15 @@ fn whichever_script_meets_the_loss_first() {
         }
     }
 }
+
+#[test]
+fn the_holders_lost_again_while_it_is_closed() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let end = in_use(&mut raw);
+    let [_, holders, queue] = raw.key_names();
+    let _: () = raw.con.del(queue).unwrap();
+    raw.assert_denied(raw.ask("newcomer")); // noticed: closed
+    let _: () = raw.con.del(holders).unwrap();
+    assert_closed_until(&mut raw, end);
+}

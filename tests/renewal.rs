@@ -9,6 +9,7 @@ use luagate::{Permit, Released, Revoked};
 use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use support::proxy::Proxy;
 use support::raw::Raw;
 use support::{SOON, Server, eventually};
 
@@ -290,4 +291,56 @@ fn nobody_is_told_of_a_permit_that_was_released() {
     for lost in receiver.try_iter() {
         assert!(late.contains(&lost.id), "told of {lost}");
     }
+}
+
+#[test]
+fn a_refresh_without_a_reply_may_have_brought_the_end_nearer() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let alone = gate.semaphore("raw", 1);
+    let shortened = alone.clone().lease(SOON).acquire().unwrap();
+    let back = gate.semaphore("other", 1).lease(LEASE).acquire().unwrap();
+    back.refresh_for(SOON).unwrap();
+    proxy.lose_replies(4); // both calls are carried out twice, and told to nobody
+    assert!(matches!(
+        shortened.refresh_for(LEASE),
+        Err(RefreshError::Unknown(_))
+    ));
+    assert!(matches!(back.refresh(), Err(RefreshError::Unknown(_))));
+    for (permit, name) in [(shortened, "raw"), (back, "other")] {
+        let other = server.gate().semaphore(name, 1);
+        eventually("the server frees it", || other.try_acquire().ok())
+            .release()
+            .unwrap();
+        assert!(permit.is_lost(), "{name}: two inside");
+    }
+}
+
+#[test]
+fn a_lease_that_was_made_shorter_is_renewed_in_time() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("raw", 1);
+    let (sender, receiver) = channel();
+    let renewed = semaphore
+        .lease(SOON)
+        .auto_renew()
+        .on_lost(move |lost| sender.send(lost.clone()).unwrap());
+    let permit = renewed.acquire().unwrap();
+    permit.refresh_for(LEASE).unwrap();
+    eventually("it has its own lease again", || {
+        assert!(!permit.is_lost());
+        (permit.remaining().unwrap() > LEASE).then_some(())
+    });
+    assert!(receiver.try_recv().is_err());
+}
+
+#[test]
+fn a_lost_permit_of_an_own_id_gives_nothing_of_its_successor_back() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("raw", 5).id("own");
+    let short = semaphore.clone().lease(Duration::from_millis(30));
+    let mut lost = short.acquire_many(3).unwrap();
+    let successor = eventually("its lease ends", || semaphore.acquire_many(3).ok());
+    assert!(matches!(lost.release_some(1), Err(RefreshError::Lost(_))));
+    assert_eq!(semaphore.inspect().unwrap().in_use, 3);
+    assert_eq!(successor.release().unwrap(), Released::Released);
 }

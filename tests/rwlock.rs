@@ -3,7 +3,7 @@
 mod support;
 
 use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
-use luagate::{Gate, Released, RwLock};
+use luagate::{Gate, Released, RwLock, RwLockGuard};
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -263,24 +263,33 @@ fn a_share_and_the_whole_lock_are_handed_to_another_process() {
     let server = Server::any();
     let (here, there) = (server.gate().rwlock("book"), server.gate().rwlock("book"));
     let reader = here.read().unwrap().into_id();
-    let Err(RefreshError::Invalid(invalid)) = there.adopt_write(&reader) else {
+    let RwLockGuard::Read(reading) = there.adopt(&reader).unwrap() else {
         panic!("a reader was made a writer")
     };
-    assert!(invalid.to_string().contains("adopt_read"), "{invalid}");
-    there.adopt_read(&reader).unwrap().unlock().unwrap();
+    reading.unlock().unwrap();
     let writer = here.write().unwrap().into_id();
-    assert!(matches!(
-        there.adopt_read(&writer),
-        Err(RefreshError::Invalid(_))
-    ));
-    let writing = there.adopt_write(&writer).unwrap();
+    let RwLockGuard::Write(writing) = there.adopt(&writer).unwrap() else {
+        panic!("a writer was made a reader")
+    };
     assert!(matches!(
         here.try_read(),
         Err(TryAcquireError::Denied(denied)) if denied.in_use == i32::MAX as u32
     ));
     writing.unlock().unwrap();
-    assert!(matches!(
-        there.adopt_write(&writer),
-        Err(RefreshError::Lost(_))
-    ));
+    assert!(matches!(there.adopt(&writer), Err(RefreshError::Lost(_))));
+}
+
+#[test]
+fn a_writer_that_was_lost_does_not_downgrade_its_successor() {
+    let server = Server::any();
+    let lock = server.gate().rwlock("book").id("own");
+    let short = lock.clone().lease(Duration::from_millis(30));
+    let lost = short.write().unwrap();
+    let successor = eventually("its lease ends", || lock.write().ok());
+    let error = lost.downgrade().unwrap_err();
+    assert!(matches!(error.error(), RefreshError::Lost(_)), "{error}");
+    drop(error);
+    let other = server.gate().rwlock("book");
+    assert!(other.try_read().is_err(), "a reader beside the writer");
+    successor.unlock().unwrap();
 }

@@ -86,7 +86,7 @@ fn who_is_in_the_way_is_told_and_nothing_is_held() {
         panic!()
     };
     assert_eq!(in_the_way.name, SHIELD);
-    let again = in_the_way.denied.retry_after.unwrap();
+    let again = in_the_way.denied.as_ref().unwrap().retry_after.unwrap();
     assert!(
         (Duration::from_secs(55)..=Duration::from_secs(60)).contains(&again),
         "{again:?}"
@@ -364,18 +364,22 @@ fn an_id_whose_leases_have_ended_begins_anew() {
 }
 
 #[test]
-fn a_place_in_line_is_given_up() {
+fn places_in_line_are_given_up_whichever_is_in_the_way() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
-    sword.grant(sword.ask("holder"));
-    sword.queue(Ask {
-        wait_ms: 60_000,
-        ..sword.ask("id")
-    });
+    for raw in [&mut sword, &mut shield] {
+        raw.grant(raw.ask("holder"));
+        raw.queue(Ask {
+            wait_ms: 60_000,
+            ..raw.ask("id")
+        });
+    }
     assert_in_the_way(ask(&mut [&mut sword, &mut shield], "id", 60_000), 0);
-    assert_eq!(sword.inspect().waiter_count, 0);
-    sword.assert_released("holder");
-    sword.grant(sword.ask("next"));
+    for raw in [&mut sword, &mut shield] {
+        assert_eq!(raw.inspect().waiter_count, 0);
+        raw.assert_released("holder");
+        raw.grant(raw.ask("next"));
+    }
 }
 
 #[test]
@@ -555,6 +559,78 @@ fn in_time_or_nothing_is_left() {
 }
 
 #[test]
+fn no_more_are_asked_for_once_the_time_is_over() {
+    // 64 round trips take longer than this, though nobody is in the way.
+    let server = Server::any();
+    let gate = server.gate();
+    let names: Vec<String> = (0..64).map(|n| format!("item:{n}")).collect();
+    let timeout = Duration::from_millis(1);
+    let Err(LockAllError::TimedOut(in_the_way)) = gate.mutexes(&names).lock_all(timeout) else {
+        panic!()
+    };
+    assert_eq!(in_the_way.denied, None);
+    assert!(
+        in_the_way.to_string().starts_with("the time was over"),
+        "{in_the_way}"
+    );
+    for name in &names {
+        assert_free(&gate, &[name]);
+    }
+}
+
+#[test]
+fn in_time_also_when_the_server_stalls() {
+    let mut server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let held = server.gate().mutex("z").lock().unwrap();
+    let names: Vec<String> = (0..20).map(|n| format!("item:{n}")).collect();
+    let all = gate.mutexes(names.iter().map(String::as_str).chain(["z"]));
+    let timeout = Duration::from_millis(300);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let begun = Instant::now();
+            let error = all.lock_all(timeout).unwrap_err();
+            (begun.elapsed(), error)
+        });
+        eventually("the last is waited for", || {
+            (gate.mutex("z").inspect().unwrap().waiter_count == 1).then_some(())
+        });
+        server.pause();
+        let (took, error) = waiting.join().unwrap();
+        server.resume();
+        assert!(matches!(error, LockAllError::TimedOut(_)), "{error}");
+        assert!(took < timeout + Duration::from_millis(200), "{took:?}");
+    });
+    held.unlock().unwrap();
+    for name in &names {
+        eventually("it is given back", || gate.mutex(name).try_lock().ok())
+            .unlock()
+            .unwrap();
+    }
+}
+
+#[test]
+fn without_an_end_also_while_the_next_is_waited_for() {
+    let server = Server::any();
+    let gate = server.gate();
+    let held = gate.mutex("b").lock().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).permanent().lock_all(SOON));
+        eventually("the first is locked without an end", || {
+            let seen = gate.mutex("a").inspect().unwrap();
+            (seen.holders.first()?.remaining.is_none()).then_some(())
+        });
+        held.unlock().unwrap();
+        let guard = waiting.join().unwrap().unwrap();
+        assert_eq!(guard.remaining(), None);
+        for name in ["a", "b"] {
+            let seen = gate.mutex(name).inspect().unwrap();
+            assert_eq!(seen.holders[0].remaining, None, "{name}");
+        }
+    });
+}
+
+#[test]
 fn what_is_held_is_renewed_while_the_next_is_waited_for() {
     let server = Server::any();
     let gate = server.gate();
@@ -686,6 +762,71 @@ fn dropping_takes_little_time_however_many() {
     server.resume();
     assert!(took < Duration::from_secs(1), "{took:?}");
     let _ = eventually("all are free", || mutexes.try_lock_all().ok());
+}
+
+#[test]
+fn a_connection_that_carried_several_calls_in_vain_is_not_used_again() {
+    let mut server = own!(Server::private(&[]));
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .connections(1)
+        .open()
+        .unwrap();
+    let other = gate.mutex("other").lock().unwrap();
+    let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
+    let guard = gate.mutexes(&names).try_lock_all().unwrap();
+    server.pause();
+    drop(guard); // its 64 replies come when nobody waits for them any more
+    server.resume();
+    let direct = server.gate();
+    for name in &names {
+        eventually("it is free", || direct.mutex(name).try_lock().ok())
+            .unlock()
+            .unwrap();
+    }
+    for _ in 0..20 {
+        gate.mutex("one").try_lock().unwrap().unlock().unwrap();
+    }
+    assert_eq!(other.unlock().unwrap(), Released::Released);
+}
+
+#[test]
+fn one_of_several_that_are_still_owed_is_taken_over_and_the_others_are_given_back() {
+    let mut server = own!(Server::private(&[]));
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_millis(50))
+        .open()
+        .unwrap();
+    let both = gate.mutexes([SWORD, SHIELD]).lease(Duration::from_secs(60));
+    let guard = both.try_lock_all().unwrap();
+    let id = guard.get(SWORD).unwrap().id().to_owned();
+    server.pause();
+    drop(guard);
+    // Asked for again and again, it is asked for between two attempts of the background too.
+    for _ in 0..20 {
+        gate.mutex(SWORD).adopt(&id).unwrap_err();
+    }
+    server.resume();
+    eventually("the other is given back", || {
+        (gate.mutex(SHIELD).inspect().unwrap().in_use == 0).then_some(())
+    });
+}
+
+#[test]
+fn what_was_gone_at_a_first_attempt_is_told_by_the_second() {
+    let server = Server::any();
+    let gate = server.gate();
+    let guard = gate.mutexes([SWORD, SHIELD]).try_lock_all().unwrap();
+    gate.mutex(SWORD)
+        .revoke(guard.get(SWORD).unwrap().id())
+        .unwrap();
+    let mut shield = raw(&server, SHIELD);
+    let [_, _, queue] = shield.key_names();
+    let _: () = shield.con.set(&queue, "overwritten").unwrap();
+    let error = guard.unlock().unwrap_err();
+    let _: () = shield.con.del(&queue).unwrap();
+    assert_eq!(error.into_guard().unlock().unwrap(), Released::Gone);
 }
 
 #[test]

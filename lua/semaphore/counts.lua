@@ -7,6 +7,7 @@ local records = redis.call('HLEN', meta)
 local agreed = readable
 if agreed and stored[1] then
   agreed = records == 2 + waiting + (closed and 0 or held)
+  if closed and held == 0 and last_end > now then agreed = false end -- `holders` was lost while it was closed
 elseif agreed then
   agreed = records + held + waiting == 0
 end

@@ -4,5 +4,5 @@ local function holds(meta, holders, id, fence)
   local ends = redis.call('ZSCORE', holders, id)
   local clock = redis.call('TIME')
   if not ends or tonumber(ends) <= clock[1] * 1000 + math.floor(clock[2] / 1000) then return false end
-  return string.match(redis.call('HGET', meta, id) or '', '^%d+') == fence
+  return fence ~= nil and string.match(redis.call('HGET', meta, id) or '', '^%d+') == fence
 end

@@ -9,7 +9,7 @@
 --       denied  place retry_after in_use limit waiting now
 --
 -- `locks` is a list for each mutex, in the order of KEYS: fence expires_at. `place` tells the first that is in the way, from 1:
--- it is held, or somebody waits for it. After `denied` the id holds none of them.
+-- it is held, or somebody waits for it. After `denied` the id has none of them, nor a place in line.
 word(1, 'id', 200)
 local lease_ms = number(2, 'lease_ms', 0, 3155760000000)
 if #ARGV ~= 2 then refuse('arguments: takes 2: id lease_ms') end
@@ -25,16 +25,17 @@ if problem then return redis.error_reply(problem) end
 local locks = {}
 for i = 1, #KEYS, 3 do locks[#locks + 1] = open({KEYS[i], KEYS[i + 1], KEYS[i + 2]}) end
 
-local all_held = true
+local all_held, in_the_way = true, nil
 for place, lock in ipairs(locks) do
   all_held = all_held and lock.is_held
-  if not lock.is_free() then
-    for _, other in ipairs(locks) do
-      if other.is_held then other.give_back() end
-      other.save()
-    end
-    return lock.denial(place)
+  if not lock.is_free() then in_the_way = in_the_way or place end
+end
+if in_the_way then
+  for _, lock in ipairs(locks) do
+    if lock.is_held then lock.give_back() end
+    lock.save()
   end
+  return locks[in_the_way].denial(in_the_way)
 end
 
 local told = {}

@@ -321,7 +321,7 @@ pub(crate) fn release_all(
         .iter()
         .map(|(keys, id)| release_call(keys, id, 0))
         .collect();
-    each(RELEASE.run_all(con, &calls), released)
+    each(RELEASE.run_all(con, &calls), calls.len(), released)
 }
 
 fn release_call<'a>(keys: &'a Keys, id: &'a str, keep: u32) -> Call<'a> {
@@ -367,7 +367,7 @@ pub(crate) fn refresh_all(
         .iter()
         .map(|(keys, id, lease_ms)| refresh_call(keys, id, *lease_ms))
         .collect();
-    each(REFRESH.run_all(con, &calls), refreshed)
+    each(REFRESH.run_all(con, &calls), calls.len(), refreshed)
 }
 
 fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64) -> Call<'a> {
@@ -583,13 +583,18 @@ pub fn inspect(
     Ok(state)
 }
 
-/// The outcomes of calls in one packet. One that says that the connection is of no use says it for all.
+/// The outcomes of `count` calls in one packet. One that says that the connection is of no use says it for all.
 fn each<T>(
     replies: RedisResult<Vec<RedisResult<Value>>>,
+    count: usize,
     read: fn(Value) -> Result<T, CallError>,
 ) -> Result<Vec<Result<T, CallError>>, CallError> {
-    let mut outcomes = Vec::new();
-    for reply in replies.map_err(error_of)? {
+    let mut outcomes = Vec::with_capacity(count);
+    let replies = replies.map_err(|error| match error_of(error) {
+        CallError::Unknown(failure) if count > 1 => CallError::Unknown(failure.of_several()),
+        error => error,
+    });
+    for reply in replies? {
         match reply.map_err(error_of).and_then(read) {
             Err(CallError::Failed(failure)) if failure.is_broken() => {
                 return Err(CallError::Failed(failure));

@@ -393,6 +393,7 @@ fn an_own_lease_that_ended_counts_once() {
         end = sword
             .grant(Ask {
                 lease_ms: 1_000 + n,
+                permits: Some(if n == 149 { 3 } else { 1 }),
                 ..sword.ask(&format!("h{n}"))
             })
             .expires_at

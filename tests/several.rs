@@ -841,3 +841,26 @@ fn an_unlock_that_was_not_confirmed_may_be_tried_again() {
     error.into_guard().unlock().unwrap();
     assert_free(&gate, &[SWORD, SHIELD]);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_forked_child_locks_and_unlocks_nothing() {
+    let server = Server::any();
+    let gate = server.gate();
+    let guard = gate.mutexes([SWORD, SHIELD]).try_lock_all().unwrap();
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            let others = gate.mutexes(["{trade}:helmet", "{trade}:boots"]);
+            let refused = guard.refresh().is_err()
+                && others.try_lock_all().is_err()
+                && others.lock_all(SOON).is_err();
+            drop(guard);
+            std::process::exit(i32::from(!refused));
+        }
+        fork::Fork::Parent(child) => {
+            assert_eq!(fork::waitpid(child).unwrap(), 0);
+            assert_free(&gate, &["{trade}:helmet", "{trade}:boots"]);
+            assert_eq!(guard.unlock().unwrap(), Released::Released);
+        }
+    }
+}

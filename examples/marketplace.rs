@@ -122,7 +122,7 @@ impl Trader {
         if own == wanted {
             return self.count("too late"); // the other one got it between the two looks
         }
-        // Whatever the order of the names: nobody waits for somebody who waits for him.
+        // Whatever the order of the names: no two wait for each other.
         let locks = self
             .gate
             .mutexes([name(&own), name(&wanted)])

@@ -11,7 +11,7 @@ use crate::mutex::{Mutex, MutexGuard};
 use crate::name::Keys;
 use crate::permit::{self, Permit, Released};
 use crate::request::LAST_WORD;
-use crate::scripts::semaphore::{self, LockAllAnswer};
+use crate::scripts::semaphore::{self, TryLockAllAnswer};
 use crate::semaphore::Semaphore;
 use crate::settings::settings;
 use std::fmt;
@@ -88,8 +88,8 @@ impl Mutexes {
             unanswered.error
         })?;
         let grants = match answered.reply {
-            LockAllAnswer::Granted(grants) | LockAllAnswer::Held(grants) => grants,
-            LockAllAnswer::Denied {
+            TryLockAllAnswer::Granted(grants) | TryLockAllAnswer::Held(grants) => grants,
+            TryLockAllAnswer::Denied {
                 place,
                 retry_after,
                 usage,
@@ -121,7 +121,7 @@ impl Mutexes {
     }
 
     /// Locks all of them, in line for at most `timeout`: one after the other in an order that is the same for everybody, so
-    /// that nobody waits for somebody who waits for him. What is locked already is renewed while the next is waited for,
+    /// that no two wait for each other. What is locked already is renewed while the next is waited for,
     /// and all of it is checked at the end. Their names need not share a group. Blocks for at most `timeout` and 50 ms.
     ///
     /// # Errors

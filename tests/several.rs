@@ -7,7 +7,7 @@ use luagate::errors::{
     AcquireError, CallError, FailureKind, LockAllError, TryAcquireError, TryLockAllError,
 };
 use luagate::scripts::Keys;
-use luagate::scripts::semaphore::{self, Answer, Ask, LockAllAnswer, ReleaseAnswer};
+use luagate::scripts::semaphore::{self, Answer, Ask, ReleaseAnswer, TryLockAllAnswer};
 use luagate::{Cancel, Gate, Released};
 use redis::Commands;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -31,16 +31,16 @@ fn raw(server: &Server, name: &str) -> Raw {
 }
 
 /// Asks by the script for mutexes of these keys.
-fn ask(raws: &mut [&mut Raw], id: &str, lease_ms: u64) -> Result<LockAllAnswer, CallError> {
+fn ask(raws: &mut [&mut Raw], id: &str, lease_ms: u64) -> Result<TryLockAllAnswer, CallError> {
     let keys: Vec<Keys> = raws.iter().map(|raw| raw.keys.clone()).collect();
     let keys: Vec<&Keys> = keys.iter().collect();
     semaphore::try_lock_all(&mut raws[0].con, &keys, id, lease_ms)
 }
 
 #[track_caller]
-fn assert_in_the_way(answer: Result<LockAllAnswer, CallError>, expected: usize) {
+fn assert_in_the_way(answer: Result<TryLockAllAnswer, CallError>, expected: usize) {
     match answer {
-        Ok(LockAllAnswer::Denied { place, .. }) => assert_eq!(place, expected),
+        Ok(TryLockAllAnswer::Denied { place, .. }) => assert_eq!(place, expected),
         other => panic!("{other:?}"),
     }
 }
@@ -174,11 +174,11 @@ fn again_with_the_same_id_grants_nothing_twice() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(LockAllAnswer::Granted(first)) = ask(both, "id", 60_000) else {
+    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 60_000) else {
         panic!()
     };
     assert!(both[0].ttls()[..2].iter().all(|ttl| *ttl > 60_000));
-    let Ok(LockAllAnswer::Held(again)) = ask(both, "id", 30_000) else {
+    let Ok(TryLockAllAnswer::Held(again)) = ask(both, "id", 30_000) else {
         panic!()
     };
     for (first, again) in first.iter().zip(&again) {
@@ -270,7 +270,7 @@ fn dead_waiters_are_in_nobody_s_way() {
     }
     sword.wait_until(gone.expires_at.unwrap());
     let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
-    assert!(matches!(answer, LockAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryLockAllAnswer::Granted(_)), "{answer:?}");
     assert_eq!(sword.inspect().waiter_count, 0);
 }
 
@@ -292,7 +292,7 @@ fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
     ask(both, "id", 60_000).unwrap();
     both[0].assert_released("id");
     let answer = ask(both, "id", 60_000).unwrap();
-    assert!(matches!(answer, LockAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryLockAllAnswer::Granted(_)), "{answer:?}");
     assert!(both[0].holds("id") && both[1].holds("id"));
     both[0].assert_released("id");
     both[1].assert_released("id");
@@ -333,10 +333,10 @@ fn without_an_end_by_the_script() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(LockAllAnswer::Granted(first)) = ask(both, "id", 0) else {
+    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 0) else {
         panic!()
     };
-    let Ok(LockAllAnswer::Held(again)) = ask(both, "id", 0) else {
+    let Ok(TryLockAllAnswer::Held(again)) = ask(both, "id", 0) else {
         panic!()
     };
     for grant in first.iter().chain(&again) {
@@ -350,11 +350,11 @@ fn an_id_whose_leases_have_ended_begins_anew() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(LockAllAnswer::Granted(first)) = ask(both, "id", 20) else {
+    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 20) else {
         panic!()
     };
     both[0].wait_until(first[1].expires_at.unwrap());
-    let Ok(LockAllAnswer::Granted(anew)) = ask(both, "id", 10_000) else {
+    let Ok(TryLockAllAnswer::Granted(anew)) = ask(both, "id", 10_000) else {
         panic!()
     };
     for (first, anew) in first.iter().zip(&anew) {
@@ -401,7 +401,7 @@ fn an_own_lease_that_ended_counts_once() {
     }
     sword.wait_until(end);
     let answer = ask(&mut [&mut sword, &mut shield], "h149", 60_000).unwrap();
-    assert!(matches!(answer, LockAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryLockAllAnswer::Granted(_)), "{answer:?}");
     // Its record and its lease are one each: nothing looks lost, and the others come back.
     let all = sword.acquire(Ask {
         permits: Some(199),
@@ -445,7 +445,7 @@ fn with_a_key_lost_nothing_is_granted_twice() {
     assert!(sword.ttls()[0] > 60_000, "what is written has an end");
     sword.assert_released("holder");
     let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
-    assert!(matches!(answer, LockAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryLockAllAnswer::Granted(_)), "{answer:?}");
 }
 
 #[test]

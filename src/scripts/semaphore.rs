@@ -215,7 +215,7 @@ pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<A
 
 /// What [`try_lock_all`] answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LockAllAnswer {
+pub enum TryLockAllAnswer {
     /// All are locked: a permit of each, in the order of the keys.
     Granted(Vec<Grant>),
     /// The id had locked all of them already; nothing was granted twice.
@@ -245,16 +245,16 @@ pub fn try_lock_all(
     mutexes: &[&Keys],
     id: &str,
     lease_ms: u64,
-) -> Result<LockAllAnswer, CallError> {
+) -> Result<TryLockAllAnswer, CallError> {
     let call = Call {
         keys: mutexes.iter().flat_map(|keys| keys.names()).collect(),
         arguments: vec![id.into(), lease_ms.into()],
     };
     let mut reply = Reply::new(TRY_LOCK_ALL.run(con, &call).map_err(error_of)?)?;
     match reply.word()?.as_str() {
-        "granted" => Ok(LockAllAnswer::Granted(locks(&mut reply, mutexes.len())?)),
-        "held" => Ok(LockAllAnswer::Held(locks(&mut reply, mutexes.len())?)),
-        "denied" => Ok(LockAllAnswer::Denied {
+        "granted" => Ok(TryLockAllAnswer::Granted(locks(&mut reply, mutexes.len())?)),
+        "held" => Ok(TryLockAllAnswer::Held(locks(&mut reply, mutexes.len())?)),
+        "denied" => Ok(TryLockAllAnswer::Denied {
             place: reply.number::<usize>()?.saturating_sub(1),
             retry_after: reply.number_or_never()?,
             usage: usage(&mut reply)?,

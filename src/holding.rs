@@ -177,3 +177,35 @@ impl Holding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_count_in_the_order_of_the_server_s_time() {
+        let grant = |now| Grant {
+            permits: 1,
+            fence: 7,
+            expires_at: None,
+            now,
+        };
+        let sent = Moment::now();
+        let deadline = |seconds| Deadline::told(sent, Some(Duration::from_secs(seconds)));
+        let terms = Terms {
+            lease_ms: 30_000,
+            renewed: false,
+            on_lost: None,
+            own_id: false,
+        };
+        let keys = Keys::mutex("luagate", "order").unwrap();
+        let holding = Holding::new(&keys, "id", &grant(100), deadline(30), &terms);
+        // Carried out at 200 for 20 s; the reply of 150, for an hour, comes after it.
+        assert!(holding.extend(&grant(200), deadline(20)));
+        assert!(holding.extend(&grant(150), deadline(3_600)));
+        let left = holding.remaining().unwrap();
+        assert!(left <= Duration::from_secs(20), "{left:?}");
+        assert!(holding.extend(&grant(300), deadline(3_600)));
+        assert!(holding.remaining().unwrap() > Duration::from_secs(3_000));
+    }
+}

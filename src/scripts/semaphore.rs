@@ -20,18 +20,26 @@ use crate::error::CallError;
 use crate::script::{Call, LazyScript};
 use redis::{Connection, ConnectionLike, RedisResult, Value};
 
-static ACQUIRE: LazyScript = script!(
-    "arguments",
-    "clock",
-    "semaphore/state",
-    "semaphore/counts",
-    "semaphore/change",
-    "semaphore/grant",
-    "semaphore/queue",
-    "semaphore/serve",
-    "semaphore/denial",
-    "semaphore/acquire"
-);
+/// A script that grants: what it needs for that, and its own parts.
+macro_rules! granting {
+    ($($part:literal),*) => {
+        script!(
+            "arguments",
+            "clock",
+            "semaphore/state",
+            "semaphore/counts",
+            "semaphore/change",
+            "semaphore/grant",
+            "semaphore/queue",
+            "semaphore/serve",
+            $($part),*
+        )
+    };
+}
+
+static ACQUIRE: LazyScript = granting!("semaphore/denial", "semaphore/acquire");
+static RELEASE: LazyScript = granting!("semaphore/release");
+static RESIZE: LazyScript = granting!("semaphore/resize");
 static TRY_LOCK_ALL: LazyScript = script!(
     "arguments",
     "clock",
@@ -46,17 +54,6 @@ static TRY_LOCK_ALL: LazyScript = script!(
     "semaphore/opened",
     "semaphore/try_lock_all"
 );
-static RELEASE: LazyScript = script!(
-    "arguments",
-    "clock",
-    "semaphore/state",
-    "semaphore/counts",
-    "semaphore/change",
-    "semaphore/grant",
-    "semaphore/queue",
-    "semaphore/serve",
-    "semaphore/release"
-);
 static REFRESH: LazyScript = script!(
     "arguments",
     "clock",
@@ -66,17 +63,6 @@ static REFRESH: LazyScript = script!(
     "semaphore/refresh"
 );
 static LOOKUP: LazyScript = script!("arguments", "clock", "semaphore/state", "semaphore/lookup");
-static RESIZE: LazyScript = script!(
-    "arguments",
-    "clock",
-    "semaphore/state",
-    "semaphore/counts",
-    "semaphore/change",
-    "semaphore/grant",
-    "semaphore/queue",
-    "semaphore/serve",
-    "semaphore/resize"
-);
 static INSPECT: LazyScript = script!(
     "arguments",
     "clock",

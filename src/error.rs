@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use std::fmt;
 use std::time::Duration;
 
-/// The highest limit, and what a writer takes of a reader-writer lock.
+/// The highest limit of a semaphore, which is what a writer takes of a reader-writer lock, and the highest count of a latch.
 pub(crate) const MOST: u32 = i32::MAX as u32;
 
 /// An argument that cannot be: which one, and what it takes. Nothing was sent, or the script refused it and changed

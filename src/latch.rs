@@ -2,7 +2,7 @@
 
 use crate::cancel::Cancel;
 use crate::engine::Engine;
-use crate::error::{CallError, Cancelled, Invalid, StillClosed, WaitError};
+use crate::error::{CallError, Cancelled, Invalid, MOST, StillClosed, WaitError};
 use crate::inbox::{News, Wait};
 use crate::lease;
 use crate::name::{self, LatchKeys};
@@ -16,9 +16,6 @@ use std::time::{Duration, Instant};
 /// How long a latch is kept after its last call when nothing was chosen.
 const LIFE: Duration = Duration::from_secs(86_400);
 
-/// The highest count.
-const MOST: u32 = i32::MAX as u32;
-
 /// A latch that opens once so many have counted down, across all processes that name it.
 ///
 /// Made by [`Gate::latch`](crate::Gate::latch). It is a name and settings; cloning it is cheap, and it may be shared by any
@@ -28,7 +25,7 @@ const MOST: u32 = i32::MAX as u32;
 ///
 /// It is used once: open, it stays open. For another round take another name: a date, a build number. It is kept for a day
 /// after the last `count_down` or wait, see [`life`](CountDownLatch::life); then it is forgotten, and whoever comes later
-/// finds a new one. Each id takes about 80 bytes on the server until the latch opens.
+/// finds a new one. Each id takes a field of a hash on the server until the latch opens.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {

@@ -61,6 +61,8 @@ mod inbox;
 pub mod inspection;
 mod latch;
 mod lease;
+#[cfg(feature = "memory")]
+pub mod memory;
 mod mutex;
 mod mutexes;
 mod name;

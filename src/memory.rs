@@ -1,0 +1,9 @@
+//! A server in this process, for tests that need none. With the feature `memory`.
+
+mod interpreter;
+mod server;
+mod sorted_set;
+mod store;
+
+pub use server::Server;
+pub use store::Store;

@@ -1,0 +1,1 @@
+//! Proofs of the scripts: their own text, run in this process.

@@ -1,1 +1,10 @@
-//! Proofs of the scripts: their own text, run in this process.
+//! Proofs of the scripts: their own text, run in this process, against a model that is written for reading.
+
+pub mod client;
+pub mod gate;
+pub mod keys;
+pub mod ledger;
+pub mod model;
+pub mod scripts;
+pub mod simulation;
+pub mod world;

@@ -1,0 +1,600 @@
+//! One semaphore of the world: what the model says of it, what its clients were told, and what its keys hold.
+
+use crate::client::Call;
+use crate::keys::{Keys, State};
+use crate::ledger::{Check, Entry, Ledger, Violation, broken, check_order};
+use crate::model::{ANY, End, Model, Moment, Told, Waiter};
+use crate::scripts::{Loaded, Reply};
+use luagate::memory::{Server, Store};
+
+/// How many commands a script may call where so many wait or hold: some, and some for each.
+const CALLS: u64 = 20;
+const CALLS_EACH: u64 = 8;
+
+/// How long after the end of the last lease a gate may stay closed that lost a key: an eighth of the lease, which is at
+/// most this, in ms.
+const LATE: u64 = 1_000;
+
+#[derive(Clone)]
+pub struct Gate {
+    pub keys: Keys,
+    pub model: Model,
+    pub ledger: Ledger,
+    /// A key was lost or put back alone: the model says nothing until the scripts started afresh.
+    doubt: bool,
+    /// Which of meta and holders were lost since a script looked.
+    lost: [bool; 2],
+}
+
+/// A call that is carried out.
+pub struct Run<'a> {
+    pub server: &'a mut Server,
+    pub loaded: &'a Loaded,
+    pub micros: u64,
+    pub listens: &'a dyn Fn(&str) -> bool,
+    pub full: bool,
+}
+
+pub struct Done {
+    pub reply: Reply,
+    /// Channel and text.
+    pub messages: Vec<(String, String)>,
+    pub grants: u64,
+}
+
+impl Gate {
+    pub fn new(kind: &str, name: &str) -> Gate {
+        Gate {
+            keys: Keys::new(kind, name),
+            model: Model::default(),
+            ledger: Ledger::default(),
+            doubt: false,
+            lost: [false; 2],
+        }
+    }
+
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubt
+    }
+
+    /// The server restarted with what it had when `older` was the state of this, or with nothing.
+    pub fn come_back(&mut self, older: Option<&Gate>) {
+        let fences = std::mem::take(&mut self.ledger);
+        *self = match older {
+            Some(older) => older.clone(),
+            None => Gate {
+                keys: self.keys.clone(),
+                ..Gate::new("", "")
+            },
+        };
+        let model = &self.model;
+        self.ledger
+            .holders
+            .retain(|id, _| model.holders.contains_key(id));
+        self.ledger.take_fences(&fences);
+    }
+
+    /// One key alone becomes what another store has, unless that could not be noticed: as many entries, but other ones; or
+    /// nothing would be left that tells of the leases. Whether it did.
+    pub fn replace_key(&mut self, server: &mut Server, key: usize, by: &Store) -> bool {
+        let before = server.store();
+        let (micros, evicts) = (before.micros(), by.key_names().next().is_none());
+        server.with_store(|store| store.restore_key(self.keys.all()[key].as_bytes(), by));
+        let state = State::read(server, &self.keys);
+        let is_noticed = state
+            .as_ref()
+            .is_none_or(|state| !state.agrees(micros / 1_000));
+        let one_is_left = key == 2 || !self.lost[1 - key];
+        if server.store() == before || !is_noticed || !one_is_left || self.doubt && !evicts {
+            server.set_store(before);
+            return false;
+        }
+        if key == 0 {
+            self.ledger.forget_fences();
+        }
+        if key == 1 {
+            // A permanent lease has no end that could be waited for.
+            self.ledger.holders.retain(|_, entry| entry.ends.is_some());
+        }
+        if state.is_none() {
+            self.model = Model::default();
+            (self.doubt, self.lost) = (false, [false; 2]);
+            return true;
+        }
+        let known = state.and_then(|state| state.latest_end()).unwrap_or(0); // of leases that came back with a key
+        self.ledger.latest_end = self.ledger.latest_end.max(known);
+        self.doubt = true;
+        if key < 2 {
+            self.lost[key] = true;
+        }
+        true
+    }
+
+    /// The clock is about to step: what has ended and was taken back does not come again, whatever it shows then.
+    pub fn clock_steps(&mut self, now: u64) {
+        let live: Vec<String> = self.ledger.live(now).map(|(id, _)| id.clone()).collect();
+        let (model, doubt) = (&self.model, self.doubt);
+        let known = |id: &String| !doubt && model.holders.contains_key(id);
+        self.ledger
+            .holders
+            .retain(|id, _| live.contains(id) || known(id));
+    }
+
+    /// Whether any of its keys exists.
+    pub fn is_there(&self, server: &mut Server) -> bool {
+        State::read(server, &self.keys).is_some()
+    }
+
+    /// Keys may have ended with the time. Invariant 6: not while somebody holds or waits, nor where the limit is pinned.
+    pub fn time_passed(&mut self, server: &mut Server, now: u64) -> Check {
+        if self.doubt {
+            if !self.is_there(server) {
+                (self.doubt, self.lost, self.model) = (false, [false; 2], Model::default());
+                self.ledger.forget_fences();
+            }
+            return Ok(());
+        }
+        if !self.model.exists {
+            return Ok(());
+        }
+        if server.with_store(|store| store.expires_at(self.keys.all()[0].as_bytes()).is_some()) {
+            return Ok(());
+        }
+        if let Some((id, entry)) = self.ledger.live(now).next() {
+            return broken(
+                "nothing left behind",
+                format!("the state is gone while {id} holds {entry:?}"),
+            );
+        }
+        if let Some(waiter) = self
+            .model
+            .queue
+            .iter()
+            .find(|waiter| waiter.patience_until > now)
+        {
+            return broken(
+                "nothing left behind",
+                format!("the state is gone while {waiter:?} waits"),
+            );
+        }
+        if self.model.pinned {
+            return broken(
+                "nothing left behind",
+                "the state is gone with a limit that was pinned",
+            );
+        }
+        self.model = Model::default();
+        self.ledger.forget_fences();
+        Ok(())
+    }
+
+    /// What the keys hold is what the model says. After a loss the model begins again where the scripts did.
+    fn check_keys(&mut self, server: &mut Server, now: u64) -> Check {
+        let state = State::read(server, &self.keys);
+        if !self.doubt {
+            return match state {
+                Some(state) => state.check(&self.model, self.ledger.latest),
+                None if self.model.exists => broken("state", "there is none"),
+                None => Ok(()),
+            };
+        }
+        let agrees = state.as_ref().is_none_or(|state| state.agrees(now));
+        if agrees {
+            self.lost = [false; 2];
+        }
+        if agrees && state.as_ref().is_none_or(|state| !state.closed) {
+            self.doubt = false;
+            self.model = state.as_ref().map(State::to_model).unwrap_or_default();
+            let forgotten = self
+                .ledger
+                .live(now)
+                .find(|(id, _)| !self.model.holders.contains_key(*id));
+            if let Some((id, entry)) = forgotten {
+                return broken(
+                    "loss",
+                    format!("the gate opened while {id} holds {entry:?}"),
+                );
+            }
+            if self.model.in_use() > self.model.limit {
+                return broken("limit", format!("after a loss: {:?}", self.model));
+            }
+            self.ledger
+                .holders
+                .retain(|id, _| self.model.holders.contains_key(id));
+        }
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// A call to one semaphore.
+    pub fn one(mut self, gate: &mut Gate, call: &Call) -> Result<Done, Violation> {
+        let (script, arguments) = words(call);
+        let mut told = Vec::new();
+        let mut model = gate.model.clone();
+        let moment = Moment {
+            micros: self.micros,
+            listens: self.listens,
+        };
+        let expected = match call {
+            Call::Acquire(ask) => model.acquire(ask, &moment, &mut told),
+            Call::Release { id, keep } => model.release(id, *keep, &moment, &mut told),
+            Call::Refresh { id, lease_ms } => model.refresh(id, *lease_ms, &moment),
+            Call::Lookup { id } => model.lookup(id, &moment),
+            Call::Resize { limit, expected } => model.resize(*limit, *expected, &moment, &mut told),
+            Call::LockAll { .. } => return broken("simulation", "a call to several"),
+        };
+        let doubt = gate.doubt;
+        let must_work = matches!(
+            call,
+            Call::Release { .. } | Call::Refresh { .. } | Call::Lookup { .. }
+        );
+        let keys = gate.keys.all().to_vec();
+        let entries = gate.model.queue.len() + gate.model.holders.len();
+        let before = gate.model.clone();
+        let reply = self.execute(script, &keys, &arguments, must_work, entries)?;
+        let messages = self.take_messages();
+        let refused = reply.as_ref().is_err_and(|text| text.starts_with("OOM"));
+        if !doubt && !refused {
+            compare(&expected, &reply)?;
+            compare_messages(&told, &messages, &gate.model, self.now())?;
+            gate.model = model;
+        }
+        let latest = match call {
+            Call::Acquire(ask) => self.now() + ask.wait_ms.max(ask.lease_ms),
+            Call::Refresh { lease_ms, .. } => self.now() + lease_ms,
+            _ => self.now(),
+        };
+        gate.ledger.latest = gate.ledger.latest.max(latest);
+        let grants = self.record(gate, &before, call, &reply, &messages)?;
+        if doubt && grants == 0 && reply.is_ok() {
+            self.check_opening(gate, call)?;
+        }
+        gate.check_keys(self.server, self.micros / 1_000)?;
+        Ok(Done {
+            reply,
+            messages,
+            grants,
+        })
+    }
+
+    /// A call to several mutexes.
+    pub fn lock_all(
+        mut self,
+        gates: &mut [Gate],
+        id: &str,
+        lease_ms: u64,
+    ) -> Result<Done, Violation> {
+        let moment = Moment {
+            micros: self.micros,
+            listens: self.listens,
+        };
+        let mut told = Vec::new();
+        let mut models: Vec<Model> = gates.iter().map(|gate| gate.model.clone()).collect();
+        let mut locks: Vec<&mut Model> = models.iter_mut().collect();
+        let expected = Model::try_lock_all(&mut locks, id, lease_ms, &moment, &mut told);
+        if gates.iter().any(Gate::is_in_doubt) {
+            // Which of several lost a key is for the calls to one to look at.
+            return Ok(Done {
+                reply: Ok(vec!["-".to_owned()]),
+                messages: Vec::new(),
+                grants: 0,
+            });
+        }
+        let keys: Vec<String> = gates
+            .iter()
+            .flat_map(|gate| gate.keys.all().to_vec())
+            .collect();
+        let entries = gates
+            .iter()
+            .map(|gate| gate.model.queue.len() + gate.model.holders.len());
+        let entries = entries.sum::<usize>() + 4;
+        let arguments = [id.to_owned(), lease_ms.to_string()];
+        let reply = self.execute("semaphore/try_lock_all", &keys, &arguments, false, entries)?;
+        let messages = self.take_messages();
+        let mut grants = 0;
+        if !reply.as_ref().is_err_and(|text| text.starts_with("OOM")) {
+            compare(&expected, &reply)?;
+            for (gate, model) in gates.iter_mut().zip(models) {
+                gate.ledger.latest = gate.ledger.latest.max(self.now() + lease_ms);
+                let before = std::mem::replace(&mut gate.model, model);
+                grants += self.record_changes(gate, &before)?;
+            }
+        }
+        for gate in gates {
+            gate.check_keys(self.server, self.micros / 1_000)?;
+        }
+        Ok(Done {
+            reply,
+            messages,
+            grants,
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.micros / 1_000
+    }
+
+    /// Runs a script. Invariants 5 and 7: an error has changed nothing; the number of calls is bounded; and what must work
+    /// works when memory is full.
+    fn execute(
+        &mut self,
+        script: &str,
+        keys: &[String],
+        arguments: &[String],
+        must_work: bool,
+        entries: usize,
+    ) -> Result<Reply, Violation> {
+        let before = self.server.store();
+        let reply = self.loaded.run(self.server, script, keys, arguments);
+        if let Err(text) = &reply {
+            let is_refusal = text.starts_with("OOM") && self.full && !must_work;
+            if !text.starts_with("LUAGATE") && !is_refusal {
+                return broken("reply", text.clone());
+            }
+            if self.server.store() != before || !self.server.take_published().is_empty() {
+                return broken(
+                    "all or nothing",
+                    format!("changed something, and answered {text}"),
+                );
+            }
+        }
+        let (calls, most) = (
+            self.server.calls_of_last_script(),
+            CALLS + CALLS_EACH * entries as u64,
+        );
+        if calls > most {
+            return broken(
+                "bounded work",
+                format!("{calls} calls with {entries} holders and waiters"),
+            );
+        }
+        Ok(reply)
+    }
+
+    fn take_messages(&mut self) -> Vec<(String, String)> {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let published = self.server.take_published().into_iter();
+        published
+            .map(|(channel, message)| (text(channel), text(message)))
+            .collect()
+    }
+
+    /// Invariants 1 to 4, by what was told.
+    fn record(
+        &self,
+        gate: &mut Gate,
+        before: &Model,
+        call: &Call,
+        reply: &Reply,
+        messages: &[(String, String)],
+    ) -> Result<u64, Violation> {
+        let now = self.now();
+        let doubt = gate.doubt;
+        let Ok(words) = reply else { return Ok(0) };
+        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+        let told = grants_told(messages);
+        let mut granted: Vec<(String, Entry)> = Vec::new();
+        match (call, words[0].as_str()) {
+            (Call::Acquire(ask), "granted") => {
+                let entry = Entry {
+                    permits: number(1).unwrap_or(0) as u32,
+                    fence: number(2).unwrap_or(0),
+                    ends: number(3),
+                };
+                granted.push((ask.id.clone(), entry));
+            }
+            (Call::Refresh { id, .. }, "refreshed") => {
+                gate.ledger
+                    .refresh(now, id, number(2).unwrap_or(0), number(3))?;
+            }
+            (Call::Release { id, keep }, _) => gate.ledger.keep(id, *keep),
+            _ => {}
+        }
+        for (id, permits, fence, ends) in told {
+            granted.push((
+                id,
+                Entry {
+                    permits,
+                    fence,
+                    ends,
+                },
+            ));
+        }
+        granted.sort_by_key(|(_, entry)| entry.fence);
+        if !doubt {
+            let by_ticket = granted.iter().map(|(id, _)| {
+                let place = before.place(id).map(|at| before.queue[at].ticket);
+                (id.clone(), place.or(told_ticket(call, id)))
+            });
+            let waits = |waiter: &&Waiter| {
+                let listens = waiter.inbox.is_empty() || (self.listens)(&waiter.inbox);
+                listens && waiter.patience_until > now && gate.model.queue.contains(waiter)
+            };
+            let waiting: Vec<&Waiter> = before.queue.iter().filter(waits).collect();
+            check_order(&by_ticket.collect::<Vec<_>>(), &waiting)?;
+        }
+        if doubt
+            && !granted.is_empty()
+            && let Some((id, entry)) = gate.ledger.live(now).next()
+        {
+            return broken(
+                "loss",
+                format!("granted while {id} is known to hold {entry:?}"),
+            );
+        }
+        let limit = match call {
+            Call::Acquire(_) if words[0] == "granted" => number(6),
+            Call::Resize { .. } => number(2),
+            _ => None,
+        };
+        let limit = limit.map_or(gate.model.limit, |limit| limit as u32);
+        let limit = if doubt { u32::MAX } else { limit };
+        for (id, entry) in &granted {
+            gate.ledger.grant(self.micros, id, entry.clone(), limit)?;
+        }
+        Ok(granted.len() as u64)
+    }
+
+    /// The same for one of several mutexes, by how the model changed, which answered as the script did.
+    fn record_changes(&self, gate: &mut Gate, before: &Model) -> Result<u64, Violation> {
+        for id in before.holders.keys() {
+            if !gate.model.holders.contains_key(id) {
+                gate.ledger.keep(id, 0);
+            }
+        }
+        let holders = gate.model.holders.iter();
+        let mut granted: Vec<_> = holders
+            .filter(|(id, holder)| before.holders.get(*id) != Some(holder))
+            .collect();
+        granted.sort_by_key(|(_, holder)| holder.fence);
+        for (id, holder) in &granted {
+            let entry = Entry {
+                permits: holder.permits,
+                fence: holder.fence,
+                ends: holder.ends,
+            };
+            gate.ledger.grant(self.micros, id, entry, 1)?;
+        }
+        Ok(granted.len() as u64)
+    }
+
+    /// Invariant 11, the other side: a gate does not stay closed.
+    fn check_opening(&mut self, gate: &Gate, call: &Call) -> Check {
+        let over = self.now() > gate.ledger.latest_end + 2 * LATE;
+        let frees = matches!(call, Call::Acquire(_) | Call::Release { .. });
+        let state = State::read(self.server, &gate.keys);
+        let permanent = state.as_ref().is_some_and(|state| state.has_permanent());
+        let closed = state.is_some_and(|state| state.closed || !state.agrees(self.now()));
+        if over && frees && closed && !permanent {
+            return broken(
+                "loss",
+                format!(
+                    "closed still, after the last lease ended at {}",
+                    gate.ledger.latest_end
+                ),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The place in line that the caller says it had.
+fn told_ticket(call: &Call, id: &str) -> Option<u64> {
+    match call {
+        Call::Acquire(ask) if ask.id == id => Some(ask.ticket).filter(|ticket| *ticket > 0),
+        _ => None,
+    }
+}
+
+/// The grants among messages: id, permits, fence, end.
+fn grants_told(messages: &[(String, String)]) -> Vec<(String, u32, u64, End)> {
+    let grant = |(_, text): &(String, String)| {
+        let words: Vec<&str> = text.split(' ').collect();
+        let fence = words[2].parse().ok().filter(|fence| *fence > 0)?;
+        Some((
+            words[0].to_owned(),
+            words[1].parse().ok()?,
+            fence,
+            words[3].parse().ok(),
+        ))
+    };
+    messages.iter().filter_map(grant).collect()
+}
+
+fn compare(expected: &Reply, reply: &Reply) -> Check {
+    let fits = match (expected, reply) {
+        (Ok(expected), Ok(reply)) => {
+            let same = |(word, other): (&String, &String)| word == other || word == ANY;
+            expected.len() == reply.len() && expected.iter().zip(reply).all(same)
+        }
+        (Err(expected), Err(reply)) => reply.starts_with(expected.as_str()),
+        _ => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let text = |reply: &Reply| match reply {
+        Ok(words) => words.join(" "),
+        Err(text) => text.clone(),
+    };
+    broken(
+        "reply",
+        format!("expected {}, got {}", text(expected), text(reply)),
+    )
+}
+
+/// Grants as the model says, in their order; hints to those who waited, and to all who wanted too much.
+fn compare_messages(
+    told: &[Told],
+    messages: &[(String, String)],
+    before: &Model,
+    now: u64,
+) -> Check {
+    let mut grants = Vec::new();
+    let mut hinted = Vec::new();
+    for (channel, text) in messages {
+        let words: Vec<&str> = text.split(' ').collect();
+        match words[..] {
+            [id, "0", "0", at, sent] if sent == now.to_string() => {
+                let waits = before
+                    .queue
+                    .iter()
+                    .any(|waiter| waiter.id == id && waiter.inbox == *channel);
+                if !waits || at.parse::<u64>().is_err() {
+                    return broken("messages", format!("a hint to {channel}: {text}"));
+                }
+                hinted.push(id.to_owned());
+            }
+            _ => grants.push((channel.clone(), text.clone())),
+        }
+    }
+    let mut expected = Vec::new();
+    for message in told {
+        match message {
+            Told::Grant { inbox, text, .. } => expected.push((inbox.clone(), text.clone())),
+            Told::TooMuch { inbox, id } if !inbox.is_empty() && !hinted.contains(id) => {
+                return broken(
+                    "messages",
+                    format!("{id} was not told that it wants too much"),
+                );
+            }
+            Told::TooMuch { .. } => {}
+        }
+    }
+    if grants != expected {
+        return broken("messages", format!("expected {expected:?}, got {grants:?}"));
+    }
+    Ok(())
+}
+
+fn words(call: &Call) -> (&'static str, Vec<String>) {
+    let text = |number: &dyn ToString| number.to_string();
+    match call {
+        Call::Acquire(ask) => {
+            let permits = ask
+                .permits
+                .map_or("all".to_owned(), |permits| permits.to_string());
+            let arguments = vec![
+                ask.id.clone(),
+                permits,
+                text(&ask.limit),
+                text(&ask.lease_ms),
+                text(&ask.wait_ms),
+                ask.inbox.clone(),
+                text(&ask.ticket),
+            ];
+            ("semaphore/acquire", arguments)
+        }
+        Call::Release { id, keep } => ("semaphore/release", vec![id.clone(), text(keep)]),
+        Call::Refresh { id, lease_ms } => ("semaphore/refresh", vec![id.clone(), text(lease_ms)]),
+        Call::Lookup { id } => ("semaphore/lookup", vec![id.clone()]),
+        Call::Resize { limit, expected } => {
+            let expected = expected.map_or("-1".to_owned(), |expected| expected.to_string());
+            ("semaphore/resize", vec![text(limit), expected])
+        }
+        Call::LockAll { id, lease_ms } => {
+            ("semaphore/try_lock_all", vec![id.clone(), text(lease_ms)])
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What the keys of a semaphore hold, read as the scripts lay it down.
+
+use crate::ledger::{Check, broken};
+use crate::model::{End, Holder, Model, Waiter};
+use luagate::memory::Server;
+
+/// The keys: meta, holders, queue.
+#[derive(Clone, Debug)]
+pub struct Keys([String; 3]);
+
+impl Keys {
+    /// A name in braces, or a group in braces and a name.
+    pub fn new(kind: &str, name: &str) -> Keys {
+        let name = if name.contains('{') {
+            name.to_owned()
+        } else {
+            format!("{{{name}}}")
+        };
+        Keys(["", ".holders", ".queue"].map(|part| format!("luagate:{kind}{part}:{name}")))
+    }
+
+    pub fn all(&self) -> &[String; 3] {
+        &self.0
+    }
+}
+
+/// What the three keys hold.
+#[derive(Debug, Default)]
+pub struct State {
+    readable: bool,
+    limit: u32,
+    extra: u64,
+    next_end: f64,
+    last_end: u64,
+    expiry: u64,
+    pinned: bool,
+    pub closed: bool,
+    last: u64,
+    fields: usize,
+    holders: Vec<(String, End, Option<String>)>,
+    queue: Vec<(String, u64, Option<String>)>,
+    /// When each key ends: nothing where there is no key.
+    ends: [Option<Option<u64>>; 3],
+}
+
+fn ask<T: redis::FromRedisValue>(
+    server: &mut Server,
+    command: &str,
+    key: &str,
+    rest: &[&str],
+) -> T {
+    let call = redis::cmd(command).arg(key).arg(rest).query(server);
+    call.unwrap_or_else(|error| panic!("{command} {key}: {error}"))
+}
+
+impl State {
+    /// `None` where no key is left.
+    pub fn read(server: &mut Server, keys: &Keys) -> Option<State> {
+        let ends = keys
+            .0
+            .each_ref()
+            .map(|key| server.with_store(|store| store.expires_at(key.as_bytes())));
+        if ends.iter().all(Option::is_none) {
+            return None;
+        }
+        let [meta, holders, queue] = keys.0.each_ref().map(String::as_str);
+        let mut state = State {
+            ends,
+            ..State::default()
+        };
+        let stored: Vec<Option<String>> = ask(server, "HMGET", meta, &["the state", "last fence"]);
+        if let [Some(text), Some(last)] = &stored[..] {
+            let words: Vec<&str> = text.split(' ').collect();
+            let number = |at: usize| words[at].parse::<u64>().unwrap();
+            (state.limit, state.extra) = (number(0) as u32, number(1));
+            (state.next_end, state.last_end, state.expiry) =
+                (words[2].parse().unwrap(), number(3), number(4));
+            (state.pinned, state.closed) = (words[5] == "1", words[6] == "1");
+            (state.last, state.readable) = (last.parse().unwrap(), true);
+        }
+        state.fields = ask(server, "HLEN", meta, &[]);
+        let rows: Vec<(String, String)> =
+            ask(server, "ZRANGE", holders, &["0", "-1", "WITHSCORES"]);
+        for (id, score) in rows {
+            let record = ask(server, "HGET", meta, &[&id]);
+            state.holders.push((id, score.parse().ok(), record));
+        }
+        let rows: Vec<(String, u64)> = ask(server, "ZRANGE", queue, &["0", "-1", "WITHSCORES"]);
+        for (id, ticket) in rows {
+            let record = ask(server, "HGET", meta, &[&id]);
+            state.queue.push((id, ticket, record));
+        }
+        Some(state)
+    }
+
+    /// Whether the keys add up, as the scripts count.
+    pub fn agrees(&self, now: u64) -> bool {
+        let records = if self.closed { 0 } else { self.holders.len() } + self.queue.len();
+        let bound_is_lost = self.closed && self.holders.is_empty() && self.last_end > now;
+        self.readable && self.fields == 2 + records && !bound_is_lost
+    }
+
+    /// When the last of the leases in `holders` ends, or of those that meta tells of.
+    pub fn latest_end(&self) -> Option<u64> {
+        let ends = self.holders.iter().filter_map(|(_, ends, _)| *ends);
+        ends.chain([self.last_end]).max()
+    }
+
+    pub fn has_permanent(&self) -> bool {
+        self.holders.iter().any(|(_, ends, _)| ends.is_none())
+    }
+
+    /// The model of which this is the state.
+    pub fn to_model(&self) -> Model {
+        let number =
+            |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+        let mut model = Model {
+            limit: self.limit,
+            pinned: self.pinned,
+            last: self.last,
+            exists: true,
+            ..Model::default()
+        };
+        for (id, ends, record) in &self.holders {
+            let mut words = record.as_deref().unwrap_or("").split(' ');
+            let fence = number(words.next());
+            let permits = words.next().map_or(1, |word| number(Some(word)) as u32);
+            let ends = *ends;
+            model.holders.insert(
+                id.clone(),
+                Holder {
+                    permits,
+                    fence,
+                    ends,
+                },
+            );
+        }
+        for (id, ticket, record) in &self.queue {
+            let words: Vec<&str> = record.as_deref().unwrap_or("").split(' ').collect();
+            model.queue.push(Waiter {
+                id: id.clone(),
+                ticket: *ticket,
+                permits: number(words.get(1).copied()) as u32,
+                lease_ms: number(words.get(2).copied()),
+                patience_until: number(words.get(3).copied()),
+                inbox: words.get(5).copied().unwrap_or("").to_owned(),
+            });
+        }
+        model
+    }
+
+    /// That this is what the model says, and that what is kept beside it fits: bounds of the leases, and the keys' ends.
+    /// `latest` is the latest end of a lease or a patience that was ever asked for.
+    pub fn check(&self, model: &Model, latest: u64) -> Check {
+        if !self.readable || self.closed || self.to_model() != *model {
+            return broken("state", format!("expected {model:?}, got {self:?}"));
+        }
+        let finite = || model.holders.values().filter_map(|holder| holder.ends);
+        let extra: u64 = model
+            .holders
+            .values()
+            .map(|holder| u64::from(holder.permits) - 1)
+            .sum();
+        let stays = model.pinned || self.has_permanent();
+        let ends = (self.expiry > 0).then_some(self.expiry);
+        let wrong = if self.extra != extra {
+            "extra"
+        } else if finite().any(|end| self.next_end > end as f64) {
+            "next_end"
+        } else if finite().any(|end| self.last_end < end) {
+            "last_end"
+        } else if stays != (self.expiry == 0) || finite().any(|end| !stays && self.expiry < end) {
+            "expiry"
+        } else if !stays && self.expiry > latest + 61_000 {
+            "expiry, too late"
+        } else if self.ends.iter().flatten().any(|end| *end != ends) {
+            "the keys' ends"
+        } else if self.fields != 2 + self.holders.len() + self.queue.len() {
+            "the number of records"
+        } else {
+            return Ok(());
+        };
+        broken("state", format!("{wrong}: {self:?}"))
+    }
+}

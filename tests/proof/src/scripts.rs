@@ -1,0 +1,129 @@
+//! The scripts as the manifest lists them, read from `lua/`, and their replies as words.
+
+use luagate::memory::Server;
+use redis::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What a script answers: the words of its reply, lists in brackets; or the text of an error.
+pub type Reply = Result<Vec<String>, String>;
+
+/// The files of `lua/`, as they are or changed, and the scripts that they make.
+#[derive(Clone)]
+pub struct Scripts {
+    files: BTreeMap<String, String>,
+    parts: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for Scripts {
+    fn default() -> Scripts {
+        Scripts::read()
+    }
+}
+
+impl Scripts {
+    /// As they stand in `lua/`.
+    pub fn read() -> Scripts {
+        let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua"));
+        let read = |name: &str| {
+            let path = folder.join(name);
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+        };
+        let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
+        let mut scripts = Scripts {
+            files: BTreeMap::new(),
+            parts: BTreeMap::new(),
+        };
+        for (script, entry) in manifest["scripts"].as_object().unwrap() {
+            let parts = entry["parts"].as_array().unwrap();
+            let parts = parts.iter().map(|part| part.as_str().unwrap().to_owned());
+            let parts: Vec<String> = parts.collect();
+            for part in &parts {
+                let file = scripts.files.entry(part.clone());
+                file.or_insert_with(|| read(part));
+            }
+            scripts.parts.insert(script.clone(), parts);
+        }
+        scripts
+    }
+
+    /// The text of each file, by its name in `lua/`.
+    pub fn files(&self) -> &BTreeMap<String, String> {
+        &self.files
+    }
+
+    /// The same with another text for a file.
+    pub fn with_file(&self, name: &str, text: String) -> Scripts {
+        let mut changed = self.clone();
+        changed.files.insert(name.to_owned(), text);
+        changed
+    }
+
+    /// Makes them known to a server.
+    ///
+    /// # Errors
+    /// When one is no Lua.
+    pub fn load(&self, server: &mut Server) -> Result<Loaded, String> {
+        let mut names = BTreeMap::new();
+        for (script, parts) in &self.parts {
+            let text: String = parts.iter().map(|part| self.files[part].as_str()).collect();
+            let loaded = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(server);
+            let sha1: String = loaded.map_err(|error| format!("{script}: {error}"))?;
+            names.insert(script.clone(), sha1);
+        }
+        Ok(Loaded { names })
+    }
+}
+
+/// The names by which a server knows the scripts.
+#[derive(Clone)]
+pub struct Loaded {
+    names: BTreeMap<String, String>,
+}
+
+impl Loaded {
+    /// Runs a script.
+    pub fn run(
+        &self,
+        server: &mut Server,
+        script: &str,
+        keys: &[String],
+        arguments: &[String],
+    ) -> Reply {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&self.names[script])
+            .arg(keys.len())
+            .arg(keys)
+            .arg(arguments);
+        match call.query(server) {
+            Ok(value) => {
+                let mut words = Vec::new();
+                match value {
+                    Value::Array(values) => flatten(values, &mut words),
+                    value => flatten(vec![value], &mut words),
+                }
+                Ok(words)
+            }
+            Err(error) => Err(format!(
+                "{} {}",
+                error.code().unwrap_or("?"),
+                error.detail().unwrap_or("")
+            )),
+        }
+    }
+}
+
+fn flatten(values: Vec<Value>, words: &mut Vec<String>) {
+    for value in values {
+        match value {
+            Value::Array(values) => {
+                words.push("[".to_owned());
+                flatten(values, words);
+                words.push("]".to_owned());
+            }
+            Value::BulkString(bytes) => words.push(String::from_utf8_lossy(&bytes).into_owned()),
+            Value::Int(number) => words.push(number.to_string()),
+            other => words.push(format!("{other:?}")),
+        }
+    }
+}

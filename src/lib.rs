@@ -61,6 +61,7 @@ mod inbox;
 pub mod inspection;
 mod latch;
 mod lease;
+mod message;
 mod mutex;
 mod mutexes;
 mod name;
@@ -74,6 +75,7 @@ mod semaphore;
 mod settings;
 mod sync;
 mod wait;
+mod waits;
 
 /// What can go wrong: one small enum for each kind of operation, and what their variants hold.
 ///

@@ -1,7 +1,7 @@
 //! Ending a wait from another thread.
 
-use crate::inbox::Wait;
 use crate::sync::lock;
+use crate::waits::Wait;
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 

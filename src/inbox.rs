@@ -1,15 +1,16 @@
 //! The inbox: one subscriber connection a gate, however many threads wait, on which waiters hear of their grants.
 //!
 //! A message is a hint that happens to carry the grant. It may be lost, come late, or twice; every waiter also asks
-//! again by itself.
+//! again by itself. It may also be forged, since whoever knows the channel may publish there. So every wait in line has a
+//! secret, which only this client and the semaphore's keys know, and what is not signed with it does not count.
 
 use crate::background::{Background, Debt};
 use crate::connections::Connections;
 use crate::error::CallError;
-use crate::lease::Moment;
+use crate::message::Received;
 use crate::name::Keys;
 use crate::sync::{lock, wait_for};
-use std::collections::{HashMap, VecDeque};
+use crate::waits::{Wait, Waits};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -24,99 +25,6 @@ const STEADY: Duration = Duration::from_secs(1);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// How long a grant may still come for a wait that was given up without an answer.
-const MEMORY: Duration = Duration::from_secs(120);
-
-/// What a message says: a grant, or with fence 0 a hint to ask again at `at` (0: now).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub(crate) id: String,
-    pub(crate) permits: u32,
-    pub(crate) fence: u64,
-    /// The end of the lease (`None`: never), or when to ask again.
-    pub(crate) at: Option<u64>,
-    pub(crate) now: u64,
-}
-
-impl Message {
-    fn parse(payload: &str) -> Option<Message> {
-        let mut words = payload.split(' ');
-        let message = Message {
-            id: words.next()?.to_owned(),
-            permits: words.next()?.parse().ok()?,
-            fence: words.next()?.parse().ok()?,
-            at: match words.next()? {
-                "-1" => None,
-                at => Some(at.parse().ok()?),
-            },
-            now: words.next()?.parse().ok()?,
-        };
-        let granted_none = message.fence > 0 && message.permits == 0;
-        (words.next().is_none() && !granted_none).then_some(message)
-    }
-}
-
-/// What a waiter hears.
-pub(crate) enum News {
-    Message {
-        message: Message,
-        received: Moment,
-    },
-    /// The subscription was lost and is back: whatever came between was missed.
-    Resubscribed,
-    Cancelled,
-    /// Nothing until the time was over.
-    Silence,
-}
-
-/// One wait that is under way.
-pub(crate) struct Wait {
-    id: String,
-    meta: String,
-    state: Mutex<Heard>,
-    bell: Condvar,
-}
-
-#[derive(Default)]
-struct Heard {
-    news: VecDeque<News>,
-    cancelled: bool,
-}
-
-impl Wait {
-    fn tell(&self, news: News) {
-        lock(&self.state).news.push_back(news);
-        self.bell.notify_one();
-    }
-
-    pub(crate) fn cancel(&self) {
-        lock(&self.state).cancelled = true;
-        self.bell.notify_one();
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        lock(&self.state).cancelled
-    }
-
-    /// The next news, waited for until `until`.
-    pub(crate) fn hear(&self, until: Instant) -> News {
-        let mut state = lock(&self.state);
-        loop {
-            if let Some(news) = state.news.pop_front() {
-                return news;
-            }
-            if state.cancelled {
-                return News::Cancelled;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return News::Silence;
-            }
-            state = wait_for(&self.bell, state, left);
-        }
-    }
-}
 
 /// The subscriber and those who wait for it.
 pub(crate) struct Inbox {
@@ -145,26 +53,6 @@ enum Subscription {
     Useless,
     /// The gate is gone.
     Closed,
-}
-
-#[derive(Default)]
-struct Waits {
-    by_id: HashMap<String, Vec<Arc<Wait>>>,
-    given_up: HashMap<String, (Keys, Instant)>,
-}
-
-impl Waits {
-    fn add(&mut self, id: &str, meta: &str) -> Arc<Wait> {
-        let wait = Arc::new(Wait {
-            id: id.to_owned(),
-            meta: meta.to_owned(),
-            state: Mutex::default(),
-            bell: Condvar::new(),
-        });
-        let same = self.by_id.entry(id.to_owned()).or_default();
-        same.push(wait.clone());
-        wait
-    }
 }
 
 impl Inbox {
@@ -220,38 +108,22 @@ impl Inbox {
 
     /// Lets a wait hear its messages. `None` when this very id waits for this semaphore already.
     pub(crate) fn register(&self, keys: &Keys, id: &str) -> Option<Arc<Wait>> {
-        let mut waits = lock(&self.shared.waits);
-        waits.given_up.remove(id);
-        let mut same = waits.by_id.get(id).into_iter().flatten();
-        if same.any(|wait| wait.meta == keys.meta) {
-            return None;
-        }
-        Some(waits.add(id, &keys.meta))
+        lock(&self.shared.waits).add(keys, id)
     }
 
     /// Lets a wait hear the messages for `key`; any number of threads may wait for the same.
     pub(crate) fn register_shared(&self, key: &str) -> Arc<Wait> {
-        lock(&self.shared.waits).add(key, key)
+        lock(&self.shared.waits).add_shared(key)
     }
 
     /// Ends a wait.
     pub(crate) fn unregister(&self, wait: &Arc<Wait>) {
-        let mut waits = lock(&self.shared.waits);
-        if let Some(same) = waits.by_id.get_mut(&wait.id) {
-            same.retain(|other| !Arc::ptr_eq(other, wait));
-            if same.is_empty() {
-                waits.by_id.remove(&wait.id);
-            }
-        }
+        lock(&self.shared.waits).remove(wait);
     }
 
     /// A wait was given up and the server did not confirm it: a grant that still comes for it is released.
     pub(crate) fn give_up(&self, keys: &Keys, id: &str) {
-        let now = Instant::now();
-        let mut waits = lock(&self.shared.waits);
-        waits.given_up.retain(|_, (_, until)| *until > now);
-        let entry = (keys.clone(), now + MEMORY);
-        waits.given_up.insert(id.to_owned(), entry);
+        lock(&self.shared.waits).give_up(keys, id);
     }
 }
 
@@ -279,30 +151,20 @@ impl Shared {
         *lock(&self.subscription) == Subscription::Closed
     }
 
-    fn deliver(&self, message: Message) {
-        let received = Moment::now();
-        let mut waits = lock(&self.waits);
-        if let Some(same) = waits.by_id.get(&message.id) {
-            for wait in same {
-                wait.tell(News::Message {
-                    message: message.clone(),
-                    received,
-                });
-            }
-        } else if message.fence > 0
-            && let Some((keys, until)) = waits.given_up.remove(&message.id)
-        {
+    fn deliver(&self, heard: &Received) {
+        let given_up = lock(&self.waits).deliver(heard);
+        if let Some(wait) = given_up {
             self.background.release(Debt {
-                permits: vec![(keys, message.id)],
+                permits: vec![(wait.keys, heard.message.id.clone())],
                 wire: None,
-                until: Some(until),
+                until: Some(wait.until),
             });
         }
     }
 
     fn tell_all_resubscribed(&self) {
-        for wait in lock(&self.waits).by_id.values().flatten() {
-            wait.tell(News::Resubscribed);
+        for wait in lock(&self.waits).all() {
+            wait.call();
         }
     }
 
@@ -379,23 +241,29 @@ fn subscribe(shared: &Shared, again: bool) -> Ended {
         shared.tell_all_resubscribed();
     }
     let mut last = Instant::now();
+    let mut looked = last;
     let read_timeout = shared.connections.timeouts().read;
     loop {
         if subscriber.set_read_timeout(Some(TICK)).is_err() {
             return Ended::Broken { was_up: true };
         }
-        match subscriber.get_message() {
-            Ok(received) => {
+        let message = subscriber.get_message();
+        let is_silent = matches!(&message, Err(error) if error.is_timeout());
+        // A gate may also go while somebody sends it message after message.
+        if is_silent || looked.elapsed() >= TICK {
+            looked = Instant::now();
+            if shared.is_closed() {
+                return Ended::Closed;
+            }
+        }
+        match message {
+            Ok(message) => {
                 last = Instant::now();
-                let payload = std::str::from_utf8(received.get_payload_bytes());
-                if let Some(message) = payload.ok().and_then(Message::parse) {
-                    shared.deliver(message);
+                if let Some(heard) = Received::read(message.get_payload_bytes()) {
+                    shared.deliver(&heard);
                 }
             }
-            Err(error) if error.is_timeout() => {
-                if shared.is_closed() {
-                    return Ended::Closed;
-                }
+            Err(_) if is_silent => {
                 if last.elapsed() >= SILENCE {
                     let answered = subscriber.set_read_timeout(Some(read_timeout)).is_ok()
                         && subscriber.ping::<redis::Value>().is_ok();
@@ -406,36 +274,6 @@ fn subscribe(shared: &Shared, again: bool) -> Ended {
                 }
             }
             Err(_) => return Ended::Broken { was_up: true },
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_are_read_or_ignored() {
-        let grant = Message::parse("web/1 3 17 5000 4000");
-        let expected = Message {
-            id: "web/1".to_owned(),
-            permits: 3,
-            fence: 17,
-            at: Some(5000),
-            now: 4000,
-        };
-        assert_eq!(grant, Some(expected));
-        assert_eq!(Message::parse("a 1 17 -1 4000").map(|m| m.at), Some(None));
-        for text in [
-            "",
-            "a",
-            "a 1 2 3",
-            "a 1 2 3 4 5",
-            "a -1 2 3 4",
-            "a 1 2 -2 4",
-            "a x 2 3 4",
-        ] {
-            assert_eq!(Message::parse(text), None, "{text:?}");
         }
     }
 }

@@ -3,18 +3,23 @@
 use crate::cancel::Cancel;
 use crate::engine::Engine;
 use crate::error::{CallError, Cancelled, Invalid, MOST, StillClosed, WaitError};
-use crate::inbox::{News, Wait};
 use crate::lease;
 use crate::name::{self, LatchKeys};
 use crate::request::{LAST_WORD, PATIENCE};
 use crate::scripts::latch::{self, CountAnswer, CountDownAnswer, WaitAnswer};
 use crate::wait::{OUTAGE_PAUSE, RECHECK, Registered};
+use crate::waits::{News, Wait};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a latch is kept after its last call when nothing was chosen.
 const LIFE: Duration = Duration::from_secs(86_400);
+
+/// How much longer, with each call that found the latch closed, a waiter takes before it heeds the next: whoever knows the
+/// channel may publish there, and must not keep it asking.
+const CALM: Duration = Duration::from_millis(10);
+const LONGEST_CALM: Duration = Duration::from_secs(1);
 
 /// A latch that opens once so many have counted down, across all processes that name it.
 ///
@@ -156,7 +161,10 @@ impl CountDownLatch {
             life_ms,
             deadline,
             last: None,
+            asked: Instant::now(),
             next_ask: Instant::now(),
+            called: false,
+            false_calls: 0,
             unreachable_since: None,
         };
         waiting.run(&registered.wait)
@@ -210,7 +218,12 @@ struct Waiting<'a> {
     deadline: Option<Instant>,
     /// What the last answer said.
     last: Option<StillClosed>,
+    asked: Instant,
     next_ask: Instant,
+    /// Somebody said that it is worth asking.
+    called: bool,
+    /// How often it was not.
+    false_calls: u32,
     unreachable_since: Option<Instant>,
 }
 
@@ -222,8 +235,11 @@ impl Waiting<'_> {
                 .map_or(self.next_ask, |end| end.min(self.next_ask));
             match wait.hear(until) {
                 News::Cancelled => return Err(WaitError::Cancelled(Cancelled)),
-                // A message only says that it is worth asking.
-                News::Message { .. } | News::Resubscribed => self.next_ask = Instant::now(),
+                News::Called | News::Message { .. } => {
+                    self.called = true;
+                    let calm = LONGEST_CALM.min(CALM.saturating_mul(self.false_calls));
+                    self.next_ask = self.next_ask.min(self.asked + calm);
+                }
                 News::Silence if self.is_over() => return self.last_look(),
                 News::Silence => {
                     if self.ask()? {
@@ -268,11 +284,15 @@ impl Waiting<'_> {
                 ..
             } => {
                 self.last = Some(StillClosed { left, count });
+                self.asked = answered.sent.instant();
+                if std::mem::take(&mut self.called) {
+                    self.false_calls = self.false_calls.saturating_add(1);
+                }
                 let pause = match listens {
                     true => RECHECK.min(Duration::from_millis(retry_after)),
                     false => Duration::ZERO,
                 };
-                self.next_ask = answered.sent.instant() + pause;
+                self.next_ask = self.asked + pause;
                 Ok(false)
             }
         }

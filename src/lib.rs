@@ -63,6 +63,7 @@ mod latch;
 mod lease;
 #[cfg(feature = "memory")]
 pub mod memory;
+mod message;
 mod mutex;
 mod mutexes;
 mod name;
@@ -76,6 +77,7 @@ mod semaphore;
 mod settings;
 mod sync;
 mod wait;
+mod waits;
 
 /// What can go wrong: one small enum for each kind of operation, and what their variants hold.
 ///

@@ -3,12 +3,14 @@
 use crate::connections::{Unanswered, Wire};
 use crate::error::{AcquireError, CallError, Cancelled, Denied, Invalid};
 use crate::failure::FailureKind;
-use crate::inbox::{Inbox, Message, News, Wait};
+use crate::inbox::Inbox;
 use crate::lease::{Deadline, Moment};
+use crate::message::Message;
 use crate::permit::Permit;
 use crate::request::{LAST_WORD, Outcome, PATIENCE, Request, out_of_turn};
 use crate::scripts::between;
 use crate::scripts::semaphore::{Grant, Usage};
+use crate::waits::{News, Wait};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -117,8 +119,8 @@ impl Request {
             let until = deadline.map_or(place.next_ask, |end| end.min(place.next_ask));
             match wait.hear(until) {
                 News::Cancelled => return Err(self.cancelled(place)),
-                News::Resubscribed if place.ticket > 0 => place.next_ask = Instant::now(),
-                News::Resubscribed => {}
+                News::Called if place.ticket > 0 => place.next_ask = Instant::now(),
+                News::Called => {}
                 News::Message { message, received } => {
                     if let Some(permit) = self.heed(place, &message, received)? {
                         return Ok(permit);
@@ -143,7 +145,9 @@ impl Request {
         place: &mut Place,
         deadline: Option<Instant>,
     ) -> Result<Option<Permit>, AcquireError> {
-        let inbox = self.engine.inbox.channel(deadline).unwrap_or_default();
+        let channel = self.engine.inbox.channel(deadline);
+        let inbox = channel.map(|channel| wait.inbox(channel));
+        let inbox = inbox.as_deref().unwrap_or_default();
         let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
         let (outcome, sent) = match self.ask(until, place.ticket, inbox, PATIENCE) {
             Ok(answered) => answered,
@@ -191,6 +195,11 @@ impl Request {
             return Ok(None); // older than this wait
         };
         if message.fence == 0 {
+            // Older than the last answer, it tells nothing that the answer did not know: so whoever listens too and sends
+            // it again and again makes nobody ask.
+            if message.now < told_now {
+                return Ok(None);
+            }
             let at = match message.at {
                 Some(at) if at > 0 => asked.instant().checked_add(between(told_now, at)),
                 _ => Some(Instant::now()),
@@ -198,16 +207,17 @@ impl Request {
             place.next_ask = at.map_or(place.next_ask, |at| at.min(place.next_ask));
             return Ok(None);
         }
-        if message.fence <= place.ticket {
-            return Ok(None); // a grant of an earlier wait with the same id
+        if message.fence <= place.ticket || place.heard.contains(&message.fence) {
+            return Ok(None); // of a place that was given up, or sent again
         }
         place.heard.push(message.fence);
         // Two bounds on the same end: a message that was long on its way must not count from when it came.
         let by_call = Deadline::told(asked, message.at.map(|end| between(told_now, end)));
         let by_message = Deadline::told(received, message.at.map(|end| between(message.now, end)));
         let deadline = by_call.earlier(by_message);
-        // An own id may have been granted elsewhere, and a message does not tell the limit.
-        if self.terms.own_id || self.strict || deadline.is_past() {
+        // An own id may have been granted elsewhere, and a message does not tell the limit. So many are not what was asked for.
+        let other = self.permits != Some(message.permits);
+        if self.terms.own_id || self.strict || other || deadline.is_past() {
             place.next_ask = Instant::now();
             return Ok(None);
         }
@@ -260,7 +270,7 @@ impl Request {
         loop {
             match wait.hear(until) {
                 News::Message { message, .. } if message.fence == fence => return true,
-                News::Message { .. } | News::Resubscribed => {}
+                News::Message { .. } | News::Called => {}
                 News::Silence | News::Cancelled => return false,
             }
         }

@@ -6,7 +6,8 @@
 --       limit      what this caller declares; stored by the first grant. 0: whatever is stored
 --       lease_ms   how long the permit lives unless refreshed; 0: permanent
 --       wait_ms    how long the caller stays in line after this call; 0: does not wait
---       inbox      channel on which a grant is told; empty: the caller only asks again
+--       inbox      channel on which a grant is told, or `<channel>#<secret>`: then the messages are signed with the secret;
+--                  empty: the caller only asks again
 --       ticket     0, or the ticket of an earlier reply: brings back the place of a waiter that the server forgot
 -- REPLY granted permits fence expires_at now in_use limit
 --       held    permits fence expires_at now in_use limit
@@ -18,7 +19,10 @@ local declared = number(3, 'limit', 0, 2147483647)
 local lease_ms = number(4, 'lease_ms', 0, 3155760000000)
 local wait_ms = number(5, 'wait_ms', 0, inbox == '' and 60000 or 86400000)
 local ticket = number(7, 'ticket', 0, 4503599627370496)
-if inbox ~= '' then word(6, 'inbox', 300) end
+if inbox ~= '' then
+  local text = word(6, 'inbox', 300)
+  if string.find(text, '^#') or string.find(text, '^[^#]*#$') then refuse('inbox: takes <channel> or <channel>#<secret>') end
+end
 if problem then return redis.error_reply(problem) end
 
 -- The same id again: what it holds is told, whatever has become of the limit.

@@ -8,9 +8,20 @@ local function waiter_text(permits, lease_ms, patience, ask_at, inbox)
   return 'w ' .. permits .. ' ' .. lease_ms .. ' ' .. patience .. ' ' .. ask_at .. ' ' .. inbox
 end
 
--- A message: a grant, or with `fence` 0 a hint to ask again at `at`. False when it could not be sent.
+-- The channel of an inbox, and the secret of this wait, where one follows it.
+local function channel_of(inbox)
+  local at = string.find(inbox, '#', 1, true)
+  if not at then return inbox end
+  return string.sub(inbox, 1, at - 1), string.sub(inbox, at + 1)
+end
+
+-- A message: a grant, or with `fence` 0 a hint to ask again at `at`. Anybody may publish, so to a waiter that gave a secret
+-- it ends with a signature. False when it could not be sent.
 local function tell(inbox, who, permits, fence, at)
-  local sent = redis.pcall('PUBLISH', inbox, who .. ' ' .. permits .. ' ' .. fence .. ' ' .. at .. ' ' .. now)
+  local channel, secret = channel_of(inbox)
+  local message = who .. ' ' .. permits .. ' ' .. fence .. ' ' .. at .. ' ' .. now
+  if secret then message = message .. ' ' .. redis.sha1hex(secret .. message) end
+  local sent = redis.pcall('PUBLISH', channel, message)
   return type(sent) == 'number'
 end
 

@@ -11,11 +11,11 @@ end
 -- Whether somebody listens to the inbox of each of these waiters; to no inbox, nobody has to. Only exact subscribers of
 -- this very node count: the number that PUBLISH returns has others in it, and not all of them.
 local function listening(texts)
-  local inboxes = {}
-  for i, text in ipairs(texts) do inboxes[i] = select(5, waiter(text)) or '' end
-  local counts = redis.pcall('PUBSUB', 'NUMSUB', unpack(inboxes))
+  local channels = {}
+  for i, text in ipairs(texts) do channels[i] = channel_of(select(5, waiter(text)) or '') end
+  local counts = redis.pcall('PUBSUB', 'NUMSUB', unpack(channels))
   local heard = {}
-  for i, inbox in ipairs(inboxes) do heard[i] = inbox == '' or (counts[2 * i] or 0) > 0 end
+  for i, channel in ipairs(channels) do heard[i] = channel == '' or (counts[2 * i] or 0) > 0 end
   return heard
 end
 

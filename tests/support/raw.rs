@@ -160,15 +160,22 @@ pub struct Listener {
 
 impl Listener {
     pub fn new(server: &Server, name: &str) -> Listener {
+        Listener::on(server, &format!("{}:inbox:{name}", server.prefix))
+    }
+
+    /// To this very channel, whose ever it is.
+    pub fn on(server: &Server, channel: &str) -> Listener {
         let mut con = server.connection();
-        let channel = format!("{}:inbox:{name}", server.prefix);
         redis::cmd("SUBSCRIBE")
-            .arg(&channel)
+            .arg(channel)
             .set_no_response(true)
             .exec(&mut con)
             .unwrap();
         con.recv_response().unwrap();
-        Listener { con, channel }
+        Listener {
+            con,
+            channel: channel.to_owned(),
+        }
     }
 
     /// The next message, as words.

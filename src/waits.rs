@@ -1,0 +1,216 @@
+//! Who waits for messages, and what each of them hears.
+
+use crate::lease::Moment;
+use crate::message::{Message, Received};
+use crate::name::Keys;
+use crate::sync::{lock, wait_for};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// How long a grant may still come for a wait that was given up without an answer.
+const MEMORY: Duration = Duration::from_secs(120);
+
+/// What a waiter hears.
+pub(crate) enum News {
+    /// Signed with the secret of this wait.
+    Message {
+        message: Message,
+        received: Moment,
+    },
+    /// It is worth asking: the subscription was lost and is back, so whatever came between was missed; or somebody says
+    /// that a latch has opened.
+    Called,
+    Cancelled,
+    /// Nothing until the time was over.
+    Silence,
+}
+
+/// One wait that is under way.
+pub(crate) struct Wait {
+    id: String,
+    meta: String,
+    /// `None` for a latch, whose messages only say that it is worth asking.
+    secret: Option<String>,
+    state: Mutex<Heard>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct Heard {
+    messages: VecDeque<(Message, Moment)>,
+    called: bool,
+    cancelled: bool,
+}
+
+impl Wait {
+    /// The inbox as the scripts take it: the channel, and the secret with which they sign.
+    pub(crate) fn inbox(&self, channel: &str) -> String {
+        match &self.secret {
+            Some(secret) => format!("{channel}#{secret}"),
+            None => channel.to_owned(),
+        }
+    }
+
+    /// Hears a message; whether it is signed for this wait. One that whoever listens too sends again is heard once at a time.
+    fn tell(&self, heard: &Received, received: Moment) -> bool {
+        let Some(secret) = &self.secret else {
+            self.call();
+            return false;
+        };
+        if !heard.is_signed_with(secret) {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        if !state.messages.iter().any(|(m, _)| *m == heard.message) {
+            state.messages.push_back((heard.message.clone(), received));
+            self.bell.notify_one();
+        }
+        true
+    }
+
+    pub(crate) fn call(&self) {
+        lock(&self.state).called = true;
+        self.bell.notify_one();
+    }
+
+    pub(crate) fn cancel(&self) {
+        lock(&self.state).cancelled = true;
+        self.bell.notify_one();
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        lock(&self.state).cancelled
+    }
+
+    /// The next news, waited for until `until`.
+    pub(crate) fn hear(&self, until: Instant) -> News {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some((message, received)) = state.messages.pop_front() {
+                return News::Message { message, received };
+            }
+            if state.cancelled {
+                return News::Cancelled;
+            }
+            // Once the time is over the waiter asks, which is what a call wants.
+            let called = std::mem::take(&mut state.called);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return News::Silence;
+            }
+            if called {
+                return News::Called;
+            }
+            state = wait_for(&self.bell, state, left);
+        }
+    }
+}
+
+/// All waits of a client, and those that were given up.
+#[derive(Default)]
+pub(crate) struct Waits {
+    by_id: HashMap<String, Vec<Arc<Wait>>>,
+    given_up: HashMap<String, Vec<GivenUp>>,
+}
+
+/// A wait that was given up without an answer, and until when its grant may still come.
+pub(crate) struct GivenUp {
+    pub(crate) keys: Keys,
+    secret: String,
+    pub(crate) until: Instant,
+}
+
+impl Waits {
+    /// A wait in line, with a secret of its own. `None` when this very id waits for this semaphore already.
+    pub(crate) fn add(&mut self, keys: &Keys, id: &str) -> Option<Arc<Wait>> {
+        if self.find(keys, id).is_some() {
+            return None;
+        }
+        self.forget(id, |wait| wait.keys == *keys);
+        let secret = Uuid::new_v4().simple().to_string();
+        Some(self.insert(id, &keys.meta, Some(secret)))
+    }
+
+    /// One of any number of waits for the same latch.
+    pub(crate) fn add_shared(&mut self, key: &str) -> Arc<Wait> {
+        self.insert(key, key, None)
+    }
+
+    fn insert(&mut self, id: &str, meta: &str, secret: Option<String>) -> Arc<Wait> {
+        let wait = Arc::new(Wait {
+            id: id.to_owned(),
+            meta: meta.to_owned(),
+            secret,
+            state: Mutex::default(),
+            bell: Condvar::new(),
+        });
+        let same = self.by_id.entry(id.to_owned()).or_default();
+        same.push(wait.clone());
+        wait
+    }
+
+    pub(crate) fn remove(&mut self, wait: &Arc<Wait>) {
+        if let Some(same) = self.by_id.get_mut(&wait.id) {
+            same.retain(|other| !Arc::ptr_eq(other, wait));
+            if same.is_empty() {
+                self.by_id.remove(&wait.id);
+            }
+        }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Wait>> {
+        self.by_id.values().flatten()
+    }
+
+    /// The wait of this id for this semaphore.
+    fn find(&self, keys: &Keys, id: &str) -> Option<&Arc<Wait>> {
+        let mut same = self.by_id.get(id).into_iter().flatten();
+        same.find(|wait| wait.meta == keys.meta)
+    }
+
+    /// Remembers the wait that is under way, so that a grant which still comes for it is released. Where none is under
+    /// way the server was told no inbox, and no grant can come.
+    pub(crate) fn give_up(&mut self, keys: &Keys, id: &str) {
+        let now = Instant::now();
+        self.given_up.retain(|_, same| {
+            same.retain(|wait| wait.until > now);
+            !same.is_empty()
+        });
+        let wait = self.find(keys, id);
+        if let Some(secret) = wait.and_then(|wait| wait.secret.clone()) {
+            let given_up = GivenUp {
+                keys: keys.clone(),
+                secret,
+                until: now + MEMORY,
+            };
+            let same = self.given_up.entry(id.to_owned()).or_default();
+            same.push(given_up);
+        }
+    }
+
+    /// Forgets those of `id` that were given up and that `forget` tells, and returns the last of them.
+    fn forget(&mut self, id: &str, mut forget: impl FnMut(&GivenUp) -> bool) -> Option<GivenUp> {
+        let same = self.given_up.get_mut(id)?;
+        let forgotten = same.extract_if(.., |wait| forget(wait)).last();
+        if same.is_empty() {
+            self.given_up.remove(id);
+        }
+        forgotten
+    }
+
+    /// Hands a message to whom it is for. A grant for a wait that was given up is returned: it is to be released.
+    pub(crate) fn deliver(&mut self, heard: &Received) -> Option<GivenUp> {
+        let received = Moment::now();
+        let id = &heard.message.id;
+        let mut told = false;
+        for wait in self.by_id.get(id).into_iter().flatten() {
+            told |= wait.tell(heard, received);
+        }
+        if told || heard.message.fence == 0 {
+            return None;
+        }
+        self.forget(id, |wait| heard.is_signed_with(&wait.secret))
+    }
+}

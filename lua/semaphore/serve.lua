@@ -49,10 +49,10 @@ local function serve(me, my_permits)
         heard = heard or listening(texts)
         alive = heard[i]
       end
-      if alive and (limit == 0 or permits <= limit) then
+      if alive and permits <= limit then
         if inbox == '' or in_use + permits > limit then -- stays at the head; without an inbox its permits are kept for it
           head_until = patience
-          rouse(who, texts[i], limit == 0 and now or math.max(next_end, now))
+          rouse(who, texts[i], math.max(next_end, now))
           return false
         end
         leave_queue(who) -- first, since this is allowed when memory is full, and everything is after it

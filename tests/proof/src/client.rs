@@ -1,7 +1,7 @@
 //! A client of the simulation: what it believes, and how it acts on what it hears. It follows the contract in
 //! `lua/README.md`, as the library does.
 
-use crate::model::{Ask, End};
+use crate::model::{Ask, End, signed};
 use crate::scripts::Reply;
 
 /// How long a waiter sleeps at most before it asks again, and how long for each that stands in front, in ms.
@@ -91,6 +91,14 @@ impl Client {
             hears: true,
             listens: true,
             awaits: None,
+        }
+    }
+
+    /// Where its messages go: every other client has them signed.
+    pub fn address(&self) -> String {
+        match self.name % 2 {
+            0 => format!("{}#secret-{}-{}", self.inbox, self.name, self.count),
+            _ => self.inbox.clone(),
         }
     }
 
@@ -222,7 +230,11 @@ impl Client {
         else {
             return;
         };
-        if words[0] != ask.id {
+        let message = words
+            .get(..5)
+            .map(|words| words.join(" "))
+            .unwrap_or_default();
+        if words[0] != ask.id || signed(&ask.inbox, message) != text {
             return;
         }
         if fence == 0 {

@@ -96,6 +96,22 @@ fn end_of(now: u64, lease_ms: u64) -> End {
     (lease_ms > 0).then_some(now + lease_ms)
 }
 
+/// The channel of an inbox, without the secret that may follow it.
+pub fn channel(inbox: &str) -> &str {
+    inbox.split('#').next().unwrap_or(inbox)
+}
+
+/// A message to an inbox: with a secret it ends with the SHA-1 of secret and message.
+pub fn signed(inbox: &str, message: String) -> String {
+    match inbox.split_once('#') {
+        Some((_, secret)) => {
+            let sum = sha1_smol::Sha1::from(format!("{secret}{message}"));
+            format!("{message} {}", sum.digest())
+        }
+        None => message,
+    }
+}
+
 impl Model {
     pub fn in_use(&self) -> u32 {
         self.holders.values().map(|holder| holder.permits).sum()
@@ -144,7 +160,7 @@ impl Model {
                 return self.fits(permits);
             }
             let something_is_free = self.in_use() < self.limit;
-            let silent = !head.inbox.is_empty() && !(at.listens)(&head.inbox);
+            let silent = !head.inbox.is_empty() && !(at.listens)(channel(&head.inbox));
             let (id, inbox) = (head.id.clone(), head.inbox.clone());
             if head.patience_until <= at.ms() || something_is_free && silent {
                 self.leave(&id);
@@ -156,13 +172,14 @@ impl Model {
             } else {
                 self.leave(&id);
                 let holder = self.grant(&id, head.permits, head.lease_ms, at);
+                let ends = time(holder.ends);
                 let text = format!(
-                    "{id} {} {} {} {}",
+                    "{id} {} {} {ends} {}",
                     holder.permits,
                     holder.fence,
-                    time(holder.ends),
                     at.ms()
                 );
+                let text = signed(&inbox, text);
                 told.push(Told::Grant { inbox, id, text });
             }
         }

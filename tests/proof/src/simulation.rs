@@ -65,19 +65,7 @@ struct Scheduler {
 /// # Errors
 /// The first promise that was broken.
 pub fn run(scripts: &Scripts, seed: u64) -> Result<(usize, Count), Box<Failure>> {
-    let mut rng = Rng::with_seed(seed);
-    let clients = rng.usize(2..7);
-    let calm = rng.u8(..4) == 0;
-    let faults = FAULTS.into_iter().filter(|fault| {
-        let chosen = rng.bool();
-        chosen && (!calm || *fault == Fault::Deaths)
-    });
-    let mut scheduler = Scheduler {
-        clients,
-        faults: faults.collect(),
-        leaving: false,
-        rng: Rng::with_seed(seed ^ 0x5eed),
-    };
+    let (mut scheduler, clients, calm) = Scheduler::new(seed);
     let mut actions = Vec::new();
     let mut world = World::new(scripts, clients).unwrap_or_else(|error| panic!("{error}"));
     let result = scheduler.live(&mut world, &mut actions, calm);
@@ -93,6 +81,26 @@ pub fn run(scripts: &Scripts, seed: u64) -> Result<(usize, Count), Box<Failure>>
 }
 
 impl Scheduler {
+    /// The scheduler of this seed, how many clients there are, and whether all is calm from the start.
+    fn new(seed: u64) -> (Scheduler, usize, bool) {
+        let mut rng = Rng::with_seed(seed);
+        let clients = rng.usize(2..7);
+        let calm = rng.u8(..4) == 0;
+        let mut faults = FAULTS.to_vec();
+        faults.retain(|fault| rng.bool() && (!calm || *fault == Fault::Deaths));
+        let leaving = false;
+        (
+            Scheduler {
+                rng,
+                clients,
+                faults,
+                leaving,
+            },
+            clients,
+            calm,
+        )
+    }
+
     fn live(
         &mut self,
         world: &mut World,
@@ -315,6 +323,20 @@ impl Scheduler {
     }
 }
 
+/// What happens in the world of this seed, whether it goes well or not.
+pub fn story(scripts: &Scripts, seed: u64) -> String {
+    let (scheduler, clients, calm) = Scheduler::new(seed);
+    let mut world = World::new(scripts, clients).unwrap_or_else(|error| panic!("{error}"));
+    world.story = Some(Vec::new());
+    let mut scheduler = scheduler;
+    let result = scheduler.live(&mut world, &mut Vec::new(), calm);
+    let lines = world.story.unwrap_or_default().join("\n");
+    match result {
+        Ok(()) => format!("{lines}\nall is well"),
+        Err(violation) => format!("{lines}\n{} is broken: {}", violation.rule, violation.text),
+    }
+}
+
 /// The violation that these actions lead to, if any.
 fn replay(
     scripts: &Scripts,
@@ -329,23 +351,33 @@ fn replay(
 }
 
 impl Failure {
-    /// The same failure by fewer actions: leaves out what it can, in ever smaller pieces.
+    /// The same failure by fewer actions: leaves out what it can, in ever smaller pieces, until nothing more can go.
     pub fn shrink(&mut self, scripts: &Scripts) {
-        let rule = self.violation.rule;
-        let mut size = self.actions.len() / 2;
-        while size > 0 {
-            let mut at = 0;
-            while at < self.actions.len() {
-                let mut fewer = self.actions.clone();
-                fewer.drain(at..(at + size).min(fewer.len()));
-                match replay(scripts, self.clients, &fewer, false) {
-                    (Some(violation), _) if violation.rule == rule => {
-                        (self.actions, self.violation) = (fewer, violation);
-                    }
-                    _ => at += size,
-                }
+        loop {
+            let before = self.actions.len();
+            let mut size = before / 2;
+            while size > 0 {
+                self.leave_out(scripts, size);
+                size /= 2;
             }
-            size /= 2;
+            if self.actions.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Leaves out pieces of this size.
+    fn leave_out(&mut self, scripts: &Scripts, size: usize) {
+        let mut at = 0;
+        while at < self.actions.len() {
+            let mut fewer = self.actions.clone();
+            fewer.drain(at..(at + size).min(fewer.len()));
+            match replay(scripts, self.clients, &fewer, false) {
+                (Some(violation), _) if violation.rule == self.violation.rule => {
+                    (self.actions, self.violation) = (fewer, violation);
+                }
+                _ => at += size,
+            }
         }
     }
 

@@ -139,6 +139,14 @@ pub struct Count {
     pub losses: u64,
 }
 
+impl Count {
+    pub fn add(&mut self, other: Count) {
+        self.scripts += other.scripts;
+        self.grants += other.grants;
+        self.losses += other.losses;
+    }
+}
+
 pub struct World {
     server: Server,
     scripts: Scripts,

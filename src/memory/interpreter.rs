@@ -2,7 +2,7 @@
 
 use super::store::{Bytes, Nature, Reply, Store, keys_of, nature};
 use crate::sync::lock;
-use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as LuaValue};
+use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value as LuaValue};
 use redis::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -13,6 +13,9 @@ const GUARD: &str = "
     __index = function(_, name) error('global variable ' .. tostring(name) .. ' does not exist', 2) end,
     __newindex = function(_, name) error('a script sets the global variable ' .. tostring(name), 2) end,
   })";
+
+/// A script that runs for so long does not end.
+const MOST_INSTRUCTIONS: u32 = 20_000_000;
 
 /// What a script works on, while it runs.
 #[derive(Default)]
@@ -130,6 +133,10 @@ impl Interpreter {
         globals.set("redis", redis)?;
         globals.set("KEYS", LuaValue::Nil)?;
         lua.load(GUARD).exec()?;
+        let triggers = HookTriggers::new().every_nth_instruction(MOST_INSTRUCTIONS);
+        let too_long =
+            || mlua::Error::external(Raised("ERR the script runs for too long".to_owned()));
+        lua.set_hook(triggers, move |_, _| Err(too_long()))?;
         Ok(Interpreter {
             lua,
             scripts: HashMap::new(),

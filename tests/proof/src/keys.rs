@@ -110,6 +110,33 @@ impl State {
         self.holders.iter().any(|(_, ends, _)| ends.is_none())
     }
 
+    /// That a gate which lost keys, and waits until the last lease that is known has ended, keeps no more than it needs.
+    pub fn check_closed(&self, latest: u64) -> Check {
+        if !self.closed {
+            return Ok(());
+        }
+        let stays = self.pinned || self.has_permanent();
+        let ends = (self.expiry > 0).then_some(self.expiry);
+        let known = self
+            .holders
+            .iter()
+            .filter_map(|(_, ends, _)| *ends)
+            .max()
+            .unwrap_or(0);
+        let wrong = if self.extra != 0 || self.next_end < 9e15 {
+            "extra or next_end"
+        } else if stays != (self.expiry == 0)
+            || !stays && !(known..=latest.max(known) + 61_000).contains(&self.expiry)
+        {
+            "expiry"
+        } else if self.ends.iter().flatten().any(|end| *end != ends) {
+            "the keys' ends"
+        } else {
+            return Ok(());
+        };
+        broken("state", format!("closed, {wrong}: {self:?}"))
+    }
+
     /// The model of which this is the state.
     pub fn to_model(&self) -> Model {
         let number =

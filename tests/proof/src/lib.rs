@@ -5,6 +5,7 @@ pub mod gate;
 pub mod keys;
 pub mod ledger;
 pub mod model;
+pub mod mutants;
 pub mod scripts;
 pub mod simulation;
 pub mod world;

@@ -4,9 +4,6 @@
 use crate::scripts::Reply;
 use std::collections::BTreeMap;
 
-/// Stands in a reply for a number that the model does not say.
-pub const ANY: &str = "*";
-
 /// Milliseconds; `None` stands for never.
 pub type End = Option<u64>;
 
@@ -33,6 +30,18 @@ pub struct Waiter {
     pub inbox: String,
 }
 
+impl Waiter {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// How many of those that have ended, or wait, a script deals with at most.
+const BATCH: usize = 100;
+
+/// How far a script that stopped at this bound looks for somebody who lives.
+const FAR: usize = 1_000;
+
 /// What goes out to a waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Told {
@@ -41,8 +50,20 @@ pub enum Told {
         id: String,
         text: String,
     },
-    /// It left the queue for wanting more than the limit.
-    TooMuch { inbox: String, id: String },
+    /// To ask again at once: it wants more than the limit, or the script stopped at its bound.
+    Hint { inbox: String, id: String },
+}
+
+/// What a call does beside its reply.
+#[derive(Debug, Default)]
+pub struct Effects {
+    pub told: Vec<Told>,
+    /// Until when the waiter lives that stays at the head.
+    head_until: End,
+    /// There is more to do than one script does.
+    stopped: bool,
+    /// The caller as a waiter, as it was before it called.
+    caller: Option<Waiter>,
 }
 
 /// The arguments of `acquire`; `permits` `None` is `all`.
@@ -145,15 +166,71 @@ impl Model {
         holder
     }
 
+    /// Who holds, whose lease ends first first.
+    fn by_end(&self) -> Vec<(u64, String)> {
+        let holders = self.holders.iter();
+        let mut ends: Vec<_> = holders
+            .map(|(id, holder)| (holder.ends.unwrap_or(u64::MAX), id.clone()))
+            .collect();
+        ends.sort();
+        ends
+    }
+
     /// Takes back what has ended.
     fn settle(&mut self, at: &Moment) {
-        self.holders.retain(|_, holder| holder.lives(at.ms()));
+        for (end, id) in self.by_end().into_iter().take(BATCH) {
+            if end <= at.ms() {
+                self.holders.remove(&id);
+            }
+        }
+    }
+
+    /// How long it is until the k-th lease to end has ended, where it does.
+    fn end_of(&self, k: usize, at: &Moment) -> Option<u64> {
+        let (end, _) = self.by_end().get(k - 1)?.clone();
+        (end < u64::MAX).then_some(end.saturating_sub(at.ms()).max(1))
+    }
+
+    /// When whoever does not stand in line should ask again: -1 stands for never.
+    fn ask_again(&self, at: &Moment, effects: &Effects) -> String {
+        if effects.stopped {
+            return "1".to_owned();
+        }
+        let head = effects
+            .head_until
+            .map(|end| end.saturating_sub(at.ms()).max(1));
+        time(self.end_of(1, at).or(head))
+    }
+
+    /// When a waiter at this place should ask again without a message. One that asked before, and has only dead ones in front,
+    /// watches as the head does.
+    fn look_again(
+        &self,
+        place: usize,
+        asked_before: bool,
+        wait_ms: u64,
+        at: &Moment,
+        effects: &Effects,
+    ) -> u64 {
+        let third = (wait_ms / 3).max(1);
+        if effects.stopped {
+            return 1;
+        }
+        let mut in_front = self.queue[..place].iter();
+        let listens =
+            |waiter: &Waiter| waiter.inbox.is_empty() || (at.listens)(channel(&waiter.inbox));
+        let is_head = asked_before && place < 10 && !in_front.any(listens);
+        let watch = if is_head { 1 } else { place + 1 };
+        self.end_of(watch, at).unwrap_or(third).min(third)
     }
 
     /// Serves the head of the queue, then the next, while what is free is enough for it. Whether it is the turn of `me`, who is
     /// calling, and enough is free for it.
-    fn serve(&mut self, me: Option<(&str, u32)>, at: &Moment, told: &mut Vec<Told>) -> bool {
-        while let Some(head) = self.queue.first().cloned() {
+    fn serve(&mut self, me: Option<(&str, u32)>, at: &Moment, effects: &mut Effects) -> bool {
+        for _ in 0..BATCH {
+            let Some(head) = self.queue.first().cloned() else {
+                return false;
+            };
             if let Some((id, permits)) = me
                 && head.id == id
             {
@@ -166,8 +243,9 @@ impl Model {
                 self.leave(&id);
             } else if head.permits > self.limit {
                 self.leave(&id);
-                told.push(Told::TooMuch { inbox, id });
+                effects.told.push(Told::Hint { inbox, id });
             } else if inbox.is_empty() || !self.fits(head.permits) {
+                effects.head_until = Some(head.patience_until);
                 return false; // stays at the head, and what is free is kept for it
             } else {
                 self.leave(&id);
@@ -180,13 +258,26 @@ impl Model {
                     at.ms()
                 );
                 let text = signed(&inbox, text);
-                told.push(Told::Grant { inbox, id, text });
+                effects.told.push(Told::Grant { inbox, id, text });
             }
+        }
+        effects.stopped = !self.queue.is_empty();
+        let lives = |waiter: &&Waiter| {
+            let listens = !waiter.inbox.is_empty() && (at.listens)(channel(&waiter.inbox));
+            listens && waiter.patience_until > at.ms()
+        };
+        let known = |waiter| match me {
+            Some((id, _)) if id == Waiter::id(waiter) => effects.caller.as_ref(),
+            _ => Some(waiter),
+        };
+        let next = self.queue.iter().take(FAR).filter_map(known).find(lives);
+        if let Some(Waiter { id, inbox, .. }) = next.cloned() {
+            effects.told.push(Told::Hint { inbox, id });
         }
         false
     }
 
-    pub fn acquire(&mut self, ask: &Ask, at: &Moment, told: &mut Vec<Told>) -> Reply {
+    pub fn acquire(&mut self, ask: &Ask, at: &Moment, effects: &mut Effects) -> Reply {
         let now = at.ms();
         if let Some(holder) = self.holders.get(&ask.id)
             && holder.lives(now)
@@ -214,20 +305,23 @@ impl Model {
             return Err("LUAGATE permits".to_owned());
         }
         self.limit = limit;
+        self.holders.remove(&ask.id); // what its ended lease still occupies
         self.settle(at);
 
         let waits = ask.wait_ms > 0 && ask.permits.is_some();
+        effects.caller = self.place(&ask.id).map(|place| self.queue[place].clone());
+        let asked_before = effects.caller.is_some();
         let wanted = ask.permits.unwrap_or(1);
         let is_my_turn = if self.queue.is_empty() {
             self.fits(wanted)
         } else if waits {
             self.stand_in_line(ask, at);
-            self.serve(Some((&ask.id, wanted)), at, told)
+            self.serve(Some((&ask.id, wanted)), at, effects)
         } else {
-            let my_turn = self.serve(Some((&ask.id, wanted)), at, told);
+            let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
             if !my_turn && self.place(&ask.id).is_some() {
                 self.leave(&ask.id); // a place is given up
-                self.serve(None, at, told);
+                self.serve(None, at, effects);
             }
             my_turn || self.queue.is_empty() && self.fits(wanted)
         };
@@ -236,7 +330,7 @@ impl Model {
             self.leave(&ask.id);
             let permits = ask.permits.unwrap_or(limit - self.in_use());
             let holder = self.grant(&ask.id, permits, ask.lease_ms, at);
-            self.serve(None, at, told);
+            self.serve(None, at, effects);
             let (fence, ends) = (holder.fence, time(holder.ends));
             return words(&[
                 &"granted",
@@ -254,20 +348,23 @@ impl Model {
             }
             let place = self.place(&ask.id).unwrap();
             let ticket = self.queue[place].ticket;
+            let retry_after = self.look_again(place, asked_before, ask.wait_ms, at, effects);
+            let (position, in_use) = (place + 1, self.in_use());
             return words(&[
                 &"queued",
                 &ticket,
-                &(place + 1),
-                &ANY,
-                &self.in_use(),
+                &position,
+                &retry_after,
+                &in_use,
                 &limit,
                 &now,
             ]);
         }
+        let (retry_after, in_use) = (self.ask_again(at, effects), self.in_use());
         words(&[
             &"denied",
-            &ANY,
-            &self.in_use(),
+            &retry_after,
+            &in_use,
             &limit,
             &self.queue.len(),
             &now,
@@ -297,7 +394,7 @@ impl Model {
             .sort_by(|a, b| (a.ticket, &a.id).cmp(&(b.ticket, &b.id)));
     }
 
-    pub fn release(&mut self, id: &str, keep: u32, at: &Moment, told: &mut Vec<Told>) -> Reply {
+    pub fn release(&mut self, id: &str, keep: u32, at: &Moment, effects: &mut Effects) -> Reply {
         let mut answer = "gone";
         let mut left = 0;
         if let Some(holder) = self.holders.get_mut(id) {
@@ -320,7 +417,7 @@ impl Model {
             self.leave(id);
         }
         self.settle(at);
-        self.serve(None, at, told);
+        self.serve(None, at, effects);
         if answer == "released" {
             return words(&[&answer, &left, &self.in_use(), &self.limit]);
         }
@@ -361,7 +458,7 @@ impl Model {
         new: u32,
         expected: Option<u32>,
         at: &Moment,
-        told: &mut Vec<Told>,
+        effects: &mut Effects,
     ) -> Reply {
         let old = self.limit;
         if expected.is_some_and(|expected| expected != old) {
@@ -375,15 +472,15 @@ impl Model {
         self.pinned = new > 0;
         if new > 0 {
             self.limit = new;
-            for waiter in self.queue.clone() {
+            for waiter in self.queue.clone().into_iter().take(BATCH) {
                 if new < old && waiter.permits > new {
                     self.leave(&waiter.id);
                     let (inbox, id) = (waiter.inbox, waiter.id);
-                    told.push(Told::TooMuch { inbox, id });
+                    effects.told.push(Told::Hint { inbox, id });
                 }
             }
         }
-        self.serve(None, at, told);
+        self.serve(None, at, effects);
         words(&[&"resized", &old, &self.limit, &self.in_use()])
     }
 
@@ -393,13 +490,14 @@ impl Model {
         id: &str,
         lease_ms: u64,
         at: &Moment,
-        told: &mut Vec<Told>,
+        effects: &mut Effects,
     ) -> Reply {
         let now = at.ms();
         let held: Vec<bool> = locks
             .iter()
             .map(|lock| lock.holders.get(id).is_some_and(|holder| holder.lives(now)))
             .collect();
+        let mut own: Vec<Effects> = held.iter().map(|_| Effects::default()).collect();
         let mut in_the_way = None;
         for (place, lock) in locks.iter_mut().enumerate() {
             if held[place] {
@@ -407,32 +505,35 @@ impl Model {
             }
             let stored = lock.limit;
             lock.limit = lock.limit.max(1);
+            lock.holders.remove(id); // what its ended lease still occupies
             lock.settle(at);
             lock.leave(id);
-            lock.serve(None, at, told);
+            lock.serve(None, at, &mut own[place]);
+            effects.told.append(&mut own[place].told);
             if !(lock.queue.is_empty() && lock.fits(1)) {
                 in_the_way = in_the_way.or(Some(place));
             } else {
                 lock.limit = stored; // until a grant stores it
             }
         }
-        if let Some(place) = in_the_way {
-            for (lock, held) in locks.iter_mut().zip(held) {
-                if held {
+        if let Some(way) = in_the_way {
+            for (place, lock) in locks.iter_mut().enumerate() {
+                if held[place] {
                     lock.holders.remove(id);
                     lock.settle(at);
-                    lock.serve(None, at, told);
+                    lock.serve(None, at, &mut own[place]);
+                    effects.told.append(&mut own[place].told);
                 }
             }
-            let lock = &locks[place];
-            let (in_use, waiting) = (lock.in_use(), lock.queue.len());
+            let lock = &locks[way];
+            let (retry_after, in_use) = (lock.ask_again(at, &own[way]), lock.in_use());
             return words(&[
                 &"denied",
-                &(place + 1),
-                &ANY,
+                &(way + 1),
+                &retry_after,
                 &in_use,
                 &lock.limit,
-                &waiting,
+                &lock.queue.len(),
                 &now,
             ]);
         }

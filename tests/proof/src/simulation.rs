@@ -56,6 +56,10 @@ struct Scheduler {
     rng: Rng,
     clients: usize,
     faults: Vec<Fault>,
+    /// One in so many actions is a fault.
+    seldom: u32,
+    /// Now and then many come at once.
+    crowded: bool,
     /// Whoever holds gives back, and nobody wants anything more.
     leaving: bool,
 }
@@ -88,17 +92,16 @@ impl Scheduler {
         let calm = rng.u8(..4) == 0;
         let mut faults = FAULTS.to_vec();
         faults.retain(|fault| rng.bool() && (!calm || *fault == Fault::Deaths));
-        let leaving = false;
-        (
-            Scheduler {
-                rng,
-                clients,
-                faults,
-                leaving,
-            },
+        let (seldom, crowded) = (rng.u32(2..12), rng.u8(..24) == 0);
+        let scheduler = Scheduler {
+            rng,
             clients,
-            calm,
-        )
+            faults,
+            seldom,
+            crowded,
+            leaving: false,
+        };
+        (scheduler, clients, calm)
     }
 
     fn live(
@@ -179,7 +182,7 @@ impl Scheduler {
                 return Action::Act { client };
             }
         }
-        if !calm && !self.faults.is_empty() && self.one_in(6) {
+        if !calm && !self.faults.is_empty() && self.one_in(self.seldom) {
             let fault = self.faults[self.rng.usize(..self.faults.len())];
             if let Some(action) = self.fault(fault, flights, mails) {
                 return action;
@@ -188,6 +191,14 @@ impl Scheduler {
         if calm && self.has(Fault::Deaths) && self.one_in(40) {
             let client = self.rng.usize(..self.clients);
             return Action::Die { client };
+        }
+        if self.crowded && !self.leaving && self.one_in(200) {
+            return Action::Crowd {
+                gate: self.rng.usize(..3),
+                count: self.rng.usize(95..210),
+                lease_ms: LEASES[self.rng.usize(..LEASES.len())],
+                wait_ms: WAITS[self.rng.usize(..WAITS.len())],
+            };
         }
         self.ordinary(world, calm)
     }
@@ -218,6 +229,7 @@ impl Scheduler {
                 keep: [0, 0, 0, 1, 2][self.rng.usize(..5)],
             },
             7 if asks && self.one_in(6) => Action::Leave { client, keep: 0 },
+            6 if asks && self.one_in(6) => Action::LastWord { client },
             8 | 9 if holds => {
                 let lease_ms = if self.one_in(6) { 0 } else { lease_ms };
                 Action::Refresh { client, lease_ms }

@@ -60,6 +60,17 @@ pub enum Action {
     Duplicate {
         mail: usize,
     },
+    /// Whoever waits asks once more, without waiting.
+    LastWord {
+        client: usize,
+    },
+    /// Many come at once, to hold or to wait, and are not heard of again.
+    Crowd {
+        gate: usize,
+        count: usize,
+        lease_ms: u64,
+        wait_ms: u64,
+    },
     Die {
         client: usize,
     },
@@ -283,7 +294,14 @@ impl World {
                 let client = &mut self.clients[client];
                 if client.phase == Phase::Idle {
                     client.count += 1;
-                    client.id = format!("c{}/{}", client.name, client.count);
+                    // Some have an id of their own, which is safe to use again once nothing of before is on its way.
+                    let is_own = client.name % 3 == 0
+                        && !self
+                            .flights
+                            .iter()
+                            .any(|flight| flight.client == client.name);
+                    let number = if is_own { 0 } else { client.count };
+                    client.id = format!("c{}/{number}", client.name);
                     client.gate = gate;
                     client.awaits = None;
                     client.phase = Phase::Asking {
@@ -366,6 +384,35 @@ impl World {
                 let Mail { client, text } = &self.mail[*mail];
                 let (client, text) = (*client, text.clone());
                 self.mail.push(Mail { client, text });
+                Ok(())
+            }
+            Action::LastWord { client } => {
+                let (client, mono) = (&mut self.clients[of(*client, clients)], self.mono);
+                if let Phase::Asking { ask, next, .. } = &mut client.phase {
+                    (ask.wait_ms, *next, client.awaits) = (0, Some(mono), None);
+                }
+                Ok(())
+            }
+            Action::Crowd {
+                gate,
+                count,
+                lease_ms,
+                wait_ms,
+            } => {
+                let gate = of(*gate, self.gates.len());
+                for number in 0..*count {
+                    let ask = Ask {
+                        id: format!("crowd/{}/{number}", self.calls),
+                        permits: Some(1),
+                        limit: if MUTEXES.contains(&gate) { 1 } else { 120 },
+                        lease_ms: (*lease_ms).max(1),
+                        wait_ms: *wait_ms,
+                        inbox: "luagate:inbox:nobody".to_owned(),
+                        ticket: 0,
+                    };
+                    self.run(gate, &Call::Acquire(ask)).map(drop)?;
+                }
+                self.calls += 1;
                 Ok(())
             }
             Action::Die { client } => {

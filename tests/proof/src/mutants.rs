@@ -1,0 +1,137 @@
+//! Small changes of the Lua, one at a time. A change that no test notices is a promise that nothing keeps, or code that
+//! nothing needs.
+
+use crate::scripts::Scripts;
+
+/// One change of one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mutant {
+    /// The file in `lua/`.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    pub before: String,
+    pub after: String,
+}
+
+impl std::fmt::Display for Mutant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (before, after) = (self.before.trim(), self.after.trim());
+        let after = if after.is_empty() { "nothing" } else { after };
+        write!(f, "{}:{}: {before}  ->  {after}", self.file, self.line)
+    }
+}
+
+/// What stands for what else: each place where the first text stands becomes the second.
+const REPLACEMENTS: [(&str, &str); 28] = [
+    (" <= ", " < "),
+    (" < ", " <= "),
+    (" >= ", " > "),
+    (" > ", " >= "),
+    (" == ", " ~= "),
+    (" ~= ", " == "),
+    (" and ", " or "),
+    (" or ", " and "),
+    ("not ", ""),
+    (" + 1", ""),
+    (" - 1", ""),
+    (" + ", " - "),
+    (" - ", " + "),
+    ("true", "false"),
+    ("false", "true"),
+    ("math.max", "math.min"),
+    ("math.min", "math.max"),
+    ("math.floor", "math.ceil"),
+    ("'(' .. ", ""),
+    ("'call'", "'pcall'"),
+    ("0, 99", "0, 98"),
+    ("100", "99"),
+    ("60000", "59000"),
+    ("1000", "999"),
+    ("'ZRANGE'", "'ZREVRANGE'"),
+    ("'ZREVRANGE'", "'ZRANGE'"),
+    ("NEVER", "now"),
+    ("string.find", "string.match"),
+];
+
+/// Every change of every file, that is not one of a comment.
+pub fn all(scripts: &Scripts) -> Vec<Mutant> {
+    let mut mutants = Vec::new();
+    for (file, text) in scripts.files() {
+        for (place, line) in text.lines().enumerate() {
+            let code = line.split("--").next().unwrap_or("");
+            for after in changes(code) {
+                mutants.push(Mutant {
+                    file: file.clone(),
+                    line: place + 1,
+                    before: code.trim_end().to_owned(),
+                    after: after.trim_end().to_owned(),
+                });
+            }
+        }
+    }
+    mutants
+}
+
+/// Every change of a line of code.
+fn changes(code: &str) -> Vec<String> {
+    let mut changed = Vec::new();
+    for (before, after) in REPLACEMENTS {
+        for (at, _) in code.match_indices(before) {
+            changed.push(format!(
+                "{}{after}{}",
+                &code[..at],
+                &code[at + before.len()..]
+            ));
+        }
+    }
+    let trimmed = code.trim();
+    let indent = &code[..code.len() - code.trim_start().len()];
+    // A branch is turned round.
+    for (word, end) in [("if ", " then"), ("elseif ", " then")] {
+        if let Some(rest) = trimmed.strip_prefix(word)
+            && let Some(at) = rest.find(end)
+        {
+            changed.push(format!(
+                "{indent}{word}not ({}){}",
+                &rest[..at],
+                &rest[at..]
+            ));
+        }
+    }
+    // A whole statement is left out.
+    let is_call =
+        trimmed.ends_with(')') && !trimmed.contains('=') && !trimmed.starts_with("return");
+    let is_call = is_call
+        && !trimmed.starts_with("function")
+        && !trimmed.starts_with("local")
+        && !trimmed.starts_with("if ");
+    let is_assignment = trimmed.contains(" = ")
+        && !trimmed.starts_with("local")
+        && !trimmed.starts_with("if ")
+        && !trimmed.starts_with("for ")
+        && !trimmed.ends_with('{')
+        && !trimmed.ends_with(',');
+    let one_line_if = trimmed.starts_with("if ") && trimmed.ends_with(" end");
+    if is_call || is_assignment || one_line_if {
+        changed.push(String::new());
+    }
+    changed.retain(|other| other != code);
+    changed
+}
+
+impl Mutant {
+    /// The scripts with this change.
+    pub fn apply(&self, scripts: &Scripts) -> Scripts {
+        let lines = scripts.files()[&self.file].lines().enumerate();
+        let lines = lines.map(|(place, line)| {
+            if place + 1 == self.line {
+                &self.after
+            } else {
+                line
+            }
+        });
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
+        scripts.with_file(&self.file, text)
+    }
+}

@@ -1,5 +1,6 @@
 //! A server in this process, for tests that need none. With the feature `memory`.
 
+mod command;
 mod interpreter;
 mod server;
 mod sorted_set;

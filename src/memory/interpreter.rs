@@ -18,7 +18,13 @@ const WRONG_COUNT: &str = "ERR Wrong number of args calling Redis command from s
 /// a script.
 const AROUND: &str = "
   local error, next, pcall, setmetatable, tostring, type = error, next, pcall, setmetatable, tostring, type
-  local _G, redis = _G, redis
+  local _G, redis, select = _G, redis, select
+  local sha1hex = redis.sha1hex
+  function redis.sha1hex(...)
+    if select('#', ...) ~= 1 then error('wrong number of arguments', 0) end
+    local value = ...
+    return sha1hex(type(value) == 'number' and tostring(value) or value)
+  end
   local function opened(ok, value, ...)
     if not ok and type(value) == 'table' and value.err then value = value.err end
     return ok, value, ...
@@ -171,9 +177,13 @@ impl Interpreter {
         let name = sha1(text);
         if !self.scripts.contains_key(&name) {
             let script = self.lua.load(text).set_name("@user_script");
-            let script = script
-                .into_function()
-                .map_err(|error| format!("ERR Error compiling script: {error}"))?;
+            let script = script.into_function().map_err(|error| {
+                let why = match error {
+                    mlua::Error::SyntaxError { message, .. } => message,
+                    other => other.to_string(),
+                };
+                format!("ERR Error compiling script (new function): {why}")
+            })?;
             self.scripts.insert(name.clone(), script);
         }
         Ok(name)
@@ -274,12 +284,12 @@ fn status_reply(lua: &Lua, values: MultiValue) -> mlua::Result<Table> {
     }
 }
 
-/// `redis.sha1hex`.
-fn sha1hex(_: &Lua, values: MultiValue) -> mlua::Result<String> {
-    match values.iter().map(to_word).collect::<Vec<_>>().as_slice() {
-        [text] => Ok(sha1(text.as_deref().unwrap_or_default())),
-        _ => Err(mlua::Error::runtime("wrong number of arguments")),
-    }
+/// `redis.sha1hex` of a text; what is no text counts as an empty one.
+fn sha1hex(_: &Lua, value: LuaValue) -> mlua::Result<String> {
+    Ok(match value {
+        LuaValue::String(text) => sha1(&text.as_bytes()),
+        _ => sha1(b""),
+    })
 }
 
 /// An argument of a command: text, or a number.

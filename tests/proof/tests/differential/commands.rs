@@ -107,8 +107,8 @@ const PLACES: [&[u8]; 12] = [
 
 /// How many keys there are; their names are the test's own.
 const KEYS: u8 = 5;
-/// A sorted set whose scores are all equal: what a range by bytes is of any other is not said anywhere.
-const EQUAL: u8 = 2;
+/// The only key that is a sorted set whose scores differ: what a range by bytes is of such a set is not said anywhere.
+const SCORED: u8 = 1;
 /// Of PEXPIREAT, against the clock: hours, so that the two clocks' distance is nothing beside it.
 const HOURS: [i64; 5] = [-30, -1, 1, 2, 100];
 
@@ -172,7 +172,7 @@ fn text(text: impl AsRef<[u8]>) -> Word {
 /// What a command takes after its key.
 fn arguments(rng: &mut StdRng, command: &str) -> Vec<Word> {
     let many = rng.random_range(1..4);
-    let mut members = |rng: &mut StdRng| {
+    let members = |rng: &mut StdRng| {
         (0..many)
             .map(|_| text(pick(rng, &MEMBERS)))
             .collect::<Vec<_>>()
@@ -301,8 +301,8 @@ fn call(rng: &mut StdRng) -> Vec<Word> {
     } else {
         usual
     };
-    if command == "ZRANGEBYLEX" && key == 1 {
-        key = EQUAL;
+    if command == "ZRANGEBYLEX" && key == SCORED {
+        key = 2;
     }
     let name = if once_in(rng, 6) {
         command.to_lowercase()
@@ -311,7 +311,7 @@ fn call(rng: &mut StdRng) -> Vec<Word> {
     };
     let mut words = vec![text(name), Word::Key(key)];
     words.extend(arguments(rng, command));
-    if command == "ZADD" && key == EQUAL {
+    if command == "ZADD" && key != SCORED {
         let first = words.len() % 2; // behind GT, where that stands
         for score in words[2 + first..].iter_mut().step_by(2) {
             *score = text("0");
@@ -326,7 +326,12 @@ fn call(rng: &mut StdRng) -> Vec<Word> {
 fn spoil(rng: &mut StdRng, words: &mut Vec<Word>) {
     match rng.random_range(0..5) {
         0 => drop(words.pop()),
-        1 => words.push(text(pick(rng, &ODD))),
+        1 => {
+            let word = *pick(rng, &ODD);
+            if word.is_ascii() {
+                words.push(text(word)); // an error that says the word is else no text for a client
+            }
+        }
         _ if words.len() > 2 => {
             let at = rng.random_range(2..words.len());
             words[at] = text(pick(rng, &ODD));

@@ -198,7 +198,7 @@ fn sort_fields(parts: &mut [Answer]) {
     }
 }
 
-fn command(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
+pub fn command(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut command = redis::Cmd::new();
     for word in words {
         command.arg(word.as_ref());

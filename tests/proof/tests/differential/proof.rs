@@ -32,6 +32,7 @@ pub fn prove<L: Layer>(layer: &mut L, name: &str, sequences: u64) {
     };
     println!("{name}: {count} sequences, seeds from {first}");
     for seed in first..first + count {
+        let _shown = ShownInPanic(seed);
         let steps = layer.steps(&mut StdRng::seed_from_u64(seed));
         let Err((at, difference)) = layer.run(&steps) else {
             continue;
@@ -42,6 +43,17 @@ pub fn prove<L: Layer>(layer: &mut L, name: &str, sequences: u64) {
             "{name}: server and model differ; again with LUAGATE_SEED={seed}\nafter\n{}\n{difference}",
             shown.join("\n")
         );
+    }
+}
+
+/// A seed that is printed also when something else fails than what is compared.
+struct ShownInPanic(u64);
+
+impl Drop for ShownInPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("the seed was {}", self.0);
+        }
     }
 }
 

@@ -27,7 +27,7 @@ impl Lua {
     }
 }
 
-/// `N` stands for a number, `T` for a text, `P` for a pattern of the scripts.
+/// `N` stands for a number, `T` for a text, `O` for an odd one, `P` for a pattern of the scripts.
 const FORMS: [&str; 76] = [
     "return N",
     "return tostring(N)",
@@ -69,9 +69,9 @@ const FORMS: [&str; 76] = [
     "redis.call('SET', KEYS[1], T) return {1, redis.pcall('ZCARD', KEYS[1]), 2}",
     "redis.call('SET', KEYS[1], T) local ok, err = pcall(redis.call, 'LLEN', KEYS[1]) return {tostring(ok), type(err), err}",
     "redis.call('SET', KEYS[1], T) redis.call('LPUSH', KEYS[1], T) return 1",
-    "redis.call('ZADD', KEYS[1], T, 'a') return 1",
-    "return redis.pcall('ZADD', KEYS[1], T, 'a')",
-    "return redis.pcall('PEXPIREAT', KEYS[1], N)",
+    "redis.call('ZADD', KEYS[1], O, 'a') return 1",
+    "return redis.pcall('ZADD', KEYS[1], O, 'a')",
+    "return redis.pcall('PEXPIREAT', KEYS[1], O)",
     "return redis.call('nope')",
     "return redis.call()",
     "return redis.call({})",
@@ -206,6 +206,9 @@ impl Layer for Lua {
                                 pick::<&[u8]>(rng, &TEXTS)
                             })
                         );
+                    }
+                    'O' if before && after => {
+                        script += &format!("({})", quoted(pick::<&[u8]>(rng, &ODD)))
                     }
                     'P' if before && after => script += &format!("'{}'", pick(rng, &PATTERNS)),
                     other => script.push(other),

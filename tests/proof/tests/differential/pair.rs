@@ -27,26 +27,34 @@ impl Version {
         }
     }
 
-    /// Whether it is Redis from this version on, or a Valkey, which began as Redis 7.2.
+    /// Whether it is Redis from this version on. Every Valkey began as 7.2, and has what came with 7.4 too.
     fn is_from(self, major: u32, minor: u32) -> bool {
-        (self.is_valkey && (major, minor) <= (7, 2))
-            || (!self.is_valkey && (self.major, self.minor) >= (major, minor))
+        self.is_valkey || (self.major, self.minor) >= (major, minor)
     }
 
-    pub fn has_short_scores(self) -> bool {
-        self.is_from(7, 2)
+    /// Before 7.4 numbers have 17 digits or an exponent also where fewer say the same, in scores or in what Lua gives to a command.
+    pub fn writes_short_numbers(self) -> bool {
+        self.is_from(7, 4)
     }
 
+    /// Before 7.4 some errors are worded in another way; the codes are the same.
     pub fn has_these_texts(self) -> bool {
-        self.is_from(7, 2)
+        self.is_from(7, 4)
     }
 
+    /// Before 7.0 an error that a script raises has the code ERR, and its own code is in the text, unless it is a table, which the
+    /// server's own handler fails on. One of `pcall` has a place as its code, and one of `error_reply` what it was given.
     pub fn keeps_codes(self) -> bool {
         self.is_from(7, 0)
     }
 
     pub fn knows_pexpiretime(self) -> bool {
         self.is_from(7, 0)
+    }
+
+    /// Before 7.4 LREM takes the least number there is.
+    pub fn takes_least_count(self) -> bool {
+        !self.is_from(7, 4)
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod command;
 mod interpreter;
+mod list;
+mod range;
 mod server;
 mod sorted_set;
 mod store;

@@ -1,6 +1,8 @@
 //! The keys of a Redis as a value, and the commands that the scripts use, as Redis carries them out.
 
 use super::command::wrong_arity;
+use super::list::remove;
+use super::range::{Limit, span};
 use super::sorted_set::{Bound, LexBound, Score, SortedSet, score, score_text};
 use redis::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,7 +14,7 @@ pub(super) type Reply = Result<Value, String>;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
-const SYNTAX: &str = "ERR syntax error";
+pub(super) const SYNTAX: &str = "ERR syntax error";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Data {
@@ -408,75 +410,6 @@ typed!(hash, hash_mut, Hash, BTreeMap<Bytes, Bytes>);
 typed!(sorted, sorted_mut, Sorted, SortedSet);
 typed!(list, list_mut, List, VecDeque<Bytes>);
 
-/// LREM: the first `most` of these elements, the last ones where it is negative, all where it is 0.
-fn remove(list: &mut VecDeque<Bytes>, most: i64, element: &[u8]) -> i64 {
-    let mut left = if most == 0 { i64::MAX } else { most.abs() };
-    let before = list.len();
-    let mut keep = |other: &Bytes| {
-        let goes = left > 0 && other == element;
-        left -= i64::from(goes);
-        !goes
-    };
-    if most < 0 {
-        let kept: Vec<Bytes> = list.drain(..).rev().filter(&mut keep).collect();
-        list.extend(kept.into_iter().rev());
-    } else {
-        list.retain(keep);
-    }
-    int(before - list.len())
-}
-
-/// How many elements to skip and how many to take, for a range as Redis has it: negative places count from the end.
-fn span(first: i64, last: i64, length: usize) -> (usize, usize) {
-    let length = int(length);
-    let place = |at: i64| {
-        if at < 0 {
-            length.saturating_add(at)
-        } else {
-            at
-        }
-    };
-    let (first, last) = (place(first).max(0), place(last).min(length - 1));
-    let many = last.saturating_sub(first).saturating_add(1).max(0);
-    (unsigned(first), unsigned(many))
-}
-
-/// LIMIT: a negative count takes all, a negative offset none.
-struct Limit {
-    offset: i64,
-    count: i64,
-}
-
-impl Limit {
-    /// The options of a range: whether the scores are asked for, and the limit.
-    fn parse(mut options: &[Bytes]) -> Result<(bool, Limit), String> {
-        let (mut scores, mut offset, mut count) = (false, 0, -1);
-        while let [word, rest @ ..] = options {
-            options = match (word.to_ascii_uppercase().as_slice(), rest) {
-                (b"WITHSCORES", rest) => {
-                    scores = true;
-                    rest
-                }
-                (b"LIMIT", [first, most, rest @ ..]) => {
-                    (offset, count) = (integer(first)?, integer(most)?);
-                    rest
-                }
-                _ => return Err(SYNTAX.to_owned()),
-            };
-        }
-        Ok((scores, Limit { offset, count }))
-    }
-
-    fn of<T>(&self, rows: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
-        let take = match (self.offset, self.count) {
-            (..0, _) => 0,
-            (_, ..0) => usize::MAX,
-            (_, count) => unsigned(count),
-        };
-        rows.skip(unsigned(self.offset)).take(take)
-    }
-}
-
 fn listed<'a>(rows: impl Iterator<Item = &'a (Score, Bytes)>, scores: bool) -> Value {
     let mut list = Vec::new();
     for (score, member) in rows {
@@ -507,10 +440,10 @@ fn count<T>(items: impl Iterator<Item = T>) -> Value {
     Value::Int(int(items.count()))
 }
 
-fn int(number: impl TryInto<i64>) -> i64 {
+pub(super) fn int(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-fn unsigned(number: i64) -> usize {
+pub(super) fn unsigned(number: i64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }

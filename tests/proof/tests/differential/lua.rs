@@ -94,7 +94,7 @@ const FORMS: [&str; 76] = [
     "error('boom')",
     "error('boom', 0)",
     "error({err = 'MY error'})",
-    "local ok, err = pcall(error, {err = 'MY error'}) return err",
+    "local ok, err = pcall(error, {err = 'MY error'}) return type(err) == 'table' and err.err or err",
     "return nope",
     "nope = 1",
     "KEYS = 1",

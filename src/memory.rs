@@ -1,6 +1,9 @@
 //! A server in this process, for tests that need none. With the feature `memory`.
 
+mod command;
 mod interpreter;
+mod list;
+mod range;
 mod server;
 mod sorted_set;
 mod store;

@@ -1,18 +1,59 @@
 //! Lua 5.1 as Redis has it: scripts that call commands of a store.
 
-use super::store::{Bytes, Nature, Reply, Store, keys_of, nature};
+use super::command::{Nature, keys_of, nature, wrong_arity};
+use super::server::{error_value, one_line};
+use super::sorted_set::number_text;
+use super::store::{Bytes, Reply, Store};
 use crate::sync::lock;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value as LuaValue};
 use redis::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-/// What scripts may not do by accident: in Redis a script has no globals of its own.
-const GUARD: &str = "
+/// The error of what needs more memory when there is none.
+pub(super) const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+const WRONG_COUNT: &str = "ERR Wrong number of args calling Redis command from script";
+
+/// What Redis puts around a script: errors are tables, which `pcall` opens, and a script has no globals of its own. Returns what runs
+/// a script.
+const AROUND: &str = "
+  local error, next, pcall, setmetatable, tostring, type = error, next, pcall, setmetatable, tostring, type
+  local _G, redis, select = _G, redis, select
+  local sha1hex = redis.sha1hex
+  function redis.sha1hex(...)
+    if select('#', ...) ~= 1 then error('wrong number of arguments', 0) end
+    local value = ...
+    return sha1hex(type(value) == 'number' and tostring(value) or value)
+  end
+  local function opened(ok, value, ...)
+    if not ok and type(value) == 'table' and value.err then value = value.err end
+    return ok, value, ...
+  end
+  function _G.pcall(...) return opened(pcall(...)) end
+  function redis.call(...)
+    local reply = redis.pcall(...)
+    if type(reply) == 'table' and reply.err then error(reply) end
+    return reply
+  end
+  local globals = {}
+  for name, value in next, _G do globals[name] = value end
+  for name in next, globals do _G[name] = nil end
+  setmetatable(globals, {
+    __index = function(_, name)
+      error(\"Script attempted to access nonexistent global variable '\" .. tostring(name) .. \"'\", 2)
+    end,
+  })
   setmetatable(_G, {
-    __index = function(_, name) error('global variable ' .. tostring(name) .. ' does not exist', 2) end,
-    __newindex = function(_, name) error('a script sets the global variable ' .. tostring(name), 2) end,
-  })";
+    __index = globals,
+    __newindex = function() error('Attempt to modify a readonly table', 2) end,
+  })
+  return function(script, keys, arguments)
+    globals.KEYS, globals.ARGV = keys, arguments
+    local ok, value = pcall(script)
+    if ok then return value end
+    if type(value) ~= 'table' then return {err = 'ERR ' .. tostring(value)} end
+    return {err = type(value.err) == 'string' and value.err or 'ERR unknown error'}
+  end";
 
 /// A script that runs for so long does not end.
 const MOST_INSTRUCTIONS: u32 = 20_000_000;
@@ -37,12 +78,21 @@ impl Work {
     /// A command that a script calls.
     fn call(&mut self, command: &str, arguments: &[Bytes]) -> Reply {
         self.calls += 1;
-        match command {
-            "PUBLISH" | "PUBSUB" => return self.messaging(command, arguments),
-            _ => {}
+        if matches!(command, "PUBLISH" | "PUBSUB") {
+            let takes = if command == "PUBLISH" {
+                2..=2
+            } else {
+                1..=usize::MAX
+            };
+            if !takes.contains(&arguments.len()) {
+                return Err(WRONG_COUNT.to_owned());
+            }
+            return self.messaging(command, arguments);
         }
-        let Some(nature) = nature(command) else {
-            return Err(unknown(command));
+        let nature = match nature(command, arguments) {
+            Some(Ok(nature)) => nature,
+            Some(Err(_)) => return Err(WRONG_COUNT.to_owned()),
+            None => return Err("ERR Unknown Redis command called from script".to_owned()),
         };
         for key in keys_of(command, arguments) {
             if !self.declared.contains(key) {
@@ -53,7 +103,7 @@ impl Work {
             }
         }
         if nature == Nature::Grows && self.full && !self.wrote {
-            return Err("OOM command not allowed when used memory > 'maxmemory'.".to_owned());
+            return Err(FULL.to_owned());
         }
         self.wrote |= nature != Nature::Reads;
         self.store.execute(command, arguments)
@@ -75,7 +125,8 @@ impl Work {
                 });
                 Ok(Value::Array(counts.collect()))
             }
-            _ => Err(unknown(command)),
+            ("PUBSUB", [_, ..]) => Err(unknown(command)),
+            _ => Err(wrong_arity(command)),
         }
     }
 }
@@ -91,21 +142,11 @@ fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// An error reply that went through Lua.
-#[derive(Debug)]
-struct Raised(String);
-
-impl std::fmt::Display for Raised {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Raised {}
-
 /// A Lua with the scripts that it was given.
 pub(super) struct Interpreter {
     lua: Lua,
+    /// Runs a script.
+    run: Function,
     scripts: HashMap<String, Function>,
     pub(super) work: Arc<Mutex<Work>>,
 }
@@ -116,29 +157,23 @@ impl Interpreter {
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         let work = Arc::<Mutex<Work>>::default();
         let redis = lua.create_table()?;
-        redis.set("call", command(&lua, work.clone(), true)?)?;
-        redis.set("pcall", command(&lua, work.clone(), false)?)?;
-        let reply = |field: &'static str| {
-            lua.create_function(move |lua, text: mlua::LuaString| {
-                let reply = lua.create_table()?;
-                reply.raw_set(field, text)?;
-                Ok(reply)
-            })
-        };
-        redis.set("error_reply", reply("err")?)?;
-        redis.set("status_reply", reply("ok")?)?;
-        let sha1hex = |_: &Lua, text: mlua::LuaString| Ok(sha1(&text.as_bytes()));
+        redis.set("pcall", command(&lua, work.clone())?)?;
+        redis.set("error_reply", lua.create_function(error_reply)?)?;
+        redis.set("status_reply", lua.create_function(status_reply)?)?;
         redis.set("sha1hex", lua.create_function(sha1hex)?)?;
         let globals = lua.globals();
         globals.set("redis", redis)?;
-        globals.set("KEYS", LuaValue::Nil)?;
-        lua.load(GUARD).exec()?;
+        for name in ["print", "dofile", "loadfile"] {
+            globals.set(name, LuaValue::Nil)?; // what Redis does not give
+        }
         let triggers = HookTriggers::new().every_nth_instruction(MOST_INSTRUCTIONS);
-        let too_long =
-            || mlua::Error::external(Raised("ERR the script runs for too long".to_owned()));
-        lua.set_hook(triggers, move |_, _| Err(too_long()))?;
+        lua.set_hook(triggers, |_, _| {
+            Err(mlua::Error::runtime("the script runs for too long"))
+        })?;
+        let run = lua.load(AROUND).call(())?;
         Ok(Interpreter {
             lua,
+            run,
             scripts: HashMap::new(),
             work,
         })
@@ -149,9 +184,13 @@ impl Interpreter {
         let name = sha1(text);
         if !self.scripts.contains_key(&name) {
             let script = self.lua.load(text).set_name("@user_script");
-            let script = script
-                .into_function()
-                .map_err(|error| format!("ERR Error compiling script: {error}"))?;
+            let script = script.into_function().map_err(|error| {
+                let why = match error {
+                    mlua::Error::SyntaxError { message, .. } => message,
+                    other => other.to_string(),
+                };
+                format!("ERR Error compiling script (new function): {why}")
+            })?;
             self.scripts.insert(name.clone(), script);
         }
         Ok(name)
@@ -175,7 +214,7 @@ impl Interpreter {
         work.declared = keys.to_vec();
         drop(work);
         self.run_function(script, keys, arguments)
-            .unwrap_or_else(|error| Err(error_text(&error)))
+            .unwrap_or_else(|error| Err(format!("ERR {error}")))
     }
 
     fn run_function(
@@ -189,11 +228,8 @@ impl Interpreter {
             self.lua
                 .create_sequence_from(texts.collect::<mlua::Result<Vec<_>>>()?)
         };
-        let globals = self.lua.globals();
-        globals.raw_set("KEYS", list(keys)?)?;
-        globals.raw_set("ARGV", list(arguments)?)?;
-        let result: LuaValue = script.call(())?;
-        to_reply(&result)
+        let work = (script, list(keys)?, list(arguments)?);
+        to_reply(&self.run.call(work)?)
     }
 }
 
@@ -202,48 +238,74 @@ pub(super) fn sha1(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
 
-/// `redis.call`, which raises what fails, or `redis.pcall`, which returns it.
-fn command(lua: &Lua, work: Arc<Mutex<Work>>, raises: bool) -> mlua::Result<Function> {
+/// `redis.pcall`: a command, whose error is a table.
+fn command(lua: &Lua, work: Arc<Mutex<Work>>) -> mlua::Result<Function> {
     lua.create_function(move |lua, values: MultiValue| {
-        let mut words = Vec::with_capacity(values.len());
-        for value in &values {
-            words.push(to_word(value)?);
-        }
-        let reply = match words.split_first() {
-            Some((command, arguments)) => {
+        let words: Option<Vec<Bytes>> = values.iter().map(to_word).collect();
+        let reply = match words.as_deref().map(<[Bytes]>::split_first) {
+            Some(Some((command, arguments))) => {
                 let command = String::from_utf8_lossy(command).to_ascii_uppercase();
                 lock(&work).call(&command, arguments)
             }
-            None => Err(
-                "ERR Please specify at least one argument for this redis.call() call".to_owned(),
-            ),
+            Some(None) => {
+                Err("ERR Please specify at least one argument for this redis lib call".to_owned())
+            }
+            None => {
+                Err("ERR Lua redis lib command arguments must be strings or integers".to_owned())
+            }
         };
         match reply {
             Ok(reply) => to_lua(lua, &reply),
-            Err(text) if raises => Err(mlua::Error::external(Raised(text))),
-            Err(text) => {
-                let table = lua.create_table()?;
-                table.raw_set("err", text)?;
-                Ok(LuaValue::Table(table))
-            }
+            Err(text) => Ok(LuaValue::Table(field(lua, "err", text)?)),
         }
     })
 }
 
-/// An argument of a command: a number has 17 digits there.
-fn to_word(value: &LuaValue) -> mlua::Result<Bytes> {
+/// A table of one field.
+fn field(lua: &Lua, name: &str, value: impl mlua::IntoLua) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set(name, value)?;
+    Ok(table)
+}
+
+const WRONG_ARGUMENTS: &str = "ERR wrong number or type of arguments";
+
+/// `redis.error_reply`: an error that has no code of its own has the code ERR.
+fn error_reply(lua: &Lua, values: MultiValue) -> mlua::Result<Table> {
+    let text = match values.iter().collect::<Vec<_>>().as_slice() {
+        [LuaValue::String(text)] => match text.to_string_lossy() {
+            text if text.starts_with('-') => text.trim_start_matches('-').to_owned(),
+            text if text.contains(' ') => text,
+            text => format!("ERR {text}"),
+        },
+        _ => WRONG_ARGUMENTS.to_owned(),
+    };
+    field(lua, "err", text)
+}
+
+/// `redis.status_reply`.
+fn status_reply(lua: &Lua, values: MultiValue) -> mlua::Result<Table> {
+    match values.iter().collect::<Vec<_>>().as_slice() {
+        [LuaValue::String(text)] => field(lua, "ok", text.clone()),
+        _ => field(lua, "err", WRONG_ARGUMENTS),
+    }
+}
+
+/// `redis.sha1hex` of a text; what is no text counts as an empty one.
+fn sha1hex(_: &Lua, value: LuaValue) -> mlua::Result<String> {
+    Ok(match value {
+        LuaValue::String(text) => sha1(&text.as_bytes()),
+        _ => sha1(b""),
+    })
+}
+
+/// An argument of a command: text, or a number.
+fn to_word(value: &LuaValue) -> Option<Bytes> {
     match value {
-        LuaValue::String(text) => Ok(text.as_bytes().to_vec()),
-        LuaValue::Integer(number) => Ok(number.to_string().into_bytes()),
-        LuaValue::Number(number) => Ok(match *number {
-            f64::INFINITY => b"inf".to_vec(),
-            f64::NEG_INFINITY => b"-inf".to_vec(),
-            number => number.to_string().into_bytes(),
-        }),
-        _ => {
-            let text = "ERR Lua redis lib command arguments must be strings or integers";
-            Err(mlua::Error::external(Raised(text.to_owned())))
-        }
+        LuaValue::String(text) => Some(text.as_bytes().to_vec()),
+        LuaValue::Integer(number) => Some(number_text(*number as f64).into_bytes()),
+        LuaValue::Number(number) => Some(number_text(*number).into_bytes()),
+        _ => None,
     }
 }
 
@@ -259,11 +321,8 @@ fn to_lua(lua: &Lua, reply: &Value) -> mlua::Result<LuaValue> {
             }
             LuaValue::Table(table)
         }
-        Value::Okay => {
-            let table = lua.create_table()?;
-            table.raw_set("ok", "OK")?;
-            LuaValue::Table(table)
-        }
+        Value::Okay => LuaValue::Table(field(lua, "ok", "OK")?),
+        Value::SimpleString(text) => LuaValue::Table(field(lua, "ok", text.as_str())?),
         _ => LuaValue::Boolean(false),
     })
 }
@@ -273,11 +332,21 @@ fn to_reply(value: &LuaValue) -> mlua::Result<Reply> {
     Ok(Ok(match value {
         LuaValue::String(text) => Value::BulkString(text.as_bytes().to_vec()),
         LuaValue::Integer(number) => Value::Int(*number),
-        LuaValue::Number(number) => Value::Int(*number as i64),
+        LuaValue::Number(number) => Value::Int(cut(*number)),
         LuaValue::Boolean(true) => Value::Int(1),
         LuaValue::Table(table) => return table_to_reply(table),
         _ => Value::Nil,
     }))
+}
+
+/// A number without its fraction. One that is too big becomes the smallest there is, as x86 has it.
+fn cut(number: f64) -> i64 {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    if (-END..END).contains(&number) {
+        number as i64
+    } else {
+        i64::MIN
+    }
 }
 
 fn table_to_reply(table: &Table) -> mlua::Result<Reply> {
@@ -285,27 +354,20 @@ fn table_to_reply(table: &Table) -> mlua::Result<Reply> {
         return Ok(Err(text.to_string_lossy()));
     }
     if let LuaValue::String(text) = table.raw_get("ok")? {
-        return Ok(Ok(Value::SimpleString(text.to_string_lossy())));
+        return Ok(Ok(status(one_line(&text.to_string_lossy()))));
     }
     let mut values = Vec::new();
     loop {
         match table.raw_get(values.len() + 1)? {
             LuaValue::Nil => return Ok(Ok(Value::Array(values))),
-            value => match to_reply(&value)? {
-                Ok(value) => values.push(value),
-                error => return Ok(error),
-            },
+            value => values.push(to_reply(&value)?.unwrap_or_else(|text| error_value(&text))),
         }
     }
 }
 
-/// What a script that failed answers: the error of the command that it called, or what Lua says.
-fn error_text(error: &mlua::Error) -> String {
-    match error {
-        mlua::Error::CallbackError { cause, .. } => error_text(cause),
-        other => match other.downcast_ref::<Raised>() {
-            Some(Raised(text)) => text.clone(),
-            None => format!("ERR Error running script: {other}"),
-        },
+fn status(text: String) -> Value {
+    match text.as_str() {
+        "OK" => Value::Okay,
+        _ => Value::SimpleString(text),
     }
 }

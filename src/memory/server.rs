@@ -1,7 +1,8 @@
 //! A server as a value: what it keeps, the scripts it knows, who listens, and the commands of clients.
 
-use super::interpreter::{Interpreter, Work, unknown};
-use super::store::{Bytes, Nature, Reply, Store, nature};
+use super::command::{Nature, nature};
+use super::interpreter::{FULL, Interpreter, Work, unknown};
+use super::store::{Bytes, Reply, Store, integer};
 use crate::sync::lock;
 use redis::{ConnectionLike, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use std::sync::MutexGuard;
@@ -123,11 +124,10 @@ impl Server {
             ("PING", []) => Ok(Value::SimpleString("PONG".to_owned())),
             ("CLIENT" | "SELECT", _) => Ok(Value::Okay),
             ("PUBLISH" | "PUBSUB", _) => self.work().messaging(&command, arguments),
-            _ => match nature(&command) {
-                Some(Nature::Grows) if self.work().full => {
-                    Err("OOM command not allowed when used memory > 'maxmemory'.".to_owned())
-                }
-                Some(_) => self.work().store.execute(&command, arguments),
+            _ => match nature(&command, arguments) {
+                Some(Ok(Nature::Grows)) if self.work().full => Err(FULL.to_owned()),
+                Some(Ok(_)) => self.work().store.execute(&command, arguments),
+                Some(Err(text)) => Err(text),
                 None => Err(unknown(&command)),
             },
         }
@@ -136,8 +136,8 @@ impl Server {
 
 /// The keys and the arguments of a script.
 fn split_keys<'a>(count: &[u8], rest: &'a [Bytes]) -> Result<(&'a [Bytes], &'a [Bytes]), String> {
-    let count = std::str::from_utf8(count).ok().and_then(|n| n.parse().ok());
-    let count: usize = count.ok_or("ERR value is not an integer or out of range")?;
+    let count = usize::try_from(integer(count)?)
+        .map_err(|_| "ERR Number of keys can't be negative".to_owned())?;
     rest.split_at_checked(count)
         .ok_or_else(|| "ERR Number of keys can't be greater than number of args".to_owned())
 }
@@ -154,12 +154,22 @@ pub(super) fn words(command: Value) -> Option<Vec<Bytes>> {
     words.collect()
 }
 
+/// An error or a status is one line.
+pub(super) fn one_line(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
+/// An error reply, as it stands in an array.
+pub(super) fn error_value(text: &str) -> Value {
+    let packed = format!("-{}\r\n", one_line(text));
+    redis::parse_redis_value(packed.as_bytes()).unwrap_or(Value::Nil)
+}
+
 /// An error reply as a connection gives it.
 fn to_error(text: String) -> RedisError {
-    let packed = format!("-{text}\r\n");
-    match redis::parse_redis_value(packed.as_bytes()) {
-        Ok(Value::ServerError(error)) => error.into(),
-        Ok(_) | Err(_) => (
+    match error_value(&text) {
+        Value::ServerError(error) => error.into(),
+        _ => (
             ErrorKind::Server(ServerErrorKind::ResponseError),
             "error",
             text,

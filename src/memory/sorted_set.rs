@@ -1,6 +1,6 @@
 //! A sorted set, and the ranges that Redis takes of one.
 
-use super::store::{Bytes, float};
+use super::store::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A score. Never NaN, and zero has one sign, so equal scores are equal bits.
@@ -62,7 +62,13 @@ impl Bound {
             Some(rest) => (rest, false),
             None => (text, true),
         };
-        let at = float(text).map_err(|_| "ERR min or max is not a float")?;
+        // Redis reads a bound as C does: up to a NUL, nothing at all is 0, and what is too big is infinite.
+        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        let at = match text {
+            b"" => Some(0.0),
+            text => number(text),
+        };
+        let at = at.ok_or("ERR min or max is not a float")?;
         Ok(Bound { at, inclusive })
     }
 
@@ -116,11 +122,67 @@ impl LexBound<'_> {
     }
 }
 
+/// A number as Redis reads it, but for hexadecimal ones, which the newest servers do not take everywhere.
+fn number(text: &[u8]) -> Option<f64> {
+    let parsed = std::str::from_utf8(text).ok()?.parse();
+    parsed.ok().filter(|number: &f64| !number.is_nan())
+}
+
+/// A score that a command is given: other than of a bound, it has to be one that there is.
+pub(super) fn score(text: &[u8]) -> Result<Score, String> {
+    let is_zero = || {
+        let digits = text.split(|byte| matches!(byte, b'e' | b'E')).next();
+        !digits
+            .unwrap_or_default()
+            .iter()
+            .any(|digit| matches!(digit, b'1'..=b'9'))
+    };
+    let is_named = || text.iter().any(|letter| matches!(letter, b'n' | b'N'));
+    let exact = number(text).filter(|value| match value {
+        0.0 => is_zero(),
+        value => value.is_finite() || is_named(),
+    });
+    exact
+        .map(Score::new)
+        .ok_or_else(|| "ERR value is not a valid float".to_owned())
+}
+
 pub(super) fn score_text(score: Score) -> String {
-    let value = score.value();
-    match value {
-        f64::INFINITY => "inf".to_owned(),
-        f64::NEG_INFINITY => "-inf".to_owned(),
-        _ => value.to_string(),
+    number_text(score.value())
+}
+
+/// A number as the newest servers write it: a whole one in full, of any other the fewest digits that say which it is, with an
+/// exponent where those would need many zeros.
+pub(super) fn number_text(value: f64) -> String {
+    const WHOLE: f64 = (i64::MAX / 2) as f64;
+    if value.is_nan() {
+        return if value.is_sign_negative() {
+            "-nan"
+        } else {
+            "nan"
+        }
+        .to_owned();
+    }
+    if value.is_infinite() {
+        return if value < 0.0 { "-inf" } else { "inf" }.to_owned();
+    }
+    if value.abs() <= WHOLE && value.fract() == 0.0 {
+        return (value as i64).to_string();
+    }
+    let shortest = format!("{value:e}");
+    let (digits, power) = shortest.split_once('e').unwrap_or((&shortest, "0"));
+    let many = digits.bytes().filter(u8::is_ascii_digit).count();
+    let power: i32 = power.parse().unwrap_or(0);
+    let many = i32::try_from(many).unwrap_or(i32::MAX);
+    let zeros = power - many + 1; // after the last digit; below 0: digits after the point
+    let in_full = if zeros >= 0 {
+        power < many + 7
+    } else {
+        zeros > -7 || power.abs() < 4
+    };
+    match (in_full, power) {
+        (true, _) => value.to_string(),
+        (false, 0..) => format!("{digits}e+{power}"),
+        (false, _) => format!("{digits}e{power}"),
     }
 }

@@ -1,6 +1,9 @@
 //! The keys of a Redis as a value, and the commands that the scripts use, as Redis carries them out.
 
-use super::sorted_set::{Bound, LexBound, Score, SortedSet, score_text};
+use super::command::wrong_arity;
+use super::list::remove;
+use super::range::{Limit, span};
+use super::sorted_set::{Bound, LexBound, Score, SortedSet, score, score_text};
 use redis::Value;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +14,7 @@ pub(super) type Reply = Result<Value, String>;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
-const SYNTAX: &str = "ERR syntax error";
+pub(super) const SYNTAX: &str = "ERR syntax error";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Data {
@@ -22,6 +25,15 @@ enum Data {
 }
 
 impl Data {
+    fn type_name(&self) -> &'static str {
+        match self {
+            Data::Text(_) => "string",
+            Data::Hash(_) => "hash",
+            Data::Sorted(_) => "zset",
+            Data::List(_) => "list",
+        }
+    }
+
     /// A key whose last element went is gone itself.
     fn is_empty(&self) -> bool {
         match self {
@@ -40,44 +52,18 @@ struct Entry {
     expires_at: Option<u64>,
 }
 
+impl Entry {
+    /// Whether it is still there at this time, in µs.
+    fn lives(&self, micros: u64) -> bool {
+        self.expires_at.is_none_or(|end| micros / 1_000 <= end)
+    }
+}
+
 /// What a Redis keeps: its keys with what they hold and when they end, and the time. Two that are equal cannot be told apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Store {
     keys: BTreeMap<Bytes, Entry>,
     micros: u64,
-}
-
-/// What a command may do while memory is full, and inside a script.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Nature {
-    Reads,
-    /// Writes, and is allowed when memory is full.
-    Frees,
-    /// Writes, and is refused when memory is full.
-    Grows,
-}
-
-/// What the commands that scripts use do to the keys; `None` for any other.
-pub(super) fn nature(command: &str) -> Option<Nature> {
-    Some(match command {
-        "TIME" | "HGET" | "HMGET" | "HLEN" | "HEXISTS" | "ZCARD" | "ZSCORE" | "ZRANK"
-        | "ZCOUNT" | "ZRANGE" | "ZREVRANGE" | "ZRANGEBYSCORE" | "ZREVRANGEBYSCORE"
-        | "ZRANGEBYLEX" | "LLEN" | "LPOS" | "LRANGE" | "GET" | "PTTL" => Nature::Reads,
-        "HDEL" | "ZREM" | "LREM" | "LTRIM" | "UNLINK" | "DEL" | "PERSIST" | "PEXPIREAT" => {
-            Nature::Frees
-        }
-        "HSET" | "ZADD" | "LPUSH" | "SET" => Nature::Grows,
-        _ => return None,
-    })
-}
-
-/// The keys that a command touches, of its arguments.
-pub(super) fn keys_of<'a>(command: &str, arguments: &'a [Bytes]) -> &'a [Bytes] {
-    match command {
-        "TIME" => &[],
-        "UNLINK" | "DEL" => arguments,
-        _ => arguments.get(..1).unwrap_or_default(),
-    }
 }
 
 impl Store {
@@ -89,9 +75,7 @@ impl Store {
     /// Sets its clock, ahead or back. What has ended by then is gone.
     pub fn set_micros(&mut self, micros: u64) {
         self.micros = micros;
-        let now = micros / 1_000;
-        self.keys
-            .retain(|_, entry| entry.expires_at.is_none_or(|end| now <= end));
+        self.keys.retain(|_, entry| entry.lives(micros));
     }
 
     /// The names of its keys, in the order of their bytes.
@@ -104,21 +88,19 @@ impl Store {
         self.keys.get(key).map(|entry| entry.expires_at)
     }
 
-    /// Puts a key there as another store has it, or takes it away where the other has none: what a restore or an eviction
-    /// of one key does.
+    /// Puts a key there as another store has it, or takes it away where the other has none, or one that has ended by now: what
+    /// a restore or an eviction of one key does.
     pub fn restore_key(&mut self, key: &[u8], from: &Store) {
-        match from.keys.get(key) {
+        let entry = from.keys.get(key);
+        match entry.filter(|entry| entry.lives(self.micros)) {
             Some(entry) => self.keys.insert(key.to_vec(), entry.clone()),
             None => self.keys.remove(key),
         };
     }
 
-    /// Carries out a command that [`nature`] knows.
+    /// Carries out a command that [`nature`](super::command::nature) knows.
     pub(super) fn execute(&mut self, command: &str, arguments: &[Bytes]) -> Reply {
-        let arity = || {
-            let name = command.to_lowercase();
-            format!("ERR wrong number of arguments for '{name}' command")
-        };
+        let arity = || wrong_arity(command);
         if command == "TIME" {
             let parts = [self.micros / 1_000_000, self.micros % 1_000_000];
             return Ok(Value::Array(parts.map(|n| bulk(n.to_string())).to_vec()));
@@ -139,6 +121,7 @@ impl Store {
                 self.keys.insert(key.clone(), entry);
                 Ok(Value::Okay)
             }
+            ("SET", [_, _, ..]) | ("ZRANK" | "LPOS", [_, _]) => Err(SYNTAX.to_owned()),
             ("DEL" | "UNLINK", _) => Ok(count(
                 arguments
                     .iter()
@@ -149,9 +132,26 @@ impl Store {
                 Some(None) => -1,
                 Some(Some(end)) => int(end) - int(self.micros / 1_000),
             })),
+            ("PEXPIRETIME", []) => Ok(Value::Int(match self.expires_at(key) {
+                None => -2,
+                Some(None) => -1,
+                Some(Some(end)) => int(end),
+            })),
+            ("TYPE", []) => {
+                let name = self
+                    .keys
+                    .get(key)
+                    .map_or("none", |entry| entry.data.type_name());
+                Ok(Value::SimpleString(name.to_owned()))
+            }
             ("PERSIST", []) => {
                 let end = self.keys.get_mut(key).and_then(|e| e.expires_at.take());
                 Ok(Value::Int(end.is_some().into()))
+            }
+            ("PEXPIREAT", [_, option, ..]) => {
+                let option = option.split(|byte| *byte == 0).next().unwrap_or_default();
+                let option = String::from_utf8_lossy(option);
+                Err(format!("ERR Unsupported option {option}"))
             }
             ("PEXPIREAT", [at]) => {
                 let at = integer(at)?;
@@ -166,6 +166,12 @@ impl Store {
             }
 
             ("HGET", [field]) => Ok(optional(self.hash(key)?.and_then(|hash| hash.get(field)))),
+            ("HGETALL", []) => {
+                let fields = self.hash(key)?.into_iter().flatten();
+                let rows =
+                    fields.flat_map(|(field, value)| [field, value].map(|text| bulk(text.clone())));
+                Ok(Value::Array(rows.collect()))
+            }
             ("HMGET", fields) if !fields.is_empty() => {
                 let hash = self.hash(key)?;
                 let value = |field| optional(hash.and_then(|hash| hash.get(field)));
@@ -250,8 +256,8 @@ impl Store {
             ("ZRANGEBYSCORE" | "ZREVRANGEBYSCORE", [from, to, options @ ..]) => {
                 let reversed = command == "ZREVRANGEBYSCORE";
                 let (least, most) = if reversed { (to, from) } else { (from, to) };
-                let (least, most) = (Bound::parse(least)?, Bound::parse(most)?);
                 let (scores, limit) = Limit::parse(options)?;
+                let (least, most) = (Bound::parse(least)?, Bound::parse(most)?);
                 let rows = self.sorted(key)?.into_iter().flat_map(|set| &set.order);
                 let mut rows: Vec<_> = rows
                     .filter(|(score, _)| least.is_below(*score) && most.is_above(*score))
@@ -262,11 +268,12 @@ impl Store {
                 Ok(listed(limit.of(rows.into_iter()), scores))
             }
             ("ZRANGEBYLEX", [least, most, options @ ..]) => {
-                let (least, most) = (LexBound::parse(least)?, LexBound::parse(most)?);
                 let (scores, limit) = Limit::parse(options)?;
                 if scores {
-                    return Err(SYNTAX.to_owned());
+                    let why = "WITHSCORES not supported in combination with BYLEX";
+                    return Err(format!("{SYNTAX}, {why}"));
                 }
+                let (least, most) = (LexBound::parse(least)?, LexBound::parse(most)?);
                 let rows = self.sorted(key)?.into_iter().flat_map(|set| &set.order);
                 let inside =
                     rows.filter(|(_, member)| least.is_below(member) && most.is_above(member));
@@ -297,6 +304,11 @@ impl Store {
             }
             ("LREM", [most, element]) => {
                 let most = integer(most)?;
+                if most == i64::MIN {
+                    let most = i64::MAX;
+                    let text = "ERR value is out of range, value must between";
+                    return Err(format!("{text} -{most} and {most}"));
+                }
                 if self.list(key)?.is_none() {
                     return Ok(Value::Int(0));
                 }
@@ -338,8 +350,8 @@ impl Store {
     fn add_pairs(&mut self, key: &[u8], greater_only: bool, pairs: &[Bytes]) -> Reply {
         let mut scored = Vec::new();
         for pair in pairs.chunks_exact(2) {
-            if let [score, member] = pair {
-                scored.push((Score::new(float(score)?), member));
+            if let [value, member] = pair {
+                scored.push((score(value)?, member));
             }
         }
         let set = self.sorted_mut(key)?;
@@ -398,79 +410,6 @@ typed!(hash, hash_mut, Hash, BTreeMap<Bytes, Bytes>);
 typed!(sorted, sorted_mut, Sorted, SortedSet);
 typed!(list, list_mut, List, VecDeque<Bytes>);
 
-/// LREM: the first `most` of these elements, the last ones where it is negative, all where it is 0.
-fn remove(list: &mut VecDeque<Bytes>, most: i64, element: &[u8]) -> i64 {
-    let mut left = if most == 0 {
-        i64::MAX
-    } else {
-        most.saturating_abs()
-    };
-    let before = list.len();
-    let mut keep = |other: &Bytes| {
-        let goes = left > 0 && other == element;
-        left -= i64::from(goes);
-        !goes
-    };
-    if most < 0 {
-        let kept: Vec<Bytes> = list.drain(..).rev().filter(&mut keep).collect();
-        list.extend(kept.into_iter().rev());
-    } else {
-        list.retain(keep);
-    }
-    int(before - list.len())
-}
-
-/// How many elements to skip and how many to take, for a range as Redis has it: negative places count from the end.
-fn span(first: i64, last: i64, length: usize) -> (usize, usize) {
-    let length = int(length);
-    let place = |at: i64| {
-        if at < 0 {
-            length.saturating_add(at)
-        } else {
-            at
-        }
-    };
-    let (first, last) = (place(first).max(0), place(last).min(length - 1));
-    let many = last.saturating_sub(first).saturating_add(1).max(0);
-    (unsigned(first), unsigned(many))
-}
-
-/// LIMIT: a negative count takes all, a negative offset none.
-struct Limit {
-    offset: i64,
-    count: i64,
-}
-
-impl Limit {
-    /// The options of a range: whether the scores are asked for, and the limit.
-    fn parse(mut options: &[Bytes]) -> Result<(bool, Limit), String> {
-        let (mut scores, mut offset, mut count) = (false, 0, -1);
-        while let [word, rest @ ..] = options {
-            options = match (word.to_ascii_uppercase().as_slice(), rest) {
-                (b"WITHSCORES", rest) => {
-                    scores = true;
-                    rest
-                }
-                (b"LIMIT", [first, most, rest @ ..]) => {
-                    (offset, count) = (integer(first)?, integer(most)?);
-                    rest
-                }
-                _ => return Err(SYNTAX.to_owned()),
-            };
-        }
-        Ok((scores, Limit { offset, count }))
-    }
-
-    fn of<T>(&self, rows: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
-        let take = match (self.offset, self.count) {
-            (..0, _) => 0,
-            (_, ..0) => usize::MAX,
-            (_, count) => unsigned(count),
-        };
-        rows.skip(unsigned(self.offset)).take(take)
-    }
-}
-
 fn listed<'a>(rows: impl Iterator<Item = &'a (Score, Bytes)>, scores: bool) -> Value {
     let mut list = Vec::new();
     for (score, member) in rows {
@@ -482,17 +421,11 @@ fn listed<'a>(rows: impl Iterator<Item = &'a (Score, Bytes)>, scores: bool) -> V
     Value::Array(list)
 }
 
-fn integer(text: &[u8]) -> Result<i64, String> {
+pub(super) fn integer(text: &[u8]) -> Result<i64, String> {
     let parsed = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
     // Redis takes one form of a number only: no sign in front of a positive one, no zero in front.
     let exact = parsed.filter(|number: &i64| number.to_string().as_bytes() == text);
     exact.ok_or_else(|| NOT_AN_INTEGER.to_owned())
-}
-
-pub(super) fn float(text: &[u8]) -> Result<f64, String> {
-    let parsed = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
-    let number = parsed.filter(|number: &f64| !number.is_nan());
-    number.ok_or_else(|| "ERR value is not a valid float".to_owned())
 }
 
 fn bulk(bytes: impl Into<Bytes>) -> Value {
@@ -507,10 +440,10 @@ fn count<T>(items: impl Iterator<Item = T>) -> Value {
     Value::Int(int(items.count()))
 }
 
-fn int(number: impl TryInto<i64>) -> i64 {
+pub(super) fn int(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-fn unsigned(number: i64) -> usize {
+pub(super) fn unsigned(number: i64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }

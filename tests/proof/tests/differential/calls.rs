@@ -1,0 +1,295 @@
+//! Random calls of the scripts in `lua/manifest.json`.
+
+use super::commands::{ODD, escaped};
+use super::proof::{once_in, pick};
+use rand::Rng;
+use rand::rngs::StdRng;
+use std::fmt;
+
+/// A script: its name and text.
+pub struct Script {
+    pub name: String,
+    pub text: String,
+    /// Where the replies that begin with this word have the time to ask again.
+    pub retry_after: Vec<(String, usize)>,
+}
+
+/// The scripts of the manifest, and `holds`, which is a part for scripts of users.
+pub fn scripts() -> Vec<Script> {
+    let lua = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/");
+    let read = |path: &str| std::fs::read_to_string(format!("{lua}{path}")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
+    let mut scripts = Vec::new();
+    for (name, script) in manifest["scripts"].as_object().unwrap() {
+        let parts = script["parts"].as_array().unwrap();
+        let place = |fields: &serde_json::Value| {
+            let fields = fields.as_array()?;
+            Some(fields.iter().position(|field| field == "retry_after")? + 1)
+        };
+        let replies = script["replies"].as_object().unwrap().iter();
+        scripts.push(Script {
+            name: name.clone(),
+            text: parts
+                .iter()
+                .map(|part| read(part.as_str().unwrap()))
+                .collect(),
+            retry_after: replies
+                .filter_map(|(word, fields)| Some((word.clone(), place(fields)?)))
+                .collect(),
+        });
+    }
+    scripts.push(Script {
+        name: "holds".to_owned(),
+        text: read("semaphore/holds.lua") + "\nreturn holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2])",
+        retry_after: vec![],
+    });
+    scripts
+}
+
+/// An argument. What the test's prefix belongs to, and what an earlier reply said, is put in when it runs.
+#[derive(Clone)]
+pub enum Word {
+    Text(Vec<u8>),
+    Inbox(u8),
+    /// The last ticket, or fence, that this id was told; 0 where there is none.
+    Ticket(String),
+    Fence(String),
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Word::Text(text) => f.write_str(&escaped(text)),
+            Word::Inbox(inbox) => write!(f, "inbox:{inbox}"),
+            Word::Ticket(id) => write!(f, "<ticket of {id}>"),
+            Word::Fence(id) => write!(f, "<fence of {id}>"),
+        }
+    }
+}
+
+/// A call; keys stand without the prefix.
+#[derive(Clone)]
+pub struct Call {
+    pub script: String,
+    pub keys: Vec<String>,
+    pub words: Vec<Word>,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?} {:?}", self.script, self.keys, self.words)
+    }
+}
+
+const IDS: [&str; 5] = ["ann", "bob", "label/carl", "dora", "\u{e9}va"];
+pub const INBOXES: u8 = 4;
+const SEMAPHORES: [&str; 3] = ["a", "b", "c"];
+
+fn semaphore(name: &str) -> [String; 3] {
+    ["mutex", "mutex.holders", "mutex.queue"].map(|kind| format!("{kind}:{{g}}:{name}"))
+}
+
+fn latch() -> Vec<String> {
+    ["latch", "latch.waiters"]
+        .map(|kind| format!("{kind}:{{g}}:l"))
+        .to_vec()
+}
+
+/// Every key that a call may touch.
+pub fn all_keys() -> Vec<String> {
+    let mut keys: Vec<String> = SEMAPHORES.iter().flat_map(|name| semaphore(name)).collect();
+    keys.extend(latch());
+    keys.extend(["recent:{g}", "prefix:{g}"].map(str::to_owned));
+    keys
+}
+
+fn text(text: impl AsRef<[u8]>) -> Word {
+    Word::Text(text.as_ref().to_vec())
+}
+
+fn number(rng: &mut StdRng, of: &[u64]) -> Word {
+    text(pick(rng, of).to_string())
+}
+
+fn id(rng: &mut StdRng) -> Word {
+    text(pick(rng, &IDS))
+}
+
+fn inbox(rng: &mut StdRng) -> Word {
+    if once_in(rng, 4) {
+        text("")
+    } else {
+        Word::Inbox(rng.random_range(0..INBOXES))
+    }
+}
+
+/// How long things last, in ms.
+pub struct Times {
+    pub leases: &'static [u64],
+    pub waits: &'static [u64],
+    pub lives: &'static [u64],
+}
+
+const CONTACTS: [&[u8]; 9] = [
+    b"",
+    b"Al",
+    b"alan",
+    b"ALICE",
+    b"bob",
+    b"b\xff",
+    b"\xff\xff",
+    b"\xc3\x89va",
+    b"al\0a",
+];
+const PREFIXES: [&[u8]; 8] = [b"", b"a", b"AL", b"b", b"\xff", b"\xc3", b"al\0", b"b\xff"];
+
+/// A call of this script as a client would make it, or, where it is `hostile`, now and then as none should.
+pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Call {
+    let mut keys = semaphore(pick::<&str>(rng, &SEMAPHORES)).to_vec();
+    let mut words = match script {
+        "semaphore/acquire" => {
+            let id = *pick(rng, &IDS);
+            let permits = *pick(rng, &["1", "1", "1", "2", "3", "all"]);
+            let ticket = if once_in(rng, 3) {
+                Word::Ticket(id.to_owned())
+            } else {
+                text("0")
+            };
+            let limits = [0, 1, 2, 2, 3, 3, 2_147_483_647];
+            let wait = if once_in(rng, 3) {
+                text("0")
+            } else {
+                number(rng, times.waits)
+            };
+            let lease = number(rng, times.leases);
+            vec![
+                text(id),
+                text(permits),
+                number(rng, &limits),
+                lease,
+                wait,
+                inbox(rng),
+                ticket,
+            ]
+        }
+        "semaphore/try_lock_all" => {
+            let mut names = SEMAPHORES.to_vec();
+            names.rotate_left(rng.random_range(0..3));
+            names.truncate(rng.random_range(1..4));
+            keys = names.iter().flat_map(|name| semaphore(name)).collect();
+            vec![id(rng), number(rng, times.leases)]
+        }
+        "semaphore/release" => vec![id(rng), number(rng, &[0, 0, 0, 1, 2])],
+        "semaphore/refresh" => vec![id(rng), number(rng, times.leases)],
+        "semaphore/lookup" => vec![id(rng)],
+        "semaphore/resize" => {
+            let expected = *pick(rng, &["-1", "-1", "0", "1", "2", "3"]);
+            vec![number(rng, &[0, 1, 2, 3, 5]), text(expected)]
+        }
+        "semaphore/inspect" => vec![number(rng, &[0, 0, 1, 2]), number(rng, &[0, 1, 2, 1000])],
+        "holds" => {
+            let id = *pick(rng, &IDS);
+            let fence = if once_in(rng, 3) {
+                Word::Ticket(id.to_owned())
+            } else {
+                Word::Fence(id.to_owned())
+            };
+            vec![text(id), fence]
+        }
+        "latch/count_down" => {
+            keys = latch();
+            vec![
+                id(rng),
+                number(rng, &[1, 2, 2, 3, 4]),
+                number(rng, times.lives),
+            ]
+        }
+        "latch/wait" => {
+            keys = latch();
+            vec![
+                number(rng, &[1, 2, 2, 3, 4]),
+                number(rng, times.lives),
+                number(rng, times.waits),
+                inbox(rng),
+            ]
+        }
+        "latch/count" => {
+            keys = latch();
+            vec![]
+        }
+        _ => {
+            let (family, what) = script.split_once('_').unwrap_or_default();
+            let family = family.strip_prefix("autocomplete/").unwrap_or_default();
+            keys = vec![format!("{family}:{{g}}")];
+            match (family, what) {
+                ("recent", "add") => vec![text(pick(rng, &CONTACTS)), number(rng, &[1, 2, 3, 100])],
+                ("recent", "remove") => vec![text(pick(rng, &CONTACTS))],
+                ("recent" | "prefix", "match") => {
+                    vec![text(pick(rng, &PREFIXES)), number(rng, &[1, 2, 10])]
+                }
+                ("prefix", "add" | "remove") => {
+                    let many = rng.random_range(0..4);
+                    (0..many).map(|_| text(pick(rng, &CONTACTS))).collect()
+                }
+                _ => panic!("this test knows no arguments for the script {script}: add them here"),
+            }
+        }
+    };
+    if hostile && once_in(rng, 12) {
+        spoil(rng, &mut words, &mut keys);
+    }
+    Call {
+        script: script.to_owned(),
+        keys,
+        words,
+    }
+}
+
+fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
+    let long = [b'x'; 201];
+    match rng.random_range(0..8) {
+        0 => drop(words.pop()),
+        1 => words.push(text("1")),
+        2 => drop(keys.pop()),
+        3 => keys.push(pick(rng, &all_keys()).clone()),
+        4 if !keys.is_empty() => {
+            let at = rng.random_range(0..keys.len());
+            let other = pick(rng, &all_keys()).clone();
+            // What a range by bytes is of a set whose scores differ is not said anywhere.
+            if !keys[at].starts_with("prefix")
+                || !other.starts_with("mutex.") && !other.starts_with("latch.")
+            {
+                keys[at] = other;
+            }
+        }
+        _ if !words.is_empty() => {
+            let at = rng.random_range(0..words.len());
+            words[at] = text(match rng.random_range(0..6) {
+                0 => &long[..],
+                1 => pick(
+                    rng,
+                    &[
+                        &b"4503599627370497"[..],
+                        b"4503599627370496",
+                        b"2147483648",
+                        b"3155760000001",
+                        b"86400001",
+                    ],
+                ),
+                2 => pick(
+                    rng,
+                    &[
+                        &b"the state"[..],
+                        b"a b",
+                        b"\x7f",
+                        b"\xc2\xa0",
+                        b"all",
+                        b"-1",
+                    ],
+                ),
+                _ => pick(rng, &ODD),
+            });
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,93 @@
+//! Runs of random steps by seed, and what is printed of one that shows a difference.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::fmt::Debug;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What is compared, by random steps that each mean the same to both.
+pub trait Layer {
+    type Step: Clone + Debug;
+
+    fn steps(&self, rng: &mut StdRng) -> Vec<Self::Step>;
+
+    /// Runs these steps from a fresh start. The error is the place of the step that shows a difference, and the difference.
+    fn run(&mut self, steps: &[Self::Step]) -> Result<(), (usize, String)>;
+}
+
+/// Runs so many sequences; many more with `LUAGATE_PROVE=long`, from a seed that the clock gives; with `LUAGATE_SEED` that one
+/// alone.
+pub fn prove<L: Layer>(layer: &mut L, name: &str, sequences: u64) {
+    let seed = std::env::var("LUAGATE_SEED")
+        .ok()
+        .map(|seed| seed.parse().expect("LUAGATE_SEED is a number"));
+    let long = std::env::var("LUAGATE_PROVE").is_ok_and(|form| form == "long");
+    let (first, count) = match seed {
+        Some(seed) => (seed, 1),
+        None if long => {
+            let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            (clock.as_secs() * 1_000_000, sequences * 20)
+        }
+        None => (1, sequences),
+    };
+    println!("{name}: {count} sequences, seeds from {first}");
+    for seed in first..first + count {
+        let _shown = ShownInPanic(seed);
+        let steps = layer.steps(&mut StdRng::seed_from_u64(seed));
+        let Err((at, difference)) = layer.run(&steps) else {
+            continue;
+        };
+        let (steps, difference) = shrink(layer, &steps[..=at], difference);
+        let shown: Vec<_> = steps.iter().map(|step| format!("  {step:?}")).collect();
+        panic!(
+            "{name}: server and model differ; again with LUAGATE_SEED={seed}\nafter\n{}\n{difference}",
+            shown.join("\n")
+        );
+    }
+}
+
+/// A seed that is printed also when something else fails than what is compared.
+struct ShownInPanic(u64);
+
+impl Drop for ShownInPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("the seed was {}", self.0);
+        }
+    }
+}
+
+/// Leaves out steps as long as a difference stays.
+fn shrink<L: Layer>(
+    layer: &mut L,
+    steps: &[L::Step],
+    difference: String,
+) -> (Vec<L::Step>, String) {
+    let (mut steps, mut difference) = (steps.to_vec(), difference);
+    let mut part = steps.len() / 2;
+    while part > 0 {
+        let mut from = 0;
+        while from < steps.len() {
+            let mut fewer = steps.clone();
+            fewer.drain(from..(from + part).min(steps.len()));
+            match layer.run(&fewer) {
+                Err((at, found)) => {
+                    fewer.truncate(at + 1);
+                    (steps, difference) = (fewer, found);
+                }
+                Ok(()) => from += part,
+            }
+        }
+        part /= 2;
+    }
+    (steps, difference)
+}
+
+pub fn pick<'a, T>(rng: &mut StdRng, list: &'a [T]) -> &'a T {
+    &list[rng.random_range(0..list.len())]
+}
+
+/// Whether to do what is done once in so many times.
+pub fn once_in(rng: &mut StdRng, times: u32) -> bool {
+    rng.random_range(0..times) == 0
+}

@@ -1,0 +1,313 @@
+//! Random calls of the scripts, their text exactly as it is, in real time: what the prelude of `scripts` replaces is compared here.
+//!
+//! The server's clock is read before and after each call, in one packet with it. The model runs the call at both readings, and as
+//! much earlier as its times may be behind the server's. Where what it answers differs but for times, an end lies between the two
+//! clocks: nobody can say what is right, so the sequence ends there. Otherwise the server has to answer the same, times
+//! within the distance of the readings.
+
+use super::answer::Answer;
+use super::calls::{Call, Script, Times, Word, all_keys, call, scripts};
+use super::pair::{Pair, micros, receive, send};
+use super::proof::{Layer, once_in, pick};
+use luagate::memory::Store;
+use rand::Rng;
+use rand::rngs::StdRng;
+use redis::Connection;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+const TIMES: Times = Times {
+    leases: &[0, 2, 5, 20, 1_000, 30_000, 3_155_760_000_000],
+    waits: &[0, 1, 4, 20, 5_000],
+    lives: &[1, 5, 20, 5_000],
+};
+
+/// Readings of the clock that are further apart, in µs, say too little.
+const TOO_FAR: u64 = 20_000;
+
+#[derive(Clone)]
+pub enum Step {
+    Call(Call),
+    Sleep(Duration),
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Call(call) => call.fmt(f),
+            Step::Sleep(time) => write!(f, "{time:?} pass"),
+        }
+    }
+}
+
+pub struct RealTime {
+    pair: Pair,
+    scripts: Vec<Script>,
+    sha1s: BTreeMap<String, String>,
+    keys: Vec<String>,
+    _subscriber: Connection,
+    /// How far the model's times may be behind the server's, in µs.
+    distance: u64,
+    told: [BTreeMap<(String, bool), i64>; 2],
+    pub compared: u64,
+    pub left_out: u64,
+}
+
+impl RealTime {
+    pub fn new() -> RealTime {
+        let mut pair = Pair::new();
+        let scripts = scripts();
+        let mut sha1s = BTreeMap::new();
+        for script in &scripts {
+            let load = ["SCRIPT", "LOAD", &script.text];
+            let (real, model) = (pair.real(&load), pair.model(&load));
+            let (Answer::Bytes(sha1), true) = (&real, real == model) else {
+                panic!("{} is loaded as {real:?} and {model:?}", script.name);
+            };
+            sha1s.insert(
+                script.name.clone(),
+                String::from_utf8(sha1.clone()).unwrap(),
+            );
+        }
+        let keys = all_keys()
+            .iter()
+            .map(|key| format!("{}:{key}", pair.server.prefix))
+            .collect();
+        let mut subscriber = pair.server.connection();
+        for inbox in 0..2 {
+            let channel = format!("{}:inbox:{inbox}", pair.server.prefix);
+            send(&mut subscriber, &["SUBSCRIBE", &channel]);
+            receive(&mut subscriber);
+            pair.model.set_listeners(channel.as_bytes(), 1);
+        }
+        RealTime {
+            pair,
+            scripts,
+            sha1s,
+            keys,
+            _subscriber: subscriber,
+            distance: 0,
+            told: Default::default(),
+            compared: 0,
+            left_out: 0,
+        }
+    }
+
+    /// The words of a call, with what the ids were told on this side.
+    fn words(&self, call: &Call, side: usize) -> Vec<Vec<u8>> {
+        let prefixed = |name: &str| format!("{}:{name}", self.pair.server.prefix).into_bytes();
+        let told = |id: &String, is_ticket| {
+            let told = self.told[side].get(&(id.clone(), is_ticket)).copied();
+            told.unwrap_or(0).to_string().into_bytes()
+        };
+        let mut words = vec![
+            b"EVALSHA".to_vec(),
+            self.sha1s[&call.script].clone().into_bytes(),
+        ];
+        words.push(call.keys.len().to_string().into_bytes());
+        words.extend(call.keys.iter().map(|key| prefixed(key)));
+        words.extend(call.words.iter().map(|word| match word {
+            Word::Text(text) => text.clone(),
+            Word::Inbox(inbox) => prefixed(&format!("inbox:{inbox}")),
+            Word::Ticket(id) => told(id, true),
+            Word::Fence(id) => told(id, false),
+        }));
+        words
+    }
+
+    fn remember(&mut self, call: &Call, reply: &Answer, side: usize) {
+        let (Some(Word::Text(id)), [Answer::Bytes(word), rest @ ..]) =
+            (call.words.first(), reply.list())
+        else {
+            return;
+        };
+        let (is_ticket, place) = match word.as_slice() {
+            b"queued" => (true, 0),
+            b"granted" | b"held" | b"refreshed" => (false, 1),
+            _ => return,
+        };
+        if let Some(Answer::Int(number)) = rest.get(place) {
+            let id = String::from_utf8_lossy(id).into_owned();
+            self.told[side].insert((id, is_ticket), *number);
+        }
+    }
+
+    /// What the model answers at a time, and keeps after it.
+    fn model_at(&mut self, micros: u64, before: &Store, words: &[Vec<u8>]) -> (Answer, Store) {
+        self.pair.model.set_store(before.clone());
+        self.pair.model.with_store(|store| store.set_micros(micros));
+        let answer = self.pair.model(words);
+        (answer, self.pair.model.store())
+    }
+
+    /// Whether the sequence goes on.
+    fn call(&mut self, call: &Call) -> Result<bool, String> {
+        let words = self.words(call, 0);
+        let con = &mut self.pair.con;
+        let mut packet = Vec::new();
+        for words in [&[b"TIME".to_vec()][..], &words, &[b"TIME".to_vec()]] {
+            packet.extend(super::pair::command(words));
+        }
+        con.send_packed_command(&packet).unwrap();
+        let first = micros(&receive(con));
+        let real = receive(con);
+        let last = micros(&receive(con));
+
+        self.distance = self.distance.max(last - first);
+        let words = self.words(call, 1);
+        let before = self.pair.model.store();
+        let (early, _) = self.model_at(first - self.distance - 1_000, &before, &words);
+        let (late, _) = self.model_at(last + 1_000, &before, &words);
+        let (model, after) = self.model_at(first, &before, &words);
+        self.pair.model.set_store(after);
+        let shape = self.shape(call, &model);
+        let is_open = shape != self.shape(call, &early) || shape != self.shape(call, &late);
+        if is_open || self.distance > TOO_FAR {
+            self.left_out += 1;
+            return Ok(false);
+        }
+        self.compared += 1;
+        if !self.shape(call, &real).says(&shape, self.pair.version)
+            || !self.near(&sorted(real.clone()), &sorted(model.clone()))
+        {
+            return Err(format!(
+                "the reply is, with {} us between the clocks,\n    on the server: {real:?}\n    in the model:  {model:?}",
+                self.distance
+            ));
+        }
+        self.remember(call, &real, 0);
+        self.remember(call, &model, 1);
+        Ok(true)
+    }
+
+    /// An answer without its times: those since 1970 by their size, and the time to ask again by its place.
+    fn shape(&self, call: &Call, answer: &Answer) -> Answer {
+        let mut answer = sorted(answer.clone());
+        if let Answer::List(list) = &mut answer
+            && let Some(Answer::Bytes(word)) = list.first()
+        {
+            let script = self
+                .scripts
+                .iter()
+                .find(|script| script.name == call.script)
+                .unwrap();
+            let place = script
+                .retry_after
+                .iter()
+                .find(|(name, _)| name.as_bytes() == word);
+            if let Some((_, place)) = place
+                && let Some(Answer::Int(1..)) = list.get(*place)
+            {
+                list[*place] = Answer::bytes("soon");
+            }
+        }
+        without_times(answer)
+    }
+
+    /// Whether the numbers of two answers of one shape are as near as the clocks.
+    fn near(&self, real: &Answer, model: &Answer) -> bool {
+        match (real, model) {
+            (Answer::List(real), Answer::List(model)) => real
+                .iter()
+                .zip(model)
+                .all(|(real, model)| self.near(real, model)),
+            (Answer::Int(real), Answer::Int(model)) => {
+                let micros = 2 * self.distance + 2_000;
+                let most = if *real > MICROS {
+                    micros
+                } else {
+                    micros / 1_000
+                };
+                real.abs_diff(*model) <= most
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Times since 1970 are above these, and no other number is.
+const MILLIS: i64 = 1_000_000_000_000;
+const MICROS: i64 = 1_000_000_000_000_000;
+
+fn without_times(answer: Answer) -> Answer {
+    match answer {
+        Answer::Int(MICROS..) => Answer::bytes("a time in us"),
+        Answer::Int(MILLIS..) => Answer::bytes("a time in ms"),
+        Answer::List(list) => Answer::List(list.into_iter().map(without_times).collect()),
+        other => other,
+    }
+}
+
+/// Holders come in the order of their ends, and near ones may end in either: so in that of their ids.
+fn sorted(answer: Answer) -> Answer {
+    let Answer::List(mut list) = answer else {
+        return answer;
+    };
+    for part in &mut list {
+        if let Answer::List(rows) = part
+            && rows
+                .iter()
+                .all(|row| matches!(row.list(), [Answer::Bytes(_), ..]))
+        {
+            rows.sort_by_key(|row| format!("{:?}", row.list()[0]));
+        }
+    }
+    Answer::List(list)
+}
+
+impl Layer for RealTime {
+    type Step = Step;
+
+    fn steps(&self, rng: &mut StdRng) -> Vec<Step> {
+        let family = *pick(rng, &["semaphore", "semaphore", "latch", ""]);
+        let names: Vec<&str> = self
+            .scripts
+            .iter()
+            .map(|script| script.name.as_str())
+            .collect();
+        let names: Vec<&str> = names
+            .into_iter()
+            .filter(|name| name.starts_with(family))
+            .collect();
+        let mut steps = Vec::new();
+        for _ in 0..rng.random_range(10..60) {
+            if once_in(rng, 4) {
+                steps.push(Step::Sleep(Duration::from_micros(
+                    rng.random_range(0..9_000),
+                )));
+                continue;
+            }
+            let acquires = family == "semaphore" && once_in(rng, 3);
+            let name = if acquires {
+                "semaphore/acquire"
+            } else {
+                *pick(rng, &names)
+            };
+            let mut call = call(rng, name, &TIMES, true);
+            if name == "semaphore/inspect" {
+                call.words = ["0", "1000"].map(|word| Word::Text(word.into())).to_vec(); // all, since their order is open
+            }
+            steps.push(Step::Call(call));
+        }
+        steps
+    }
+
+    fn run(&mut self, steps: &[Step]) -> Result<(), (usize, String)> {
+        let keys = self.keys.clone();
+        self.pair.clear(&keys);
+        self.told = Default::default();
+        self.distance = 0;
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Sleep(time) => std::thread::sleep(*time),
+                Step::Call(call) => {
+                    if !self.call(call).map_err(|difference| (at, difference))? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -9,7 +9,7 @@ const RECHECK: u64 = 5_000;
 const RECHECK_A_PLACE: u64 = 1_000;
 
 /// What a client sends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     Acquire(Ask),
     Release {
@@ -34,7 +34,7 @@ pub enum Call {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     Idle,
     /// Asks, or waits in line.
@@ -63,7 +63,7 @@ pub enum Phase {
     Dead,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Client {
     pub name: usize,
     pub gate: usize,

@@ -1,6 +1,6 @@
 //! One semaphore of the world: what the model says of it, what its clients were told, and what its keys hold.
 
-use crate::client::Call;
+use crate::client::{Call, Client};
 use crate::keys::{Keys, State};
 use crate::ledger::{Check, Entry, Ledger, Violation, broken, check_order};
 use crate::model::{Effects, End, Model, Moment, Told, Waiter, channel, signed};
@@ -18,7 +18,7 @@ const CALLS_IN_DOUBT: u64 = 300;
 /// most this, in ms.
 const LATE: u64 = 1_000;
 
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gate {
     pub keys: Keys,
     pub model: Model,
@@ -43,6 +43,8 @@ pub struct Done {
     /// Channel and text.
     pub messages: Vec<(String, String)>,
     pub grants: u64,
+    /// What the keys of each semaphore hold then.
+    pub states: Vec<Option<State>>,
 }
 
 impl Gate {
@@ -171,15 +173,37 @@ impl Gate {
         Ok(())
     }
 
+    /// Whoever believes to hold does.
+    pub fn check_belief(&self, client: &Client, mono: u64, now: u64) -> Check {
+        let Some((permits, fence)) = client.believes(mono) else {
+            return Ok(());
+        };
+        let entry = self.ledger.holders.get(&client.id);
+        let holds = entry.is_some_and(|entry| {
+            entry.fence == fence
+                && entry.permits >= permits
+                && entry.ends.is_none_or(|end| end > now)
+        });
+        if holds {
+            return Ok(());
+        }
+        let text = format!(
+            "{} believes in {permits} with fence {fence}; there is {entry:?}",
+            client.id
+        );
+        broken("belief", text)
+    }
+
     /// What the keys hold is what the model says. After a loss the model begins again where the scripts did.
-    fn check_keys(&mut self, server: &mut Server, now: u64) -> Check {
+    fn check_keys(&mut self, server: &mut Server, now: u64) -> Result<Option<State>, Violation> {
         let state = State::read(server, &self.keys);
         if !self.doubt {
-            return match state {
-                Some(state) => state.check(&self.model, self.ledger.latest),
-                None if self.model.exists => broken("state", "there is none"),
-                None => Ok(()),
-            };
+            match &state {
+                Some(state) => state.check(&self.model, self.ledger.latest)?,
+                None if self.model.exists => return broken("state", "there is none"),
+                None => {}
+            }
+            return Ok(state);
         }
         let agrees = state.as_ref().is_none_or(|state| state.agrees(now));
         if agrees {
@@ -208,7 +232,7 @@ impl Gate {
                 .holders
                 .retain(|id, _| self.model.holders.contains_key(id));
         }
-        Ok(())
+        Ok(state)
     }
 }
 
@@ -260,11 +284,12 @@ impl Run<'_> {
         if doubt && grants == 0 && reply.is_ok() {
             self.check_opening(gate, call)?;
         }
-        gate.check_keys(self.server, self.micros / 1_000)?;
+        let state = gate.check_keys(self.server, self.micros / 1_000)?;
         Ok(Done {
             reply,
             messages,
             grants,
+            states: vec![state],
         })
     }
 
@@ -289,6 +314,7 @@ impl Run<'_> {
                 reply: Ok(vec!["-".to_owned()]),
                 messages: Vec::new(),
                 grants: 0,
+                states: Vec::new(),
             });
         }
         let keys: Vec<String> = gates
@@ -318,13 +344,15 @@ impl Run<'_> {
                 grants += self.record_changes(gate, &before)?;
             }
         }
+        let mut states = Vec::new();
         for gate in gates {
-            gate.check_keys(self.server, self.micros / 1_000)?;
+            states.push(gate.check_keys(self.server, self.micros / 1_000)?);
         }
         Ok(Done {
             reply,
             messages,
             grants,
+            states,
         })
     }
 

@@ -5,7 +5,7 @@ use crate::model::{End, Holder, Model, Waiter};
 use luagate::memory::Server;
 
 /// The keys: meta, holders, queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keys([String; 3]);
 
 impl Keys {
@@ -104,6 +104,18 @@ impl State {
     pub fn latest_end(&self) -> Option<u64> {
         let ends = self.holders.iter().filter_map(|(_, ends, _)| *ends);
         ends.chain([self.last_end]).max()
+    }
+
+    /// The times that the scripts keep beside what the model knows: bounds of the leases, the keys' end, and for each waiter,
+    /// in the order of the queue, when it plans to ask again.
+    pub fn times(&self) -> Vec<u64> {
+        let asks = self.queue.iter().map(|(_, _, record)| {
+            let words = record.as_deref().unwrap_or("").split(' ');
+            words.skip(4).find_map(|word| word.parse().ok())
+        });
+        let bounds = [self.next_end as u64, self.last_end, self.expiry];
+        let asks = asks.map(Option::unwrap_or_default);
+        bounds.into_iter().chain(asks).collect()
     }
 
     pub fn has_permanent(&self) -> bool {

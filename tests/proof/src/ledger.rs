@@ -19,7 +19,7 @@ pub fn broken<T>(rule: &'static str, text: impl Into<String>) -> Result<T, Viola
 }
 
 /// A permit as its holder was told of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub permits: u32,
     pub fence: u64,
@@ -27,7 +27,7 @@ pub struct Entry {
 }
 
 /// Who holds, and what was promised.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
     pub holders: BTreeMap<String, Entry>,
     highest_fence: u64,

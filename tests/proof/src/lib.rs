@@ -1,11 +1,15 @@
 //! Proofs of the scripts: their own text, run in this process, against a model that is written for reading.
 
+pub mod carrier;
+pub mod checking;
 pub mod client;
 pub mod gate;
 pub mod keys;
 pub mod ledger;
+pub mod likeness;
 pub mod model;
 pub mod mutants;
 pub mod scripts;
 pub mod simulation;
+pub mod situation;
 pub mod world;

@@ -820,26 +820,8 @@ impl World {
 
     /// Whoever believes to hold does.
     fn check_beliefs(&self) -> Check {
-        for client in &self.clients {
-            let Some((permits, fence)) = client.believes(self.mono) else {
-                continue;
-            };
-            let gate = &self.gates[client.gate];
-            let entry = gate.ledger.holders.get(&client.id);
-            let now = self.now();
-            let holds = entry.is_some_and(|entry| {
-                entry.fence == fence
-                    && entry.permits >= permits
-                    && entry.ends.is_none_or(|end| end > now)
-            });
-            if !holds {
-                let text = format!(
-                    "{} believes in {permits} with fence {fence}; there is {entry:?}",
-                    client.id
-                );
-                return broken("belief", text);
-            }
-        }
-        Ok(())
+        let believe =
+            |client: &Client| self.gates[client.gate].check_belief(client, self.mono, self.now());
+        self.clients.iter().try_for_each(believe)
     }
 }

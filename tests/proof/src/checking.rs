@@ -1,0 +1,379 @@
+//! Model checking of the scripts' own text with [stateright](https://docs.rs/stateright): everything that three clients can do
+//! with one semaphore, in every order, within the bounds of a [`Setting`].
+//!
+//! **Covered.** Each client asks at once or in line, with weights of 1 and 2, for leases of a few ticks; asks again as it planned;
+//! repeats a call whose answer is lost or late, while the first may still be carried out later, or never; hears of its grant,
+//! or does not; refreshes; gives back all or some; gives up in both ways that the contract has; dies, its subscription with it.
+//! The server carries out calls, and time goes by, at any moment in between. Whoever asks, waits, or is idle may do so for ever:
+//! what is bounded is how often each client wants something and refreshes, how many things go wrong in one story, and how many
+//! ticks a call or a client is late. Within these bounds nothing is left out: all situations are explored, not up to a depth.
+//!
+//! **Not covered.** Leases and waits are whole ticks, and no script takes any time, so that what happens within one millisecond is left to
+//! the simulation; so are lost keys, restarts, steps of the clock, full memory, resizing, subscriptions that drop while
+//! their client lives, and more clients than three. Messages to one client come in their order.
+//!
+//! **Checked** in every situation are the invariants, one property each (see [`RULES`]). *Waiting* is a promise of every
+//! situation too: if from here on nothing goes wrong, and nobody gives anything back, each waiter is served within a number of
+//! ticks. That other properties are not true for want of anything happening is shown by some that have to be found.
+
+use crate::carrier::Carrier;
+use crate::client::{Call, Phase};
+use crate::scripts::Scripts;
+use crate::situation::{Event, Setting, Situation};
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What is never broken.
+pub const RULES: [&str; 12] = [
+    "limit",
+    "order",
+    "fence",
+    "same id",
+    "belief",
+    "lease",
+    "reply",
+    "messages",
+    "state",
+    "all or nothing",
+    "wake-up",
+    "nothing left behind",
+];
+
+const WAITING: &str = "waiting";
+const ANYTHING_ELSE: &str = "anything else";
+
+/// A situation in which every waiter is served once all is calm is remembered, in one of so many sets.
+const SHARDS: usize = 64;
+
+type Shard = Mutex<HashSet<u64>>;
+
+/// All that can happen in a setting.
+#[derive(Clone)]
+pub struct World {
+    setting: Setting,
+    carrier: Carrier,
+    served: Arc<Vec<Shard>>,
+}
+
+/// How an exploration ended.
+#[derive(Debug)]
+pub struct Explored {
+    pub unique: usize,
+    pub generated: usize,
+    pub depth: usize,
+    pub took: Duration,
+    /// What has to be possible, and was not found.
+    pub missing: Vec<&'static str>,
+    pub failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+pub struct Failure {
+    pub rule: &'static str,
+    pub story: String,
+}
+
+impl World {
+    /// # Errors
+    /// When a script is no Lua.
+    pub fn new(setting: &Setting, scripts: &Scripts) -> Result<World, String> {
+        Ok(World {
+            setting: setting.clone(),
+            carrier: Carrier::new(scripts)?,
+            served: Arc::new((0..SHARDS).map(|_| Shard::default()).collect()),
+        })
+    }
+
+    /// Explores everything, or as much as the time allows; stops at the first promise that is broken.
+    pub fn explore(&self, threads: usize, time: Option<Duration>) -> Explored {
+        let begun = Instant::now();
+        let checker = self.clone().checker().threads(threads);
+        let checker = checker.finish_when(HasDiscoveries::AnyFailures);
+        let checker = match time {
+            Some(time) => checker.timeout(time),
+            None => checker,
+        };
+        let checker = checker.spawn_bfs().join();
+        let found = checker.discoveries();
+        let failed = self.properties().into_iter().find(|property| {
+            property.expectation == Expectation::Always && found.contains_key(property.name)
+        });
+        let failure = failed.map(|property| Failure {
+            rule: property.name,
+            story: self.story(property.name, found[property.name].clone().into_actions()),
+        });
+        let sometimes = self.properties().into_iter();
+        let missing = sometimes
+            .filter(|property| property.expectation == Expectation::Sometimes)
+            .map(|property| property.name)
+            .filter(|name| !found.contains_key(name));
+        Explored {
+            unique: checker.unique_state_count(),
+            generated: checker.state_count(),
+            depth: checker.max_depth(),
+            took: begun.elapsed(),
+            missing: missing.collect(),
+            failure,
+        }
+    }
+
+    /// What happened, for reading.
+    fn story(&self, rule: &str, events: Vec<Event>) -> String {
+        let mut lines = Vec::new();
+        let mut situation = Situation::first(&self.setting);
+        for event in events {
+            situation = self.tell(&situation, event, &mut lines);
+        }
+        if rule == WAITING {
+            lines.push("From here on all is calm:".to_owned());
+            let mut calm = 0;
+            while let Some(event) = self.calm(&situation)
+                && calm < self.patience()
+            {
+                calm += u64::from(event == Event::Tick);
+                situation = self.tell(&situation, event, &mut lines);
+            }
+        }
+        let violation = situation.violation.as_ref();
+        let text = violation.map_or("a waiter is not served", |violation| &violation.text);
+        format!("{rule} is broken: {text}\n\n{}\n", lines.join("\n"))
+    }
+
+    fn tell(&self, situation: &Situation, event: Event, lines: &mut Vec<String>) -> Situation {
+        let tick = situation.mono() / crate::situation::TICK - 1;
+        lines.push(format!("{tick:3}  {}", situation.describe(event)));
+        let mut add = |line| lines.push(line);
+        situation.after(&self.setting, &self.carrier, event, Some(&mut add))
+    }
+
+    /// What happens next when nothing goes wrong, and nobody does more than wait: whoever holds keeps it to the end of its
+    /// lease. Nothing, once nobody waits.
+    fn calm(&self, situation: &Situation) -> Option<Event> {
+        let mono = situation.mono();
+        let parties = || situation.parties.iter().enumerate();
+        let next = parties().find_map(|(who, party)| {
+            if party.late.is_some() {
+                return Some(Event::ArriveLate(who));
+            }
+            match &party.flight {
+                Some(flight) if flight.reply.is_none() => return Some(Event::Arrive(who)),
+                Some(_) => return Some(Event::Return(who)),
+                None => {}
+            }
+            if !party.mail.is_empty() {
+                return Some(Event::Read(who));
+            }
+            party.client.due(mono).map(|_| Event::Ask(who))
+        });
+        let asks = parties().any(|(_, party)| matches!(party.client.phase, Phase::Asking { .. }));
+        next.or(asks.then_some(Event::Tick))
+    }
+
+    /// How many calm ticks every waiter has to be served within: all who can be in front hold for a whole lease, one after the
+    /// other, and each end is noticed a tick later.
+    fn patience(&self) -> u64 {
+        let in_front = (self.setting.clients * self.setting.asks) as u64;
+        let longest_wait = self.setting.wants.iter().map(|want| want.wait).max();
+        in_front * (self.setting.longest_lease() + 1) + longest_wait.unwrap_or(0)
+    }
+
+    /// Whether each waiter is served once all is calm.
+    fn is_served(&self, situation: &Situation) -> bool {
+        let mut seen = Vec::new();
+        let mut situation = situation.clone();
+        let mut ticks = 0;
+        loop {
+            let shard = &self.served[situation.print as usize % SHARDS];
+            if shard.lock().is_ok_and(|set| set.contains(&situation.print)) {
+                break;
+            }
+            seen.push(situation.print);
+            let Some(event) = self.calm(&situation) else {
+                break;
+            };
+            ticks += u64::from(event == Event::Tick);
+            let next = situation.after(&self.setting, &self.carrier, event, None);
+            let gone = situation.parties.iter().zip(&next.parties).any(|(then, now)| {
+                // Who waits in line is not turned away.
+                let waits = matches!(&then.client.phase, Phase::Asking { ask, .. } if ask.wait_ms > 0
+                    && ask.permits.is_some_and(|permits| permits <= self.setting.limit));
+                waits && now.client.phase == Phase::Idle
+            });
+            if gone || next.violation.is_some() || ticks > self.patience() {
+                return next.violation.is_some(); // another property says so
+            }
+            situation = next;
+        }
+        for print in seen {
+            if let Ok(mut set) = self.served[print as usize % SHARDS].lock() {
+                set.insert(print);
+            }
+        }
+        true
+    }
+}
+
+/// A promise by the name of its rule.
+macro_rules! always {
+    ($rule:literal) => {
+        Property::always($rule, |_, situation: &Situation| {
+            let violation = situation.violation.as_ref();
+            violation.is_none_or(|violation| violation.rule != $rule)
+        })
+    };
+}
+
+impl Model for World {
+    type State = Situation;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<Situation> {
+        vec![Situation::first(&self.setting)]
+    }
+
+    fn actions(&self, situation: &Situation, events: &mut Vec<Event>) {
+        situation.events(&self.setting, events);
+    }
+
+    fn next_state(&self, situation: &Situation, event: Event) -> Option<Situation> {
+        Some(situation.after(&self.setting, &self.carrier, event, None))
+    }
+
+    fn properties(&self) -> Vec<Property<World>> {
+        let mut properties = vec![
+            always!("limit"),
+            always!("order"),
+            always!("fence"),
+            always!("same id"),
+            always!("belief"),
+            always!("lease"),
+            always!("reply"),
+            always!("messages"),
+            always!("state"),
+            always!("all or nothing"),
+            always!("wake-up"),
+            always!("nothing left behind"),
+            Property::always(ANYTHING_ELSE, |_, situation: &Situation| {
+                let rule = situation.violation.as_ref().map(|violation| violation.rule);
+                rule.is_none_or(|rule| RULES.contains(&rule))
+            }),
+            Property::always(WAITING, |world: &World, situation: &Situation| {
+                situation.violation.is_some() || world.is_served(situation)
+            }),
+        ];
+        properties.extend(sometimes(&self.setting));
+        properties
+    }
+}
+
+/// What has to be possible, so that what never happens is not for want of anything happening.
+fn sometimes(setting: &Setting) -> Vec<Property<World>> {
+    fn replied(situation: &Situation, word: &str) -> bool {
+        situation.parties.iter().any(|party| {
+            let reply = party.flight.as_ref().and_then(|flight| flight.reply.as_ref());
+            matches!(reply, Some(Ok(words)) if words[0] == word)
+        })
+    }
+    let mut list: Vec<Property<World>> = vec![
+        Property::sometimes("everything comes to rest", |world: &World, situation: &Situation| {
+            let model = &situation.sealed.kept.gate.model;
+            let all_asked = situation
+                .parties
+                .iter()
+                .all(|party| party.client.count == world.setting.asks);
+            all_asked && situation.is_at_rest() && model.holders.is_empty() && model.queue.is_empty()
+        }),
+        Property::sometimes("a client is denied", |_, situation: &Situation| replied(situation, "denied")),
+        Property::sometimes("a lease ends before it is given back", |_, situation: &Situation| {
+            replied(situation, "gone")
+        }),
+        Property::sometimes("somebody waits behind another waiter", |_, situation: &Situation| {
+            situation.sealed.kept.gate.model.queue.len() > 1
+        }),
+    ];
+    if setting.wants.iter().any(|want| want.inbox && want.wait > 0) {
+        list.push(Property::sometimes("a waiter is told of its grant", |_, situation: &Situation| {
+            let mut mail = situation.parties.iter().flat_map(|party| &party.mail);
+            mail.any(|text| text.split(' ').nth(2) != Some("0"))
+        }));
+    }
+    if setting.faults > 0 {
+        list.push(Property::sometimes("a grant is confirmed, not repeated", |_, situation: &Situation| {
+            replied(situation, "held")
+        }));
+        list.push(Property::sometimes("a permit is granted to nobody", |_, situation: &Situation| {
+            let kept = &situation.sealed.kept;
+            let holders = kept.gate.model.holders.iter();
+            let mut live = holders.filter(|(_, holder)| holder.lives(kept.now()));
+            live.any(|(id, _)| situation.parties.iter().all(|party| party.client.id != **id))
+        }));
+    }
+    if setting.renewals > 0 {
+        list.push(Property::sometimes("a refresh comes too late", |_, situation: &Situation| {
+            replied(situation, "lost")
+        }));
+    }
+    if setting.limit > 1 {
+        list.push(Property::sometimes("two hold at once", |_, situation: &Situation| {
+            let mono = situation.mono();
+            let parties = situation.parties.iter();
+            parties.filter(|party| party.client.believes(mono).is_some()).count() > 1
+        }));
+    }
+    if setting.wants.iter().any(|want| want.permits > setting.limit) {
+        list.push(Property::sometimes("a call is an error", |_, situation: &Situation| {
+            situation.parties.iter().any(|party| {
+                let reply = party.flight.as_ref().and_then(|flight| flight.reply.as_ref());
+                matches!(reply, Some(Err(_)))
+            })
+        }));
+    }
+    list
+}
+
+impl Situation {
+    /// An event, for reading.
+    fn describe(&self, event: Event) -> String {
+        let call = |call: Option<&Call>| match call {
+            Some(Call::Acquire(ask)) => format!("acquire of {}", ask.id),
+            Some(Call::Release { id, keep: 0 }) => format!("release of {id}"),
+            Some(Call::Release { id, keep }) => format!("release of {id}, keeping {keep}"),
+            Some(Call::Refresh { id, .. }) => format!("refresh of {id}"),
+            other => format!("{other:?}"),
+        };
+        let flight = |who: usize| {
+            let flight = self.parties[who].flight.as_ref();
+            call(flight.map(|flight| &flight.call))
+        };
+        match event {
+            Event::Want(who, want) => {
+                let how = match (want.wait, want.inbox) {
+                    (0, _) => "at once".to_owned(),
+                    (wait, true) => format!("in line for {wait} ticks"),
+                    (wait, false) => format!("in line for {wait} ticks without an inbox"),
+                };
+                let (permits, lease) = (want.permits, want.lease);
+                format!("c{who} asks for {permits} {how}, with a lease of {lease} ticks")
+            }
+            Event::Ask(who) => format!("c{who} asks again, as it planned"),
+            Event::Repeat(who) => format!("c{who} has no answer, and repeats the {}", flight(who)),
+            Event::Arrive(who) => format!("the {} is carried out:", flight(who)),
+            Event::Return(who) => format!("the answer to the {} comes back", flight(who)),
+            Event::ArriveLate(who) => {
+                let late = call(self.parties[who].late.as_ref());
+                format!("the {late}, which nobody awaits, is carried out late:")
+            }
+            Event::Read(who) => format!("c{who} reads:"),
+            Event::LoseMail(who) => format!("lost on its way to c{who}:"),
+            Event::Refresh(who) => format!("c{who} refreshes"),
+            Event::Leave(who, 0) => format!("c{who} gives back"),
+            Event::Leave(who, keep) => format!("c{who} gives back all but {keep}"),
+            Event::GiveUp(who) => format!("c{who} asks for the last time, without waiting"),
+            Event::Die(who) => format!("c{who} dies"),
+            Event::Tick => "a tick goes by".to_owned(),
+            Event::Rest => "nobody wants anything for a long time".to_owned(),
+        }
+    }
+}

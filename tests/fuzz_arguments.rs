@@ -287,11 +287,11 @@ fn dump(con: &mut Connection, prefix: &str) -> Vec<(Option<Vec<u8>>, i64)> {
     let mut all = redis::pipe();
     for key in KEYS.iter().chain(&["", "x", "{", "{}", "mutex:{u}:a"]) {
         let key = format!("{prefix}:{key}");
-        all.cmd("DUMP").arg(&key).cmd("PTTL").arg(&key);
+        all.cmd("PTTL").arg(&key).cmd("DUMP").arg(&key);
     }
     let values: Vec<Value> = all.query(con).unwrap();
     let dumps = values.chunks(2).map(|pair| {
-        let [dump, ttl] = [&pair[0], &pair[1]].map(Value::clone);
+        let [ttl, dump] = [&pair[0], &pair[1]].map(Value::clone);
         (
             redis::from_redis_value(dump).unwrap(),
             redis::from_redis_value(ttl).unwrap(),

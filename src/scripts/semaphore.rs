@@ -84,7 +84,9 @@ pub struct Ask<'a> {
     pub lease_ms: u64,
     /// How long the caller stays in line after this call, in ms, up to a day (60 s with no inbox); 0: does not wait.
     pub wait_ms: u64,
-    /// The channel on which a grant is told; subscribe to it before asking. Empty: the caller only asks again.
+    /// The channel on which a grant is told; subscribe to it before asking. Whoever may publish there can send what looks like
+    /// a grant, so let a secret of this wait follow, `<channel>#<secret>`: then messages end with the SHA-1 of the secret and
+    /// what stands before, as `lua/README.md` has it. Empty: the caller only asks again.
     pub inbox: &'a str,
     /// 0, or the ticket of an earlier answer: brings back the place of a waiter that the server forgot.
     pub ticket: u64,

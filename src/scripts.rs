@@ -71,7 +71,21 @@ fn error_of(error: RedisError) -> CallError {
     }
 }
 
-/// A reply of a script, read from front to back: never panics, whatever the server sent.
+/// Reads a reply of a script, all of it: what has a field too many is none of the contract's. Never panics, whatever the
+/// server sent.
+fn read<T>(
+    value: Value,
+    fields: impl FnOnce(&mut Reply) -> Result<T, CallError>,
+) -> Result<T, CallError> {
+    let mut reply = Reply::new(value)?;
+    let told = fields(&mut reply)?;
+    match reply.fields.next() {
+        None => Ok(told),
+        Some(more) => Err(unexpected(&(&reply.shown, more))),
+    }
+}
+
+/// A reply, read from front to back.
 struct Reply {
     shown: String,
     fields: std::vec::IntoIter<Value>,
@@ -102,7 +116,6 @@ impl Reply {
                 self.shown = String::from_utf8_lossy(&bytes).into_owned();
                 Ok(self.shown.clone())
             }
-            Some(Value::SimpleString(text)) => Ok(text),
             other => Err(unexpected(&other)),
         }
     }
@@ -131,6 +144,15 @@ impl Reply {
         }
     }
 
+    /// 0 or 1.
+    fn flag(&mut self) -> Result<bool, CallError> {
+        match self.integer()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            number => Err(unexpected(&(&self.shown, number))),
+        }
+    }
+
     fn list(&mut self) -> Result<Vec<Vec<u8>>, CallError> {
         let bytes = |value| match value {
             Value::BulkString(bytes) => Ok(bytes),
@@ -142,9 +164,13 @@ impl Reply {
         }
     }
 
-    fn rows(&mut self) -> Result<Vec<Reply>, CallError> {
+    /// A list of arrays, each of which `row` reads.
+    fn rows<T>(
+        &mut self,
+        row: impl Fn(&mut Reply) -> Result<T, CallError>,
+    ) -> Result<Vec<T>, CallError> {
         match self.fields.next() {
-            Some(Value::Array(rows)) => rows.into_iter().map(Reply::new).collect(),
+            Some(Value::Array(rows)) => rows.into_iter().map(|value| read(value, &row)).collect(),
             other => Err(unexpected(&other)),
         }
     }

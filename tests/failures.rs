@@ -373,7 +373,7 @@ fn answers_everything_with(reply: &'static [u8]) -> String {
 
 #[test]
 fn no_reply_makes_it_panic_or_believe_that_it_holds() {
-    let replies: [&[u8]; 22] = [
+    let replies: [&[u8]; 24] = [
         b"+OK\r\n",
         b":1\r\n",
         b"$-1\r\n",
@@ -388,6 +388,8 @@ fn no_reply_makes_it_panic_or_believe_that_it_holds() {
         b"*7\r\n$7\r\ngranted\r\n$1\r\n1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
         b"*7\r\n$6\r\nqueued\r\n:9223372036854775807\r\n:9223372036854775807\r\n:9223372036854775807\r\n:1\r\n:1\r\n:0\r\n",
         b"*7\r\n$6\r\nqueued\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+        b"*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:9223372036854775807\r\n:0\r\n:1\r\n:1\r\n",
+        b"*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:-1\r\n:1\r\n:1\r\n:1\r\n",
         b"*6\r\n$6\r\ndenied\r\n:9223372036854775807\r\n:1\r\n:1\r\n:9223372036854775807\r\n:0\r\n",
         b"*5\r\n$9\r\nrefreshed\r\n:1\r\n:1\r\n:-2\r\n:0\r\n",
         b"*9\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
@@ -420,7 +422,7 @@ fn no_reply_makes_it_panic_or_believe_that_it_holds() {
         assert!(semaphore.revoke("id").is_err(), "{shown}");
     }
     // Far ends of what a number can be are kept, not added up to something else.
-    let far = b"*7\r\n$7\r\ngranted\r\n:1\r\n:9223372036854775807\r\n:9223372036854775807\r\n:0\r\n:1\r\n:1\r\n";
+    let far = b"*7\r\n$7\r\ngranted\r\n:1\r\n:9223372036854775807\r\n:9223372036854775807\r\n:9223372036854774807\r\n:1\r\n:1\r\n";
     let gate = Gate::open(&answers_everything_with(far)).unwrap();
     let permit = gate
         .semaphore("any", 1)

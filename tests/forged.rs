@@ -1,11 +1,14 @@
 //! Promise: whoever knows a channel, the ids in line and what was published before cannot make a client believe in a permit
 //! that the server does not know, release one that somebody holds, spin, or wait for longer than it would.
 
+#[path = "support/fuzz.rs"]
+mod fuzz;
 mod support;
 
 use luagate::errors::AcquireError;
 use luagate::scripts::semaphore::{Answer, Ask, LookupAnswer};
 use luagate::{Gate, Permit};
+use proptest::prelude::*;
 use redis::{Commands, Connection};
 use sha1_smol::Sha1;
 use std::thread::JoinHandle;
@@ -146,6 +149,49 @@ fn a_forged_grant_is_not_believed() {
         panic!("the server knows nothing of {permit:?}");
     };
     assert_eq!((permit.fence(), permit.permits()), (grant.fence, 1));
+}
+
+/// Words like those of a message, some of which are not.
+fn payload(id: String) -> BoxedStrategy<Vec<u8>> {
+    let number = fuzz::integer().prop_map(|number| number.to_string());
+    let hex = "[0-9a-f]{40}".boxed();
+    let likely =
+        proptest::sample::select(vec!["1", "-1", "4503599627370496"]).prop_map(str::to_owned);
+    let word =
+        prop_oneof![6 => likely, 4 => number, 2 => hex, 1 => Just(id.clone()), 1 => fuzz::text()];
+    let words = proptest::collection::vec(word, 3..7);
+    prop_oneof![
+        5 => words.prop_map(move |words| format!("{id} {}", words.join(" ")).into_bytes()),
+        1 => proptest::collection::vec(any::<u8>(), 0..200),
+    ]
+    .boxed()
+}
+
+#[test]
+fn random_messages_are_not_believed() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    raw.grant(Ask {
+        permits: Some(2),
+        lease_ms: LONG,
+        ..raw.ask("holder")
+    });
+    let gate = server.gate();
+    let waiting = wait_for_permit(&gate, 1);
+    let id = waiter_of(&mut raw);
+    let channel = channel_of(&server);
+    let stranger = std::cell::RefCell::new(server.connection());
+    proptest!(fuzz::cases(2_000), |(payload in payload(id.clone()))| {
+        publish(&mut stranger.borrow_mut(), &channel, &payload);
+    });
+    let_it_read(&server, &gate);
+    assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
+    raw.assert_released("holder");
+    let permit = waiting.join().unwrap();
+    let LookupAnswer::Held(grant) = raw.lookup(&id) else {
+        panic!("the server knows nothing of {permit:?}");
+    };
+    assert_eq!(permit.fence(), grant.fence);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 --   'the state'   count counted expiry, as numbers
 -- and, until the latch opens, a field for each id that counted down. Once it is open, nobody asks who did.
 local latch, waiters = KEYS[1], KEYS[2]
+if not waiters or latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each once: latch waiters') end
 
 local fields = redis.call('HLEN', latch)
 local waiting = redis.call('ZCARD', waiters)

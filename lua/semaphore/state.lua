@@ -7,6 +7,9 @@
 --   <fence>, or <fence> <permits> when it holds more than one
 --   w <permits> <lease_ms> <patience_until> <ask_at> <inbox> while it waits
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
+if not queue or meta == holders or meta == queue or holders == queue then
+  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
+end
 local NEVER = 9e15 -- later than any time in ms
 
 local stored = redis.call('HMGET', meta, 'the state', 'last fence', ARGV[1] or '')

@@ -52,7 +52,7 @@ pub fn recent_remove(
     contact: impl AsRef<[u8]>,
 ) -> Result<bool, CallError> {
     let arguments = vec![contact.as_ref().into()];
-    Ok(run(&RECENT_REMOVE, con, key, arguments)?.integer()? == 1)
+    run(&RECENT_REMOVE, con, key, arguments)?.flag()
 }
 
 /// At most `count` (1 to 1,000) of a user's recent contacts that begin with `prefix`, the case of ASCII letters ignored;

@@ -13,7 +13,7 @@
 //! # }
 //! ```
 
-use super::{LatchKeys, Reply, ServerTime, error_of, unexpected};
+use super::{LatchKeys, ServerTime, error_of, read, unexpected};
 use crate::error::CallError;
 use crate::script::{Call, LazyScript};
 use redis::ConnectionLike;
@@ -73,20 +73,22 @@ pub fn count_down(
         keys: keys.names().to_vec(),
         arguments: vec![id.into(), u64::from(count).into(), life_ms.into()],
     };
-    let mut reply = Reply::new(COUNT_DOWN.run(con, &call).map_err(error_of)?)?;
-    match reply.word()?.as_str() {
-        "counted" => Ok(CountDownAnswer::Counted {
-            left: reply.number()?,
-            count: reply.number()?,
-            now: reply.number()?,
-        }),
-        "already" => Ok(CountDownAnswer::Already {
-            left: reply.number()?,
-            count: reply.number()?,
-            now: reply.number()?,
-        }),
-        other => Err(unexpected(&other)),
-    }
+    read(
+        COUNT_DOWN.run(con, &call).map_err(error_of)?,
+        |reply| match reply.word()?.as_str() {
+            "counted" => Ok(CountDownAnswer::Counted {
+                left: reply.number()?,
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            "already" => Ok(CountDownAnswer::Already {
+                left: reply.number()?,
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        },
+    )
 }
 
 /// What [`wait`] answers.
@@ -134,20 +136,22 @@ pub fn wait(
             inbox.into(),
         ],
     };
-    let mut reply = Reply::new(WAIT.run(con, &call).map_err(error_of)?)?;
-    match reply.word()?.as_str() {
-        "open" => Ok(WaitAnswer::Open {
-            count: reply.number()?,
-            now: reply.number()?,
-        }),
-        "closed" => Ok(WaitAnswer::Closed {
-            left: reply.number()?,
-            count: reply.number()?,
-            retry_after: reply.number()?,
-            now: reply.number()?,
-        }),
-        other => Err(unexpected(&other)),
-    }
+    read(
+        WAIT.run(con, &call).map_err(error_of)?,
+        |reply| match reply.word()?.as_str() {
+            "open" => Ok(WaitAnswer::Open {
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            "closed" => Ok(WaitAnswer::Closed {
+                left: reply.number()?,
+                count: reply.number()?,
+                retry_after: reply.number()?,
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        },
+    )
 }
 
 /// What [`count`] answers.
@@ -185,20 +189,22 @@ pub fn count(con: &mut dyn ConnectionLike, keys: &LatchKeys) -> Result<CountAnsw
         keys: keys.names().to_vec(),
         arguments: vec![],
     };
-    let mut reply = Reply::new(COUNT.run(con, &call).map_err(error_of)?)?;
-    match reply.word()?.as_str() {
-        "none" => Ok(CountAnswer::None {
-            now: reply.number()?,
-        }),
-        "open" => Ok(CountAnswer::Open {
-            count: reply.number()?,
-            now: reply.number()?,
-        }),
-        "closed" => Ok(CountAnswer::Closed {
-            left: reply.number()?,
-            count: reply.number()?,
-            now: reply.number()?,
-        }),
-        other => Err(unexpected(&other)),
-    }
+    read(
+        COUNT.run(con, &call).map_err(error_of)?,
+        |reply| match reply.word()?.as_str() {
+            "none" => Ok(CountAnswer::None {
+                now: reply.number()?,
+            }),
+            "open" => Ok(CountAnswer::Open {
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            "closed" => Ok(CountAnswer::Closed {
+                left: reply.number()?,
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        },
+    )
 }

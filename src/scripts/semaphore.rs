@@ -15,7 +15,7 @@
 //! # }
 //! ```
 
-use super::{Keys, Reply, ServerTime, error_of, unexpected};
+use super::{Keys, Reply, ServerTime, error_of, read, unexpected};
 use crate::error::CallError;
 use crate::script::{Call, LazyScript};
 use redis::{Connection, ConnectionLike, RedisResult, Value};
@@ -84,7 +84,9 @@ pub struct Ask<'a> {
     pub lease_ms: u64,
     /// How long the caller stays in line after this call, in ms, up to a day (60 s with no inbox); 0: does not wait.
     pub wait_ms: u64,
-    /// The channel on which a grant is told; subscribe to it before asking. Empty: the caller only asks again.
+    /// The channel on which a grant is told; subscribe to it before asking. Whoever may publish there can send what looks like
+    /// a grant, so let a secret of this wait follow, `<channel>#<secret>`: then messages end with the SHA-1 of the secret and
+    /// what stands before, as `lua/README.md` has it. Empty: the caller only asks again.
     pub inbox: &'a str,
     /// 0, or the ticket of an earlier answer: brings back the place of a waiter that the server forgot.
     pub ticket: u64,
@@ -178,25 +180,33 @@ pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<A
             ask.ticket.into(),
         ],
     };
-    let mut reply = Reply::new(ACQUIRE.run(con, &call).map_err(error_of)?)?;
-    match reply.word()?.as_str() {
-        "granted" => Ok(Answer::Granted(grant(&mut reply)?, usage(&mut reply)?)),
-        "held" => Ok(Answer::Held(grant(&mut reply)?, usage(&mut reply)?)),
-        "queued" => Ok(Answer::Queued {
-            ticket: reply.number()?,
-            position: reply.number()?,
-            retry_after: reply.number()?,
-            usage: usage(&mut reply)?,
-            now: reply.number()?,
-        }),
-        "denied" => Ok(Answer::Denied {
-            retry_after: reply.number_or_never()?,
-            usage: usage(&mut reply)?,
-            waiting: reply.number()?,
-            now: reply.number()?,
-        }),
-        other => Err(unexpected(&other)),
-    }
+    read(
+        ACQUIRE.run(con, &call).map_err(error_of)?,
+        |reply| match reply.word()?.as_str() {
+            "granted" => {
+                let grant = granted(reply, ask.lease_ms)?;
+                match ask.permits {
+                    Some(asked) if asked != grant.permits => Err(unexpected(&grant)),
+                    _ => Ok(Answer::Granted(grant, usage(reply)?)),
+                }
+            }
+            "held" => Ok(Answer::Held(grant(reply)?, usage(reply)?)),
+            "queued" => Ok(Answer::Queued {
+                ticket: reply.number()?,
+                position: reply.number()?,
+                retry_after: reply.number()?,
+                usage: usage(reply)?,
+                now: reply.number()?,
+            }),
+            "denied" => Ok(Answer::Denied {
+                retry_after: reply.number_or_never()?,
+                usage: usage(reply)?,
+                waiting: reply.number()?,
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        },
+    )
 }
 
 /// What [`try_lock_all`] answers.
@@ -236,35 +246,52 @@ pub fn try_lock_all(
         keys: mutexes.iter().flat_map(|keys| keys.names()).collect(),
         arguments: vec![id.into(), lease_ms.into()],
     };
-    let mut reply = Reply::new(TRY_LOCK_ALL.run(con, &call).map_err(error_of)?)?;
-    match reply.word()?.as_str() {
-        "granted" => Ok(TryLockAllAnswer::Granted(locks(&mut reply, mutexes.len())?)),
-        "held" => Ok(TryLockAllAnswer::Held(locks(&mut reply, mutexes.len())?)),
-        "denied" => Ok(TryLockAllAnswer::Denied {
-            place: reply.number::<usize>()?.saturating_sub(1),
-            retry_after: reply.number_or_never()?,
-            usage: usage(&mut reply)?,
-            waiting: reply.number()?,
-            now: reply.number()?,
-        }),
-        other => Err(unexpected(&other)),
-    }
+    read(
+        TRY_LOCK_ALL.run(con, &call).map_err(error_of)?,
+        |reply| match reply.word()?.as_str() {
+            "granted" => {
+                let grants = locks(reply, mutexes.len())?;
+                for grant in &grants {
+                    grant.check_lease(lease_ms)?;
+                }
+                Ok(TryLockAllAnswer::Granted(grants))
+            }
+            "held" => Ok(TryLockAllAnswer::Held(locks(reply, mutexes.len())?)),
+            "denied" => Ok(TryLockAllAnswer::Denied {
+                place: place(reply, mutexes.len())?,
+                retry_after: reply.number_or_never()?,
+                usage: usage(reply)?,
+                waiting: reply.number()?,
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        },
+    )
 }
 
 fn locks(reply: &mut Reply, count: usize) -> Result<Vec<Grant>, CallError> {
     let now = reply.number()?;
-    let mut grants = Vec::with_capacity(count);
-    for mut row in reply.rows()? {
-        grants.push(Grant {
+    let grants = reply.rows(|row| {
+        let grant = Grant {
             permits: 1,
             fence: row.number()?,
             expires_at: row.number_or_never()?,
             now,
-        });
-    }
+        };
+        grant.checked()
+    })?;
     match grants.len() == count {
         true => Ok(grants),
         false => Err(unexpected(&grants)),
+    }
+}
+
+/// A place from 1 to `count`, as one from 0.
+fn place(reply: &mut Reply, count: usize) -> Result<usize, CallError> {
+    let place: usize = reply.number()?;
+    match place.checked_sub(1) {
+        Some(place) if place < count => Ok(place),
+        _ => Err(unexpected(&place)),
     }
 }
 
@@ -307,7 +334,9 @@ pub(crate) fn release_all(
         .iter()
         .map(|(keys, id)| release_call(keys, id, 0))
         .collect();
-    each(RELEASE.run_all(con, &calls), calls.len(), released)
+    each(RELEASE.run_all(con, &calls), permits, |value, _| {
+        released(value)
+    })
 }
 
 fn release_call<'a>(keys: &'a Keys, id: &'a str, keep: u32) -> Call<'a> {
@@ -318,16 +347,15 @@ fn release_call<'a>(keys: &'a Keys, id: &'a str, keep: u32) -> Call<'a> {
 }
 
 fn released(value: Value) -> Result<ReleaseAnswer, CallError> {
-    let mut reply = Reply::new(value)?;
-    match reply.word()?.as_str() {
+    read(value, |reply| match reply.word()?.as_str() {
         "released" => Ok(ReleaseAnswer::Released {
             left: reply.number()?,
-            usage: usage(&mut reply)?,
+            usage: usage(reply)?,
         }),
         "cancelled" => Ok(ReleaseAnswer::Cancelled),
         "gone" => Ok(ReleaseAnswer::Gone),
         other => Err(unexpected(&other)),
-    }
+    })
 }
 
 /// Gives a permit a new lease of `lease_ms`, counted from now (0: permanent). `None`: it is lost, and not brought back.
@@ -341,7 +369,7 @@ pub fn refresh(
     lease_ms: u64,
 ) -> Result<Option<Grant>, CallError> {
     let reply = REFRESH.run(con, &refresh_call(keys, id, lease_ms));
-    refreshed(reply.map_err(error_of)?)
+    refreshed(reply.map_err(error_of)?, lease_ms)
 }
 
 /// Refreshes many in one packet; each has its own outcome.
@@ -353,7 +381,11 @@ pub(crate) fn refresh_all(
         .iter()
         .map(|(keys, id, lease_ms)| refresh_call(keys, id, *lease_ms))
         .collect();
-    each(REFRESH.run_all(con, &calls), calls.len(), refreshed)
+    each(
+        REFRESH.run_all(con, &calls),
+        permits,
+        |value, (.., lease_ms)| refreshed(value, *lease_ms),
+    )
 }
 
 fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64) -> Call<'a> {
@@ -363,13 +395,12 @@ fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64) -> Call<'a> {
     }
 }
 
-fn refreshed(value: Value) -> Result<Option<Grant>, CallError> {
-    let mut reply = Reply::new(value)?;
-    match reply.word()?.as_str() {
-        "refreshed" => grant(&mut reply).map(Some),
-        "lost" => Ok(None),
+fn refreshed(value: Value, lease_ms: u64) -> Result<Option<Grant>, CallError> {
+    read(value, |reply| match reply.word()?.as_str() {
+        "refreshed" => granted(reply, lease_ms).map(Some),
+        "lost" => reply.number::<ServerTime>().map(|_| None),
         other => Err(unexpected(&other)),
-    }
+    })
 }
 
 /// What [`lookup`] answers.
@@ -406,19 +437,21 @@ pub fn lookup(
         keys: keys.names().to_vec(),
         arguments: vec![id.into()],
     };
-    let mut reply = Reply::new(LOOKUP.run(con, &call).map_err(error_of)?)?;
-    match reply.word()?.as_str() {
-        "held" => Ok(LookupAnswer::Held(grant(&mut reply)?)),
-        "queued" => Ok(LookupAnswer::Queued {
-            ticket: reply.number()?,
-            position: reply.number()?,
-            now: reply.number()?,
-        }),
-        "gone" => Ok(LookupAnswer::Gone {
-            now: reply.number()?,
-        }),
-        other => Err(unexpected(&other)),
-    }
+    read(
+        LOOKUP.run(con, &call).map_err(error_of)?,
+        |reply| match reply.word()?.as_str() {
+            "held" => Ok(LookupAnswer::Held(grant(reply)?)),
+            "queued" => Ok(LookupAnswer::Queued {
+                ticket: reply.number()?,
+                position: reply.number()?,
+                now: reply.number()?,
+            }),
+            "gone" => Ok(LookupAnswer::Gone {
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        },
+    )
 }
 
 /// What [`resize`] answers.
@@ -460,19 +493,21 @@ pub fn resize(
             expected.as_deref().unwrap_or("-1").into(),
         ],
     };
-    let mut reply = Reply::new(RESIZE.run(con, &call).map_err(error_of)?)?;
-    match reply.word()?.as_str() {
-        "resized" => Ok(ResizeAnswer::Resized {
-            old: reply.number()?,
-            new: reply.number()?,
-            in_use: reply.number()?,
-        }),
-        "unchanged" => Ok(ResizeAnswer::Unchanged {
-            current: reply.number()?,
-            in_use: reply.number()?,
-        }),
-        other => Err(unexpected(&other)),
-    }
+    read(
+        RESIZE.run(con, &call).map_err(error_of)?,
+        |reply| match reply.word()?.as_str() {
+            "resized" => Ok(ResizeAnswer::Resized {
+                old: reply.number()?,
+                new: reply.number()?,
+                in_use: reply.number()?,
+            }),
+            "unchanged" => Ok(ResizeAnswer::Unchanged {
+                current: reply.number()?,
+                in_use: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        },
+    )
 }
 
 /// What [`inspect`] answers.
@@ -538,50 +573,52 @@ pub fn inspect(
         keys: keys.names().to_vec(),
         arguments: vec![u64::from(offset).into(), u64::from(count).into()],
     };
-    let mut reply = Reply::new(INSPECT.run(con, &call).map_err(error_of)?)?;
-    let mut state = State {
-        limit: reply.number()?,
-        pinned: reply.integer()? == 1,
-        in_use: reply.number()?,
-        holder_count: reply.number()?,
-        waiter_count: reply.number()?,
-        last_fence: reply.number()?,
-        now: reply.number()?,
-        holders: Vec::new(),
-        waiters: Vec::new(),
-    };
-    for mut row in reply.rows()? {
-        state.holders.push(HolderRow {
-            id: row.word()?,
-            permits: row.number()?,
-            fence: row.number()?,
-            expires_at: row.number_or_never()?,
-        });
-    }
-    for mut row in reply.rows()? {
-        state.waiters.push(WaiterRow {
-            id: row.word()?,
-            permits: row.number()?,
-            ticket: row.number()?,
-            patience_until: row.number()?,
-        });
-    }
-    Ok(state)
+    let reply = INSPECT.run(con, &call).map_err(error_of)?;
+    read(reply, |reply| {
+        Ok(State {
+            limit: reply.number()?,
+            pinned: reply.flag()?,
+            in_use: reply.number()?,
+            holder_count: reply.number()?,
+            waiter_count: reply.number()?,
+            last_fence: reply.number()?,
+            now: reply.number()?,
+            holders: reply.rows(|row| {
+                Ok(HolderRow {
+                    id: row.word()?,
+                    permits: row.number()?,
+                    fence: row.number()?,
+                    expires_at: row.number_or_never()?,
+                })
+            })?,
+            waiters: reply.rows(|row| {
+                Ok(WaiterRow {
+                    id: row.word()?,
+                    permits: row.number()?,
+                    ticket: row.number()?,
+                    patience_until: row.number()?,
+                })
+            })?,
+        })
+    })
 }
 
-/// The outcomes of `count` calls in one packet. One that says that the connection is of no use says it for all.
-fn each<T>(
+/// The outcomes of calls for each of `permits` in one packet. One that says that the connection is of no use says it for all.
+fn each<P, T>(
     replies: RedisResult<Vec<RedisResult<Value>>>,
-    count: usize,
-    read: fn(Value) -> Result<T, CallError>,
+    permits: &[P],
+    read: impl Fn(Value, &P) -> Result<T, CallError>,
 ) -> Result<Vec<Result<T, CallError>>, CallError> {
-    let mut outcomes = Vec::with_capacity(count);
+    let mut outcomes = Vec::with_capacity(permits.len());
     let replies = replies.map_err(|error| match error_of(error) {
-        CallError::Unknown(failure) if count > 1 => CallError::Unknown(failure.of_several()),
+        CallError::Unknown(failure) if permits.len() > 1 => {
+            CallError::Unknown(failure.of_several())
+        }
         error => error,
     });
-    for reply in replies? {
-        match reply.map_err(error_of).and_then(read) {
+    for (reply, permit) in replies?.into_iter().zip(permits) {
+        let outcome = reply.map_err(error_of);
+        match outcome.and_then(|value| read(value, permit)) {
             Err(CallError::Failed(failure)) if failure.is_broken() => {
                 return Err(CallError::Failed(failure));
             }
@@ -592,12 +629,20 @@ fn each<T>(
 }
 
 fn grant(reply: &mut Reply) -> Result<Grant, CallError> {
-    Ok(Grant {
+    let grant = Grant {
         permits: reply.number()?,
         fence: reply.number()?,
         expires_at: reply.number_or_never()?,
         now: reply.number()?,
-    })
+    };
+    grant.checked()
+}
+
+/// A grant of this very call, with the lease that it asked for.
+fn granted(reply: &mut Reply, lease_ms: u64) -> Result<Grant, CallError> {
+    let grant = grant(reply)?;
+    grant.check_lease(lease_ms)?;
+    Ok(grant)
 }
 
 fn usage(reply: &mut Reply) -> Result<Usage, CallError> {
@@ -608,6 +653,23 @@ fn usage(reply: &mut Reply) -> Result<Usage, CallError> {
 }
 
 impl Grant {
+    /// Nobody holds nothing, or by a lease that has ended.
+    fn checked(self) -> Result<Grant, CallError> {
+        let lives = self.expires_at.is_none_or(|end| end > self.now);
+        match self.permits > 0 && self.fence > 0 && lives {
+            true => Ok(self),
+            false => Err(unexpected(&self)),
+        }
+    }
+
+    fn check_lease(&self, lease_ms: u64) -> Result<(), CallError> {
+        let end = (lease_ms > 0).then(|| self.now.saturating_add(lease_ms));
+        match self.expires_at == end {
+            true => Ok(()),
+            false => Err(unexpected(self)),
+        }
+    }
+
     /// How long the lease ran at the server's `now`; `None`: for ever.
     pub(crate) fn left(&self) -> Option<std::time::Duration> {
         self.expires_at.map(|end| super::between(self.now, end))

@@ -6,6 +6,7 @@
     reason = "each test file uses a part of this"
 )]
 
+pub mod history;
 pub mod proxy;
 pub mod raw;
 

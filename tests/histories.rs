@@ -37,7 +37,7 @@ fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
         let ends_early = dice.below(80) == 0;
         let lease = match ends_early {
             true => ms(20),
-            false => ms(2_000 + dice.below(2_000)),
+            false => ms(300 + dice.below(300)),
         };
         let mut recorded = Recorded::new(recorder, semaphore.clone(), lease);
         let permits = 1 + dice.below(2) as u32;

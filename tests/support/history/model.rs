@@ -9,6 +9,9 @@ pub type Who = u32;
 /// A lease that was given to a permit. The plan numbers them.
 pub type LeaseNo = u32;
 
+/// The lease of a grant that nobody heard of.
+const UNSEEN: LeaseNo = LeaseNo::MAX;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Holder {
     who: Who,
@@ -158,6 +161,11 @@ impl Semaphore {
         self.holders.iter().map(|holder| holder.permits).sum()
     }
 
+    /// Whether somebody holds who never heard of it.
+    pub fn has_unseen(&self) -> bool {
+        self.holders.iter().any(|holder| holder.lease == UNSEEN)
+    }
+
     /// How many fences and tickets were given, of those that are known.
     pub fn numbers(&self) -> u32 {
         self.numbers
@@ -169,98 +177,68 @@ impl Semaphore {
             .map(|holder| (holder.who, holder.permits))
     }
 
-    fn holder(&mut self, who: Who) -> Option<&mut Holder> {
-        self.holders.iter_mut().find(|holder| holder.who == who)
+    fn holder(&self, who: Who) -> Option<&Holder> {
+        self.holders.iter().find(|holder| holder.who == who)
     }
 
-    fn holds(&self, who: Who) -> bool {
-        self.holders.iter().any(|holder| holder.who == who)
-    }
-
-    fn remove(&mut self, who: Who) -> Result<(), Why> {
-        let before = self.holders.len();
-        self.holders.retain(|holder| holder.who != who);
-        if self.holders.len() == before {
-            return Err(Why::NotHeld);
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, who: Who, permits: u32, lease: LeaseNo, limit: u32) -> Result<(), Why> {
+    /// Whether so many are free.
+    fn fits(&self, permits: u32, rules: &Rules) -> Result<(), Why> {
         let in_use = self.in_use();
-        if in_use + permits > limit {
+        if in_use + permits > rules.limit {
             return Err(Why::OverLimit { in_use, permits });
         }
-        let at = self.holders.partition_point(|holder| holder.who < who);
-        let holder = Holder {
-            who,
-            permits,
-            lease,
-        };
-        self.holders.insert(at, holder);
         Ok(())
     }
 
-    /// The next fence or ticket.
-    fn give(&mut self, number: u32) -> Result<(), Why> {
+    /// Whether it is the next fence or ticket.
+    fn is_next(&self, number: u32) -> Result<(), Why> {
         if number != self.numbers {
             return Err(Why::NotNext);
         }
-        self.numbers += 1;
         Ok(())
     }
 
-    /// Takes the step, or says why it cannot come now; then what is left here is of no use. `early` tells from when on the
-    /// holder's own clock may say that a lease has ended.
-    pub fn take(
-        &mut self,
+    /// Whether the step can come now, or why not. `early` tells from when on the holder's own clock may say that a lease has
+    /// ended.
+    pub fn allows(
+        &self,
         step: &Step,
         rules: &Rules,
         early: impl Fn(LeaseNo) -> Micros,
     ) -> Result<(), Why> {
+        let held = |who| self.holder(who).ok_or(Why::NotHeld);
         match *step {
             Step::Enter {
-                who,
                 permits,
                 all,
-                lease,
                 number,
+                ..
             } => {
-                self.give(number)?;
-                if rules.order && !self.queue.is_empty() {
-                    return Err(Why::Overtakes {
-                        in_line: self.queue.len(),
-                    });
+                self.is_next(number)?;
+                let in_line = self.queue.len();
+                if rules.order && in_line > 0 {
+                    return Err(Why::Overtakes { in_line });
                 }
                 let free = rules.limit.saturating_sub(self.in_use());
                 if all && permits != free {
                     return Err(Why::NotAll { free });
                 }
-                self.add(who, permits, lease, rules.limit)
+                self.fits(permits, rules)
             }
-            Step::Join { who, number, stays } => {
-                self.give(number)?;
-                if stays {
-                    self.queue.push(who);
-                }
-                Ok(())
-            }
+            Step::Join { number, .. } => self.is_next(number),
             Step::Grant {
                 who,
                 permits,
-                lease,
                 number,
+                ..
             } => {
-                self.give(number)?;
+                self.is_next(number)?;
+                // Who is not in line any more was forgotten, and came back with its ticket.
                 let in_front = self.queue.iter().position(|other| *other == who);
-                match in_front {
-                    Some(in_front) if in_front > 0 && rules.order => {
-                        return Err(Why::NotFirst { in_front });
-                    }
-                    Some(place) => drop(self.queue.remove(place)),
-                    None => {} // it was forgotten, and came back with its ticket
+                match in_front.filter(|in_front| rules.order && *in_front > 0) {
+                    Some(in_front) => Err(Why::NotFirst { in_front }),
+                    None => self.fits(permits, rules),
                 }
-                self.add(who, permits, lease, rules.limit)
             }
             Step::Refused {
                 want,
@@ -268,49 +246,91 @@ impl Semaphore {
                 others,
             } => {
                 let in_use = self.in_use();
-                if let Some(told) = told_in_use.filter(|told| *told > rules.limit) {
-                    return Err(Why::ToldOverLimit { told });
+                match told_in_use {
+                    Some(told) if told > rules.limit => Err(Why::ToldOverLimit { told }),
+                    Some(told) if rules.counts && told != in_use => Err(Why::OtherCount { in_use }),
+                    _ if in_use + want <= rules.limit && !others => Err(Why::NotFull { in_use }),
+                    _ => Ok(()),
                 }
-                if rules.counts && told_in_use.is_some_and(|told| told != in_use) {
-                    return Err(Why::OtherCount { in_use });
-                }
-                if in_use + want <= rules.limit && !others {
-                    return Err(Why::NotFull { in_use });
-                }
-                Ok(())
             }
-            Step::Release { who, keep: 0 } | Step::UnseenEnd { who } => self.remove(who),
-            Step::Release { who, keep } => {
-                let holder = self.holder(who).ok_or(Why::NotHeld)?;
-                holder.permits = holder.permits.min(keep);
-                Ok(())
-            }
-            Step::Gone { who } if self.holds(who) => Err(Why::StillHeld),
-            Step::Gone { .. } => Ok(()),
-            Step::Refresh { who, lease } => {
-                self.holder(who).ok_or(Why::NotHeld)?.lease = lease;
-                Ok(())
-            }
+            Step::Gone { who } if self.holder(who).is_some() => Err(Why::StillHeld),
             Step::Lost { who, at } => match self.holder(who) {
                 Some(holder) if at < early(holder.lease) => Err(Why::StillHeld),
                 _ => Ok(()),
             },
-            Step::Held { who } if self.holds(who) => Ok(()),
-            Step::Held { .. } => Err(Why::NotHeld),
             Step::LeaseEnd { who, lease } => match self.holder(who) {
-                Some(holder) if holder.lease == lease => self.remove(who),
+                Some(holder) if holder.lease == lease => Ok(()),
                 _ => Err(Why::Void),
             },
-            Step::Unseen { who, permits } => {
-                let free = rules.limit.saturating_sub(self.in_use());
-                let permits = if permits == 0 { free.max(1) } else { permits };
-                self.add(who, permits, LeaseNo::MAX, rules.limit)
+            Step::Release { who, .. }
+            | Step::Refresh { who, .. }
+            | Step::Held { who }
+            | Step::UnseenEnd { who } => held(who).map(drop),
+            Step::Unseen { permits, .. } => self.fits(permits.max(1), rules),
+            Step::Gone { .. } | Step::Forget => Ok(()),
+        }
+    }
+
+    /// Takes a step that it allows.
+    pub fn take(&mut self, step: &Step, rules: &Rules) {
+        match *step {
+            Step::Enter {
+                who,
+                permits,
+                lease,
+                ..
+            } => {
+                self.numbers += 1;
+                self.add(who, permits, lease);
             }
+            Step::Join { who, stays, .. } => {
+                self.numbers += 1;
+                if stays {
+                    self.queue.push(who);
+                }
+            }
+            Step::Grant {
+                who,
+                permits,
+                lease,
+                ..
+            } => {
+                self.numbers += 1;
+                self.queue.retain(|other| *other != who);
+                self.add(who, permits, lease);
+            }
+            Step::Unseen { who, permits: 0 } => {
+                self.add(who, rules.limit - self.in_use(), UNSEEN);
+            }
+            Step::Unseen { who, permits } => self.add(who, permits, UNSEEN),
+            Step::Release { who, keep: 0 }
+            | Step::LeaseEnd { who, .. }
+            | Step::UnseenEnd { who } => self.holders.retain(|holder| holder.who != who),
+            Step::Release { who, keep } => self.change(who, |holder| {
+                holder.permits = holder.permits.min(keep);
+            }),
+            Step::Refresh { who, lease } => self.change(who, |holder| holder.lease = lease),
             Step::Forget => {
                 self.holders.clear();
                 self.queue.clear();
-                Ok(())
             }
+            Step::Refused { .. } | Step::Gone { .. } | Step::Lost { .. } | Step::Held { .. } => {}
+        }
+    }
+
+    fn add(&mut self, who: Who, permits: u32, lease: LeaseNo) {
+        let at = self.holders.partition_point(|holder| holder.who < who);
+        let holder = Holder {
+            who,
+            permits,
+            lease,
+        };
+        self.holders.insert(at, holder);
+    }
+
+    fn change(&mut self, who: Who, change: impl FnOnce(&mut Holder)) {
+        if let Some(holder) = self.holders.iter_mut().find(|holder| holder.who == who) {
+            change(holder);
         }
     }
 }

@@ -11,6 +11,9 @@ pub const NEVER: Micros = Micros::MAX;
 /// The server's rounding to whole ms, and what numbers given in the same microsecond add to a fence.
 const MS: Micros = 1_000;
 
+/// How long the last call of a wait that is given up may take.
+const LAST_WORD: Micros = 40 * MS;
+
 /// Whether a step has to be taken by the end of its span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Must {
@@ -29,6 +32,17 @@ pub struct Planned {
     pub from: Micros,
     pub to: Micros,
     pub must: Must,
+    pub doubt: Doubt,
+}
+
+/// How seldom a step is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    None,
+    /// A grant that its caller did not hear of, and that was over when the call returned.
+    InCall,
+    /// One that outlived the call.
+    AfterCall,
 }
 
 /// All of one semaphore.
@@ -161,23 +175,40 @@ impl<'a> Builder<'a> {
             _ => {}
         }
         // A grant that its caller did not hear of: of a call without an answer, or one that ended before the answer came.
+        let (start, end) = (call.start, call.latest());
         let least = least_end(call, lease);
-        let (to, end_from, end_to) = match &call.outcome {
-            Outcome::NeverReturned if self.strangers => (NEVER, call.start, NEVER),
-            Outcome::NeverReturned => (NEVER, least, NEVER),
-            Outcome::Unknown => (NEVER, call.start, NEVER),
-            Outcome::TimedOut(full) if !full.answered => (NEVER, call.start, NEVER),
-            Outcome::Cancelled => (call.latest(), call.start, NEVER),
-            _ if least < call.latest() => (call.latest(), least, call.latest()),
-            _ => return Ok(()),
+        let late = self.late(call);
+        let over = match lease {
+            Lease::Ms(ms) if !self.strangers => late.saturating_add(ms * 1_000),
+            _ => NEVER,
         };
-        let who = self.who(at);
-        let permits = want.unwrap_or(0);
-        let step = Step::Unseen { who, permits };
-        self.add(at, step, (call.start, to), Must::Not);
-        let step = Step::UnseenEnd { who };
-        self.add(at, step, (end_from, end_to), Must::HappenIfThere);
+        match &call.outcome {
+            Outcome::NeverReturned if !self.strangers => {
+                self.unseen(at, want, (start, late), (least, over), Doubt::AfterCall);
+            }
+            Outcome::NeverReturned | Outcome::Unknown => {
+                self.unseen(at, want, (start, late), (start, over), Doubt::AfterCall);
+            }
+            Outcome::TimedOut(full) if !full.answered => {
+                self.unseen(at, want, (start, late), (start, over), Doubt::AfterCall);
+            }
+            // It is given back before the call returns, unless the server does not answer within the time for that.
+            Outcome::Cancelled => {
+                self.unseen(at, want, (start, end), (start, end), Doubt::InCall);
+                if self.rules.repeated || end - start >= LAST_WORD {
+                    self.unseen(at, want, (start, late), (start, over), Doubt::AfterCall);
+                }
+            }
+            _ if least < end => self.unseen(at, want, (start, end), (least, end), Doubt::InCall),
+            _ => {}
+        }
         Ok(())
+    }
+
+    /// Until when a call without an answer may still be carried out.
+    fn late(&self, call: &Call) -> Micros {
+        let last_sign = call.end.unwrap_or(call.start);
+        last_sign.saturating_add(self.rules.late)
     }
 
     fn granted(
@@ -269,7 +300,8 @@ impl<'a> Builder<'a> {
                 self.during(at, Step::Gone { who });
             }
             Outcome::Unknown | Outcome::NeverReturned => {
-                self.add(at, Step::Release { who, keep }, (start, NEVER), Must::Not);
+                let span = (start, self.late(self.calls[at]));
+                self.add(at, Step::Release { who, keep }, span, Must::Not);
             }
             _ => {}
         }
@@ -284,7 +316,11 @@ impl<'a> Builder<'a> {
                 return Ok(());
             }
             // It came while the permit was held, or it changed nothing.
-            Outcome::Unknown | Outcome::NeverReturned => (None, self.ends[who as usize], Must::Not),
+            Outcome::Unknown | Outcome::NeverReturned => (
+                None,
+                self.ends[who as usize].min(self.late(call)),
+                Must::Not,
+            ),
             _ => return Ok(()),
         };
         let span = (call.start, latest.max(call.start));
@@ -349,9 +385,10 @@ impl<'a> Builder<'a> {
     fn bound_releases(&mut self) {
         for planned in &mut self.plan.steps {
             if let Step::Release { who, .. } = planned.step
-                && planned.to == NEVER
+                && planned.must == Must::Not
             {
-                planned.to = self.ends[who as usize].max(planned.from);
+                let ends = self.ends[who as usize].max(planned.from);
+                planned.to = planned.to.min(ends);
             }
         }
     }
@@ -370,7 +407,25 @@ impl<'a> Builder<'a> {
             from: from.min(to),
             to,
             must,
+            doubt: Doubt::None,
         });
+    }
+
+    /// A grant that nobody heard of may have begun and ended in these spans.
+    fn unseen(
+        &mut self,
+        at: usize,
+        want: Option<u32>,
+        begun: (Micros, Micros),
+        over: (Micros, Micros),
+        doubt: Doubt,
+    ) {
+        let who = self.who(at);
+        let permits = want.unwrap_or(0);
+        self.add(at, Step::Unseen { who, permits }, begun, Must::Not);
+        self.add(at, Step::UnseenEnd { who }, over, Must::HappenIfThere);
+        let begin = self.plan.steps.len() - 2;
+        self.plan.steps[begin].doubt = doubt;
     }
 
     fn who(&mut self, at: usize) -> Who {

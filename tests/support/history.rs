@@ -5,6 +5,7 @@
 //! all have ended, [`History::read`] puts their files together and [`History::check`] judges them by [`Rules`].
 
 pub mod client;
+mod excerpt;
 mod model;
 mod plan;
 mod recorder;

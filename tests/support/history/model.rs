@@ -354,6 +354,14 @@ impl Step {
         }
     }
 
+    /// How many a grant that nobody heard of took; 0: whatever was free.
+    pub fn unseen_permits(&self) -> u32 {
+        match *self {
+            Step::Unseen { permits, .. } => permits,
+            _ => 0,
+        }
+    }
+
     /// What it takes of what is free.
     pub fn takes(&self) -> Takes {
         match *self {

@@ -11,11 +11,12 @@
 //! What keeps it small: fences and tickets are given in their order; and a step that changes nothing is taken as
 //! soon as the model allows it, since it can never do so with more right later.
 
+use super::excerpt::Excerpt;
 use super::model::{Rule, Semaphore, Step, Takes, Why};
 use super::plan::{Doubt, Must, NEVER, Plan, Planned, Wrong, plan};
 use super::{Call, Micros, Rules};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// How many ways are kept at first, and how many are tried to come past one end.
 const FEW: usize = 32;
@@ -123,14 +124,14 @@ pub fn check(calls: &[Call], rules: &Rules, efforts: &[Effort]) -> Result<Report
 
 /// One way in which all that is past may have come about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Way {
-    semaphore: Semaphore,
+pub struct Way {
+    pub semaphore: Semaphore,
     /// Which of the steps under way it has taken, sorted.
     taken: Vec<usize>,
 }
 
 impl Way {
-    fn has_taken(&self, step: usize) -> bool {
+    pub fn has_taken(&self, step: usize) -> bool {
         self.taken.binary_search(&step).is_ok()
     }
 
@@ -152,6 +153,7 @@ struct Search<'a> {
     ways: HashSet<Way>,
     most: usize,
     tried: usize,
+    now: Micros,
     effort: Effort,
     /// No way was left out so far.
     complete: bool,
@@ -176,14 +178,14 @@ impl UnderWay {
 }
 
 /// No way goes past the end of this step.
-struct Stuck {
-    step: usize,
-    why: Why,
+pub struct Stuck {
+    pub step: usize,
+    pub why: Why,
     /// Nothing was left out.
-    complete: bool,
+    pub complete: bool,
     /// One of the ways up to there.
-    way: Way,
-    under_way: Vec<usize>,
+    pub way: Way,
+    pub under_way: Vec<usize>,
 }
 
 impl Search<'_> {
@@ -195,6 +197,7 @@ impl Search<'_> {
             ways: HashSet::from([Way::default()]),
             most: 1,
             tried: 0,
+            now: 0,
             effort,
             complete: true,
         }
@@ -214,7 +217,8 @@ impl Search<'_> {
             }
         }
         events.sort_unstable();
-        for (_, is_end, step) in events {
+        for (now, is_end, step) in events {
+            self.now = now;
             match is_end {
                 false => self.begin(step),
                 true => self.end(step)?,
@@ -335,6 +339,31 @@ impl Search<'_> {
         self.complete &= self.ways.len() == all;
     }
 
+    /// The changes under way that may come before this step.
+    fn others(&mut self, way: &Way, step: usize, doubt: Doubt) -> Vec<usize> {
+        let mut others = self.under_way.changes.clone();
+        if way.semaphore.has_unseen() {
+            others.extend(&self.under_way.unseen_ends);
+        }
+        let mut alike = HashSet::new();
+        for unseen in &self.under_way.unseen {
+            let begin = &self.plan.steps[*unseen];
+            // Of those that weigh the same and may end, one is as good as another, most often.
+            let may_end = self.plan.steps[*unseen + 1].from <= self.now;
+            let is_tried = begin.doubt <= doubt
+                && (self.effort != Effort::Few
+                    || begin.doubt < Doubt::AfterCall
+                    || way.has_taken(*unseen)
+                    || alike.insert((begin.step.unseen_permits(), may_end)));
+            match is_tried {
+                true => others.push(*unseen),
+                false => self.complete = false,
+            }
+        }
+        others.retain(|other| *other != step && !way.has_taken(*other));
+        others
+    }
+
     /// Adds all ways from this one past the end of a step.
     fn go_past(&mut self, from: &Way, step: usize, doubt: Doubt, next: &mut HashSet<Way>) {
         let planned = &self.plan.steps[step];
@@ -371,37 +400,15 @@ impl Search<'_> {
                 }
             }
             // Where it can be taken, others before it only matter for looks that they explain, or if it is in their way.
-            let is_left = |other: &&usize| **other != step && !way.has_taken(**other);
-            let looks = self.under_way.looks.iter().any(|other| is_left(&other));
-            let UnderWay {
-                changes,
-                unseen,
-                unseen_ends,
-                ..
-            } = &self.under_way;
-            let unseen = if doubt > Doubt::None {
-                &unseen[..]
-            } else {
-                &[]
-            };
-            let unseen_ends = if way.semaphore.has_unseen() {
-                &unseen_ends[..]
-            } else {
-                &[]
-            };
-            self.complete &= unseen.len() == self.under_way.unseen.len();
-            let others = changes.iter().chain(unseen).chain(unseen_ends);
-            for other in others.filter(is_left) {
-                let candidate = &self.plan.steps[*other];
+            let looks = &self.under_way.looks;
+            let looks = (looks.iter()).any(|other| *other != step && !way.has_taken(*other));
+            for other in self.others(&way, step, doubt) {
+                let candidate = &self.plan.steps[other];
                 let conflicts = self.effort == Effort::Every || conflict(planned, candidate);
                 if can && !looks && !conflicts {
                     continue;
                 }
-                if candidate.doubt > doubt {
-                    self.complete = false;
-                    continue;
-                }
-                if let Ok((on, explains)) = self.taking(&way, *other) {
+                if let Ok((on, explains)) = self.taking(&way, other) {
                     let worth = !can || explains || conflicts;
                     if seen.get(&on).is_none_or(|was| worth && !was) {
                         seen.insert(on.clone(), worth);
@@ -455,90 +462,4 @@ fn conflict(first: &Planned, second: &Planned) -> bool {
         || [a, b].contains(&Takes::WhateverIsFree)
         || (a == Takes::Some && b == Takes::Unseen)
         || [&first.step, &second.step].contains(&&Step::Forget)
-}
-
-/// Calls as a failure shows them.
-struct Excerpt<'a> {
-    calls: &'a [&'a Call],
-}
-
-impl Excerpt<'_> {
-    fn line(&self, at: usize) -> String {
-        let call = self.calls[at];
-        let zero = self.calls[0].start;
-        let ms = |at: Micros| (at as f64 - zero as f64) / 1_000.0;
-        let end = call
-            .end
-            .map_or("       ...".to_owned(), |end| format!("{:10.3}", ms(end)));
-        format!(
-            "{:10.3} {end} ms  {:<14} {} -> {}",
-            ms(call.start),
-            call.who,
-            call.op,
-            call.outcome
-        )
-    }
-
-    /// The calls around one, in the order of their starts.
-    fn around(&self, text: &mut String, at: usize) {
-        let _ = writeln!(text, "  calls around it:");
-        for near in at.saturating_sub(20)..(at + 6).min(self.calls.len()) {
-            let mark = if near == at { '>' } else { ' ' };
-            let _ = writeln!(text, "  {mark} {}", self.line(near));
-        }
-    }
-
-    fn of_wrong(&self, wrong: &Wrong) -> String {
-        let mut text = format!("{}\n", wrong.text);
-        for at in &wrong.calls {
-            let _ = writeln!(text, "    {}", self.line(*at));
-        }
-        self.around(&mut text, wrong.calls[0]);
-        text
-    }
-
-    fn of_stuck(&self, plan: &Plan, rules: &Rules, stuck: &Stuck) -> String {
-        let early = |lease: u32| plan.early.get(lease as usize).copied().unwrap_or(0);
-        let why = |step: &Step| match stuck.way.semaphore.allows(step, rules, early) {
-            Ok(()) => "possible, but does not help".to_owned(),
-            Err(why) => why.to_string(),
-        };
-        let planned = &plan.steps[stuck.step];
-        let mut text = match stuck.complete {
-            true => "no order of the calls explains this".to_owned(),
-            false => "too many orders to try all; those that were tried end here".to_owned(),
-        };
-        let _ = writeln!(text, ": {}", stuck.why);
-        let show = |planned: &Planned| match planned.step {
-            Step::LeaseEnd { .. } => format!("(the end of a lease of) {}", self.line(planned.call)),
-            Step::Unseen { .. } => format!("(granted unheard) {}", self.line(planned.call)),
-            _ => self.line(planned.call),
-        };
-        let _ = writeln!(text, "    {}", show(planned));
-        let _ = writeln!(
-            text,
-            "  at that point {} of {} are in use, held by",
-            stuck.way.semaphore.in_use(),
-            rules.limit
-        );
-        for (who, permits) in stuck.way.semaphore.holders() {
-            let _ = writeln!(
-                text,
-                "    {permits}: {}",
-                self.line(plan.holder_calls[who as usize])
-            );
-        }
-        let _ = writeln!(
-            text,
-            "  what else was under way and could have come before it:"
-        );
-        for other in &stuck.under_way {
-            let candidate = &plan.steps[*other];
-            if *other != stuck.step && !stuck.way.has_taken(*other) {
-                let _ = writeln!(text, "    {}: {}", show(candidate), why(&candidate.step));
-            }
-        }
-        self.around(&mut text, planned.call);
-        text
-    }
 }

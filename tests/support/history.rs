@@ -11,6 +11,7 @@ mod plan;
 mod recorder;
 mod search;
 mod text;
+mod waits;
 
 pub use model::Rule;
 pub use recorder::Recorder;

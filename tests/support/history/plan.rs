@@ -2,6 +2,7 @@
 //! a lease is one more, its end.
 
 use super::model::{LeaseNo, Rule, Step, Who};
+use super::waits::Waits;
 use super::{Call, Full, Granted, Lease, Micros, Op, Outcome, Rules};
 use std::collections::HashMap;
 
@@ -448,44 +449,5 @@ fn least_end(call: &Call, lease: Lease) -> Micros {
     match lease {
         Lease::Ms(ms) | Lease::Renewed(ms) => call.start + (ms * 1_000).saturating_sub(MS),
         Lease::Permanent => NEVER,
-    }
-}
-
-/// The spans of the calls in line.
-struct Waits {
-    /// By start, with the latest end of all up to there and whose it is, and the second latest.
-    latest: Vec<(Micros, Micros, Micros)>,
-}
-
-impl Waits {
-    fn of(calls: &[&Call]) -> Waits {
-        let (mut first, mut second) = (0, 0);
-        let mut latest = Vec::new();
-        for call in calls {
-            if matches!(call.op, Op::Acquire { waits: true, .. }) {
-                let end = call.latest();
-                (first, second) = match end {
-                    end if end >= first => (end, first),
-                    end => (first, end.max(second)),
-                };
-                latest.push((call.start, first, second));
-            }
-        }
-        Waits { latest }
-    }
-
-    /// Whether another call than this was in line in its span.
-    fn others(&self, call: &Call) -> bool {
-        let until = self
-            .latest
-            .partition_point(|(start, ..)| *start <= call.latest());
-        let Some((_, first, second)) = until.checked_sub(1).map(|last| self.latest[last]) else {
-            return false;
-        };
-        // Its own is one of these, if it waits.
-        match matches!(call.op, Op::Acquire { waits: true, .. }) {
-            true => second >= call.start,
-            false => first >= call.start,
-        }
     }
 }

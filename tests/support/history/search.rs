@@ -22,8 +22,9 @@ use std::fmt;
 const FEW: usize = 32;
 const FEW_TRIED: usize = 2_000;
 
-/// How many are tried in all before it stays undecided.
-const MOST_TRIED: usize = 1_000_000;
+/// How many are tried in all, and for each step, before it stays undecided.
+const MOST_TRIED: usize = 50_000;
+const MOST_TRIED_A_STEP: usize = 4;
 
 /// What was looked at, when all is well.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -418,7 +419,7 @@ impl Search<'_> {
             }
             let is_enough = match self.effort {
                 Effort::Few => seen.len() > FEW_TRIED || (doubt > Doubt::None && next.len() > FEW),
-                _ => self.tried > MOST_TRIED,
+                _ => self.tried > MOST_TRIED + MOST_TRIED_A_STEP * self.plan.steps.len(),
             };
             if is_enough {
                 self.complete = false;

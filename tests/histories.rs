@@ -16,11 +16,11 @@ const LIMIT: u32 = 3;
 const PROCESSES: u64 = 8;
 const THREADS: u64 = 3;
 
-/// How often each thread asks: few times in the usual tests, more for `LUAGATE_PROVE=long`, or as many as that says.
+/// How often each thread asks: some hundred times, and for `LUAGATE_PROVE=long` for minutes; or as often as that says.
 fn asks() -> u32 {
     match std::env::var("LUAGATE_PROVE") {
         Ok(count) if count != "long" => count.parse().expect("LUAGATE_PROVE: long, or a count"),
-        Ok(_) => 20_000,
+        Ok(_) => 10_000,
         Err(_) => 500,
     }
 }

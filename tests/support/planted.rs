@@ -227,7 +227,7 @@ impl Client<'_> {
         (word, numbers.collect())
     }
 
-    /// `ticket`: in line.
+    /// Asks once; `wait_ms` 0 is not in line.
     fn ask(&mut self, id: &str, wait_ms: u64) -> Reply {
         let (limit, lease, wait) = (
             self.limit.to_string(),

@@ -9,7 +9,11 @@
 //! paper and in Porcupine, each semaphore is searched by itself.
 //!
 //! What keeps it small: fences and tickets are given in their order; and a step that changes nothing is taken as
-//! soon as the model allows it, since it can never do so with more right later.
+//! soon as the model allows it, since it can never do so with more right later. Calls without an answer may have been
+//! granted unheard, at any later time, which explains nearly everything in nearly endless ways. So at first only few
+//! ways are kept, those with the fewest such grants: an order that is found so is one all the same. Only where that ends
+//! is everything kept, up to a bound; beyond that the answer is `undecided`, which is no proof of anything, and shows where
+//! the few ways ended.
 
 use super::excerpt::Excerpt;
 use super::model::{Rule, Semaphore, Step, Takes, Why};

@@ -6,6 +6,9 @@
     reason = "each test file uses a part of this"
 )]
 
+pub mod dice;
+pub mod history;
+pub mod planted;
 pub mod proxy;
 pub mod raw;
 

@@ -4,6 +4,7 @@
 //! again by itself.
 
 use crate::background::{Background, Debt};
+use crate::clock::{Bell, Clock};
 use crate::connections::Connections;
 use crate::error::CallError;
 use crate::lease::Moment;
@@ -75,7 +76,8 @@ pub(crate) struct Wait {
     id: String,
     meta: String,
     state: Mutex<Heard>,
-    bell: Condvar,
+    bell: Bell,
+    clock: Clock,
 }
 
 #[derive(Default)]
@@ -86,13 +88,15 @@ struct Heard {
 
 impl Wait {
     fn tell(&self, news: News) {
-        lock(&self.state).news.push_back(news);
-        self.bell.notify_one();
+        let mut state = lock(&self.state);
+        state.news.push_back(news);
+        self.bell.ring();
     }
 
     pub(crate) fn cancel(&self) {
-        lock(&self.state).cancelled = true;
-        self.bell.notify_one();
+        let mut state = lock(&self.state);
+        state.cancelled = true;
+        self.bell.ring();
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -109,11 +113,10 @@ impl Wait {
             if state.cancelled {
                 return News::Cancelled;
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if until <= self.clock.now() {
                 return News::Silence;
             }
-            state = wait_for(&self.bell, state, left);
+            state = self.bell.sleep(state, Some(until));
         }
     }
 }
@@ -154,14 +157,16 @@ struct Waits {
 }
 
 impl Waits {
-    fn add(&mut self, id: &str, meta: &str) -> Arc<Wait> {
+    fn add(&mut self, clock: &Clock, id: &str, meta: &str) -> Arc<Wait> {
         let wait = Arc::new(Wait {
             id: id.to_owned(),
             meta: meta.to_owned(),
             state: Mutex::default(),
-            bell: Condvar::new(),
+            bell: Bell::new(clock),
+            clock: clock.clone(),
         });
         let same = self.by_id.entry(id.to_owned()).or_default();
+        wait.bell.ring(); // it is about to ask
         same.push(wait.clone());
         wait
     }
@@ -185,6 +190,10 @@ impl Inbox {
         }
     }
 
+    fn clock(&self) -> &Clock {
+        &self.shared.connections.clock
+    }
+
     /// Whether somebody has waited before, so that there is a subscription or will be.
     pub(crate) fn is_opened(&self) -> bool {
         *lock(&self.shared.subscription) != Subscription::None
@@ -193,7 +202,8 @@ impl Inbox {
     /// The channel, once the subscription stands; opens it if need be. `None` where there is none: then a waiter asks
     /// without an inbox.
     pub(crate) fn channel(&self, until: Option<Instant>) -> Option<&str> {
-        let latest = Instant::now() + self.shared.connections.timeouts().connect;
+        let now = self.clock().now();
+        let latest = now + self.shared.connections.timeouts().connect;
         let latest = until.map_or(latest, |until| until.min(latest));
         let mut subscription = lock(&self.shared.subscription);
         if *subscription == Subscription::None {
@@ -210,7 +220,7 @@ impl Inbox {
                 Subscription::Down { tried: false } => {}
                 _ => return None,
             }
-            let left = latest.saturating_duration_since(Instant::now());
+            let left = latest.saturating_duration_since(self.clock().now());
             if left.is_zero() {
                 return None;
             }
@@ -226,12 +236,12 @@ impl Inbox {
         if same.any(|wait| wait.meta == keys.meta) {
             return None;
         }
-        Some(waits.add(id, &keys.meta))
+        Some(waits.add(self.clock(), id, &keys.meta))
     }
 
     /// Lets a wait hear the messages for `key`; any number of threads may wait for the same.
     pub(crate) fn register_shared(&self, key: &str) -> Arc<Wait> {
-        lock(&self.shared.waits).add(key, key)
+        lock(&self.shared.waits).add(self.clock(), key, key)
     }
 
     /// Ends a wait.
@@ -247,7 +257,7 @@ impl Inbox {
 
     /// A wait was given up and the server did not confirm it: a grant that still comes for it is released.
     pub(crate) fn give_up(&self, keys: &Keys, id: &str) {
-        let now = Instant::now();
+        let now = self.clock().now();
         let mut waits = lock(&self.shared.waits);
         waits.given_up.retain(|_, (_, until)| *until > now);
         let entry = (keys.clone(), now + MEMORY);
@@ -280,7 +290,7 @@ impl Shared {
     }
 
     fn deliver(&self, message: Message) {
-        let received = Moment::now();
+        let received = self.connections.clock.moment();
         let mut waits = lock(&self.waits);
         if let Some(same) = waits.by_id.get(&message.id) {
             for wait in same {

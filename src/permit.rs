@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::error::{CallError, Error, Invalid, RefreshError};
 use crate::failure::{Failure, FailureKind};
 use crate::holding::{Holding, Terms};
-use crate::lease::{self, Deadline, Moment};
+use crate::lease::{self, Deadline};
 use crate::name::Keys;
 use crate::scripts::semaphore::{self, ReleaseAnswer};
 use std::fmt;
@@ -241,7 +241,7 @@ pub(crate) fn refresh_all(
     let calls: Vec<_> = holdings()
         .map(|h| (&h.keys, h.id.as_str(), lease_ms.unwrap_or(h.terms.lease_ms)))
         .collect();
-    let sent = Moment::now();
+    let sent = engine.clock().moment();
     let answered = engine.call(until, &mut |con| semaphore::refresh_all(con, &calls));
     let answered = answered.inspect_err(|error| {
         if let CallError::Unknown(_) = error {
@@ -280,7 +280,10 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
 
 /// As `release_all`, for at most 100 ms; the background does what takes longer.
 pub(crate) fn drop_all(permits: &mut [Permit]) {
-    drop_until(permits, Instant::now() + DROP_BOUND);
+    let Some(now) = permits.first().map(|first| first.engine.now()) else {
+        return;
+    };
+    drop_until(permits, now + DROP_BOUND);
 }
 
 /// As `release_all`, until `until` at most; the background does what takes longer.

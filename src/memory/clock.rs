@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How far a clock can be moved altogether: no number that the scripts handle grows too long within that.
-const FARTHEST: Duration = Duration::from_secs(200 * 365 * 86_400);
+/// How far a clock can be moved altogether. The scripts take fences and tickets, which begin with the time in µs, up to 2^52:
+/// that is the year 2112.
+const FARTHEST: Duration = Duration::from_secs(50 * 365 * 86_400);
 
 /// How often a thread that should have woken up is looked at.
 const LOOK: Duration = Duration::from_micros(50);

@@ -1,7 +1,8 @@
 //! Serves a server in memory on a port of the loopback, to any number of connections: a thread for each.
 
+use super::keyspace;
 use super::server::{Server, words};
-use super::store::{Bytes, Reply};
+use super::store::{Bytes, Reply, Store};
 use crate::clock::Time;
 use crate::sync::lock;
 use redis::{Parser, Value};
@@ -60,8 +61,9 @@ impl Listener {
             closed: AtomicBool::new(false),
         });
         let accepting = shared.clone();
+        let name = format!("luagate:{}", address.port());
         std::thread::Builder::new()
-            .name("luagate-memory".to_owned())
+            .name(name)
             .spawn(move || accept(&listener, &accepting))?;
         Ok(Listener {
             address,
@@ -122,6 +124,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 fn start(stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(STALLED))?;
+    let name = format!("luagate:{}", stream.local_addr()?.port());
     let writer = Arc::new(Mutex::new(stream.try_clone()?));
     let client = Client {
         stream: stream.try_clone()?,
@@ -137,8 +140,7 @@ fn start(stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     host.clients.insert(number, client);
     drop(host);
     let serving = shared.clone();
-    let thread = std::thread::Builder::new().name("luagate-memory".to_owned());
-    let started = thread.spawn(move || {
+    let started = std::thread::Builder::new().name(name).spawn(move || {
         serve(&stream, &writer, number, &serving);
         lock(&serving.host).hang_up(number);
     });
@@ -201,7 +203,11 @@ impl Host {
                 command.to_ascii_lowercase()
             ))],
             _ => {
-                let reply = self.server.execute(words);
+                let about_keys = |store: &mut Store| keyspace::execute(store, &command, arguments);
+                let reply = match self.server.with_store(about_keys) {
+                    Some(reply) => reply,
+                    None => self.server.execute(words),
+                };
                 for (channel, message) in self.server.take_published() {
                     self.published += 1;
                     self.deliver(&channel, &message);

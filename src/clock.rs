@@ -1,10 +1,9 @@
 //! The clock of a gate: this machine's. With the feature `memory` `src/memory/clock.rs` takes the place of this file: there a
 //! gate may have a clock that a test moves.
 
-use crate::engine::Engine;
 use crate::lease::Moment;
 use crate::sync::{wait, wait_for};
-use std::sync::{Arc, Condvar, MutexGuard};
+use std::sync::{Condvar, MutexGuard};
 use std::time::{Instant, SystemTime};
 
 #[derive(Clone, Debug)]
@@ -28,9 +27,6 @@ impl Clock {
     pub(crate) fn busy(&self) -> Busy {
         Busy
     }
-
-    /// An engine goes by this clock.
-    pub(crate) fn attach(&self, _: &Arc<Engine>) {}
 }
 
 pub(crate) struct Busy;
@@ -39,8 +35,14 @@ pub(crate) struct Busy;
 pub(crate) struct Bell(Condvar);
 
 impl Bell {
+    /// Of a thread that has nothing to do.
     pub(crate) fn new(_: &Clock) -> Bell {
         Bell(Condvar::new())
+    }
+
+    /// Of a thread that has something to do before it sleeps.
+    pub(crate) fn awake(clock: &Clock) -> Bell {
+        Bell::new(clock)
     }
 
     /// Wakes who sleeps. Rung while the lock is held that he sleeps with, so that nobody sees him asleep who has news.

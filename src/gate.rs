@@ -260,8 +260,8 @@ impl GateBuilder {
                 .exec(con)
                 .map_err(|error| CallError::Failed(Failure::from(error)))
         })?;
-        let engine = Arc::new(engine);
-        engine.clock().attach(&engine);
-        Ok(Gate { engine })
+        Ok(Gate {
+            engine: Arc::new(engine),
+        })
     }
 }

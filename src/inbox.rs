@@ -162,11 +162,10 @@ impl Waits {
             id: id.to_owned(),
             meta: meta.to_owned(),
             state: Mutex::default(),
-            bell: Bell::new(clock),
+            bell: Bell::awake(clock),
             clock: clock.clone(),
         });
         let same = self.by_id.entry(id.to_owned()).or_default();
-        wait.bell.ring(); // it is about to ask
         same.push(wait.clone());
         wait
     }

@@ -60,25 +60,18 @@ pub use server::Server;
 pub use store::Store;
 
 use crate::clock::{Clock, Time};
-use crate::engine::Engine;
 use crate::error::{CallError, Invalid};
 use crate::failure::{Failure, FailureKind};
 use crate::gate::{Gate, GateBuilder};
-use crate::inbox::News;
-use crate::name;
 use crate::sync::lock;
-use crate::wait::Registered;
 use listener::Listener;
 use redis::{Client, Connection};
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long moving the clock waits for a thread that has something to do and does not come to an end with it.
 const UNSETTLED: Duration = Duration::from_secs(5);
-
-/// How many times it looks whether what was done gave others something to do.
-const ROUNDS: u32 = 100;
 
 /// A server in this process, with a clock that a test moves; and all gates on it. Clones are the same.
 ///
@@ -88,11 +81,10 @@ pub struct Memory {
     world: Arc<World>,
 }
 
-/// A server, its clock, and the gates that go by it.
+/// A server and its clock.
 pub(crate) struct World {
     pub(crate) time: Arc<Time>,
     listener: Listener,
-    engines: Mutex<Vec<Weak<Engine>>>,
     /// Held by who moves the clock.
     moving: Mutex<()>,
 }
@@ -113,7 +105,6 @@ impl Memory {
             world: Arc::new(World {
                 time,
                 listener,
-                engines: Mutex::default(),
                 moving: Mutex::default(),
             }),
         })
@@ -169,23 +160,12 @@ impl Memory {
     pub fn advance(&self, by: Duration) {
         let _moving = lock(&self.world.moving);
         let mut left = by;
-        loop {
-            let is_settled = self.world.settle();
-            if left.is_zero() {
-                return;
-            }
-            if !is_settled {
-                self.world.time.advance(left);
-                return;
-            }
-            let now = self.world.time.now();
-            let next = self.world.time.next_wake_up();
-            let next = next.map_or(left, |at| at.saturating_duration_since(now).min(left));
-            if self.world.time.advance(next).is_zero() {
-                return; // farther it does not go
-            }
-            left -= next;
+        while let Some(moved) = self.world.step(left)
+            && !moved.is_zero()
+        {
+            left -= moved;
         }
+        self.world.time.jump(left); // nothing, unless somebody came to no end
     }
 
     /// Moves the clock ahead at once, as if the machine with all these gates had been suspended for so long while the server
@@ -193,9 +173,9 @@ impl Memory {
     /// the gates have noticed, and callbacks have run.
     pub fn suspend(&self, time: Duration) {
         let _moving = lock(&self.world.moving);
-        self.world.settle();
-        self.world.time.advance(time);
-        self.world.settle();
+        self.world.step(Duration::ZERO);
+        self.world.time.jump(time);
+        self.world.step(Duration::ZERO);
     }
 
     /// Does something with the server between two commands: [`Server::set_full`] lets its memory be full, say. Its time is
@@ -206,57 +186,9 @@ impl Memory {
 }
 
 impl World {
-    /// The clock is moved for this engine too, which may wait for messages.
-    pub(crate) fn attach(&self, engine: &Arc<Engine>) {
-        let mut engines = lock(&self.engines);
-        engines.retain(|engine| engine.strong_count() > 0);
-        engines.push(Arc::downgrade(engine));
-    }
-
-    /// Waits until everybody has done what there was to do, and what came of that; false when somebody came to no end.
-    fn settle(&self) -> bool {
-        let end = Instant::now() + UNSETTLED;
-        for _ in 0..ROUNDS {
-            let published = self.listener.published();
-            self.time.let_work(end);
-            let engines: Vec<_> = lock(&self.engines)
-                .iter()
-                .filter_map(Weak::upgrade)
-                .collect();
-            for engine in &engines {
-                self.deliver(engine, end);
-            }
-            drop(engines);
-            let is_quiet = self.time.is_quiet() && self.listener.published() == published;
-            if is_quiet {
-                return true;
-            }
-            if Instant::now() >= end {
-                return false;
-            }
-        }
-        true // others keep everybody busy
-    }
-
-    /// Waits until all messages that were published so far have been told to who waits at this engine: one of our own comes
-    /// after them.
-    fn deliver(&self, engine: &Engine, end: Instant) {
-        if !engine.inbox.is_opened() {
-            return;
-        }
-        let (Some(channel), Ok(id)) =
-            (engine.inbox.channel(Some(engine.now())), name::new_id(None))
-        else {
-            return;
-        };
-        let last = Registered {
-            inbox: &engine.inbox,
-            wait: engine.inbox.register_shared(&id),
-        };
-        let until = engine.now() + end.saturating_duration_since(Instant::now());
-        if self.listener.publish(channel, &format!("{id} 0 0 0 0")) > 0 {
-            while matches!(last.wait.hear(until), News::Resubscribed) {}
-        }
+    /// Lets everybody do what there is to do, then moves the clock to when there is more, by `by` at most.
+    fn step(&self, by: Duration) -> Option<Duration> {
+        self.time.step(by, Instant::now() + UNSETTLED)
     }
 }
 

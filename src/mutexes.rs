@@ -76,6 +76,7 @@ impl Mutexes {
         }
         let (engine, terms) = (&first.engine, first.terms()?);
         let id = first.next_id()?;
+        let _busy = engine.clock().busy(); // until the permits are looked after
         let answered = engine.connections.call(None, &mut |con| {
             semaphore::try_lock_all(con, &keys, &id, terms.first_lease_ms())
         });
@@ -139,9 +140,9 @@ impl Mutexes {
         let terms = first.terms()?;
         let mut permits = Vec::with_capacity(self.semaphores.len());
         if let Err(error) = self.lock_each(&first.engine, &mut permits, &terms, deadline) {
-            let soon = first.engine.now() + LAST_WORD;
             let latest = deadline.and_then(|end| end.checked_add(LAST_WORD));
-            permit::drop_until(&mut permits, latest.map_or(soon, |end| end.min(soon)));
+            let left = latest.map(|end| end.saturating_duration_since(first.engine.now()));
+            permit::drop_within(&mut permits, left.unwrap_or(LAST_WORD).min(LAST_WORD));
             return Err(error);
         }
         let permits = permits.into_iter().map(|permit| permit.under(&terms));

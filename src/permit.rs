@@ -280,19 +280,18 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
 
 /// As `release_all`, for at most 100 ms; the background does what takes longer.
 pub(crate) fn drop_all(permits: &mut [Permit]) {
-    let Some(now) = permits.first().map(|first| first.engine.now()) else {
-        return;
-    };
-    drop_until(permits, now + DROP_BOUND);
+    drop_within(permits, DROP_BOUND);
 }
 
-/// As `release_all`, until `until` at most; the background does what takes longer.
-pub(crate) fn drop_until(permits: &mut [Permit], until: Instant) {
+/// As `release_all`, for at most `bound`; the background does what takes longer.
+pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
     // In a forked child even a lock may be held by a thread that does not exist there.
-    match permits.first() {
-        Some(first) if first.engine.connections.is_own_process() => {}
+    let clock = match permits.first() {
+        Some(first) if first.engine.connections.is_own_process() => first.engine.clock().clone(),
         _ => return,
-    }
+    };
+    let _busy = clock.busy(); // until it is given back
+    let until = clock.now() + bound;
     let wire = match give_back(permits, Some(until)) {
         Ok(_) => return,
         Err(unanswered) => unanswered.wire,

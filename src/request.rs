@@ -52,6 +52,7 @@ impl Request {
     /// Asks once; granted or not, nothing stays behind. Blocks for one round trip.
     pub(crate) fn at_once(self) -> Result<Permit, TryAcquireError> {
         self.prepare()?;
+        let _busy = self.engine.clock().busy(); // until the permit is looked after
         let (outcome, sent) = self
             .ask(None, 0, "", Duration::ZERO)
             .map_err(|unanswered| self.abandon(unanswered, false))?;

@@ -261,6 +261,7 @@ impl Semaphore {
         // What was still to be released of it is kept now.
         let soon = self.engine.now() + ADOPTED;
         drop(self.engine.background.take_back(&keys, id, soon));
+        let _busy = self.engine.clock().busy(); // until the permit is looked after
         let answered = self.engine.call(None, &mut |con| {
             semaphore::refresh(con, &keys, id, terms.lease_ms)
         })?;

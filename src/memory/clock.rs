@@ -1,7 +1,6 @@
 //! The clock of a gate, in place of `src/clock.rs`: this machine's, or that of a `Memory`, which runs along with it and can be
 //! moved ahead. Who moves it sees which of the threads that go by it sleep, and until when.
 
-use crate::engine::Engine;
 use crate::lease::Moment;
 use crate::memory::World;
 use crate::sync::{lock, wait, wait_for};
@@ -12,6 +11,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// How far a clock can be moved altogether. The scripts take fences and tickets, which begin with the time in µs, up to 2^52:
 /// that is the year 2112.
 const FARTHEST: Duration = Duration::from_secs(50 * 365 * 86_400);
+
+/// How many times it is seen whether what was done gave others something to do, before nobody may begin anything.
+const ROUNDS: u32 = 20;
 
 /// How often a thread that should have woken up is looked at.
 const LOOK: Duration = Duration::from_micros(50);
@@ -49,16 +51,7 @@ impl Clock {
 
     /// Something goes on until what this returns is dropped. A clock that is moved waits for it.
     pub(crate) fn busy(&self) -> Busy {
-        let bell = Bell::new(self);
-        bell.ring();
-        Busy(bell)
-    }
-
-    /// An engine goes by this clock.
-    pub(crate) fn attach(&self, engine: &Arc<Engine>) {
-        if let Some(world) = &self.0 {
-            world.attach(engine);
-        }
+        Busy(Bell::awake(self))
     }
 }
 
@@ -78,8 +71,25 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
+    /// Of a thread that has nothing to do.
     pub(crate) fn new(clock: &Clock) -> Bell {
-        let sleeper = Arc::<Sleeper>::default();
+        Bell::of(clock, Sleep::default())
+    }
+
+    /// Of a thread that has something to do before it sleeps.
+    pub(crate) fn awake(clock: &Clock) -> Bell {
+        let sleep = Sleep {
+            awake: true,
+            ..Sleep::default()
+        };
+        Bell::of(clock, sleep)
+    }
+
+    fn of(clock: &Clock, sleep: Sleep) -> Bell {
+        let sleeper = Arc::new(Sleeper {
+            condvar: Condvar::new(),
+            sleep: Mutex::new(sleep),
+        });
         if let Some(world) = &clock.0 {
             world.time.add(&sleeper);
         }
@@ -121,7 +131,6 @@ impl Bell {
 }
 
 /// Who sleeps by the clock, or is about to.
-#[derive(Default)]
 struct Sleeper {
     condvar: Condvar,
     sleep: Mutex<Sleep>,
@@ -177,13 +186,53 @@ impl Time {
         self.born + self.started.elapsed() + self.ahead()
     }
 
-    /// Moves the clock; returns by how much, which is less only at the end of what it can be moved.
-    pub(super) fn advance(&self, by: Duration) -> Duration {
+    /// Moves the clock by so much at once; returns by how much, which is less at the end of what it can be moved.
+    pub(super) fn jump(&self, by: Duration) -> Duration {
         let ahead = self.ahead();
         let by = by.min(FARTHEST.saturating_sub(ahead));
         let nanos = u64::try_from((ahead + by).as_nanos()).unwrap_or(u64::MAX);
         self.ahead.store(nanos, Ordering::SeqCst);
         by
+    }
+
+    /// Once nobody has anything to do, moves the clock to when somebody has, by `by` at most; returns by how much. `None` when
+    /// somebody came to no end with it before `end`, by the clock of the machine.
+    pub(super) fn step(&self, by: Duration, end: Instant) -> Option<Duration> {
+        for _ in 0..ROUNDS {
+            let sleepers = alive(&lock(&self.sleepers));
+            self.let_work(&sleepers, end);
+            // Nobody begins anything while this is locked.
+            let known = lock(&self.sleepers);
+            if let Some(moved) = self.step_if_quiet(&alive(&known), by) {
+                return Some(moved);
+            }
+        }
+        // Somebody begins something all the time: they have to wait for once.
+        let known = lock(&self.sleepers);
+        loop {
+            let sleepers = alive(&known);
+            self.let_work(&sleepers, end);
+            match self.step_if_quiet(&sleepers, by) {
+                None if Instant::now() < end => {}
+                moved => return moved,
+            }
+        }
+    }
+
+    fn step_if_quiet(&self, sleepers: &[Arc<Sleeper>], by: Duration) -> Option<Duration> {
+        let now = self.now();
+        let mut next = by;
+        for sleeper in sleepers {
+            let sleep = *lock(&sleeper.sleep);
+            if sleep.is_over(now) {
+                return None;
+            }
+            let left = sleep
+                .until
+                .map(|until| until.saturating_duration_since(now));
+            next = left.map_or(next, |left| left.min(next));
+        }
+        Some(self.jump(next))
     }
 
     fn add(&self, sleeper: &Arc<Sleeper>) {
@@ -194,35 +243,14 @@ impl Time {
         sleepers.push(Arc::downgrade(sleeper));
     }
 
-    fn sleepers(&self) -> Vec<Arc<Sleeper>> {
-        let sleepers = lock(&self.sleepers);
-        sleepers.iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// When the next of those who sleep wakes up by itself.
-    pub(super) fn next_wake_up(&self) -> Option<Instant> {
-        let now = self.now();
-        let sleepers = self.sleepers();
-        let ends = sleepers.iter().filter_map(|s| lock(&s.sleep).until);
-        ends.filter(|until| *until > now).min()
-    }
-
-    /// Whether nobody has anything to do.
-    pub(super) fn is_quiet(&self) -> bool {
-        let now = self.now();
-        let sleepers = self.sleepers();
-        sleepers.iter().all(|s| !lock(&s.sleep).is_over(now))
-    }
-
-    /// Waits until everybody who has something to do has done it: sleeps again, or is gone. Until `end` at most, by the
-    /// clock of the machine.
-    pub(super) fn let_work(&self, end: Instant) {
-        for sleeper in self.sleepers() {
+    /// Waits until everybody who has something to do has done it: sleeps again, or is gone.
+    fn let_work(&self, sleepers: &[Arc<Sleeper>], end: Instant) {
+        for sleeper in sleepers {
             let before = *lock(&sleeper.sleep);
             loop {
                 let sleep = *lock(&sleeper.sleep);
                 let is_over = sleep.is_over(self.now());
-                let is_gone = Arc::strong_count(&sleeper) == 1;
+                let is_gone = Arc::strong_count(sleeper) == 1;
                 if !is_over || sleep.times != before.times || is_gone || Instant::now() >= end {
                     break;
                 }
@@ -231,4 +259,8 @@ impl Time {
             }
         }
     }
+}
+
+fn alive(sleepers: &[Weak<Sleeper>]) -> Vec<Arc<Sleeper>> {
+    sleepers.iter().filter_map(Weak::upgrade).collect()
 }

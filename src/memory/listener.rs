@@ -34,8 +34,6 @@ struct Host {
     server: Server,
     clients: BTreeMap<u64, Client>,
     number: u64,
-    /// How many messages were published.
-    published: u64,
 }
 
 struct Client {
@@ -53,7 +51,6 @@ impl Listener {
             server,
             clients: BTreeMap::new(),
             number: 0,
-            published: 0,
         };
         let shared = Arc::new(Shared {
             time,
@@ -74,16 +71,6 @@ impl Listener {
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    /// Publishes a message; returns how many it was sent to.
-    pub(super) fn publish(&self, channel: &str, message: &str) -> usize {
-        lock(&self.shared.host).deliver(channel.as_bytes(), message.as_bytes())
-    }
-
-    /// How many messages scripts and clients have published.
-    pub(super) fn published(&self) -> u64 {
-        lock(&self.shared.host).published
     }
 
     /// Does something with the server, between two commands.
@@ -209,7 +196,6 @@ impl Host {
                     None => self.server.execute(words),
                 };
                 for (channel, message) in self.server.take_published() {
-                    self.published += 1;
                     self.deliver(&channel, &message);
                 }
                 vec![reply]
@@ -264,19 +250,16 @@ impl Host {
         self.server.set_listeners(channel, count);
     }
 
-    /// Sends a message to those who listen; returns how many they are.
-    fn deliver(&self, channel: &[u8], message: &[u8]) -> usize {
+    /// Sends a message to those who listen.
+    fn deliver(&self, channel: &[u8], message: &[u8]) {
         let parts = [b"message", channel, message].map(|part| Value::BulkString(part.to_vec()));
         let mut packed = Vec::new();
         pack(&Ok(Value::Array(parts.into())), &mut packed);
-        let mut count = 0;
         for client in self.listeners(channel) {
-            count += 1;
             if lock(&client.writer).write_all(&packed).is_err() {
                 let _ = client.stream.shutdown(Shutdown::Both);
             }
         }
-        count
     }
 
     fn hang_up(&mut self, number: u64) {

@@ -98,7 +98,8 @@ impl Background {
                     until,
                 });
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let now = self.shared.connections.clock.now();
+            let left = until.saturating_duration_since(now);
             if left.is_zero() || !has_it(&queue.current) {
                 return None;
             }
@@ -111,7 +112,8 @@ impl Drop for Background {
     /// The thread still pays what it can within half a minute, then ends.
     fn drop(&mut self) {
         if self.shared.connections.is_own_process() {
-            lock(&self.shared.queue).closes = Some(Instant::now() + LAST_PAYMENTS);
+            let now = self.shared.connections.clock.now();
+            lock(&self.shared.queue).closes = Some(now + LAST_PAYMENTS);
             self.shared.filled.notify_one();
         }
     }
@@ -131,7 +133,7 @@ fn work(shared: &Shared) {
         let Some(debt) = queue.debts.pop_front() else {
             continue;
         };
-        if is_over(&debt, closes) {
+        if is_over(&debt, closes, shared.connections.clock.now()) {
             continue;
         }
         queue.current.clone_from(&debt.permits);
@@ -153,8 +155,7 @@ fn work(shared: &Shared) {
 }
 
 /// Whether the server has freed it by itself, or the gate is gone for too long.
-fn is_over(debt: &Debt, closes: Option<Instant>) -> bool {
-    let now = Instant::now();
+fn is_over(debt: &Debt, closes: Option<Instant>, now: Instant) -> bool {
     debt.until.is_some_and(|until| until <= now) || closes.is_some_and(|closes| closes <= now)
 }
 

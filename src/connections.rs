@@ -1,5 +1,6 @@
 //! Connections to the server: a small pool, each with timeouts of its own, and how a call is carried out on one.
 
+use crate::clock::Clock;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
@@ -63,6 +64,7 @@ impl From<Failure> for Unanswered {
 
 /// The pool.
 pub(crate) struct Connections {
+    pub(crate) clock: Clock,
     client: Client,
     timeouts: Timeouts,
     most: usize,
@@ -115,6 +117,7 @@ impl Shelf {
 impl Connections {
     /// A pool of up to `most` connections. Opens none yet.
     pub(crate) fn new(
+        clock: Clock,
         client: &Client,
         timeouts: Timeouts,
         most: usize,
@@ -130,6 +133,7 @@ impl Connections {
             .set_skip_set_lib_name();
         let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
         Ok(Connections {
+            clock,
             client: Client::open(info.into_connection_info()?)?,
             timeouts,
             most,
@@ -247,7 +251,7 @@ impl Connections {
             self.discard(wire);
             return Err(failure.into());
         }
-        let sent = Moment::now();
+        let sent = self.clock.moment();
         let error = match call(&mut wire.con) {
             Ok(reply) => {
                 self.put_back(wire);
@@ -286,7 +290,7 @@ impl Connections {
             Some(until) => self
                 .timeouts
                 .read
-                .min(until.saturating_duration_since(Instant::now())),
+                .min(until.saturating_duration_since(self.clock.now())),
             None => self.timeouts.read,
         }
     }

@@ -1,6 +1,7 @@
 //! What a gate's semaphores and permits share: connections, inbox, renewal, and the thread for what is left over.
 
 use crate::background::{Background, Debt};
+use crate::clock::Clock;
 use crate::connections::{Answered, Connections, Unanswered, Wire};
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
@@ -23,6 +24,14 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.connections.clock
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.connections.clock.now()
+    }
+
     /// Runs a script that may be run again; what was left of a call without an answer is dropped.
     pub(crate) fn call<T>(
         &self,

@@ -1,6 +1,7 @@
 //! The gate: where everything begins.
 
 use crate::background::Background;
+use crate::clock::Clock;
 use crate::connections::{Connections, Timeouts};
 use crate::engine::Engine;
 use crate::error::{CallError, Invalid, MOST};
@@ -53,6 +54,17 @@ impl Gate {
         Gate::builder(url).open()
     }
 
+    /// Opens a gate on a server in this process, for the unit tests of a program: nobody else has that server, and its clock
+    /// can be moved. Needs the feature `memory`, which has more to say in [`memory`](crate::memory).
+    ///
+    /// # Errors
+    /// [`CallError::Failed`] when the system gives no port on the loopback, or no thread.
+    #[cfg(feature = "memory")]
+    pub fn in_memory() -> Result<(Gate, crate::memory::Memory), CallError> {
+        let memory = crate::memory::Memory::new()?;
+        Ok((memory.gate()?, memory))
+    }
+
     /// Settings for a gate on the server at `url`.
     pub fn builder(url: &str) -> GateBuilder {
         let client = Client::open(url).map_err(|error| {
@@ -60,12 +72,12 @@ impl Gate {
                 format!("{error}; takes redis://[user:password@]host[:port][/db] or unix:///path");
             Invalid::new("url", why)
         });
-        GateBuilder::new(client)
+        GateBuilder::new(client, Clock::real())
     }
 
     /// Settings for a gate that connects as `client` does.
     pub fn builder_with(client: Client) -> GateBuilder {
-        GateBuilder::new(Ok(client))
+        GateBuilder::new(Ok(client), Clock::real())
     }
 
     /// The semaphore `name`, of which at most `limit` permits (1 to 2^31-1) are held at once. Asks nobody: a name or limit
@@ -132,6 +144,7 @@ impl fmt::Debug for Gate {
 #[derive(Debug)]
 #[must_use = "nothing is opened before `open`"]
 pub struct GateBuilder {
+    clock: Clock,
     client: Result<Client, Invalid>,
     prefix: String,
     label: Option<String>,
@@ -141,8 +154,9 @@ pub struct GateBuilder {
 }
 
 impl GateBuilder {
-    fn new(client: Result<Client, Invalid>) -> GateBuilder {
+    pub(crate) fn new(client: Result<Client, Invalid>, clock: Clock) -> GateBuilder {
         GateBuilder {
+            clock,
             client,
             prefix: "luagate".to_owned(),
             label: None,
@@ -228,7 +242,7 @@ impl GateBuilder {
         if self.connections == 0 {
             return Err(Invalid::new("connections", "takes 1 or more, got 0").into());
         }
-        let connections = Connections::new(&client, self.timeouts, self.connections);
+        let connections = Connections::new(self.clock, &client, self.timeouts, self.connections);
         let connections = Arc::new(connections.map_err(CallError::Failed)?);
         let background = Arc::new(Background::new(connections.clone()));
         let inbox = name::new_inbox(&self.prefix);

@@ -1,5 +1,6 @@
 //! What this process knows of a permit that it holds: shared by the permit and the thread that renews it.
 
+use crate::clock::Clock;
 use crate::error::Lost;
 use crate::lease::{self, Deadline, Moment};
 use crate::name::Keys;
@@ -38,6 +39,7 @@ pub(crate) struct Holding {
     pub(crate) id: String,
     pub(crate) fence: u64,
     pub(crate) terms: Terms,
+    clock: Clock,
     life: Mutex<Life>,
 }
 
@@ -58,6 +60,7 @@ struct Life {
 
 impl Holding {
     pub(crate) fn new(
+        clock: &Clock,
         keys: &Keys,
         id: &str,
         grant: &Grant,
@@ -69,6 +72,7 @@ impl Holding {
             id: id.to_owned(),
             fence: grant.fence,
             terms: terms.clone(),
+            clock: clock.clone(),
             life: Mutex::new(Life {
                 permits: grant.permits,
                 deadline,
@@ -89,6 +93,7 @@ impl Holding {
             id: self.id.clone(),
             fence: self.fence,
             terms: terms.clone(),
+            clock: self.clock.clone(),
             life: Mutex::new(Life {
                 forgotten: false,
                 planned: None,
@@ -115,7 +120,7 @@ impl Holding {
         if life.over || life.seen_lost {
             return Some(Duration::ZERO);
         }
-        let left = life.deadline.remaining();
+        let left = life.deadline.remaining(self.clock.moment());
         life.seen_lost = left.is_some_and(|left| left.is_zero());
         left
     }
@@ -128,7 +133,8 @@ impl Holding {
     /// again, and another fence is somebody else's permit: then this is false.
     pub(crate) fn extend(&self, grant: &Grant, deadline: Deadline) -> bool {
         let mut life = lock(&self.life);
-        if grant.fence != self.fence || life.over || life.seen_lost || life.deadline.is_past() {
+        let is_past = life.deadline.is_past(self.clock.moment());
+        if grant.fence != self.fence || life.over || life.seen_lost || is_past {
             return false;
         }
         // Replies may come in another order than the calls were carried out in: the last one there counts.
@@ -190,7 +196,8 @@ mod tests {
             expires_at: None,
             now,
         };
-        let sent = Moment::now();
+        let clock = Clock::real();
+        let sent = clock.moment();
         let deadline = |seconds| Deadline::told(sent, Some(Duration::from_secs(seconds)));
         let terms = Terms {
             lease_ms: 30_000,
@@ -199,7 +206,7 @@ mod tests {
             own_id: false,
         };
         let keys = Keys::mutex("luagate", "order").unwrap();
-        let holding = Holding::new(&keys, "id", &grant(100), deadline(30), &terms);
+        let holding = Holding::new(&clock, &keys, "id", &grant(100), deadline(30), &terms);
         // Carried out at 200 for 20 s; the reply of 150, for an hour, comes after it.
         assert!(holding.extend(&grant(200), deadline(20)));
         assert!(holding.extend(&grant(150), deadline(3_600)));

@@ -5,6 +5,7 @@
 //! secret, which only this client and the semaphore's keys know, and what is not signed with it does not count.
 
 use crate::background::{Background, Debt};
+use crate::clock::Clock;
 use crate::connections::Connections;
 use crate::error::CallError;
 use crate::message::Received;
@@ -73,6 +74,10 @@ impl Inbox {
         }
     }
 
+    fn clock(&self) -> &Clock {
+        &self.shared.connections.clock
+    }
+
     /// Whether somebody has waited before, so that there is a subscription or will be.
     pub(crate) fn is_opened(&self) -> bool {
         *lock(&self.shared.subscription) != Subscription::None
@@ -81,7 +86,8 @@ impl Inbox {
     /// The channel, once the subscription stands; opens it if need be. `None` where there is none: then a waiter asks
     /// without an inbox.
     pub(crate) fn channel(&self, until: Option<Instant>) -> Option<&str> {
-        let latest = Instant::now() + self.shared.connections.timeouts().connect;
+        let now = self.clock().now();
+        let latest = now + self.shared.connections.timeouts().connect;
         let latest = until.map_or(latest, |until| until.min(latest));
         let mut subscription = lock(&self.shared.subscription);
         if *subscription == Subscription::None {
@@ -98,7 +104,7 @@ impl Inbox {
                 Subscription::Down { tried: false } => {}
                 _ => return None,
             }
-            let left = latest.saturating_duration_since(Instant::now());
+            let left = latest.saturating_duration_since(self.clock().now());
             if left.is_zero() {
                 return None;
             }
@@ -108,12 +114,12 @@ impl Inbox {
 
     /// Lets a wait hear its messages. `None` when this very id waits for this semaphore already.
     pub(crate) fn register(&self, keys: &Keys, id: &str) -> Option<Arc<Wait>> {
-        lock(&self.shared.waits).add(keys, id)
+        lock(&self.shared.waits).add(self.clock(), keys, id)
     }
 
     /// Lets a wait hear the messages for `key`; any number of threads may wait for the same.
     pub(crate) fn register_shared(&self, key: &str) -> Arc<Wait> {
-        lock(&self.shared.waits).add_shared(key)
+        lock(&self.shared.waits).add_shared(self.clock(), key)
     }
 
     /// Ends a wait.
@@ -123,7 +129,7 @@ impl Inbox {
 
     /// A wait was given up and the server did not confirm it: a grant that still comes for it is released.
     pub(crate) fn give_up(&self, keys: &Keys, id: &str) {
-        lock(&self.shared.waits).give_up(keys, id);
+        lock(&self.shared.waits).give_up(self.clock().now(), keys, id);
     }
 }
 
@@ -152,7 +158,7 @@ impl Shared {
     }
 
     fn deliver(&self, heard: &Received) {
-        let given_up = lock(&self.waits).deliver(heard);
+        let given_up = lock(&self.waits).deliver(heard, self.connections.clock.moment());
         if let Some(wait) = given_up {
             self.background.release(Debt {
                 permits: vec![(wait.keys, heard.message.id.clone())],

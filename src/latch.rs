@@ -141,7 +141,7 @@ impl CountDownLatch {
             let why = "takes more than zero; to look at once there is `count`";
             return Err(Invalid::new("timeout", why).into());
         }
-        self.wait_until(Instant::now().checked_add(timeout)) // past what the clock can hold is for ever
+        self.wait_until(self.engine.now().checked_add(timeout)) // past what the clock can hold is for ever
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
@@ -161,8 +161,8 @@ impl CountDownLatch {
             life_ms,
             deadline,
             last: None,
-            asked: Instant::now(),
-            next_ask: Instant::now(),
+            asked: self.engine.now(),
+            next_ask: self.engine.now(),
             called: false,
             false_calls: 0,
             unreachable_since: None,
@@ -251,7 +251,8 @@ impl Waiting<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|end| end <= Instant::now())
+        self.deadline
+            .is_some_and(|end| end <= self.latch.engine.now())
     }
 
     /// One call; true when it is open. Who was answered before goes on for a while when the server cannot be reached.
@@ -299,10 +300,13 @@ impl Waiting<'_> {
     }
 
     fn go_on_after(&mut self, error: CallError) -> Result<bool, WaitError> {
-        let since = *self.unreachable_since.get_or_insert_with(Instant::now);
+        let since = *self
+            .unreachable_since
+            .get_or_insert_with(|| self.latch.engine.now());
         let goes_on = self.last.is_some() && error.is_passing() && !self.is_over();
-        if goes_on && since.elapsed() < self.latch.engine.outage {
-            self.next_ask = Instant::now() + OUTAGE_PAUSE;
+        let unreachable = self.latch.engine.now().saturating_duration_since(since);
+        if goes_on && unreachable < self.latch.engine.outage {
+            self.next_ask = self.latch.engine.now() + OUTAGE_PAUSE;
             return Ok(false);
         }
         Err(self.failed(error))
@@ -310,7 +314,7 @@ impl Waiting<'_> {
 
     /// The time is over: the last message may have been lost, so it is asked for once more.
     fn last_look(&self) -> Result<(), WaitError> {
-        let until = Instant::now() + LAST_WORD;
+        let until = self.latch.engine.now() + LAST_WORD;
         match self.latch.look(self.keys, Some(until)) {
             Ok(StillClosed { left: 0, .. }) => Ok(()),
             Ok(closed) => Err(WaitError::TimedOut(closed)),
@@ -321,9 +325,9 @@ impl Waiting<'_> {
     /// The last call of this wait was not answered. Where the server answered until just now, the time was over before
     /// the answer came, and that is what counts.
     fn failed(&self, error: CallError) -> WaitError {
-        let failed_before = self
-            .unreachable_since
-            .is_some_and(|since| since.elapsed() > LAST_WORD);
+        let failed_before = self.unreachable_since.is_some_and(|since| {
+            self.latch.engine.now().saturating_duration_since(since) > LAST_WORD
+        });
         match self.last {
             Some(last) if self.is_over() && error.is_passing() && !failed_before => {
                 WaitError::TimedOut(last)

@@ -17,11 +17,8 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    pub(crate) fn now() -> Moment {
-        Moment {
-            monotonic: Instant::now(),
-            wall: SystemTime::now(),
-        }
+    pub(crate) fn new(monotonic: Instant, wall: SystemTime) -> Moment {
+        Moment { monotonic, wall }
     }
 
     pub(crate) fn instant(&self) -> Instant {
@@ -60,18 +57,15 @@ impl Deadline {
 
     /// How long is left: zero when it is over, `None` when it never ends. The clock that shows less decides, since the
     /// monotonic one stands still while a machine is suspended.
-    pub(crate) fn remaining(&self) -> Option<Duration> {
+    pub(crate) fn remaining(&self, now: Moment) -> Option<Duration> {
         let end = self.0?;
-        let monotonic = end.monotonic.saturating_duration_since(Instant::now());
-        let wall = end
-            .wall
-            .duration_since(SystemTime::now())
-            .unwrap_or_default();
+        let monotonic = end.monotonic.saturating_duration_since(now.monotonic);
+        let wall = end.wall.duration_since(now.wall).unwrap_or_default();
         Some(monotonic.min(wall))
     }
 
-    pub(crate) fn is_past(&self) -> bool {
-        self.remaining().is_some_and(|left| left.is_zero())
+    pub(crate) fn is_past(&self, now: Moment) -> bool {
+        self.remaining(now).is_some_and(|left| left.is_zero())
     }
 
     /// When it ends on the monotonic clock.
@@ -96,40 +90,41 @@ pub(crate) fn to_ms(lease: Duration) -> Result<u64, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     #[test]
     fn a_lease_counts_from_before_the_call_and_less_a_millisecond() {
-        let sent = Moment::now();
+        let sent = Clock::real().moment();
         let end = Deadline::told(sent, Some(Duration::from_millis(500)));
         assert_eq!(
             end.instant(),
             Some(sent.instant() + Duration::from_millis(499))
         );
-        assert!(!end.is_past());
-        assert!(Deadline::told(sent, Some(Duration::ZERO)).is_past());
-        assert_eq!(Deadline(None).remaining(), None);
+        assert!(!end.is_past(sent));
+        assert!(Deadline::told(sent, Some(Duration::ZERO)).is_past(sent));
+        assert_eq!(Deadline(None).remaining(sent), None);
     }
 
     #[test]
     fn the_clock_that_shows_less_decides() {
-        let now = Moment::now();
+        let now = Clock::real().moment();
         // While the machine was suspended the monotonic clock stood still and the wall clock went on.
         let suspended = Moment {
             monotonic: now.monotonic,
             wall: now.wall - Duration::from_secs(60),
         };
-        assert!(Deadline::told(suspended, Some(Duration::from_secs(30))).is_past());
+        assert!(Deadline::told(suspended, Some(Duration::from_secs(30))).is_past(now));
         // The wall clock was set back an hour: the monotonic one still counts.
         let set_back = Moment {
             monotonic: now.monotonic - Duration::from_secs(31),
             wall: now.wall + Duration::from_secs(3600),
         };
-        assert!(Deadline::told(set_back, Some(Duration::from_secs(30))).is_past());
+        assert!(Deadline::told(set_back, Some(Duration::from_secs(30))).is_past(now));
     }
 
     #[test]
     fn the_earlier_of_two_ends_counts() {
-        let sent = Moment::now();
+        let sent = Clock::real().moment();
         let short = Deadline::told(sent, Some(Duration::from_secs(1)));
         let long = Deadline::told(sent, Some(Duration::from_secs(9)));
         assert_eq!(short.earlier(long).instant(), short.instant());

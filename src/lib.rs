@@ -49,6 +49,8 @@
 pub mod autocomplete;
 mod background;
 mod cancel;
+#[cfg_attr(feature = "memory", path = "memory/clock.rs")]
+mod clock;
 mod connections;
 mod engine;
 mod error;

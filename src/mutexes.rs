@@ -1,5 +1,6 @@
 //! Several mutexes, locked together or not at all.
 
+use crate::engine::Engine;
 use crate::error::{
     AcquireError, CallError, Denied, InTheWay, Invalid, LockAllError, RefreshError, TryLockAllError,
 };
@@ -75,6 +76,7 @@ impl Mutexes {
         }
         let (engine, terms) = (&first.engine, first.terms()?);
         let id = first.next_id()?;
+        let _busy = engine.clock().busy(); // until the permits are looked after
         let answered = engine.connections.call(None, &mut |con| {
             semaphore::try_lock_all(con, &keys, &id, terms.first_lease_ms())
         });
@@ -82,7 +84,7 @@ impl Mutexes {
             if let CallError::Unknown(_) = unanswered.error {
                 let permits = keys.iter().map(|&keys| (keys.clone(), id.clone()));
                 let lease = Duration::from_millis(terms.first_lease_ms());
-                let until = Instant::now().checked_add(lease);
+                let until = engine.now().checked_add(lease);
                 engine.release_later(permits.collect(), unanswered.wire, until);
             }
             unanswered.error
@@ -110,7 +112,7 @@ impl Mutexes {
         };
         let permits = keys.iter().zip(grants).map(|(keys, grant)| {
             let deadline = Deadline::told(answered.sent, grant.left());
-            let holding = Holding::new(keys, &id, &grant, deadline, &terms);
+            let holding = Holding::new(engine.clock(), keys, &id, &grant, deadline, &terms);
             Permit::new(engine.clone(), holding, 1, None)
         });
         let guard = self.guard(permits.collect());
@@ -134,13 +136,13 @@ impl Mutexes {
             let why = "takes more than zero; to lock at once or not at all there is `try_lock_all`";
             return Err(Invalid::new("timeout", why).into());
         }
-        let deadline = Instant::now().checked_add(timeout); // past what the clock can hold is for ever
+        let deadline = first.engine.now().checked_add(timeout); // past what the clock can hold is for ever
         let terms = first.terms()?;
         let mut permits = Vec::with_capacity(self.semaphores.len());
-        if let Err(error) = self.lock_each(&mut permits, &terms, deadline) {
-            let soon = Instant::now() + LAST_WORD;
+        if let Err(error) = self.lock_each(&first.engine, &mut permits, &terms, deadline) {
             let latest = deadline.and_then(|end| end.checked_add(LAST_WORD));
-            permit::drop_until(&mut permits, latest.map_or(soon, |end| end.min(soon)));
+            let left = latest.map(|end| end.saturating_duration_since(first.engine.now()));
+            permit::drop_within(&mut permits, left.unwrap_or(LAST_WORD).min(LAST_WORD));
             return Err(error);
         }
         let permits = permits.into_iter().map(|permit| permit.under(&terms));
@@ -150,6 +152,7 @@ impl Mutexes {
     /// One after the other, then a look whether all are held.
     fn lock_each(
         &self,
+        engine: &Engine,
         permits: &mut Vec<Permit>,
         terms: &Terms,
         deadline: Option<Instant>,
@@ -159,7 +162,7 @@ impl Mutexes {
             on_lost: None,
             ..terms.clone()
         };
-        let is_over = || deadline.is_some_and(|end| end <= Instant::now());
+        let is_over = || deadline.is_some_and(|end| end <= engine.now());
         for semaphore in &self.semaphores {
             if !permits.is_empty() && is_over() {
                 return Err(too_late(semaphore));

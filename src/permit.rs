@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::error::{CallError, Error, Invalid, RefreshError};
 use crate::failure::{Failure, FailureKind};
 use crate::holding::{Holding, Terms};
-use crate::lease::{self, Deadline, Moment};
+use crate::lease::{self, Deadline};
 use crate::name::Keys;
 use crate::scripts::semaphore::{self, ReleaseAnswer};
 use std::fmt;
@@ -241,7 +241,7 @@ pub(crate) fn refresh_all(
     let calls: Vec<_> = holdings()
         .map(|h| (&h.keys, h.id.as_str(), lease_ms.unwrap_or(h.terms.lease_ms)))
         .collect();
-    let sent = Moment::now();
+    let sent = engine.clock().moment();
     let answered = engine.call(until, &mut |con| semaphore::refresh_all(con, &calls));
     let answered = answered.inspect_err(|error| {
         if let CallError::Unknown(_) = error {
@@ -280,16 +280,18 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
 
 /// As `release_all`, for at most 100 ms; the background does what takes longer.
 pub(crate) fn drop_all(permits: &mut [Permit]) {
-    drop_until(permits, Instant::now() + DROP_BOUND);
+    drop_within(permits, DROP_BOUND);
 }
 
-/// As `release_all`, until `until` at most; the background does what takes longer.
-pub(crate) fn drop_until(permits: &mut [Permit], until: Instant) {
+/// As `release_all`, for at most `bound`; the background does what takes longer.
+pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
     // In a forked child even a lock may be held by a thread that does not exist there.
-    match permits.first() {
-        Some(first) if first.engine.connections.is_own_process() => {}
+    let clock = match permits.first() {
+        Some(first) if first.engine.connections.is_own_process() => first.engine.clock().clone(),
         _ => return,
-    }
+    };
+    let _busy = clock.busy(); // until it is given back
+    let until = clock.now() + bound;
     let wire = match give_back(permits, Some(until)) {
         Ok(_) => return,
         Err(unanswered) => unanswered.wire,

@@ -1,16 +1,17 @@
 //! Renewing permits: one thread a gate for all of them, in batches, each at a third of its lease. A permit that could
 //! not be renewed is lost by this machine's clock before its lease ends on the server.
 
+use crate::clock::{Bell, Busy, Clock};
 use crate::connections::Connections;
 use crate::error::{CallError, Lost};
 use crate::holding::{Holding, OnLost};
-use crate::lease::{Deadline, Moment};
+use crate::lease::Deadline;
 use crate::scripts::semaphore;
-use crate::sync::{lock, wait, wait_for};
+use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How many permits one packet renews at most.
@@ -29,7 +30,7 @@ pub(crate) struct Renewal {
 struct Shared {
     connections: Arc<Connections>,
     plan: Mutex<Plan>,
-    changed: Condvar,
+    changed: Bell,
 }
 
 #[derive(Default)]
@@ -56,16 +57,19 @@ impl Renewal {
     pub(crate) fn new(connections: Arc<Connections>) -> Renewal {
         Renewal {
             shared: Arc::new(Shared {
+                changed: Bell::new(&connections.clock),
                 connections,
                 plan: Mutex::default(),
-                changed: Condvar::new(),
             }),
         }
     }
 
     /// Looks after a permit that is to be renewed, or whose loss is to be told; again when its end is another.
     pub(crate) fn watch(&self, holding: &Arc<Holding>) {
-        let Some(at) = next_look(holding) else { return };
+        let now = self.shared.connections.clock.now();
+        let Some(at) = next_look(holding, now) else {
+            return;
+        };
         let mut plan = lock(&self.shared.plan);
         let first = plan.due.first_key_value().map(|(key, _)| key.0);
         plan.insert(at, holding.clone());
@@ -75,9 +79,8 @@ impl Renewal {
             // Where no thread can be started the permit is lost at its deadline, by the clock; the next one tries again.
             plan.running = thread.spawn(move || work(&shared)).is_ok();
         }
-        drop(plan);
         if first.is_none_or(|first| at < first) {
-            self.shared.changed.notify_one();
+            self.shared.changed.ring();
         }
     }
 
@@ -94,19 +97,19 @@ impl Renewal {
 impl Drop for Renewal {
     fn drop(&mut self) {
         if self.shared.connections.is_own_process() {
-            lock(&self.shared.plan).closed = true;
-            self.shared.changed.notify_one();
+            let mut plan = lock(&self.shared.plan);
+            plan.closed = true;
+            self.shared.changed.ring();
         }
     }
 }
 
 /// When to look at it: after a third of what is left of its lease, or at its end when only its loss is to be told.
-fn next_look(holding: &Holding) -> Option<Instant> {
+fn next_look(holding: &Holding, now: Instant) -> Option<Instant> {
     let end = holding.deadline().instant();
     if holding.terms.renewed {
         // What is left may be less than its lease after `refresh_for`, or when the message of its grant was long on its way;
         // and it may be more.
-        let now = Instant::now();
         let lease = Duration::from_millis(holding.terms.lease_ms);
         let left = end.map_or(lease, |end| end.saturating_duration_since(now));
         return Some(now + lease.min(left) / 3);
@@ -115,7 +118,10 @@ fn next_look(holding: &Holding) -> Option<Instant> {
 }
 
 fn work(shared: &Shared) {
-    let mut teller = Teller(None);
+    let mut teller = Teller {
+        clock: shared.connections.clock.clone(),
+        sender: None,
+    };
     while let Some(due) = wait_for_due(shared) {
         let (lost, alive): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|holding| holding.is_lost());
@@ -140,15 +146,13 @@ fn wait_for_due(shared: &Shared) -> Option<Vec<Arc<Holding>>> {
         if plan.closed {
             return None;
         }
-        let now = Instant::now();
         let first = plan.due.first_key_value().map(|(key, _)| key.0);
-        plan = match first {
-            Some(at) if at <= now => break,
-            Some(at) => wait_for(&shared.changed, plan, at - now),
-            None => wait(&shared.changed, plan),
-        };
+        if first.is_some_and(|at| at <= shared.connections.clock.now()) {
+            break;
+        }
+        plan = shared.changed.sleep(plan, first);
     }
-    let soon = Instant::now() + TOGETHER;
+    let soon = shared.connections.clock.now() + TOGETHER;
     let mut due = Vec::new();
     while due.len() < BATCH {
         match plan.due.first_entry() {
@@ -169,12 +173,12 @@ fn renew_batch(shared: &Shared, batch: Vec<Arc<Holding>>, teller: &mut Teller) {
     let first = batch
         .iter()
         .filter_map(|holding| holding.deadline().instant());
-    let until = first.min().map(|end| end.max(Instant::now() + LEAST));
+    let sent = shared.connections.clock.moment();
+    let until = first.min().map(|end| end.max(sent.instant() + LEAST));
     let calls: Vec<_> = batch
         .iter()
         .map(|holding| (&holding.keys, holding.id.as_str(), holding.terms.lease_ms))
         .collect();
-    let sent = Moment::now();
     let answered = shared
         .connections
         .call_first(until, &mut |con| semaphore::refresh_all(con, &calls));
@@ -210,12 +214,13 @@ fn retry_pause(holding: &Holding) -> Duration {
 
 /// Back into the plan, unless it was released in the meantime.
 fn again(shared: &Shared, holding: Arc<Holding>, pause: Option<Duration>) {
+    let now = shared.connections.clock.now();
     let next = match pause {
         Some(pause) => {
-            let at = Instant::now() + pause;
+            let at = now + pause;
             Some(holding.deadline().instant().map_or(at, |end| at.min(end)))
         }
-        None => next_look(&holding),
+        None => next_look(&holding, now),
     };
     let mut plan = lock(&shared.plan);
     if let (Some(at), true) = (next, holding.is_watched()) {
@@ -233,25 +238,28 @@ fn lose(holding: &Holding, teller: &mut Teller) {
 }
 
 /// Runs the users' callbacks on a thread of their own, started by the first.
-struct Teller(Option<Sender<(OnLost, Lost)>>);
+struct Teller {
+    clock: Clock,
+    sender: Option<Sender<(OnLost, Lost, Busy)>>,
+}
 
 impl Teller {
     fn tell(&mut self, on_lost: OnLost, lost: Lost) {
-        if self.0.is_none() {
-            self.0 = start_telling();
+        if self.sender.is_none() {
+            self.sender = start_telling();
         }
         // Where no thread can be started it is not told; the next one tries again.
-        if let Some(sender) = &self.0 {
-            let _ = sender.send((on_lost, lost));
+        if let Some(sender) = &self.sender {
+            let _ = sender.send((on_lost, lost, self.clock.busy()));
         }
     }
 }
 
-fn start_telling() -> Option<Sender<(OnLost, Lost)>> {
-    let (sender, receiver) = channel::<(OnLost, Lost)>();
+fn start_telling() -> Option<Sender<(OnLost, Lost, Busy)>> {
+    let (sender, receiver) = channel::<(OnLost, Lost, Busy)>();
     let thread = std::thread::Builder::new().name("luagate-on-lost".to_owned());
     let started = thread.spawn(move || {
-        for (on_lost, lost) in receiver {
+        for (on_lost, lost, _busy) in receiver {
             // A callback that panics is the user's concern; the next one runs all the same.
             let _ = catch_unwind(AssertUnwindSafe(|| on_lost(&lost)));
         }

@@ -52,6 +52,7 @@ impl Request {
     /// Asks once; granted or not, nothing stays behind. Blocks for one round trip.
     pub(crate) fn at_once(self) -> Result<Permit, TryAcquireError> {
         self.prepare()?;
+        let _busy = self.engine.clock().busy(); // until the permit is looked after
         let (outcome, sent) = self
             .ask(None, 0, "", Duration::ZERO)
             .map_err(|unanswered| self.abandon(unanswered, false))?;
@@ -130,7 +131,14 @@ impl Request {
         deadline: Deadline,
         ticket: Option<u64>,
     ) -> Result<Permit, CallError> {
-        let holding = Holding::new(&self.keys, &self.id, &grant, deadline, &self.terms);
+        let holding = Holding::new(
+            self.engine.clock(),
+            &self.keys,
+            &self.id,
+            &grant,
+            deadline,
+            &self.terms,
+        );
         let permit = Permit::new(self.engine.clone(), holding, usage.limit, ticket);
         if self.terms.lease_ms == 0 {
             permit::make_permanent(std::slice::from_ref(&permit))?;
@@ -164,7 +172,7 @@ impl Request {
 
     /// Gives back whatever this id has, within the time of the last word; the background does what takes longer.
     pub(crate) fn release_now(&self, wire: Option<Box<Wire>>) {
-        let until = Some(Instant::now() + LAST_WORD);
+        let until = Some(self.engine.now() + LAST_WORD);
         let release = &mut |con: &mut Connection| semaphore::release(con, &self.keys, &self.id, 0);
         let connections = &self.engine.connections;
         let released = match wire {
@@ -186,7 +194,7 @@ impl Request {
 
     pub(crate) fn release_later(&self, wire: Option<Box<Wire>>) {
         let lives = PATIENCE.max(Duration::from_millis(self.terms.first_lease_ms()));
-        let until = Instant::now().checked_add(lives);
+        let until = self.engine.now().checked_add(lives);
         self.engine.inbox.give_up(&self.keys, &self.id);
         let permits = vec![(self.keys.clone(), self.id.clone())];
         self.engine.release_later(permits, wire, until);
@@ -199,7 +207,7 @@ impl Request {
         }
         name::check_id(&self.id)?;
         if self.terms.own_id {
-            let until = Instant::now() + LAST_WORD;
+            let until = self.engine.now() + LAST_WORD;
             let background = &self.engine.background;
             if let Some(debt) = background.take_back(&self.keys, &self.id, until) {
                 self.release_now(debt.wire);

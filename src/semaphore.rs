@@ -12,7 +12,7 @@ use crate::request::Request;
 use crate::scripts::semaphore::{self, ReleaseAnswer, ResizeAnswer};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A counting semaphore: at most so many permits are held at once, across all processes that name it.
 ///
@@ -242,7 +242,7 @@ impl Semaphore {
             let why = "takes more than zero; to take a permit at once or not at all there is the `try_` form";
             return Err(Invalid::new("timeout", why).into());
         }
-        let deadline = Instant::now().checked_add(timeout); // past what the clock can hold is for ever
+        let deadline = self.engine.now().checked_add(timeout); // past what the clock can hold is for ever
         self.request(Some(permits))?.in_line(deadline)
     }
 
@@ -259,8 +259,9 @@ impl Semaphore {
             ..self.terms()?
         };
         // What was still to be released of it is kept now.
-        let soon = Instant::now() + ADOPTED;
+        let soon = self.engine.now() + ADOPTED;
         drop(self.engine.background.take_back(&keys, id, soon));
+        let _busy = self.engine.clock().busy(); // until the permit is looked after
         let answered = self.engine.call(None, &mut |con| {
             semaphore::refresh(con, &keys, id, terms.lease_ms)
         })?;
@@ -268,7 +269,7 @@ impl Semaphore {
             return Err(RefreshError::Lost(Lost { id: id.to_owned() }));
         };
         let deadline = Deadline::told(answered.sent, grant.left());
-        let holding = Holding::new(&keys, id, &grant, deadline, &terms);
+        let holding = Holding::new(self.engine.clock(), &keys, id, &grant, deadline, &terms);
         Ok(Permit::new(self.engine.clone(), holding, self.limit, None))
     }
 

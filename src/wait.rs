@@ -49,7 +49,7 @@ struct Place {
 }
 
 impl Place {
-    fn new() -> Place {
+    fn new(now: Instant) -> Place {
         Place {
             ticket: 0,
             position: 0,
@@ -58,7 +58,7 @@ impl Place {
                 limit: 0,
             },
             asked: None,
-            next_ask: Instant::now(),
+            next_ask: now,
             heard: Vec::new(),
             unreachable_since: None,
             unanswered: None,
@@ -86,7 +86,7 @@ impl Request {
         if let Some(cancel) = &self.cancel {
             cancel.watch(&wait.wait);
         }
-        let mut place = Place::new();
+        let mut place = Place::new(self.engine.now());
         let result = self.wait(&wait.wait, &mut place, deadline);
         // A call without an answer may still be on its way there, and would be granted to nobody. What another caller
         // holds with the same id is not ours to release.
@@ -119,14 +119,14 @@ impl Request {
             let until = deadline.map_or(place.next_ask, |end| end.min(place.next_ask));
             match wait.hear(until) {
                 News::Cancelled => return Err(self.cancelled(place)),
-                News::Called if place.ticket > 0 => place.next_ask = Instant::now(),
+                News::Called if place.ticket > 0 => place.next_ask = self.engine.now(),
                 News::Called => {}
                 News::Message { message, received } => {
                     if let Some(permit) = self.heed(place, &message, received)? {
                         return Ok(permit);
                     }
                 }
-                News::Silence if deadline.is_some_and(|end| end <= Instant::now()) => {
+                News::Silence if deadline.is_some_and(|end| end <= self.engine.now()) => {
                     return self.leave(wait, place);
                 }
                 News::Silence => {
@@ -153,10 +153,13 @@ impl Request {
             Ok(answered) => answered,
             Err(unanswered) => {
                 let passing = unanswered.error.is_passing();
-                let since = *place.unreachable_since.get_or_insert_with(Instant::now);
-                let over = deadline.is_some_and(|end| end <= Instant::now());
-                if passing && place.ticket > 0 && !over && since.elapsed() < self.engine.outage {
-                    place.next_ask = Instant::now() + OUTAGE_PAUSE;
+                let since = *place
+                    .unreachable_since
+                    .get_or_insert_with(|| self.engine.now());
+                let over = deadline.is_some_and(|end| end <= self.engine.now());
+                let unreachable = self.engine.now().saturating_duration_since(since);
+                if passing && place.ticket > 0 && !over && unreachable < self.engine.outage {
+                    place.next_ask = self.engine.now() + OUTAGE_PAUSE;
                     place.unanswered = unanswered.wire.or(place.unanswered.take());
                     return Ok(None);
                 }
@@ -202,7 +205,7 @@ impl Request {
             }
             let at = match message.at {
                 Some(at) if at > 0 => asked.instant().checked_add(between(told_now, at)),
-                _ => Some(Instant::now()),
+                _ => Some(self.engine.now()),
             };
             place.next_ask = at.map_or(place.next_ask, |at| at.min(place.next_ask));
             return Ok(None);
@@ -217,8 +220,8 @@ impl Request {
         let deadline = by_call.earlier(by_message);
         // An own id may have been granted elsewhere, and a message does not tell the limit. So many are not what was asked for.
         let other = self.permits != Some(message.permits);
-        if self.terms.own_id || self.strict || other || deadline.is_past() {
-            place.next_ask = Instant::now();
+        if self.terms.own_id || self.strict || other || deadline.is_past(self.engine.clock().moment()) {
+            place.next_ask = self.engine.now();
             return Ok(None);
         }
         let grant = Grant {
@@ -266,7 +269,7 @@ impl Request {
         if place.ticket == 0 || fence <= place.ticket {
             return false;
         }
-        let until = Instant::now() + LAST_WORD;
+        let until = self.engine.now() + LAST_WORD;
         loop {
             match wait.hear(until) {
                 News::Message { message, .. } if message.fence == fence => return true,
@@ -278,7 +281,7 @@ impl Request {
 
     /// The time is over. A last call takes the grant that was under way, or gives the place up: one script does both.
     fn leave(&self, wait: &Wait, place: &Place) -> Result<Permit, AcquireError> {
-        let until = Instant::now() + LAST_WORD;
+        let until = self.engine.now() + LAST_WORD;
         match self.ask(Some(until), place.ticket, "", Duration::ZERO) {
             Ok((outcome, sent)) => self.conclude(wait, outcome, sent, place),
             Err(unanswered) => Err(self.give_up(place, unanswered, true)),
@@ -289,7 +292,7 @@ impl Request {
     fn give_up(&self, place: &Place, unanswered: Unanswered, over: bool) -> AcquireError {
         let failed_before = place
             .unreachable_since
-            .is_some_and(|since| since.elapsed() > LAST_WORD);
+            .is_some_and(|since| self.engine.now().saturating_duration_since(since) > LAST_WORD);
         let error = self.abandon(unanswered, place.ticket > 0);
         match error {
             // The server answered until just now: the time was over before the answer came, and that is what counts.

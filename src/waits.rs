@@ -1,11 +1,12 @@
 //! Who waits for messages, and what each of them hears.
 
+use crate::clock::{Bell, Clock};
 use crate::lease::Moment;
 use crate::message::{Message, Received};
 use crate::name::Keys;
-use crate::sync::{lock, wait_for};
+use crate::sync::lock;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -34,7 +35,8 @@ pub(crate) struct Wait {
     /// `None` for a latch, whose messages only say that it is worth asking.
     secret: Option<String>,
     state: Mutex<Heard>,
-    bell: Condvar,
+    bell: Bell,
+    clock: Clock,
 }
 
 #[derive(Default)]
@@ -65,19 +67,21 @@ impl Wait {
         let mut state = lock(&self.state);
         if !state.messages.iter().any(|(m, _)| *m == heard.message) {
             state.messages.push_back((heard.message.clone(), received));
-            self.bell.notify_one();
+            self.bell.ring();
         }
         true
     }
 
     pub(crate) fn call(&self) {
-        lock(&self.state).called = true;
-        self.bell.notify_one();
+        let mut state = lock(&self.state);
+        state.called = true;
+        self.bell.ring();
     }
 
     pub(crate) fn cancel(&self) {
-        lock(&self.state).cancelled = true;
-        self.bell.notify_one();
+        let mut state = lock(&self.state);
+        state.cancelled = true;
+        self.bell.ring();
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -96,14 +100,13 @@ impl Wait {
             }
             // Once the time is over the waiter asks, which is what a call wants.
             let called = std::mem::take(&mut state.called);
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if until <= self.clock.now() {
                 return News::Silence;
             }
             if called {
                 return News::Called;
             }
-            state = wait_for(&self.bell, state, left);
+            state = self.bell.sleep(state, Some(until));
         }
     }
 }
@@ -124,27 +127,28 @@ pub(crate) struct GivenUp {
 
 impl Waits {
     /// A wait in line, with a secret of its own. `None` when this very id waits for this semaphore already.
-    pub(crate) fn add(&mut self, keys: &Keys, id: &str) -> Option<Arc<Wait>> {
+    pub(crate) fn add(&mut self, clock: &Clock, keys: &Keys, id: &str) -> Option<Arc<Wait>> {
         if self.find(keys, id).is_some() {
             return None;
         }
         self.forget(id, |wait| wait.keys == *keys);
         let secret = Uuid::new_v4().simple().to_string();
-        Some(self.insert(id, &keys.meta, Some(secret)))
+        Some(self.insert(clock, id, &keys.meta, Some(secret)))
     }
 
     /// One of any number of waits for the same latch.
-    pub(crate) fn add_shared(&mut self, key: &str) -> Arc<Wait> {
-        self.insert(key, key, None)
+    pub(crate) fn add_shared(&mut self, clock: &Clock, key: &str) -> Arc<Wait> {
+        self.insert(clock, key, key, None)
     }
 
-    fn insert(&mut self, id: &str, meta: &str, secret: Option<String>) -> Arc<Wait> {
+    fn insert(&mut self, clock: &Clock, id: &str, meta: &str, secret: Option<String>) -> Arc<Wait> {
         let wait = Arc::new(Wait {
             id: id.to_owned(),
             meta: meta.to_owned(),
             secret,
             state: Mutex::default(),
-            bell: Condvar::new(),
+            bell: Bell::awake(clock),
+            clock: clock.clone(),
         });
         let same = self.by_id.entry(id.to_owned()).or_default();
         same.push(wait.clone());
@@ -172,8 +176,7 @@ impl Waits {
 
     /// Remembers the wait that is under way, so that a grant which still comes for it is released. Where none is under
     /// way the server was told no inbox, and no grant can come.
-    pub(crate) fn give_up(&mut self, keys: &Keys, id: &str) {
-        let now = Instant::now();
+    pub(crate) fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) {
         self.given_up.retain(|_, same| {
             same.retain(|wait| wait.until > now);
             !same.is_empty()
@@ -201,8 +204,7 @@ impl Waits {
     }
 
     /// Hands a message to whom it is for. A grant for a wait that was given up is returned: it is to be released.
-    pub(crate) fn deliver(&mut self, heard: &Received) -> Option<GivenUp> {
-        let received = Moment::now();
+    pub(crate) fn deliver(&mut self, heard: &Received, received: Moment) -> Option<GivenUp> {
         let id = &heard.message.id;
         let mut told = false;
         for wait in self.by_id.get(id).into_iter().flatten() {

@@ -7,12 +7,15 @@ use super::store::{Bytes, Reply, Store};
 use crate::sync::lock;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value as LuaValue};
 use redis::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 /// The error of what needs more memory when there is none.
 pub(super) const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const WRONG_COUNT: &str = "ERR Wrong number of args calling Redis command from script";
+
+/// How many scripts that came by EVAL are kept.
+const MOST_PASSING: usize = 500;
 
 /// What Redis puts around a script: errors are tables, which `pcall` opens, and a script has no globals of its own. Returns what runs
 /// a script.
@@ -148,6 +151,8 @@ pub(super) struct Interpreter {
     /// Runs a script.
     run: Function,
     scripts: HashMap<String, Function>,
+    /// Those of them that came by EVAL alone, the oldest first.
+    passing: VecDeque<String>,
     pub(super) work: Arc<Mutex<Work>>,
 }
 
@@ -175,12 +180,34 @@ impl Interpreter {
             lua,
             run,
             scripts: HashMap::new(),
+            passing: VecDeque::new(),
             work,
         })
     }
 
-    /// Makes a script known; returns its SHA-1.
+    /// Makes a script known for as long as the server runs; returns its SHA-1.
     pub(super) fn load(&mut self, text: &[u8]) -> Result<String, String> {
+        let name = self.compile(text)?;
+        self.passing.retain(|passing| *passing != name);
+        Ok(name)
+    }
+
+    /// Makes a script known that came by EVAL: of those the server keeps the last ones only.
+    pub(super) fn load_for_now(&mut self, text: &[u8]) -> Result<String, String> {
+        let is_known = self.knows(&sha1(text));
+        let name = self.compile(text)?;
+        if !is_known {
+            self.passing.push_back(name.clone());
+        }
+        if self.passing.len() > MOST_PASSING
+            && let Some(oldest) = self.passing.pop_front()
+        {
+            self.scripts.remove(&oldest);
+        }
+        Ok(name)
+    }
+
+    fn compile(&mut self, text: &[u8]) -> Result<String, String> {
         let name = sha1(text);
         if !self.scripts.contains_key(&name) {
             let script = self.lua.load(text).set_name("@user_script");
@@ -198,6 +225,7 @@ impl Interpreter {
 
     pub(super) fn forget_all(&mut self) {
         self.scripts.clear();
+        self.passing.clear();
     }
 
     pub(super) fn knows(&self, name: &str) -> bool {

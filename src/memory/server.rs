@@ -100,7 +100,7 @@ impl Server {
             }
             ("EVAL", [text, count, rest @ ..]) => {
                 let (keys, arguments) = split_keys(count, rest)?;
-                let name = self.interpreter.load(text)?;
+                let name = self.interpreter.load_for_now(text)?;
                 self.interpreter.run(&name, keys, arguments)
             }
             ("SCRIPT", [what, rest @ ..]) => match (what.to_ascii_uppercase().as_slice(), rest) {

@@ -35,7 +35,7 @@ impl From<Result<Value, RedisError>> for Answer {
             Ok(value) => value.into(),
             Err(error) => match error.code() {
                 Some(code) => Answer::error(code, error.detail()),
-                None => panic!("no answer: {error}"),
+                None => panic!("no answer; does a script run for ever? {error}"),
             },
         }
     }

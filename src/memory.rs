@@ -51,10 +51,10 @@
 
 mod command;
 mod interpreter;
-mod list;
-mod range;
 mod keyspace;
+mod list;
 mod listener;
+mod range;
 mod server;
 mod sorted_set;
 mod store;

@@ -220,7 +220,11 @@ impl Request {
         let deadline = by_call.earlier(by_message);
         // An own id may have been granted elsewhere, and a message does not tell the limit. So many are not what was asked for.
         let other = self.permits != Some(message.permits);
-        if self.terms.own_id || self.strict || other || deadline.is_past(self.engine.clock().moment()) {
+        if self.terms.own_id
+            || self.strict
+            || other
+            || deadline.is_past(self.engine.clock().moment())
+        {
             place.next_ask = self.engine.now();
             return Ok(None);
         }

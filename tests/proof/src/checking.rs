@@ -272,63 +272,105 @@ impl Model for World {
 fn sometimes(setting: &Setting) -> Vec<Property<World>> {
     fn replied(situation: &Situation, word: &str) -> bool {
         situation.parties.iter().any(|party| {
-            let reply = party.flight.as_ref().and_then(|flight| flight.reply.as_ref());
+            let reply = party
+                .flight
+                .as_ref()
+                .and_then(|flight| flight.reply.as_ref());
             matches!(reply, Some(Ok(words)) if words[0] == word)
         })
     }
     let mut list: Vec<Property<World>> = vec![
-        Property::sometimes("everything comes to rest", |world: &World, situation: &Situation| {
-            let model = &situation.sealed.kept.gate.model;
-            let all_asked = situation
-                .parties
-                .iter()
-                .all(|party| party.client.count == world.setting.asks);
-            all_asked && situation.is_at_rest() && model.holders.is_empty() && model.queue.is_empty()
+        Property::sometimes(
+            "everything comes to rest",
+            |world: &World, situation: &Situation| {
+                let model = &situation.sealed.kept.gate.model;
+                let all_asked = situation
+                    .parties
+                    .iter()
+                    .all(|party| party.client.count == world.setting.asks);
+                all_asked
+                    && situation.is_at_rest()
+                    && model.holders.is_empty()
+                    && model.queue.is_empty()
+            },
+        ),
+        Property::sometimes("a client is denied", |_, situation: &Situation| {
+            replied(situation, "denied")
         }),
-        Property::sometimes("a client is denied", |_, situation: &Situation| replied(situation, "denied")),
-        Property::sometimes("a lease ends before it is given back", |_, situation: &Situation| {
-            replied(situation, "gone")
-        }),
-        Property::sometimes("somebody waits behind another waiter", |_, situation: &Situation| {
-            situation.sealed.kept.gate.model.queue.len() > 1
-        }),
+        Property::sometimes(
+            "a lease ends before it is given back",
+            |_, situation: &Situation| replied(situation, "gone"),
+        ),
+        Property::sometimes(
+            "somebody waits behind another waiter",
+            |_, situation: &Situation| situation.sealed.kept.gate.model.queue.len() > 1,
+        ),
     ];
     if setting.wants.iter().any(|want| want.inbox && want.wait > 0) {
-        list.push(Property::sometimes("a waiter is told of its grant", |_, situation: &Situation| {
-            let mut mail = situation.parties.iter().flat_map(|party| &party.mail);
-            mail.any(|text| text.split(' ').nth(2) != Some("0"))
-        }));
+        list.push(Property::sometimes(
+            "a waiter is told of its grant",
+            |_, situation: &Situation| {
+                let mut mail = situation.parties.iter().flat_map(|party| &party.mail);
+                mail.any(|text| text.split(' ').nth(2) != Some("0"))
+            },
+        ));
     }
     if setting.faults > 0 {
-        list.push(Property::sometimes("a grant is confirmed, not repeated", |_, situation: &Situation| {
-            replied(situation, "held")
-        }));
-        list.push(Property::sometimes("a permit is granted to nobody", |_, situation: &Situation| {
-            let kept = &situation.sealed.kept;
-            let holders = kept.gate.model.holders.iter();
-            let mut live = holders.filter(|(_, holder)| holder.lives(kept.now()));
-            live.any(|(id, _)| situation.parties.iter().all(|party| party.client.id != **id))
-        }));
+        list.push(Property::sometimes(
+            "a grant is confirmed, not repeated",
+            |_, situation: &Situation| replied(situation, "held"),
+        ));
+        list.push(Property::sometimes(
+            "a permit is granted to nobody",
+            |_, situation: &Situation| {
+                let kept = &situation.sealed.kept;
+                let holders = kept.gate.model.holders.iter();
+                let mut live = holders.filter(|(_, holder)| holder.lives(kept.now()));
+                live.any(|(id, _)| {
+                    situation
+                        .parties
+                        .iter()
+                        .all(|party| party.client.id != **id)
+                })
+            },
+        ));
     }
     if setting.renewals > 0 {
-        list.push(Property::sometimes("a refresh comes too late", |_, situation: &Situation| {
-            replied(situation, "lost")
-        }));
+        list.push(Property::sometimes(
+            "a refresh comes too late",
+            |_, situation: &Situation| replied(situation, "lost"),
+        ));
     }
     if setting.limit > 1 {
-        list.push(Property::sometimes("two hold at once", |_, situation: &Situation| {
-            let mono = situation.mono();
-            let parties = situation.parties.iter();
-            parties.filter(|party| party.client.believes(mono).is_some()).count() > 1
-        }));
+        list.push(Property::sometimes(
+            "two hold at once",
+            |_, situation: &Situation| {
+                let mono = situation.mono();
+                let parties = situation.parties.iter();
+                parties
+                    .filter(|party| party.client.believes(mono).is_some())
+                    .count()
+                    > 1
+            },
+        ));
     }
-    if setting.wants.iter().any(|want| want.permits > setting.limit) {
-        list.push(Property::sometimes("a call is an error", |_, situation: &Situation| {
-            situation.parties.iter().any(|party| {
-                let reply = party.flight.as_ref().and_then(|flight| flight.reply.as_ref());
-                matches!(reply, Some(Err(_)))
-            })
-        }));
+    if setting
+        .wants
+        .iter()
+        .any(|want| want.permits > setting.limit)
+    {
+        list.push(Property::sometimes(
+            "a call is an error",
+            |_, situation: &Situation| {
+                situation.parties.iter().any(|party| {
+                    let reply = party
+                        .flight
+                        .as_ref()
+                        .and_then(|flight| flight.reply.as_ref());
+                    matches!(reply, Some(Err(_)))
+                })
+            },
+        ));
     }
     list
 }

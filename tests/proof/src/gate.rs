@@ -18,6 +18,9 @@ const CALLS_IN_DOUBT: u64 = 300;
 /// most this, in ms.
 const LATE: u64 = 1_000;
 
+/// The longest that a caller may wait, in ms.
+const LONGEST_WAIT: u64 = 86_400_000;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gate {
     pub keys: Keys,
@@ -280,9 +283,17 @@ impl Run<'_> {
             _ => self.now(),
         };
         gate.ledger.latest = gate.ledger.latest.max(latest);
+        // What stayed for ever may end now, and then lives as long as any waiter could.
+        let stayed = before.pinned || before.holders.values().any(|holder| holder.ends.is_none());
+        if stayed && !(before.queue.is_empty() && gate.model.queue.is_empty()) {
+            gate.ledger.latest = gate.ledger.latest.max(self.now() + LONGEST_WAIT);
+        }
         let grants = self.record(gate, &before, call, &reply, &messages)?;
-        if doubt && grants == 0 && reply.is_ok() {
-            self.check_opening(gate, call)?;
+        if let Ok(words) = &reply
+            && doubt
+            && grants == 0
+        {
+            self.check_opening(gate, call, words)?;
         }
         let state = gate.check_keys(self.server, self.micros / 1_000)?;
         Ok(Done {
@@ -501,21 +512,24 @@ impl Run<'_> {
         Ok(granted.len() as u64)
     }
 
-    /// Invariant 11, the other side: a gate does not stay closed.
-    fn check_opening(&mut self, gate: &Gate, call: &Call) -> Check {
+    /// Invariant 11, the other side: a gate does not stay closed. And the limit that a caller is told is stored.
+    fn check_opening(&mut self, gate: &Gate, call: &Call, reply: &[String]) -> Check {
         let over = self.now() > gate.ledger.latest_end + 2 * LATE;
         let frees = matches!(call, Call::Acquire(_) | Call::Release { .. });
-        let state = State::read(self.server, &gate.keys);
-        let permanent = state.as_ref().is_some_and(|state| state.has_permanent());
-        let closed = state.is_some_and(|state| state.closed || !state.agrees(self.now()));
-        if over && frees && closed && !permanent {
-            return broken(
-                "loss",
-                format!(
-                    "closed still, after the last lease ended at {}",
-                    gate.ledger.latest_end
-                ),
+        let Some(state) = State::read(self.server, &gate.keys) else {
+            return Ok(());
+        };
+        let closed = state.closed || !state.agrees(self.now());
+        if over && frees && closed && !state.has_permanent() {
+            let text = format!(
+                "closed still, after the last lease ended at {}",
+                gate.ledger.latest_end
             );
+            return broken("loss", text);
+        }
+        let told = reply.get(5).filter(|_| reply[0] == "queued");
+        if told.is_some_and(|limit| *limit != state.limit.to_string()) {
+            return broken("limit", format!("told {reply:?}, stored {}", state.limit));
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl Keys {
 #[derive(Debug, Default)]
 pub struct State {
     readable: bool,
-    limit: u32,
+    pub limit: u32,
     extra: u64,
     next_end: f64,
     last_end: u64,
@@ -202,13 +202,17 @@ impl State {
             .sum();
         let stays = model.pinned || self.has_permanent();
         let ends = (self.expiry > 0).then_some(self.expiry);
+        let patience = model.queue.iter().map(|waiter| waiter.patience_until);
+        let needed = finite().chain(patience).max();
         let wrong = if self.extra != extra {
             "extra"
         } else if finite().any(|end| self.next_end > end as f64) {
             "next_end"
         } else if finite().any(|end| self.last_end < end) {
             "last_end"
-        } else if stays != (self.expiry == 0) || finite().any(|end| !stays && self.expiry < end) {
+        } else if stays != (self.expiry == 0)
+            || !stays && needed.is_some_and(|end| self.expiry < end)
+        {
             "expiry"
         } else if !stays && self.expiry > latest + 61_000 {
             "expiry, too late"

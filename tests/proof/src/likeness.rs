@@ -43,9 +43,7 @@ pub fn alike(situation: &Situation, setting: &Setting) -> u64 {
         tickets: tickets(situation),
     };
     let parties = situation.parties.iter();
-    let mut views: Vec<Vec<u64>> = parties
-        .map(|party| moment.view(situation, party))
-        .collect();
+    let mut views: Vec<Vec<u64>> = parties.map(|party| moment.view(situation, party)).collect();
     views.sort_unstable();
     hash_of(&(known, views, moment.shared(situation)))
 }
@@ -58,7 +56,11 @@ fn tickets(situation: &Situation) -> BTreeSet<u64> {
         if let Phase::Asking { ask, .. } = &party.client.phase {
             tickets.insert(ask.ticket);
         }
-        for call in party.late.iter().chain(party.flight.iter().map(|f| &f.call)) {
+        for call in party
+            .late
+            .iter()
+            .chain(party.flight.iter().map(|f| &f.call))
+        {
             if let Call::Acquire(ask) = call {
                 tickets.insert(ask.ticket);
             }
@@ -81,7 +83,10 @@ fn first_word(reply: Option<&Reply>) -> Option<(&str, &[String])> {
 }
 
 fn number(words: &[String], at: usize) -> u64 {
-    words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0)
+    words
+        .get(at)
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0)
 }
 
 struct Moment {

@@ -10,7 +10,7 @@ use fastrand::Rng;
 pub const STEPS: usize = 1_500;
 
 const LEASES: [u64; 7] = [1, 5, 50, 400, 400, 3_000, 30_000];
-const WAITS: [u64; 8] = [0, 0, 0, 30, 300, 5_000, 5_000, 20_000];
+const WAITS: [u64; 9] = [0, 0, 0, 30, 300, 5_000, 5_000, 20_000, 200_000];
 
 /// What may go wrong in a world; each world has some of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -208,6 +208,7 @@ impl Scheduler {
         let holds = matches!(world.clients[client].phase, Phase::Holding { .. });
         let asks = matches!(world.clients[client].phase, Phase::Asking { .. });
         let lease_ms = LEASES[self.rng.usize(..LEASES.len())];
+        let wait_ms = WAITS[self.rng.usize(..WAITS.len())];
         if self.leaving {
             return match self.rng.u8(..4) {
                 0 if holds => Action::Leave { client, keep: 0 },
@@ -221,8 +222,8 @@ impl Scheduler {
                 permits: [Some(1), Some(1), Some(2), Some(3), None][self.rng.usize(..5)],
                 limit: [3, 3, 3, 1, 2, 4, 0][self.rng.usize(..7)],
                 lease_ms,
-                wait_ms: WAITS[self.rng.usize(..WAITS.len())],
-                inbox: !self.one_in(6),
+                wait_ms,
+                inbox: wait_ms > 60_000 || !self.one_in(6),
             },
             5..=7 if holds => Action::Leave {
                 client,

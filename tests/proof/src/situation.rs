@@ -424,7 +424,12 @@ impl Situation {
     fn check_wake_up(&self) -> Check {
         let kept = &self.sealed.kept;
         let now = kept.now();
-        let in_use: u32 = kept.gate.ledger.live(now).map(|(_, entry)| entry.permits).sum();
+        let in_use: u32 = kept
+            .gate
+            .ledger
+            .live(now)
+            .map(|(_, entry)| entry.permits)
+            .sum();
         let model = &kept.gate.model;
         let listens = |inbox: &str| {
             self.parties
@@ -451,7 +456,10 @@ impl Situation {
         let mut believed = 0;
         for party in &self.parties {
             kept.gate.check_belief(&party.client, mono, kept.now())?;
-            believed += party.client.believes(mono).map_or(0, |(permits, _)| permits);
+            believed += party
+                .client
+                .believes(mono)
+                .map_or(0, |(permits, _)| permits);
         }
         if kept.gate.model.exists && believed > kept.gate.model.limit {
             return broken("limit", format!("{believed} are believed to be held"));

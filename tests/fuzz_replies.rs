@@ -423,7 +423,7 @@ fn valid_reply() -> BoxedStrategy<(String, Value)> {
             // What the operations above ask for.
             let lease = match (script.as_str(), word.as_str()) {
                 ("semaphore/acquire", "granted") => Some(30_000),
-                (_, "granted" | "refreshed") => Some(1_000),
+                (_, "refreshed") => Some(1_000),
                 _ => None,
             };
             let fields: Vec<_> = names.iter().map(|name| field(name, now, lease)).collect();

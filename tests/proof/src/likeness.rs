@@ -18,6 +18,9 @@ use crate::scripts::Reply;
 use crate::situation::{Flight, Party, Setting, Situation, TICK};
 use std::collections::BTreeSet;
 
+/// No time is later: what scripts and clients take for never.
+const NEVER: u64 = 9_000_000_000_000_000;
+
 /// A number that is the same for situations that are alike.
 pub fn print(situation: &Situation, setting: &Setting) -> u64 {
     let known = known(situation);
@@ -43,9 +46,7 @@ pub fn alike(situation: &Situation, setting: &Setting) -> u64 {
         tickets: tickets(situation),
     };
     let parties = situation.parties.iter();
-    let mut views: Vec<Vec<u64>> = parties
-        .map(|party| moment.view(situation, party))
-        .collect();
+    let mut views: Vec<Vec<u64>> = parties.map(|party| moment.view(situation, party)).collect();
     views.sort_unstable();
     hash_of(&(known, views, moment.shared(situation)))
 }
@@ -58,7 +59,11 @@ fn tickets(situation: &Situation) -> BTreeSet<u64> {
         if let Phase::Asking { ask, .. } = &party.client.phase {
             tickets.insert(ask.ticket);
         }
-        for call in party.late.iter().chain(party.flight.iter().map(|f| &f.call)) {
+        for call in party
+            .late
+            .iter()
+            .chain(party.flight.iter().map(|f| &f.call))
+        {
             if let Call::Acquire(ask) = call {
                 tickets.insert(ask.ticket);
             }
@@ -81,7 +86,19 @@ fn first_word(reply: Option<&Reply>) -> Option<(&str, &[String])> {
 }
 
 fn number(words: &[String], at: usize) -> u64 {
-    words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0)
+    words
+        .get(at)
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0)
+}
+
+/// A time, counted from the moment.
+fn from(moment: u64, at: u64) -> u64 {
+    if at < NEVER {
+        at.saturating_sub(moment)
+    } else {
+        NEVER
+    }
 }
 
 struct Moment {
@@ -113,10 +130,10 @@ impl Moment {
         let mut shared = vec![
             u64::from(model.limit),
             model.exists.into(),
-            kept.gate.ledger.latest.saturating_sub(self.now),
+            from(self.now, kept.gate.ledger.latest),
         ];
         let bounds = kept.times.iter().take(3);
-        shared.extend(bounds.map(|time| time.saturating_sub(self.now)));
+        shared.extend(bounds.map(|time| from(self.now, *time)));
         shared
     }
 
@@ -154,11 +171,11 @@ impl View<'_> {
 
     /// A time on the client's clock.
     fn add_mono(&mut self, at: u64) {
-        self.add([at.saturating_sub(self.moment.mono)]);
+        self.add([from(self.moment.mono, at)]);
     }
 
     fn add_ms(&mut self, at: u64) {
-        self.add([at.saturating_sub(self.moment.now)]);
+        self.add([from(self.moment.now, at)]);
     }
 
     /// How long ago a name was in use, counted in names.

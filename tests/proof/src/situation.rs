@@ -413,8 +413,9 @@ impl Situation {
             }
         }
         self.sealed = carried.sealed;
-        let settles = matches!(call, Call::Acquire(_) | Call::Release { .. });
-        if settles && carried.reply.is_ok() {
+        // A refresh takes nothing back, and nor does who is only told what it holds.
+        let looks = matches!(call, Call::Acquire(_) | Call::Release { .. });
+        if looks && carried.reply.as_ref().is_ok_and(|words| words[0] != "held") {
             self.check_wake_up()?;
         }
         Ok(carried.reply)
@@ -424,7 +425,12 @@ impl Situation {
     fn check_wake_up(&self) -> Check {
         let kept = &self.sealed.kept;
         let now = kept.now();
-        let in_use: u32 = kept.gate.ledger.live(now).map(|(_, entry)| entry.permits).sum();
+        let in_use: u32 = kept
+            .gate
+            .ledger
+            .live(now)
+            .map(|(_, entry)| entry.permits)
+            .sum();
         let model = &kept.gate.model;
         let listens = |inbox: &str| {
             self.parties
@@ -451,7 +457,10 @@ impl Situation {
         let mut believed = 0;
         for party in &self.parties {
             kept.gate.check_belief(&party.client, mono, kept.now())?;
-            believed += party.client.believes(mono).map_or(0, |(permits, _)| permits);
+            believed += party
+                .client
+                .believes(mono)
+                .map_or(0, |(permits, _)| permits);
         }
         if kept.gate.model.exists && believed > kept.gate.model.limit {
             return broken("limit", format!("{believed} are believed to be held"));

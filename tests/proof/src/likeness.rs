@@ -18,6 +18,9 @@ use crate::scripts::Reply;
 use crate::situation::{Flight, Party, Setting, Situation, TICK};
 use std::collections::BTreeSet;
 
+/// No time is later: what scripts and clients take for never.
+const NEVER: u64 = 9_000_000_000_000_000;
+
 /// A number that is the same for situations that are alike.
 pub fn print(situation: &Situation, setting: &Setting) -> u64 {
     let known = known(situation);
@@ -89,6 +92,15 @@ fn number(words: &[String], at: usize) -> u64 {
         .unwrap_or(0)
 }
 
+/// A time, counted from the moment.
+fn from(moment: u64, at: u64) -> u64 {
+    if at < NEVER {
+        at.saturating_sub(moment)
+    } else {
+        NEVER
+    }
+}
+
 struct Moment {
     mono: u64,
     now: u64,
@@ -118,10 +130,10 @@ impl Moment {
         let mut shared = vec![
             u64::from(model.limit),
             model.exists.into(),
-            kept.gate.ledger.latest.saturating_sub(self.now),
+            from(self.now, kept.gate.ledger.latest),
         ];
         let bounds = kept.times.iter().take(3);
-        shared.extend(bounds.map(|time| time.saturating_sub(self.now)));
+        shared.extend(bounds.map(|time| from(self.now, *time)));
         shared
     }
 
@@ -159,11 +171,11 @@ impl View<'_> {
 
     /// A time on the client's clock.
     fn add_mono(&mut self, at: u64) {
-        self.add([at.saturating_sub(self.moment.mono)]);
+        self.add([from(self.moment.mono, at)]);
     }
 
     fn add_ms(&mut self, at: u64) {
-        self.add([at.saturating_sub(self.moment.now)]);
+        self.add([from(self.moment.now, at)]);
     }
 
     /// How long ago a name was in use, counted in names.

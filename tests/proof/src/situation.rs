@@ -413,8 +413,9 @@ impl Situation {
             }
         }
         self.sealed = carried.sealed;
-        let settles = matches!(call, Call::Acquire(_) | Call::Release { .. });
-        if settles && carried.reply.is_ok() {
+        // A refresh takes nothing back, and nor does who is only told what it holds.
+        let looks = matches!(call, Call::Acquire(_) | Call::Release { .. });
+        if looks && carried.reply.as_ref().is_ok_and(|words| words[0] != "held") {
             self.check_wake_up()?;
         }
         Ok(carried.reply)

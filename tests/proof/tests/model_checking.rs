@@ -1,61 +1,374 @@
-//! probe
-use luagate_proof::checking::World;
+//! Promise: in whatever order three clients ask, wait, refresh, give back, give up and die, whatever calls, answers and messages
+//! are late or lost, and whenever leases end, the scripts keep the invariants, and every waiter is served.
+//!
+//! `LUAGATE_PROVE=long` explores wider bounds.
+
+use luagate_proof::checking::{Explored, World};
+use luagate_proof::likeness::alike;
 use luagate_proof::scripts::Scripts;
-use luagate_proof::situation::{Setting, Want};
-use std::time::Duration;
+use luagate_proof::situation::{Setting, Situation, Want};
+use stateright::Model;
+use std::collections::{HashMap, HashSet};
+
+/// The weights, in line and at once.
+fn in_line(permits: u32) -> Want {
+    Want {
+        permits,
+        lease: 2,
+        wait: 2,
+        inbox: true,
+    }
+}
+
+fn at_once(permits: u32) -> Want {
+    Want {
+        wait: 0,
+        ..in_line(permits)
+    }
+}
+
+fn without_inbox(permits: u32) -> Want {
+    Want {
+        inbox: false,
+        ..in_line(permits)
+    }
+}
+
+/// Three clients that each want something once, and no faults.
+fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
+    Setting {
+        name,
+        clients: 3,
+        limit,
+        wants: wants.to_vec(),
+        asks: 1,
+        renewals: 0,
+        faults: 0,
+        delay: 1,
+        exact: false,
+    }
+}
+
+/// What is explored, and how many situations there have to be, to how many steps from the first.
+fn settings(long: bool) -> Vec<(Setting, usize, usize)> {
+    let usual = setting("one permit, refreshed", 1, &[at_once(1), in_line(1)]);
+    let mut settings = vec![
+        (
+            Setting {
+                renewals: 1,
+                ..usual.clone()
+            },
+            1,
+            1,
+        ),
+        (
+            Setting {
+                faults: 1,
+                ..setting("one permit, in line, with a fault", 1, &[in_line(1)])
+            },
+            1,
+            1,
+        ),
+        (
+            setting("one permit, wanted by twos", 1, &[in_line(1), in_line(2)]),
+            1,
+            1,
+        ),
+        (
+            setting("two permits, weights 1 and 2", 2, &[in_line(1), in_line(2)]),
+            1,
+            1,
+        ),
+        (
+            setting(
+                "two permits, without an inbox",
+                2,
+                &[in_line(2), without_inbox(1)],
+            ),
+            1,
+            1,
+        ),
+        (
+            Setting {
+                clients: 2,
+                asks: 2,
+                faults: 1,
+                ..setting("two clients, twice, with a fault", 1, &[in_line(1)])
+            },
+            1,
+            1,
+        ),
+    ];
+    if long {
+        settings.extend([
+            (
+                Setting {
+                    faults: 1,
+                    name: "one permit, with a fault",
+                    ..usual.clone()
+                },
+                1,
+                1,
+            ),
+            (
+                Setting {
+                    faults: 1,
+                    ..setting(
+                        "two permits, weights 1 and 2, with a fault",
+                        2,
+                        &[in_line(1), in_line(2)],
+                    )
+                },
+                1,
+                1,
+            ),
+            (
+                Setting {
+                    clients: 2,
+                    asks: 2,
+                    faults: 2,
+                    renewals: 1,
+                    ..setting("two clients, twice, with two faults", 1, &[in_line(1)])
+                },
+                1,
+                1,
+            ),
+            (
+                Setting {
+                    clients: 2,
+                    faults: 2,
+                    renewals: 1,
+                    delay: 2,
+                    ..setting("two clients, two faults, late calls", 1, &[in_line(1)])
+                },
+                1,
+                1,
+            ),
+        ]);
+    }
+    settings
+}
+
+fn explore(setting: &Setting, scripts: &Scripts, threads: usize) -> Explored {
+    let world = World::new(setting, scripts).unwrap_or_else(|error| panic!("{error}"));
+    world.explore(threads)
+}
 
 #[test]
-fn probe() {
-    let env = |name: &str, or: u64| {
-        std::env::var(name)
-            .ok()
-            .map_or(or, |text| text.parse().unwrap())
+fn every_situation_keeps_the_promises() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let long = std::env::var_os("LUAGATE_PROVE").is_some();
+    for (setting, least, depth) in settings(long) {
+        let explored = explore(&setting, &Scripts::read(), cores);
+        println!(
+            "{}: {} situations, {} generated, {} deep, served within {} ticks, in {:.1?}",
+            setting.name,
+            explored.unique,
+            explored.generated,
+            explored.depth,
+            explored.longest_wait,
+            explored.took
+        );
+        if let Some(failure) = explored.failure {
+            panic!("{}: {}", setting.name, failure.story);
+        }
+        assert_eq!(explored.missing, [""; 0], "{} never happens", setting.name);
+        assert!(
+            explored.unique >= least && explored.depth >= depth,
+            "{}: fewer situations than there are: {} of {least}, {} of {depth} deep",
+            setting.name,
+            explored.unique,
+            explored.depth
+        );
+    }
+}
+
+/// The scripts with one place changed.
+fn with_fault(file: &str, right: &str, wrong: &str) -> Scripts {
+    let scripts = Scripts::read();
+    let text = &scripts.files()[file];
+    assert_eq!(text.matches(right).count(), 1, "{file}: {right}");
+    scripts.with_file(file, text.replace(right, wrong))
+}
+
+#[test]
+fn faults_in_the_scripts_are_found() {
+    let two = Setting {
+        clients: 2,
+        faults: 1,
+        renewals: 1,
+        ..setting("two clients", 1, &[in_line(1), at_once(1)])
     };
-    let lease = env("LEASE", 2);
-    let wait = env("WAIT", 3);
-    let mut wants = vec![
-        Want {
-            permits: 1,
-            lease,
-            wait: 0,
-            inbox: true,
+    let calm = setting("calm", 1, &[in_line(1)]);
+    let three = Setting {
+        clients: 3,
+        ..two.clone()
+    };
+    let faults = [
+        // Grants though nothing is free.
+        (
+            &two,
+            "semaphore/acquire.lua",
+            "if waiting == 0 and in_use + (want or 1) <= limit then return granted() end\n\nif wait_ms",
+            "if waiting == 0 and in_use <= limit then return granted() end\n\nif wait_ms",
+        ),
+        // Overtakes those who wait.
+        (
+            &three,
+            "semaphore/acquire.lua",
+            "if waiting == 0 and in_use + (want or 1) <= limit then return granted() end\n\nif wait_ms",
+            "if in_use + (want or 1) <= limit then return granted() end\n\nif wait_ms",
+        ),
+        // Grants twice to the same id.
+        (
+            &two,
+            "semaphore/acquire.lua",
+            "if ends and tonumber(ends) > now then",
+            "if false then",
+        ),
+        // Forgets the ticket that a waiter brings back.
+        (
+            &three,
+            "semaphore/acquire.lua",
+            "local is_new = not place and ticket == 0",
+            "local is_new = not place",
+        ),
+        // Tells a waiter to sleep for too long.
+        (
+            &Setting { clients: 2, ..calm },
+            "semaphore/acquire.lua",
+            "math.min(end_of(watch) or third, third)",
+            "3 * wait_ms",
+        ),
+        // Grants to the dead.
+        (
+            &three,
+            "semaphore/serve.lua",
+            "alive = heard[i]",
+            "alive = true",
+        ),
+        // A fence may come twice.
+        (
+            &two,
+            "semaphore/grant.lua",
+            "math.max(last_fence + 1, clock[1] * 1000000 + clock[2])",
+            "clock[1] * 1000000 + clock[2]",
+        ),
+        // A lease lives for a moment longer than its holder believes.
+        (
+            &two,
+            "semaphore/refresh.lua",
+            "tonumber(before) <= now",
+            "tonumber(before) < now",
+        ),
+        (
+            &two,
+            "semaphore/grant.lua",
+            "elseif now >= next_end then",
+            "elseif now > next_end then",
+        ),
+        // What is given back is handed to nobody.
+        (
+            &two,
+            "semaphore/release.lua",
+            "  expire_again()\n  serve()",
+            "  expire_again()",
+        ),
+        // Serves who was to be forgotten.
+        (
+            &two,
+            "semaphore/serve.lua",
+            "local alive = patience and patience > now",
+            "local alive = patience and patience >= now",
+        ),
+        // Who is gone stays in front of the living.
+        (
+            &three,
+            "semaphore/serve.lua",
+            "if alive and permits <= limit then",
+            "if permits <= limit then",
+        ),
+    ];
+    for (setting, file, right, wrong) in faults {
+        let explored = explore(setting, &with_fault(file, right, wrong), 1);
+        let failure = explored.failure.as_ref();
+        let failure =
+            failure.unwrap_or_else(|| panic!("{wrong} in {file} is not found: {explored:?}"));
+        println!(
+            "{file}: {wrong}: {} is broken, after {} situations in {:.1?}",
+            failure.rule, explored.unique, explored.took
+        );
+        if std::env::var_os("STORY").is_some() {
+            println!("{}", failure.story);
+        }
+    }
+}
+
+/// All situations, each with those that follow it.
+fn reach(setting: &Setting) -> (usize, HashMap<u64, HashSet<u64>>) {
+    let world = World::new(setting, &Scripts::read()).unwrap_or_else(|error| panic!("{error}"));
+    let (mut seen, mut after) = (HashSet::new(), HashMap::new());
+    let mut pending = world.init_states();
+    let mut events = Vec::new();
+    while let Some(situation) = pending.pop() {
+        if !seen.insert(situation.print) {
+            continue;
+        }
+        world.actions(&situation, &mut events);
+        let next = events
+            .drain(..)
+            .filter_map(|event| world.next_state(&situation, event));
+        let next: Vec<Situation> = next.collect();
+        let prints = next.iter().map(|next| alike(next, setting)).collect();
+        let known = after
+            .entry(alike(&situation, setting))
+            .or_insert_with(|| Clone::clone(&prints));
+        assert_eq!(
+            *known, prints,
+            "alike, but not in what follows: {situation:#?}"
+        );
+        pending.extend(next);
+    }
+    (seen.len(), after)
+}
+
+#[test]
+fn likeness_loses_nothing() {
+    let short = |want: Want| Want {
+        lease: 1,
+        wait: want.wait.min(1),
+        ..want
+    };
+    let wants = [at_once(1), in_line(1)].map(short);
+    let weights = [in_line(2), without_inbox(1)].map(short);
+    let small = [
+        Setting {
+            clients: 2,
+            faults: 1,
+            ..setting("a fault", 1, &wants)
         },
-        Want {
-            permits: 1,
-            lease,
-            wait,
-            inbox: true,
+        Setting {
+            clients: 2,
+            renewals: 1,
+            ..setting("weights", 2, &weights)
         },
     ];
-    if env("TWO", 0) > 0 {
-        wants.push(Want {
-            permits: 2,
-            lease,
-            wait,
-            inbox: true,
-        });
-    }
-    let setting = Setting {
-        name: "probe",
-        clients: env("CLIENTS", 3) as usize,
-        limit: env("LIMIT", 1) as u32,
-        wants,
-        asks: env("ASKS", 1) as usize,
-        renewals: env("RENEWALS", 1) as u8,
-        faults: env("FAULTS", 1) as u8,
-        delay: env("DELAY", 2),
-        exact: env("EXACT", 0) > 0,
-    };
-    let world = World::new(&setting, &Scripts::read()).unwrap();
-    let explored = world.explore(
-        env("THREADS", 2) as usize,
-        Some(Duration::from_secs(env("TIME", 60))),
-    );
-    println!(
-        "{} unique, {} generated, depth {}, {:.1?}, missing {:?}",
-        explored.unique, explored.generated, explored.depth, explored.took, explored.missing
-    );
-    if let Some(failure) = explored.failure {
-        println!("{}", failure.story);
+    for setting in small {
+        let merged = reach(&setting);
+        let exact = Setting {
+            exact: true,
+            ..setting.clone()
+        };
+        let exact = reach(&exact);
+        println!(
+            "{}: {} situations, of which {} are unlike",
+            setting.name, exact.0, merged.0
+        );
+        assert!(exact.0 > 3 * merged.0, "nothing was told apart");
+        assert!(
+            exact.1 == merged.1,
+            "{}: what is alike differs in what follows",
+            setting.name
+        );
     }
 }

@@ -222,7 +222,7 @@ impl Layer for Lua {
     fn run(&mut self, steps: &[Text]) -> Result<(), (usize, String)> {
         let key = format!("{}:key", self.pair.server.prefix);
         for (at, Text(script)) in steps.iter().enumerate() {
-            self.pair.clear(&[key.clone()]);
+            self.pair.clear(std::slice::from_ref(&key));
             let words: [&[u8]; 5] = [b"EVAL", script, b"1", key.as_bytes(), b"argument"];
             let (real, model) = (self.pair.real(&words), self.pair.model(&words));
             if !real.says(&model, self.pair.version) {

@@ -57,7 +57,7 @@ const FORMS: [&str; 76] = [
     "return redis.sha1hex(T)",
     "return redis.sha1hex(N)",
     "return redis.sha1hex()",
-    "redis.call('HSET', KEYS[1], T, N, N, T) return {redis.call('HMGET', KEYS[1], T, N, 'none'), redis.call('HLEN', KEYS[1])}",
+    "redis.call('HSET', KEYS[1], T, N, 'field', T) return {redis.call('HMGET', KEYS[1], T, 'field', 'none'), redis.call('HLEN', KEYS[1])}",
     "return redis.call('HGET', KEYS[1], 'none')",
     "return tostring(redis.call('HGET', KEYS[1], 'none'))",
     "return redis.call('SET', KEYS[1], T)",

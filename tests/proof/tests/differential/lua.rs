@@ -57,7 +57,7 @@ const FORMS: [&str; 76] = [
     "return redis.sha1hex(T)",
     "return redis.sha1hex(N)",
     "return redis.sha1hex()",
-    "redis.call('HSET', KEYS[1], T, N, N, T) return {redis.call('HMGET', KEYS[1], T, N, 'none'), redis.call('HLEN', KEYS[1])}",
+    "redis.call('HSET', KEYS[1], T, N, 'field', T) return {redis.call('HMGET', KEYS[1], T, 'field', 'none'), redis.call('HLEN', KEYS[1])}",
     "return redis.call('HGET', KEYS[1], 'none')",
     "return tostring(redis.call('HGET', KEYS[1], 'none'))",
     "return redis.call('SET', KEYS[1], T)",
@@ -222,7 +222,7 @@ impl Layer for Lua {
     fn run(&mut self, steps: &[Text]) -> Result<(), (usize, String)> {
         let key = format!("{}:key", self.pair.server.prefix);
         for (at, Text(script)) in steps.iter().enumerate() {
-            self.pair.clear(&[key.clone()]);
+            self.pair.clear(std::slice::from_ref(&key));
             let words: [&[u8]; 5] = [b"EVAL", script, b"1", key.as_bytes(), b"argument"];
             let (real, model) = (self.pair.real(&words), self.pair.model(&words));
             if !real.says(&model, self.pair.version) {

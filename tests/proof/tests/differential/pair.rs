@@ -145,7 +145,7 @@ impl Pair {
             let same_end = match (&end, &model_end) {
                 (Some(real), Some(model)) if !self.version.knows_pexpiretime() => {
                     let (real, model) = (real.number(), model.number());
-                    real == model || real > 0.0 && model > 0.0 && (real - model).abs() < 1_000.0
+                    real == model || real > 0.0 && model > 0.0 && (real - model).abs() < 2_000.0
                 }
                 (real, model) => real == model,
             };

@@ -1,11 +1,13 @@
 //! Proofs of the scripts: their own text, run in this process, against a model that is written for reading.
 
 pub mod client;
+pub mod conformance;
 pub mod gate;
 pub mod keys;
 pub mod ledger;
 pub mod model;
 pub mod mutants;
+pub mod pattern;
 pub mod scripts;
 pub mod simulation;
 pub mod world;

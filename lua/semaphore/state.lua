@@ -6,6 +6,7 @@
 -- and a record for each id, which is
 --   <fence>, or <fence> <permits> when it holds more than one
 --   w <permits> <lease_ms> <patience_until> <ask_at> <inbox> while it waits
+if #KEYS < 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end -- there is nothing to read
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if not queue or meta == holders or meta == queue or holders == queue then
   return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')

@@ -3,12 +3,14 @@
 pub mod carrier;
 pub mod checking;
 pub mod client;
+pub mod conformance;
 pub mod gate;
 pub mod keys;
 pub mod ledger;
 pub mod likeness;
 pub mod model;
 pub mod mutants;
+pub mod pattern;
 pub mod scripts;
 pub mod simulation;
 pub mod situation;

@@ -1,7 +1,6 @@
 //! The scripts as the manifest lists them, read from `lua/`, and their replies as words.
 
-use luagate::memory::Server;
-use redis::Value;
+use redis::{ConnectionLike, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -13,6 +12,7 @@ pub type Reply = Result<Vec<String>, String>;
 pub struct Scripts {
     files: BTreeMap<String, String>,
     parts: BTreeMap<String, Vec<String>>,
+    keys: BTreeMap<String, Vec<String>>,
 }
 
 impl Default for Scripts {
@@ -33,16 +33,22 @@ impl Scripts {
         let mut scripts = Scripts {
             files: BTreeMap::new(),
             parts: BTreeMap::new(),
+            keys: BTreeMap::new(),
         };
         for (script, entry) in manifest["scripts"].as_object().unwrap() {
-            let parts = entry["parts"].as_array().unwrap();
-            let parts = parts.iter().map(|part| part.as_str().unwrap().to_owned());
-            let parts: Vec<String> = parts.collect();
+            let list = |name: &str| -> Vec<String> {
+                let words = entry[name].as_array().unwrap().iter();
+                words
+                    .map(|word| word.as_str().unwrap().to_owned())
+                    .collect()
+            };
+            let parts = list("parts");
             for part in &parts {
                 let file = scripts.files.entry(part.clone());
                 file.or_insert_with(|| read(part));
             }
             scripts.parts.insert(script.clone(), parts);
+            scripts.keys.insert(script.clone(), list("keys"));
         }
         scripts
     }
@@ -50,6 +56,11 @@ impl Scripts {
     /// The text of each file, by its name in `lua/`.
     pub fn files(&self) -> &BTreeMap<String, String> {
         &self.files
+    }
+
+    /// The names of each script's keys.
+    pub fn keys(&self) -> &BTreeMap<String, Vec<String>> {
+        &self.keys
     }
 
     /// The same with another text for a file.
@@ -63,7 +74,7 @@ impl Scripts {
     ///
     /// # Errors
     /// When one is no Lua.
-    pub fn load(&self, server: &mut Server) -> Result<Loaded, String> {
+    pub fn load(&self, server: &mut dyn ConnectionLike) -> Result<Loaded, String> {
         let mut names = BTreeMap::new();
         for (script, parts) in &self.parts {
             let text: String = parts.iter().map(|part| self.files[part].as_str()).collect();
@@ -82,10 +93,15 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// The SHA-1 of each script.
+    pub fn names(&self) -> &BTreeMap<String, String> {
+        &self.names
+    }
+
     /// Runs a script.
     pub fn run(
         &self,
-        server: &mut Server,
+        server: &mut dyn ConnectionLike,
         script: &str,
         keys: &[String],
         arguments: &[String],

@@ -1,6 +1,8 @@
-//! Changes the Lua in every small way it knows, one at a time, and tells which changes no test noticed.
+//! Changes the Lua in every small way it knows, one at a time, and tells which changes neither a conformance case nor a
+//! simulated world noticed. `mutants inspect` tries those whose text has that word; WORLDS says how many worlds.
 
 use luagate::memory::Server;
+use luagate_proof::conformance::{cases, run_all};
 use luagate_proof::mutants;
 use luagate_proof::scripts::Scripts;
 use luagate_proof::simulation::run;
@@ -15,6 +17,8 @@ fn main() {
         .into_iter()
         .filter(|m| m.to_string().contains(&only))
         .collect();
+    let cases = cases();
+    run_all(&scripts, &cases).unwrap_or_else(|broken| panic!("{broken:?}"));
     std::panic::set_hook(Box::new(|_| {}));
     let worlds: u64 = std::env::var("WORLDS").map_or(60, |n| n.parse().unwrap());
     let (next, survivors) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -32,7 +36,8 @@ fn main() {
                         continue;
                     }
                     let caught = catch_unwind(AssertUnwindSafe(|| {
-                        (0..worlds).any(|seed| run(&changed, seed).is_err())
+                        run_all(&changed, &cases).is_err()
+                            || (0..worlds).any(|seed| run(&changed, seed).is_err())
                     }));
                     if !caught.unwrap_or(true) {
                         println!("{mutant}");

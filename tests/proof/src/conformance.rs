@@ -1,0 +1,473 @@
+//! Runs the cases of `lua/conformance/`, whose form its README tells, on a server in this process or on a real one.
+
+use crate::ledger::{Check, Violation, broken};
+use crate::pattern::{Bindings, bytes_of, show};
+use crate::scripts::Scripts;
+use luagate::memory::{Server, Store};
+use redis::{ConnectionLike, Value};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// How far the clock of a server in memory moves from call to call, in µs.
+const STEP: u64 = 37;
+
+/// The time in ms at which a key ends, by one clock: -1 for never, -2 where there is no key.
+const END_OF_KEY: &str = "local left = redis.call('PTTL', KEYS[1])
+if left < 0 then return left end
+local clock = redis.call('TIME')
+return clock[1] * 1000 + math.floor(clock[2] / 1000) + left";
+
+/// Scripts that write nothing.
+const READERS: [&str; 5] = [
+    "semaphore/lookup",
+    "semaphore/inspect",
+    "latch/count",
+    "autocomplete/recent_match",
+    "autocomplete/prefix_match",
+];
+
+/// One case.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The file and the case's own name.
+    pub name: String,
+    /// How long all that is no pause may take, in ms, where the case is to mean anything.
+    pub slack_ms: u64,
+    pub steps: Vec<Json>,
+}
+
+/// Every case, by the names of the files and then in their order.
+pub fn cases() -> Vec<Case> {
+    let folder = PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../lua/conformance"
+    ));
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{folder:?}: {error}"))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+        .collect();
+    files.sort();
+    let mut cases = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let list: Vec<Json> =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let file = path.file_stem().unwrap().to_string_lossy();
+        for case in list {
+            let name = case["name"].as_str().unwrap_or_else(|| panic!("{case}"));
+            cases.push(Case {
+                name: format!("{file}: {name}"),
+                slack_ms: case["slack_ms"].as_u64().unwrap_or(20),
+                steps: case["steps"].as_array().unwrap().clone(),
+            });
+        }
+    }
+    cases
+}
+
+/// Where cases run.
+pub trait Host {
+    fn connection(&mut self) -> &mut dyn ConnectionLike;
+    /// Returns once the subscription stands.
+    fn subscribe(&mut self, channel: &str);
+    fn unsubscribe(&mut self, channel: &str);
+    /// Every message that was published on a channel since this was last asked.
+    fn messages(&mut self, channel: &str) -> Vec<String>;
+    fn pause(&mut self, ms: u64);
+    fn set_full(&mut self, full: bool);
+    /// A script is about to run, whose calls are counted where `counts`.
+    fn before_script(&mut self, counts: bool);
+    /// How many commands the last script called, where that is known.
+    fn calls_of_last_script(&mut self) -> Option<u64>;
+    /// What is kept, where that can be seen.
+    fn store(&mut self) -> Option<Store>;
+}
+
+/// A server in this process, with a clock that only moves by steps and pauses.
+pub struct Memory {
+    server: Server,
+    heard: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            server: Server::new().unwrap(),
+            heard: BTreeMap::new(),
+        }
+    }
+}
+
+impl Memory {
+    fn advance(&mut self, micros: u64) {
+        self.server
+            .with_store(|store| store.set_micros(store.micros() + micros));
+    }
+}
+
+impl Host for Memory {
+    fn connection(&mut self) -> &mut dyn ConnectionLike {
+        &mut self.server
+    }
+
+    fn subscribe(&mut self, channel: &str) {
+        self.server.set_listeners(channel.as_bytes(), 1);
+        self.heard.insert(channel.to_owned(), Vec::new());
+    }
+
+    fn unsubscribe(&mut self, channel: &str) {
+        self.server.set_listeners(channel.as_bytes(), 0);
+    }
+
+    fn messages(&mut self, channel: &str) -> Vec<String> {
+        for (channel, message) in self.server.take_published() {
+            let heard = self.heard.get_mut(&*String::from_utf8_lossy(&channel));
+            if let Some(heard) = heard {
+                heard.push(String::from_utf8_lossy(&message).into_owned());
+            }
+        }
+        self.heard
+            .get_mut(channel)
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    fn pause(&mut self, ms: u64) {
+        self.advance(ms * 1_000);
+    }
+
+    fn set_full(&mut self, full: bool) {
+        self.server.set_full(full);
+    }
+
+    fn before_script(&mut self, _counts: bool) {
+        self.advance(STEP);
+    }
+
+    fn calls_of_last_script(&mut self) -> Option<u64> {
+        Some(self.server.calls_of_last_script())
+    }
+
+    fn store(&mut self) -> Option<Store> {
+        Some(self.server.store())
+    }
+}
+
+/// The scripts as a host knows them.
+pub struct Suite {
+    sha1s: BTreeMap<String, String>,
+    keys: BTreeMap<String, Vec<String>>,
+}
+
+/// Runs every case on a server in this process.
+///
+/// # Errors
+/// What the first case says that fails.
+pub fn run_all(scripts: &Scripts, cases: &[Case]) -> Check {
+    let mut memory = Memory::default();
+    let suite = Suite::load(scripts, &mut memory).map_err(|text| Violation {
+        rule: "conformance",
+        text,
+    })?;
+    for (place, case) in cases.iter().enumerate() {
+        suite.run(&mut memory, case, &format!("case:{place}"))?;
+    }
+    Ok(())
+}
+
+/// Runs one case on a server in this process.
+///
+/// # Errors
+/// What is not as the case says.
+pub fn run(scripts: &Scripts, case: &Case) -> Check {
+    run_all(scripts, std::slice::from_ref(case))
+}
+
+impl Suite {
+    /// # Errors
+    /// When a script is no Lua.
+    pub fn load(scripts: &Scripts, host: &mut dyn Host) -> Result<Suite, String> {
+        let loaded = scripts.load(host.connection())?;
+        Ok(Suite {
+            sha1s: loaded.names().clone(),
+            keys: scripts.keys().clone(),
+        })
+    }
+
+    /// Runs a case with keys and channels that begin with a prefix, which no other run has.
+    ///
+    /// # Errors
+    /// What is not as the case says.
+    pub fn run(&self, host: &mut dyn Host, case: &Case, prefix: &str) -> Check {
+        let mut run = Run {
+            suite: self,
+            host,
+            bindings: Bindings::new(prefix),
+            inboxes: BTreeMap::new(),
+        };
+        let mut result = run.steps(&case.steps);
+        if result.is_ok() {
+            result = run.all_silent();
+        }
+        let inboxes: Vec<String> = run.inboxes.keys().cloned().collect();
+        for channel in inboxes {
+            run.host.unsubscribe(&channel);
+        }
+        run.host.set_full(false);
+        result.or_else(|text| broken("conformance", format!("{}: {text}", case.name)))
+    }
+}
+
+/// A case under way.
+struct Run<'a> {
+    suite: &'a Suite,
+    host: &'a mut dyn Host,
+    bindings: Bindings,
+    /// Messages that came and that no step has told of, by channel.
+    inboxes: BTreeMap<String, Vec<String>>,
+}
+
+/// Puts `value` in place of `{each}` in a step.
+fn substitute(step: &Json, value: &Json) -> Json {
+    match step {
+        Json::String(text) if text == "{each}" => value.clone(),
+        Json::String(text) if text.contains("{each}") => {
+            let value = value.as_str().map_or(value.to_string(), str::to_owned);
+            Json::String(text.replace("{each}", &value))
+        }
+        Json::Array(values) => values
+            .iter()
+            .map(|other| substitute(other, value))
+            .collect(),
+        Json::Object(fields) => fields
+            .iter()
+            .map(|(name, other)| (name.clone(), substitute(other, value)))
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+impl Run<'_> {
+    fn steps(&mut self, steps: &[Json]) -> Result<(), String> {
+        for (place, step) in steps.iter().enumerate() {
+            let text = step.to_string();
+            let short: String = text.chars().take(400).collect();
+            self.step(step)
+                .map_err(|error| format!("step {}, {short}: {error}", place + 1))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Json) -> Result<(), String> {
+        let fields = step.as_object().ok_or("a step is an object")?;
+        let text = |name: &str| fields.get(name).and_then(Json::as_str);
+        if let Some(script) = text("call") {
+            self.call(script, step)
+        } else if let Some(each) = fields.get("each") {
+            let values = match each {
+                Json::Number(count) => (1..=count.as_u64().unwrap_or(0)).map(Json::from).collect(),
+                Json::Array(values) => values.clone(),
+                _ => return Err("`each` takes a number or a list".to_owned()),
+            };
+            let steps = fields.get("steps").and_then(Json::as_array);
+            for value in &values {
+                let steps: Vec<Json> = steps
+                    .ok_or("no steps")?
+                    .iter()
+                    .map(|step| substitute(step, value))
+                    .collect();
+                self.steps(&steps)?;
+            }
+            Ok(())
+        } else if let Some(ms) = fields.get("pause_ms") {
+            self.host
+                .pause(ms.as_u64().ok_or("`pause_ms` takes a number")?);
+            Ok(())
+        } else if let Some(channel) = text("subscribe") {
+            let channel = self.bindings.text(channel)?;
+            self.host.subscribe(&channel);
+            self.inboxes.insert(channel, Vec::new());
+            Ok(())
+        } else if let Some(channel) = text("unsubscribe") {
+            let channel = self.bindings.text(channel)?;
+            self.silent(&channel)?;
+            self.host.unsubscribe(&channel);
+            self.inboxes.remove(&channel);
+            Ok(())
+        } else if let Some(message) = fields.get("message") {
+            self.message(message, text("inbox").unwrap_or("@inbox"), text("secret"))
+        } else if let Some(channel) = text("silence") {
+            let channel = self.bindings.text(channel)?;
+            self.silent(&channel)
+        } else if let Some(command) = fields.get("command").and_then(Json::as_array) {
+            let reply = self.command(command)?;
+            match (fields.get("reply"), reply) {
+                (None, Ok(_)) => Ok(()),
+                (None, Err(error)) => Err(error),
+                (Some(expected), reply) => self.bindings.check(expected, &reply?),
+            }
+        } else if let Some(ends) = fields.get("ends").and_then(Json::as_object) {
+            for (key, expected) in ends {
+                let key = self.bindings.text(key)?;
+                let call = [&b"EVAL"[..], END_OF_KEY.as_bytes(), b"1", key.as_bytes()];
+                let end = self.query(&call.map(<[u8]>::to_vec))?;
+                self.bindings
+                    .check(expected, &end)
+                    .map_err(|error| format!("{key}: {error}"))?;
+            }
+            Ok(())
+        } else if let Some(full) = fields.get("full").and_then(Json::as_bool) {
+            self.host.set_full(full);
+            Ok(())
+        } else {
+            Err("no such step".to_owned())
+        }
+    }
+
+    fn query(&mut self, words: &[Vec<u8>]) -> Result<Value, String> {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(word);
+        }
+        command.query(self.host.connection()).map_err(|error| {
+            let (code, detail) = (error.code().unwrap_or("?"), error.detail().unwrap_or(""));
+            format!("{code} {detail}")
+        })
+    }
+
+    fn command(&mut self, words: &[Json]) -> Result<Result<Value, String>, String> {
+        let words = words.iter().map(|word| self.bindings.argument(word));
+        let words: Vec<Vec<u8>> = words.collect::<Result<_, String>>()?;
+        Ok(self.query(&words))
+    }
+
+    fn time(&mut self) -> Result<i64, String> {
+        let clock = redis::cmd("TIME").query::<(i64, i64)>(self.host.connection());
+        let (seconds, micros) = clock.map_err(|error| error.to_string())?;
+        Ok(seconds * 1_000 + micros / 1_000)
+    }
+
+    fn call(&mut self, script: &str, step: &Json) -> Result<(), String> {
+        let known = self.suite.keys.get(script);
+        let keys = match step.get("keys").and_then(Json::as_array) {
+            Some(keys) => keys.clone(),
+            None => {
+                let ons: Vec<&str> = match step.get("on") {
+                    Some(Json::Array(ons)) => ons.iter().filter_map(Json::as_str).collect(),
+                    Some(Json::String(on)) => vec![on],
+                    _ => vec!["m"],
+                };
+                let names = known.ok_or("no such script")?.iter();
+                let names: Vec<&String> = names.filter(|name| *name != "...").collect();
+                let keys = ons.iter().flat_map(|on| {
+                    let key = move |name: &&String| Json::from(format!("@{name}:{on}"));
+                    names.iter().map(key)
+                });
+                keys.collect()
+            }
+        };
+        let argv = step["argv"].as_array().ok_or("a call has `argv`")?;
+        let sha1 = self.suite.sha1s.get(script).ok_or("no such script")?;
+        let mut words = vec![b"EVALSHA".to_vec(), sha1.clone().into_bytes()];
+        words.push(keys.len().to_string().into_bytes());
+        for word in keys.iter().chain(argv) {
+            words.push(self.bindings.argument(word)?);
+        }
+
+        let calls = step.get("calls").and_then(Json::as_u64);
+        let least = self.time()?;
+        self.host.before_script(calls.is_some());
+        let before = self.host.store();
+        let reply = self.query(&words);
+        let counted = calls.and_then(|_| self.host.calls_of_last_script());
+        let writes = self.host.store() != before;
+        let most = self.time()?;
+        self.bindings.begin_call(least, most);
+
+        match (step.get("error").and_then(Json::as_str), reply) {
+            (None, Err(error)) => return Err(format!("error {error}")),
+            (Some(_), Ok(reply)) => return Err(format!("no error, but {}", show(&reply))),
+            (Some(expected), Err(error)) => {
+                // What luagate says is exact; of what the server says only its code counts.
+                let words = expected.split(' ').map(|word| self.bindings.text(word));
+                let expected: Vec<String> = words.collect::<Result<_, _>>()?;
+                let expected = expected.join(" ");
+                let fits = if expected.starts_with("LUAGATE") {
+                    error == expected
+                } else {
+                    error.contains(&expected)
+                };
+                if !fits {
+                    return Err(format!("error {error}"));
+                }
+            }
+            (None, Ok(reply)) => {
+                let expected = step.get("reply").ok_or("a call has `reply` or `error`")?;
+                self.bindings
+                    .check(expected, &reply)
+                    .map_err(|error| format!("{error}, of {}", show(&reply)))?;
+            }
+        }
+        if writes && (step.get("error").is_some() || READERS.contains(&script)) {
+            return Err("it wrote".to_owned());
+        }
+        match (calls, counted) {
+            (Some(calls), Some(counted)) if counted > calls => {
+                Err(format!("{counted} calls of Redis"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The messages on a channel that no step has told of.
+    fn unread(&mut self, channel: &str) -> Result<&mut Vec<String>, String> {
+        let fresh = self.host.messages(channel);
+        let unread = self.inboxes.get_mut(channel);
+        let unread = unread.ok_or_else(|| format!("{channel} is not subscribed to"))?;
+        unread.extend(fresh);
+        Ok(unread)
+    }
+
+    fn message(
+        &mut self,
+        expected: &Json,
+        inbox: &str,
+        secret: Option<&str>,
+    ) -> Result<(), String> {
+        let channel = self.bindings.text(inbox)?;
+        let unread = self.unread(&channel)?;
+        if unread.is_empty() {
+            return Err("no message".to_owned());
+        }
+        let message = unread.remove(0);
+        let mut words: Vec<&str> = message.split(' ').collect();
+        if let Some(secret) = secret {
+            let said = words.pop();
+            let signed = format!("{secret}{}", words.join(" "));
+            if said != Some(&sha1_smol::Sha1::from(signed).digest().to_string()) {
+                return Err(format!("the signature of {message}"));
+            }
+        }
+        let words = words.iter().map(|word| match word.parse::<i64>() {
+            Ok(number) if number.to_string() == *word => Value::Int(number),
+            _ => Value::BulkString(bytes_of(word)),
+        });
+        self.bindings
+            .check(expected, &Value::Array(words.collect()))
+            .map_err(|error| format!("{error}, of {message}"))
+    }
+
+    fn silent(&mut self, channel: &str) -> Result<(), String> {
+        match self.unread(channel)?.first() {
+            None => Ok(()),
+            Some(message) => Err(format!("a message that no step tells of: {message}")),
+        }
+    }
+
+    fn all_silent(&mut self) -> Result<(), String> {
+        let channels: Vec<String> = self.inboxes.keys().cloned().collect();
+        channels.iter().try_for_each(|channel| self.silent(channel))
+    }
+}

@@ -281,6 +281,7 @@ impl Scheduler {
             2 | 3 => self.rng.u64(1..20),
             4 => self.rng.u64(1..400),
             5 if self.one_in(10) => self.rng.u64(1..100_000),
+            6 if self.one_in(10) => world.until_an_end(self.rng.usize(..9)).unwrap_or(1),
             _ => next.unwrap_or(1),
         };
         Action::Pass(if calm { ms.min(next.unwrap_or(ms)) } else { ms })

@@ -252,6 +252,18 @@ impl World {
         }
     }
 
+    /// How many ms are left until a key ends, to the very ms.
+    pub fn until_an_end(&self, number: usize) -> Option<u64> {
+        let store = self.server.store();
+        let keys: Vec<_> = self
+            .gates
+            .iter()
+            .flat_map(|gate| gate.keys.all().to_vec())
+            .collect();
+        let end = store.expires_at(keys[number % keys.len()].as_bytes())??;
+        end.checked_sub(self.now()).filter(|left| *left > 0)
+    }
+
     pub fn flights(&self) -> usize {
         self.flights.len()
     }

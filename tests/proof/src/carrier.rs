@@ -107,6 +107,11 @@ impl Carrier {
         })
     }
 
+    /// Lends the server of this thread, with the scripts loaded.
+    pub fn with_server<T>(&self, work: impl FnOnce(&mut Server, &Loaded) -> T) -> T {
+        self.with_machine(|machine| work(&mut machine.server, &machine.loaded))
+    }
+
     /// A call, while those `listen` whose channel is so named.
     pub fn carry_out(&self, on: &Sealed, call: &Call, listen: &[&str]) -> Result<Carried> {
         let key = (on.print, hash_of(&(call, listen)));

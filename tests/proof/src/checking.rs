@@ -77,6 +77,45 @@ pub struct Failure {
     pub story: String,
 }
 
+/// Explores everything that can happen; stops at the first promise that is broken, of which `story` tells.
+pub fn explore<M>(
+    model: &M,
+    threads: usize,
+    story: impl Fn(&'static str, Vec<M::Action>) -> String,
+) -> Explored
+where
+    M: Model + Clone + Send + Sync + 'static,
+    M::State: Clone + PartialEq + std::hash::Hash + Send + Sync + 'static,
+    M::Action: Clone + PartialEq,
+{
+    let begun = Instant::now();
+    let checker = model.clone().checker().threads(threads);
+    let checker = checker.finish_when(HasDiscoveries::AnyFailures);
+    let checker = checker.spawn_bfs().join();
+    let found = checker.discoveries();
+    let failed = model.properties().into_iter().find(|property| {
+        property.expectation == Expectation::Always && found.contains_key(property.name)
+    });
+    let failure = failed.map(|property| Failure {
+        rule: property.name,
+        story: story(property.name, found[property.name].clone().into_actions()),
+    });
+    let sometimes = model.properties().into_iter();
+    let missing = sometimes
+        .filter(|property| property.expectation == Expectation::Sometimes)
+        .map(|property| property.name)
+        .filter(|name| !found.contains_key(name));
+    Explored {
+        unique: checker.unique_state_count(),
+        generated: checker.state_count(),
+        depth: checker.max_depth(),
+        longest_wait: 0,
+        took: begun.elapsed(),
+        missing: missing.collect(),
+        failure,
+    }
+}
+
 impl World {
     /// # Errors
     /// When a script is no Lua.
@@ -90,31 +129,10 @@ impl World {
 
     /// Explores everything; stops at the first promise that is broken.
     pub fn explore(&self, threads: usize) -> Explored {
-        let begun = Instant::now();
-        let checker = self.clone().checker().threads(threads);
-        let checker = checker.finish_when(HasDiscoveries::AnyFailures);
-        let checker = checker.spawn_bfs().join();
-        let found = checker.discoveries();
-        let failed = self.properties().into_iter().find(|property| {
-            property.expectation == Expectation::Always && found.contains_key(property.name)
-        });
-        let failure = failed.map(|property| Failure {
-            rule: property.name,
-            story: self.story(property.name, found[property.name].clone().into_actions()),
-        });
-        let sometimes = self.properties().into_iter();
-        let missing = sometimes
-            .filter(|property| property.expectation == Expectation::Sometimes)
-            .map(|property| property.name)
-            .filter(|name| !found.contains_key(name));
+        let explored = explore(self, threads, |rule, events| self.story(rule, events));
         Explored {
-            unique: checker.unique_state_count(),
-            generated: checker.state_count(),
-            depth: checker.max_depth(),
             longest_wait: self.longest_wait(),
-            took: begun.elapsed(),
-            missing: missing.collect(),
-            failure,
+            ..explored
         }
     }
 
@@ -331,7 +349,11 @@ fn sometimes(setting: &Setting) -> Vec<Property<World>> {
             |_, situation: &Situation| situation.sealed.kept.gate.model.queue.len() > 1,
         ));
     }
-    if setting.wants.iter().any(|want| want.wait == 0) {
+    if setting
+        .wants
+        .iter()
+        .any(|want| want.wait == 0 && want.permits <= setting.limit)
+    {
         list.push(Property::sometimes(
             "a client is denied",
             |_, situation: &Situation| replied(situation, "denied"),

@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod likeness;
 pub mod model;
 pub mod scripts;
+pub mod several;
 pub mod simulation;
 pub mod situation;
 pub mod world;

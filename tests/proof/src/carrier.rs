@@ -1,5 +1,5 @@
-//! Carries out calls on what a server keeps, as a value: the same call on the same gives the same. Each thread has a Lua of
-//! its own, and remembers what it carried out.
+//! Carries out calls on what a server keeps, as a value: the same call on the same gives the same. Each thread has a
+//! Lua of its own, and remembers what it carried out.
 
 use crate::client::Call;
 use crate::gate::{Gate, Run};

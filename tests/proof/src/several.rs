@@ -1,9 +1,10 @@
-//! Model checking of several mutexes locked at once: everything that clients can do with `try_lock_all` on two of them, in every
-//! order, with one thing that goes wrong: a call or an answer that is lost or late, or a client that dies.
+//! Model checking of several mutexes locked at once: everything that clients can do with `try_lock_all` on two of
+//! them, in every order, with one thing that goes wrong: a call or an answer that is lost or late, or a client that
+//! dies.
 //!
-//! Whoever is granted gives back one mutex after the other. After each call the caller has all of them or none but for those that
-//! it gave back, and from every situation somebody new can lock both once the leases have ended. There is no waiting, and
-//! leases are whole ticks; the rest of what is left out is told in [`checking`](crate::checking).
+//! Whoever is granted gives back one mutex after the other. After each call the caller has all of them or none but for
+//! those that it gave back, and from every situation somebody new can lock both once the leases have ended. There is
+//! no waiting, and leases are whole ticks; the rest of what is left out is told in [`checking`](crate::checking).
 
 use crate::carrier::{Carrier, hash_of};
 use crate::checking::{Explored, explore};

@@ -1,5 +1,5 @@
-//! Carries out calls on what a server keeps, as a value: the same call on the same gives the same. Each thread has a Lua of
-//! its own, and remembers what it carried out.
+//! Carries out calls on what a server keeps, as a value: the same call on the same gives the same. Each thread has a
+//! Lua of its own, and remembers what it carried out.
 
 use crate::client::Call;
 use crate::gate::{Gate, Run};
@@ -105,6 +105,11 @@ impl Carrier {
             }
             work(machine.as_mut().unwrap())
         })
+    }
+
+    /// Lends the server of this thread, with the scripts loaded.
+    pub fn with_server<T>(&self, work: impl FnOnce(&mut Server, &Loaded) -> T) -> T {
+        self.with_machine(|machine| work(&mut machine.server, &machine.loaded))
     }
 
     /// A call, while those `listen` whose channel is so named.

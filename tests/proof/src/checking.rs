@@ -1,20 +1,23 @@
-//! Model checking of the scripts' own text with [stateright](https://docs.rs/stateright): everything that three clients can do
-//! with one semaphore, in every order, within the bounds of a [`Setting`].
+//! Model checking of the scripts' own text with [stateright](https://docs.rs/stateright): everything that three
+//! clients can do with one semaphore, in every order, within the bounds of a [`Setting`].
 //!
-//! **Covered.** Each client asks at once or in line, with weights of 1 and 2, for leases of a few ticks; asks again as it planned;
-//! repeats a call whose answer is lost or late, while the first may still be carried out later, or never; hears of its grant,
-//! or does not; refreshes; gives back all or some; gives up in both ways that the contract has; dies, its subscription with it.
-//! The server carries out calls, and time goes by, at any moment in between. Whoever asks, waits, or is idle may do so for ever:
-//! what is bounded is how often each client wants something and refreshes, how many things go wrong in one story, and how many
-//! ticks a call or a client is late. Within these bounds nothing is left out: all situations are explored, not up to a depth.
+//! **Covered.** Each client asks at once or in line, with weights of 1 and 2, for leases of one or two ticks; asks
+//! again as it planned; repeats a call whose answer is lost or late, while the first may still be carried out later,
+//! or never; hears of its grant, or does not; refreshes; gives back all or some; gives up in both ways that the
+//! contract has; dies, its subscription with it. The server carries out calls, and time goes by, at any moment in
+//! between. Whoever asks, waits, or is idle may do so for ever: what is bounded is how often each client wants
+//! something and refreshes, how many things go wrong in one story, and how many ticks a call or a client is late.
+//! Within these bounds nothing is left out: all situations are explored, not up to a depth.
 //!
-//! **Not covered.** Leases and waits are whole ticks, and no script takes any time, so that what happens within one millisecond is left to
-//! the simulation; so are lost keys, restarts, steps of the clock, full memory, resizing, subscriptions that drop while
-//! their client lives, and more clients than three. Messages to one client come in their order.
+//! **Not covered.** Leases and waits are whole ticks, and no script takes any time, so that what happens within one
+//! millisecond is left to the simulation; so are lost keys, restarts, steps of the clock, full memory, resizing,
+//! subscriptions that drop while their client lives, and more clients than three. Messages to one client come in their
+//! order.
 //!
-//! **Checked** in every situation are the invariants, one property each (see [`RULES`]). *Waiting* is a promise of every
-//! situation too: if from here on nothing goes wrong, and nobody gives anything back, each waiter is served within a number of
-//! ticks. That other properties are not true for want of anything happening is shown by some that have to be found.
+//! **Checked** in every situation are the invariants, one property each (see [`RULES`]). *Waiting* is a promise of
+//! every situation too: if from here on nothing goes wrong, and nobody gives anything back, each waiter is served
+//! within a number of ticks. That other properties are not true for want of anything happening is shown by some that
+//! have to be found.
 
 use crate::carrier::Carrier;
 use crate::client::{Call, Phase};
@@ -77,6 +80,45 @@ pub struct Failure {
     pub story: String,
 }
 
+/// Explores everything that can happen; stops at the first promise that is broken, of which `story` tells.
+pub fn explore<M>(
+    model: &M,
+    threads: usize,
+    story: impl Fn(&'static str, Vec<M::Action>) -> String,
+) -> Explored
+where
+    M: Model + Clone + Send + Sync + 'static,
+    M::State: Clone + PartialEq + std::hash::Hash + Send + Sync + 'static,
+    M::Action: Clone + PartialEq,
+{
+    let begun = Instant::now();
+    let checker = model.clone().checker().threads(threads);
+    let checker = checker.finish_when(HasDiscoveries::AnyFailures);
+    let checker = checker.spawn_bfs().join();
+    let found = checker.discoveries();
+    let failed = model.properties().into_iter().find(|property| {
+        property.expectation == Expectation::Always && found.contains_key(property.name)
+    });
+    let failure = failed.map(|property| Failure {
+        rule: property.name,
+        story: story(property.name, found[property.name].clone().into_actions()),
+    });
+    let sometimes = model.properties().into_iter();
+    let missing = sometimes
+        .filter(|property| property.expectation == Expectation::Sometimes)
+        .map(|property| property.name)
+        .filter(|name| !found.contains_key(name));
+    Explored {
+        unique: checker.unique_state_count(),
+        generated: checker.state_count(),
+        depth: checker.max_depth(),
+        longest_wait: 0,
+        took: begun.elapsed(),
+        missing: missing.collect(),
+        failure,
+    }
+}
+
 impl World {
     /// # Errors
     /// When a script is no Lua.
@@ -90,31 +132,10 @@ impl World {
 
     /// Explores everything; stops at the first promise that is broken.
     pub fn explore(&self, threads: usize) -> Explored {
-        let begun = Instant::now();
-        let checker = self.clone().checker().threads(threads);
-        let checker = checker.finish_when(HasDiscoveries::AnyFailures);
-        let checker = checker.spawn_bfs().join();
-        let found = checker.discoveries();
-        let failed = self.properties().into_iter().find(|property| {
-            property.expectation == Expectation::Always && found.contains_key(property.name)
-        });
-        let failure = failed.map(|property| Failure {
-            rule: property.name,
-            story: self.story(property.name, found[property.name].clone().into_actions()),
-        });
-        let sometimes = self.properties().into_iter();
-        let missing = sometimes
-            .filter(|property| property.expectation == Expectation::Sometimes)
-            .map(|property| property.name)
-            .filter(|name| !found.contains_key(name));
+        let explored = explore(self, threads, |rule, events| self.story(rule, events));
         Explored {
-            unique: checker.unique_state_count(),
-            generated: checker.state_count(),
-            depth: checker.max_depth(),
             longest_wait: self.longest_wait(),
-            took: begun.elapsed(),
-            missing: missing.collect(),
-            failure,
+            ..explored
         }
     }
 
@@ -147,8 +168,8 @@ impl World {
         situation.after(&self.setting, &self.carrier, event, Some(&mut add))
     }
 
-    /// What happens next when nothing goes wrong, and nobody does more than wait: whoever holds keeps it to the end of its
-    /// lease. Nothing, once nobody waits.
+    /// What happens next when nothing goes wrong, and nobody does more than wait: whoever holds keeps it to the end of
+    /// its lease. Nothing, once nobody waits.
     fn calm(&self, situation: &Situation) -> Option<Event> {
         let mono = situation.mono();
         let parties = || situation.parties.iter().enumerate();
@@ -170,8 +191,8 @@ impl World {
         next.or(asks.then_some(Event::Tick))
     }
 
-    /// How many calm ticks every waiter has to be served within: whoever can be in front, calls that come late among them, holds for
-    /// a whole lease, one after the other, and the end of the last one is noticed a tick later.
+    /// How many calm ticks every waiter has to be served within: whoever can be in front, calls that come late among
+    /// them, holds for a whole lease, one after the other, and the end of the last one is noticed a tick later.
     fn patience(&self) -> u64 {
         let ids =
             (self.setting.clients * self.setting.asks) as u64 + u64::from(self.setting.faults);
@@ -331,7 +352,11 @@ fn sometimes(setting: &Setting) -> Vec<Property<World>> {
             |_, situation: &Situation| situation.sealed.kept.gate.model.queue.len() > 1,
         ));
     }
-    if setting.wants.iter().any(|want| want.wait == 0) {
+    if setting
+        .wants
+        .iter()
+        .any(|want| want.wait == 0 && want.permits <= setting.limit)
+    {
         list.push(Property::sometimes(
             "a client is denied",
             |_, situation: &Situation| replied(situation, "denied"),

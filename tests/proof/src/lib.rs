@@ -12,6 +12,7 @@ pub mod model;
 pub mod mutants;
 pub mod pattern;
 pub mod scripts;
+pub mod several;
 pub mod simulation;
 pub mod situation;
 pub mod world;

@@ -1,5 +1,5 @@
-//! A situation of the model checking: what the server keeps, three clients, and what is on its way between them. What can
-//! happen in it is an [`Event`].
+//! A situation of the model checking: what the server keeps, three clients, and what is on its way between them. What
+//! can happen in it is an [`Event`].
 
 use crate::carrier::{Carrier, Kept, Sealed};
 use crate::client::{Call, Client, Phase};
@@ -48,8 +48,8 @@ pub struct Setting {
     pub asks: usize,
     /// How many times anybody refreshes what it holds.
     pub renewals: u8,
-    /// How many things go wrong: an answer that is lost or late, so that the call is repeated, a message that is lost, a
-    /// waiter that gives up, a client that dies.
+    /// How many things go wrong: an answer that is lost or late, so that the call is repeated, a message that is lost,
+    /// a waiter that gives up, a client that dies.
     pub faults: u8,
     /// How many ticks a call may be on its way, or a client late.
     pub delay: u64,
@@ -78,8 +78,8 @@ pub struct Party {
     pub client: Client,
     /// The call whose answer it awaits.
     pub flight: Option<Flight>,
-    /// An earlier one that nobody awaits any more, and that may still be carried out. It need never be, which is how calls
-    /// are lost.
+    /// An earlier one that nobody awaits any more, and that may still be carried out. It need never be, which is how
+    /// calls are lost.
     pub late: Option<Call>,
     pub mail: Vec<String>,
 }

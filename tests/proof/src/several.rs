@@ -1,0 +1,432 @@
+//! Model checking of several mutexes locked at once: everything that clients can do with `try_lock_all` on two of
+//! them, in every order, with one thing that goes wrong: a call or an answer that is lost or late, or a client that
+//! dies.
+//!
+//! Whoever is granted gives back one mutex after the other. After each call the caller has all of them or none but for
+//! those that it gave back, and from every situation somebody new can lock both once the leases have ended. There is
+//! no waiting, and leases are whole ticks; the rest of what is left out is told in [`checking`](crate::checking).
+
+use crate::carrier::{Carrier, hash_of};
+use crate::checking::{Explored, explore};
+use crate::client::Call;
+use crate::gate::{Gate, Run};
+use crate::ledger::{Check, Violation, broken};
+use crate::scripts::{Reply, Scripts};
+use crate::situation::TICK;
+use luagate::memory::Store;
+use stateright::{Model, Property};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+const START: u64 = 2_000_000_000_000_000;
+const LEASE: u64 = 1;
+const MUTEXES: usize = 2;
+
+/// Who there is, and the bounds.
+#[derive(Clone)]
+pub struct Several {
+    pub clients: usize,
+    /// How many times each client asks.
+    pub asks: usize,
+    pub faults: u8,
+    /// How many ticks go by.
+    pub ticks: u8,
+    carrier: Carrier,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Idle,
+    Asking,
+    /// Has all, as it was told, until then.
+    Holding {
+        fences: Vec<u64>,
+        deadline: u64,
+    },
+    /// Gives back this one, and then those behind it.
+    Leaving(usize),
+    Dead,
+}
+
+/// What a client sends: a call for all, or to give back one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Sent {
+    All,
+    Back(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Locker {
+    id: String,
+    asks: usize,
+    phase: Phase,
+    /// The call whose answer it awaits, when it was sent, and the answer.
+    flight: Option<(Sent, u64, Option<Reply>)>,
+    /// A call that nobody awaits any more, and by which name it was made.
+    late: Option<(Sent, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Moment {
+    store: Arc<Store>,
+    gates: Arc<Vec<Gate>>,
+    lockers: Vec<Locker>,
+    faults: u8,
+    ticks: u8,
+    violation: Option<Violation>,
+    print: u64,
+}
+
+impl Hash for Moment {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.print.hash(hasher);
+    }
+}
+
+impl PartialEq for Moment {
+    fn eq(&self, other: &Moment) -> bool {
+        self.print == other.print
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    Ask(usize),
+    Arrive(usize),
+    ArriveLate(usize),
+    Return(usize),
+    Repeat(usize),
+    Leave(usize),
+    Die(usize),
+    Tick,
+}
+
+impl Moment {
+    fn micros(&self) -> u64 {
+        self.store.micros()
+    }
+
+    fn seal(mut self) -> Moment {
+        let rule = self.violation.as_ref().map(|violation| violation.rule);
+        let budget = (self.faults, self.ticks, rule);
+        self.print = hash_of(&(&self.store, &self.gates, &self.lockers, budget));
+        self
+    }
+
+    /// Whoever believes to have all has them.
+    fn check(&self) -> Check {
+        for locker in &self.lockers {
+            let Phase::Holding { fences, deadline } = &locker.phase else {
+                continue;
+            };
+            if *deadline <= self.micros() {
+                continue;
+            }
+            for (gate, fence) in self.gates.iter().zip(fences) {
+                let mut live = gate.ledger.live(self.micros() / 1_000);
+                if !live.any(|(id, entry)| *id == locker.id && entry.fence == *fence) {
+                    let text = format!("{} believes in {fences:?}", locker.id);
+                    return broken("belief", text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn holds(&self, id: &str) -> usize {
+        let now = self.micros() / 1_000;
+        let holds = |gate: &&Gate| gate.ledger.live(now).any(|(other, _)| other == id);
+        self.gates.iter().filter(holds).count()
+    }
+
+    fn carry_out(&mut self, carrier: &Carrier, sent: Sent, id: &str) -> Result<Reply, Violation> {
+        let mut gates = (*self.gates).clone();
+        let micros = self.micros();
+        let (done, store) = carrier.with_server(|server, loaded| {
+            server.set_store((*self.store).clone());
+            let run = Run {
+                server,
+                loaded,
+                micros,
+                listens: &|_| false,
+                full: false,
+            };
+            let done = match sent {
+                Sent::All => run.lock_all(&mut gates, id, LEASE * TICK / 1_000),
+                Sent::Back(place) => {
+                    let (id, keep) = (id.to_owned(), 0);
+                    run.one(&mut gates[place], &Call::Release { id, keep })
+                }
+            };
+            (done, server.store())
+        });
+        let reply = done?.reply;
+        (self.gates, self.store) = (Arc::new(gates), Arc::new(store));
+        let has = self.holds(id);
+        if sent == Sent::All && has != 0 && has != MUTEXES {
+            return broken("all or nothing", format!("{id} has {has} of {MUTEXES}"));
+        }
+        Ok(reply)
+    }
+}
+
+impl Locker {
+    fn send(&mut self, sent: Sent, micros: u64) {
+        self.flight = Some((sent, micros, None));
+    }
+
+    fn displace(&mut self) {
+        if let Some((sent, _, None)) = self.flight.take() {
+            self.late = Some((sent, self.id.clone()));
+        }
+    }
+
+    fn answer(&mut self, sent: Sent, at: u64, reply: &Reply, micros: u64) {
+        let words = reply.as_deref().unwrap_or_default();
+        match (sent, words.first().map(String::as_str)) {
+            (Sent::All, Some("granted" | "held")) => {
+                let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+                // The word, the time, and a list of lists: fence and end of each.
+                let places = (0..MUTEXES).map(|place| 4 + 4 * place);
+                let now = number(1).unwrap_or(0);
+                let ends = places.clone().filter_map(|at| number(at + 1)).min();
+                self.phase = Phase::Holding {
+                    fences: places.filter_map(number).collect(),
+                    deadline: at
+                        + (ends.unwrap_or(0).saturating_sub(now) * 1_000).saturating_sub(1_000),
+                };
+            }
+            (Sent::Back(place), _) if place + 1 < MUTEXES => {
+                self.phase = Phase::Leaving(place + 1);
+                self.send(Sent::Back(place + 1), micros);
+            }
+            _ => self.phase = Phase::Idle,
+        }
+    }
+}
+
+impl Several {
+    /// # Errors
+    /// When a script is no Lua.
+    pub fn new(
+        clients: usize,
+        asks: usize,
+        faults: u8,
+        ticks: u8,
+        scripts: &Scripts,
+    ) -> Result<Several, String> {
+        let carrier = Carrier::new(scripts)?;
+        Ok(Several {
+            clients,
+            asks,
+            faults,
+            ticks,
+            carrier,
+        })
+    }
+
+    /// Explores everything; stops at the first promise that is broken.
+    pub fn explore(&self, threads: usize) -> Explored {
+        explore(self, threads, |rule, events| self.story(rule, events))
+    }
+
+    fn story(&self, rule: &str, events: Vec<Event>) -> String {
+        let mut moment = self.init_states().remove(0);
+        let mut lines = Vec::new();
+        for event in events {
+            let tick = (moment.micros() - START) / TICK;
+            lines.push(format!("{tick:3}  {event:?}"));
+            moment = self.after(&moment, event);
+            for locker in &moment.lockers {
+                lines.push(format!(
+                    "     {} {:?} {:?}",
+                    locker.id, locker.phase, locker.flight
+                ));
+            }
+        }
+        let text = moment
+            .violation
+            .map_or("nobody can lock all".to_owned(), |violation| violation.text);
+        format!("{rule} is broken: {text}\n\n{}\n", lines.join("\n"))
+    }
+
+    fn after(&self, moment: &Moment, event: Event) -> Moment {
+        let mut next = moment.clone();
+        let checked = self
+            .let_happen(&mut next, event)
+            .and_then(|()| next.check());
+        next.violation = checked.err();
+        next.seal()
+    }
+
+    fn let_happen(&self, next: &mut Moment, event: Event) -> Check {
+        let micros = next.micros();
+        match event {
+            Event::Ask(who) => {
+                let locker = &mut next.lockers[who];
+                locker.asks += 1;
+                locker.id = format!("c{who}/{}", locker.asks);
+                locker.phase = Phase::Asking;
+                locker.send(Sent::All, micros);
+            }
+            Event::Arrive(who) => {
+                if let Some((sent, at, None)) = next.lockers[who].flight.clone() {
+                    let id = next.lockers[who].id.clone();
+                    let reply = next.carry_out(&self.carrier, sent, &id)?;
+                    next.lockers[who].flight = Some((sent, at, Some(reply)));
+                }
+            }
+            Event::ArriveLate(who) => {
+                if let Some((sent, id)) = next.lockers[who].late.take() {
+                    let _ = next.carry_out(&self.carrier, sent, &id)?;
+                }
+            }
+            Event::Return(who) => {
+                if let Some((sent, at, Some(reply))) = next.lockers[who].flight.take() {
+                    next.lockers[who].answer(sent, at, &reply, micros);
+                }
+            }
+            Event::Repeat(who) => {
+                next.faults -= 1;
+                if let Some((sent, ..)) = next.lockers[who].flight {
+                    next.lockers[who].displace();
+                    next.lockers[who].send(sent, micros);
+                }
+            }
+            Event::Leave(who) => {
+                next.lockers[who].phase = Phase::Leaving(0);
+                next.lockers[who].send(Sent::Back(0), micros);
+            }
+            Event::Die(who) => {
+                next.faults -= 1;
+                next.lockers[who].displace();
+                next.lockers[who].phase = Phase::Dead;
+            }
+            Event::Tick => {
+                next.ticks -= 1;
+                let mut store = (*next.store).clone();
+                store.set_micros(micros + TICK);
+                next.store = Arc::new(store);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody new can lock all once the leases have ended.
+    fn can_be_locked(&self, moment: &Moment) -> bool {
+        let mut later = moment.clone();
+        let mut store = (*later.store).clone();
+        store.set_micros(later.micros() + LEASE * TICK);
+        later.store = Arc::new(store);
+        let reply = later.carry_out(&self.carrier, Sent::All, "new/1");
+        matches!(reply, Ok(Ok(words)) if words[0] == "granted")
+    }
+}
+
+impl Model for Several {
+    type State = Moment;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<Moment> {
+        let mut store = Store::default();
+        store.set_micros(START);
+        let locker = |who| Locker {
+            id: format!("c{who}/0"),
+            asks: 0,
+            phase: Phase::Idle,
+            flight: None,
+            late: None,
+        };
+        let first = Moment {
+            store: Arc::new(store),
+            gates: Arc::new(vec![
+                Gate::new("mutex", "{g}:a"),
+                Gate::new("mutex", "{g}:b"),
+            ]),
+            lockers: (0..self.clients).map(locker).collect(),
+            faults: self.faults,
+            ticks: self.ticks,
+            violation: None,
+            print: 0,
+        };
+        vec![first.seal()]
+    }
+
+    fn actions(&self, moment: &Moment, events: &mut Vec<Event>) {
+        if moment.violation.is_some() {
+            return;
+        }
+        for (who, locker) in moment.lockers.iter().enumerate() {
+            match &locker.phase {
+                Phase::Idle if locker.asks < self.asks => events.push(Event::Ask(who)),
+                Phase::Holding { .. } => events.push(Event::Leave(who)),
+                _ => {}
+            }
+            match &locker.flight {
+                Some((.., None)) => events.push(Event::Arrive(who)),
+                Some(_) => events.push(Event::Return(who)),
+                None => {}
+            }
+            if locker.late.is_some() {
+                events.push(Event::ArriveLate(who));
+            }
+            if moment.faults > 0 && locker.flight.is_some() {
+                events.push(Event::Repeat(who));
+            }
+            if moment.faults > 0 && !matches!(locker.phase, Phase::Idle | Phase::Dead) {
+                events.push(Event::Die(who));
+            }
+        }
+        if moment.ticks > 0
+            && moment
+                .lockers
+                .iter()
+                .any(|locker| locker.phase != Phase::Idle)
+        {
+            events.push(Event::Tick);
+        }
+    }
+
+    fn next_state(&self, moment: &Moment, event: Event) -> Option<Moment> {
+        Some(self.after(moment, event))
+    }
+
+    fn properties(&self) -> Vec<Property<Several>> {
+        fn replied(moment: &Moment, word: &str) -> bool {
+            moment.lockers.iter().any(|locker| {
+                matches!(&locker.flight, Some((_, _, Some(Ok(words)))) if words[0] == word)
+            })
+        }
+        let mut properties = vec![
+            Property::always("all or nothing", |_, moment: &Moment| {
+                moment
+                    .violation
+                    .as_ref()
+                    .is_none_or(|violation| violation.rule != "all or nothing")
+            }),
+            Property::always("every other promise", |_, moment: &Moment| {
+                moment
+                    .violation
+                    .as_ref()
+                    .is_none_or(|violation| violation.rule == "all or nothing")
+            }),
+            Property::always("no deadlock", |world: &Several, moment: &Moment| {
+                moment.violation.is_some() || world.can_be_locked(moment)
+            }),
+            Property::sometimes("somebody is denied", |_, moment: &Moment| {
+                replied(moment, "denied")
+            }),
+            Property::sometimes(
+                "a lease ends before it is given back",
+                |_, moment: &Moment| replied(moment, "gone"),
+            ),
+        ];
+        if self.faults > 0 {
+            properties.push(Property::sometimes(
+                "a grant is confirmed, not repeated",
+                |_, moment: &Moment| replied(moment, "held"),
+            ));
+        }
+        properties
+    }
+}

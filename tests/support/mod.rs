@@ -6,6 +6,7 @@
     reason = "each test file uses a part of this"
 )]
 
+pub mod crew;
 pub mod proxy;
 pub mod raw;
 

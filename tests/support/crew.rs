@@ -1,0 +1,283 @@
+//! A crew: processes that take turns on one semaphore, and go on with it whatever a test does to them or to the server.
+
+use super::{Server, eventually, job, process, signal};
+use luagate::errors::{Failure, RefreshError};
+use luagate::{Error, Gate, Permit, Semaphore};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdin};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The semaphore that they share.
+pub const NAME: &str = "crew";
+pub const LIMIT: u32 = 3;
+
+/// Long beside the pauses of a busy machine.
+pub const LEASE: Duration = Duration::from_secs(2);
+
+/// How often each has to be served once the fault is over.
+const AFTERWARDS: u32 = 2;
+
+/// How long a member waits in line at most.
+const IN_LINE: Duration = Duration::from_secs(10);
+
+/// What the members have told so far, those that were killed too.
+#[derive(Default)]
+struct Log {
+    served: AtomicU32,
+    errors: Mutex<BTreeMap<String, u32>>,
+}
+
+pub struct Crew {
+    url: String,
+    prefix: String,
+    seed: u64,
+    members: Vec<Member>,
+    started: u32,
+    log: Arc<Log>,
+}
+
+struct Member {
+    label: String,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    finished: Arc<AtomicBool>,
+}
+
+impl Crew {
+    /// So many processes on the semaphore of the test's prefix, reached at `url`. Returns when the first were served.
+    pub fn new(server: &Server, url: &str, size: u32) -> Crew {
+        let mut crew = Crew {
+            url: url.to_owned(),
+            prefix: server.prefix.clone(),
+            seed: seed(),
+            members: Vec::new(),
+            started: 0,
+            log: Arc::default(),
+        };
+        for _ in 0..size {
+            crew.join();
+        }
+        crew.goes_on(2 * size);
+        crew
+    }
+
+    /// One more process.
+    pub fn join(&mut self) {
+        self.started += 1;
+        let label = format!("member-{}", self.started);
+        let seed = self.seed.wrapping_add(self.started.into()).to_string();
+        let mut child = process(NAME, &[&self.url, &self.prefix, &label, &seed])
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        let finished = Arc::new(AtomicBool::new(false));
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (log, done) = (self.log.clone(), finished.clone());
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                match line.split_once(' ').unwrap_or((&line, "")) {
+                    ("served", _) => drop(log.served.fetch_add(1, Ordering::SeqCst)),
+                    ("error", what) => {
+                        *log.errors
+                            .lock()
+                            .unwrap()
+                            .entry(what.to_owned())
+                            .or_default() += 1;
+                    }
+                    ("finished", _) => done.store(true, Ordering::SeqCst),
+                    _ => {}
+                }
+            }
+        });
+        self.members.push(Member {
+            label,
+            child,
+            stdin,
+            finished,
+        });
+    }
+
+    /// Waits until so many stays more have ended well.
+    #[track_caller]
+    pub fn goes_on(&self, stays: u32) {
+        let before = self.served();
+        eventually("the crew goes on", || {
+            (self.served() >= before + stays).then_some(())
+        });
+    }
+
+    pub fn served(&self) -> u32 {
+        self.log.served.load(Ordering::SeqCst)
+    }
+
+    /// What calls of members failed with, and how often.
+    pub fn errors(&self) -> BTreeMap<String, u32> {
+        self.log.errors.lock().unwrap().clone()
+    }
+
+    /// The process whose permit or place in line has this id, if it still lives.
+    pub fn process_of(&self, id: &str) -> Option<u32> {
+        let label = id.split_once('/')?.0;
+        let member = self.members.iter().find(|member| member.label == label)?;
+        Some(member.child.id())
+    }
+
+    /// Ends a process in the middle of what it does.
+    pub fn kill(&mut self, pid: u32) {
+        signal("-KILL", pid);
+        self.members.retain_mut(|member| {
+            let lives = member.child.id() != pid;
+            if !lives {
+                member.child.wait().unwrap();
+            }
+            lives
+        });
+    }
+
+    /// The fault is over. Everybody who lives is served twice more, and leaves the semaphore free.
+    #[track_caller]
+    pub fn finish(mut self, server: &Server) {
+        println!(
+            "seed {}: {} stays, {:?}",
+            self.seed,
+            self.served(),
+            self.errors()
+        );
+        for member in &mut self.members {
+            drop(member.stdin.take());
+        }
+        for member in &mut self.members {
+            eventually(&format!("{} is served", member.label), || {
+                member.finished.load(Ordering::SeqCst).then_some(())
+            });
+            assert!(member.child.wait().unwrap().success());
+        }
+        assert_free(server);
+    }
+}
+
+impl Drop for Crew {
+    /// Also those that are stopped.
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            let _ = member.child.kill();
+            let _ = member.child.wait();
+        }
+    }
+}
+
+/// All permits are free within a lease, somebody can have them all at once, and no key stays beyond its time.
+#[track_caller]
+fn assert_free(server: &Server) {
+    let semaphore = server.gate().semaphore(NAME, LIMIT).lease(LEASE);
+    let state = eventually("all permits come back", || {
+        let state = semaphore.inspect().unwrap();
+        (state.in_use == 0 && state.waiter_count == 0).then_some(state)
+    });
+    assert_eq!(state.limit.unwrap_or(LIMIT), LIMIT);
+    let all = eventually("all can be had", || semaphore.try_acquire_many(LIMIT).ok());
+    all.release().unwrap();
+    let mut con = server.connection();
+    for key in server.all_keys() {
+        let ttl: i64 = redis::cmd("PTTL").arg(&key).query(&mut con).unwrap();
+        assert!(ttl != -1, "{key} stays for ever");
+    }
+}
+
+/// `LUAGATE_SEED`, to see again what another run printed, or one by chance.
+pub fn seed() -> u64 {
+    let given = std::env::var("LUAGATE_SEED").ok();
+    given.map_or_else(|| fastrand::u64(0..1_000_000), |seed| seed.parse().unwrap())
+}
+
+/// What a process of a crew does; nothing in any other process. To be called by `process_of_a_test`.
+pub fn work() {
+    let Some((_, arguments)) = job() else { return };
+    let [url, prefix, label, seed] = arguments.as_slice() else {
+        panic!("{arguments:?}")
+    };
+    let told = Arc::new(AtomicBool::new(false));
+    let to_finish = told.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        to_finish.store(true, Ordering::SeqCst);
+    });
+    let gate = eventually("the server can be reached", || {
+        let gate = Gate::builder(url).prefix(prefix).label(label);
+        gate.read_timeout(Duration::from_millis(500)).open().ok()
+    });
+    let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
+    let mut random = fastrand::Rng::with_seed(seed.parse().unwrap());
+    let mut afterwards = 0;
+    let mut latest = None;
+    while afterwards < AFTERWARDS {
+        let finishing = told.load(Ordering::SeqCst);
+        if finishing {
+            // The test may be gone, and its server with it.
+            let latest = *latest.get_or_insert_with(|| Instant::now() + 3 * IN_LINE);
+            assert!(Instant::now() < latest, "not served");
+        }
+        match stay(&semaphore, &mut random) {
+            Ok(()) => {
+                println!("served");
+                afterwards += u32::from(finishing);
+                continue;
+            }
+            Err(Error::Denied(_)) => {}
+            Err(error) => println!("error {}", kind(&error)),
+        }
+        std::thread::sleep(Duration::from_millis(random.u64(1..20)));
+    }
+    println!("finished");
+}
+
+/// Acquires, in line or at once, one or two; holds for a while, refreshes now and then, and releases.
+fn stay(semaphore: &Semaphore, random: &mut fastrand::Rng) -> Result<(), Error> {
+    let permits = random.u32(1..=2);
+    let permit = if random.u32(0..3) == 0 {
+        semaphore.try_acquire_many(permits)?
+    } else {
+        semaphore.acquire_many_timeout(permits, IN_LINE)?
+    };
+    for _ in 0..random.u32(0..3) {
+        std::thread::sleep(Duration::from_millis(random.u64(0..15)));
+        match permit.refresh() {
+            Err(RefreshError::Lost(lost)) => return Err(RefreshError::Lost(lost).into()),
+            Err(error) => println!("error {}", kind(&error.into())),
+            Ok(()) => {}
+        }
+    }
+    release(permit)
+}
+
+/// Releases, again if the server did not confirm it.
+fn release(mut permit: Permit) -> Result<(), Error> {
+    let end = Instant::now() + LEASE;
+    loop {
+        let error = match permit.release() {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        println!("error {}", kind(&error.error().clone().into()));
+        if Instant::now() > end {
+            return Err(error.into());
+        }
+        permit = error.into_permit();
+    }
+}
+
+/// An error in a word or two.
+fn kind(error: &Error) -> String {
+    let of = |word: &str, failure: &Failure| format!("{word} {:?}", failure.kind());
+    match error {
+        Error::Failed(failure) => of("Failed", failure),
+        Error::Unknown(failure) => of("Unknown", failure),
+        other => {
+            let text = format!("{other:?}");
+            text.split(':').next().unwrap_or_default().to_owned()
+        }
+    }
+}

@@ -266,6 +266,7 @@ fn release(mut permit: Permit) -> Result<(), Error> {
             return Err(error.into());
         }
         permit = error.into_permit();
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

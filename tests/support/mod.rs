@@ -7,6 +7,7 @@
 )]
 
 pub mod crew;
+pub mod history;
 pub mod proxy;
 pub mod raw;
 

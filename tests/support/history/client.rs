@@ -1,0 +1,164 @@
+//! The library's own calls, recorded.
+
+use super::{Full, Granted, Lease, Op, Outcome, Recorder};
+use luagate::errors::{AcquireError, Denied, RefreshError, ReleaseError, TryAcquireError};
+use luagate::{Permit, Released, Semaphore};
+use std::time::Duration;
+
+/// A semaphore of the library of which each call is recorded. `lease` is what it was told.
+pub struct Recorded<'a> {
+    pub recorder: &'a Recorder,
+    pub semaphore: Semaphore,
+    pub lease: Lease,
+}
+
+impl Recorded<'_> {
+    pub fn new(recorder: &Recorder, semaphore: Semaphore, lease: Duration) -> Recorded<'_> {
+        Recorded {
+            recorder,
+            semaphore: semaphore.lease(lease),
+            lease: Lease::Ms(lease.as_millis() as u64),
+        }
+    }
+
+    fn asks(&self, permits: Option<u32>, waits: bool) -> Op {
+        let lease = self.lease;
+        Op::Acquire {
+            permits,
+            lease,
+            waits,
+        }
+    }
+
+    fn record<T>(&self, op: &Op, call: impl FnOnce() -> T, told: impl FnOnce(&T) -> Outcome) -> T {
+        let started = self.recorder.start(self.semaphore.name(), op);
+        let result = call();
+        started.end(&told(&result));
+        result
+    }
+
+    pub fn try_acquire_many(&self, permits: u32) -> Result<Permit, TryAcquireError> {
+        let op = self.asks(Some(permits), false);
+        self.record(&op, || self.semaphore.try_acquire_many(permits), tried)
+    }
+
+    pub fn try_acquire_all(&self) -> Result<Permit, TryAcquireError> {
+        let op = self.asks(None, false);
+        self.record(&op, || self.semaphore.try_acquire_all(), tried)
+    }
+
+    pub fn acquire_many_timeout(
+        &self,
+        permits: u32,
+        timeout: Duration,
+    ) -> Result<Permit, AcquireError> {
+        let call = || self.semaphore.acquire_many_timeout(permits, timeout);
+        self.record(&self.asks(Some(permits), true), call, waited)
+    }
+
+    pub fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {
+        let call = || self.semaphore.acquire_many(permits);
+        self.record(&self.asks(Some(permits), true), call, waited)
+    }
+
+    pub fn refresh(&self, permit: &Permit) -> Result<(), RefreshError> {
+        let op = Op::Refresh {
+            id: permit.id().to_owned(),
+            lease: self.lease,
+        };
+        self.record(
+            &op,
+            || permit.refresh(),
+            |result| match result {
+                Ok(()) => Outcome::Refreshed(None),
+                Err(RefreshError::Lost(_)) => Outcome::Lost,
+                Err(RefreshError::Unknown(_)) => Outcome::Unknown,
+                Err(_) => Outcome::Failed,
+            },
+        )
+    }
+
+    /// After an error the permit is in it; dropping that releases in the background, so the call counts as unknown.
+    pub fn release(&self, permit: Permit) -> Result<Released, ReleaseError> {
+        let op = release_of(&permit);
+        self.record(
+            &op,
+            || permit.release(),
+            |result| match result {
+                Ok(Released::Released) => Outcome::Released,
+                Ok(Released::Gone) => Outcome::Gone,
+                Err(_) => Outcome::Unknown,
+            },
+        )
+    }
+
+    /// Drops it, which releases, though nobody hears what came of it.
+    pub fn drop(&self, permit: Permit) {
+        let op = release_of(&permit);
+        self.record(&op, || drop(permit), |()| Outcome::Unknown);
+    }
+
+    pub fn is_lost(&self, permit: &Permit) -> bool {
+        let op = Op::Look {
+            id: permit.id().to_owned(),
+        };
+        self.record(
+            &op,
+            || permit.is_lost(),
+            |is_lost| match is_lost {
+                true => Outcome::Lost,
+                false => Outcome::Held,
+            },
+        )
+    }
+}
+
+fn release_of(permit: &Permit) -> Op {
+    Op::Release {
+        id: permit.id().to_owned(),
+        keep: 0,
+    }
+}
+
+fn granted(permit: &Permit) -> Outcome {
+    Outcome::Granted(Granted {
+        id: permit.id().to_owned(),
+        permits: permit.permits(),
+        fence: permit.fence(),
+        ticket: permit.ticket(),
+        expires_at: None,
+    })
+}
+
+/// Of leases that end, an answer of the server always says when to ask again.
+fn full(denied: &Denied) -> Full {
+    Full {
+        in_use: denied.in_use,
+        limit: denied.limit,
+        waiting: denied.waiting,
+        answered: denied.retry_after.is_some(),
+    }
+}
+
+fn tried(result: &Result<Permit, TryAcquireError>) -> Outcome {
+    match result {
+        Ok(permit) => granted(permit),
+        Err(TryAcquireError::Denied(denied)) => Outcome::Denied(Full {
+            answered: true,
+            ..full(denied)
+        }),
+        Err(TryAcquireError::Unknown(_)) => Outcome::Unknown,
+        Err(_) => Outcome::Failed,
+    }
+}
+
+/// A wait that failed may have been in line by then, so what became of it is not known.
+fn waited(result: &Result<Permit, AcquireError>) -> Outcome {
+    match result {
+        Ok(permit) => granted(permit),
+        Err(AcquireError::TimedOut(denied)) => Outcome::TimedOut(full(denied)),
+        Err(AcquireError::Cancelled(_)) => Outcome::Cancelled,
+        Err(AcquireError::Invalid(_)) => Outcome::Failed,
+        Err(_) => Outcome::Unknown,
+    }
+}

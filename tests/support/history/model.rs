@@ -1,0 +1,369 @@
+//! The semaphore as it is promised, one step after the other: what the search compares the calls with.
+
+use super::{Micros, Rules};
+use std::fmt;
+
+/// A permit, or who is in line for one. The plan numbers them.
+pub type Who = u32;
+
+/// A lease that was given to a permit. The plan numbers them.
+pub type LeaseNo = u32;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Holder {
+    who: Who,
+    permits: u32,
+    lease: LeaseNo,
+}
+
+/// What the semaphore is at one point.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Semaphore {
+    holders: Vec<Holder>,
+    /// In the order of their tickets: those in line who are granted in the end.
+    queue: Vec<Who>,
+    /// How many of the known fences and tickets were given. They are given in their order.
+    numbers: u32,
+}
+
+/// What happens at one point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Granted at once. `all` took whatever was free.
+    Enter {
+        who: Who,
+        permits: u32,
+        all: bool,
+        lease: LeaseNo,
+        number: u32,
+    },
+    /// Gets a ticket. Who may lose the place on the way does not count as in line.
+    Join {
+        who: Who,
+        number: u32,
+        stays: bool,
+    },
+    /// Granted in line.
+    Grant {
+        who: Who,
+        permits: u32,
+        lease: LeaseNo,
+        number: u32,
+    },
+    /// Refused, in line or not, with how many are in use where the server told that.
+    Refused {
+        want: u32,
+        told_in_use: Option<u32>,
+        /// Others may have been in line.
+        others: bool,
+    },
+    Release {
+        who: Who,
+        keep: u32,
+    },
+    /// Was told that nothing is held.
+    Gone {
+        who: Who,
+    },
+    Refresh {
+        who: Who,
+        lease: LeaseNo,
+    },
+    /// Was told that the permit is lost, by `at`.
+    Lost {
+        who: Who,
+        at: Micros,
+    },
+    /// The holder's clock said that the permit is not lost.
+    Held {
+        who: Who,
+    },
+    LeaseEnd {
+        who: Who,
+        lease: LeaseNo,
+    },
+    /// A grant that nobody heard of; `permits` 0 took whatever was free.
+    Unseen {
+        who: Who,
+        permits: u32,
+    },
+    /// That one ended, or was given back.
+    UnseenEnd {
+        who: Who,
+    },
+    /// The server lost all that it knew.
+    Forget,
+}
+
+/// Which promise a history breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Never more permits than the limit.
+    Limit,
+    /// First come, first served.
+    Order,
+    /// Fences increase from grant to grant.
+    Fence,
+    /// A permit is its holder's until its lease ends, and no longer.
+    Lease,
+    /// A refusal was true at some moment of its call.
+    Refusal,
+    /// Too many orders to try: not decided.
+    Undecided,
+}
+
+/// Why a step cannot be the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    OverLimit {
+        in_use: u32,
+        permits: u32,
+    },
+    NotAll {
+        free: u32,
+    },
+    Overtakes {
+        in_line: usize,
+    },
+    NotFirst {
+        in_front: usize,
+    },
+    NotNext,
+    OtherCount {
+        in_use: u32,
+    },
+    NotFull {
+        in_use: u32,
+    },
+    NotHeld,
+    StillHeld,
+    /// A step that others may have made needless.
+    Void,
+}
+
+impl Semaphore {
+    pub fn in_use(&self) -> u32 {
+        self.holders.iter().map(|holder| holder.permits).sum()
+    }
+
+    pub fn holders(&self) -> impl Iterator<Item = (Who, u32)> {
+        self.holders
+            .iter()
+            .map(|holder| (holder.who, holder.permits))
+    }
+
+    fn holder(&mut self, who: Who) -> Option<&mut Holder> {
+        self.holders.iter_mut().find(|holder| holder.who == who)
+    }
+
+    fn holds(&self, who: Who) -> bool {
+        self.holders.iter().any(|holder| holder.who == who)
+    }
+
+    fn remove(&mut self, who: Who) -> Result<(), Why> {
+        let before = self.holders.len();
+        self.holders.retain(|holder| holder.who != who);
+        if self.holders.len() == before {
+            return Err(Why::NotHeld);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, who: Who, permits: u32, lease: LeaseNo, limit: u32) -> Result<(), Why> {
+        let in_use = self.in_use();
+        if in_use + permits > limit {
+            return Err(Why::OverLimit { in_use, permits });
+        }
+        let at = self.holders.partition_point(|holder| holder.who < who);
+        let holder = Holder {
+            who,
+            permits,
+            lease,
+        };
+        self.holders.insert(at, holder);
+        Ok(())
+    }
+
+    /// The next fence or ticket.
+    fn give(&mut self, number: u32) -> Result<(), Why> {
+        if number != self.numbers {
+            return Err(Why::NotNext);
+        }
+        self.numbers += 1;
+        Ok(())
+    }
+
+    /// Takes the step, or says why it cannot come now; then what is left here is of no use. `early` tells from when on the
+    /// holder's own clock may say that a lease has ended.
+    pub fn take(
+        &mut self,
+        step: &Step,
+        rules: &Rules,
+        early: impl Fn(LeaseNo) -> Micros,
+    ) -> Result<(), Why> {
+        match *step {
+            Step::Enter {
+                who,
+                permits,
+                all,
+                lease,
+                number,
+            } => {
+                self.give(number)?;
+                if rules.order && !self.queue.is_empty() {
+                    return Err(Why::Overtakes {
+                        in_line: self.queue.len(),
+                    });
+                }
+                let free = rules.limit.saturating_sub(self.in_use());
+                if all && permits != free {
+                    return Err(Why::NotAll { free });
+                }
+                self.add(who, permits, lease, rules.limit)
+            }
+            Step::Join { who, number, stays } => {
+                self.give(number)?;
+                if stays {
+                    self.queue.push(who);
+                }
+                Ok(())
+            }
+            Step::Grant {
+                who,
+                permits,
+                lease,
+                number,
+            } => {
+                self.give(number)?;
+                let in_front = self.queue.iter().position(|other| *other == who);
+                match in_front {
+                    Some(in_front) if in_front > 0 && rules.order => {
+                        return Err(Why::NotFirst { in_front });
+                    }
+                    Some(place) => drop(self.queue.remove(place)),
+                    None => {} // it was forgotten, and came back with its ticket
+                }
+                self.add(who, permits, lease, rules.limit)
+            }
+            Step::Refused {
+                want,
+                told_in_use,
+                others,
+            } => {
+                let in_use = self.in_use();
+                if rules.counts && told_in_use.is_some_and(|told| told != in_use) {
+                    return Err(Why::OtherCount { in_use });
+                }
+                if in_use + want <= rules.limit && !others {
+                    return Err(Why::NotFull { in_use });
+                }
+                Ok(())
+            }
+            Step::Release { who, keep: 0 } | Step::UnseenEnd { who } => self.remove(who),
+            Step::Release { who, keep } => {
+                let holder = self.holder(who).ok_or(Why::NotHeld)?;
+                holder.permits = holder.permits.min(keep);
+                Ok(())
+            }
+            Step::Gone { who } if self.holds(who) => Err(Why::StillHeld),
+            Step::Gone { .. } => Ok(()),
+            Step::Refresh { who, lease } => {
+                self.holder(who).ok_or(Why::NotHeld)?.lease = lease;
+                Ok(())
+            }
+            Step::Lost { who, at } => match self.holder(who) {
+                Some(holder) if at < early(holder.lease) => Err(Why::StillHeld),
+                _ => Ok(()),
+            },
+            Step::Held { who } if self.holds(who) => Ok(()),
+            Step::Held { .. } => Err(Why::NotHeld),
+            Step::LeaseEnd { who, lease } => match self.holder(who) {
+                Some(holder) if holder.lease == lease => self.remove(who),
+                _ => Err(Why::Void),
+            },
+            Step::Unseen { who, permits } => {
+                let free = rules.limit.saturating_sub(self.in_use());
+                let permits = if permits == 0 { free.max(1) } else { permits };
+                self.add(who, permits, LeaseNo::MAX, rules.limit)
+            }
+            Step::Forget => {
+                self.holders.clear();
+                self.queue.clear();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Step {
+    /// Changes nothing, so as soon as it can come it may.
+    pub fn is_look(&self) -> bool {
+        matches!(
+            self,
+            Step::Refused { .. } | Step::Gone { .. } | Step::Lost { .. } | Step::Held { .. }
+        )
+    }
+
+    /// Whose permit it ends or needs, of those steps of which one may make another impossible.
+    pub fn permit(&self) -> Option<Who> {
+        match *self {
+            Step::Release { who, .. } | Step::LeaseEnd { who, .. } | Step::Refresh { who, .. } => {
+                Some(who)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Why {
+    /// The promise that a call breaks that can never come for this reason.
+    pub fn rule(self) -> Rule {
+        match self {
+            Why::OverLimit { .. } => Rule::Limit,
+            Why::Overtakes { .. } | Why::NotFirst { .. } => Rule::Order,
+            Why::NotNext => Rule::Fence,
+            Why::NotHeld | Why::StillHeld | Why::Void => Rule::Lease,
+            Why::NotAll { .. } | Why::OtherCount { .. } | Why::NotFull { .. } => Rule::Refusal,
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rule::Limit => "limit",
+            Rule::Order => "order",
+            Rule::Fence => "fence",
+            Rule::Lease => "lease",
+            Rule::Refusal => "refusal",
+            Rule::Undecided => "undecided",
+        })
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Why::OverLimit { in_use, permits } => {
+                write!(
+                    f,
+                    "over the limit: {in_use} are in use, and these {permits}"
+                )
+            }
+            Why::NotAll { free } => write!(f, "not all that is free, which is {free}"),
+            Why::Overtakes { in_line } => write!(f, "overtakes {in_line} in line"),
+            Why::NotFirst { in_front } => write!(f, "passes {in_front} in front of it in line"),
+            Why::NotNext => f.write_str("a smaller fence or ticket was not given yet"),
+            Why::OtherCount { in_use } => write!(f, "told another number than {in_use} in use"),
+            Why::NotFull { in_use } => {
+                write!(
+                    f,
+                    "refused, though only {in_use} are in use and nobody waits"
+                )
+            }
+            Why::NotHeld => f.write_str("its permit is not held at that point"),
+            Why::StillHeld => f.write_str("its permit is still held, its lease runs"),
+            Why::Void => f.write_str("its lease is not the last one"),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Recording: a file for each process, a line when a call starts and another when it ends, each written at once. So a
+//! process that is killed leaves all it had done, and what it was at.
+//!
+//! Spans are measured on the monotonic clock, which is one for all processes of a machine and is never set. Leases end by
+//! the server's wall clock, so each line has that too: the distance between the two must stay the same for all lines.
+
+use super::{Call, Full, Granted, History, Lease, Micros, Op, Outcome};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What one process records; shared by its threads.
+pub struct Recorder {
+    file: File,
+    next: AtomicU64,
+}
+
+/// A call that is under way.
+#[must_use = "a call that is never ended counts as one that never returned"]
+pub struct Started<'a> {
+    recorder: &'a Recorder,
+    number: u64,
+}
+
+fn micros(clock: ClockId) -> i64 {
+    let time = Duration::try_from(clock_gettime(clock)).unwrap();
+    time.as_micros() as i64
+}
+
+/// Both clocks, as a line has them.
+fn clocks() -> String {
+    let monotonic = micros(ClockId::Monotonic);
+    format!("{monotonic} {}", micros(ClockId::Realtime) - monotonic)
+}
+
+impl Recorder {
+    /// Records into a file of its own in `folder`.
+    pub fn create(folder: &Path) -> Recorder {
+        let name = format!(
+            "{}-{}",
+            std::process::id(),
+            &uuid::Uuid::new_v4().simple().to_string()[..4]
+        );
+        let file = File::options()
+            .append(true)
+            .create_new(true)
+            .open(folder.join(name + ".calls"));
+        Recorder {
+            file: file.unwrap(),
+            next: AtomicU64::new(1),
+        }
+    }
+
+    /// A call that is about to be made.
+    pub fn start(&self, semaphore: &str, op: &Op) -> Started<'_> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let asked = op_text(op);
+        self.write(format!("{number} start {} {semaphore} {asked}\n", clocks()));
+        Started {
+            recorder: self,
+            number,
+        }
+    }
+
+    /// In one write, so that lines of several threads do not mix and a line is there or is not.
+    fn write(&self, line: String) {
+        (&self.file).write_all(line.as_bytes()).unwrap();
+    }
+}
+
+impl Started<'_> {
+    /// The call has returned.
+    pub fn end(self, outcome: &Outcome) {
+        let at = clocks(); // before anything else takes time
+        let told = outcome_text(outcome);
+        self.recorder
+            .write(format!("{} end {at} {told}\n", self.number));
+    }
+}
+
+impl History {
+    /// All that was recorded in `folder`.
+    pub fn read(folder: &Path) -> History {
+        let mut calls: Vec<Call> = Vec::new();
+        let mut clocks = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let process = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let mut open = HashMap::new();
+            // A line that a killed process left unfinished is not there.
+            for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let bad = || -> ! { panic!("{}: {line}", path.display()) };
+                let [number, which, at, offset, rest @ ..] = &words[..] else {
+                    bad()
+                };
+                let (Ok(at), Ok(offset)) = (at.parse::<i64>(), offset.parse::<i64>()) else {
+                    bad()
+                };
+                clocks.push((at, offset));
+                match (*which, rest) {
+                    ("start", [semaphore, op @ ..]) => {
+                        open.insert(number.to_string(), calls.len());
+                        calls.push(Call {
+                            who: format!("{process}#{number}"),
+                            semaphore: (*semaphore).to_owned(),
+                            op: read_op(op).unwrap_or_else(|| bad()),
+                            start: at as Micros,
+                            end: None,
+                            outcome: Outcome::NeverReturned,
+                        });
+                    }
+                    ("end", told) => {
+                        let call = open.remove(*number).unwrap_or_else(|| bad());
+                        calls[call].end = Some(at as Micros);
+                        calls[call].outcome = read_outcome(told).unwrap_or_else(|| bad());
+                    }
+                    _ => bad(),
+                }
+            }
+        }
+        let offset = distance(&mut clocks);
+        let wall = |at: Micros| (at as i64 + offset) as Micros;
+        for call in &mut calls {
+            call.start = wall(call.start);
+            call.end = call.end.map(wall);
+        }
+        History { calls }
+    }
+}
+
+/// What to add to the monotonic clock to have the wall clock. A process may be paused between its looks at the two, so of
+/// many lines the smallest distance is the true one; that of other lines has to be the same.
+fn distance(clocks: &mut [(i64, i64)]) -> i64 {
+    clocks.sort_unstable();
+    let least = |part: &[(i64, i64)]| part.iter().map(|(_, offset)| *offset).min().unwrap_or(0);
+    let all = least(clocks);
+    for part in clocks.chunks(500).filter(|part| part.len() == 500) {
+        let other = least(part);
+        assert!(
+            other - all < 1_000,
+            "the clock of this machine was set by {} us meanwhile: leases cannot be judged",
+            other - all
+        );
+    }
+    all
+}
+
+fn lease_text(lease: &Lease) -> String {
+    lease.to_string()
+}
+
+fn op_text(op: &Op) -> String {
+    match op {
+        Op::Acquire {
+            permits,
+            lease,
+            waits,
+        } => {
+            let permits = permits.map_or("all".to_owned(), |permits| permits.to_string());
+            format!(
+                "acquire {permits} {} {}",
+                lease_text(lease),
+                if *waits { "waits" } else { "tries" }
+            )
+        }
+        Op::Release { id, keep } => format!("release {id} {keep}"),
+        Op::Refresh { id, lease } => format!("refresh {id} {}", lease_text(lease)),
+        Op::Look { id } => format!("look {id}"),
+        Op::Forget => "forget".to_owned(),
+    }
+}
+
+fn read_lease(text: &str) -> Option<Lease> {
+    Some(match text.strip_suffix('+') {
+        Some(ms) => Lease::Renewed(ms.parse().ok()?),
+        None if text == "permanent" => Lease::Permanent,
+        None => Lease::Ms(text.parse().ok()?),
+    })
+}
+
+fn read_op(words: &[&str]) -> Option<Op> {
+    Some(match words {
+        ["acquire", permits, lease, waits] => Op::Acquire {
+            permits: match *permits {
+                "all" => None,
+                permits => Some(permits.parse().ok()?),
+            },
+            lease: read_lease(lease)?,
+            waits: *waits == "waits",
+        },
+        ["release", id, keep] => Op::Release {
+            id: (*id).to_owned(),
+            keep: keep.parse().ok()?,
+        },
+        ["refresh", id, lease] => Op::Refresh {
+            id: (*id).to_owned(),
+            lease: read_lease(lease)?,
+        },
+        ["look", id] => Op::Look {
+            id: (*id).to_owned(),
+        },
+        ["forget"] => Op::Forget,
+        _ => return None,
+    })
+}
+
+fn or_zero(number: Option<u64>) -> u64 {
+    number.unwrap_or(0)
+}
+
+fn outcome_text(outcome: &Outcome) -> String {
+    let full = |word: &str, full: &Full| {
+        let answered = if full.answered { "told" } else { "untold" };
+        format!(
+            "{word} {} {} {} {answered}",
+            full.in_use, full.limit, full.waiting
+        )
+    };
+    match outcome {
+        Outcome::Granted(granted) => format!(
+            "granted {} {} {} {} {}",
+            granted.id,
+            granted.permits,
+            granted.fence,
+            or_zero(granted.ticket),
+            or_zero(granted.expires_at)
+        ),
+        Outcome::Denied(told) => full("denied", told),
+        Outcome::TimedOut(told) => full("timed-out", told),
+        Outcome::Refreshed(until) => format!("refreshed {}", or_zero(*until)),
+        Outcome::Cancelled => "cancelled".to_owned(),
+        Outcome::Released => "released".to_owned(),
+        Outcome::Gone => "gone".to_owned(),
+        Outcome::Lost => "lost".to_owned(),
+        Outcome::Held => "held".to_owned(),
+        Outcome::Done => "done".to_owned(),
+        Outcome::Unknown => "unknown".to_owned(),
+        Outcome::Failed => "failed".to_owned(),
+        Outcome::NeverReturned => "never-returned".to_owned(),
+    }
+}
+
+fn read_outcome(words: &[&str]) -> Option<Outcome> {
+    let some = |text: &str| Some(text.parse().ok().filter(|number| *number > 0));
+    Some(match words {
+        ["granted", id, permits, fence, ticket, expires_at] => Outcome::Granted(Granted {
+            id: (*id).to_owned(),
+            permits: permits.parse().ok()?,
+            fence: fence.parse().ok()?,
+            ticket: some(ticket)?,
+            expires_at: some(expires_at)?,
+        }),
+        [
+            word @ ("denied" | "timed-out"),
+            in_use,
+            limit,
+            waiting,
+            told,
+        ] => {
+            let full = Full {
+                in_use: in_use.parse().ok()?,
+                limit: limit.parse().ok()?,
+                waiting: waiting.parse().ok()?,
+                answered: *told == "told",
+            };
+            match *word {
+                "denied" => Outcome::Denied(full),
+                _ => Outcome::TimedOut(full),
+            }
+        }
+        ["refreshed", until] => Outcome::Refreshed(some(until)?),
+        ["cancelled"] => Outcome::Cancelled,
+        ["released"] => Outcome::Released,
+        ["gone"] => Outcome::Gone,
+        ["lost"] => Outcome::Lost,
+        ["held"] => Outcome::Held,
+        ["done"] => Outcome::Done,
+        ["unknown"] => Outcome::Unknown,
+        ["failed"] => Outcome::Failed,
+        ["never-returned"] => Outcome::NeverReturned,
+        _ => return None,
+    })
+}

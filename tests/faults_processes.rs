@@ -8,6 +8,7 @@ use redis::Script;
 use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 use support::crew::{self, Crew};
+use support::history::Rules;
 use support::{Server, eventually, job, process, signal};
 
 #[test]
@@ -44,7 +45,7 @@ fn holders_and_waiters_are_killed() {
         crew.join();
         crew.goes_on(10);
     }
-    crew.finish(&server);
+    crew.finish(&server, &Rules::new(crew::LIMIT));
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn holders_and_waiters_are_stopped_beyond_their_lease() {
         signal("-CONT", victim);
         crew.goes_on(10);
     }
-    crew.finish(&server);
+    crew.finish(&server, &Rules::new(crew::LIMIT));
 }
 
 const LEASE: Duration = Duration::from_millis(800);

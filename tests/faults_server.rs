@@ -8,6 +8,7 @@ use luagate::{Permit, Released};
 use redis::Commands;
 use support::Server;
 use support::crew::{self, Crew};
+use support::history::Rules;
 
 #[test]
 fn process_of_a_test() {
@@ -36,7 +37,7 @@ fn killed_and_restarted_with_its_log_it_has_lost_nothing() {
         crew.goes_on(30);
     }
     assert!(!crew.errors().contains_key("Lost"), "{:?}", crew.errors());
-    crew.finish(&server);
+    crew.finish(&server, &Rules::new(crew::LIMIT));
     let other = server.gate().semaphore("bystander", 1);
     assert!(matches!(
         other.try_acquire(),
@@ -62,7 +63,7 @@ fn killed_and_restarted_empty_holders_are_told_and_fences_go_on() {
         next.release().unwrap();
         crew.goes_on(30);
     }
-    crew.finish(&server);
+    crew.finish(&server, &Rules::new(crew::LIMIT));
 }
 
 #[test]
@@ -75,7 +76,7 @@ fn its_scripts_are_flushed_all_the_time() {
     }
     crew.goes_on(30);
     assert!(crew.errors().is_empty(), "{:?}", crew.errors());
-    crew.finish(&server);
+    crew.finish(&server, &Rules::new(crew::LIMIT));
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn its_memory_is_full_while_permits_are_held() {
     for what in crew.errors().keys() {
         assert_eq!(what, "Failed OutOfMemory");
     }
-    crew.finish(&server);
+    crew.finish(&server, &Rules::new(crew::LIMIT));
 }
 
 /// The same, of a third semaphore.
@@ -138,5 +139,5 @@ fn one_of_the_keys_is_evicted_again_and_again() {
         println!("{}: {evicted}", keys[round % 3]);
         crew.goes_on(10);
     }
-    crew.finish(&server);
+    crew.finish(&server, &Rules::new(crew::LIMIT));
 }

@@ -1,14 +1,18 @@
 //! A crew: processes that take turns on one semaphore, and go on with it whatever a test does to them or to the server.
 
+use super::history::client::Recorded;
+use super::history::{History, Op, Outcome, Recorder, Rules};
 use super::{Server, eventually, job, process, signal};
 use luagate::errors::{Failure, RefreshError};
-use luagate::{Error, Gate, Permit, Semaphore};
+use luagate::{Error, Gate, Permit};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, ChildStdin};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// The semaphore that they share.
 pub const NAME: &str = "crew";
@@ -37,6 +41,8 @@ pub struct Crew {
     members: Vec<Member>,
     started: u32,
     log: Arc<Log>,
+    folder: TempDir,
+    recorder: Recorder,
 }
 
 struct Member {
@@ -49,7 +55,10 @@ struct Member {
 impl Crew {
     /// So many processes on the semaphore of the test's prefix, reached at `url`. Returns when the first were served.
     pub fn new(server: &Server, url: &str, size: u32) -> Crew {
+        let folder = tempfile::tempdir().unwrap();
         let mut crew = Crew {
+            recorder: Recorder::create(folder.path()),
+            folder,
             url: url.to_owned(),
             prefix: server.prefix.clone(),
             seed: seed(),
@@ -69,9 +78,9 @@ impl Crew {
         self.started += 1;
         let label = format!("member-{}", self.started);
         let seed = self.seed.wrapping_add(self.started.into()).to_string();
-        let mut child = process(NAME, &[&self.url, &self.prefix, &label, &seed])
-            .spawn()
-            .unwrap();
+        let folder = self.folder.path().to_str().unwrap();
+        let arguments = [&self.url, &self.prefix, &label, &seed, folder];
+        let mut child = process(NAME, &arguments).spawn().unwrap();
         let stdin = child.stdin.take();
         let finished = Arc::new(AtomicBool::new(false));
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -137,9 +146,18 @@ impl Crew {
         });
     }
 
-    /// The fault is over. Everybody who lives is served twice more, and leaves the semaphore free.
+    /// Does something after which the server does not know any more what it knew.
+    pub fn recorded<T>(&self, what: &Op, fault: impl FnOnce() -> T) -> T {
+        let started = self.recorder.start(NAME, what);
+        let result = fault();
+        started.end(&Outcome::Done);
+        result
+    }
+
+    /// The fault is over. Everybody who lives is served twice more, and leaves the semaphore free; and what all of them saw
+    /// is explained by these rules.
     #[track_caller]
-    pub fn finish(mut self, server: &Server) {
+    pub fn finish(mut self, server: &Server, rules: &Rules) {
         println!(
             "seed {}: {} stays, {:?}",
             self.seed,
@@ -156,6 +174,9 @@ impl Crew {
             assert!(member.child.wait().unwrap().success());
         }
         assert_free(server);
+        let history = History::read(self.folder.path());
+        assert!(history.calls.len() > 100, "nothing was recorded");
+        history.assert(rules);
     }
 }
 
@@ -196,7 +217,7 @@ pub fn seed() -> u64 {
 /// What a process of a crew does; nothing in any other process. To be called by `process_of_a_test`.
 pub fn work() {
     let Some((_, arguments)) = job() else { return };
-    let [url, prefix, label, seed] = arguments.as_slice() else {
+    let [url, prefix, label, seed, folder] = arguments.as_slice() else {
         panic!("{arguments:?}")
     };
     let told = Arc::new(AtomicBool::new(false));
@@ -209,7 +230,8 @@ pub fn work() {
         let gate = Gate::builder(url).prefix(prefix).label(label);
         gate.read_timeout(Duration::from_millis(500)).open().ok()
     });
-    let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
+    let recorder = Recorder::create(Path::new(folder));
+    let semaphore = Recorded::new(&recorder, gate.semaphore(NAME, LIMIT), LEASE);
     let mut random = fastrand::Rng::with_seed(seed.parse().unwrap());
     let mut afterwards = 0;
     let mut latest = None;
@@ -235,7 +257,7 @@ pub fn work() {
 }
 
 /// Acquires, in line or at once, one or two; holds for a while, refreshes now and then, and releases.
-fn stay(semaphore: &Semaphore, random: &mut fastrand::Rng) -> Result<(), Error> {
+fn stay(semaphore: &Recorded, random: &mut fastrand::Rng) -> Result<(), Error> {
     let permits = random.u32(1..=2);
     let permit = if random.u32(0..3) == 0 {
         semaphore.try_acquire_many(permits)?
@@ -244,20 +266,24 @@ fn stay(semaphore: &Semaphore, random: &mut fastrand::Rng) -> Result<(), Error> 
     };
     for _ in 0..random.u32(0..3) {
         std::thread::sleep(Duration::from_millis(random.u64(0..15)));
-        match permit.refresh() {
-            Err(RefreshError::Lost(lost)) => return Err(RefreshError::Lost(lost).into()),
+        match semaphore.refresh(&permit) {
+            Err(error @ RefreshError::Lost(_)) => {
+                semaphore.drop(permit);
+                return Err(error.into());
+            }
             Err(error) => println!("error {}", kind(&error.into())),
             Ok(()) => {}
         }
     }
-    release(permit)
+    semaphore.is_lost(&permit);
+    release(semaphore, permit)
 }
 
 /// Releases, again if the server did not confirm it.
-fn release(mut permit: Permit) -> Result<(), Error> {
+fn release(semaphore: &Recorded, mut permit: Permit) -> Result<(), Error> {
     let end = Instant::now() + LEASE;
     loop {
-        let error = match permit.release() {
+        let error = match semaphore.release(permit) {
             Ok(_) => return Ok(()),
             Err(error) => error,
         };

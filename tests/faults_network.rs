@@ -4,7 +4,6 @@
 mod support;
 
 use support::crew::{self, Crew};
-use support::history::Rules;
 use support::proxy::Proxy;
 use support::{Server, kill_connections};
 
@@ -26,7 +25,7 @@ fn a_proxy_delays_cuts_and_swallows() {
     }
     let harmed = proxy.behave();
     assert!(harmed > 20, "{harmed} connections came to harm");
-    crew.finish(&server, &Rules::new(crew::LIMIT));
+    crew.finish(&server, &crew::broken_connections());
 }
 
 #[test]
@@ -39,7 +38,7 @@ fn replies_are_lost_after_the_server_ran_the_script() {
         support::eventually("they are lost", || proxy.is_done().then_some(()));
         crew.goes_on(5);
     }
-    crew.finish(&server, &Rules::new(crew::LIMIT));
+    crew.finish(&server, &crew::broken_connections());
 }
 
 #[test]
@@ -51,7 +50,7 @@ fn connections_go_silent() {
         proxy.go_silent();
         crew.goes_on(20);
     }
-    crew.finish(&server, &Rules::new(crew::LIMIT));
+    crew.finish(&server, &crew::broken_connections());
 }
 
 #[test]
@@ -63,5 +62,5 @@ fn subscribers_and_callers_are_cut_off_all_the_time() {
         kill_connections(&mut con, if round % 2 == 0 { "pubsub" } else { "normal" });
         crew.goes_on(3);
     }
-    crew.finish(&server, &Rules::new(crew::LIMIT));
+    crew.finish(&server, &crew::broken_connections());
 }

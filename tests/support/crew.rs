@@ -190,6 +190,16 @@ impl Drop for Crew {
     }
 }
 
+/// The rules where connections break: a call is made again when its reply was lost, so it may find its own work done; and who
+/// has no subscription when its turn comes is passed over until it asks again. Nothing else is waived.
+pub fn broken_connections() -> Rules {
+    Rules {
+        order: false,
+        repeated: true,
+        ..Rules::new(LIMIT)
+    }
+}
+
 /// All permits are free within a lease, somebody can have them all at once, and no key stays beyond its time.
 #[track_caller]
 fn assert_free(server: &Server) {

@@ -1,6 +1,6 @@
 //! The semaphore as it is promised, one step after the other: what the search compares the calls with.
 
-use super::{Micros, Rules};
+use super::{Forgotten, Micros, Rules};
 use std::fmt;
 
 /// A permit, or who is in line for one. The plan numbers them.
@@ -14,6 +14,8 @@ struct Holder {
     who: Who,
     permits: u32,
     lease: LeaseNo,
+    /// The most that was forgotten of it.
+    forgotten: Option<Forgotten>,
 }
 
 /// What the semaphore is at one point.
@@ -91,8 +93,8 @@ pub enum Step {
     UnseenEnd {
         who: Who,
     },
-    /// The server lost all that it knew.
-    Forget,
+    /// The server lost something that it knew.
+    Forget(Forgotten),
 }
 
 /// Which promise a history breaks.
@@ -143,7 +145,9 @@ pub enum Why {
 
 impl Semaphore {
     pub fn in_use(&self) -> u32 {
-        self.holders.iter().map(|holder| holder.permits).sum()
+        let counted = |holder: &&Holder| holder.forgotten <= Some(Forgotten::OneKey);
+        let holders = self.holders.iter().filter(counted);
+        holders.map(|holder| holder.permits).sum()
     }
 
     pub fn holders(&self) -> impl Iterator<Item = (Who, u32)> {
@@ -158,6 +162,18 @@ impl Semaphore {
 
     fn holds(&self, who: Who) -> bool {
         self.holders.iter().any(|holder| holder.who == who)
+    }
+
+    /// Nobody but the holder may end it.
+    fn surely_holds(&self, who: Who) -> bool {
+        let surely = |holder: &Holder| holder.who == who && holder.forgotten.is_none();
+        self.holders.iter().any(surely)
+    }
+
+    /// The server was asked for it, and knew it.
+    fn known(&mut self, who: Who) -> Result<&mut Holder, Why> {
+        let known = |holder: &&mut Holder| holder.forgotten < Some(Forgotten::Everything);
+        self.holder(who).filter(known).ok_or(Why::NotHeld)
     }
 
     fn remove(&mut self, who: Who) -> Result<(), Why> {
@@ -179,6 +195,7 @@ impl Semaphore {
             who,
             permits,
             lease,
+            forgotten: None,
         };
         self.holders.insert(at, holder);
         Ok(())
@@ -259,20 +276,24 @@ impl Semaphore {
                 }
                 Ok(())
             }
-            Step::Release { who, keep: 0 } | Step::UnseenEnd { who } => self.remove(who),
+            Step::UnseenEnd { who } => self.remove(who),
             Step::Release { who, keep } => {
-                let holder = self.holder(who).ok_or(Why::NotHeld)?;
+                let holder = self.known(who)?;
                 holder.permits = holder.permits.min(keep);
-                Ok(())
+                if keep == 0 { self.remove(who) } else { Ok(()) }
             }
-            Step::Gone { who } if self.holds(who) => Err(Why::StillHeld),
+            Step::Gone { who } if self.surely_holds(who) => Err(Why::StillHeld),
             Step::Gone { .. } => Ok(()),
             Step::Refresh { who, lease } => {
-                self.holder(who).ok_or(Why::NotHeld)?.lease = lease;
+                let holder = self.known(who)?;
+                holder.lease = lease;
+                holder.forgotten = holder.forgotten.filter(|what| *what == Forgotten::OneKey);
                 Ok(())
             }
             Step::Lost { who, at } => match self.holder(who) {
-                Some(holder) if at < early(holder.lease) => Err(Why::StillHeld),
+                Some(holder) if holder.forgotten.is_none() && at < early(holder.lease) => {
+                    Err(Why::StillHeld)
+                }
                 _ => Ok(()),
             },
             Step::Held { who } if self.holds(who) => Ok(()),
@@ -286,8 +307,10 @@ impl Semaphore {
                 let permits = if permits == 0 { free.max(1) } else { permits };
                 self.add(who, permits, LeaseNo::MAX, rules.limit)
             }
-            Step::Forget => {
-                self.holders.clear();
+            Step::Forget(what) => {
+                for holder in &mut self.holders {
+                    holder.forgotten = holder.forgotten.max(Some(what));
+                }
                 self.queue.clear();
                 Ok(())
             }

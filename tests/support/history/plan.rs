@@ -2,7 +2,7 @@
 //! a lease is one more, its end.
 
 use super::model::{LeaseNo, Rule, Step, Who};
-use super::{Call, Full, Granted, Lease, Micros, Op, Outcome, Rules};
+use super::{Call, Forgotten, Full, Granted, Lease, Micros, Op, Outcome, Rules};
 use std::collections::HashMap;
 
 /// Has no end.
@@ -136,8 +136,8 @@ impl<'a> Builder<'a> {
                 }
                 Ok(())
             }
-            Op::Forget => {
-                self.during(at, Step::Forget);
+            Op::Forget(what) => {
+                self.during(at, Step::Forget(*what));
                 Ok(())
             }
         }
@@ -238,6 +238,9 @@ impl<'a> Builder<'a> {
     }
 
     fn refused(&mut self, at: usize, want: Option<u32>, full: &Full) {
+        if self.waits.may_be_shut(self.calls[at]) {
+            return;
+        }
         let step = Step::Refused {
             want: want.unwrap_or(1),
             told_in_use: full.answered.then_some(full.in_use),
@@ -389,7 +392,12 @@ fn least_end(call: &Call, lease: Lease) -> Micros {
 struct Waits {
     /// By start, with the latest end of all up to there and whose it is, and the second latest.
     latest: Vec<(Micros, Micros, Micros)>,
+    /// When something was forgotten, and by when nothing of it matters any more.
+    shut: Vec<(Micros, Micros)>,
 }
+
+/// How long who waits stays in line, and may yet be granted, when the server forgot that it was served.
+const PATIENCE: Micros = 15_000_000;
 
 impl Waits {
     fn of(calls: &[&Call]) -> Waits {
@@ -405,7 +413,30 @@ impl Waits {
                 latest.push((call.start, first, second));
             }
         }
-        Waits { latest }
+        let lease = |call: &&Call| match call.op {
+            Op::Acquire {
+                lease: Lease::Ms(ms),
+                ..
+            } => ms * 1_000,
+            _ => 0,
+        };
+        let lease = calls.iter().map(lease).max().unwrap_or(0);
+        let shut = |call: &&Call| {
+            let more = match call.op {
+                Op::Forget(Forgotten::OneKey) => lease / 8 + MS, // how far a bound on leases may run ahead
+                Op::Forget(Forgotten::TheLast) => PATIENCE,
+                _ => return None,
+            };
+            Some((call.start, call.latest().saturating_add(lease + more)))
+        };
+        let shut = calls.iter().filter_map(shut).collect();
+        Waits { latest, shut }
+    }
+
+    /// Whether this refusal may come of what was forgotten.
+    fn may_be_shut(&self, call: &Call) -> bool {
+        let mut shut = self.shut.iter();
+        shut.any(|(from, to)| *from <= call.latest() && call.start <= *to)
     }
 
     /// Whether another call than this was in line in its span.

@@ -4,7 +4,7 @@
 //! Spans are measured on the monotonic clock, which is one for all processes of a machine and is never set. Leases end by
 //! the server's wall clock, so each line has that too: the distance between the two must stay the same for all lines.
 
-use super::{Call, Full, Granted, History, Lease, Micros, Op, Outcome};
+use super::{Call, Forgotten, Full, Granted, History, Lease, Micros, Op, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::fs::File;
@@ -172,7 +172,9 @@ fn op_text(op: &Op) -> String {
         Op::Release { id, keep } => format!("release {id} {keep}"),
         Op::Refresh { id, lease } => format!("refresh {id} {}", lease_text(lease)),
         Op::Look { id } => format!("look {id}"),
-        Op::Forget => "forget".to_owned(),
+        Op::Forget(Forgotten::OneKey) => "forget one-key".to_owned(),
+        Op::Forget(Forgotten::TheLast) => "forget the-last".to_owned(),
+        Op::Forget(Forgotten::Everything) => "forget everything".to_owned(),
     }
 }
 
@@ -205,7 +207,12 @@ fn read_op(words: &[&str]) -> Option<Op> {
         ["look", id] => Op::Look {
             id: (*id).to_owned(),
         },
-        ["forget"] => Op::Forget,
+        ["forget", what] => Op::Forget(match *what {
+            "one-key" => Forgotten::OneKey,
+            "the-last" => Forgotten::TheLast,
+            "everything" => Forgotten::Everything,
+            _ => return None,
+        }),
         _ => return None,
     })
 }

@@ -308,8 +308,8 @@ impl Search<'_> {
         let takes = |p: &Planned| matches!(p.step, Step::Enter { .. } | Step::Grant { .. });
         same || takes_all(first)
             || takes_all(second)
-            || matches!(first.step, Step::Forget)
-            || matches!(second.step, Step::Forget)
+            || matches!(first.step, Step::Forget(_))
+            || matches!(second.step, Step::Forget(_))
             || (takes(first) && matches!(second.step, Step::Unseen { .. }))
     }
 

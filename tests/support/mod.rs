@@ -6,6 +6,7 @@
     reason = "each test file uses a part of this"
 )]
 
+pub mod clock;
 pub mod crew;
 pub mod history;
 pub mod proxy;
@@ -13,7 +14,8 @@ pub mod raw;
 
 use luagate::Gate;
 use redis::{Commands, Connection};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -24,13 +26,19 @@ pub const SOON: Duration = Duration::from_secs(10);
 
 /// Waits until `condition` gives a value.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + SOON;
+pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    let value = within(SOON, condition);
+    value.unwrap_or_else(|| panic!("not within {SOON:?}: {what}"))
+}
+
+/// Waits until `condition` gives a value, for so long.
+fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + time;
     loop {
-        if let Some(value) = condition() {
+        let value = condition();
+        if value.is_some() || Instant::now() >= deadline {
             return value;
         }
-        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -46,8 +54,11 @@ struct Private {
     child: Child,
     binary: PathBuf,
     arguments: Vec<String>,
+    environment: Environment,
     folder: TempDir,
 }
+
+type Environment = Vec<(OsString, OsString)>;
 
 /// A prefix that no other test has.
 fn new_prefix() -> String {
@@ -91,14 +102,18 @@ macro_rules! own {
     };
 }
 
+const NO_BINARY: &str = "needs a redis-server or valkey-server on the PATH";
+
 /// Says that a test is skipped.
 pub fn skip() {
+    skip_since(NO_BINARY);
+}
+
+/// Says why a test is skipped.
+pub fn skip_since(why: &str) {
     use std::io::Write;
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(
-        std::io::stderr(),
-        "skipped: {name} needs a redis-server or valkey-server on the PATH"
-    );
+    let _ = writeln!(std::io::stderr(), "skipped: {name} {why}");
 }
 
 impl Server {
@@ -143,6 +158,15 @@ impl Server {
     }
 
     fn start(arguments: &[&str], port: &str) -> Option<Server> {
+        Server::start_in(arguments, port, |_| Environment::new())
+    }
+
+    /// With these variables, which may name files in the server's folder.
+    fn start_in(
+        arguments: &[&str],
+        port: &str,
+        environment: impl FnOnce(&Path) -> Environment,
+    ) -> Option<Server> {
         let folder = tempfile::Builder::new()
             .prefix("luagate")
             .tempdir()
@@ -168,7 +192,8 @@ impl Server {
                 "a redis-server or valkey-server on the PATH; `./dev test` finds or installs one",
             ),
         };
-        let child = spawn(&binary, &all);
+        let environment = environment(folder.path());
+        let child = spawn(&binary, &all, &environment);
         Some(Server {
             url: format!("unix://{}", socket.display()),
             prefix: new_prefix(),
@@ -176,6 +201,7 @@ impl Server {
                 child,
                 binary,
                 arguments: all,
+                environment,
                 folder,
             }),
         })
@@ -183,8 +209,13 @@ impl Server {
 
     /// Waits until it answers; false when it ended instead.
     fn becomes_ready(&mut self) -> bool {
+        let ready = self.becomes_ready_within(SOON);
+        ready.expect("the server neither answers nor ends")
+    }
+
+    fn becomes_ready_within(&mut self, time: Duration) -> Option<bool> {
         let client = redis::Client::open(self.socket_url()).unwrap();
-        eventually("the server answers or ends", || {
+        within(time, || {
             if self.private_mut().child.try_wait().unwrap().is_some() {
                 return Some(false);
             }
@@ -259,7 +290,7 @@ impl Server {
     pub fn start_again(&mut self) {
         let private = self.private_mut();
         let _ = std::fs::remove_file(private.folder.path().join("socket"));
-        private.child = spawn(&private.binary, &private.arguments);
+        private.child = spawn(&private.binary, &private.arguments, &private.environment);
         assert!(self.becomes_ready(), "the server does not start again");
     }
 
@@ -304,7 +335,7 @@ impl Drop for Server {
 }
 
 /// Starts a server that also ends when this test dies, where the system can do that.
-fn spawn(binary: &PathBuf, arguments: &[String]) -> Child {
+fn spawn(binary: &PathBuf, arguments: &[String], environment: &Environment) -> Child {
     let mut command = if cfg!(target_os = "linux") && has("setpriv") {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
@@ -314,6 +345,7 @@ fn spawn(binary: &PathBuf, arguments: &[String]) -> Child {
     };
     command
         .args(arguments)
+        .envs(environment.iter().cloned())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

@@ -114,7 +114,6 @@ fn a_crew_goes_on_whatever_the_clock_does() {
     }
     let rules = Rules {
         same_clock: false,
-        order: false,
         ..Rules::new(crew::LIMIT)
     };
     crew.finish(&server, &rules);

@@ -147,11 +147,5 @@ fn one_of_the_keys_is_evicted_again_and_again() {
         }
         crew.goes_on(10);
     }
-    crew.finish(
-        &server,
-        &Rules {
-            order: false,
-            ..Rules::new(crew::LIMIT)
-        },
-    );
+    crew.finish(&server, &Rules::new(crew::LIMIT));
 }

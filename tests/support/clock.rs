@@ -2,21 +2,36 @@
 
 use super::Server;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// How long a server may take to start under libfaketime; it hangs some.
 const START: Duration = Duration::from_secs(5);
 
 /// The clock of one server.
-pub struct Clock(PathBuf);
+pub struct Clock {
+    file: PathBuf,
+    server: redis::Client,
+}
 
 impl Clock {
-    /// Sets it: so many seconds ahead of this machine's, or behind it.
+    /// Sets it: so many seconds ahead of this machine's, or behind it. Returns when scripts see that.
     pub fn set(&self, ahead: i64) {
+        self.write(ahead);
+        let mut con = self.server.get_connection().unwrap();
+        super::eventually("scripts see the time", || {
+            let mut time = redis::cmd("EVAL");
+            time.arg("return redis.call('TIME')[1]").arg(0);
+            let time: i64 = time.query(&mut con).unwrap();
+            let here = UNIX_EPOCH.elapsed().unwrap().as_secs() as i64;
+            ((time - here - ahead).abs() < 60).then_some(())
+        });
+    }
+
+    fn write(&self, ahead: i64) {
         // In one step, since the server reads the file whenever it asks for the time.
-        let next = self.0.with_extension("next");
+        let next = self.file.with_extension("next");
         std::fs::write(&next, format!("{ahead:+}")).unwrap();
-        std::fs::rename(next, &self.0).unwrap();
+        std::fs::rename(next, &self.file).unwrap();
     }
 }
 
@@ -45,8 +60,11 @@ impl Server {
             let Some(mut server) = Server::start_in(&[], "0", environment) else {
                 return Err(super::NO_BINARY.to_owned());
             };
-            let clock = Clock(server.private_mut().folder.path().join("clock"));
-            clock.set(0);
+            let clock = Clock {
+                file: server.private_mut().folder.path().join("clock"),
+                server: redis::Client::open(server.socket_url()).unwrap(),
+            };
+            clock.write(0);
             if server.becomes_ready_within(START) == Some(true) {
                 return Ok((server, clock));
             }

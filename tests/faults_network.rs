@@ -3,9 +3,12 @@
 
 mod support;
 
+use luagate::errors::AcquireError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use support::crew::{self, Crew};
 use support::proxy::Proxy;
-use support::{Server, kill_connections};
+use support::{Server, eventually, kill_connections};
 
 #[test]
 fn process_of_a_test() {
@@ -35,7 +38,7 @@ fn replies_are_lost_after_the_server_ran_the_script() {
     let crew = Crew::new(&server, &proxy.url, 6);
     for count in 1..=30 {
         proxy.lose_replies(count % 4);
-        support::eventually("they are lost", || proxy.is_done().then_some(()));
+        eventually("they are lost", || proxy.is_done().then_some(()));
         crew.goes_on(5);
     }
     crew.finish(&server, &crew::broken_connections());
@@ -63,4 +66,35 @@ fn subscribers_and_callers_are_cut_off_all_the_time() {
         crew.goes_on(3);
     }
     crew.finish(&server, &crew::broken_connections());
+}
+
+#[test]
+fn a_subscriber_that_is_cut_off_at_its_start_comes_back() {
+    let server = own!(Server::private(&[]));
+    let held = server.gate().mutex("held").lock().unwrap();
+    let gates: Vec<_> = (0..40).map(|_| server.gate()).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut con = server.connection();
+            while !done.load(Ordering::Relaxed) {
+                kill_connections(&mut con, "pubsub");
+            }
+        });
+        for gate in &gates {
+            let waited = gate.mutex("held").try_lock_for(Duration::from_millis(30));
+            assert!(matches!(waited, Err(AcquireError::TimedOut(_))));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let mut con = server.connection();
+    eventually("every gate hears of its grants", || {
+        let mut channels = redis::cmd("PUBSUB");
+        channels
+            .arg("CHANNELS")
+            .arg(format!("{}:inbox:*", server.prefix));
+        let channels: Vec<String> = channels.query(&mut con).unwrap();
+        (channels.len() == gates.len()).then_some(())
+    });
+    held.unlock().unwrap();
 }

@@ -9,12 +9,12 @@ mod model;
 mod plan;
 mod recorder;
 mod search;
+mod text;
 
 pub use model::Rule;
 pub use recorder::Recorder;
+use search::Effort;
 pub use search::{Report, Violation};
-
-use std::fmt;
 
 /// Microseconds since 1970 by the clock of this machine, which is the server's.
 pub type Micros = u64;
@@ -156,7 +156,21 @@ pub struct History {
 impl History {
     /// Finds whether any order of the calls explains all that was told.
     pub fn check(&self, rules: &Rules) -> Result<Report, Violation> {
-        search::check(&self.calls, rules)
+        search::check(&self.calls, rules, &[Effort::Usual, Effort::Unseen])
+    }
+
+    /// The same without a shortcut, which takes long: to see that the shortcuts leave nothing out.
+    pub fn check_every_order(&self, rules: &Rules) -> Result<Report, Violation> {
+        search::check(&self.calls, rules, &[Effort::Every])
+    }
+
+    /// As `check`, with a panic that shows what is wrong.
+    #[track_caller]
+    pub fn assert(&self, rules: &Rules) -> Report {
+        match self.check(rules) {
+            Ok(report) => report,
+            Err(violation) => panic!("{violation}"),
+        }
     }
 
     /// How many calls ended so.
@@ -169,15 +183,5 @@ impl Call {
     /// When it ended at the latest.
     pub(self) fn latest(&self) -> Micros {
         self.end.unwrap_or(Micros::MAX)
-    }
-}
-
-impl fmt::Display for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Lease::Ms(ms) => write!(f, "{ms}"),
-            Lease::Renewed(ms) => write!(f, "{ms}+"),
-            Lease::Permanent => f.write_str("permanent"),
-        }
     }
 }

@@ -8,7 +8,9 @@
 
 pub mod clock;
 pub mod crew;
+pub mod dice;
 pub mod history;
+pub mod planted;
 pub mod proxy;
 pub mod raw;
 

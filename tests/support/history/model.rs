@@ -97,6 +97,15 @@ pub enum Step {
     Forget(Forgotten),
 }
 
+/// What a step takes of what is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    Nothing,
+    Some,
+    Unseen,
+    WhateverIsFree,
+}
+
 /// Which promise a history breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
@@ -124,6 +133,9 @@ pub enum Why {
     NotAll {
         free: u32,
     },
+    ToldOverLimit {
+        told: u32,
+    },
     Overtakes {
         in_line: usize,
     },
@@ -148,6 +160,11 @@ impl Semaphore {
         let counted = |holder: &&Holder| holder.forgotten <= Some(Forgotten::OneKey);
         let holders = self.holders.iter().filter(counted);
         holders.map(|holder| holder.permits).sum()
+    }
+
+    /// How many fences and tickets were given, of those that are known.
+    pub fn numbers(&self) -> u32 {
+        self.numbers
     }
 
     pub fn holders(&self) -> impl Iterator<Item = (Who, u32)> {
@@ -268,6 +285,9 @@ impl Semaphore {
                 others,
             } => {
                 let in_use = self.in_use();
+                if let Some(told) = told_in_use.filter(|told| *told > rules.limit) {
+                    return Err(Why::ToldOverLimit { told });
+                }
                 if rules.counts && told_in_use.is_some_and(|told| told != in_use) {
                     return Err(Why::OtherCount { in_use });
                 }
@@ -327,6 +347,28 @@ impl Step {
         )
     }
 
+    /// The place of its fence or ticket among all that are known.
+    pub fn number(&self) -> Option<u32> {
+        match *self {
+            Step::Enter { number, .. } | Step::Join { number, .. } | Step::Grant { number, .. } => {
+                Some(number)
+            }
+            _ => None,
+        }
+    }
+
+    /// What it takes of what is free.
+    pub fn takes(&self) -> Takes {
+        match *self {
+            Step::Enter { all: true, .. } | Step::Unseen { permits: 0, .. } => {
+                Takes::WhateverIsFree
+            }
+            Step::Enter { .. } | Step::Grant { .. } => Takes::Some,
+            Step::Unseen { .. } => Takes::Unseen,
+            _ => Takes::Nothing,
+        }
+    }
+
     /// Whose permit it ends or needs, of those steps of which one may make another impossible.
     pub fn permit(&self) -> Option<Who> {
         match *self {
@@ -342,7 +384,7 @@ impl Why {
     /// The promise that a call breaks that can never come for this reason.
     pub fn rule(self) -> Rule {
         match self {
-            Why::OverLimit { .. } => Rule::Limit,
+            Why::OverLimit { .. } | Why::ToldOverLimit { .. } => Rule::Limit,
             Why::Overtakes { .. } | Why::NotFirst { .. } => Rule::Order,
             Why::NotNext => Rule::Fence,
             Why::NotHeld | Why::StillHeld | Why::Void => Rule::Lease,
@@ -373,6 +415,7 @@ impl fmt::Display for Why {
                     "over the limit: {in_use} are in use, and these {permits}"
                 )
             }
+            Why::ToldOverLimit { told } => write!(f, "told that {told} are in use"),
             Why::NotAll { free } => write!(f, "not all that is free, which is {free}"),
             Why::Overtakes { in_line } => write!(f, "overtakes {in_line} in line"),
             Why::NotFirst { in_front } => write!(f, "passes {in_front} in front of it in line"),

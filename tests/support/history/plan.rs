@@ -58,6 +58,7 @@ pub fn plan(calls: &[&Call], rules: &Rules) -> Result<Plan, Wrong> {
         whos: HashMap::new(),
         ends: Vec::new(),
         waits: Waits::of(calls),
+        strangers: false,
     };
     for (at, call) in calls.iter().enumerate() {
         if let Outcome::Granted(granted) = &call.outcome {
@@ -65,6 +66,10 @@ pub fn plan(calls: &[&Call], rules: &Rules) -> Result<Plan, Wrong> {
             builder.whos.insert(&granted.id, who);
         }
     }
+    builder.strangers = calls.iter().any(|call| match &call.op {
+        Op::Release { id, .. } | Op::Refresh { id, .. } => !builder.whos.contains_key(id.as_str()),
+        _ => false,
+    });
     for at in 0..calls.len() {
         builder.call(at)?;
     }
@@ -107,6 +112,9 @@ struct Builder<'a> {
     /// When the last lease of each has ended at the latest.
     ends: Vec<Micros>,
     waits: Waits,
+    /// Some release or refresh is of a permit that no call is known to have been granted: by then an unseen grant may have
+    /// been given back, or live on.
+    strangers: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -116,7 +124,6 @@ impl<'a> Builder<'a> {
         match &call.op {
             Op::Acquire { permits, lease, .. } => self.acquire(at, *permits, *lease),
             Op::Release { id, keep } => {
-                // What was never seen as granted is an unseen grant: it ends without this call, too.
                 if let Some(who) = self.whos.get(id.as_str()) {
                     self.release(at, *who, *keep);
                 }
@@ -156,6 +163,7 @@ impl<'a> Builder<'a> {
         // A grant that its caller did not hear of: of a call without an answer, or one that ended before the answer came.
         let least = least_end(call, lease);
         let (to, end_from, end_to) = match &call.outcome {
+            Outcome::NeverReturned if self.strangers => (NEVER, call.start, NEVER),
             Outcome::NeverReturned => (NEVER, least, NEVER),
             Outcome::Unknown => (NEVER, call.start, NEVER),
             Outcome::TimedOut(full) if !full.answered => (NEVER, call.start, NEVER),
@@ -234,7 +242,10 @@ impl<'a> Builder<'a> {
             let text = format!("its {what} {number} is not the server's time during the call");
             return Err(self.wrong(Rule::Fence, at, text));
         }
-        Ok(((number - MS).clamp(start, end), number.clamp(start, end)))
+        Ok((
+            number.saturating_sub(MS).clamp(start, end),
+            number.clamp(start, end),
+        ))
     }
 
     fn refused(&mut self, at: usize, want: Option<u32>, full: &Full) {

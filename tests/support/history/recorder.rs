@@ -4,7 +4,7 @@
 //! Spans are measured on the monotonic clock, which is one for all processes of a machine and is never set. Leases end by
 //! the server's wall clock, so each line has that too: the distance between the two must stay the same for all lines.
 
-use super::{Call, Forgotten, Full, Granted, History, Lease, Micros, Op, Outcome};
+use super::{Call, History, Micros, Op, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::fs::File;
@@ -58,8 +58,7 @@ impl Recorder {
     /// A call that is about to be made.
     pub fn start(&self, semaphore: &str, op: &Op) -> Started<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let asked = op_text(op);
-        self.write(format!("{number} start {} {semaphore} {asked}\n", clocks()));
+        self.write(format!("{number} start {} {semaphore} {op}\n", clocks()));
         Started {
             recorder: self,
             number,
@@ -76,9 +75,8 @@ impl Started<'_> {
     /// The call has returned.
     pub fn end(self, outcome: &Outcome) {
         let at = clocks(); // before anything else takes time
-        let told = outcome_text(outcome);
         self.recorder
-            .write(format!("{} end {at} {told}\n", self.number));
+            .write(format!("{} end {at} {outcome}\n", self.number));
     }
 }
 
@@ -109,7 +107,7 @@ impl History {
                         calls.push(Call {
                             who: format!("{process}#{number}"),
                             semaphore: (*semaphore).to_owned(),
-                            op: read_op(op).unwrap_or_else(|| bad()),
+                            op: Op::read(op).unwrap_or_else(|| bad()),
                             start: at as Micros,
                             end: None,
                             outcome: Outcome::NeverReturned,
@@ -118,7 +116,7 @@ impl History {
                     ("end", told) => {
                         let call = open.remove(*number).unwrap_or_else(|| bad());
                         calls[call].end = Some(at as Micros);
-                        calls[call].outcome = read_outcome(told).unwrap_or_else(|| bad());
+                        calls[call].outcome = Outcome::read(told).unwrap_or_else(|| bad());
                     }
                     _ => bad(),
                 }
@@ -149,148 +147,4 @@ fn distance(clocks: &mut [(i64, i64)]) -> i64 {
         );
     }
     all
-}
-
-fn lease_text(lease: &Lease) -> String {
-    lease.to_string()
-}
-
-fn op_text(op: &Op) -> String {
-    match op {
-        Op::Acquire {
-            permits,
-            lease,
-            waits,
-        } => {
-            let permits = permits.map_or("all".to_owned(), |permits| permits.to_string());
-            format!(
-                "acquire {permits} {} {}",
-                lease_text(lease),
-                if *waits { "waits" } else { "tries" }
-            )
-        }
-        Op::Release { id, keep } => format!("release {id} {keep}"),
-        Op::Refresh { id, lease } => format!("refresh {id} {}", lease_text(lease)),
-        Op::Look { id } => format!("look {id}"),
-        Op::Forget(Forgotten::OneKey) => "forget one-key".to_owned(),
-        Op::Forget(Forgotten::TheLast) => "forget the-last".to_owned(),
-        Op::Forget(Forgotten::Everything) => "forget everything".to_owned(),
-    }
-}
-
-fn read_lease(text: &str) -> Option<Lease> {
-    Some(match text.strip_suffix('+') {
-        Some(ms) => Lease::Renewed(ms.parse().ok()?),
-        None if text == "permanent" => Lease::Permanent,
-        None => Lease::Ms(text.parse().ok()?),
-    })
-}
-
-fn read_op(words: &[&str]) -> Option<Op> {
-    Some(match words {
-        ["acquire", permits, lease, waits] => Op::Acquire {
-            permits: match *permits {
-                "all" => None,
-                permits => Some(permits.parse().ok()?),
-            },
-            lease: read_lease(lease)?,
-            waits: *waits == "waits",
-        },
-        ["release", id, keep] => Op::Release {
-            id: (*id).to_owned(),
-            keep: keep.parse().ok()?,
-        },
-        ["refresh", id, lease] => Op::Refresh {
-            id: (*id).to_owned(),
-            lease: read_lease(lease)?,
-        },
-        ["look", id] => Op::Look {
-            id: (*id).to_owned(),
-        },
-        ["forget", what] => Op::Forget(match *what {
-            "one-key" => Forgotten::OneKey,
-            "the-last" => Forgotten::TheLast,
-            "everything" => Forgotten::Everything,
-            _ => return None,
-        }),
-        _ => return None,
-    })
-}
-
-fn or_zero(number: Option<u64>) -> u64 {
-    number.unwrap_or(0)
-}
-
-fn outcome_text(outcome: &Outcome) -> String {
-    let full = |word: &str, full: &Full| {
-        let answered = if full.answered { "told" } else { "untold" };
-        format!(
-            "{word} {} {} {} {answered}",
-            full.in_use, full.limit, full.waiting
-        )
-    };
-    match outcome {
-        Outcome::Granted(granted) => format!(
-            "granted {} {} {} {} {}",
-            granted.id,
-            granted.permits,
-            granted.fence,
-            or_zero(granted.ticket),
-            or_zero(granted.expires_at)
-        ),
-        Outcome::Denied(told) => full("denied", told),
-        Outcome::TimedOut(told) => full("timed-out", told),
-        Outcome::Refreshed(until) => format!("refreshed {}", or_zero(*until)),
-        Outcome::Cancelled => "cancelled".to_owned(),
-        Outcome::Released => "released".to_owned(),
-        Outcome::Gone => "gone".to_owned(),
-        Outcome::Lost => "lost".to_owned(),
-        Outcome::Held => "held".to_owned(),
-        Outcome::Done => "done".to_owned(),
-        Outcome::Unknown => "unknown".to_owned(),
-        Outcome::Failed => "failed".to_owned(),
-        Outcome::NeverReturned => "never-returned".to_owned(),
-    }
-}
-
-fn read_outcome(words: &[&str]) -> Option<Outcome> {
-    let some = |text: &str| Some(text.parse().ok().filter(|number| *number > 0));
-    Some(match words {
-        ["granted", id, permits, fence, ticket, expires_at] => Outcome::Granted(Granted {
-            id: (*id).to_owned(),
-            permits: permits.parse().ok()?,
-            fence: fence.parse().ok()?,
-            ticket: some(ticket)?,
-            expires_at: some(expires_at)?,
-        }),
-        [
-            word @ ("denied" | "timed-out"),
-            in_use,
-            limit,
-            waiting,
-            told,
-        ] => {
-            let full = Full {
-                in_use: in_use.parse().ok()?,
-                limit: limit.parse().ok()?,
-                waiting: waiting.parse().ok()?,
-                answered: *told == "told",
-            };
-            match *word {
-                "denied" => Outcome::Denied(full),
-                _ => Outcome::TimedOut(full),
-            }
-        }
-        ["refreshed", until] => Outcome::Refreshed(some(until)?),
-        ["cancelled"] => Outcome::Cancelled,
-        ["released"] => Outcome::Released,
-        ["gone"] => Outcome::Gone,
-        ["lost"] => Outcome::Lost,
-        ["held"] => Outcome::Held,
-        ["done"] => Outcome::Done,
-        ["unknown"] => Outcome::Unknown,
-        ["failed"] => Outcome::Failed,
-        ["never-returned"] => Outcome::NeverReturned,
-        _ => return None,
-    })
 }

@@ -11,9 +11,9 @@
 //! What keeps it small: fences and tickets are given in their order; and a step that changes nothing is taken as
 //! soon as the model allows it, since it can never do so with more right later.
 
-use super::model::{Rule, Semaphore, Step, Why};
+use super::model::{Rule, Semaphore, Step, Takes, Why};
 use super::plan::{Must, NEVER, Plan, Planned, Wrong, plan};
-use super::{Call, History, Micros, Rules};
+use super::{Call, Micros, Rules};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write};
 
@@ -35,6 +35,8 @@ pub struct Report {
 pub struct Violation {
     pub rule: Rule,
     pub semaphore: String,
+    /// When the span ended that no order goes past, or when the last call began of those that are wrong by themselves.
+    pub at: Micros,
     pub text: String,
 }
 
@@ -51,7 +53,20 @@ impl fmt::Debug for Violation {
     }
 }
 
-pub fn check(calls: &[Call], rules: &Rules) -> Result<Report, Violation> {
+/// How hard to search.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// Grants that nobody heard of are tried only where nothing else goes on. They explain a lot, at a price, and most
+    /// histories need none.
+    Usual,
+    /// They are tried everywhere.
+    Unseen,
+    /// Everything is tried everywhere.
+    Every,
+}
+
+/// With one effort after the other, until one finds an order.
+pub fn check(calls: &[Call], rules: &Rules, efforts: &[Effort]) -> Result<Report, Violation> {
     let mut semaphores: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
     for call in calls {
         semaphores.entry(&call.semaphore).or_default().push(call);
@@ -64,33 +79,33 @@ pub fn check(calls: &[Call], rules: &Rules) -> Result<Report, Violation> {
     for (name, mut calls) in semaphores {
         calls.sort_by_key(|call| call.start);
         let excerpt = Excerpt { calls: &calls };
-        let violation = |rule, text| Violation {
+        let violation = |rule, at, text| Violation {
             rule,
             semaphore: name.to_owned(),
+            at,
             text,
         };
-        let plan =
-            plan(&calls, rules).map_err(|wrong| violation(wrong.rule, excerpt.of_wrong(&wrong)))?;
+        let plan = plan(&calls, rules).map_err(|wrong| {
+            let at = wrong.calls.iter().map(|call| calls[*call].start).max();
+            violation(wrong.rule, at.unwrap_or(0), excerpt.of_wrong(&wrong))
+        })?;
         report.steps += plan.steps.len();
-        let search = |unseen_freely| Search {
-            plan: &plan,
-            rules,
-            under_way: Vec::new(),
-            ways: HashSet::from([Way::default()]),
-            most: 1,
-            unseen_freely,
-        };
-        // Grants that nobody heard of explain a lot, at a price: most histories need none, or only where nothing else helps.
-        let mut outcome = search(false).run();
-        let has_unseen = |p: &Planned| matches!(p.step, Step::Unseen { .. });
-        if outcome.is_err() && plan.steps.iter().any(has_unseen) {
-            outcome = search(true).run();
+        let has_unseen = (plan.steps.iter()).any(|p| matches!(p.step, Step::Unseen { .. }));
+        let efforts = efforts
+            .iter()
+            .filter(|effort| has_unseen || **effort != Effort::Unseen);
+        let mut outcome = Ok(0);
+        for effort in efforts {
+            outcome = Search::new(&plan, rules, *effort).run();
+            if outcome.is_ok() {
+                break;
+            }
         }
         match outcome {
             Ok(most) => report.ways = report.ways.max(most),
             Err(stuck) => {
                 let text = excerpt.of_stuck(&plan, rules, &stuck);
-                return Err(violation(stuck.rule, text));
+                return Err(violation(stuck.rule, plan.steps[stuck.step].to, text));
             }
         }
     }
@@ -127,8 +142,7 @@ struct Search<'a> {
     under_way: Vec<usize>,
     ways: HashSet<Way>,
     most: usize,
-    /// Grants that nobody heard of are tried everywhere, and not only where nothing else goes on.
-    unseen_freely: bool,
+    effort: Effort,
 }
 
 /// No way goes past the end of this step.
@@ -141,6 +155,22 @@ struct Stuck {
 }
 
 impl Search<'_> {
+    fn new<'a>(plan: &'a Plan, rules: &'a Rules, effort: Effort) -> Search<'a> {
+        Search {
+            plan,
+            rules,
+            under_way: Vec::new(),
+            ways: HashSet::from([Way::default()]),
+            most: 1,
+            effort,
+        }
+    }
+
+    /// Whether a step is taken as soon as it can be.
+    fn is_look(&self, step: usize) -> bool {
+        self.effort != Effort::Every && self.plan.steps[step].step.is_look()
+    }
+
     fn run(mut self) -> Result<usize, Stuck> {
         let mut events: Vec<(Micros, bool, usize)> = Vec::new();
         for (step, planned) in self.plan.steps.iter().enumerate() {
@@ -162,7 +192,7 @@ impl Search<'_> {
 
     fn begin(&mut self, step: usize) {
         self.under_way.push(step);
-        if self.plan.steps[step].step.is_look() {
+        if self.is_look(step) {
             let ways = std::mem::take(&mut self.ways);
             self.ways = ways
                 .into_iter()
@@ -201,7 +231,7 @@ impl Search<'_> {
         next.mark(step);
         let mut explains = false;
         for other in &self.under_way {
-            if self.plan.steps[*other].step.is_look() {
+            if self.is_look(*other) {
                 explains |= self.look(&mut next, *other);
             }
         }
@@ -212,7 +242,7 @@ impl Search<'_> {
     fn end(&mut self, step: usize) -> Result<(), Stuck> {
         let mut next = HashSet::new();
         let mut complete = true;
-        for unseen in [self.unseen_freely, true] {
+        for unseen in [self.effort != Effort::Usual, true] {
             for way in &self.ways {
                 complete &= self.go_past(way, step, unseen, &mut next);
             }
@@ -221,17 +251,7 @@ impl Search<'_> {
             }
         }
         if next.is_empty() || !complete {
-            let way = self.best_way(step);
-            let why = self.taking(&way, step).err();
-            return Err(Stuck {
-                rule: match why {
-                    Some(why) if complete => why.rule(),
-                    _ => Rule::Undecided,
-                },
-                step,
-                way,
-                under_way: std::mem::take(&mut self.under_way),
-            });
+            return Err(self.stuck(step, complete));
         }
         self.under_way.retain(|other| *other != step);
         self.ways = next;
@@ -277,9 +297,9 @@ impl Search<'_> {
             });
             for other in &self.under_way {
                 let candidate = &self.plan.steps[*other];
-                let conflicts = self.conflict(planned, candidate);
+                let conflicts = self.effort == Effort::Every || conflict(planned, candidate);
                 if *other == step
-                    || candidate.step.is_look()
+                    || self.is_look(*other)
                     || way.has_taken(*other)
                     || (matches!(candidate.step, Step::Unseen { .. }) && !unseen)
                     || (can && !looks && !conflicts)
@@ -301,31 +321,46 @@ impl Search<'_> {
         true
     }
 
-    /// Whether the first may make the second impossible that could come before it.
-    fn conflict(&self, first: &Planned, second: &Planned) -> bool {
-        let takes_all = |p: &Planned| matches!(p.step, Step::Enter { all: true, .. });
-        let same = first.step.permit().is_some() && first.step.permit() == second.step.permit();
-        let takes = |p: &Planned| matches!(p.step, Step::Enter { .. } | Step::Grant { .. });
-        same || takes_all(first)
-            || takes_all(second)
-            || matches!(first.step, Step::Forget(_))
-            || matches!(second.step, Step::Forget(_))
-            || (takes(first) && matches!(second.step, Step::Unseen { .. }))
-    }
-
-    /// The way that is shown: one in which the step fails for another reason than that it is not its turn.
-    fn best_way(&self, step: usize) -> Way {
-        let rank = |way: &&Way| match self.taking(way, step) {
-            Err(Why::NotNext) => 1,
-            Err(_) => 2,
-            Ok(_) => 0,
+    /// No way goes past the end of this step. The way that is shown is one in which it fails for another reason than that
+    /// it is not its turn and, of these, one in which as many as possible hold.
+    fn stuck(&mut self, step: usize, complete: bool) -> Stuck {
+        let rank = |way: &&Way| {
+            let is_its_turn = !matches!(self.taking(way, step), Err(Why::NotNext));
+            (is_its_turn, way.semaphore.in_use())
         };
-        self.ways
-            .iter()
-            .max_by_key(rank)
-            .cloned()
-            .unwrap_or_default()
+        let best = self.ways.iter().max_by_key(rank);
+        let way = best.cloned().unwrap_or_default();
+        // Where it waits for a smaller number that is under way, that one is to blame.
+        let is_next = |other: &&usize| {
+            self.plan.steps[**other].step.number() == Some(way.semaphore.numbers())
+        };
+        let step = match self.taking(&way, step) {
+            Err(Why::NotNext) => *self.under_way.iter().find(is_next).unwrap_or(&step),
+            _ => step,
+        };
+        let rule = match self.taking(&way, step) {
+            Err(why) if complete => why.rule(),
+            _ => Rule::Undecided,
+        };
+        Stuck {
+            rule,
+            step,
+            way,
+            under_way: std::mem::take(&mut self.under_way),
+        }
     }
+}
+
+/// Whether the first may make the second impossible, or tell it another thing, that could come before it.
+fn conflict(first: &Planned, second: &Planned) -> bool {
+    let permit = first.step.permit();
+    let (a, b) = (first.step.takes(), second.step.takes());
+    (permit.is_some() && permit == second.step.permit())
+        || [a, b].contains(&Takes::WhateverIsFree)
+        || (a == Takes::Some && b == Takes::Unseen)
+        || [first, second]
+            .iter()
+            .any(|p| matches!(p.step, Step::Forget(_)))
 }
 
 /// Calls as a failure shows them.
@@ -342,7 +377,7 @@ impl Excerpt<'_> {
             .end
             .map_or("       ...".to_owned(), |end| format!("{:10.3}", ms(end)));
         format!(
-            "{:10.3} {end} ms  {:<14} {:?} -> {:?}",
+            "{:10.3} {end} ms  {:<14} {} -> {}",
             ms(call.start),
             call.who,
             call.op,
@@ -353,7 +388,7 @@ impl Excerpt<'_> {
     /// The calls around one, in the order of their starts.
     fn around(&self, text: &mut String, at: usize) {
         let _ = writeln!(text, "  calls around it:");
-        for near in at.saturating_sub(8)..(at + 5).min(self.calls.len()) {
+        for near in at.saturating_sub(20)..(at + 6).min(self.calls.len()) {
             let mark = if near == at { '>' } else { ' ' };
             let _ = writeln!(text, "  {mark} {}", self.line(near));
         }
@@ -413,16 +448,5 @@ impl Excerpt<'_> {
         }
         self.around(&mut text, planned.call);
         text
-    }
-}
-
-impl History {
-    /// The same, with a panic that shows the excerpt.
-    #[track_caller]
-    pub fn assert(&self, rules: &Rules) -> Report {
-        match self.check(rules) {
-            Ok(report) => report,
-            Err(violation) => panic!("{violation}"),
-        }
     }
 }

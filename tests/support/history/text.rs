@@ -1,0 +1,162 @@
+//! Calls as text, in the files and in what a failed check shows: `acquire 1 500 waits`, `granted id 1 fence ticket end`.
+
+use super::{Forgotten, Full, Granted, Lease, Op, Outcome};
+use std::fmt;
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lease::Ms(ms) => write!(f, "{ms}"),
+            Lease::Renewed(ms) => write!(f, "{ms}+"),
+            Lease::Permanent => f.write_str("permanent"),
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Acquire {
+                permits,
+                lease,
+                waits,
+            } => {
+                let permits = permits.map_or("all".to_owned(), |permits| permits.to_string());
+                let waits = if *waits { "waits" } else { "tries" };
+                write!(f, "acquire {permits} {lease} {waits}")
+            }
+            Op::Release { id, keep } => write!(f, "release {id} {keep}"),
+            Op::Refresh { id, lease } => write!(f, "refresh {id} {lease}"),
+            Op::Look { id } => write!(f, "look {id}"),
+            Op::Forget(Forgotten::OneKey) => f.write_str("forget one-key"),
+            Op::Forget(Forgotten::TheLast) => f.write_str("forget the-last"),
+            Op::Forget(Forgotten::Everything) => f.write_str("forget everything"),
+        }
+    }
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let answered = if self.answered { "told" } else { "untold" };
+        write!(
+            f,
+            "{} {} {} {answered}",
+            self.in_use, self.limit, self.waiting
+        )
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self {
+            Outcome::Granted(granted) => {
+                return write!(
+                    f,
+                    "granted {} {} {} {} {}",
+                    granted.id,
+                    granted.permits,
+                    granted.fence,
+                    granted.ticket.unwrap_or(0),
+                    granted.expires_at.unwrap_or(0)
+                );
+            }
+            Outcome::Denied(full) => return write!(f, "denied {full}"),
+            Outcome::TimedOut(full) => return write!(f, "timed-out {full}"),
+            Outcome::Refreshed(until) => return write!(f, "refreshed {}", until.unwrap_or(0)),
+            Outcome::Cancelled => "cancelled",
+            Outcome::Released => "released",
+            Outcome::Gone => "gone",
+            Outcome::Lost => "lost",
+            Outcome::Held => "held",
+            Outcome::Done => "done",
+            Outcome::Unknown => "unknown",
+            Outcome::Failed => "failed",
+            Outcome::NeverReturned => "never-returned",
+        };
+        f.write_str(word)
+    }
+}
+
+impl Lease {
+    fn read(text: &str) -> Option<Lease> {
+        Some(match text.strip_suffix('+') {
+            Some(ms) => Lease::Renewed(ms.parse().ok()?),
+            None if text == "permanent" => Lease::Permanent,
+            None => Lease::Ms(text.parse().ok()?),
+        })
+    }
+}
+
+impl Op {
+    /// From the words of its text.
+    pub fn read(words: &[&str]) -> Option<Op> {
+        Some(match *words {
+            ["acquire", permits, lease, waits] => Op::Acquire {
+                permits: match permits {
+                    "all" => None,
+                    permits => Some(permits.parse().ok()?),
+                },
+                lease: Lease::read(lease)?,
+                waits: waits == "waits",
+            },
+            ["release", id, keep] => Op::Release {
+                id: id.to_owned(),
+                keep: keep.parse().ok()?,
+            },
+            ["refresh", id, lease] => Op::Refresh {
+                id: id.to_owned(),
+                lease: Lease::read(lease)?,
+            },
+            ["look", id] => Op::Look { id: id.to_owned() },
+            ["forget", "one-key"] => Op::Forget(Forgotten::OneKey),
+            ["forget", "the-last"] => Op::Forget(Forgotten::TheLast),
+            ["forget", "everything"] => Op::Forget(Forgotten::Everything),
+            _ => return None,
+        })
+    }
+}
+
+impl Full {
+    fn read(words: [&str; 4]) -> Option<Full> {
+        let [in_use, limit, waiting, told] = words;
+        Some(Full {
+            in_use: in_use.parse().ok()?,
+            limit: limit.parse().ok()?,
+            waiting: waiting.parse().ok()?,
+            answered: told == "told",
+        })
+    }
+}
+
+/// 0 stands for none.
+fn some(text: &str) -> Option<Option<u64>> {
+    Some(Some(text.parse().ok()?).filter(|number| *number > 0))
+}
+
+impl Outcome {
+    /// From the words of its text.
+    pub fn read(words: &[&str]) -> Option<Outcome> {
+        Some(match *words {
+            ["granted", id, permits, fence, ticket, expires_at] => Outcome::Granted(Granted {
+                id: id.to_owned(),
+                permits: permits.parse().ok()?,
+                fence: fence.parse().ok()?,
+                ticket: some(ticket)?,
+                expires_at: some(expires_at)?,
+            }),
+            ["denied", a, b, c, d] => Outcome::Denied(Full::read([a, b, c, d])?),
+            ["timed-out", a, b, c, d] => Outcome::TimedOut(Full::read([a, b, c, d])?),
+            ["refreshed", until] => Outcome::Refreshed(some(until)?),
+            ["cancelled"] => Outcome::Cancelled,
+            ["released"] => Outcome::Released,
+            ["gone"] => Outcome::Gone,
+            ["lost"] => Outcome::Lost,
+            ["held"] => Outcome::Held,
+            ["done"] => Outcome::Done,
+            ["unknown"] => Outcome::Unknown,
+            ["failed"] => Outcome::Failed,
+            ["never-returned"] => Outcome::NeverReturned,
+            _ => return None,
+        })
+    }
+}

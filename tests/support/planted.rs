@@ -1,0 +1,308 @@
+//! The scripts with a fault planted in their text, and a client of its own that runs them, since the library embeds the
+//! sound ones. It is recorded as the library is.
+
+use super::history::{Full, Granted, Lease, Op, Outcome, Recorder};
+use luagate::scripts::Keys;
+use redis::{Connection, Script, Value};
+use std::time::{Duration, Instant};
+
+/// A fault: pieces of text and what comes in their place. It strikes once in so many times, and writes the id that it struck
+/// for into the key `<meta>.struck`.
+pub struct Fault {
+    pub name: &'static str,
+    patches: &'static [Patch],
+}
+
+struct Patch {
+    part: &'static str,
+    old: &'static str,
+    new: &'static str,
+}
+
+/// Counts, and strikes at the number in `<meta>.strike`: then it remembers the id.
+const STRIKES: Patch = Patch {
+    part: "arguments.lua",
+    old: "local problem\n",
+    new: "local problem
+local function strikes(who)
+  local at = tonumber(redis.call('GET', KEYS[1] .. '.strike'))
+  if redis.call('INCR', KEYS[1] .. '.count') < at or redis.call('EXISTS', KEYS[1] .. '.struck') == 1 then return false end
+  redis.call('SET', KEYS[1] .. '.struck', who)
+  return true
+end
+",
+};
+
+pub const NONE: Fault = Fault {
+    name: "none",
+    patches: &[],
+};
+
+/// How long a holder of `ONE_TOO_MANY` stays, in us.
+pub const STAY_US: u64 = 1_000;
+
+/// Counts the grants and, after so many, admits one where it should be refused. While a permit is on its way back nobody can
+/// tell whether it came in time, so it strikes when all who hold came less than a stay ago.
+pub const ONE_TOO_MANY: Fault = Fault {
+    name: "one too many",
+    patches: &[
+        STRIKES,
+        Patch {
+            part: "semaphore/acquire.lua",
+            old: "  local given_fence = last_fence\n",
+            new: "  local given_fence = last_fence\n  redis.call('INCR', KEYS[1] .. '.count')\n",
+        },
+        Patch {
+            part: "semaphore/acquire.lua",
+            old: "save()\nreturn {'denied', ask_again(), used(), limit, waiting, now}",
+            new: "local oldest = math.huge
+for _, who in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
+  oldest = math.min(oldest, (holding(redis.call('HGET', meta, who))))
+end
+if oldest > clock[1] * 1000000 + clock[2] - 900 then
+  redis.call('DECR', KEYS[1] .. '.count')
+  if strikes(id) then return granted() end
+end
+save()
+return {'denied', ask_again(), used(), limit, waiting, now}",
+        },
+    ],
+};
+
+/// The second in line is granted before the first.
+pub const SWAPPED: Fault = Fault {
+    name: "swapped",
+    patches: &[
+        STRIKES,
+        Patch {
+            part: "semaphore/acquire.lua",
+            old: "  if serve(id, want) then\n",
+            new: "  local turn = serve(id, want)
+  if not turn and in_use + want <= limit and redis.call('ZRANK', queue, id) == 1 then turn = strikes(id) end
+  if turn then\n",
+        },
+    ],
+};
+
+/// The fence of the grant before it.
+pub const FENCE_TWICE: Fault = Fault {
+    name: "fence twice",
+    patches: &[
+        STRIKES,
+        Patch {
+            part: "semaphore/acquire.lua",
+            old: "  local text = next_number()\n",
+            new: "  local text = strikes(id) and string.format('%.0f', last_fence) or next_number()\n",
+        },
+    ],
+};
+
+/// A lease that is over at once, though the reply has its whole length.
+pub const CUT_SHORT: Fault = Fault {
+    name: "cut short",
+    patches: &[
+        STRIKES,
+        Patch {
+            part: "semaphore/grant.lua",
+            old: "redis.call('ZADD', holders, lease_ms == 0 and '+inf' or ends, who)\n",
+            new: "redis.call('ZADD', holders, strikes(who) and now or ends, who)\n",
+        },
+    ],
+};
+
+/// A release that frees nothing.
+pub const NOT_FREED: Fault = Fault {
+    name: "not freed",
+    patches: &[
+        STRIKES,
+        Patch {
+            part: "semaphore/release.lua",
+            old: "  free({id}, permits - 1)\n",
+            new: "  if not strikes(id) then free({id}, permits - 1) end\n",
+        },
+    ],
+};
+
+/// A release that also takes away what another holds.
+pub const FREED_TWICE: Fault = Fault {
+    name: "freed twice",
+    patches: &[
+        STRIKES,
+        Patch {
+            part: "semaphore/release.lua",
+            old: "  free({id}, permits - 1)\n",
+            new: "  free({id}, permits - 1)
+  local other = redis.call('ZRANGE', holders, 0, 0)[1]
+  if other and strikes(other) then free({other}, 0) end\n",
+        },
+    ],
+};
+
+const ALL: [&Fault; 7] = [
+    &NONE,
+    &ONE_TOO_MANY,
+    &SWAPPED,
+    &FENCE_TWICE,
+    &CUT_SHORT,
+    &NOT_FREED,
+    &FREED_TWICE,
+];
+
+impl Fault {
+    pub fn named(name: &str) -> &'static Fault {
+        ALL.into_iter().find(|fault| fault.name == name).unwrap()
+    }
+
+    /// A script of the manifest, with the fault in it.
+    fn script(&self, name: &str) -> Script {
+        let manifest = include_str!("../../lua/manifest.json");
+        let manifest: serde_json::Value = serde_json::from_str(manifest).unwrap();
+        let mut text = String::new();
+        for part in manifest["scripts"][name]["parts"].as_array().unwrap() {
+            let part = part.as_str().unwrap();
+            let mut piece = std::fs::read_to_string(format!("lua/{part}")).unwrap();
+            for patch in self.patches.iter().filter(|patch| patch.part == part) {
+                let found = piece.matches(patch.old).count();
+                let Patch { old, .. } = patch;
+                assert_eq!(found, 1, "{}: lua/{part} has changed: {old}", self.name);
+                piece = piece.replace(patch.old, patch.new);
+            }
+            text.push_str(&piece);
+        }
+        Script::new(&text)
+    }
+}
+
+/// One thread's client.
+pub struct Client<'a> {
+    recorder: &'a Recorder,
+    con: Connection,
+    keys: Keys,
+    name: String,
+    limit: u32,
+    lease_ms: u64,
+    acquire: Script,
+    release: Script,
+    refresh: Script,
+}
+
+/// A reply: a word and numbers.
+type Reply = (String, Vec<i64>);
+
+impl Client<'_> {
+    pub fn new<'a>(
+        recorder: &'a Recorder,
+        url: &str,
+        prefix: &str,
+        limit: u32,
+        lease_ms: u64,
+        fault: &Fault,
+    ) -> Client<'a> {
+        let name = "planted".to_owned();
+        Client {
+            recorder,
+            con: redis::Client::open(url).unwrap().get_connection().unwrap(),
+            keys: Keys::semaphore(prefix, &name).unwrap(),
+            name,
+            limit,
+            lease_ms,
+            acquire: fault.script("semaphore/acquire"),
+            release: fault.script("semaphore/release"),
+            refresh: fault.script("semaphore/refresh"),
+        }
+    }
+
+    fn run(con: &mut Connection, script: &Script, keys: &Keys, arguments: &[&str]) -> Reply {
+        let mut call = script.prepare_invoke();
+        for key in keys.names() {
+            call.key(key);
+        }
+        for argument in arguments {
+            call.arg(argument);
+        }
+        let reply: Vec<Value> = call.invoke(con).unwrap();
+        let mut reply = reply.into_iter();
+        let word = redis::from_redis_value(reply.next().unwrap()).unwrap();
+        let numbers = reply.map(|value| redis::from_redis_value(value).unwrap());
+        (word, numbers.collect())
+    }
+
+    /// `ticket`: in line.
+    fn ask(&mut self, id: &str, wait_ms: u64) -> Reply {
+        let (limit, lease, wait) = (
+            self.limit.to_string(),
+            self.lease_ms.to_string(),
+            wait_ms.to_string(),
+        );
+        let arguments = [id, "1", &limit, &lease, &wait, "", "0"];
+        Self::run(&mut self.con, &self.acquire, &self.keys, &arguments)
+    }
+
+    /// Asks for one permit, in line for as long as `patience`, asking again all the time; true when granted.
+    pub fn acquire(&mut self, id: &str, patience: Option<Duration>) -> bool {
+        let op = Op::Acquire {
+            permits: Some(1),
+            lease: Lease::Ms(self.lease_ms),
+            waits: patience.is_some(),
+        };
+        let started = self.recorder.start(&self.name, &op);
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let mut ticket = None;
+        let outcome = loop {
+            let over = deadline.is_none_or(|deadline| deadline <= Instant::now());
+            let (word, numbers) = self.ask(id, if over { 0 } else { 60_000 });
+            let refused = |at: usize| Full {
+                in_use: numbers[at] as u32,
+                limit: numbers[at + 1] as u32,
+                waiting: numbers[at + 2] as u64,
+                answered: true,
+            };
+            match word.as_str() {
+                "queued" => {
+                    ticket = Some(numbers[0] as u64);
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                "denied" if patience.is_some() => break Outcome::TimedOut(refused(1)),
+                "denied" => break Outcome::Denied(refused(1)),
+                _ => {
+                    break Outcome::Granted(Granted {
+                        id: id.to_owned(),
+                        permits: numbers[0] as u32,
+                        fence: numbers[1] as u64,
+                        ticket,
+                        expires_at: Some(numbers[2] as u64),
+                    });
+                }
+            }
+        };
+        started.end(&outcome);
+        matches!(outcome, Outcome::Granted(_))
+    }
+
+    pub fn refresh(&mut self, id: &str) {
+        let op = Op::Refresh {
+            id: id.to_owned(),
+            lease: Lease::Ms(self.lease_ms),
+        };
+        let started = self.recorder.start(&self.name, &op);
+        let lease = self.lease_ms.to_string();
+        let (word, numbers) = Self::run(&mut self.con, &self.refresh, &self.keys, &[id, &lease]);
+        started.end(&match word.as_str() {
+            "refreshed" => Outcome::Refreshed(Some(numbers[2] as u64)),
+            _ => Outcome::Lost,
+        });
+    }
+
+    pub fn release(&mut self, id: &str) {
+        let op = Op::Release {
+            id: id.to_owned(),
+            keep: 0,
+        };
+        let started = self.recorder.start(&self.name, &op);
+        let (word, _) = Self::run(&mut self.con, &self.release, &self.keys, &[id, "0"]);
+        started.end(&match word.as_str() {
+            "released" => Outcome::Released,
+            _ => Outcome::Gone,
+        });
+    }
+}

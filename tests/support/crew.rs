@@ -1,5 +1,6 @@
 //! A crew: processes that take turns on one semaphore, and go on with it whatever a test does to them or to the server.
 
+use super::dice::Dice;
 use super::history::client::Recorded;
 use super::history::{History, Op, Outcome, Recorder, Rules};
 use super::{Server, eventually, job, process, signal};
@@ -221,7 +222,8 @@ fn assert_free(server: &Server) {
 /// `LUAGATE_SEED`, to see again what another run printed, or one by chance.
 pub fn seed() -> u64 {
     let given = std::env::var("LUAGATE_SEED").ok();
-    given.map_or_else(|| fastrand::u64(0..1_000_000), |seed| seed.parse().unwrap())
+    let by_chance = || uuid::Uuid::new_v4().as_u64_pair().0 % 1_000_000;
+    given.map_or_else(by_chance, |seed| seed.parse().unwrap())
 }
 
 /// What a process of a crew does; nothing in any other process. To be called by `process_of_a_test`.
@@ -242,7 +244,7 @@ pub fn work() {
     });
     let recorder = Recorder::create(Path::new(folder));
     let semaphore = Recorded::new(&recorder, gate.semaphore(NAME, LIMIT), LEASE);
-    let mut random = fastrand::Rng::with_seed(seed.parse().unwrap());
+    let mut dice = Dice::new(seed.parse().unwrap());
     let mut afterwards = 0;
     let mut latest = None;
     while afterwards < AFTERWARDS {
@@ -252,7 +254,7 @@ pub fn work() {
             let latest = *latest.get_or_insert_with(|| Instant::now() + 3 * IN_LINE);
             assert!(Instant::now() < latest, "not served");
         }
-        match stay(&semaphore, &mut random) {
+        match stay(&semaphore, &mut dice) {
             Ok(()) => {
                 println!("served");
                 afterwards += u32::from(finishing);
@@ -261,21 +263,21 @@ pub fn work() {
             Err(Error::Denied(_)) => {}
             Err(error) => println!("error {}", kind(&error)),
         }
-        std::thread::sleep(Duration::from_millis(random.u64(1..20)));
+        std::thread::sleep(Duration::from_millis(1 + dice.below(20)));
     }
     println!("finished");
 }
 
 /// Acquires, in line or at once, one or two; holds for a while, refreshes now and then, and releases.
-fn stay(semaphore: &Recorded, random: &mut fastrand::Rng) -> Result<(), Error> {
-    let permits = random.u32(1..=2);
-    let permit = if random.u32(0..3) == 0 {
+fn stay(semaphore: &Recorded, dice: &mut Dice) -> Result<(), Error> {
+    let permits = 1 + dice.below(2) as u32;
+    let permit = if dice.below(3) == 0 {
         semaphore.try_acquire_many(permits)?
     } else {
         semaphore.acquire_many_timeout(permits, IN_LINE)?
     };
-    for _ in 0..random.u32(0..3) {
-        std::thread::sleep(Duration::from_millis(random.u64(0..15)));
+    for _ in 0..dice.below(3) {
+        std::thread::sleep(Duration::from_millis(dice.below(15)));
         match semaphore.refresh(&permit) {
             Err(error @ RefreshError::Lost(_)) => {
                 semaphore.drop(permit);

@@ -7,12 +7,15 @@
 )]
 
 pub mod clock;
+pub mod counts;
 pub mod crew;
 pub mod dice;
 pub mod history;
 pub mod planted;
 pub mod proxy;
 pub mod raw;
+
+pub use counts::{calls_in_scripts, command_counts, reset_counts};
 
 use luagate::Gate;
 use redis::{Commands, Connection};
@@ -377,43 +380,6 @@ pub fn kill_connections(con: &mut Connection, kind: &str) -> i64 {
         .arg("SKIPME")
         .arg("yes");
     kill.query(con).unwrap()
-}
-
-/// How often each command ran since the last `CONFIG RESETSTAT`.
-pub fn command_counts(con: &mut Connection) -> std::collections::BTreeMap<String, u64> {
-    let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
-    text.lines()
-        .filter_map(|line| {
-            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
-        })
-        .collect()
-}
-
-/// Forgets the counts.
-pub fn reset_counts(con: &mut Connection) {
-    redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
-}
-
-/// How many commands ran in scripts, and how many scripts.
-pub fn calls_in_scripts(con: &mut Connection) -> (u64, u64) {
-    let counts = command_counts(con);
-    let scripts = counts.get("evalsha").copied().unwrap_or(0);
-    let outside = [
-        "evalsha",
-        "info",
-        "config|resetstat",
-        "config",
-        "ping",
-        "script|load",
-        "script",
-    ];
-    let inside = counts
-        .iter()
-        .filter(|(name, _)| !outside.contains(&name.as_str()))
-        .map(|(_, count)| count)
-        .sum();
-    (inside, scripts)
 }
 
 /// Runs this test binary again as another process that does only what `job` names; see `job`.

@@ -2,6 +2,7 @@
 //! kinds of harm by chance, or that leads to another server from now on.
 
 use super::Server;
+use super::dice::Dice;
 use luagate::Gate;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -20,7 +21,7 @@ struct Shared {
     /// How many times connections were made silent; those that are older carry nothing any more.
     silent: AtomicI32,
     /// What comes to pass with the next piece, while there is anything to fear.
-    chance: Mutex<Option<fastrand::Rng>>,
+    chance: Mutex<Option<Dice>>,
     harm: AtomicI32,
 }
 
@@ -95,7 +96,7 @@ impl Proxy {
     /// From now on one piece in ten is delayed, and one in twenty torn, swallowed or silenced: calls before the server saw
     /// them, replies after it ran the script.
     pub fn do_harm(&self, seed: u64) {
-        *self.shared.chance.lock().unwrap() = Some(fastrand::Rng::with_seed(seed));
+        *self.shared.chance.lock().unwrap() = Some(Dice::new(seed));
     }
 
     /// Everything is carried again. Says how many connections came to harm.
@@ -155,11 +156,11 @@ impl Shared {
             return Fate::Swallowed;
         }
         let mut chance = self.chance.lock().unwrap();
-        let Some(random) = chance.as_mut() else {
+        let Some(dice) = chance.as_mut() else {
             return Fate::Carried;
         };
-        let fate = match random.u32(0..120) {
-            0..12 => return Fate::Delayed(Duration::from_millis(random.u64(1..50))),
+        let fate = match dice.below(120) {
+            0..12 => return Fate::Delayed(Duration::from_millis(1 + dice.below(50))),
             12 | 13 => Fate::Torn,
             14..18 => Fate::Swallowed,
             18 => Fate::Silenced,

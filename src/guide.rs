@@ -1,4 +1,5 @@
-//! For those who come from another system: what is called how here, and which hole of the original is gone.
+//! For those who come from another system: what is called how here, and which hole of the original is gone. And for all: what
+//! is seen when something breaks.
 //!
 //! Every example runs against a real server in the tests.
 //!
@@ -8,6 +9,7 @@
 //! | `java.util.concurrent.Semaphore`, `CountDownLatch` | [`java`] |
 //! | Redisson: semaphores, locks, read-write locks, fenced locks, multi-locks, latches | [`redisson`] |
 //! | a named semaphore with identities and a maximal size | [`named_semaphore`] |
+//! | what breaks, and want to know what you will see | [`faults`] |
 
 #[doc = include_str!("guide/redis_in_action.md")]
 pub mod redis_in_action {}
@@ -20,3 +22,6 @@ pub mod redisson {}
 
 #[doc = include_str!("guide/named_semaphore.md")]
 pub mod named_semaphore {}
+
+#[doc = include_str!("guide/faults.md")]
+pub mod faults {}

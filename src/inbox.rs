@@ -12,6 +12,7 @@ use crate::message::Received;
 use crate::name::Keys;
 use crate::sync::{lock, wait_for};
 use crate::waits::{Wait, Waits};
+use redis::PubSub;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -234,7 +235,8 @@ fn subscribe(shared: &Shared, again: bool) -> Ended {
     // That the server took the command does not say that it took the subscription.
     match shared.is_heard() {
         Ok(true) => {}
-        Ok(false) if !again => {
+        // Nor is a subscription that broke in the meantime counted.
+        Ok(false) if !again && stands(&mut subscriber) => {
             shared.set(Subscription::Useless);
             return Ended::Useless;
         }
@@ -282,4 +284,9 @@ fn subscribe(shared: &Shared, again: bool) -> Ended {
             Err(_) => return Ended::Broken { was_up: true },
         }
     }
+}
+
+/// Whether something answers on the connection, if only with an error.
+fn stands(subscriber: &mut PubSub) -> bool {
+    !matches!(subscriber.ping::<redis::Value>(), Err(error) if error.is_io_error())
 }

@@ -18,11 +18,16 @@ impl Script {
     }
 
     /// Runs the script by its SHA-1. A server that does not know it (a restart, `SCRIPT FLUSH`, a failover) is given
-    /// the text and asked again in one packet.
+    /// the text and asked again in one packet. A server reads a long packet in pieces, and may forget the text again in
+    /// between; then text and call are one command.
     pub(crate) fn run(&self, con: &mut dyn ConnectionLike, call: &Call) -> RedisResult<Value> {
         let command = self.command(call);
         match command.query(con) {
-            Err(error) if no_script(&error) => self.load_and_run(con, command),
+            Err(error) if no_script(&error) => {}
+            result => return result,
+        }
+        match self.load_and_run(con, command) {
+            Err(error) if no_script(&error) => self.whole(call).query(con),
             result => result,
         }
     }
@@ -45,7 +50,15 @@ impl Script {
         if let Some(Err(error)) = replies.next() {
             return Err(error);
         }
-        Ok(replies.collect())
+        let mut replies: Vec<_> = replies.collect();
+        for (reply, call) in replies.iter_mut().zip(calls) {
+            if reply.as_ref().is_err_and(no_script)
+                && let Some(last) = send(con, &[self.whole(call)])?.pop()
+            {
+                *reply = last;
+            }
+        }
+        Ok(replies)
     }
 
     fn load_and_run(&self, con: &mut dyn ConnectionLike, command: Cmd) -> RedisResult<Value> {
@@ -65,9 +78,19 @@ impl Script {
         load
     }
 
+    /// A call of the script that the server knows by its SHA-1.
     fn command(&self, call: &Call) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.sha1).arg(call.keys.len());
+        Self::with_arguments("EVALSHA", &self.sha1, call)
+    }
+
+    /// A call that brings the script along.
+    fn whole(&self, call: &Call) -> Cmd {
+        Self::with_arguments("EVAL", &self.text, call)
+    }
+
+    fn with_arguments(name: &str, script: &str, call: &Call) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(call.keys.len());
         for key in &call.keys {
             command.arg(*key);
         }

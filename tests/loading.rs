@@ -74,12 +74,11 @@ fn scripts_are_flushed_all_the_time() {
             }
         });
         let workers: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| (0..100).for_each(|_| drop(semaphore.acquire()))))
+            .map(|_| scope.spawn(|| (0..100).for_each(|_| drop(semaphore.acquire().unwrap()))))
             .collect();
-        for worker in workers {
-            worker.join().unwrap();
-        }
+        let ends: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(ends.iter().all(Result::is_ok));
     });
     assert_eq!(semaphore.available_permits().unwrap(), 3);
 }

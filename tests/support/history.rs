@@ -37,8 +37,20 @@ pub enum Op {
     Refresh { id: String, lease: Lease },
     /// A look at the holder's own clock. A permit that was looked at before and after it was used was used in its lease.
     Look { id: String },
-    /// The server lost all that it knew: it was restarted without a file, or its keys were deleted.
-    Forget,
+    /// The server lost something that it knew.
+    Forget(Forgotten),
+}
+
+/// What the server knows no more. Nobody is in line any more then; and after the first two a refusal may
+/// come though something is free, until what is still known of before has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Forgotten {
+    /// One of the three keys: who holds is told that it is lost, but nobody else gets it before its lease ends.
+    OneKey,
+    /// What it was told last: whoever held may hold or not, and counts once it was refreshed.
+    TheLast,
+    /// All: it was restarted without a file, or its keys were deleted. Nothing is in use.
+    Everything,
 }
 
 /// How long a permit lives.

@@ -6,15 +6,21 @@
     reason = "each test file uses a part of this"
 )]
 
+pub mod clock;
+pub mod counts;
+pub mod crew;
 pub mod dice;
 pub mod history;
 pub mod planted;
 pub mod proxy;
 pub mod raw;
 
+pub use counts::{calls_in_scripts, command_counts, reset_counts};
+
 use luagate::Gate;
 use redis::{Commands, Connection};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -25,13 +31,19 @@ pub const SOON: Duration = Duration::from_secs(10);
 
 /// Waits until `condition` gives a value.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + SOON;
+pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    let value = within(SOON, condition);
+    value.unwrap_or_else(|| panic!("not within {SOON:?}: {what}"))
+}
+
+/// Waits until `condition` gives a value, for so long.
+fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + time;
     loop {
-        if let Some(value) = condition() {
+        let value = condition();
+        if value.is_some() || Instant::now() >= deadline {
             return value;
         }
-        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -47,8 +59,11 @@ struct Private {
     child: Child,
     binary: PathBuf,
     arguments: Vec<String>,
+    environment: Environment,
     folder: TempDir,
 }
+
+type Environment = Vec<(OsString, OsString)>;
 
 /// A prefix that no other test has.
 fn new_prefix() -> String {
@@ -92,14 +107,18 @@ macro_rules! own {
     };
 }
 
+const NO_BINARY: &str = "needs a redis-server or valkey-server on the PATH";
+
 /// Says that a test is skipped.
 pub fn skip() {
+    skip_since(NO_BINARY);
+}
+
+/// Says why a test is skipped.
+pub fn skip_since(why: &str) {
     use std::io::Write;
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(
-        std::io::stderr(),
-        "skipped: {name} needs a redis-server or valkey-server on the PATH"
-    );
+    let _ = writeln!(std::io::stderr(), "skipped: {name} {why}");
 }
 
 impl Server {
@@ -144,6 +163,15 @@ impl Server {
     }
 
     fn start(arguments: &[&str], port: &str) -> Option<Server> {
+        Server::start_in(arguments, port, |_| Environment::new())
+    }
+
+    /// With these variables, which may name files in the server's folder.
+    fn start_in(
+        arguments: &[&str],
+        port: &str,
+        environment: impl FnOnce(&Path) -> Environment,
+    ) -> Option<Server> {
         let folder = tempfile::Builder::new()
             .prefix("luagate")
             .tempdir()
@@ -169,7 +197,8 @@ impl Server {
                 "a redis-server or valkey-server on the PATH; `./dev test` finds or installs one",
             ),
         };
-        let child = spawn(&binary, &all);
+        let environment = environment(folder.path());
+        let child = spawn(&binary, &all, &environment);
         Some(Server {
             url: format!("unix://{}", socket.display()),
             prefix: new_prefix(),
@@ -177,6 +206,7 @@ impl Server {
                 child,
                 binary,
                 arguments: all,
+                environment,
                 folder,
             }),
         })
@@ -184,8 +214,13 @@ impl Server {
 
     /// Waits until it answers; false when it ended instead.
     fn becomes_ready(&mut self) -> bool {
+        let ready = self.becomes_ready_within(SOON);
+        ready.expect("the server neither answers nor ends")
+    }
+
+    fn becomes_ready_within(&mut self, time: Duration) -> Option<bool> {
         let client = redis::Client::open(self.socket_url()).unwrap();
-        eventually("the server answers or ends", || {
+        within(time, || {
             if self.private_mut().child.try_wait().unwrap().is_some() {
                 return Some(false);
             }
@@ -260,7 +295,7 @@ impl Server {
     pub fn start_again(&mut self) {
         let private = self.private_mut();
         let _ = std::fs::remove_file(private.folder.path().join("socket"));
-        private.child = spawn(&private.binary, &private.arguments);
+        private.child = spawn(&private.binary, &private.arguments, &private.environment);
         assert!(self.becomes_ready(), "the server does not start again");
     }
 
@@ -305,7 +340,7 @@ impl Drop for Server {
 }
 
 /// Starts a server that also ends when this test dies, where the system can do that.
-fn spawn(binary: &PathBuf, arguments: &[String]) -> Child {
+fn spawn(binary: &PathBuf, arguments: &[String], environment: &Environment) -> Child {
     let mut command = if cfg!(target_os = "linux") && has("setpriv") {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
@@ -315,6 +350,7 @@ fn spawn(binary: &PathBuf, arguments: &[String]) -> Child {
     };
     command
         .args(arguments)
+        .envs(environment.iter().cloned())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -344,43 +380,6 @@ pub fn kill_connections(con: &mut Connection, kind: &str) -> i64 {
         .arg("SKIPME")
         .arg("yes");
     kill.query(con).unwrap()
-}
-
-/// How often each command ran since the last `CONFIG RESETSTAT`.
-pub fn command_counts(con: &mut Connection) -> std::collections::BTreeMap<String, u64> {
-    let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
-    text.lines()
-        .filter_map(|line| {
-            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
-        })
-        .collect()
-}
-
-/// Forgets the counts.
-pub fn reset_counts(con: &mut Connection) {
-    redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
-}
-
-/// How many commands ran in scripts, and how many scripts.
-pub fn calls_in_scripts(con: &mut Connection) -> (u64, u64) {
-    let counts = command_counts(con);
-    let scripts = counts.get("evalsha").copied().unwrap_or(0);
-    let outside = [
-        "evalsha",
-        "info",
-        "config|resetstat",
-        "config",
-        "ping",
-        "script|load",
-        "script",
-    ];
-    let inside = counts
-        .iter()
-        .filter(|(name, _)| !outside.contains(&name.as_str()))
-        .map(|(_, count)| count)
-        .sum();
-    (inside, scripts)
 }
 
 /// Runs this test binary again as another process that does only what `job` names; see `job`.

@@ -1,24 +1,47 @@
-//! A proxy in front of a server that loses replies after the server ran the call, or whose connections go silent.
+//! A proxy in front of a server that loses replies after the server ran the call, whose connections go silent, that does all
+//! kinds of harm by chance, or that leads to another server from now on.
 
 use super::Server;
+use super::dice::Dice;
 use luagate::Gate;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 pub struct Proxy {
     pub url: String,
-    lose: Arc<AtomicI32>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    target: Mutex<String>,
+    lose: AtomicI32,
     /// How many times connections were made silent; those that are older carry nothing any more.
-    silent: Arc<AtomicI32>,
+    silent: AtomicI32,
+    /// What comes to pass with the next piece, while there is anything to fear.
+    chance: Mutex<Option<Dice>>,
+    harm: AtomicI32,
+}
+
+/// What becomes of one piece, which most often is one call or one reply.
+enum Fate {
+    Carried,
+    Delayed(Duration),
+    /// A part of it, and then the connection is cut.
+    Torn,
+    /// Nothing of it, and then the connection is cut.
+    Swallowed,
+    /// Nothing of it, nor of anything that follows, and nobody is told.
+    Silenced,
 }
 
 impl Proxy {
     /// A server, a proxy in front of it, and a gate behind it.
     pub fn with_gate() -> Option<(Server, Proxy, Gate)> {
         let server = Server::private_tcp(&[])?;
-        let proxy = Proxy::new(&server.url);
+        let proxy = Proxy::new(&server);
         let gate = Gate::builder(&proxy.url)
             .prefix(&server.prefix)
             .open()
@@ -27,74 +50,123 @@ impl Proxy {
     }
 
     /// In front of a server that listens on TCP.
-    fn new(server_url: &str) -> Proxy {
-        let target = server_url
-            .trim_start_matches("redis://")
-            .trim_end_matches('/')
-            .to_owned();
+    pub fn new(server: &Server) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}/", listener.local_addr().unwrap());
-        let lose = Arc::new(AtomicI32::new(0));
-        let silent = Arc::new(AtomicI32::new(0));
-        let (shared, age) = (lose.clone(), silent.clone());
+        let shared = Arc::new(Shared {
+            target: Mutex::new(address(server)),
+            lose: AtomicI32::new(0),
+            silent: AtomicI32::new(0),
+            chance: Mutex::new(None),
+            harm: AtomicI32::new(0),
+        });
+        let carrier = shared.clone();
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
-                let Ok(server) = TcpStream::connect(&target) else {
-                    return;
+                let target = carrier.target.lock().unwrap().clone();
+                let Ok(server) = TcpStream::connect(target) else {
+                    continue; // which cuts the client off
                 };
                 let (client2, server2) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let born = age.load(Ordering::SeqCst);
-                let alive = [age.clone(), age.clone()]
-                    .map(|age| move || age.load(Ordering::SeqCst) == born);
-                let [there, back] = alive;
-                std::thread::spawn(move || copy(client, server, None, there));
-                let lose = shared.clone();
-                std::thread::spawn(move || copy(server2, client2, Some(lose), back));
+                let born = carrier.silent.load(Ordering::SeqCst);
+                let (there, back) = (carrier.clone(), carrier.clone());
+                std::thread::spawn(move || there.copy(client, server, born, false));
+                std::thread::spawn(move || back.copy(server2, client2, born, true));
             }
         });
-        Proxy { url, lose, silent }
+        Proxy { url, shared }
     }
 
     /// The connections that stand now carry nothing any more, and nobody is told. New ones work.
     pub fn go_silent(&self) {
-        self.silent.fetch_add(1, Ordering::SeqCst);
+        self.shared.silent.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The next so many replies are swallowed, and their connections cut.
     pub fn lose_replies(&self, count: i32) {
-        self.lose.store(count, Ordering::SeqCst);
+        self.shared.lose.store(count, Ordering::SeqCst);
     }
 
     /// Whether all that was to be lost was lost.
     pub fn is_done(&self) -> bool {
-        self.lose.load(Ordering::SeqCst) == 0
+        self.shared.lose.load(Ordering::SeqCst) == 0
+    }
+
+    /// From now on one piece in ten is delayed, and one in twenty torn, swallowed or silenced: calls before the server saw
+    /// them, replies after it ran the script.
+    pub fn do_harm(&self, seed: u64) {
+        *self.shared.chance.lock().unwrap() = Some(Dice::new(seed));
+    }
+
+    /// Everything is carried again. Says how many connections came to harm.
+    pub fn behave(&self) -> i32 {
+        *self.shared.chance.lock().unwrap() = None;
+        self.shared.harm.load(Ordering::SeqCst)
+    }
+
+    /// New connections go to this server.
+    pub fn lead_to(&self, server: &Server) {
+        *self.shared.target.lock().unwrap() = address(server);
     }
 }
 
-fn copy(
-    mut from: TcpStream,
-    mut to: TcpStream,
-    lose: Option<Arc<AtomicI32>>,
-    alive: impl Fn() -> bool,
-) {
-    let mut buffer = [0; 65_536];
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        if !alive() {
-            continue;
-        }
-        if let Some(lose) = &lose {
-            let taken = lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| {
-                (n > 0).then(|| n - 1)
-            });
-            if taken.is_ok() {
+fn address(server: &Server) -> String {
+    let url = server.url.trim_start_matches("redis://");
+    url.trim_end_matches('/').to_owned()
+}
+
+impl Shared {
+    fn copy(&self, mut from: TcpStream, mut to: TcpStream, born: i32, replies: bool) {
+        let mut buffer = [0; 65_536];
+        let mut is_silent = false;
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if is_silent || self.silent.load(Ordering::SeqCst) != born {
+                continue;
+            }
+            match self.fate(replies) {
+                Fate::Carried => {}
+                Fate::Delayed(time) => std::thread::sleep(time),
+                Fate::Torn => {
+                    let _ = to.write_all(&buffer[..count / 2]);
+                    break;
+                }
+                Fate::Swallowed => break,
+                Fate::Silenced => {
+                    is_silent = true;
+                    continue;
+                }
+            }
+            if to.write_all(&buffer[..count]).is_err() {
                 break;
             }
         }
-        if to.write_all(&buffer[..count]).is_err() {
-            break;
-        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
     }
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
+
+    fn fate(&self, replies: bool) -> Fate {
+        let take = |n: i32| (n > 0).then(|| n - 1);
+        if replies
+            && self
+                .lose
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
+                .is_ok()
+        {
+            return Fate::Swallowed;
+        }
+        let mut chance = self.chance.lock().unwrap();
+        let Some(dice) = chance.as_mut() else {
+            return Fate::Carried;
+        };
+        let fate = match dice.below(120) {
+            0..12 => return Fate::Delayed(Duration::from_millis(1 + dice.below(50))),
+            12 | 13 => Fate::Torn,
+            14..18 => Fate::Swallowed,
+            18 => Fate::Silenced,
+            _ => return Fate::Carried,
+        };
+        self.harm.fetch_add(1, Ordering::SeqCst);
+        fate
+    }
 }

@@ -1,6 +1,6 @@
 //! The semaphore as it is promised, one step after the other: what the search compares the calls with.
 
-use super::{Micros, Rules};
+use super::{Forgotten, Micros, Rules};
 use std::fmt;
 
 /// A permit, or who is in line for one. The plan numbers them.
@@ -17,6 +17,8 @@ struct Holder {
     who: Who,
     permits: u32,
     lease: LeaseNo,
+    /// The most that was forgotten of it.
+    forgotten: Option<Forgotten>,
 }
 
 /// What the semaphore is at one point.
@@ -94,8 +96,8 @@ pub enum Step {
     UnseenEnd {
         who: Who,
     },
-    /// The server lost all that it knew.
-    Forget,
+    /// The server lost something that it knew.
+    Forget(Forgotten),
 }
 
 /// What a step takes of what is free.
@@ -158,7 +160,9 @@ pub enum Why {
 
 impl Semaphore {
     pub fn in_use(&self) -> u32 {
-        self.holders.iter().map(|holder| holder.permits).sum()
+        let counted = |holder: &&Holder| holder.forgotten <= Some(Forgotten::OneKey);
+        let holders = self.holders.iter().filter(counted);
+        holders.map(|holder| holder.permits).sum()
     }
 
     /// Whether somebody holds who never heard of it.
@@ -179,6 +183,18 @@ impl Semaphore {
 
     fn holder(&self, who: Who) -> Option<&Holder> {
         self.holders.iter().find(|holder| holder.who == who)
+    }
+
+    /// The holder, where the server was asked for it and knew it.
+    fn known(&self, who: Who) -> Result<&Holder, Why> {
+        let known = |holder: &&Holder| holder.forgotten < Some(Forgotten::Everything);
+        self.holder(who).filter(known).ok_or(Why::NotHeld)
+    }
+
+    /// Whether nobody but the holder may end it.
+    fn surely_holds(&self, who: Who) -> bool {
+        self.holder(who)
+            .is_some_and(|holder| holder.forgotten.is_none())
     }
 
     /// Whether so many are free.
@@ -206,7 +222,6 @@ impl Semaphore {
         rules: &Rules,
         early: impl Fn(LeaseNo) -> Micros,
     ) -> Result<(), Why> {
-        let held = |who| self.holder(who).ok_or(Why::NotHeld);
         match *step {
             Step::Enter {
                 permits,
@@ -253,21 +268,23 @@ impl Semaphore {
                     _ => Ok(()),
                 }
             }
-            Step::Gone { who } if self.holder(who).is_some() => Err(Why::StillHeld),
+            Step::Gone { who } if self.surely_holds(who) => Err(Why::StillHeld),
             Step::Lost { who, at } => match self.holder(who) {
-                Some(holder) if at < early(holder.lease) => Err(Why::StillHeld),
+                Some(holder) if holder.forgotten.is_none() && at < early(holder.lease) => {
+                    Err(Why::StillHeld)
+                }
                 _ => Ok(()),
             },
             Step::LeaseEnd { who, lease } => match self.holder(who) {
                 Some(holder) if holder.lease == lease => Ok(()),
                 _ => Err(Why::Void),
             },
-            Step::Release { who, .. }
-            | Step::Refresh { who, .. }
-            | Step::Held { who }
-            | Step::UnseenEnd { who } => held(who).map(drop),
+            Step::Release { who, .. } | Step::Refresh { who, .. } => self.known(who).map(drop),
+            Step::Held { who } | Step::UnseenEnd { who } => {
+                self.holder(who).ok_or(Why::NotHeld).map(drop)
+            }
             Step::Unseen { permits, .. } => self.fits(permits.max(1), rules),
-            Step::Gone { .. } | Step::Forget => Ok(()),
+            Step::Gone { .. } | Step::Forget(_) => Ok(()),
         }
     }
 
@@ -309,9 +326,14 @@ impl Semaphore {
             Step::Release { who, keep } => self.change(who, |holder| {
                 holder.permits = holder.permits.min(keep);
             }),
-            Step::Refresh { who, lease } => self.change(who, |holder| holder.lease = lease),
-            Step::Forget => {
-                self.holders.clear();
+            Step::Refresh { who, lease } => self.change(who, |holder| {
+                holder.lease = lease;
+                holder.forgotten = holder.forgotten.filter(|what| *what == Forgotten::OneKey);
+            }),
+            Step::Forget(what) => {
+                for holder in &mut self.holders {
+                    holder.forgotten = holder.forgotten.max(Some(what));
+                }
                 self.queue.clear();
             }
             Step::Refused { .. } | Step::Gone { .. } | Step::Lost { .. } | Step::Held { .. } => {}
@@ -324,6 +346,7 @@ impl Semaphore {
             who,
             permits,
             lease,
+            forgotten: None,
         };
         self.holders.insert(at, holder);
     }

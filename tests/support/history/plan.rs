@@ -10,7 +10,7 @@ use std::collections::HashMap;
 pub const NEVER: Micros = Micros::MAX;
 
 /// The server's rounding to whole ms, and what numbers given in the same microsecond add to a fence.
-const MS: Micros = 1_000;
+pub const MS: Micros = 1_000;
 
 /// How long the last call of a wait that is given up may take.
 const LAST_WORD: Micros = 40 * MS;
@@ -158,8 +158,8 @@ impl<'a> Builder<'a> {
                 }
                 Ok(())
             }
-            Op::Forget => {
-                self.during(at, Step::Forget);
+            Op::Forget(what) => {
+                self.during(at, Step::Forget(*what));
                 Ok(())
             }
         }
@@ -281,6 +281,9 @@ impl<'a> Builder<'a> {
     }
 
     fn refused(&mut self, at: usize, want: Option<u32>, full: &Full) {
+        if self.waits.may_be_shut(self.calls[at]) {
+            return;
+        }
         let step = Step::Refused {
             want: want.unwrap_or(1),
             told_in_use: full.answered.then_some(full.in_use),

@@ -466,5 +466,7 @@ fn conflict(first: &Planned, second: &Planned) -> bool {
     (permit.is_some() && permit == second.step.permit())
         || [a, b].contains(&Takes::WhateverIsFree)
         || (a == Takes::Some && b == Takes::Unseen)
-        || [&first.step, &second.step].contains(&&Step::Forget)
+        || [first, second]
+            .iter()
+            .any(|p| matches!(p.step, Step::Forget(_)))
 }

@@ -1,6 +1,6 @@
 //! Calls as text, in the files and in what a failed check shows: `acquire 1 500 waits`, `granted id 1 fence ticket end`.
 
-use super::{Full, Granted, Lease, Op, Outcome};
+use super::{Forgotten, Full, Granted, Lease, Op, Outcome};
 use std::fmt;
 
 impl fmt::Display for Lease {
@@ -28,7 +28,9 @@ impl fmt::Display for Op {
             Op::Release { id, keep } => write!(f, "release {id} {keep}"),
             Op::Refresh { id, lease } => write!(f, "refresh {id} {lease}"),
             Op::Look { id } => write!(f, "look {id}"),
-            Op::Forget => f.write_str("forget"),
+            Op::Forget(Forgotten::OneKey) => f.write_str("forget one-key"),
+            Op::Forget(Forgotten::TheLast) => f.write_str("forget the-last"),
+            Op::Forget(Forgotten::Everything) => f.write_str("forget everything"),
         }
     }
 }
@@ -106,7 +108,9 @@ impl Op {
                 lease: Lease::read(lease)?,
             },
             ["look", id] => Op::Look { id: id.to_owned() },
-            ["forget"] => Op::Forget,
+            ["forget", "one-key"] => Op::Forget(Forgotten::OneKey),
+            ["forget", "the-last"] => Op::Forget(Forgotten::TheLast),
+            ["forget", "everything"] => Op::Forget(Forgotten::Everything),
             _ => return None,
         })
     }

@@ -1,0 +1,120 @@
+//! Promise: a server's clock that steps by an hour, either way, lets nobody in too many who is still known, and fences go on
+//! increasing. Forward it ends all leases; back it keeps those that nobody refreshes or releases for an hour more.
+
+mod support;
+
+use luagate::errors::{RefreshError, TryAcquireError};
+use luagate::{Permit, Released, Revoked};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use support::clock::Clock;
+use support::crew::{self, Crew};
+use support::history::{Forgotten, Op, Rules};
+use support::{SOON, Server, skip_since};
+
+#[test]
+fn process_of_a_test() {
+    crew::work();
+}
+
+const HOUR: i64 = 3_600;
+
+/// Longer than the test, by this machine's clock.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A server and its clock; where there is none, the test is skipped.
+macro_rules! clock {
+    () => {
+        match Server::with_clock() {
+            Ok(both) => both,
+            Err(why) => return skip_since(&why),
+        }
+    };
+}
+
+#[test]
+fn an_hour_ahead_leases_end_their_holders_are_told_and_fences_go_on() {
+    let (server, clock) = clock!();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("ahead", 1).lease(LONG);
+    let early = semaphore.acquire().unwrap();
+    let (sender, told) = channel();
+    let renewed = gate.semaphore("renewed", 1).lease(Duration::from_secs(3));
+    let renewed = renewed
+        .auto_renew()
+        .on_lost(move |lost| sender.send(lost.id.clone()).unwrap())
+        .acquire()
+        .unwrap();
+    clock.set(HOUR);
+    let next = semaphore.try_acquire().unwrap();
+    assert!(next.fence() > early.fence());
+    assert!(matches!(early.refresh(), Err(RefreshError::Lost(_))));
+    assert!(early.is_lost());
+    assert_eq!(early.release().unwrap(), Released::Gone);
+    assert_eq!(told.recv_timeout(SOON).unwrap(), renewed.id());
+    assert!(renewed.is_lost());
+    // The clock is put right: fences are ahead of it from now on, and stay in their order.
+    clock.set(0);
+    next.refresh().unwrap();
+    let fence = next.fence();
+    next.release().unwrap();
+    assert!(semaphore.try_acquire().unwrap().fence() > fence);
+}
+
+#[test]
+fn an_hour_back_who_crashed_stays_an_hour_longer_unless_revoked() {
+    let (server, clock) = clock!();
+    let semaphore = server.gate().semaphore("back", 2).lease(LONG);
+    let crashed = semaphore.acquire().unwrap().into_id();
+    let alive = semaphore.acquire().unwrap();
+    clock.set(-HOUR);
+    let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire() else {
+        panic!()
+    };
+    assert!(denied.retry_after.unwrap() > Duration::from_secs(3_500));
+    let left = |id: &str| {
+        let state = semaphore.inspect().unwrap();
+        let holder = state.holders.into_iter().find(|holder| holder.id == id);
+        holder.unwrap().remaining.unwrap()
+    };
+    assert!(left(alive.id()) > LONG);
+    alive.refresh().unwrap();
+    assert!(
+        left(alive.id()) <= LONG,
+        "whoever lives has the lease that was asked for"
+    );
+    assert!(alive.remaining().unwrap() <= LONG);
+    let fence = alive.fence();
+    assert_eq!(alive.release().unwrap(), Released::Released);
+    assert!(left(&crashed) > LONG);
+    assert_eq!(semaphore.revoke(&crashed).unwrap(), Revoked::Held);
+    let both: Permit = semaphore.try_acquire_many(2).unwrap();
+    assert!(both.fence() > fence);
+    both.release().unwrap();
+}
+
+/// Sets the clock; a step forward ends all leases, and the keys with them.
+fn step(crew: &Crew, clock: &Clock, from: i64, to: i64) {
+    if from < to {
+        crew.recorded(&Op::Forget(Forgotten::Everything), || clock.set(to));
+    } else {
+        clock.set(to);
+    }
+}
+
+#[test]
+fn a_crew_goes_on_whatever_the_clock_does() {
+    let (server, clock) = clock!();
+    let crew = Crew::new(&server, &server.url, 6);
+    let mut from = 0;
+    for to in [HOUR, 0, -HOUR, 0, -HOUR, HOUR, 0] {
+        step(&crew, &clock, from, to);
+        from = to;
+        crew.goes_on(20);
+    }
+    let rules = Rules {
+        same_clock: false,
+        ..Rules::new(crew::LIMIT)
+    };
+    crew.finish(&server, &rules);
+}

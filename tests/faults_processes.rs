@@ -1,0 +1,146 @@
+//! Promise: whoever dies or is stopped, holder or waiter, costs the others no more than its lease; and a holder that slept
+//! through its lease knows it at its first look, and writes nothing any more.
+
+mod support;
+
+use luagate::Gate;
+use redis::Script;
+use std::io::{BufRead, BufReader, Write};
+use std::time::Duration;
+use support::crew::{self, Crew};
+use support::history::Rules;
+use support::{Server, eventually, job, process, signal};
+
+#[test]
+fn process_of_a_test() {
+    match job() {
+        Some((name, arguments)) if name == "sleeper" => sleep_over_the_lease(&arguments),
+        _ => crew::work(),
+    }
+}
+
+/// The process of somebody who holds, or who waits, once there is one.
+fn somebody(crew: &Crew, server: &Server, holding: bool) -> u32 {
+    let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
+    eventually("there is somebody", || {
+        let state = semaphore.inspect().unwrap();
+        let holders = state.holders.iter().map(|holder| &holder.id);
+        let waiters = state.waiters.iter().map(|waiter| &waiter.id);
+        let ids: Vec<_> = if holding {
+            holders.collect()
+        } else {
+            waiters.collect()
+        };
+        ids.into_iter().find_map(|id| crew.process_of(id))
+    })
+}
+
+#[test]
+fn holders_and_waiters_are_killed() {
+    let server = Server::any();
+    let mut crew = Crew::new(&server, &server.url, 6);
+    for round in 0..12 {
+        let victim = somebody(&crew, &server, round % 2 == 0);
+        crew.kill(victim);
+        crew.join();
+        crew.goes_on(10);
+    }
+    crew.finish(&server, &Rules::new(crew::LIMIT));
+}
+
+#[test]
+fn holders_and_waiters_are_stopped_beyond_their_lease() {
+    let server = Server::any();
+    let crew = Crew::new(&server, &server.url, 6);
+    for round in 0..4 {
+        let victim = somebody(&crew, &server, round % 2 == 0);
+        signal("-STOP", victim);
+        let start = std::time::Instant::now();
+        eventually("its lease ends", || {
+            (start.elapsed() > crew::LEASE + Duration::from_millis(100)).then_some(())
+        });
+        crew.goes_on(10);
+        signal("-CONT", victim);
+        crew.goes_on(10);
+    }
+    crew.finish(&server, &Rules::new(crew::LIMIT));
+}
+
+const LEASE: Duration = Duration::from_millis(800);
+
+/// Writes to a store that refuses lower fences than it has seen; it knows nothing of the lock.
+fn write(con: &mut redis::Connection, store: &str, fence: u64, value: &str) -> bool {
+    let script = Script::new(
+        "if tonumber(redis.call('HGET', KEYS[1], 'fence') or 0) > tonumber(ARGV[1]) then return 0 end
+        redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'value', ARGV[2])
+        return 1",
+    );
+    script.key(store).arg(fence).arg(value).invoke(con).unwrap()
+}
+
+/// Locks, and says so. Then it is stopped; at the next line of its input it goes on where it was.
+fn sleep_over_the_lease(arguments: &[String]) {
+    let [url, prefix, store, renewed] = arguments else {
+        panic!("{arguments:?}")
+    };
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    let mut con = redis::Client::open(url.as_str())
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    let mut mutex = gate.mutex("account").lease(LEASE);
+    if renewed == "true" {
+        mutex = mutex.auto_renew();
+    }
+    let guard = mutex.lock().unwrap();
+    println!("locked {}", write(&mut con, store, guard.fence(), "first"));
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    let is_lost = guard.is_lost();
+    let wrote = write(&mut con, store, guard.fence(), "late");
+    println!("woke {is_lost} {wrote} {:?}", guard.unlock().unwrap());
+}
+
+/// The next line of a process that begins with this word; the words after it.
+#[track_caller]
+fn hear(lines: &mut impl Iterator<Item = std::io::Result<String>>, word: &str) -> Vec<String> {
+    let line = lines
+        .map(Result::unwrap)
+        .find(|line| line.starts_with(word));
+    let line = line.unwrap_or_else(|| panic!("it ended without `{word}`"));
+    line.split(' ').skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_holder_that_slept_over_its_lease_knows_it_at_its_first_look_and_writes_nothing() {
+    let server = Server::any();
+    let gate = server.gate();
+    let mut con = server.connection();
+    for (round, renewed) in [true, false, true, false].into_iter().enumerate() {
+        let store = format!("{}:store-{round}", server.prefix);
+        let mut sleeper = process(
+            "sleeper",
+            &[&server.url, &server.prefix, &store, &renewed.to_string()],
+        )
+        .spawn()
+        .unwrap();
+        let mut lines = BufReader::new(sleeper.stdout.take().unwrap()).lines();
+        assert_eq!(hear(&mut lines, "locked"), ["true"]);
+        signal("-STOP", sleeper.id());
+        let guard = gate.mutex("account").lock().unwrap();
+        assert!(write(&mut con, &store, guard.fence(), "second"));
+        sleeper.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+        signal("-CONT", sleeper.id());
+        let [is_lost, wrote, released] = &hear(&mut lines, "woke")[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (&**is_lost, &**wrote, &**released),
+            ("true", "false", "Gone")
+        );
+        assert!(sleeper.wait().unwrap().success());
+        let value: String = redis::Commands::hget(&mut con, &store, "value").unwrap();
+        assert_eq!(value, "second");
+        guard.refresh().unwrap();
+        guard.unlock().unwrap();
+    }
+}

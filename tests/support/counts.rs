@@ -1,0 +1,40 @@
+//! How often a server ran which commands.
+
+use redis::Connection;
+
+/// How often each command ran since the last `CONFIG RESETSTAT`.
+pub fn command_counts(con: &mut Connection) -> std::collections::BTreeMap<String, u64> {
+    let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
+    text.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
+        })
+        .collect()
+}
+
+/// Forgets the counts.
+pub fn reset_counts(con: &mut Connection) {
+    redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
+}
+
+/// How many commands ran in scripts, and how many scripts.
+pub fn calls_in_scripts(con: &mut Connection) -> (u64, u64) {
+    let counts = command_counts(con);
+    let scripts = counts.get("evalsha").copied().unwrap_or(0);
+    let outside = [
+        "evalsha",
+        "info",
+        "config|resetstat",
+        "config",
+        "ping",
+        "script|load",
+        "script",
+    ];
+    let inside = counts
+        .iter()
+        .filter(|(name, _)| !outside.contains(&name.as_str()))
+        .map(|(_, count)| count)
+        .sum();
+    (inside, scripts)
+}

@@ -19,7 +19,8 @@ mod proof;
 mod real_time;
 #[path = "differential/scripts.rs"]
 mod scripts;
-#[path = "../../support/mod.rs"]
+#[path = "../../support/server.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
 mod support;
 
 use commands::Commands;

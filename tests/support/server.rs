@@ -1,0 +1,393 @@
+//! Servers for tests, and waiting for conditions. A test that changes or ends its server asks for a private one; the
+//! others run on any, under a prefix of their own.
+
+use luagate::Gate;
+use redis::{Commands, Connection};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long a condition may take that should hold at once; generous, since it only bounds a failure.
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// Waits until `condition` gives a value.
+#[track_caller]
+pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    let value = within(SOON, condition);
+    value.unwrap_or_else(|| panic!("not within {SOON:?}: {what}"))
+}
+
+/// Waits until `condition` gives a value, for so long.
+fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + time;
+    loop {
+        let value = condition();
+        if value.is_some() || Instant::now() >= deadline {
+            return value;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A server to test on: private to the test, or the one that `REDIS_URL` names.
+pub struct Server {
+    pub url: String,
+    pub prefix: String,
+    private: Option<Private>,
+}
+
+pub struct Private {
+    child: Child,
+    binary: PathBuf,
+    arguments: Vec<String>,
+    environment: Environment,
+    pub(super) folder: TempDir,
+}
+
+type Environment = Vec<(OsString, OsString)>;
+
+/// A prefix that no other test has.
+fn new_prefix() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!(
+        "test:{}:{count}:{}",
+        std::process::id(),
+        uuid::Uuid::new_v4().simple()
+    )
+}
+
+/// The server's binary: `LUAGATE_SERVER`, or else what is on the PATH.
+fn binary() -> Option<PathBuf> {
+    if let Some(binary) = std::env::var_os("LUAGATE_SERVER") {
+        return Some(binary.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    ["redis-server", "valkey-server"].iter().find_map(|name| {
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(name))
+            .find(|file| file.is_file())
+    })
+}
+
+/// What `REDIS_URL` names, where `LUAGATE_SERVER` does not say to start servers.
+fn given_url() -> Option<String> {
+    let url = std::env::var("REDIS_URL").ok();
+    url.filter(|url| !url.is_empty() && std::env::var_os("LUAGATE_SERVER").is_none())
+}
+
+/// A server of the test's own. Where there is only the one that `REDIS_URL` names, which no test may stop or change, the
+/// test is skipped, and says so on the terminal past the capture of its output.
+#[macro_export]
+macro_rules! own {
+    ($server:expr) => {
+        match $server {
+            Some(server) => server,
+            None => return support::skip(),
+        }
+    };
+}
+
+pub(super) const NO_BINARY: &str = "needs a redis-server or valkey-server on the PATH";
+
+/// Says that a test is skipped.
+pub fn skip() {
+    skip_since(NO_BINARY);
+}
+
+/// Says why a test is skipped.
+pub fn skip_since(why: &str) {
+    use std::io::Write;
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(std::io::stderr(), "skipped: {name} {why}");
+}
+
+impl Server {
+    /// Any server will do: the test neither stops it nor changes its settings.
+    pub fn any() -> Server {
+        match given_url() {
+            Some(url) => Server {
+                url,
+                prefix: new_prefix(),
+                private: None,
+            },
+            None => Server::private(&[]).expect("without a url there is a binary"),
+        }
+    }
+
+    /// A server of the test's own on a unix socket, with these arguments, that ends with it; see `own`.
+    pub fn private(arguments: &[&str]) -> Option<Server> {
+        let mut server = Server::start(arguments, "0")?;
+        assert!(server.becomes_ready(), "the server ended at once");
+        Some(server)
+    }
+
+    /// Whether nobody else uses it.
+    pub fn is_private(&self) -> bool {
+        self.private.is_some()
+    }
+
+    /// A server of the test's own that also listens on a TCP port of the loopback.
+    pub fn private_tcp(arguments: &[&str]) -> Option<Server> {
+        // Below 50,000, since a cluster's bus listens 10,000 above.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        loop {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id();
+            let port = 20_000 + next % 20_000;
+            let mut server = Server::start(arguments, &port.to_string())?;
+            // Where the port is somebody else's, the server ends, and the next one is tried.
+            if server.becomes_ready() {
+                server.url = format!("redis://127.0.0.1:{port}/");
+                return Some(server);
+            }
+        }
+    }
+
+    fn start(arguments: &[&str], port: &str) -> Option<Server> {
+        Server::start_in(arguments, port, |_| Environment::new())
+    }
+
+    /// With these variables, which may name files in the server's folder.
+    pub(super) fn start_in(
+        arguments: &[&str],
+        port: &str,
+        environment: impl FnOnce(&Path) -> Environment,
+    ) -> Option<Server> {
+        let folder = tempfile::Builder::new()
+            .prefix("luagate")
+            .tempdir()
+            .unwrap();
+        let socket = folder.path().join("socket");
+        let mut all: Vec<String> = [
+            "--port",
+            port,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--unixsocket",
+        ]
+        .map(String::from)
+        .to_vec();
+        all.push(socket.display().to_string());
+        all.extend(["--dir".to_owned(), folder.path().display().to_string()]);
+        all.extend(arguments.iter().map(|a| (*a).to_owned()));
+        let binary = match binary() {
+            None if given_url().is_some() => return None,
+            found => found.expect(
+                "a redis-server or valkey-server on the PATH; `./dev test` finds or installs one",
+            ),
+        };
+        let environment = environment(folder.path());
+        let child = spawn(&binary, &all, &environment);
+        Some(Server {
+            url: format!("unix://{}", socket.display()),
+            prefix: new_prefix(),
+            private: Some(Private {
+                child,
+                binary,
+                arguments: all,
+                environment,
+                folder,
+            }),
+        })
+    }
+
+    /// Waits until it answers; false when it ended instead.
+    fn becomes_ready(&mut self) -> bool {
+        let ready = self.becomes_ready_within(SOON);
+        ready.expect("the server neither answers nor ends")
+    }
+
+    pub(super) fn becomes_ready_within(&mut self, time: Duration) -> Option<bool> {
+        let client = redis::Client::open(self.socket_url()).unwrap();
+        within(time, || {
+            if self.private_mut().child.try_wait().unwrap().is_some() {
+                return Some(false);
+            }
+            let mut con = client.get_connection().ok()?;
+            match redis::cmd("PING").query::<String>(&mut con) {
+                Ok(_) => Some(true),
+                // A server that wants a password is up.
+                Err(error) => (error.code() == Some("NOAUTH")).then_some(true),
+            }
+        })
+    }
+
+    pub(super) fn socket_url(&self) -> String {
+        match &self.private {
+            Some(private) => format!("unix://{}", private.folder.path().join("socket").display()),
+            None => self.url.clone(),
+        }
+    }
+
+    pub(super) fn private_mut(&mut self) -> &mut Private {
+        self.private.as_mut().expect("a private server")
+    }
+
+    /// A node of a cluster, alone and in charge of every slot: it refuses keys of several slots in one call.
+    pub fn cluster_node() -> Option<Server> {
+        let server = Server::private_tcp(&["--cluster-enabled", "yes"])?;
+        let mut con = server.connection();
+        let slots: Vec<u32> = (0..16_384).collect();
+        for part in slots.chunks(4_096) {
+            redis::cmd("CLUSTER")
+                .arg("ADDSLOTS")
+                .arg(part)
+                .exec(&mut con)
+                .unwrap();
+        }
+        eventually("the cluster is up", || {
+            let info: String = redis::cmd("CLUSTER").arg("INFO").query(&mut con).ok()?;
+            info.contains("cluster_state:ok").then_some(())
+        });
+        Some(server)
+    }
+
+    /// A plain connection.
+    pub fn connection(&self) -> Connection {
+        let client = redis::Client::open(self.socket_url()).unwrap();
+        let con = client.get_connection().unwrap();
+        con.set_read_timeout(Some(SOON)).unwrap();
+        con
+    }
+
+    /// A gate under the test's prefix.
+    pub fn gate(&self) -> Gate {
+        Gate::builder(&self.url)
+            .prefix(&self.prefix)
+            .open()
+            .unwrap()
+    }
+
+    /// The keys of a semaphore under the test's prefix.
+    pub fn keys(&self, name: &str) -> luagate::scripts::Keys {
+        luagate::scripts::Keys::semaphore(&self.prefix, name).unwrap()
+    }
+
+    /// Ends the server at once, without a word to anybody.
+    pub fn kill(&mut self) {
+        let private = self.private_mut();
+        private.child.kill().unwrap();
+        private.child.wait().unwrap();
+    }
+
+    /// Starts it again after `kill`, as it was started.
+    pub fn start_again(&mut self) {
+        let private = self.private_mut();
+        let _ = std::fs::remove_file(private.folder.path().join("socket"));
+        private.child = spawn(&private.binary, &private.arguments, &private.environment);
+        assert!(self.becomes_ready(), "the server does not start again");
+    }
+
+    /// Stops the server without ending it: connections stand, nothing is answered.
+    pub fn pause(&mut self) {
+        signal("-STOP", self.private_mut().child.id());
+    }
+
+    /// Lets it go on.
+    pub fn resume(&mut self) {
+        signal("-CONT", self.private_mut().child.id());
+    }
+
+    /// The keys that exist under the test's prefix.
+    pub fn all_keys(&self) -> Vec<String> {
+        let mut con = self.connection();
+        let mut keys: Vec<String> = con
+            .scan_match(format!("{}:*", self.prefix))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        keys.sort();
+        keys
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        match &mut self.private {
+            Some(private) => {
+                let _ = private.child.kill();
+                let _ = private.child.wait();
+            }
+            None => {
+                let keys = self.all_keys();
+                if !keys.is_empty() {
+                    let _: () = self.connection().del(keys).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// Starts a server that also ends when this test dies, where the system can do that.
+fn spawn(binary: &PathBuf, arguments: &[String], environment: &Environment) -> Child {
+    let mut command = if cfg!(target_os = "linux") && has("setpriv") {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
+        command
+    } else {
+        Command::new(binary)
+    };
+    command
+        .args(arguments)
+        .envs(environment.iter().cloned())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{} does not start: {error}", binary.display()))
+}
+
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Sends a signal to a process of this test's own.
+pub fn signal(signal: &str, pid: u32) {
+    let status = Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success(), "kill {signal} {pid}");
+}
+
+/// Closes all connections of this kind, `normal` or `pubsub`, but for `con`; says how many.
+pub fn kill_connections(con: &mut Connection, kind: &str) -> i64 {
+    let mut kill = redis::cmd("CLIENT");
+    kill.arg("KILL")
+        .arg("TYPE")
+        .arg(kind)
+        .arg("SKIPME")
+        .arg("yes");
+    kill.query(con).unwrap()
+}
+
+/// Runs this test binary again as another process that does only what `job` names; see `job`.
+pub fn process(job: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([
+            "--exact",
+            "process_of_a_test",
+            "--nocapture",
+            "--test-threads=1",
+            "-q",
+        ])
+        .env("LUAGATE_JOB", job)
+        .env("LUAGATE_JOB_ARGUMENTS", arguments.join("\n"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// In a process started by `process`: its job and arguments. A test file that starts processes has a test named
+/// `process_of_a_test`, which does the job it finds here.
+pub fn job() -> Option<(String, Vec<String>)> {
+    let job = std::env::var("LUAGATE_JOB").ok()?;
+    let arguments = std::env::var("LUAGATE_JOB_ARGUMENTS").unwrap();
+    Some((job, arguments.lines().map(str::to_owned).collect()))
+}

@@ -1,13 +1,11 @@
 //! Which situations are alike: those that only differ in what makes no difference. Everything that can happen in one
 //! can then happen in the other, and leads to situations that are alike again.
 //!
-//! - **Times** count from the moment; what is over is over. No script and no client compares times with anything but
-//!   each
-//!   other, and each adds a lease or a wait to what it reads.
+//! - **Times** count from the moment; what is over is over. No script and no client compares times with anything
+//!   but each other, and each adds a lease or a wait to what it reads.
 //! - **Tickets** count by their rank among all tickets that anybody knows, **fences** by their rank among the numbers
-//!   that the same client knows. The next number is above all that were given, whatever they are, and only a ticket is
-//!   ever
-//!   compared with what another client has.
+//!   that the same client knows. The next number is above all that were given, whatever they are, and only a ticket
+//!   is ever compared with what another client has.
 //! - **Clients** are interchangeable: they may want the same, and their names are compared by nobody. So a situation is
 //!   the set of what each has, without its name, in an order of its own.
 //!

@@ -53,8 +53,8 @@ fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
     }
 }
 
-/// What is explored, and the least number of situations that there have to be, so that bounds which became too narrow are
-/// noticed, or situations that are taken for alike and are not.
+/// What is explored, and the least number of situations that there have to be, so that bounds which became too narrow
+/// are noticed, or situations that are taken for alike and are not.
 fn settings(long: bool) -> Vec<(Setting, usize)> {
     let brief = |want: Want| Want { lease: 1, ..want };
     let refreshed = Setting {

@@ -36,8 +36,7 @@ local function expire_again(but)
   local last = redis.call('ZREVRANGE', holders, 0, 1, 'WITHSCORES')
   local other = last[1] == but and 3 or 1
   if last[other + 1] ~= 'inf' then
-    local latest = math.max(last_end - 1000, now)
-    if redis.call('ZCARD', queue) > 0 then latest = now + 86400000 end -- the longest that anybody waits
-    expiry, changed, grown = latest + 60000, true, true
+    -- Whoever waits asks every few seconds, which makes the keys live for as long as it waits.
+    expiry, changed, grown = math.max(last_end - 1000, now) + 60000, true, true
   end
 end

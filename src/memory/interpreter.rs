@@ -5,9 +5,12 @@ use super::server::{error_value, one_line};
 use super::sorted_set::number_text;
 use super::store::{Bytes, Reply, Store};
 use crate::sync::lock;
-use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value as LuaValue};
+use mlua::{
+    Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value as LuaValue, VmState,
+};
 use redis::Value;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The error of what needs more memory when there is none.
@@ -58,8 +61,9 @@ const AROUND: &str = "
     return {err = type(value.err) == 'string' and value.err or 'ERR unknown error'}
   end";
 
-/// A script that runs for so long does not end.
-const MOST_INSTRUCTIONS: u32 = 20_000_000;
+/// A script that runs for so many times so many instructions does not end.
+const INSTRUCTIONS: u32 = 1_000_000;
+const MOST: u32 = 50;
 
 /// What a script works on, while it runs.
 #[derive(Default)]
@@ -154,6 +158,8 @@ pub(super) struct Interpreter {
     /// Those of them that came by EVAL alone, the oldest first.
     passing: VecDeque<String>,
     pub(super) work: Arc<Mutex<Work>>,
+    /// How many instructions the script has run, in steps.
+    ran: Arc<AtomicU32>,
 }
 
 impl Interpreter {
@@ -171,9 +177,14 @@ impl Interpreter {
         for name in ["print", "dofile", "loadfile"] {
             globals.set(name, LuaValue::Nil)?; // what Redis does not give
         }
-        let triggers = HookTriggers::new().every_nth_instruction(MOST_INSTRUCTIONS);
-        lua.set_hook(triggers, |_, _| {
-            Err(mlua::Error::runtime("the script runs for too long"))
+        let ran = Arc::<AtomicU32>::default();
+        let counted = ran.clone();
+        let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
+        lua.set_hook(triggers, move |_, _| {
+            match counted.fetch_add(1, Ordering::Relaxed) {
+                ..MOST => Ok(VmState::Continue),
+                _ => Err(mlua::Error::runtime("the script runs for too long")),
+            }
         })?;
         let run = lua.load(AROUND).call(())?;
         Ok(Interpreter {
@@ -182,6 +193,7 @@ impl Interpreter {
             scripts: HashMap::new(),
             passing: VecDeque::new(),
             work,
+            ran,
         })
     }
 
@@ -241,6 +253,7 @@ impl Interpreter {
         (work.wrote, work.calls) = (false, 0);
         work.declared = keys.to_vec();
         drop(work);
+        self.ran.store(0, Ordering::Relaxed);
         self.run_function(script, keys, arguments)
             .unwrap_or_else(|error| Err(format!("ERR {error}")))
     }

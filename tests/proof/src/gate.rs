@@ -18,9 +18,6 @@ const CALLS_IN_DOUBT: u64 = 300;
 /// most this, in ms.
 const LATE: u64 = 1_000;
 
-/// The longest that a caller may wait, in ms.
-const LONGEST_WAIT: u64 = 86_400_000;
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gate {
     pub keys: Keys,
@@ -158,7 +155,7 @@ impl Gate {
             .model
             .queue
             .iter()
-            .find(|waiter| waiter.patience_until > now)
+            .find(|waiter| !self.ledger.is_brief && waiter.patience_until > now)
         {
             return broken(
                 "nothing left behind",
@@ -202,7 +199,7 @@ impl Gate {
         let state = State::read(server, &self.keys);
         if !self.doubt {
             match &state {
-                Some(state) => state.check(&self.model, self.ledger.latest)?,
+                Some(state) => state.check(&self.model, &self.ledger)?,
                 None if self.model.exists => return broken("state", "there is none"),
                 None => {}
             }
@@ -283,10 +280,10 @@ impl Run<'_> {
             _ => self.now(),
         };
         gate.ledger.latest = gate.ledger.latest.max(latest);
-        // What stayed for ever may end now, and then lives as long as any waiter could.
+        // What stayed for ever may end now. Then it lives for a minute, in which whoever waits asks again.
         let stayed = before.pinned || before.holders.values().any(|holder| holder.ends.is_none());
         if stayed && !(before.queue.is_empty() && gate.model.queue.is_empty()) {
-            gate.ledger.latest = gate.ledger.latest.max(self.now() + LONGEST_WAIT);
+            gate.ledger.is_brief = true;
         }
         let grants = self.record(gate, &before, call, &reply, &messages)?;
         if let Ok(words) = &reply

@@ -1,6 +1,6 @@
 //! What the keys of a semaphore hold, read as the scripts lay it down.
 
-use crate::ledger::{Check, broken};
+use crate::ledger::{Check, Ledger, broken};
 use crate::model::{End, Holder, Model, Waiter};
 use luagate::memory::Server;
 
@@ -189,8 +189,7 @@ impl State {
     }
 
     /// That this is what the model says, and that what is kept beside it fits: bounds of the leases, and the keys' ends.
-    /// `latest` is the latest end of a lease or a patience that was ever asked for.
-    pub fn check(&self, model: &Model, latest: u64) -> Check {
+    pub fn check(&self, model: &Model, ledger: &Ledger) -> Check {
         if !self.readable || self.closed || self.to_model() != *model {
             return broken("state", format!("expected {model:?}, got {self:?}"));
         }
@@ -202,7 +201,8 @@ impl State {
             .sum();
         let stays = model.pinned || self.has_permanent();
         let ends = (self.expiry > 0).then_some(self.expiry);
-        let patience = model.queue.iter().map(|waiter| waiter.patience_until);
+        let patience = model.queue.iter().filter(|_| !ledger.is_brief);
+        let patience = patience.map(|waiter| waiter.patience_until);
         let needed = finite().chain(patience).max();
         let wrong = if self.extra != extra {
             "extra"
@@ -214,7 +214,7 @@ impl State {
             || !stays && needed.is_some_and(|end| self.expiry < end)
         {
             "expiry"
-        } else if !stays && self.expiry > latest + 61_000 {
+        } else if !stays && self.expiry > ledger.latest + 61_000 {
             "expiry, too late"
         } else if self.ends.iter().flatten().any(|end| *end != ends) {
             "the keys' ends"

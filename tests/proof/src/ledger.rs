@@ -37,6 +37,8 @@ pub struct Ledger {
     pub latest_end: u64,
     /// The latest that any call asked for, for a lease or a place in line.
     pub latest: u64,
+    /// The keys may live for less than somebody waits, who has to ask again before.
+    pub is_brief: bool,
 }
 
 impl Ledger {

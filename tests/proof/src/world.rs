@@ -307,7 +307,7 @@ impl World {
                 if client.phase == Phase::Idle {
                     client.count += 1;
                     // Some have an id of their own, which is safe to use again once nothing of before is on its way.
-                    let is_own = client.name % 3 == 0
+                    let is_own = client.name.is_multiple_of(3)
                         && !self
                             .flights
                             .iter()
@@ -324,7 +324,7 @@ impl World {
                             lease_ms: (*lease_ms).max(1),
                             wait_ms: *wait_ms,
                             inbox: if *inbox {
-                                client.inbox.clone()
+                                client.address()
                             } else {
                                 String::new()
                             },

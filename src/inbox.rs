@@ -12,7 +12,7 @@ use crate::message::Received;
 use crate::name::Keys;
 use crate::sync::{lock, wait_for};
 use crate::waits::{Wait, Waits};
-use redis::PubSub;
+use redis::{PubSub, RedisError};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -256,7 +256,7 @@ fn subscribe(shared: &Shared, again: bool) -> Ended {
             return Ended::Broken { was_up: true };
         }
         let message = subscriber.get_message();
-        let is_silent = matches!(&message, Err(error) if error.is_timeout());
+        let is_silent = matches!(&message, Err(error) if is_pause(error));
         // A gate may also go while somebody sends it message after message.
         if is_silent || looked.elapsed() >= TICK {
             looked = Instant::now();
@@ -286,7 +286,34 @@ fn subscribe(shared: &Shared, again: bool) -> Ended {
     }
 }
 
+/// Whether nothing came in time; or this process was stopped and goes on, which interrupts a read that has a timeout, as
+/// signal(7) says. In both cases the connection stands.
+fn is_pause(error: &RedisError) -> bool {
+    let interrupted = || {
+        let cause = std::error::Error::source(error)?
+            .downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
+        let kind = cause.downcast_ref::<std::io::Error>()?.kind();
+        Some(kind == std::io::ErrorKind::Interrupted)
+    };
+    error.is_timeout() || interrupted() == Some(true)
+}
+
 /// Whether something answers on the connection, if only with an error.
 fn stands(subscriber: &mut PubSub) -> bool {
     !matches!(subscriber.ping::<redis::Value>(), Err(error) if error.is_io_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn a_pause_is_no_broken_connection() {
+        let is_pause = |kind| is_pause(&RedisError::from(Error::from(kind)));
+        assert!(is_pause(ErrorKind::Interrupted));
+        assert!(is_pause(ErrorKind::WouldBlock));
+        assert!(!is_pause(ErrorKind::ConnectionReset));
+        assert!(!is_pause(ErrorKind::UnexpectedEof));
+    }
 }

@@ -15,6 +15,7 @@ use support::{Server, eventually, job, process, signal};
 fn process_of_a_test() {
     match job() {
         Some((name, arguments)) if name == "sleeper" => sleep_over_the_lease(&arguments),
+        Some((name, arguments)) if name == "waiter" => wait_in_line(&arguments),
         _ => crew::work(),
     }
 }
@@ -143,4 +144,73 @@ fn a_holder_that_slept_over_its_lease_knows_it_at_its_first_look_and_writes_noth
         guard.refresh().unwrap();
         guard.unlock().unwrap();
     }
+}
+
+/// Waits in line, says when it was granted, and gives back at the next line of its input.
+fn wait_in_line(arguments: &[String]) {
+    let [url, prefix] = arguments else {
+        panic!("{arguments:?}")
+    };
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    let guard = gate.mutex("account").lock().unwrap();
+    println!("granted");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    guard.unlock().unwrap();
+}
+
+/// The connections that listen to a channel of their own, as the server numbers them.
+fn subscribers(con: &mut redis::Connection) -> Vec<String> {
+    let mut list = redis::cmd("CLIENT");
+    let text: String = list
+        .arg("LIST")
+        .arg("TYPE")
+        .arg("pubsub")
+        .query(con)
+        .unwrap();
+    let number = |line: &str| line.split(' ').next().map(str::to_owned);
+    text.lines().filter_map(number).collect()
+}
+
+/// Whether a process runs again, with all its threads. Always, where that cannot be seen.
+fn runs(pid: u32) -> bool {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    tasks.flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let state = stat
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.chars().next());
+        state != Some('T')
+    })
+}
+
+#[test]
+fn a_waiter_that_was_stopped_for_a_moment_keeps_its_subscription_and_its_place() {
+    let server = own!(Server::private(&[]));
+    let mutex = server.gate().mutex("account");
+    let mut con = server.connection();
+    let guard = mutex.lock().unwrap();
+    let mut waiter = process("waiter", &[&server.url, &server.prefix])
+        .spawn()
+        .unwrap();
+    let before = eventually("it listens", || {
+        let before = subscribers(&mut con);
+        (before.len() == 1).then_some(before)
+    });
+    eventually("it waits", || {
+        (mutex.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    for _ in 0..5 {
+        signal("-STOP", waiter.id());
+        signal("-CONT", waiter.id());
+        eventually("it runs again", || runs(waiter.id()).then_some(()));
+    }
+    guard.unlock().unwrap();
+    let mut lines = BufReader::new(waiter.stdout.take().unwrap()).lines();
+    hear(&mut lines, "granted");
+    assert_eq!(subscribers(&mut con), before);
+    waiter.stdin.take().unwrap().write_all(b"end\n").unwrap();
+    assert!(waiter.wait().unwrap().success());
 }

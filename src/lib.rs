@@ -29,6 +29,8 @@
 //! - **[Errors](errors)** are one small enum for each kind of operation; all turn into [`Error`].
 //! - **Every operation is one Lua script**, which runs atomically on the server: [`scripts`] has them one to one.
 //!
+//! Your own unit tests need no server: the feature `memory` has one in the process, with a clock that a test moves.
+//!
 //! Do you know *Redis in Action*, `java.util.concurrent` or Redisson? The [`guide`] says what is called how here.
 //!
 //! One server decides; a failover may forget the last grants; a lease is no guarantee against a paused process, the fence is.
@@ -103,7 +105,7 @@ pub use permit::{Permit, Released};
 pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 
-/// The README's program is compiled with the documentation's.
-#[cfg(doctest)]
+/// The README's programs are compiled with the documentation's; one of them needs the feature.
+#[cfg(all(doctest, feature = "memory"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -129,7 +129,9 @@ impl Memory {
         format!("redis://{}/", self.world.listener.address())
     }
 
-    /// A plain connection to it, for scripts and commands of your own.
+    /// A plain connection to it, for scripts and commands of your own. It knows `EVAL`, `EVALSHA` and `SCRIPT`, `SUBSCRIBE`,
+    /// `PUBLISH` and `PUBSUB NUMSUB`; of strings, hashes, sorted sets and lists those commands that luagate's scripts call; and
+    /// `EXISTS`, `TTL`, `KEYS`, `SCAN`, `DBSIZE`, `FLUSHALL`.
     ///
     /// # Errors
     /// [`CallError::Failed`] when the system gives no connection.
@@ -142,14 +144,20 @@ impl Memory {
         Client::open(self.url()).map_err(|error| Invalid::new("url", error.to_string()))
     }
 
-    /// The time on the server. It runs along with this machine's.
+    /// The date by the moved clock. It runs along with this machine's.
     pub fn now(&self) -> SystemTime {
         self.world.time.date()
     }
 
+    /// Sets the clock of the server alone, ahead or back, as an administrator might; it goes on from there. No gate notices
+    /// by itself.
+    pub fn set_server_clock(&self, to: SystemTime) {
+        self.world.listener.set_clock(to);
+    }
+
     /// Moves the clock ahead, as if so much time had passed and everybody had gone on: on the way renewals are made when they
-    /// are due, waiters ask when they would ask, and times of waits run out. When it returns the threads of the gates have
-    /// done what there was to do, and callbacks ([`on_lost`](crate::Semaphore::on_lost)) have run.
+    /// are due, waiters ask when they would ask, and times of waits run out. When it returns, whatever was due is done, and callbacks
+    /// ([`on_lost`](crate::Semaphore::on_lost)) have run.
     ///
     /// It waits for nothing else than that: what a thread of the test does once its wait is over goes on beside it. A
     /// thread that is to wait in line meanwhile should stand there before; [`inspect`](crate::Semaphore::inspect) tells. A
@@ -169,8 +177,8 @@ impl Memory {
     }
 
     /// Moves the clock ahead at once, as if the machine with all these gates had been suspended for so long while the server
-    /// went on. What was due meanwhile is done late: a permit whose lease ended is lost, renewed or not. When it returns the threads of
-    /// the gates have noticed, and callbacks have run.
+    /// went on. What was due meanwhile is done late: a permit whose lease ended is lost, renewed or not. When it returns,
+    /// callbacks have been told of that.
     pub fn suspend(&self, time: Duration) {
         let _moving = lock(&self.world.moving);
         self.world.step(Duration::ZERO);

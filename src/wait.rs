@@ -259,6 +259,7 @@ impl Request {
         if place.ticket == 0 || fence <= place.ticket {
             return false;
         }
+        let _busy = self.engine.clock().busy(); // until the message is here
         let until = self.engine.now() + LAST_WORD;
         loop {
             match wait.hear(until) {

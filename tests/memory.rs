@@ -430,6 +430,31 @@ fn a_server_whose_memory_is_full() {
 }
 
 #[test]
+fn a_server_whose_clock_is_set() {
+    let (gate, memory) = memory();
+    let desk = gate.semaphore("desk", 1);
+    let told = Arc::new(AtomicU32::new(0));
+    let count = told.clone();
+    let watched = desk.clone().on_lost(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let first = watched.try_acquire().unwrap();
+    // Ahead: the lease is over there, which its holder learns when it is renewed.
+    memory.set_server_clock(memory.now() + HOUR);
+    let second = desk.try_acquire().unwrap();
+    assert!(!first.is_lost());
+    memory.advance(MINUTE);
+    assert!(first.is_lost() && !second.is_lost());
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+    // Back again: fences go on increasing.
+    memory.set_server_clock(memory.now());
+    second.refresh().unwrap();
+    let fence = second.fence();
+    second.release().unwrap();
+    assert!(desk.try_acquire().unwrap().fence() > fence);
+}
+
+#[test]
 fn it_ends_with_the_last_who_uses_it() {
     let (gate, memory) = memory();
     let address = memory.url();

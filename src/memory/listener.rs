@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A client that reads nothing for so long is hung up on: the others must not wait for it.
 const STALLED: Duration = Duration::from_secs(5);
@@ -34,6 +34,8 @@ struct Host {
     server: Server,
     clients: BTreeMap<u64, Client>,
     number: u64,
+    /// How far the server's clock is ahead of the time, in µs.
+    skew: i64,
 }
 
 struct Client {
@@ -51,6 +53,7 @@ impl Listener {
             server,
             clients: BTreeMap::new(),
             number: 0,
+            skew: 0,
         };
         let shared = Arc::new(Shared {
             time,
@@ -71,6 +74,14 @@ impl Listener {
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Sets the server's clock; it goes on from there.
+    pub(super) fn set_clock(&self, to: SystemTime) {
+        let mut host = lock(&self.shared.host);
+        let right = i64::try_from(micros(self.shared.time.date())).unwrap_or(i64::MAX);
+        let to = i64::try_from(micros(to)).unwrap_or(i64::MAX);
+        host.skew = to.saturating_sub(right);
     }
 
     /// Does something with the server, between two commands.
@@ -162,8 +173,7 @@ fn serve(stream: &TcpStream, writer: &Mutex<TcpStream>, number: u64, shared: &Sh
 
 impl Host {
     fn set_time(&mut self, time: &Time) {
-        let since = time.date().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let micros = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+        let micros = micros(time.date()).saturating_add_signed(self.skew);
         self.server.with_store(|store| store.set_micros(micros));
     }
 
@@ -271,6 +281,12 @@ impl Host {
             self.count_listeners(channel);
         }
     }
+}
+
+/// Since 1970.
+fn micros(date: SystemTime) -> u64 {
+    let since = date.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What answers a change of subscriptions.

@@ -1,8 +1,8 @@
 //! A server in this process, for unit tests that need none. With the feature `memory`.
 //!
-//! A program takes a [`Gate`], and its tests give it one of [`Gate::in_memory`]: everything works as on a server, since the same
-//! scripts run on the same replies, sent through sockets of the loopback. Only the time is another: it runs along with the machine's, and
-//! [`Memory::advance`] moves it ahead, so that a test sees in no time what takes an hour.
+//! A program takes a [`Gate`], and its tests give it one of [`Gate::in_memory`]. Everything works as on a server: the same
+//! scripts run, and the same client talks to them through sockets of the loopback. Only the time is another: it runs
+//! along with the machine's, and [`Memory::advance`] moves it ahead, so that a test sees in no time what takes an hour.
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -46,8 +46,9 @@
 //! Each [`Memory`] is a world of its own, with a server, a clock and the gates that were opened on it, so tests may run
 //! side by side. It ends, with its threads and sockets, when the last handle and the last gate on it are gone.
 //!
-//! What it is not: it keeps nothing on disk, has no replicas and no cluster, and knows those commands only that luagate's scripts use, and
-//! a few more. [`Server`] is the same without sockets and threads, for simulations that decide what happens when.
+//! What it is not: it keeps nothing on disk, has no replicas and no cluster, and knows those commands only that
+//! luagate's scripts use, and a few more. [`Server`] is the same without sockets and threads, for simulations that
+//! decide what happens when.
 
 mod interpreter;
 mod keyspace;
@@ -123,15 +124,15 @@ impl Memory {
         GateBuilder::new(self.client(), Clock::of(&self.world))
     }
 
-    /// Where it listens, `redis://127.0.0.1:<port>/`: for other clients, or a process that the test starts. A gate that is
-    /// opened by this url has a clock of its own, the machine's; take [`gate`](Memory::gate).
+    /// Where it listens, `redis://127.0.0.1:<port>/`: for other clients, or a process that the test starts. A gate that
+    /// is opened by this url has a clock of its own, the machine's; take [`gate`](Memory::gate).
     pub fn url(&self) -> String {
         format!("redis://{}/", self.world.listener.address())
     }
 
-    /// A plain connection to it, for scripts and commands of your own. It knows `EVAL`, `EVALSHA` and `SCRIPT`, `SUBSCRIBE`,
-    /// `PUBLISH` and `PUBSUB NUMSUB`; of strings, hashes, sorted sets and lists those commands that luagate's scripts call; and
-    /// `EXISTS`, `TTL`, `KEYS`, `SCAN`, `DBSIZE`, `FLUSHALL`.
+    /// A plain connection to it, for scripts and commands of your own. It knows `EVAL`, `EVALSHA` and `SCRIPT`,
+    /// `SUBSCRIBE`, `PUBLISH` and `PUBSUB NUMSUB`; of strings, hashes, sorted sets and lists those commands that
+    /// luagate's scripts call; and `EXISTS`, `TTL`, `KEYS`, `SCAN`, `DBSIZE`, `FLUSHALL`.
     ///
     /// # Errors
     /// [`CallError::Failed`] when the system gives no connection.
@@ -149,22 +150,23 @@ impl Memory {
         self.world.time.date()
     }
 
-    /// Sets the clock of the server alone, ahead or back, as an administrator might; it goes on from there. No gate notices
-    /// by itself.
+    /// Sets the clock of the server alone, ahead or back, as an administrator might; it goes on from there. No gate
+    /// notices by itself.
     pub fn set_server_clock(&self, to: SystemTime) {
         self.world.listener.set_clock(to);
     }
 
-    /// Moves the clock ahead, as if so much time had passed and everybody had gone on: on the way renewals are made when they
-    /// are due, waiters ask when they would ask, and times of waits run out. When it returns, whatever was due is done, and callbacks
-    /// ([`on_lost`](crate::Semaphore::on_lost)) have run.
+    /// Moves the clock ahead, as if so much time had passed and everybody had gone on: on the way renewals are made
+    /// when they are due, waiters ask when they would ask, and times of waits run out. When it returns, whatever was
+    /// due is done, and callbacks ([`on_lost`](crate::Semaphore::on_lost)) have run.
     ///
     /// It waits for nothing else than that: what a thread of the test does once its wait is over goes on beside it. A
-    /// thread that is to wait in line meanwhile should stand there before; [`inspect`](crate::Semaphore::inspect) tells. A
-    /// callback that does not return within 5 s is not waited for, and the rest of the way is made at once; so a callback
-    /// does not move the clock itself.
+    /// thread that is to wait in line meanwhile should stand there before; [`inspect`](crate::Semaphore::inspect)
+    /// tells. A callback that does not return within 5 s is not waited for, and the rest of the way is made at once; so
+    /// a callback does not move the clock itself.
     ///
-    /// Each renewal and each question on the way takes about half a millisecond. The clock can be moved by 50 years altogether.
+    /// Each renewal and each question on the way takes about half a millisecond. The clock can be moved by 50 years
+    /// altogether.
     pub fn advance(&self, by: Duration) {
         let _moving = lock(&self.world.moving);
         let mut left = by;
@@ -176,9 +178,9 @@ impl Memory {
         self.world.time.jump(left); // nothing, unless somebody came to no end
     }
 
-    /// Moves the clock ahead at once, as if the machine with all these gates had been suspended for so long while the server
-    /// went on. What was due meanwhile is done late: a permit whose lease ended is lost, renewed or not. When it returns,
-    /// callbacks have been told of that.
+    /// Moves the clock ahead at once, as if the machine with all these gates had been suspended for so long while the
+    /// server went on. What was due meanwhile is done late: a permit whose lease ended is lost, renewed or not. When it
+    /// returns, callbacks have been told of that.
     pub fn suspend(&self, time: Duration) {
         let _moving = lock(&self.world.moving);
         self.world.step(Duration::ZERO);
@@ -186,8 +188,8 @@ impl Memory {
         self.world.step(Duration::ZERO);
     }
 
-    /// Does something with the server between two commands: [`Server::set_full`] lets its memory be full, say. Its time is
-    /// that of this `Memory` again with the next command.
+    /// Does something with the server between two commands: [`Server::set_full`] lets its memory be full, say. Its time
+    /// is that of this `Memory` again with the next command.
     pub fn with_server<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
         self.world.listener.with_server(act)
     }

@@ -1,5 +1,5 @@
-//! The clock of a gate, in place of `src/clock.rs`: this machine's, or that of a `Memory`, which runs along with it and can be
-//! moved ahead. Who moves it sees which of the threads that go by it sleep, and until when.
+//! The clock of a gate, in place of `src/clock.rs`: this machine's, or that of a `Memory`, which runs along with it and
+//! can be moved ahead. Who moves it sees which of the threads that go by it sleep, and until when.
 
 use crate::lease::Moment;
 use crate::memory::World;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How far a clock can be moved altogether. The scripts take fences and tickets, which begin with the time in µs, up to 2^52:
-/// that is the year 2112.
+/// How far a clock can be moved altogether. The scripts take fences and tickets, which begin with the time in µs, up to
+/// 2^52: that is the year 2112.
 const FARTHEST: Duration = Duration::from_secs(50 * 365 * 86_400);
 
 /// How many times it is seen whether what was done gave others something to do, before nobody may begin anything.
@@ -195,8 +195,8 @@ impl Time {
         by
     }
 
-    /// Once nobody has anything to do, moves the clock to when somebody has, by `by` at most; returns by how much. `None` when
-    /// somebody came to no end with it before `end`, by the clock of the machine.
+    /// Once nobody has anything to do, moves the clock to when somebody has, by `by` at most; returns by how much.
+    /// `None` when somebody came to no end with it before `end`, by the clock of the machine.
     pub(super) fn step(&self, by: Duration, end: Instant) -> Option<Duration> {
         for _ in 0..ROUNDS {
             let sleepers = alive(&lock(&self.sleepers));

@@ -10,6 +10,7 @@
 //! | Redisson: semaphores, locks, read-write locks, fenced locks, multi-locks, latches | [`redisson`] |
 //! | a named semaphore with identities and a maximal size | [`named_semaphore`] |
 //! | what breaks, and want to know what you will see | [`faults`] |
+//! | nobody, and want to know what is proved and what is not | [`proof`] |
 
 #[doc = include_str!("guide/redis_in_action.md")]
 pub mod redis_in_action {}
@@ -25,3 +26,6 @@ pub mod named_semaphore {}
 
 #[doc = include_str!("guide/faults.md")]
 pub mod faults {}
+
+#[doc = include_str!("guide/proof.md")]
+pub mod proof {}

@@ -188,8 +188,12 @@ impl Crew {
 }
 
 impl Drop for Crew {
-    /// Also those that are stopped.
+    /// Also those that are stopped. What they recorded is kept where the test failed.
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.folder.disable_cleanup(true);
+            eprintln!("the history is kept in {}", self.folder.path().display());
+        }
         for member in &mut self.members {
             let _ = member.child.kill();
             let _ = member.child.wait();

@@ -12,6 +12,9 @@ pub const NEVER: Micros = Micros::MAX;
 /// The server's rounding to whole ms, and what numbers given in the same microsecond add to a fence.
 pub const MS: Micros = 1_000;
 
+/// How far the clock of the calls and the server's may drift apart in a history: one of them is slewed, the other is not.
+const DRIFT: Micros = 300;
+
 /// How long the last call of a wait that is given up may take.
 const LAST_WORD: Micros = 40 * MS;
 
@@ -276,7 +279,7 @@ impl<'a> Builder<'a> {
         }
         Ok((
             number.saturating_sub(MS).clamp(start, end),
-            number.clamp(start, end),
+            (number + DRIFT).clamp(start, end),
         ))
     }
 
@@ -366,7 +369,7 @@ impl<'a> Builder<'a> {
                 let text = format!("a lease of {ms} ms that ends at {}", told / 1_000);
                 return Err(self.wrong(Rule::Lease, at, text));
             }
-            span = (told, told);
+            span = (told.saturating_sub(DRIFT), told + DRIFT);
         }
         if must == Must::Not {
             span.1 = NEVER;

@@ -16,9 +16,7 @@ pub struct Mutant {
 
 impl std::fmt::Display for Mutant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (before, after) = (self.before.trim(), self.after.trim());
-        let after = if after.is_empty() { "nothing" } else { after };
-        write!(f, "{}:{}: {before}  ->  {after}", self.file, self.line)
+        write!(f, "{} (line {})", self.key(), self.line)
     }
 }
 
@@ -119,6 +117,13 @@ fn changes(code: &str) -> Vec<String> {
 }
 
 impl Mutant {
+    /// By which it is known wherever the line stands.
+    pub fn key(&self) -> String {
+        let (before, after) = (self.before.trim(), self.after.trim());
+        let after = if after.is_empty() { "nothing" } else { after };
+        format!("{}: {before}  ->  {after}", self.file)
+    }
+
     /// The scripts with this change.
     pub fn apply(&self, scripts: &Scripts) -> Scripts {
         let lines = scripts.files()[&self.file].lines().enumerate();

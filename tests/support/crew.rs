@@ -179,7 +179,11 @@ impl Crew {
         assert!(history.calls.len() > 100, "nothing was recorded");
         let start = Instant::now();
         history.assert(rules);
-        println!("{} calls, checked in {:?}", history.calls.len(), start.elapsed());
+        println!(
+            "{} calls, checked in {:?}",
+            history.calls.len(),
+            start.elapsed()
+        );
     }
 }
 

@@ -5,11 +5,14 @@
 //! all have ended, [`History::read`] puts their files together and [`History::check`] judges them by [`Rules`].
 
 pub mod client;
+mod excerpt;
 mod model;
 mod plan;
 mod recorder;
 mod search;
+mod shut;
 mod text;
+mod waits;
 
 pub use model::Rule;
 pub use recorder::Recorder;
@@ -47,7 +50,8 @@ pub enum Forgotten {
     OneKey,
     /// What it was told last: whoever held may hold or not, and counts once it was refreshed.
     TheLast,
-    /// All: it was restarted without a file, or its keys were deleted. Nothing is in use.
+    /// All: it was restarted without a file, or its keys were deleted. Nothing is in use, and a call
+    /// that had ended before is not carried out any more.
     Everything,
 }
 
@@ -133,6 +137,9 @@ pub struct Rules {
     pub same_clock: bool,
     /// A call may have been sent again after its reply was lost: its permit may be gone by its own first attempt.
     pub repeated: bool,
+    /// How long after its end, or its start where it never returned, a call without an answer may still be carried out,
+    /// also by a release that the library makes up for it; in us.
+    pub late: Micros,
 }
 
 impl Rules {
@@ -143,6 +150,7 @@ impl Rules {
             counts: true,
             same_clock: true,
             repeated: false,
+            late: Micros::MAX,
         }
     }
 }
@@ -156,7 +164,7 @@ pub struct History {
 impl History {
     /// Finds whether any order of the calls explains all that was told.
     pub fn check(&self, rules: &Rules) -> Result<Report, Violation> {
-        search::check(&self.calls, rules, &[Effort::Usual, Effort::Unseen])
+        search::check(&self.calls, rules, &[Effort::Few, Effort::All])
     }
 
     /// The same without a shortcut, which takes long: to see that the shortcuts leave nothing out.

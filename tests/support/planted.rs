@@ -38,7 +38,7 @@ pub const NONE: Fault = Fault {
     patches: &[],
 };
 
-/// How long a holder of `ONE_TOO_MANY` stays, in us.
+/// How long each holder has to stay while `ONE_TOO_MANY` may strike, in us.
 pub const STAY_US: u64 = 1_000;
 
 /// Counts the grants and, after so many, admits one where it should be refused. While a permit is on its way back nobody can
@@ -227,7 +227,7 @@ impl Client<'_> {
         (word, numbers.collect())
     }
 
-    /// `ticket`: in line.
+    /// Asks once; `wait_ms` 0 is not in line.
     fn ask(&mut self, id: &str, wait_ms: u64) -> Reply {
         let (limit, lease, wait) = (
             self.limit.to_string(),
@@ -277,6 +277,16 @@ impl Client<'_> {
         };
         started.end(&outcome);
         matches!(outcome, Outcome::Granted(_))
+    }
+
+    /// How much the fault has counted, and whether it has struck.
+    pub fn progress(&mut self) -> (u32, bool) {
+        let mut get = redis::cmd("MGET");
+        for key in ["count", "struck"] {
+            get.arg(format!("{}.{key}", self.keys.names()[0]));
+        }
+        let (count, struck): (Option<u32>, Option<String>) = get.query(&mut self.con).unwrap();
+        (count.unwrap_or(0), struck.is_some())
     }
 
     pub fn refresh(&mut self, id: &str) {

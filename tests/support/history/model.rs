@@ -9,6 +9,9 @@ pub type Who = u32;
 /// A lease that was given to a permit. The plan numbers them.
 pub type LeaseNo = u32;
 
+/// The lease of a grant that nobody heard of.
+const UNSEEN: LeaseNo = LeaseNo::MAX;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Holder {
     who: Who,
@@ -162,6 +165,11 @@ impl Semaphore {
         holders.map(|holder| holder.permits).sum()
     }
 
+    /// Whether somebody holds who never heard of it.
+    pub fn has_unseen(&self) -> bool {
+        self.holders.iter().any(|holder| holder.lease == UNSEEN)
+    }
+
     /// How many fences and tickets were given, of those that are known.
     pub fn numbers(&self) -> u32 {
         self.numbers
@@ -173,40 +181,163 @@ impl Semaphore {
             .map(|holder| (holder.who, holder.permits))
     }
 
-    fn holder(&mut self, who: Who) -> Option<&mut Holder> {
-        self.holders.iter_mut().find(|holder| holder.who == who)
+    fn holder(&self, who: Who) -> Option<&Holder> {
+        self.holders.iter().find(|holder| holder.who == who)
     }
 
-    fn holds(&self, who: Who) -> bool {
-        self.holders.iter().any(|holder| holder.who == who)
+    /// The same, if nobody but the holder may end it.
+    fn sure_holder(&self, who: Who) -> Option<&Holder> {
+        self.holder(who).filter(|holder| holder.forgotten.is_none())
     }
 
-    /// Nobody but the holder may end it.
-    fn surely_holds(&self, who: Who) -> bool {
-        let surely = |holder: &Holder| holder.who == who && holder.forgotten.is_none();
-        self.holders.iter().any(surely)
+    /// The same, if the server knows of it.
+    fn known_holder(&self, who: Who) -> Option<&Holder> {
+        let known = |holder: &&Holder| holder.forgotten < Some(Forgotten::Everything);
+        self.holder(who).filter(known)
     }
 
-    /// The server was asked for it, and knew it.
-    fn known(&mut self, who: Who) -> Result<&mut Holder, Why> {
-        let known = |holder: &&mut Holder| holder.forgotten < Some(Forgotten::Everything);
-        self.holder(who).filter(known).ok_or(Why::NotHeld)
-    }
-
-    fn remove(&mut self, who: Who) -> Result<(), Why> {
-        let before = self.holders.len();
-        self.holders.retain(|holder| holder.who != who);
-        if self.holders.len() == before {
-            return Err(Why::NotHeld);
+    /// Whether so many are free.
+    fn fits(&self, permits: u32, rules: &Rules) -> Result<(), Why> {
+        let in_use = self.in_use();
+        if in_use + permits > rules.limit {
+            return Err(Why::OverLimit { in_use, permits });
         }
         Ok(())
     }
 
-    fn add(&mut self, who: Who, permits: u32, lease: LeaseNo, limit: u32) -> Result<(), Why> {
-        let in_use = self.in_use();
-        if in_use + permits > limit {
-            return Err(Why::OverLimit { in_use, permits });
+    /// Whether it is the next fence or ticket.
+    fn is_next(&self, number: u32) -> Result<(), Why> {
+        if number != self.numbers {
+            return Err(Why::NotNext);
         }
+        Ok(())
+    }
+
+    /// Whether the step can come now, or why not. `early` tells from when on the holder's own clock may say that a lease has
+    /// ended.
+    pub fn allows(
+        &self,
+        step: &Step,
+        rules: &Rules,
+        early: impl Fn(LeaseNo) -> Micros,
+    ) -> Result<(), Why> {
+        let held = |holder: Option<_>| holder.ok_or(Why::NotHeld).map(drop::<&Holder>);
+        match *step {
+            Step::Enter {
+                permits,
+                all,
+                number,
+                ..
+            } => {
+                self.is_next(number)?;
+                let in_line = self.queue.len();
+                if rules.order && in_line > 0 {
+                    return Err(Why::Overtakes { in_line });
+                }
+                let free = rules.limit.saturating_sub(self.in_use());
+                if all && permits != free {
+                    return Err(Why::NotAll { free });
+                }
+                self.fits(permits, rules)
+            }
+            Step::Join { number, .. } => self.is_next(number),
+            Step::Grant {
+                who,
+                permits,
+                number,
+                ..
+            } => {
+                self.is_next(number)?;
+                // Who is not in line any more was forgotten, and came back with its ticket.
+                let in_front = self.queue.iter().position(|other| *other == who);
+                match in_front.filter(|in_front| rules.order && *in_front > 0) {
+                    Some(in_front) => Err(Why::NotFirst { in_front }),
+                    None => self.fits(permits, rules),
+                }
+            }
+            Step::Refused {
+                want,
+                told_in_use,
+                others,
+            } => {
+                let in_use = self.in_use();
+                match told_in_use {
+                    Some(told) if told > rules.limit => Err(Why::ToldOverLimit { told }),
+                    Some(told) if rules.counts && told != in_use => Err(Why::OtherCount { in_use }),
+                    _ if in_use + want <= rules.limit && !others => Err(Why::NotFull { in_use }),
+                    _ => Ok(()),
+                }
+            }
+            Step::Gone { who } if self.sure_holder(who).is_some() => Err(Why::StillHeld),
+            Step::Lost { who, at } => match self.sure_holder(who) {
+                Some(holder) if at < early(holder.lease) => Err(Why::StillHeld),
+                _ => Ok(()),
+            },
+            Step::LeaseEnd { who, lease } => match self.holder(who) {
+                Some(holder) if holder.lease == lease => Ok(()),
+                _ => Err(Why::Void),
+            },
+            Step::Release { who, .. } | Step::Refresh { who, .. } => held(self.known_holder(who)),
+            Step::Held { who } | Step::UnseenEnd { who } => held(self.holder(who)),
+            Step::Unseen { permits, .. } => self.fits(permits.max(1), rules),
+            Step::Gone { .. } | Step::Forget(_) => Ok(()),
+        }
+    }
+
+    /// Takes a step that it allows.
+    pub fn take(&mut self, step: &Step, rules: &Rules) {
+        match *step {
+            Step::Enter {
+                who,
+                permits,
+                lease,
+                ..
+            } => {
+                self.numbers += 1;
+                self.add(who, permits, lease);
+            }
+            Step::Join { who, stays, .. } => {
+                self.numbers += 1;
+                if stays {
+                    self.queue.push(who);
+                }
+            }
+            Step::Grant {
+                who,
+                permits,
+                lease,
+                ..
+            } => {
+                self.numbers += 1;
+                self.queue.retain(|other| *other != who);
+                self.add(who, permits, lease);
+            }
+            Step::Unseen { who, permits: 0 } => {
+                self.add(who, rules.limit - self.in_use(), UNSEEN);
+            }
+            Step::Unseen { who, permits } => self.add(who, permits, UNSEEN),
+            Step::Release { who, keep: 0 }
+            | Step::LeaseEnd { who, .. }
+            | Step::UnseenEnd { who } => self.holders.retain(|holder| holder.who != who),
+            Step::Release { who, keep } => self.change(who, |holder| {
+                holder.permits = holder.permits.min(keep);
+            }),
+            Step::Refresh { who, lease } => self.change(who, |holder| {
+                holder.lease = lease;
+                // The server knows it: of what came last, this was not forgotten.
+                holder.forgotten = holder.forgotten.filter(|what| *what == Forgotten::OneKey);
+            }),
+            Step::Forget(what) => {
+                for holder in &mut self.holders {
+                    holder.forgotten = holder.forgotten.max(Some(what));
+                }
+                self.queue.clear();
+            }
+            Step::Refused { .. } | Step::Gone { .. } | Step::Lost { .. } | Step::Held { .. } => {}
+        }
+    }
+
+    fn add(&mut self, who: Who, permits: u32, lease: LeaseNo) {
         let at = self.holders.partition_point(|holder| holder.who < who);
         let holder = Holder {
             who,
@@ -215,125 +346,11 @@ impl Semaphore {
             forgotten: None,
         };
         self.holders.insert(at, holder);
-        Ok(())
     }
 
-    /// The next fence or ticket.
-    fn give(&mut self, number: u32) -> Result<(), Why> {
-        if number != self.numbers {
-            return Err(Why::NotNext);
-        }
-        self.numbers += 1;
-        Ok(())
-    }
-
-    /// Takes the step, or says why it cannot come now; then what is left here is of no use. `early` tells from when on the
-    /// holder's own clock may say that a lease has ended.
-    pub fn take(
-        &mut self,
-        step: &Step,
-        rules: &Rules,
-        early: impl Fn(LeaseNo) -> Micros,
-    ) -> Result<(), Why> {
-        match *step {
-            Step::Enter {
-                who,
-                permits,
-                all,
-                lease,
-                number,
-            } => {
-                self.give(number)?;
-                if rules.order && !self.queue.is_empty() {
-                    return Err(Why::Overtakes {
-                        in_line: self.queue.len(),
-                    });
-                }
-                let free = rules.limit.saturating_sub(self.in_use());
-                if all && permits != free {
-                    return Err(Why::NotAll { free });
-                }
-                self.add(who, permits, lease, rules.limit)
-            }
-            Step::Join { who, number, stays } => {
-                self.give(number)?;
-                if stays {
-                    self.queue.push(who);
-                }
-                Ok(())
-            }
-            Step::Grant {
-                who,
-                permits,
-                lease,
-                number,
-            } => {
-                self.give(number)?;
-                let in_front = self.queue.iter().position(|other| *other == who);
-                match in_front {
-                    Some(in_front) if in_front > 0 && rules.order => {
-                        return Err(Why::NotFirst { in_front });
-                    }
-                    Some(place) => drop(self.queue.remove(place)),
-                    None => {} // it was forgotten, and came back with its ticket
-                }
-                self.add(who, permits, lease, rules.limit)
-            }
-            Step::Refused {
-                want,
-                told_in_use,
-                others,
-            } => {
-                let in_use = self.in_use();
-                if let Some(told) = told_in_use.filter(|told| *told > rules.limit) {
-                    return Err(Why::ToldOverLimit { told });
-                }
-                if rules.counts && told_in_use.is_some_and(|told| told != in_use) {
-                    return Err(Why::OtherCount { in_use });
-                }
-                if in_use + want <= rules.limit && !others {
-                    return Err(Why::NotFull { in_use });
-                }
-                Ok(())
-            }
-            Step::UnseenEnd { who } => self.remove(who),
-            Step::Release { who, keep } => {
-                let holder = self.known(who)?;
-                holder.permits = holder.permits.min(keep);
-                if keep == 0 { self.remove(who) } else { Ok(()) }
-            }
-            Step::Gone { who } if self.surely_holds(who) => Err(Why::StillHeld),
-            Step::Gone { .. } => Ok(()),
-            Step::Refresh { who, lease } => {
-                let holder = self.known(who)?;
-                holder.lease = lease;
-                holder.forgotten = holder.forgotten.filter(|what| *what == Forgotten::OneKey);
-                Ok(())
-            }
-            Step::Lost { who, at } => match self.holder(who) {
-                Some(holder) if holder.forgotten.is_none() && at < early(holder.lease) => {
-                    Err(Why::StillHeld)
-                }
-                _ => Ok(()),
-            },
-            Step::Held { who } if self.holds(who) => Ok(()),
-            Step::Held { .. } => Err(Why::NotHeld),
-            Step::LeaseEnd { who, lease } => match self.holder(who) {
-                Some(holder) if holder.lease == lease => self.remove(who),
-                _ => Err(Why::Void),
-            },
-            Step::Unseen { who, permits } => {
-                let free = rules.limit.saturating_sub(self.in_use());
-                let permits = if permits == 0 { free.max(1) } else { permits };
-                self.add(who, permits, LeaseNo::MAX, rules.limit)
-            }
-            Step::Forget(what) => {
-                for holder in &mut self.holders {
-                    holder.forgotten = holder.forgotten.max(Some(what));
-                }
-                self.queue.clear();
-                Ok(())
-            }
+    fn change(&mut self, who: Who, change: impl FnOnce(&mut Holder)) {
+        if let Some(holder) = self.holders.iter_mut().find(|holder| holder.who == who) {
+            change(holder);
         }
     }
 }
@@ -354,6 +371,14 @@ impl Step {
                 Some(number)
             }
             _ => None,
+        }
+    }
+
+    /// How many a grant that nobody heard of took; 0: whatever was free.
+    pub fn unseen_permits(&self) -> u32 {
+        match *self {
+            Step::Unseen { permits, .. } => permits,
+            _ => 0,
         }
     }
 

@@ -2,7 +2,9 @@
 //! a lease is one more, its end.
 
 use super::model::{LeaseNo, Rule, Step, Who};
-use super::{Call, Forgotten, Full, Granted, Lease, Micros, Op, Outcome, Rules};
+use super::shut::Shut;
+use super::waits::Waits;
+use super::{Call, Full, Granted, Lease, Micros, Op, Outcome, Rules};
 use std::collections::HashMap;
 
 /// Has no end.
@@ -10,6 +12,9 @@ pub const NEVER: Micros = Micros::MAX;
 
 /// The server's rounding to whole ms, and what numbers given in the same microsecond add to a fence.
 const MS: Micros = 1_000;
+
+/// How long the last call of a wait that is given up may take.
+const LAST_WORD: Micros = 40 * MS;
 
 /// Whether a step has to be taken by the end of its span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +34,17 @@ pub struct Planned {
     pub from: Micros,
     pub to: Micros,
     pub must: Must,
+    pub doubt: Doubt,
+}
+
+/// How seldom a step is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    None,
+    /// A grant that its caller did not hear of, and that was over when the call returned.
+    InCall,
+    /// One that outlived the call.
+    AfterCall,
 }
 
 /// All of one semaphore.
@@ -58,6 +74,7 @@ pub fn plan(calls: &[&Call], rules: &Rules) -> Result<Plan, Wrong> {
         whos: HashMap::new(),
         ends: Vec::new(),
         waits: Waits::of(calls),
+        shut: Shut::of(calls),
         strangers: false,
     };
     for (at, call) in calls.iter().enumerate() {
@@ -112,6 +129,7 @@ struct Builder<'a> {
     /// When the last lease of each has ended at the latest.
     ends: Vec<Micros>,
     waits: Waits,
+    shut: Shut,
     /// Some release or refresh is of a permit that no call is known to have been granted: by then an unseen grant may have
     /// been given back, or live on.
     strangers: bool,
@@ -161,23 +179,40 @@ impl<'a> Builder<'a> {
             _ => {}
         }
         // A grant that its caller did not hear of: of a call without an answer, or one that ended before the answer came.
+        let (start, end) = (call.start, call.latest());
         let least = least_end(call, lease);
-        let (to, end_from, end_to) = match &call.outcome {
-            Outcome::NeverReturned if self.strangers => (NEVER, call.start, NEVER),
-            Outcome::NeverReturned => (NEVER, least, NEVER),
-            Outcome::Unknown => (NEVER, call.start, NEVER),
-            Outcome::TimedOut(full) if !full.answered => (NEVER, call.start, NEVER),
-            Outcome::Cancelled => (call.latest(), call.start, NEVER),
-            _ if least < call.latest() => (call.latest(), least, call.latest()),
-            _ => return Ok(()),
+        let late = self.late(call).min(self.shut.forgets(call));
+        let over = match lease {
+            Lease::Ms(ms) if !self.strangers => late.saturating_add(ms * 1_000),
+            _ => NEVER,
         };
-        let who = self.who(at);
-        let permits = want.unwrap_or(0);
-        let step = Step::Unseen { who, permits };
-        self.add(at, step, (call.start, to), Must::Not);
-        let step = Step::UnseenEnd { who };
-        self.add(at, step, (end_from, end_to), Must::HappenIfThere);
+        match &call.outcome {
+            Outcome::NeverReturned if !self.strangers => {
+                self.unseen(at, want, (start, late), (least, over), Doubt::AfterCall);
+            }
+            Outcome::NeverReturned | Outcome::Unknown => {
+                self.unseen(at, want, (start, late), (start, over), Doubt::AfterCall);
+            }
+            Outcome::TimedOut(full) if !full.answered => {
+                self.unseen(at, want, (start, late), (start, over), Doubt::AfterCall);
+            }
+            // It is given back before the call returns, unless the server does not answer within the time for that.
+            Outcome::Cancelled => {
+                self.unseen(at, want, (start, end), (start, end), Doubt::InCall);
+                if self.rules.repeated || end - start >= LAST_WORD {
+                    self.unseen(at, want, (start, late), (start, over), Doubt::AfterCall);
+                }
+            }
+            _ if least < end => self.unseen(at, want, (start, end), (least, end), Doubt::InCall),
+            _ => {}
+        }
         Ok(())
+    }
+
+    /// Until when a call without an answer may still be carried out.
+    fn late(&self, call: &Call) -> Micros {
+        let last_sign = call.end.unwrap_or(call.start);
+        last_sign.saturating_add(self.rules.late)
     }
 
     fn granted(
@@ -249,7 +284,7 @@ impl<'a> Builder<'a> {
     }
 
     fn refused(&mut self, at: usize, want: Option<u32>, full: &Full) {
-        if self.waits.may_be_shut(self.calls[at]) {
+        if self.shut.may_refuse(self.calls[at]) {
             return;
         }
         let step = Step::Refused {
@@ -272,7 +307,8 @@ impl<'a> Builder<'a> {
                 self.during(at, Step::Gone { who });
             }
             Outcome::Unknown | Outcome::NeverReturned => {
-                self.add(at, Step::Release { who, keep }, (start, NEVER), Must::Not);
+                let span = (start, self.late(self.calls[at]));
+                self.add(at, Step::Release { who, keep }, span, Must::Not);
             }
             _ => {}
         }
@@ -287,7 +323,11 @@ impl<'a> Builder<'a> {
                 return Ok(());
             }
             // It came while the permit was held, or it changed nothing.
-            Outcome::Unknown | Outcome::NeverReturned => (None, self.ends[who as usize], Must::Not),
+            Outcome::Unknown | Outcome::NeverReturned => (
+                None,
+                self.ends[who as usize].min(self.late(call)),
+                Must::Not,
+            ),
             _ => return Ok(()),
         };
         let span = (call.start, latest.max(call.start));
@@ -352,9 +392,10 @@ impl<'a> Builder<'a> {
     fn bound_releases(&mut self) {
         for planned in &mut self.plan.steps {
             if let Step::Release { who, .. } = planned.step
-                && planned.to == NEVER
+                && planned.must == Must::Not
             {
-                planned.to = self.ends[who as usize].max(planned.from);
+                let ends = self.ends[who as usize].max(planned.from);
+                planned.to = planned.to.min(ends);
             }
         }
     }
@@ -373,7 +414,25 @@ impl<'a> Builder<'a> {
             from: from.min(to),
             to,
             must,
+            doubt: Doubt::None,
         });
+    }
+
+    /// A grant that nobody heard of may have begun and ended in these spans.
+    fn unseen(
+        &mut self,
+        at: usize,
+        want: Option<u32>,
+        begun: (Micros, Micros),
+        over: (Micros, Micros),
+        doubt: Doubt,
+    ) {
+        let who = self.who(at);
+        let permits = want.unwrap_or(0);
+        self.add(at, Step::Unseen { who, permits }, begun, Must::Not);
+        self.add(at, Step::UnseenEnd { who }, over, Must::HappenIfThere);
+        let begin = self.plan.steps.len() - 2;
+        self.plan.steps[begin].doubt = doubt;
     }
 
     fn who(&mut self, at: usize) -> Who {
@@ -396,72 +455,5 @@ fn least_end(call: &Call, lease: Lease) -> Micros {
     match lease {
         Lease::Ms(ms) | Lease::Renewed(ms) => call.start + (ms * 1_000).saturating_sub(MS),
         Lease::Permanent => NEVER,
-    }
-}
-
-/// The spans of the calls in line.
-struct Waits {
-    /// By start, with the latest end of all up to there and whose it is, and the second latest.
-    latest: Vec<(Micros, Micros, Micros)>,
-    /// When something was forgotten, and by when nothing of it matters any more.
-    shut: Vec<(Micros, Micros)>,
-}
-
-/// How long who waits stays in line, and may yet be granted, when the server forgot that it was served.
-const PATIENCE: Micros = 15_000_000;
-
-impl Waits {
-    fn of(calls: &[&Call]) -> Waits {
-        let (mut first, mut second) = (0, 0);
-        let mut latest = Vec::new();
-        for call in calls {
-            if matches!(call.op, Op::Acquire { waits: true, .. }) {
-                let end = call.latest();
-                (first, second) = match end {
-                    end if end >= first => (end, first),
-                    end => (first, end.max(second)),
-                };
-                latest.push((call.start, first, second));
-            }
-        }
-        let lease = |call: &&Call| match call.op {
-            Op::Acquire {
-                lease: Lease::Ms(ms),
-                ..
-            } => ms * 1_000,
-            _ => 0,
-        };
-        let lease = calls.iter().map(lease).max().unwrap_or(0);
-        let shut = |call: &&Call| {
-            let more = match call.op {
-                Op::Forget(Forgotten::OneKey) => lease / 8 + MS, // how far a bound on leases may run ahead
-                Op::Forget(Forgotten::TheLast) => PATIENCE,
-                _ => return None,
-            };
-            Some((call.start, call.latest().saturating_add(lease + more)))
-        };
-        let shut = calls.iter().filter_map(shut).collect();
-        Waits { latest, shut }
-    }
-
-    /// Whether this refusal may come of what was forgotten.
-    fn may_be_shut(&self, call: &Call) -> bool {
-        let mut shut = self.shut.iter();
-        shut.any(|(from, to)| *from <= call.latest() && call.start <= *to)
-    }
-
-    /// Whether another call than this was in line in its span.
-    fn others(&self, call: &Call) -> bool {
-        let until = self
-            .latest
-            .partition_point(|(start, ..)| *start <= call.latest());
-        let Some((_, first, second)) = until.checked_sub(1).map(|last| self.latest[last]) else {
-            return false;
-        };
-        // Its own is one of these, if it waits.
-        match matches!(call.op, Op::Acquire { waits: true, .. }) {
-            true => second >= call.start,
-            false => first >= call.start,
-        }
     }
 }

@@ -9,16 +9,26 @@
 //! paper and in Porcupine, each semaphore is searched by itself.
 //!
 //! What keeps it small: fences and tickets are given in their order; and a step that changes nothing is taken as
-//! soon as the model allows it, since it can never do so with more right later.
+//! soon as the model allows it, since it can never do so with more right later. Calls without an answer may have been
+//! granted unheard, at any later time, which explains nearly everything in nearly endless ways. So at first only few
+//! ways are kept, those with the fewest such grants: an order that is found so is one all the same. Only where that ends
+//! is everything kept, up to a bound; beyond that the answer is `undecided`, which is no proof of anything, and shows where
+//! the few ways ended.
 
+use super::excerpt::Excerpt;
 use super::model::{Rule, Semaphore, Step, Takes, Why};
-use super::plan::{Must, NEVER, Plan, Planned, Wrong, plan};
+use super::plan::{Doubt, Must, NEVER, Plan, Planned, Wrong, plan};
 use super::{Call, Micros, Rules};
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::{self, Write};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt;
 
-/// So many ways at once are given up.
-const MOST_WAYS: usize = 100_000;
+/// How many ways are kept at first, and how many are tried to come past one end.
+const FEW: usize = 32;
+const FEW_TRIED: usize = 2_000;
+
+/// How many are tried in all, and for each step, before it stays undecided.
+const MOST_TRIED: usize = 50_000;
+const MOST_TRIED_A_STEP: usize = 4;
 
 /// What was looked at, when all is well.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,12 +66,12 @@ impl fmt::Debug for Violation {
 /// How hard to search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// Grants that nobody heard of are tried only where nothing else goes on. They explain a lot, at a price, and most
-    /// histories need none.
-    Usual,
-    /// They are tried everywhere.
-    Unseen,
-    /// Everything is tried everywhere.
+    /// Grants that nobody heard of are tried only where nothing else goes on, and few ways are kept. Where one of these
+    /// comes to the end, there is an order; that none does says nothing yet.
+    Few,
+    /// All ways are kept.
+    All,
+    /// No shortcut either.
     Every,
 }
 
@@ -90,23 +100,28 @@ pub fn check(calls: &[Call], rules: &Rules, efforts: &[Effort]) -> Result<Report
             violation(wrong.rule, at.unwrap_or(0), excerpt.of_wrong(&wrong))
         })?;
         report.steps += plan.steps.len();
-        let has_unseen = (plan.steps.iter()).any(|p| matches!(p.step, Step::Unseen { .. }));
-        let efforts = efforts
-            .iter()
-            .filter(|effort| has_unseen || **effort != Effort::Unseen);
-        let mut outcome = Ok(0);
+        let mut failed: Option<Box<Stuck>> = None;
         for effort in efforts {
-            outcome = Search::new(&plan, rules, *effort).run();
-            if outcome.is_ok() {
-                break;
+            match Search::new(&plan, rules, *effort).run() {
+                Ok(most) => {
+                    report.ways = report.ways.max(most);
+                    failed = None;
+                    break;
+                }
+                Err(stuck) if stuck.complete => {
+                    failed = Some(stuck);
+                    break;
+                }
+                Err(stuck) => failed = failed.or(Some(stuck)),
             }
         }
-        match outcome {
-            Ok(most) => report.ways = report.ways.max(most),
-            Err(stuck) => {
-                let text = excerpt.of_stuck(&plan, rules, &stuck);
-                return Err(violation(stuck.rule, plan.steps[stuck.step].to, text));
-            }
+        if let Some(stuck) = failed {
+            let at = plan.steps[stuck.step].to;
+            let rule = match stuck.complete {
+                true => stuck.why.rule(),
+                false => Rule::Undecided,
+            };
+            return Err(violation(rule, at, excerpt.of_stuck(&plan, rules, &stuck)));
         }
     }
     Ok(report)
@@ -114,14 +129,14 @@ pub fn check(calls: &[Call], rules: &Rules, efforts: &[Effort]) -> Result<Report
 
 /// One way in which all that is past may have come about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Way {
-    semaphore: Semaphore,
+pub struct Way {
+    pub semaphore: Semaphore,
     /// Which of the steps under way it has taken, sorted.
     taken: Vec<usize>,
 }
 
 impl Way {
-    fn has_taken(&self, step: usize) -> bool {
+    pub fn has_taken(&self, step: usize) -> bool {
         self.taken.binary_search(&step).is_ok()
     }
 
@@ -139,19 +154,43 @@ impl Way {
 struct Search<'a> {
     plan: &'a Plan,
     rules: &'a Rules,
-    under_way: Vec<usize>,
+    under_way: UnderWay,
     ways: HashSet<Way>,
     most: usize,
+    tried: usize,
+    now: Micros,
     effort: Effort,
+    /// No way was left out so far.
+    complete: bool,
+}
+
+/// The steps under way, by when they matter.
+#[derive(Default)]
+struct UnderWay {
+    looks: Vec<usize>,
+    changes: Vec<usize>,
+    /// Grants that nobody heard of.
+    unseen: Vec<usize>,
+    unseen_ends: Vec<usize>,
+}
+
+impl UnderWay {
+    fn all(&self) -> impl Iterator<Item = usize> {
+        let changes = self.changes.iter().chain(&self.unseen);
+        let all = changes.chain(&self.unseen_ends).chain(&self.looks);
+        all.copied()
+    }
 }
 
 /// No way goes past the end of this step.
-struct Stuck {
-    rule: Rule,
-    step: usize,
+pub struct Stuck {
+    pub step: usize,
+    pub why: Why,
+    /// Nothing was left out.
+    pub complete: bool,
     /// One of the ways up to there.
-    way: Way,
-    under_way: Vec<usize>,
+    pub way: Way,
+    pub under_way: Vec<usize>,
 }
 
 impl Search<'_> {
@@ -159,10 +198,13 @@ impl Search<'_> {
         Search {
             plan,
             rules,
-            under_way: Vec::new(),
+            under_way: UnderWay::default(),
             ways: HashSet::from([Way::default()]),
             most: 1,
+            tried: 0,
+            now: 0,
             effort,
+            complete: true,
         }
     }
 
@@ -171,7 +213,7 @@ impl Search<'_> {
         self.effort != Effort::Every && self.plan.steps[step].step.is_look()
     }
 
-    fn run(mut self) -> Result<usize, Stuck> {
+    fn run(mut self) -> Result<usize, Box<Stuck>> {
         let mut events: Vec<(Micros, bool, usize)> = Vec::new();
         for (step, planned) in self.plan.steps.iter().enumerate() {
             events.push((planned.from, false, step)); // at the same instant what begins is under way with what ends
@@ -180,7 +222,8 @@ impl Search<'_> {
             }
         }
         events.sort_unstable();
-        for (_, is_end, step) in events {
+        for (now, is_end, step) in events {
+            self.now = now;
             match is_end {
                 false => self.begin(step),
                 true => self.end(step)?,
@@ -190,8 +233,19 @@ impl Search<'_> {
         Ok(self.most)
     }
 
+    /// Where a step is kept while it is under way.
+    fn list(&mut self, step: usize) -> &mut Vec<usize> {
+        let is_look = self.is_look(step);
+        match self.plan.steps[step].step {
+            _ if is_look => &mut self.under_way.looks,
+            Step::Unseen { .. } => &mut self.under_way.unseen,
+            Step::UnseenEnd { .. } => &mut self.under_way.unseen_ends,
+            _ => &mut self.under_way.changes,
+        }
+    }
+
     fn begin(&mut self, step: usize) {
-        self.under_way.push(step);
+        self.list(step).push(step);
         if self.is_look(step) {
             let ways = std::mem::take(&mut self.ways);
             self.ways = ways
@@ -204,14 +258,15 @@ impl Search<'_> {
         }
     }
 
+    fn allows(&self, way: &Way, step: usize) -> Result<(), Why> {
+        let early = |lease| self.early(lease);
+        way.semaphore
+            .allows(&self.plan.steps[step].step, self.rules, early)
+    }
+
     /// Takes a step that changes nothing, if it can be taken.
     fn look(&self, way: &mut Way, step: usize) -> bool {
-        let planned = &self.plan.steps[step];
-        let fits = !way.has_taken(step)
-            && way
-                .semaphore
-                .take(&planned.step, self.rules, |lease| self.early(lease))
-                .is_ok();
+        let fits = !way.has_taken(step) && self.allows(way, step).is_ok();
         if fits {
             way.mark(step);
         }
@@ -224,47 +279,104 @@ impl Search<'_> {
 
     /// The way on through one step, and whether that explains a look; or why it cannot be taken.
     fn taking(&self, way: &Way, step: usize) -> Result<(Way, bool), Why> {
+        self.allows(way, step)?;
         let mut next = way.clone();
         let planned = &self.plan.steps[step];
-        next.semaphore
-            .take(&planned.step, self.rules, |lease| self.early(lease))?;
+        next.semaphore.take(&planned.step, self.rules);
         next.mark(step);
         let mut explains = false;
-        for other in &self.under_way {
-            if self.is_look(*other) {
-                explains |= self.look(&mut next, *other);
-            }
+        for other in &self.under_way.looks {
+            explains |= self.look(&mut next, *other);
         }
         Ok((next, explains))
     }
 
     /// The end of a span: the step is taken by now, or it does not have to be.
-    fn end(&mut self, step: usize) -> Result<(), Stuck> {
+    fn end(&mut self, step: usize) -> Result<(), Box<Stuck>> {
+        let doubts: &[Doubt] = match self.effort {
+            Effort::Few => &[Doubt::None, Doubt::InCall, Doubt::AfterCall],
+            _ => &[Doubt::AfterCall],
+        };
+        let ways = std::mem::take(&mut self.ways);
         let mut next = HashSet::new();
-        let mut complete = true;
-        for unseen in [self.effort != Effort::Usual, true] {
-            for way in &self.ways {
-                complete &= self.go_past(way, step, unseen, &mut next);
+        for doubt in doubts {
+            for way in &ways {
+                self.go_past(way, step, *doubt, &mut next);
             }
-            if !next.is_empty() || unseen {
+            if !next.is_empty() {
                 break;
             }
         }
-        if next.is_empty() || !complete {
-            return Err(self.stuck(step, complete));
+        let is_given_up = self.effort != Effort::Few && !self.complete;
+        if next.is_empty() || is_given_up {
+            self.ways = ways;
+            return Err(Box::new(self.stuck(step)));
         }
-        self.under_way.retain(|other| *other != step);
+        self.list(step).retain(|other| *other != step);
         self.ways = next;
+        if self.effort == Effort::Few && self.ways.len() > FEW {
+            self.thin();
+        }
         Ok(())
     }
 
-    /// Adds all ways from this one past the end of a step. False when they are too many.
-    fn go_past(&self, from: &Way, step: usize, unseen: bool, next: &mut HashSet<Way>) -> bool {
+    /// Keeps those with the fewest grants that nobody heard of and, of several that differ by these alone, one.
+    fn thin(&mut self) {
+        let is_unseen = |step: &usize| {
+            let step = &self.plan.steps[*step].step;
+            matches!(step, Step::Unseen { .. } | Step::UnseenEnd { .. })
+        };
+        let mut ways: Vec<(usize, Way)> = self
+            .ways
+            .drain()
+            .map(|way| (way.taken.iter().filter(|step| is_unseen(step)).count(), way))
+            .collect();
+        ways.sort_by(|(a, first), (b, second)| (a, &first.taken).cmp(&(b, &second.taken)));
+        let all = ways.len();
+        let mut kept = HashSet::new();
+        for (_, way) in ways {
+            let mut seen = way.taken.clone();
+            seen.retain(|step| !is_unseen(step));
+            if self.ways.len() < FEW && kept.insert((way.semaphore.clone(), seen)) {
+                self.ways.insert(way);
+            }
+        }
+        self.complete &= self.ways.len() == all;
+    }
+
+    /// The changes under way that may come before this step.
+    fn others(&mut self, way: &Way, step: usize, doubt: Doubt) -> Vec<usize> {
+        let mut others = self.under_way.changes.clone();
+        if way.semaphore.has_unseen() {
+            others.extend(&self.under_way.unseen_ends);
+        }
+        let mut alike = HashSet::new();
+        for unseen in &self.under_way.unseen {
+            let begin = &self.plan.steps[*unseen];
+            // Of those that weigh the same and may end, one is as good as another, most often.
+            let may_end = self.plan.steps[*unseen + 1].from <= self.now;
+            let is_tried = begin.doubt <= doubt
+                && (self.effort != Effort::Few
+                    || begin.doubt < Doubt::AfterCall
+                    || way.has_taken(*unseen)
+                    || alike.insert((begin.step.unseen_permits(), may_end)));
+            match is_tried {
+                true => others.push(*unseen),
+                false => self.complete = false,
+            }
+        }
+        others.retain(|other| *other != step && !way.has_taken(*other));
+        others
+    }
+
+    /// Adds all ways from this one past the end of a step.
+    fn go_past(&mut self, from: &Way, step: usize, doubt: Doubt, next: &mut HashSet<Way>) {
         let planned = &self.plan.steps[step];
         let mut seen: HashMap<Way, bool> = HashMap::new();
         // With each: whether it is worth to take the step from there, or another place before it is as good.
-        let mut open = vec![(from.clone(), true)];
-        while let Some((way, worth)) = open.pop() {
+        let mut open = VecDeque::from([(from.clone(), true)]);
+        while let Some((way, worth)) = open.pop_front() {
+            self.tried += 1;
             if way.has_taken(step) {
                 let mut past = way;
                 past.unmark(step);
@@ -272,60 +384,59 @@ impl Search<'_> {
                 continue;
             }
             let taking = self.taking(&way, step);
-            let is_unseen = matches!(planned.step, Step::Unseen { .. });
-            if planned.must == Must::Not || (planned.must == Must::HappenIfThere && taking.is_err())
-            {
-                if let Ok((mut past, _)) = taking
-                    && (unseen || !is_unseen)
-                {
-                    past.unmark(step);
-                    next.insert(past);
-                }
-                next.insert(way);
-                continue;
-            }
             let can = taking.is_ok();
             if let Ok((mut past, _)) = taking
                 && worth
             {
-                past.unmark(step);
-                next.insert(past);
+                match planned.doubt <= doubt {
+                    true => {
+                        past.unmark(step);
+                        next.insert(past);
+                    }
+                    false => self.complete = false,
+                }
             }
-            // Where it can be taken, others before it only matter for looks that they explain, or if it is in their way.
-            let looks = self.under_way.iter().any(|other| {
-                *other != step && self.plan.steps[*other].step.is_look() && !way.has_taken(*other)
-            });
-            for other in &self.under_way {
-                let candidate = &self.plan.steps[*other];
-                let conflicts = self.effort == Effort::Every || conflict(planned, candidate);
-                if *other == step
-                    || self.is_look(*other)
-                    || way.has_taken(*other)
-                    || (matches!(candidate.step, Step::Unseen { .. }) && !unseen)
-                    || (can && !looks && !conflicts)
-                {
+            match planned.must {
+                Must::Happen => {}
+                Must::HappenIfThere if can => {}
+                Must::HappenIfThere | Must::Not => {
+                    next.insert(way);
                     continue;
                 }
-                if let Ok((on, explains)) = self.taking(&way, *other) {
+            }
+            // Where it can be taken, others before it only matter for looks that they explain, or if it is in their way.
+            let looks = &self.under_way.looks;
+            let looks = (looks.iter()).any(|other| *other != step && !way.has_taken(*other));
+            for other in self.others(&way, step, doubt) {
+                let candidate = &self.plan.steps[other];
+                let conflicts = self.effort == Effort::Every || conflict(planned, candidate);
+                if can && !looks && !conflicts {
+                    continue;
+                }
+                if let Ok((on, explains)) = self.taking(&way, other) {
                     let worth = !can || explains || conflicts;
-                    if seen.get(&on).is_none_or(|was_worth| worth && !was_worth) {
+                    if seen.get(&on).is_none_or(|was| worth && !was) {
                         seen.insert(on.clone(), worth);
-                        open.push((on, worth));
+                        open.push_back((on, worth));
                     }
                 }
             }
-            if seen.len() > MOST_WAYS || next.len() > MOST_WAYS {
-                return false;
+            let is_enough = match self.effort {
+                Effort::Few => seen.len() > FEW_TRIED || (doubt > Doubt::None && next.len() > FEW),
+                _ => self.tried > MOST_TRIED + MOST_TRIED_A_STEP * self.plan.steps.len(),
+            };
+            if is_enough {
+                self.complete = false;
+                return;
             }
         }
-        true
     }
 
     /// No way goes past the end of this step. The way that is shown is one in which it fails for another reason than that
     /// it is not its turn and, of these, one in which as many as possible hold.
-    fn stuck(&mut self, step: usize, complete: bool) -> Stuck {
+    fn stuck(&mut self, step: usize) -> Stuck {
         let rank = |way: &&Way| {
-            let is_its_turn = !matches!(self.taking(way, step), Err(Why::NotNext));
+            let is_its_turn = !matches!(self.allows(way, step), Err(Why::NotNext));
             (is_its_turn, way.semaphore.in_use())
         };
         let best = self.ways.iter().max_by_key(rank);
@@ -334,19 +445,16 @@ impl Search<'_> {
         let is_next = |other: &&usize| {
             self.plan.steps[**other].step.number() == Some(way.semaphore.numbers())
         };
-        let step = match self.taking(&way, step) {
-            Err(Why::NotNext) => *self.under_way.iter().find(is_next).unwrap_or(&step),
+        let step = match self.allows(&way, step) {
+            Err(Why::NotNext) => *self.under_way.changes.iter().find(is_next).unwrap_or(&step),
             _ => step,
         };
-        let rule = match self.taking(&way, step) {
-            Err(why) if complete => why.rule(),
-            _ => Rule::Undecided,
-        };
         Stuck {
-            rule,
             step,
+            why: self.allows(&way, step).err().unwrap_or(Why::Void),
+            complete: self.complete,
             way,
-            under_way: std::mem::take(&mut self.under_way),
+            under_way: self.under_way.all().collect(),
         }
     }
 }
@@ -361,92 +469,4 @@ fn conflict(first: &Planned, second: &Planned) -> bool {
         || [first, second]
             .iter()
             .any(|p| matches!(p.step, Step::Forget(_)))
-}
-
-/// Calls as a failure shows them.
-struct Excerpt<'a> {
-    calls: &'a [&'a Call],
-}
-
-impl Excerpt<'_> {
-    fn line(&self, at: usize) -> String {
-        let call = self.calls[at];
-        let zero = self.calls[0].start;
-        let ms = |at: Micros| (at as f64 - zero as f64) / 1_000.0;
-        let end = call
-            .end
-            .map_or("       ...".to_owned(), |end| format!("{:10.3}", ms(end)));
-        format!(
-            "{:10.3} {end} ms  {:<14} {} -> {}",
-            ms(call.start),
-            call.who,
-            call.op,
-            call.outcome
-        )
-    }
-
-    /// The calls around one, in the order of their starts.
-    fn around(&self, text: &mut String, at: usize) {
-        let _ = writeln!(text, "  calls around it:");
-        for near in at.saturating_sub(20)..(at + 6).min(self.calls.len()) {
-            let mark = if near == at { '>' } else { ' ' };
-            let _ = writeln!(text, "  {mark} {}", self.line(near));
-        }
-    }
-
-    fn of_wrong(&self, wrong: &Wrong) -> String {
-        let mut text = format!("{}\n", wrong.text);
-        for at in &wrong.calls {
-            let _ = writeln!(text, "    {}", self.line(*at));
-        }
-        self.around(&mut text, wrong.calls[0]);
-        text
-    }
-
-    fn of_stuck(&self, plan: &Plan, rules: &Rules, stuck: &Stuck) -> String {
-        let early = |lease: u32| plan.early.get(lease as usize).copied().unwrap_or(0);
-        let why = |step: &Step| match stuck.way.semaphore.clone().take(step, rules, early) {
-            Ok(()) => "possible, but does not help".to_owned(),
-            Err(why) => why.to_string(),
-        };
-        let planned = &plan.steps[stuck.step];
-        let mut text = match stuck.rule {
-            Rule::Undecided => "too many orders to try them all\n".to_owned(),
-            _ => format!(
-                "no order of the calls explains this: {}\n",
-                why(&planned.step)
-            ),
-        };
-        let show = |planned: &Planned| match planned.step {
-            Step::LeaseEnd { .. } => format!("(the end of a lease of) {}", self.line(planned.call)),
-            Step::Unseen { .. } => format!("(granted unheard) {}", self.line(planned.call)),
-            _ => self.line(planned.call),
-        };
-        let _ = writeln!(text, "    {}", show(planned));
-        let _ = writeln!(
-            text,
-            "  at that point {} of {} are in use, held by",
-            stuck.way.semaphore.in_use(),
-            rules.limit
-        );
-        for (who, permits) in stuck.way.semaphore.holders() {
-            let _ = writeln!(
-                text,
-                "    {permits}: {}",
-                self.line(plan.holder_calls[who as usize])
-            );
-        }
-        let _ = writeln!(
-            text,
-            "  what else was under way and could have come before it:"
-        );
-        for other in &stuck.under_way {
-            let candidate = &plan.steps[*other];
-            if *other != stuck.step && !stuck.way.has_taken(*other) {
-                let _ = writeln!(text, "    {}: {}", show(candidate), why(&candidate.step));
-            }
-        }
-        self.around(&mut text, planned.call);
-        text
-    }
 }

@@ -23,7 +23,7 @@ fn a_proxy_delays_cuts_and_swallows() {
     let seed = crew::seed();
     println!("harm by seed {seed}");
     proxy.do_harm(seed);
-    for _ in 0..10 {
+    for _ in 0..8 {
         crew.goes_on(20);
     }
     let harmed = proxy.behave();
@@ -61,7 +61,7 @@ fn subscribers_and_callers_are_cut_off_all_the_time() {
     let server = own!(Server::private(&[]));
     let crew = Crew::new(&server, &server.url, 6);
     let mut con = server.connection();
-    for round in 0..50 {
+    for round in 0..30 {
         kill_connections(&mut con, if round % 2 == 0 { "pubsub" } else { "normal" });
         crew.goes_on(3);
     }

@@ -39,7 +39,7 @@ fn somebody(crew: &Crew, server: &Server, holding: bool) -> u32 {
 fn holders_and_waiters_are_killed() {
     let server = Server::any();
     let mut crew = Crew::new(&server, &server.url, 6);
-    for round in 0..12 {
+    for round in 0..10 {
         let victim = somebody(&crew, &server, round % 2 == 0);
         crew.kill(victim);
         crew.join();
@@ -52,7 +52,7 @@ fn holders_and_waiters_are_killed() {
 fn holders_and_waiters_are_stopped_beyond_their_lease() {
     let server = Server::any();
     let crew = Crew::new(&server, &server.url, 6);
-    for round in 0..4 {
+    for round in 0..3 {
         let victim = somebody(&crew, &server, round % 2 == 0);
         signal("-STOP", victim);
         let start = std::time::Instant::now();

@@ -265,7 +265,7 @@ fn a_server_that_lost_all_grants_again() {
         1,
         &[
             "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
-            "server 5 10 forget -> done",
+            "server 5 10 forget everything -> done",
             "b 20 22 acquire 1 1000 tries -> granted b 1 21000 0 0",
             "a 30 32 refresh a 1000 -> lost",
         ],

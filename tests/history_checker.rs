@@ -273,32 +273,6 @@ fn a_server_that_lost_all_grants_again() {
 }
 
 #[test]
-fn a_server_that_lost_one_key_tells_who_holds_but_lets_nobody_in() {
-    let lost = [
-        "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
-        "server 5 10 forget one-key -> done",
-        "a 12 14 refresh a 1000 -> lost",
-    ];
-    let late = "b 1300 1302 acquire 1 1000 tries -> granted b 1 1301000 0 0";
-    legal(1, &[&lost[..], &[late]].concat());
-    let early = "b 20 22 acquire 1 1000 tries -> granted b 1 21000 0 0";
-    illegal(1, Rule::Limit, &[&lost[..], &[early]].concat());
-}
-
-#[test]
-fn a_replica_in_its_masters_place_may_not_know_who_holds() {
-    let before = [
-        "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
-        "server 5 10 forget the-last -> done",
-    ];
-    let granted = "b 20 22 acquire 1 1000 tries -> granted b 1 21000 0 0";
-    legal(1, &[&before[..], &[granted]].concat());
-    let known = "a 12 14 refresh a 1000 -> refreshed 0";
-    legal(1, &[&before[..], &[known]].concat());
-    illegal(1, Rule::Limit, &[&before[..], &[known, granted]].concat());
-}
-
-#[test]
 fn a_release_that_was_sent_again_finds_nothing() {
     let lines = [
         "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",

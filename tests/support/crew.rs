@@ -3,7 +3,7 @@
 use super::dice::Dice;
 use super::history::client::Recorded;
 use super::history::{History, Op, Outcome, Recorder, Rules};
-use super::{Server, eventually, job, process, signal};
+use super::{SOON, Server, eventually, job, process, signal, within};
 use luagate::errors::{Failure, RefreshError};
 use luagate::{Error, Gate, Permit};
 use std::collections::BTreeMap;
@@ -27,6 +27,9 @@ const AFTERWARDS: u32 = 2;
 
 /// How long a member waits in line at most.
 const IN_LINE: Duration = Duration::from_secs(10);
+
+/// More than the silence after which a subscription is tested, with leases that were granted to nobody in that time.
+const BOUND: Duration = SOON.saturating_mul(2);
 
 /// What the members have told so far, those that were killed too.
 #[derive(Default)]
@@ -113,10 +116,9 @@ impl Crew {
     /// Waits until so many stays more have ended well.
     #[track_caller]
     pub fn goes_on(&self, stays: u32) {
-        let before = self.served();
-        eventually("the crew goes on", || {
-            (self.served() >= before + stays).then_some(())
-        });
+        let until = self.served() + stays;
+        let served = within(BOUND, || (self.served() >= until).then_some(()));
+        assert!(served.is_some(), "the crew does not go on");
     }
 
     pub fn served(&self) -> u32 {
@@ -169,9 +171,10 @@ impl Crew {
             drop(member.stdin.take());
         }
         for member in &mut self.members {
-            eventually(&format!("{} is served", member.label), || {
+            let finished = within(BOUND, || {
                 member.finished.load(Ordering::SeqCst).then_some(())
             });
+            assert!(finished.is_some(), "{} is not served", member.label);
             assert!(member.child.wait().unwrap().success());
         }
         assert_free(server);
@@ -202,11 +205,13 @@ impl Drop for Crew {
 }
 
 /// The rules where connections break: a call is made again when its reply was lost, so it may find its own work done; and who
-/// has no subscription when its turn comes is passed over until it asks again. Nothing else is waived.
+/// has no subscription when its turn comes is passed over until it asks again. Nothing else is waived. What was sent and not
+/// answered comes to the server within seconds, or never.
 pub fn broken_connections() -> Rules {
     Rules {
         order: false,
         repeated: true,
+        late: 5_000_000,
         ..Rules::new(LIMIT)
     }
 }

@@ -10,6 +10,7 @@ mod model;
 mod plan;
 mod recorder;
 mod search;
+mod shut;
 mod text;
 mod waits;
 
@@ -49,7 +50,8 @@ pub enum Forgotten {
     OneKey,
     /// What it was told last: whoever held may hold or not, and counts once it was refreshed.
     TheLast,
-    /// All: it was restarted without a file, or its keys were deleted. Nothing is in use.
+    /// All: it was restarted without a file, or its keys were deleted. Nothing is in use, and a call
+    /// that had ended before is not carried out any more.
     Everything,
 }
 

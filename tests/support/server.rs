@@ -21,7 +21,7 @@ pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Waits until `condition` gives a value, for so long.
-fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
+pub fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + time;
     loop {
         let value = condition();

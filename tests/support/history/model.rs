@@ -185,16 +185,15 @@ impl Semaphore {
         self.holders.iter().find(|holder| holder.who == who)
     }
 
-    /// The holder, where the server was asked for it and knew it.
-    fn known(&self, who: Who) -> Result<&Holder, Why> {
-        let known = |holder: &&Holder| holder.forgotten < Some(Forgotten::Everything);
-        self.holder(who).filter(known).ok_or(Why::NotHeld)
+    /// The same, if nobody but the holder may end it.
+    fn sure_holder(&self, who: Who) -> Option<&Holder> {
+        self.holder(who).filter(|holder| holder.forgotten.is_none())
     }
 
-    /// Whether nobody but the holder may end it.
-    fn surely_holds(&self, who: Who) -> bool {
-        self.holder(who)
-            .is_some_and(|holder| holder.forgotten.is_none())
+    /// The same, if the server knows of it.
+    fn known_holder(&self, who: Who) -> Option<&Holder> {
+        let known = |holder: &&Holder| holder.forgotten < Some(Forgotten::Everything);
+        self.holder(who).filter(known)
     }
 
     /// Whether so many are free.
@@ -222,6 +221,7 @@ impl Semaphore {
         rules: &Rules,
         early: impl Fn(LeaseNo) -> Micros,
     ) -> Result<(), Why> {
+        let held = |holder: Option<_>| holder.ok_or(Why::NotHeld).map(drop::<&Holder>);
         match *step {
             Step::Enter {
                 permits,
@@ -268,21 +268,17 @@ impl Semaphore {
                     _ => Ok(()),
                 }
             }
-            Step::Gone { who } if self.surely_holds(who) => Err(Why::StillHeld),
-            Step::Lost { who, at } => match self.holder(who) {
-                Some(holder) if holder.forgotten.is_none() && at < early(holder.lease) => {
-                    Err(Why::StillHeld)
-                }
+            Step::Gone { who } if self.sure_holder(who).is_some() => Err(Why::StillHeld),
+            Step::Lost { who, at } => match self.sure_holder(who) {
+                Some(holder) if at < early(holder.lease) => Err(Why::StillHeld),
                 _ => Ok(()),
             },
             Step::LeaseEnd { who, lease } => match self.holder(who) {
                 Some(holder) if holder.lease == lease => Ok(()),
                 _ => Err(Why::Void),
             },
-            Step::Release { who, .. } | Step::Refresh { who, .. } => self.known(who).map(drop),
-            Step::Held { who } | Step::UnseenEnd { who } => {
-                self.holder(who).ok_or(Why::NotHeld).map(drop)
-            }
+            Step::Release { who, .. } | Step::Refresh { who, .. } => held(self.known_holder(who)),
+            Step::Held { who } | Step::UnseenEnd { who } => held(self.holder(who)),
             Step::Unseen { permits, .. } => self.fits(permits.max(1), rules),
             Step::Gone { .. } | Step::Forget(_) => Ok(()),
         }
@@ -328,6 +324,7 @@ impl Semaphore {
             }),
             Step::Refresh { who, lease } => self.change(who, |holder| {
                 holder.lease = lease;
+                // The server knows it: of what came last, this was not forgotten.
                 holder.forgotten = holder.forgotten.filter(|what| *what == Forgotten::OneKey);
             }),
             Step::Forget(what) => {

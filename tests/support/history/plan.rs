@@ -2,6 +2,7 @@
 //! a lease is one more, its end.
 
 use super::model::{LeaseNo, Rule, Step, Who};
+use super::shut::Shut;
 use super::waits::Waits;
 use super::{Call, Full, Granted, Lease, Micros, Op, Outcome, Rules};
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 pub const NEVER: Micros = Micros::MAX;
 
 /// The server's rounding to whole ms, and what numbers given in the same microsecond add to a fence.
-pub const MS: Micros = 1_000;
+const MS: Micros = 1_000;
 
 /// How far the clock of the calls and the server's may drift apart in a history: one of them is slewed, the other is not.
 const DRIFT: Micros = 300;
@@ -76,6 +77,7 @@ pub fn plan(calls: &[&Call], rules: &Rules) -> Result<Plan, Wrong> {
         whos: HashMap::new(),
         ends: Vec::new(),
         waits: Waits::of(calls),
+        shut: Shut::of(calls),
         strangers: false,
     };
     for (at, call) in calls.iter().enumerate() {
@@ -130,6 +132,7 @@ struct Builder<'a> {
     /// When the last lease of each has ended at the latest.
     ends: Vec<Micros>,
     waits: Waits,
+    shut: Shut,
     /// Some release or refresh is of a permit that no call is known to have been granted: by then an unseen grant may have
     /// been given back, or live on.
     strangers: bool,
@@ -181,7 +184,7 @@ impl<'a> Builder<'a> {
         // A grant that its caller did not hear of: of a call without an answer, or one that ended before the answer came.
         let (start, end) = (call.start, call.latest());
         let least = least_end(call, lease);
-        let late = self.late(call);
+        let late = self.late(call).min(self.shut.forgets(call));
         let over = match lease {
             Lease::Ms(ms) if !self.strangers => late.saturating_add(ms * 1_000),
             _ => NEVER,
@@ -284,7 +287,7 @@ impl<'a> Builder<'a> {
     }
 
     fn refused(&mut self, at: usize, want: Option<u32>, full: &Full) {
-        if self.waits.may_be_shut(self.calls[at]) {
+        if self.shut.may_refuse(self.calls[at]) {
             return;
         }
         let step = Step::Refused {

@@ -88,7 +88,9 @@ fn main() -> ExitCode {
         let is_listed = listed.contains_key(&mutant.key());
         match fate {
             Fate::Unnoticed if !is_listed => println!("nothing noticed: {mutant}"),
-            Fate::ByCase | Fate::ByWorld if is_listed => println!("noticed, though listed: {mutant}"),
+            Fate::ByCase | Fate::ByWorld if is_listed => {
+                println!("noticed, though listed: {mutant}")
+            }
             _ => continue,
         }
         bad += 1;
@@ -105,8 +107,15 @@ fn main() -> ExitCode {
         fates.len(),
         count(Fate::ByCase),
         count(Fate::ByWorld),
-        fates.iter().filter(|(mutant, _)| listed.contains_key(&mutant.key())).count(),
+        fates
+            .iter()
+            .filter(|(mutant, _)| listed.contains_key(&mutant.key()))
+            .count(),
         count(Fate::NoLua),
     );
-    if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if bad == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

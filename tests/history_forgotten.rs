@@ -1,0 +1,92 @@
+//! The checker of histories knows what a server forgot, and lets nothing else pass for it.
+
+mod support;
+
+use support::history::{Call, History, Op, Outcome, Rule, Rules};
+
+/// Lines of who, start and end in ms, what was asked, and what was told.
+fn history(lines: &[&str]) -> History {
+    let call = |line: &&str| {
+        let (asked, told) = line.split_once(" -> ").unwrap();
+        let asked: Vec<&str> = asked.split_whitespace().collect();
+        let told: Vec<&str> = told.split_whitespace().collect();
+        let [who, start, end, op @ ..] = asked.as_slice() else {
+            panic!("{line}")
+        };
+        let us = |ms: &str| ms.parse::<u64>().unwrap() * 1_000;
+        Call {
+            who: (*who).to_owned(),
+            semaphore: "s".to_owned(),
+            op: Op::read(op).unwrap(),
+            start: us(start),
+            end: Some(us(end)),
+            outcome: Outcome::read(&told).unwrap(),
+        }
+    };
+    History {
+        calls: lines.iter().map(call).collect(),
+    }
+}
+
+/// Of a mutex: `a` holds, something is forgotten, then these.
+fn after(what: &str, then: &[&str]) -> Result<(), Rule> {
+    let forgets = format!("server 5 10 forget {what} -> done");
+    let mut lines = vec![
+        "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
+        &forgets,
+    ];
+    lines.extend(then);
+    let outcome = history(&lines).check(&Rules::new(1));
+    outcome.map(drop).map_err(|violation| violation.rule)
+}
+
+const LOST: &str = "a 30 32 refresh a 1000 -> lost";
+const REFRESHED: &str = "a 30 32 refresh a 1000 -> refreshed 0";
+const OTHER: &str = "b 20 22 acquire 1 1000 tries -> granted b 1 21000 0 0";
+const OTHER_LATER: &str = "b 1020 1022 acquire 1 1000 tries -> granted b 1 1021000 0 0";
+const SMALLER_FENCE: &str = "b 20 22 acquire 1 1000 tries -> granted b 1 500 0 0";
+
+#[test]
+fn everything() {
+    assert_eq!(after("everything", &[OTHER, LOST]), Ok(()));
+    assert_eq!(after("everything", &[REFRESHED]), Err(Rule::Lease));
+    assert_eq!(
+        after("everything", &["a 20 22 release a 0 -> released"]),
+        Err(Rule::Lease)
+    );
+    assert_eq!(after("everything", &[SMALLER_FENCE]), Err(Rule::Fence));
+    // Who came after it is counted, and keeps its permit.
+    let third = "c 25 27 acquire 1 1000 tries -> granted c 1 26000 0 0";
+    assert_eq!(after("everything", &[OTHER, third]), Err(Rule::Limit));
+    let told = "b 40 42 refresh b 1000 -> lost";
+    assert_eq!(after("everything", &[OTHER, told]), Err(Rule::Lease));
+}
+
+#[test]
+fn one_key() {
+    assert_eq!(after("one-key", &[LOST]), Ok(()));
+    assert_eq!(after("one-key", &[OTHER]), Err(Rule::Limit));
+    assert_eq!(after("one-key", &[LOST, OTHER]), Err(Rule::Limit));
+    assert_eq!(after("one-key", &[LOST, OTHER_LATER]), Ok(()));
+    let released = "a 15 17 release a 0 -> released";
+    assert_eq!(after("one-key", &[released, OTHER]), Ok(()));
+    // Nothing is granted for a lease, also where nothing is in use; and not for longer.
+    let refused = |at: u64| {
+        let end = at + 2;
+        format!("c {at} {end} acquire 1 1000 tries -> denied 1 1 0 told")
+    };
+    assert_eq!(after("one-key", &[released, &refused(500)]), Ok(()));
+    assert_eq!(
+        after("one-key", &[released, &refused(1_300)]),
+        Err(Rule::Refusal)
+    );
+}
+
+#[test]
+fn the_last() {
+    assert_eq!(after("the-last", &[OTHER, LOST]), Ok(()));
+    assert_eq!(after("the-last", &[REFRESHED]), Ok(()));
+    let other = "b 40 42 acquire 1 1000 tries -> granted b 1 41000 0 0";
+    assert_eq!(after("the-last", &[REFRESHED, other]), Err(Rule::Limit));
+    assert_eq!(after("the-last", &[SMALLER_FENCE]), Err(Rule::Fence));
+}

@@ -282,7 +282,7 @@ impl<'a> Builder<'a> {
         }
         Ok((
             number.saturating_sub(MS).clamp(start, end),
-            (number + DRIFT).clamp(start, end),
+            number.clamp(start, end),
         ))
     }
 

@@ -2,8 +2,9 @@
 //! Lua of its own, and remembers what it carried out.
 
 use crate::client::Call;
-use crate::gate::{Gate, Run};
+use crate::gate::Gate;
 use crate::ledger::Violation;
+use crate::run::Run;
 use crate::scripts::{Loaded, Reply, Scripts};
 use luagate::memory::{Server, Store};
 use std::cell::RefCell;

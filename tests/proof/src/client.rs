@@ -23,6 +23,8 @@ pub enum Call {
     Lookup {
         id: String,
     },
+    /// Of all holders and waiters.
+    Inspect,
     Resize {
         limit: u32,
         expected: Option<u32>,

@@ -1,5 +1,6 @@
 //! Proofs of the scripts: their own text, run in this process, against a model that is written for reading.
 
+pub mod action;
 pub mod carrier;
 pub mod checking;
 pub mod client;
@@ -8,9 +9,11 @@ pub mod gate;
 pub mod keys;
 pub mod ledger;
 pub mod likeness;
+pub mod messages;
 pub mod model;
 pub mod mutants;
 pub mod pattern;
+pub mod run;
 pub mod scripts;
 pub mod several;
 pub mod simulation;

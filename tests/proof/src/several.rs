@@ -9,8 +9,9 @@
 use crate::carrier::{Carrier, hash_of};
 use crate::checking::{Explored, explore};
 use crate::client::Call;
-use crate::gate::{Gate, Run};
+use crate::gate::Gate;
 use crate::ledger::{Check, Violation, broken};
+use crate::run::Run;
 use crate::scripts::{Reply, Scripts};
 use crate::situation::TICK;
 use luagate::memory::Store;

@@ -1,13 +1,18 @@
 //! A seeded scheduler: decides what happens next in a world, and tells the shortest story it finds of what went wrong.
 
+use crate::action::Action;
 use crate::client::Phase;
 use crate::ledger::Violation;
 use crate::scripts::Scripts;
-use crate::world::{Action, Count, World};
+use crate::world::{Count, World};
 use fastrand::Rng;
+use std::time::{Duration, Instant};
 
 /// How many steps one world lives, before everybody goes.
 pub const STEPS: usize = 1_500;
+
+/// How long a story is shrunk.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 const LEASES: [u64; 7] = [1, 5, 50, 400, 400, 3_000, 30_000];
 const WAITS: [u64; 9] = [0, 0, 0, 30, 300, 5_000, 5_000, 20_000, 200_000];
@@ -240,6 +245,9 @@ impl Scheduler {
                 gate: self.rng.usize(..3),
                 client,
             },
+            11 if self.one_in(4) => Action::Inspect {
+                gate: self.rng.usize(..3),
+            },
             12 if self.one_in(12) => Action::Resize {
                 gate: 0,
                 limit: [1, 2, 3, 4, 0, 0][self.rng.usize(..6)],
@@ -365,25 +373,27 @@ fn replay(
 }
 
 impl Failure {
-    /// The same failure by fewer actions: leaves out what it can, in ever smaller pieces, until nothing more can go.
+    /// The same failure by fewer actions: leaves out what it can, in ever smaller pieces, until nothing more can go or it
+    /// took too long.
     pub fn shrink(&mut self, scripts: &Scripts) {
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let before = self.actions.len();
             let mut size = before / 2;
             while size > 0 {
-                self.leave_out(scripts, size);
+                self.leave_out(scripts, size, deadline);
                 size /= 2;
             }
-            if self.actions.len() == before {
+            if self.actions.len() == before || Instant::now() > deadline {
                 return;
             }
         }
     }
 
     /// Leaves out pieces of this size.
-    fn leave_out(&mut self, scripts: &Scripts, size: usize) {
+    fn leave_out(&mut self, scripts: &Scripts, size: usize, deadline: Instant) {
         let mut at = 0;
-        while at < self.actions.len() {
+        while at < self.actions.len() && Instant::now() < deadline {
             let mut fewer = self.actions.clone();
             fewer.drain(at..(at + size).min(fewer.len()));
             match replay(scripts, self.clients, &fewer, false) {

@@ -1,131 +1,14 @@
 //! The world of a simulation: one server, its clients, and what is on its way between them. All that happens in it is an
 //! [`Action`]; the same actions make the same world.
 
+use crate::action::Action;
 use crate::client::{Call, Client, Phase};
 use crate::gate::Gate;
 use crate::ledger::{Check, broken};
 use crate::model::Ask;
+use crate::run::Run;
 use crate::scripts::{Loaded, Reply, Scripts};
 use luagate::memory::{Server, Store};
-
-/// Something that happens. Numbers that name one of several are taken modulo how many there are; what makes no sense at
-/// its moment does nothing, so that any part of a story is a story too.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// So many ms go by.
-    Pass(u64),
-    /// An idle client wants something.
-    Want {
-        client: usize,
-        gate: usize,
-        permits: Option<u32>,
-        limit: u32,
-        lease_ms: u64,
-        wait_ms: u64,
-        inbox: bool,
-    },
-    /// A client does what is due, or repeats the call whose answer it awaits.
-    Act {
-        client: usize,
-    },
-    /// A holder asks for a new lease, or gives back all but `keep`; whoever waits gives up.
-    Refresh {
-        client: usize,
-        lease_ms: u64,
-    },
-    Leave {
-        client: usize,
-        keep: u32,
-    },
-    /// A call arrives and is carried out, an answer comes back, or both; or it is lost where it is.
-    Arrive {
-        flight: usize,
-    },
-    Return {
-        flight: usize,
-    },
-    Prompt {
-        flight: usize,
-    },
-    Lose {
-        flight: usize,
-    },
-    /// A message is read, lost, or comes twice.
-    Read {
-        mail: usize,
-    },
-    LoseMail {
-        mail: usize,
-    },
-    Duplicate {
-        mail: usize,
-    },
-    /// Whoever waits asks once more, without waiting.
-    LastWord {
-        client: usize,
-    },
-    /// Many come at once, to hold or to wait, and are not heard of again.
-    Crowd {
-        gate: usize,
-        count: usize,
-        lease_ms: u64,
-        wait_ms: u64,
-    },
-    Die {
-        client: usize,
-    },
-    /// A new client in the place of a dead one.
-    Born {
-        client: usize,
-    },
-    /// A subscription drops; the server may not notice.
-    Drop {
-        client: usize,
-        noticed: bool,
-    },
-    Subscribe {
-        client: usize,
-    },
-    /// Calls of others, carried out at once.
-    Lookup {
-        gate: usize,
-        client: usize,
-    },
-    Resize {
-        gate: usize,
-        limit: u32,
-        expected: Option<u32>,
-    },
-    LockAll {
-        name: usize,
-        lease_ms: u64,
-    },
-    FreeAll {
-        name: usize,
-    },
-    Full(bool),
-    Flush,
-    /// The server's clock steps by so many ms.
-    Step(i64),
-    /// A copy of all keys is made; the server comes back with it, or empty.
-    Backup,
-    Restart {
-        empty: bool,
-    },
-    /// One key is evicted, or put back as the copy has it.
-    Evict {
-        gate: usize,
-        key: usize,
-    },
-    Restore {
-        gate: usize,
-        key: usize,
-    },
-    /// From here on nothing is lost or late: whoever waits has to be served in time.
-    Calm,
-    /// Everybody is gone: what is left has to end by itself.
-    End,
-}
 
 /// A call on its way, or its answer.
 struct Flight {
@@ -477,6 +360,10 @@ impl World {
                 self.run(of(*gate, self.gates.len()), &Call::Lookup { id })
                     .map(drop)
             }
+            Action::Inspect { gate } => {
+                let gate = of(*gate, self.gates.len());
+                self.run(gate, &Call::Inspect).map(drop)
+            }
             Action::Resize {
                 gate,
                 limit,
@@ -782,7 +669,7 @@ impl World {
                 .iter()
                 .any(|client| client.listens && client.inbox == inbox)
         };
-        let run = crate::gate::Run {
+        let run = Run {
             server: &mut self.server,
             loaded: &self.loaded,
             micros,
@@ -816,6 +703,10 @@ impl World {
         // A script takes its time, so that no two happen at the same µs.
         self.mono += 1 + self.server.calls_of_last_script();
         self.set_clock();
+        let now = self.now();
+        for gate in &mut self.gates {
+            gate.time_passed(&mut self.server, now)?;
+        }
         for (channel, text) in done.messages {
             self.tell(|| format!("    {channel} < {text}"));
             if let Some(client) = self

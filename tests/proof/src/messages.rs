@@ -1,0 +1,67 @@
+//! What the scripts publish, compared with what the model says.
+
+use crate::ledger::{Check, broken};
+use crate::model::{End, Model, Told, Waiter, channel, signed};
+
+/// The grants among messages: id, permits, fence, end.
+pub fn grants_told(messages: &[(String, String)]) -> Vec<(String, u32, u64, End)> {
+    let grant = |(_, text): &(String, String)| {
+        let words: Vec<&str> = text.split(' ').collect();
+        let fence = words[2].parse().ok().filter(|fence| *fence > 0)?;
+        Some((
+            words[0].to_owned(),
+            words[1].parse().ok()?,
+            fence,
+            words[3].parse().ok(),
+        ))
+    };
+    messages.iter().filter_map(grant).collect()
+}
+
+/// Grants as the model says, in their order; hints to those who waited, and to all who wanted too much.
+pub fn compare_messages(
+    told: &[Told],
+    messages: &[(String, String)],
+    before: &Model,
+    now: u64,
+) -> Check {
+    let mut grants = Vec::new();
+    let mut hinted = Vec::new();
+    for (to, text) in messages {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [id, permits, fence, at, ..] = words[..] else {
+            return broken("messages", text.clone());
+        };
+        if fence != "0" {
+            grants.push((to.clone(), text.clone()));
+            continue;
+        }
+        let hint = |waiter: &&Waiter| {
+            let expected = signed(&waiter.inbox, format!("{id} 0 0 {at} {now}"));
+            waiter.id == id && channel(&waiter.inbox) == to && expected == *text
+        };
+        if !before.queue.iter().any(|waiter| hint(&waiter))
+            || at.parse::<u64>().is_err()
+            || permits != "0"
+        {
+            return broken("messages", format!("a hint to {to}: {text}"));
+        }
+        hinted.push(id.to_owned());
+    }
+    let mut expected = Vec::new();
+    for message in told {
+        match message {
+            Told::Grant { inbox, text, .. } => {
+                expected.push((channel(inbox).to_owned(), text.clone()))
+            }
+            Told::Hint { inbox, id } if !inbox.is_empty() && !hinted.contains(id) => {
+                return broken("messages", format!("{id} was not told to ask"));
+            }
+            Told::Hint { .. } => {}
+        }
+    }
+    if grants != expected {
+        return broken("messages", format!("expected {expected:?}, got {grants:?}"));
+    }
+    Ok(())
+}

@@ -5,7 +5,7 @@
 -- and, until the latch opens, a field for each id that counted down. Once it is open, nobody asks who did.
 if #KEYS < 2 then return redis.error_reply('LUAGATE keys: takes 2: latch waiters') end -- there is nothing to read
 local latch, waiters = KEYS[1], KEYS[2]
-if not waiters or latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each once: latch waiters') end
+if latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each once: latch waiters') end
 
 local fields = redis.call('HLEN', latch)
 local waiting = redis.call('ZCARD', waiters)

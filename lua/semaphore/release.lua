@@ -25,7 +25,7 @@ if not agreed then close() end
 if closed then
   -- Who is still known to hold may give back; how much each held is not known any more.
   if ends > now and keep == 0 then
-    held = held - redis.call('ZREM', holders, id)
+    redis.call('ZREM', holders, id)
     reply = {'released', 0}
   end
 elseif fence and keep > 0 and ends > now then

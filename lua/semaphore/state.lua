@@ -8,7 +8,7 @@
 --   w <permits> <lease_ms> <patience_until> <ask_at> <inbox> while it waits
 if #KEYS < 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end -- there is nothing to read
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if not queue or meta == holders or meta == queue or holders == queue then
+if meta == holders or meta == queue or holders == queue then
   return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
 end
 local NEVER = 9e15 -- later than any time in ms

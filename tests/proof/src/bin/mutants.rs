@@ -1,7 +1,7 @@
 //! Changes the Lua in every small way it knows, one at a time, and tells which changes no fast test noticed: neither a
 //! conformance case nor a simulated world. Those that mean the same are listed in `equivalent.txt`, with the reason.
 //!
-//! `mutants inspect` tries those whose text has that word; `WORLDS` says how many worlds are tried, 60 unless set.
+//! `mutants inspect` tries those whose text has that word; `WORLDS` says how many worlds are tried, 700 unless set.
 
 use luagate::memory::Server;
 use luagate_proof::conformance::{Case, cases, run_all};
@@ -60,7 +60,7 @@ fn fate(mutant: &Mutant, scripts: &Scripts, cases: &[Case], worlds: u64) -> Fate
 fn main() -> ExitCode {
     let scripts = Scripts::read();
     let only = std::env::args().nth(1).unwrap_or_default();
-    let worlds = std::env::var("WORLDS").map_or(60, |n| n.parse().expect("WORLDS takes a number"));
+    let worlds = std::env::var("WORLDS").map_or(700, |n| n.parse().expect("WORLDS takes a number"));
     let mut mutants = mutants::all(&scripts);
     mutants.retain(|mutant| mutant.to_string().contains(&only));
     let cases = cases();

@@ -10,6 +10,7 @@
   function lock.is_free()
     if is_held then return true end
     if limit == 0 then limit = 1 end
+    if fence and agreed then free({id}, permits - 1) end -- what its ended lease still occupies
     settle()
     if record and not fence then
       leave_queue(id)

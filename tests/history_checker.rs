@@ -6,30 +6,6 @@ mod support;
 use support::dice::Dice;
 use support::history::{Call, Full, Granted, History, Lease, Op, Outcome, Recorder, Rule, Rules};
 
-/// Calls written as `who start end op -> outcome`, in ms, where the end `-` is none. A fence is in us.
-fn history(lines: &[&str]) -> History {
-    let ms = |word: &str| (word.parse::<f64>().unwrap() * 1_000.0) as u64;
-    let call = |line: &&str| {
-        let (asked, told) = line.split_once(" -> ").unwrap();
-        let asked: Vec<&str> = asked.split_whitespace().collect();
-        let told: Vec<&str> = told.split_whitespace().collect();
-        let [who, start, end, op @ ..] = asked.as_slice() else {
-            panic!("{line}")
-        };
-        Call {
-            who: (*who).to_owned(),
-            semaphore: "s".to_owned(),
-            op: Op::read(op).unwrap_or_else(|| panic!("{line}")),
-            start: ms(start),
-            end: (*end != "-").then(|| ms(end)),
-            outcome: Outcome::read(&told).unwrap_or_else(|| panic!("{line}")),
-        }
-    };
-    History {
-        calls: lines.iter().map(call).collect(),
-    }
-}
-
 /// Whether some order explains it, which all efforts must agree on.
 fn judge(history: &History, rules: &Rules) -> Result<(), Rule> {
     let outcome = history.check(rules);
@@ -44,7 +20,7 @@ fn judge(history: &History, rules: &Rules) -> Result<(), Rule> {
 
 #[track_caller]
 fn legal_under(rules: &Rules, lines: &[&str]) {
-    let history = history(lines);
+    let history = History::of(lines);
     history.assert(rules);
     assert_eq!(judge(&history, rules), Ok(()));
 }
@@ -56,7 +32,7 @@ fn legal(limit: u32, lines: &[&str]) {
 
 #[track_caller]
 fn illegal(limit: u32, rule: Rule, lines: &[&str]) {
-    assert_eq!(judge(&history(lines), &Rules::new(limit)), Err(rule));
+    assert_eq!(judge(&History::of(lines), &Rules::new(limit)), Err(rule));
 }
 
 // What a sound semaphore can show.
@@ -289,7 +265,7 @@ fn a_release_that_was_sent_again_finds_nothing() {
 
 #[test]
 fn each_semaphore_by_itself() {
-    let mut history = history(&[
+    let mut history = History::of(&[
         "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
         "b 0 2 acquire 1 1000 tries -> granted b 1 1000 0 0",
     ]);
@@ -401,7 +377,7 @@ fn a_fence_below_that_of_an_earlier_grant() {
         same_clock: false,
         ..Rules::new(2)
     };
-    assert_eq!(judge(&history(&lines), &other_clock), Err(Rule::Fence));
+    assert_eq!(judge(&History::of(&lines), &other_clock), Err(Rule::Fence));
     illegal(2, Rule::Fence, &lines); // the first is not the time of its call either
 }
 
@@ -515,7 +491,7 @@ fn a_release_that_did_not_free() {
 
 #[test]
 fn a_failure_shows_the_calls_around_it() {
-    let violation = history(&[
+    let violation = History::of(&[
         "first 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
         "second 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0",
     ])

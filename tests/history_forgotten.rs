@@ -2,31 +2,7 @@
 
 mod support;
 
-use support::history::{Call, History, Op, Outcome, Rule, Rules};
-
-/// Lines of who, start and end in ms, what was asked, and what was told.
-fn history(lines: &[&str]) -> History {
-    let call = |line: &&str| {
-        let (asked, told) = line.split_once(" -> ").unwrap();
-        let asked: Vec<&str> = asked.split_whitespace().collect();
-        let told: Vec<&str> = told.split_whitespace().collect();
-        let [who, start, end, op @ ..] = asked.as_slice() else {
-            panic!("{line}")
-        };
-        let us = |ms: &str| ms.parse::<u64>().unwrap() * 1_000;
-        Call {
-            who: (*who).to_owned(),
-            semaphore: "s".to_owned(),
-            op: Op::read(op).unwrap(),
-            start: us(start),
-            end: Some(us(end)),
-            outcome: Outcome::read(&told).unwrap(),
-        }
-    };
-    History {
-        calls: lines.iter().map(call).collect(),
-    }
-}
+use support::history::{History, Rule, Rules};
 
 /// Of a mutex: `a` holds, something is forgotten, then these.
 fn after(what: &str, then: &[&str]) -> Result<(), Rule> {
@@ -36,7 +12,7 @@ fn after(what: &str, then: &[&str]) -> Result<(), Rule> {
         &forgets,
     ];
     lines.extend(then);
-    let outcome = history(&lines).check(&Rules::new(1));
+    let outcome = History::of(&lines).check(&Rules::new(1));
     outcome.map(drop).map_err(|violation| violation.rule)
 }
 

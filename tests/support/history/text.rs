@@ -1,6 +1,6 @@
 //! Calls as text, in the files and in what a failed check shows: `acquire 1 500 waits`, `granted id 1 fence ticket end`.
 
-use super::{Forgotten, Full, Granted, Lease, Op, Outcome};
+use super::{Call, Forgotten, Full, Granted, History, Lease, Op, Outcome};
 use std::fmt;
 
 impl fmt::Display for Lease {
@@ -158,5 +158,31 @@ impl Outcome {
             ["never-returned"] => Outcome::NeverReturned,
             _ => return None,
         })
+    }
+}
+
+impl History {
+    /// Of lines such as `a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0`: who, start and end in ms, what was asked and told.
+    pub fn of(lines: &[&str]) -> History {
+        let ms = |word: &str| (word.parse::<f64>().unwrap() * 1_000.0) as u64;
+        let call = |line: &&str| {
+            let (asked, told) = line.split_once(" -> ").unwrap();
+            let asked: Vec<&str> = asked.split_whitespace().collect();
+            let told: Vec<&str> = told.split_whitespace().collect();
+            let [who, start, end, op @ ..] = asked.as_slice() else {
+                panic!("{line}")
+            };
+            Call {
+                who: (*who).to_owned(),
+                semaphore: "s".to_owned(),
+                op: Op::read(op).unwrap_or_else(|| panic!("{line}")),
+                start: ms(start),
+                end: (*end != "-").then(|| ms(end)),
+                outcome: Outcome::read(&told).unwrap_or_else(|| panic!("{line}")),
+            }
+        };
+        History {
+            calls: lines.iter().map(call).collect(),
+        }
     }
 }

@@ -8,7 +8,7 @@
 macro_rules! script {
     ($($part:literal),*) => {
         $crate::script::LazyScript::new(|| {
-            $crate::script::Script::new(&[$(include_str!(concat!("../../lua/", $part, ".lua"))),*])
+            $crate::script::Script::new(&[$(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/lua/", $part, ".lua"))),*])
         })
     };
 }

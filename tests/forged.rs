@@ -119,6 +119,14 @@ fn scripts_run(con: &mut Connection) -> u64 {
     command_counts(con).get("evalsha").copied().unwrap_or(0)
 }
 
+/// What the client believes to hold is what the server granted.
+fn assert_known(raw: &mut Raw, id: &str, permit: &Permit) {
+    let LookupAnswer::Held(grant) = raw.lookup(id) else {
+        panic!("the server knows nothing of {permit:?}");
+    };
+    assert_eq!((permit.fence(), permit.permits()), (grant.fence, 1));
+}
+
 #[test]
 fn a_forged_grant_is_not_believed() {
     let server = Server::any();
@@ -144,11 +152,7 @@ fn a_forged_grant_is_not_believed() {
     let_it_read(&server, &gate);
     assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
     raw.assert_released("holder");
-    let permit = waiting.join().unwrap();
-    let LookupAnswer::Held(grant) = raw.lookup(&id) else {
-        panic!("the server knows nothing of {permit:?}");
-    };
-    assert_eq!((permit.fence(), permit.permits()), (grant.fence, 1));
+    assert_known(&mut raw, &id, &waiting.join().unwrap());
 }
 
 /// Words like those of a message, some of which are not.
@@ -187,11 +191,7 @@ fn random_messages_are_not_believed() {
     let_it_read(&server, &gate);
     assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
     raw.assert_released("holder");
-    let permit = waiting.join().unwrap();
-    let LookupAnswer::Held(grant) = raw.lookup(&id) else {
-        panic!("the server knows nothing of {permit:?}");
-    };
-    assert_eq!(permit.fence(), grant.fence);
+    assert_known(&mut raw, &id, &waiting.join().unwrap());
 }
 
 #[test]
@@ -223,11 +223,7 @@ fn a_true_message_for_another_wait_is_not_believed() {
     let_it_read(&server, &gate);
     assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
     raw.assert_released("holder");
-    let permit = waiting.join().unwrap();
-    let LookupAnswer::Held(grant) = raw.lookup(&id) else {
-        panic!("the server knows nothing of {permit:?}");
-    };
-    assert_eq!(permit.fence(), grant.fence);
+    assert_known(&mut raw, &id, &waiting.join().unwrap());
 }
 
 #[test]

@@ -15,6 +15,12 @@
 //! # }
 //! ```
 
+mod inspect;
+mod several;
+
+pub use inspect::{HolderRow, State, WaiterRow, inspect};
+pub use several::{TryLockAllAnswer, try_lock_all};
+
 use super::{Keys, Reply, ServerTime, error_of, read, unexpected};
 use crate::error::CallError;
 use crate::script::{Call, LazyScript};
@@ -40,20 +46,6 @@ macro_rules! granting {
 static ACQUIRE: LazyScript = granting!("semaphore/denial", "semaphore/acquire");
 static RELEASE: LazyScript = granting!("semaphore/release");
 static RESIZE: LazyScript = granting!("semaphore/resize");
-static TRY_LOCK_ALL: LazyScript = script!(
-    "arguments",
-    "clock",
-    "semaphore/open",
-    "semaphore/state",
-    "semaphore/counts",
-    "semaphore/change",
-    "semaphore/grant",
-    "semaphore/queue",
-    "semaphore/serve",
-    "semaphore/denial",
-    "semaphore/opened",
-    "semaphore/try_lock_all"
-);
 static REFRESH: LazyScript = script!(
     "arguments",
     "clock",
@@ -63,14 +55,6 @@ static REFRESH: LazyScript = script!(
     "semaphore/refresh"
 );
 static LOOKUP: LazyScript = script!("arguments", "clock", "semaphore/state", "semaphore/lookup");
-static INSPECT: LazyScript = script!(
-    "arguments",
-    "clock",
-    "semaphore/state",
-    "semaphore/counts",
-    "semaphore/inspect"
-);
-
 /// What [`acquire`] asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
@@ -207,87 +191,6 @@ pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<A
             other => Err(unexpected(&other)),
         },
     )
-}
-
-/// What [`try_lock_all`] answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TryLockAllAnswer {
-    /// All are locked: a permit of each, in the order of the keys.
-    Granted(Vec<Grant>),
-    /// The id had locked all of them already; nothing was granted twice.
-    Held(Vec<Grant>),
-    /// The id holds none of them.
-    Denied {
-        /// Which is in the way, from 0 in the order of the keys: the first that is held, or that somebody waits for.
-        place: usize,
-        /// In how many ms asking again makes sense; `None`: no lease on it that runs now ever ends.
-        retry_after: Option<u64>,
-        /// How full it is.
-        usage: Usage,
-        /// How many wait in line for it.
-        waiting: u64,
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
-}
-
-/// Locks up to 64 mutexes at once, all or none, if they are free and nobody waits for one of them. Their names are of one
-/// group. `lease_ms` as in [`Ask`]. Again with the same id, it grants nothing twice.
-///
-/// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
-pub fn try_lock_all(
-    con: &mut dyn ConnectionLike,
-    mutexes: &[&Keys],
-    id: &str,
-    lease_ms: u64,
-) -> Result<TryLockAllAnswer, CallError> {
-    let call = Call {
-        keys: mutexes.iter().flat_map(|keys| keys.names()).collect(),
-        arguments: vec![id.into(), lease_ms.into()],
-    };
-    read(
-        TRY_LOCK_ALL.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()?.as_str() {
-            // One of them may have been locked before, with another lease.
-            "granted" => Ok(TryLockAllAnswer::Granted(locks(reply, mutexes.len())?)),
-            "held" => Ok(TryLockAllAnswer::Held(locks(reply, mutexes.len())?)),
-            "denied" => Ok(TryLockAllAnswer::Denied {
-                place: place(reply, mutexes.len())?,
-                retry_after: reply.number_or_never()?,
-                usage: usage(reply)?,
-                waiting: reply.number()?,
-                now: reply.number()?,
-            }),
-            other => Err(unexpected(&other)),
-        },
-    )
-}
-
-fn locks(reply: &mut Reply, count: usize) -> Result<Vec<Grant>, CallError> {
-    let now = reply.number()?;
-    let grants = reply.rows(|row| {
-        let grant = Grant {
-            permits: 1,
-            fence: row.number()?,
-            expires_at: row.number_or_never()?,
-            now,
-        };
-        grant.checked()
-    })?;
-    match grants.len() == count {
-        true => Ok(grants),
-        false => Err(unexpected(&grants)),
-    }
-}
-
-/// A place from 1 to `count`, as one from 0.
-fn place(reply: &mut Reply, count: usize) -> Result<usize, CallError> {
-    let place: usize = reply.number()?;
-    match place.checked_sub(1) {
-        Some(place) if place < count => Ok(place),
-        _ => Err(unexpected(&place)),
-    }
 }
 
 /// What [`release`] answers.
@@ -503,99 +406,6 @@ pub fn resize(
             other => Err(unexpected(&other)),
         },
     )
-}
-
-/// What [`inspect`] answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
-    /// The limit in force; 0: none is stored.
-    pub limit: u32,
-    /// Whether `resize` pinned it.
-    pub pinned: bool,
-    /// How many permits are in use.
-    pub in_use: u32,
-    /// How many hold.
-    pub holder_count: u64,
-    /// How many wait.
-    pub waiter_count: u64,
-    /// The last fence or ticket that was given.
-    pub last_fence: u64,
-    /// The server's time at this reply.
-    pub now: ServerTime,
-    /// Who holds, whose lease ends first, first.
-    pub holders: Vec<HolderRow>,
-    /// Who waits, in the order of the queue.
-    pub waiters: Vec<WaiterRow>,
-}
-
-/// A holder, as [`inspect`] lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HolderRow {
-    /// Who.
-    pub id: String,
-    /// How many permits; 0 where keys were lost and it is not known any more.
-    pub permits: u32,
-    /// The fence of its permit.
-    pub fence: u64,
-    /// The end of its lease; `None`: never.
-    pub expires_at: Option<ServerTime>,
-}
-
-/// A waiter, as [`inspect`] lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaiterRow {
-    /// Who.
-    pub id: String,
-    /// How many permits it wants.
-    pub permits: u32,
-    /// Its ticket.
-    pub ticket: u64,
-    /// Until when it stays in line unless it asks again.
-    pub patience_until: ServerTime,
-}
-
-/// Who holds and who waits: at most `count` (up to 1,000) of each, from the `offset`-th on. Changes nothing.
-///
-/// # Errors
-/// [`CallError::Invalid`] for a count above 1,000; otherwise what kept the server from answering.
-pub fn inspect(
-    con: &mut dyn ConnectionLike,
-    keys: &Keys,
-    offset: u32,
-    count: u32,
-) -> Result<State, CallError> {
-    let call = Call {
-        keys: keys.names().to_vec(),
-        arguments: vec![u64::from(offset).into(), u64::from(count).into()],
-    };
-    let reply = INSPECT.run(con, &call).map_err(error_of)?;
-    read(reply, |reply| {
-        Ok(State {
-            limit: reply.number()?,
-            pinned: reply.flag()?,
-            in_use: reply.number()?,
-            holder_count: reply.number()?,
-            waiter_count: reply.number()?,
-            last_fence: reply.number()?,
-            now: reply.number()?,
-            holders: reply.rows(|row| {
-                Ok(HolderRow {
-                    id: row.word()?,
-                    permits: row.number()?,
-                    fence: row.number()?,
-                    expires_at: row.number_or_never()?,
-                })
-            })?,
-            waiters: reply.rows(|row| {
-                Ok(WaiterRow {
-                    id: row.word()?,
-                    permits: row.number()?,
-                    ticket: row.number()?,
-                    patience_until: row.number()?,
-                })
-            })?,
-        })
-    })
 }
 
 /// The outcomes of calls for each of `permits` in one packet. One that says that the connection is of no use says it for all.

@@ -46,7 +46,6 @@ pub enum Phase {
         next: Option<u64>,
         /// When its last answered call was sent, and the server's time in the reply.
         answered: Option<(u64, u64)>,
-        sent: u64,
         gives_up: u64,
     },
     Holding {

@@ -292,7 +292,7 @@ impl Situation {
         match event {
             Event::Want(who, want) => {
                 let party = Arc::make_mut(&mut self.parties[who]);
-                party.want(setting.limit, want, mono);
+                party.want(setting.limit, want);
                 party.send_due(mono);
             }
             Event::Ask(who) => Arc::make_mut(&mut self.parties[who]).send_due(mono),
@@ -470,7 +470,7 @@ impl Situation {
 }
 
 impl Party {
-    fn want(&mut self, limit: u32, want: Want, mono: u64) {
+    fn want(&mut self, limit: u32, want: Want) {
         let client = &mut self.client;
         client.count += 1;
         client.id = format!("c{}/{}", client.name, client.count);
@@ -489,7 +489,6 @@ impl Party {
             },
             next: None,
             answered: None,
-            sent: mono,
             gives_up: u64::MAX,
         };
     }

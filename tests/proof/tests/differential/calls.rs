@@ -1,9 +1,11 @@
 //! Random calls of the scripts in `lua/manifest.json`.
 
+use super::answer::Answer;
 use super::commands::{ODD, escaped};
 use super::proof::{once_in, pick};
 use rand::Rng;
 use rand::rngs::StdRng;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A script: its name and text.
@@ -291,5 +293,48 @@ fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
             });
         }
         _ => {}
+    }
+}
+
+/// The tickets and fences that ids were told last, as words of later calls name them.
+#[derive(Default)]
+pub struct Told(BTreeMap<(String, bool), i64>);
+
+impl Told {
+    pub fn remember(&mut self, call: &Call, reply: &Answer) {
+        let (Some(Word::Text(id)), [Answer::Bytes(word), rest @ ..]) =
+            (call.words.first(), reply.list())
+        else {
+            return;
+        };
+        let (is_ticket, place) = match word.as_slice() {
+            b"queued" => (true, 0),
+            b"granted" | b"held" | b"refreshed" => (false, 1),
+            _ => return,
+        };
+        if let Some(Answer::Int(number)) = rest.get(place) {
+            let id = String::from_utf8_lossy(id).into_owned();
+            self.0.insert((id, is_ticket), *number);
+        }
+    }
+
+    /// A call as it is sent. `full` is the name, on the server, of a key or channel.
+    pub fn words(&self, call: &Call, sha1: &str, full: impl Fn(&str) -> String) -> Vec<Vec<u8>> {
+        let number = |id: &String, is_ticket| {
+            let number = self.0.get(&(id.clone(), is_ticket)).copied();
+            number.unwrap_or(0).to_string().into_bytes()
+        };
+        let count = call.keys.len().to_string();
+        let mut words = ["EVALSHA", sha1, &count]
+            .map(|word| word.as_bytes().to_vec())
+            .to_vec();
+        words.extend(call.keys.iter().map(|key| full(key).into_bytes()));
+        words.extend(call.words.iter().map(|word| match word {
+            Word::Text(text) => text.clone(),
+            Word::Inbox(inbox) => full(&format!("inbox:{inbox}")).into_bytes(),
+            Word::Ticket(id) => number(id, true),
+            Word::Fence(id) => number(id, false),
+        }));
+        words
     }
 }

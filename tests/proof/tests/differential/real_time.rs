@@ -6,7 +6,7 @@
 //! within the distance of the readings.
 
 use super::answer::Answer;
-use super::calls::{Call, Script, Times, Word, all_keys, call, scripts};
+use super::calls::{Call, Script, Times, Told, Word, all_keys, call, scripts};
 use super::pair::{Pair, micros, receive, send};
 use super::proof::{Layer, once_in, pick};
 use luagate::memory::Store;
@@ -49,7 +49,7 @@ pub struct RealTime {
     _subscriber: Connection,
     /// How far the model's times may be behind the server's, in µs.
     distance: u64,
-    told: [BTreeMap<(String, bool), i64>; 2],
+    told: [Told; 2],
     pub compared: u64,
     pub left_out: u64,
 }
@@ -96,41 +96,8 @@ impl RealTime {
 
     /// The words of a call, with what the ids were told on this side.
     fn words(&self, call: &Call, side: usize) -> Vec<Vec<u8>> {
-        let prefixed = |name: &str| format!("{}:{name}", self.pair.server.prefix).into_bytes();
-        let told = |id: &String, is_ticket| {
-            let told = self.told[side].get(&(id.clone(), is_ticket)).copied();
-            told.unwrap_or(0).to_string().into_bytes()
-        };
-        let mut words = vec![
-            b"EVALSHA".to_vec(),
-            self.sha1s[&call.script].clone().into_bytes(),
-        ];
-        words.push(call.keys.len().to_string().into_bytes());
-        words.extend(call.keys.iter().map(|key| prefixed(key)));
-        words.extend(call.words.iter().map(|word| match word {
-            Word::Text(text) => text.clone(),
-            Word::Inbox(inbox) => prefixed(&format!("inbox:{inbox}")),
-            Word::Ticket(id) => told(id, true),
-            Word::Fence(id) => told(id, false),
-        }));
-        words
-    }
-
-    fn remember(&mut self, call: &Call, reply: &Answer, side: usize) {
-        let (Some(Word::Text(id)), [Answer::Bytes(word), rest @ ..]) =
-            (call.words.first(), reply.list())
-        else {
-            return;
-        };
-        let (is_ticket, place) = match word.as_slice() {
-            b"queued" => (true, 0),
-            b"granted" | b"held" | b"refreshed" => (false, 1),
-            _ => return,
-        };
-        if let Some(Answer::Int(number)) = rest.get(place) {
-            let id = String::from_utf8_lossy(id).into_owned();
-            self.told[side].insert((id, is_ticket), *number);
-        }
+        let full = |name: &str| format!("{}:{name}", self.pair.server.prefix);
+        self.told[side].words(call, &self.sha1s[&call.script], full)
     }
 
     /// What the model answers at a time, and keeps after it.
@@ -176,8 +143,8 @@ impl RealTime {
                 self.distance
             ));
         }
-        self.remember(call, &real, 0);
-        self.remember(call, &model, 1);
+        self.told[0].remember(call, &real);
+        self.told[1].remember(call, &model);
         Ok(true)
     }
 

@@ -5,7 +5,7 @@
 //! deleted by hand.
 
 use super::answer::Answer;
-use super::calls::{Call, INBOXES, Script, Times, Word, all_keys, call, scripts};
+use super::calls::{Call, INBOXES, Script, Times, Told, all_keys, call, scripts};
 use super::commands::escaped;
 use super::pair::{Pair, receive, send};
 use super::proof::{Layer, once_in, pick};
@@ -90,7 +90,7 @@ pub struct Scripts {
     micros: u64,
     least_micros: u64,
     copy: Copied,
-    told: BTreeMap<(String, bool), i64>,
+    told: Told,
 }
 
 /// A copy of all keys: DUMPs, and the model's store.
@@ -136,7 +136,7 @@ impl Scripts {
             micros: 0,
             least_micros: 0,
             copy: Copied::default(),
-            told: BTreeMap::new(),
+            told: Told::default(),
         }
     }
 
@@ -154,7 +154,7 @@ impl Scripts {
             self.listen(inbox, false);
         }
         self.copy = Copied::default();
-        self.told.clear();
+        self.told = Told::default();
         // Whole seconds, so that a seed means the same whenever it runs.
         let start = self.pair.real_micros() / 1_000_000 * 1_000_000;
         self.least_micros = start + 10 * DAY as u64;
@@ -308,26 +308,8 @@ impl Scripts {
     }
 
     fn call(&mut self, call: &Call) -> Result<(), String> {
-        let mut words = vec![
-            b"EVALSHA".to_vec(),
-            self.sha1s[&call.script].clone().into_bytes(),
-        ];
-        words.push(call.keys.len().to_string().into_bytes());
-        words.extend(call.keys.iter().map(|key| self.full_name(key).into_bytes()));
-        for word in &call.words {
-            let told = |id: &String, is_ticket| {
-                self.told
-                    .get(&(id.clone(), is_ticket))
-                    .copied()
-                    .unwrap_or(0)
-            };
-            words.push(match word {
-                Word::Text(text) => text.clone(),
-                Word::Inbox(inbox) => self.full_name(&format!("inbox:{inbox}")).into_bytes(),
-                Word::Ticket(id) => told(id, true).to_string().into_bytes(),
-                Word::Fence(id) => told(id, false).to_string().into_bytes(),
-            });
-        }
+        let sha1 = &self.sha1s[&call.script];
+        let mut words = self.told.words(call, sha1, |name| self.full_name(name));
         for part in [self.micros / 1_000_000, self.micros % 1_000_000] {
             words.push(part.to_string().into_bytes());
         }
@@ -337,7 +319,7 @@ impl Scripts {
                 "the reply is\n    on the server: {real:?}\n    in the model:  {model:?}"
             ));
         }
-        self.remember(call, &real);
+        self.told.remember(call, &real);
         let (real, model) = (self.heard(), self.pair.model.take_published());
         let prefix = format!("{}:", self.pair.server.prefix).into_bytes();
         let model: Vec<_> = model
@@ -357,24 +339,6 @@ impl Scripts {
             ));
         }
         Ok(())
-    }
-
-    /// Keeps tickets and fences that ids are told.
-    fn remember(&mut self, call: &Call, reply: &Answer) {
-        let (Some(Word::Text(id)), [Answer::Bytes(word), rest @ ..]) =
-            (call.words.first(), reply.list())
-        else {
-            return;
-        };
-        let (is_ticket, place) = match word.as_slice() {
-            b"queued" => (true, 0),
-            b"granted" | b"held" | b"refreshed" => (false, 1),
-            _ => return,
-        };
-        if let Some(Answer::Int(number)) = rest.get(place) {
-            let id = String::from_utf8_lossy(id).into_owned();
-            self.told.insert((id, is_ticket), *number);
-        }
     }
 
     /// What was published since this was last asked.

@@ -1,0 +1,113 @@
+//! Where the cases run.
+
+use luagate::memory::{Server, Store};
+use redis::ConnectionLike;
+use std::collections::BTreeMap;
+
+/// How far the clock of a server in memory moves from call to call, in µs.
+const STEP: u64 = 1;
+
+/// Where cases run.
+pub trait Host {
+    fn connection(&mut self) -> &mut dyn ConnectionLike;
+    /// Returns once the subscription stands.
+    fn subscribe(&mut self, channel: &str);
+    fn unsubscribe(&mut self, channel: &str);
+    /// Every message that was published on a channel since this was last asked.
+    fn messages(&mut self, channel: &str) -> Vec<String>;
+    fn pause(&mut self, ms: u64);
+    fn set_full(&mut self, full: bool);
+    /// By how many ms the end of a key may differ, since the server looks at its clock twice.
+    fn tolerance(&self) -> i64;
+    /// A case begins: nothing of an earlier one is left that it could see.
+    fn begin(&mut self) {}
+    /// A script is about to run, whose calls are counted where `counts`.
+    fn before_script(&mut self, counts: bool);
+    /// How many commands the last script called, where that is known.
+    fn calls_of_last_script(&mut self) -> Option<u64>;
+    /// What is kept, where that can be seen.
+    fn store(&mut self) -> Option<Store>;
+}
+
+/// A server in this process, with a clock that only moves by steps and pauses.
+pub struct Memory {
+    server: Server,
+    heard: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            server: Server::new().unwrap(),
+            heard: BTreeMap::new(),
+        }
+    }
+}
+
+impl Memory {
+    fn advance(&mut self, micros: u64) {
+        self.server
+            .with_store(|store| store.set_micros(store.micros() + micros));
+    }
+}
+
+impl Host for Memory {
+    fn connection(&mut self) -> &mut dyn ConnectionLike {
+        &mut self.server
+    }
+
+    fn subscribe(&mut self, channel: &str) {
+        self.server.set_listeners(channel.as_bytes(), 1);
+        self.heard.insert(channel.to_owned(), Vec::new());
+    }
+
+    fn unsubscribe(&mut self, channel: &str) {
+        self.server.set_listeners(channel.as_bytes(), 0);
+    }
+
+    fn messages(&mut self, channel: &str) -> Vec<String> {
+        for (channel, message) in self.server.take_published() {
+            let heard = self.heard.get_mut(&*String::from_utf8_lossy(&channel));
+            if let Some(heard) = heard {
+                heard.push(String::from_utf8_lossy(&message).into_owned());
+            }
+        }
+        self.heard
+            .get_mut(channel)
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    fn pause(&mut self, ms: u64) {
+        self.advance(ms * 1_000);
+    }
+
+    fn set_full(&mut self, full: bool) {
+        self.server.set_full(full);
+    }
+
+    fn tolerance(&self) -> i64 {
+        0
+    }
+
+    /// At the start of a millisecond, so that what lasts as long as a pause ends at its very end.
+    fn begin(&mut self) {
+        let micros = self.server.with_store(|store| store.micros());
+        let mut store = Store::default();
+        store.set_micros((micros / 1_000 + 1) * 1_000);
+        self.server.set_store(store);
+        self.heard.clear();
+    }
+
+    fn before_script(&mut self, _counts: bool) {
+        self.advance(STEP);
+    }
+
+    fn calls_of_last_script(&mut self) -> Option<u64> {
+        Some(self.server.calls_of_last_script())
+    }
+
+    fn store(&mut self) -> Option<Store> {
+        Some(self.server.store())
+    }
+}

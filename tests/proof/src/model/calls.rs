@@ -1,0 +1,319 @@
+//! What each call does to the model, and what it answers.
+
+use super::{Ask, BATCH, Effects, Model, Moment, Told, end_of, time, words};
+use crate::scripts::Reply;
+
+impl Model {
+    pub fn acquire(&mut self, ask: &Ask, at: &Moment, effects: &mut Effects) -> Reply {
+        let now = at.ms();
+        if let Some(holder) = self.holders.get(&ask.id)
+            && holder.lives(now)
+        {
+            let (permits, fence, ends) = (holder.permits, holder.fence, time(holder.ends));
+            return words(&[
+                &"held",
+                &permits,
+                &fence,
+                &ends,
+                &now,
+                &self.in_use(),
+                &self.limit,
+            ]);
+        }
+        let limit = if self.limit == 0 {
+            ask.limit
+        } else {
+            self.limit
+        };
+        if limit == 0 {
+            return Err("LUAGATE no limit".to_owned());
+        }
+        if ask.permits.is_some_and(|permits| permits > limit) {
+            return Err("LUAGATE permits".to_owned());
+        }
+        self.limit = limit;
+        self.holders.remove(&ask.id); // what its ended lease still occupies
+        self.settle(at);
+
+        let waits = ask.wait_ms > 0 && ask.permits.is_some();
+        effects.caller = self.place(&ask.id).map(|place| self.queue[place].clone());
+        let asked_before = effects.caller.is_some();
+        let wanted = ask.permits.unwrap_or(1);
+        let is_my_turn = if self.queue.is_empty() {
+            self.fits(wanted)
+        } else if waits {
+            self.stand_in_line(ask, at);
+            self.serve(Some((&ask.id, wanted)), at, effects)
+        } else {
+            let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
+            if !my_turn && self.place(&ask.id).is_some() {
+                self.leave(&ask.id); // a place is given up
+                self.serve(None, at, effects);
+            }
+            my_turn || self.queue.is_empty() && self.fits(wanted)
+        };
+
+        if is_my_turn {
+            self.leave(&ask.id);
+            let permits = ask.permits.unwrap_or(limit - self.in_use());
+            let holder = self.grant(&ask.id, permits, ask.lease_ms, at);
+            self.serve(None, at, effects);
+            let (fence, ends) = (holder.fence, time(holder.ends));
+            return words(&[
+                &"granted",
+                &permits,
+                &fence,
+                &ends,
+                &now,
+                &self.in_use(),
+                &limit,
+            ]);
+        }
+        if waits {
+            if self.place(&ask.id).is_none() {
+                self.stand_in_line(ask, at);
+            }
+            let place = self.place(&ask.id).unwrap();
+            let ticket = self.queue[place].ticket;
+            let retry_after = self.look_again(place, asked_before, ask.wait_ms, at, effects);
+            let (position, in_use) = (place + 1, self.in_use());
+            return words(&[
+                &"queued",
+                &ticket,
+                &position,
+                &retry_after,
+                &in_use,
+                &limit,
+                &now,
+            ]);
+        }
+        let (retry_after, in_use) = (self.ask_again(at, effects), self.in_use());
+        words(&[
+            &"denied",
+            &retry_after,
+            &in_use,
+            &limit,
+            &self.queue.len(),
+            &now,
+        ])
+    }
+
+    pub fn release(&mut self, id: &str, keep: u32, at: &Moment, effects: &mut Effects) -> Reply {
+        let mut answer = "gone";
+        let mut left = 0;
+        if let Some(holder) = self.holders.get_mut(id) {
+            if !holder.lives(at.ms()) {
+                self.holders.remove(id);
+            } else if keep > holder.permits {
+                return Err("LUAGATE keep".to_owned());
+            } else {
+                (answer, left) = ("released", keep);
+                holder.permits = keep;
+                if keep == 0 {
+                    self.holders.remove(id);
+                }
+            }
+        } else if self.place(id).is_some() {
+            if keep > 0 {
+                return Err("LUAGATE keep".to_owned());
+            }
+            answer = "cancelled";
+            self.leave(id);
+        }
+        self.settle(at);
+        self.serve(None, at, effects);
+        if answer == "released" {
+            return words(&[&answer, &left, &self.in_use(), &self.limit]);
+        }
+        words(&[&answer])
+    }
+
+    pub fn refresh(&mut self, id: &str, lease_ms: u64, at: &Moment) -> Reply {
+        let now = at.ms();
+        match self.holders.get_mut(id) {
+            Some(holder) if holder.lives(now) => {
+                holder.ends = end_of(now, lease_ms);
+                let ends = time(holder.ends);
+                words(&[&"refreshed", &holder.permits, &holder.fence, &ends, &now])
+            }
+            _ => words(&[&"lost", &now]),
+        }
+    }
+
+    pub fn lookup(&self, id: &str, at: &Moment) -> Reply {
+        let now = at.ms();
+        if let Some(holder) = self.holders.get(id)
+            && holder.lives(now)
+        {
+            let ends = time(holder.ends);
+            return words(&[&"held", &holder.permits, &holder.fence, &ends, &now]);
+        }
+        match self.place(id) {
+            Some(place) if self.queue[place].patience_until > now => {
+                words(&[&"queued", &self.queue[place].ticket, &(place + 1), &now])
+            }
+            _ => words(&[&"gone", &now]),
+        }
+    }
+
+    /// `expected` `None` sets always.
+    pub fn resize(
+        &mut self,
+        new: u32,
+        expected: Option<u32>,
+        at: &Moment,
+        effects: &mut Effects,
+    ) -> Reply {
+        let old = self.limit;
+        if expected.is_some_and(|expected| expected != old) {
+            return words(&[&"unchanged", &old, &self.in_use()]);
+        }
+        if new == 0 && !self.exists {
+            return words(&[&"resized", &0, &0, &0]);
+        }
+        self.settle(at);
+        self.exists = true;
+        self.pinned = new > 0;
+        if new > 0 {
+            self.limit = new;
+            for waiter in self.queue.clone().into_iter().take(BATCH) {
+                if new < old && waiter.permits > new {
+                    self.leave(&waiter.id);
+                    let (inbox, id) = (waiter.inbox, waiter.id);
+                    effects.told.push(Told::Hint { inbox, id });
+                }
+            }
+        }
+        self.serve(None, at, effects);
+        words(&[&"resized", &old, &self.limit, &self.in_use()])
+    }
+
+    /// Several mutexes at once, all or none.
+    pub fn try_lock_all(
+        locks: &mut [&mut Model],
+        id: &str,
+        lease_ms: u64,
+        at: &Moment,
+        effects: &mut Effects,
+    ) -> Reply {
+        let now = at.ms();
+        let held: Vec<bool> = locks
+            .iter()
+            .map(|lock| lock.holders.get(id).is_some_and(|holder| holder.lives(now)))
+            .collect();
+        let mut own: Vec<Effects> = held.iter().map(|_| Effects::default()).collect();
+        let mut in_the_way = None;
+        for (place, lock) in locks.iter_mut().enumerate() {
+            if held[place] {
+                continue;
+            }
+            let stored = lock.limit;
+            lock.limit = lock.limit.max(1);
+            lock.holders.remove(id); // what its ended lease still occupies
+            lock.settle(at);
+            lock.leave(id);
+            lock.serve(None, at, &mut own[place]);
+            effects.told.append(&mut own[place].told);
+            if !(lock.queue.is_empty() && lock.fits(1)) {
+                in_the_way = in_the_way.or(Some(place));
+            } else {
+                lock.limit = stored; // until a grant stores it
+            }
+        }
+        if let Some(way) = in_the_way {
+            for (place, lock) in locks.iter_mut().enumerate() {
+                if held[place] {
+                    lock.holders.remove(id);
+                    lock.settle(at);
+                    lock.serve(None, at, &mut own[place]);
+                    effects.told.append(&mut own[place].told);
+                }
+            }
+            let lock = &locks[way];
+            let (retry_after, in_use) = (lock.ask_again(at, &own[way]), lock.in_use());
+            return words(&[
+                &"denied",
+                &(way + 1),
+                &retry_after,
+                &in_use,
+                &lock.limit,
+                &lock.queue.len(),
+                &now,
+            ]);
+        }
+        let mut reply = vec![
+            if held.iter().all(|held| *held) {
+                "held"
+            } else {
+                "granted"
+            }
+            .to_owned(),
+            now.to_string(),
+            "[".to_owned(),
+        ];
+        for lock in locks {
+            lock.limit = lock.limit.max(1);
+            let holder = match lock.holders.get(id) {
+                Some(holder) => holder.clone(),
+                None => lock.grant(id, 1, lease_ms, at),
+            };
+            let ends = time(holder.ends);
+            reply.extend([
+                "[".to_owned(),
+                holder.fence.to_string(),
+                ends,
+                "]".to_owned(),
+            ]);
+        }
+        reply.push("]".to_owned());
+        Ok(reply)
+    }
+
+    /// What `inspect` says of all holders and waiters, ended ones left out.
+    pub fn inspect(&self, at: &Moment) -> Vec<String> {
+        let now = at.ms();
+        let holders = self.holders.iter().filter(|(_, holder)| holder.lives(now));
+        let mut holders: Vec<_> = holders.collect();
+        holders.sort_by_key(|(id, holder)| (holder.ends.unwrap_or(u64::MAX), (*id).clone()));
+        let waiters = self
+            .queue
+            .iter()
+            .filter(|waiter| waiter.patience_until > now);
+        let waiters: Vec<_> = waiters.collect();
+        let in_use: u32 = holders.iter().map(|(_, holder)| holder.permits).sum();
+        let mut list = vec![
+            self.limit.to_string(),
+            u32::from(self.pinned).to_string(),
+            in_use.to_string(),
+            holders.len().to_string(),
+            waiters.len().to_string(),
+            self.last.to_string(),
+            now.to_string(),
+            "[".to_owned(),
+        ];
+        for (id, holder) in holders {
+            let (permits, fence) = (holder.permits.to_string(), holder.fence.to_string());
+            list.extend([
+                "[".to_owned(),
+                id.clone(),
+                permits,
+                fence,
+                time(holder.ends),
+                "]".to_owned(),
+            ]);
+        }
+        list.extend(["]".to_owned(), "[".to_owned()]);
+        for waiter in waiters {
+            let row = [
+                u64::from(waiter.permits),
+                waiter.ticket,
+                waiter.patience_until,
+            ];
+            list.extend(["[".to_owned(), waiter.id.clone()]);
+            list.extend(row.map(|number| number.to_string()));
+            list.push("]".to_owned());
+        }
+        list.push("]".to_owned());
+        list
+    }
+}

@@ -34,9 +34,9 @@ end
 local function expire_again(but)
   if expiry ~= 0 or pinned then return end
   local last = redis.call('ZREVRANGE', holders, 0, 1, 'WITHSCORES')
-  local other = last[1] == but and 3 or 1
-  if last[other + 1] ~= 'inf' then
+  local ends = last[last[1] == but and 4 or 2]
+  if ends ~= 'inf' then
     -- Whoever waits asks every few seconds, which makes the keys live for as long as it waits.
-    expiry, changed, grown = math.max(last_end - 1000, now) + 60000, true, true
+    expiry, changed, grown = math.max(last_end - 1000, tonumber(ends or 0), now) + 60000, true, true
   end
 end

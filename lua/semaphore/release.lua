@@ -45,10 +45,8 @@ if record and not fence then
   reply = {'cancelled'}
 end
 settle()
-if not closed then
-  expire_again()
-  serve()
-end
+expire_again()
+if not closed then serve() end
 save()
 if reply[1] == 'released' then reply[3], reply[4] = used(), limit end
 return reply

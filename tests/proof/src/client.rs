@@ -103,6 +103,12 @@ impl Client {
         }
     }
 
+    /// Takes the place of one that died: a process like any other, with an inbox of its own.
+    pub fn revive(&mut self) {
+        self.inbox = format!("luagate:inbox:{}.{}", self.name, self.count);
+        (self.phase, self.awaits, self.hears) = (Phase::Idle, None, true);
+    }
+
     pub fn is_alive(&self) -> bool {
         self.phase != Phase::Dead
     }
@@ -183,6 +189,10 @@ impl Client {
                 };
                 *next = Some(mono + retry_after.min(recheck) * 1_000);
                 *answered = Some((sent, number(6).unwrap_or(0)));
+            }
+            // An error has changed nothing: a place in line is still there, to be given up.
+            (Phase::Asking { ask, .. }, Call::Acquire(_), "error") if ask.ticket > 0 => {
+                self.phase = Phase::Leaving { keep: 0 };
             }
             (Phase::Asking { .. }, Call::Acquire(_), _) => self.phase = Phase::Idle, // denied, or an error
             (

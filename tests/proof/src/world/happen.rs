@@ -138,8 +138,7 @@ impl World {
             Action::Born { client } => {
                 let client = of(*client, clients);
                 if !self.clients[client].is_alive() {
-                    (self.clients[client].phase, self.clients[client].awaits) = (Phase::Idle, None);
-                    self.clients[client].hears = true;
+                    self.clients[client].revive();
                     self.listen(client, true);
                 }
                 Ok(())
@@ -260,6 +259,9 @@ impl World {
     }
 
     fn pass(&mut self, ms: u64) -> Check {
+        if !self.is_prompt() {
+            self.waits.fill(None);
+        }
         self.mono += ms * 1_000;
         self.time_passes()?;
         self.tell(|| format!("{ms} ms go by"));

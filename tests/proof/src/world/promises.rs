@@ -5,6 +5,13 @@ use crate::client::{Client, Phase};
 use crate::ledger::{Check, broken};
 
 impl World {
+    /// Whether all that is due was done, and nothing is on its way.
+    pub(super) fn is_prompt(&self) -> bool {
+        let mut clients = self.clients.iter();
+        let is_due = clients.any(|client| client.due(self.mono).is_some());
+        !is_due && self.flights() == 0 && self.mails() == 0
+    }
+
     /// Invariant 10: whoever is first of those who live and could have what is free is served within this many ms; where dead
     /// ones stand in front, within a second for each.
     pub(super) fn check_liveness(&mut self) -> Check {

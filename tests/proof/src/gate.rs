@@ -78,6 +78,7 @@ impl Gate {
         }
         let known = state.and_then(|state| state.latest_end()).unwrap_or(0); // of leases that came back with a key
         self.ledger.latest_end = self.ledger.latest_end.max(known);
+        self.ledger.latest = self.ledger.latest.max(known);
         self.doubt = true;
         if key < 2 {
             self.lost[key] = true;

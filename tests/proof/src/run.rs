@@ -239,13 +239,7 @@ impl Run<'_> {
             }
             (Call::Refresh { id, .. }, "refreshed") => {
                 let fence = number(2).unwrap_or(0);
-                let known = gate.ledger.holders.get(id);
-                if doubt && known.is_some_and(|entry| fence < entry.fence) {
-                    // Told by a key that was put back. Its client sees a fence that is not its own, and has lost the permit.
-                    gate.ledger.keep(id, 0);
-                } else {
-                    gate.ledger.refresh(now, id, fence, number(3))?;
-                }
+                gate.ledger.refresh(now, id, fence, number(3), doubt)?;
             }
             (Call::Release { id, keep }, _) => gate.ledger.keep(id, *keep),
             _ => {}

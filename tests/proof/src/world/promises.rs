@@ -5,11 +5,17 @@ use crate::client::{Client, Phase};
 use crate::ledger::{Check, broken};
 
 impl World {
+    /// Who has something to do at once: what is due by its clock, or a call again whose answer is lost.
+    pub fn due(&self) -> Option<usize> {
+        self.clients.iter().position(|client| {
+            let lost = |number| !self.flights.iter().any(|flight| flight.number == number);
+            client.awaits.is_some_and(lost) || client.due(self.mono).is_some()
+        })
+    }
+
     /// Whether all that is due was done, and nothing is on its way.
     pub(super) fn is_prompt(&self) -> bool {
-        let mut clients = self.clients.iter();
-        let is_due = clients.any(|client| client.due(self.mono).is_some());
-        !is_due && self.flights() == 0 && self.mails() == 0
+        self.due().is_none() && self.flights() == 0 && self.mails() == 0
     }
 
     /// Invariant 10: whoever is first of those who live and could have what is free is served within this many ms; where dead

@@ -259,7 +259,7 @@ impl World {
     }
 
     fn pass(&mut self, ms: u64) -> Check {
-        if !self.is_prompt() {
+        if !self.is_prompt(self.mono + ms * 1_000) {
             self.waits.fill(None);
         }
         self.mono += ms * 1_000;

@@ -61,6 +61,9 @@ pub struct World {
     calm_since: Option<u64>,
     /// For each client, how many stood in front of it when it asked last.
     in_front: Vec<usize>,
+    /// For each client, whether the server's clock has stepped since it asked last: what it makes of a message that then comes
+    /// late may be too long by the step.
+    stepped: Vec<bool>,
     /// For each gate, who could be served and since when.
     waits: Vec<Option<(String, u64)>>,
     /// What happened, where somebody wants to read it.
@@ -101,6 +104,7 @@ impl World {
             count: Count::default(),
             calm_since: None,
             in_front: vec![0; clients],
+            stepped: vec![false; clients],
             waits: vec![None; 3],
             story: None,
         };
@@ -247,6 +251,7 @@ impl World {
         if client.awaits == Some(flight.number) {
             client.awaits = None;
             if let Some(reply) = &flight.reply {
+                self.stepped[flight.client] = false;
                 if let Ok([word, _, position, ..]) = reply.as_deref()
                     && word == "queued"
                 {

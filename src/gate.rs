@@ -1,11 +1,13 @@
 //! The gate: where everything begins.
 
+use crate::address::Address;
 use crate::background::Background;
 use crate::clock::Clock;
+#[cfg(feature = "cluster")]
+use crate::cluster::{Cluster, Pools};
 use crate::connections::{Connections, Timeouts};
 use crate::engine::Engine;
 use crate::error::{CallError, Invalid, MOST};
-use crate::failure::Failure;
 use crate::inbox::Inbox;
 use crate::latch::CountDownLatch;
 use crate::mutex::Mutex;
@@ -14,6 +16,10 @@ use crate::name;
 use crate::renewal::Renewal;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
+#[cfg(feature = "sentinel")]
+use crate::sentinel::Sentinels;
+use crate::servers::{Servers, Topology};
+use crate::source::Source;
 use redis::Client;
 use std::fmt;
 use std::sync::Arc;
@@ -45,8 +51,16 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Opens a gate on the server at `url`: `redis://[user:password@]host[:port][/db]` or `unix:///path/to/socket`. Connects
-    /// once, so that a wrong address is found out here.
+    /// Opens a gate at `url`, and connects once, so that a wrong address is found out here:
+    ///
+    /// | url | where |
+    /// |---|---|
+    /// | `redis://[user:password@]host[:port][/db]` | a server |
+    /// | `unix:///path/to/socket`, `redis+unix:///path` | a server on this machine |
+    /// | `redis+cluster://[user:password@]host:port,host:port` | a cluster, of which these are some nodes; needs the feature `cluster` |
+    /// | `redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]` | the server that these sentinels call master; needs the feature `sentinel` |
+    ///
+    /// With `rediss` for `redis` by TLS, which needs the feature `tls`.
     ///
     /// # Errors
     /// [`CallError::Invalid`] for a url that is none; [`CallError::Failed`] when the server cannot be used.
@@ -65,19 +79,15 @@ impl Gate {
         Ok((memory.gate()?, memory))
     }
 
-    /// Settings for a gate on the server at `url`.
+    /// Settings for a gate at `url`, as [`open`](Gate::open) takes it.
     pub fn builder(url: &str) -> GateBuilder {
-        let client = Client::open(url).map_err(|error| {
-            let why =
-                format!("{error}; takes redis://[user:password@]host[:port][/db] or unix:///path");
-            Invalid::new("url", why)
-        });
-        GateBuilder::new(client, Clock::real())
+        GateBuilder::new(Address::parse(url), Clock::real())
     }
 
     /// Settings for a gate that connects as `client` does.
     pub fn builder_with(client: Client) -> GateBuilder {
-        GateBuilder::new(Ok(client), Clock::real())
+        let info = client.get_connection_info().clone();
+        GateBuilder::new(Ok(Address::One(info)), Clock::real())
     }
 
     /// The semaphore `name`, of which at most `limit` permits (1 to 2^31-1) are held at once. Asks nobody: a name or limit
@@ -125,9 +135,9 @@ impl Gate {
         CountDownLatch::new(self.engine.clone(), name, count)
     }
 
-    /// How many connections of the pool are open now; the subscriber is not among them.
+    /// How many connections of the pools are open now; subscribers are not among them.
     pub fn open_connections(&self) -> usize {
-        self.engine.connections.open()
+        self.engine.servers.open()
     }
 }
 
@@ -145,7 +155,7 @@ impl fmt::Debug for Gate {
 #[must_use = "nothing is opened before `open`"]
 pub struct GateBuilder {
     clock: Clock,
-    client: Result<Client, Invalid>,
+    address: Result<Address, Invalid>,
     prefix: String,
     label: Option<String>,
     timeouts: Timeouts,
@@ -154,10 +164,10 @@ pub struct GateBuilder {
 }
 
 impl GateBuilder {
-    pub(crate) fn new(client: Result<Client, Invalid>, clock: Clock) -> GateBuilder {
+    pub(crate) fn new(address: Result<Address, Invalid>, clock: Clock) -> GateBuilder {
         GateBuilder {
             clock,
-            client,
+            address,
             prefix: "luagate".to_owned(),
             label: None,
             timeouts: Timeouts {
@@ -168,6 +178,22 @@ impl GateBuilder {
             connections: 8,
             outage: Duration::from_secs(10),
         }
+    }
+
+    /// Settings for a gate on a cluster, of which these urls (`redis://[user:password@]host:port`) are some nodes. One that
+    /// can be reached is enough; user and password of the first are those for all.
+    #[cfg(feature = "cluster")]
+    pub fn cluster<S: AsRef<str>>(nodes: &[S]) -> GateBuilder {
+        GateBuilder::new(Address::of_cluster(nodes), Clock::real())
+    }
+
+    /// Settings for a gate on the server that these sentinels (`redis://[user:password@]host[:port]`) call `master`. The url
+    /// `like` tells how connections to that one are made, but for host and port: user, password, database, TLS.
+    #[cfg(feature = "sentinel")]
+    pub fn sentinel<S: AsRef<str>>(sentinels: &[S], master: &str, like: &str) -> GateBuilder {
+        let like = crate::address::info(like);
+        let address = like.and_then(|like| Address::of_sentinels(sentinels, master, like));
+        GateBuilder::new(address, Clock::real())
     }
 
     /// The start of every key, `luagate` unless chosen: 1 to 64 of letters, digits, `.`, `_`, `-`, `:`.
@@ -219,7 +245,7 @@ impl GateBuilder {
     /// # Errors
     /// [`CallError::Invalid`] for a setting that cannot be; [`CallError::Failed`] when the server cannot be used.
     pub fn open(self) -> Result<Gate, CallError> {
-        let client = self.client?;
+        let address = self.address?;
         name::check_prefix(&self.prefix)?;
         if let Some(label) = &self.label {
             name::new_id(Some(label))?;
@@ -242,26 +268,51 @@ impl GateBuilder {
         if self.connections == 0 {
             return Err(Invalid::new("connections", "takes 1 or more, got 0").into());
         }
-        let connections = Connections::new(self.clock, &client, self.timeouts, self.connections);
-        let connections = Arc::new(connections.map_err(CallError::Failed)?);
-        let background = Arc::new(Background::new(connections.clone()));
-        let inbox = name::new_inbox(&self.prefix);
+        let topology = topology(address, &self.clock, self.timeouts, self.connections)?;
+        let servers = Arc::new(Servers::new(self.clock, topology));
+        servers.check()?;
+        let background = Arc::new(Background::new(servers.clone()));
         let engine = Engine {
-            inbox: Inbox::new(connections.clone(), background.clone(), inbox),
-            renewal: Renewal::new(connections.clone()),
+            inbox: Inbox::new(servers.clone(), background.clone(), &self.prefix),
+            renewal: Renewal::new(servers.clone()),
             background,
-            connections,
+            servers,
             prefix: self.prefix,
             label: self.label,
             outage: self.outage,
         };
-        engine.call(None, &mut |con| {
-            redis::cmd("PING")
-                .exec(con)
-                .map_err(|error| CallError::Failed(Failure::from(error)))
-        })?;
         Ok(Gate {
             engine: Arc::new(engine),
         })
     }
+}
+
+fn topology(
+    address: Address,
+    clock: &Clock,
+    timeouts: Timeouts,
+    most: usize,
+) -> Result<Topology, CallError> {
+    let source = match address {
+        Address::One(info) => Source::at(info),
+        #[cfg(feature = "sentinel")]
+        Address::Sentinel {
+            sentinels,
+            master,
+            like,
+        } => Sentinels::new(sentinels, master, like)
+            .map(|sentinels| Source::Sentinels(Box::new(sentinels))),
+        #[cfg(feature = "cluster")]
+        Address::Cluster(nodes) => {
+            let pools = Pools {
+                clock: clock.clone(),
+                timeouts,
+                most,
+            };
+            return Ok(Topology::Cluster(Box::new(Cluster::new(&nodes, pools)?)));
+        }
+    };
+    let source = source.map_err(CallError::Failed)?;
+    let connections = Connections::new(clock.clone(), 0, source, timeouts, most);
+    Ok(Topology::One(Arc::new(connections)))
 }

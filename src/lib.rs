@@ -48,11 +48,14 @@
     )
 )]
 
+mod address;
 pub mod autocomplete;
 mod background;
 mod cancel;
 #[cfg_attr(feature = "memory", path = "memory/clock.rs")]
 mod clock;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod connections;
 mod engine;
 mod error;
@@ -71,6 +74,7 @@ mod message;
 mod mutex;
 mod mutexes;
 mod name;
+mod node;
 mod permit;
 mod renewal;
 mod request;
@@ -78,7 +82,12 @@ mod rwlock;
 mod script;
 pub mod scripts;
 mod semaphore;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+mod servers;
 mod settings;
+mod source;
+mod subscriber;
 mod sync;
 mod wait;
 mod waits;

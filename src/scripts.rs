@@ -176,7 +176,7 @@ impl Reply {
     }
 }
 
-fn unexpected(what: &dyn std::fmt::Debug) -> CallError {
+pub(crate) fn unexpected(what: &dyn std::fmt::Debug) -> CallError {
     let mut text = format!("{what:?}");
     if let Some((end, _)) = text.char_indices().nth(200) {
         text.truncate(end);

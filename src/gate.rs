@@ -14,6 +14,7 @@ use crate::mutex::Mutex;
 use crate::mutexes::Mutexes;
 use crate::name;
 use crate::renewal::Renewal;
+use crate::replicas::MinReplicas;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 #[cfg(feature = "sentinel")]
@@ -161,6 +162,7 @@ pub struct GateBuilder {
     timeouts: Timeouts,
     connections: usize,
     outage: Duration,
+    replicas: Option<MinReplicas>,
 }
 
 impl GateBuilder {
@@ -177,6 +179,7 @@ impl GateBuilder {
             },
             connections: 8,
             outage: Duration::from_secs(10),
+            replicas: None,
         }
     }
 
@@ -240,6 +243,19 @@ impl GateBuilder {
         self
     }
 
+    /// Lets a grant, and every new lease, count only once `count` replicas (1 or more) have it, which they have to say within
+    /// `timeout` (1 ms up to the read timeout): then a failover to one of them does not forget the permit. Each grant is
+    /// followed by a refresh and `WAIT` in one more packet.
+    ///
+    /// Where too few confirm, a grant is given back, with an error of the kind
+    /// [`TooFewReplicas`](crate::errors::FailureKind::TooFewReplicas), and a permit whose new lease they do not confirm counts by
+    /// its old one. Redis may promote a replica that did not confirm, so this makes a loss rare and does not rule it out; the
+    /// fence does.
+    pub fn min_replicas(mut self, count: u32, timeout: Duration) -> GateBuilder {
+        self.replicas = Some(MinReplicas { count, timeout });
+        self
+    }
+
     /// Opens the gate, and connects once.
     ///
     /// # Errors
@@ -268,18 +284,27 @@ impl GateBuilder {
         if self.connections == 0 {
             return Err(Invalid::new("connections", "takes 1 or more, got 0").into());
         }
+        if let Some(MinReplicas { count, timeout }) = self.replicas
+            && (count == 0 || timeout.is_zero() || timeout >= read)
+        {
+            let why = format!(
+                "takes 1 replica or more, and a timeout of 1 ms up to the read timeout of {read:?}, got {count} and {timeout:?}"
+            );
+            return Err(Invalid::new("min_replicas", why).into());
+        }
         let topology = topology(address, &self.clock, self.timeouts, self.connections)?;
         let servers = Arc::new(Servers::new(self.clock, topology));
         servers.check()?;
         let background = Arc::new(Background::new(servers.clone()));
         let engine = Engine {
             inbox: Inbox::new(servers.clone(), background.clone(), &self.prefix),
-            renewal: Renewal::new(servers.clone()),
+            renewal: Renewal::new(servers.clone(), self.replicas),
             background,
             servers,
             prefix: self.prefix,
             label: self.label,
             outage: self.outage,
+            replicas: self.replicas,
         };
         Ok(Gate {
             engine: Arc::new(engine),

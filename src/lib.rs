@@ -77,6 +77,7 @@ mod name;
 mod node;
 mod permit;
 mod renewal;
+mod replicas;
 mod request;
 mod rwlock;
 mod script;

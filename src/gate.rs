@@ -199,6 +199,18 @@ impl GateBuilder {
         GateBuilder::new(address, Clock::real())
     }
 
+    /// Settings for a gate whose calls go over connections of `pool`, each borrowed for one call; a subscription is connected by
+    /// itself, as `client` does. [`connections`](GateBuilder::connections) bounds how many it borrows at once.
+    ///
+    /// The gate sets its timeouts on what it borrows, and takes them off again. `test_on_check_out(false)` saves a round trip
+    /// a call: a connection that broke is found out by the call that meets it, which is then made again.
+    #[cfg(feature = "r2d2")]
+    pub fn pool(pool: r2d2::Pool<Client>, client: &Client) -> GateBuilder {
+        let info = client.get_connection_info().clone();
+        let most = usize::try_from(pool.max_size()).unwrap_or(usize::MAX);
+        GateBuilder::new(Ok(Address::Pool(pool, info)), Clock::real()).connections(most)
+    }
+
     /// The start of every key, `luagate` unless chosen: 1 to 64 of letters, digits, `.`, `_`, `-`, `:`.
     pub fn prefix(mut self, prefix: &str) -> GateBuilder {
         prefix.clone_into(&mut self.prefix);
@@ -320,6 +332,8 @@ fn topology(
 ) -> Result<Topology, CallError> {
     let source = match address {
         Address::One(info) => Source::at(info),
+        #[cfg(feature = "r2d2")]
+        Address::Pool(pool, info) => Source::of_pool(pool, info),
         #[cfg(feature = "sentinel")]
         Address::Sentinel {
             sentinels,

@@ -68,6 +68,7 @@ mod inbox;
 pub mod inspection;
 mod latch;
 mod lease;
+mod line;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod message;

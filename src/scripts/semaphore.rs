@@ -430,10 +430,9 @@ fn each<P, T>(
     read: impl Fn(Value, &P) -> Result<T, CallError>,
 ) -> Result<Vec<Result<T, CallError>>, CallError> {
     let mut outcomes = Vec::with_capacity(permits.len());
+    // Of a packet more than one reply may be due still.
     let replies = replies.map_err(|error| match error_of(error) {
-        CallError::Unknown(failure) if permits.len() > 1 => {
-            CallError::Unknown(failure.of_several())
-        }
+        CallError::Unknown(failure) => CallError::Unknown(failure.of_several()),
         error => error,
     });
     for (reply, permit) in replies?.into_iter().zip(permits) {

@@ -371,8 +371,7 @@ impl Connections {
     }
 
     /// Closes a connection that was found dropped. Those on the shelf of the same age are not used again.
-    fn discard(&self, mut wire: Wire) {
-        wire.con.look();
+    fn discard(&self, wire: Wire) {
         let mut shelf = lock(&self.shelf);
         if wire.generation == shelf.generation {
             shelf.generation += 1;

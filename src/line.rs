@@ -18,14 +18,6 @@ impl Line {
             Line::Lent(_) => true,
         }
     }
-
-    /// A connection that broke tells so at the next look, which is when the pool sees it too.
-    pub(crate) fn look(&mut self) {
-        if self.is_lent() {
-            let _ = self.set_read_timeout(Some(std::time::Duration::from_millis(1)));
-            let _ = self.recv_response();
-        }
-    }
 }
 
 /// Nobody else expects the gate's timeouts.

@@ -111,7 +111,7 @@ fn a_server_that_stalled_leaves_no_connection_out_of_step() {
 
 #[test]
 fn it_heals_when_the_server_was_restarted() {
-    let mut server = own!(Server::private(&[]));
+    let mut server = own!(Server::private_tcp(&[]));
     let (gate, pool) = open(&server, 3);
     gate.mutex("m").try_lock().unwrap().unlock().unwrap();
     server.kill();

@@ -207,14 +207,8 @@ fn a_user_without_the_permission() {
 #[test]
 fn a_read_only_replica() {
     let master = own!(Server::private_tcp(&[]));
-    let port = master
-        .url
-        .trim_end_matches('/')
-        .rsplit(':')
-        .next()
-        .unwrap()
-        .to_owned();
-    let replica = own!(Server::private(&["--replicaof", "127.0.0.1", &port]));
+    let (_, port) = master.address().split_once(':').unwrap();
+    let replica = own!(Server::private(&["--replicaof", "127.0.0.1", port]));
     let Err(TryAcquireError::Failed(failure)) =
         replica.gate().semaphore("replica", 1).try_acquire()
     else {

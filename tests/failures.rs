@@ -116,17 +116,13 @@ fn settings_that_cannot_be() {
 /// Opens a gate with short timeouts, which has to fail soon; says how.
 #[track_caller]
 fn open_fails(url: &str) -> Failure {
-    let timeout = Duration::from_millis(300);
+    let timeout = Duration::from_secs(1);
     let start = Instant::now();
     let opened = Gate::builder(url)
         .connect_timeout(timeout)
         .read_timeout(timeout)
         .open();
-    assert!(
-        start.elapsed() < Duration::from_millis(500),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < 2 * timeout, "{:?}", start.elapsed());
     match opened {
         Err(CallError::Failed(failure) | CallError::Unknown(failure)) => failure,
         other => panic!("{other:?}"),

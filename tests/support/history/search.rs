@@ -22,9 +22,8 @@ use super::{Call, Micros, Rules};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 
-/// How many ways are kept at first, and how many are tried to come past one end.
-const FEW: usize = 32;
-const FEW_TRIED: usize = 2_000;
+/// How many ways are tried to come past one end, for each that is kept, where few are kept.
+const FEW_TRIED: usize = 64;
 
 /// How many are tried in all, and for each step, before it stays undecided.
 const MOST_TRIED: usize = 50_000;
@@ -68,7 +67,7 @@ impl fmt::Debug for Violation {
 pub enum Effort {
     /// Grants that nobody heard of are tried only where nothing else goes on, and few ways are kept. Where one of these
     /// comes to the end, there is an order; that none does says nothing yet.
-    Few,
+    Few { kept: usize },
     /// All ways are kept.
     All,
     /// No shortcut either.
@@ -291,10 +290,18 @@ impl Search<'_> {
         Ok((next, explains))
     }
 
+    /// How many ways are kept, where these are few.
+    fn few(&self) -> Option<usize> {
+        match self.effort {
+            Effort::Few { kept } => Some(kept),
+            Effort::All | Effort::Every => None,
+        }
+    }
+
     /// The end of a span: the step is taken by now, or it does not have to be.
     fn end(&mut self, step: usize) -> Result<(), Box<Stuck>> {
         let doubts: &[Doubt] = match self.effort {
-            Effort::Few => &[Doubt::None, Doubt::InCall, Doubt::AfterCall],
+            Effort::Few { .. } => &[Doubt::None, Doubt::InCall, Doubt::AfterCall],
             _ => &[Doubt::AfterCall],
         };
         let ways = std::mem::take(&mut self.ways);
@@ -307,21 +314,23 @@ impl Search<'_> {
                 break;
             }
         }
-        let is_given_up = self.effort != Effort::Few && !self.complete;
+        let is_given_up = self.few().is_none() && !self.complete;
         if next.is_empty() || is_given_up {
             self.ways = ways;
             return Err(Box::new(self.stuck(step)));
         }
         self.list(step).retain(|other| *other != step);
         self.ways = next;
-        if self.effort == Effort::Few && self.ways.len() > FEW {
-            self.thin();
+        if let Some(kept) = self.few()
+            && self.ways.len() > kept
+        {
+            self.thin(kept);
         }
         Ok(())
     }
 
     /// Keeps those with the fewest grants that nobody heard of and, of several that differ by these alone, one.
-    fn thin(&mut self) {
+    fn thin(&mut self, kept_at_most: usize) {
         let is_unseen = |step: &usize| {
             let step = &self.plan.steps[*step].step;
             matches!(step, Step::Unseen { .. } | Step::UnseenEnd { .. })
@@ -337,7 +346,7 @@ impl Search<'_> {
         for (_, way) in ways {
             let mut seen = way.taken.clone();
             seen.retain(|step| !is_unseen(step));
-            if self.ways.len() < FEW && kept.insert((way.semaphore.clone(), seen)) {
+            if self.ways.len() < kept_at_most && kept.insert((way.semaphore.clone(), seen)) {
                 self.ways.insert(way);
             }
         }
@@ -356,7 +365,7 @@ impl Search<'_> {
             // Of those that weigh the same and may end, one is as good as another, most often.
             let may_end = self.plan.steps[*unseen + 1].from <= self.now;
             let is_tried = begin.doubt <= doubt
-                && (self.effort != Effort::Few
+                && (self.few().is_none()
                     || begin.doubt < Doubt::AfterCall
                     || way.has_taken(*unseen)
                     || alike.insert((begin.step.unseen_permits(), may_end)));
@@ -422,7 +431,9 @@ impl Search<'_> {
                 }
             }
             let is_enough = match self.effort {
-                Effort::Few => seen.len() > FEW_TRIED || (doubt > Doubt::None && next.len() > FEW),
+                Effort::Few { kept } => {
+                    seen.len() > FEW_TRIED * kept || (doubt > Doubt::None && next.len() > kept)
+                }
                 _ => self.tried > MOST_TRIED + MOST_TRIED_A_STEP * self.plan.steps.len(),
             };
             if is_enough {

@@ -26,6 +26,11 @@ impl Script {
             Err(error) if no_script(&error) => {}
             result => return result,
         }
+        // A connection to a cluster takes no packet of several commands, and would load the script on all nodes, of which
+        // one that stalls elsewhere fails the call.
+        if !con.supports_pipelining() {
+            return self.whole(call).query(con);
+        }
         match self.load_and_run(con, command) {
             Err(error) if no_script(&error) => self.whole(call).query(con),
             result => result,

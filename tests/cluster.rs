@@ -335,8 +335,7 @@ fn a_crew_goes_on_while_masters_die() {
 fn a_crew_goes_on_when_a_master_is_cut_off_and_back() {
     let mut cluster = own!(Cluster::new());
     let slot = slot_of(&cluster, crew::NAME);
-    // Few, since each leaves calls of which nobody knows whether they were carried out, in any order.
-    let crew = Crew::new(&cluster, &url(&cluster), 3);
+    let crew = Crew::new(&cluster, &url(&cluster), 6);
     crew.goes_on(20);
     let master = cluster.master(slot);
     crew.recorded(&Op::Forget(Forgotten::TheLast), || {
@@ -344,7 +343,10 @@ fn a_crew_goes_on_when_a_master_is_cut_off_and_back() {
         cluster.promoted(slot, master);
     });
     crew.goes_on(20);
-    cluster.resume(master);
+    crew.recorded(&Op::TwoMasters, || {
+        cluster.resume(master);
+        cluster.steps_down(master);
+    });
     cluster.settle();
     crew.goes_on(20);
     crew.finish(&cluster, &crew::broken_connections());

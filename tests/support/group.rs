@@ -98,6 +98,15 @@ impl Group {
         self.replication(node).is_some_and(|node| node.is_master())
     }
 
+    /// Waits until one knows that another took its place.
+    #[track_caller]
+    pub fn steps_down(&self, node: usize) {
+        in_turn("it follows another", || {
+            let told = self.replication(node)?;
+            (!told.is_master()).then_some(())
+        });
+    }
+
     /// What one tells of its replication, over a connection for this alone: sentinels end connections when roles change.
     fn replication(&self, node: usize) -> Option<Replication> {
         let url = self.nodes[node].server.url.as_str();

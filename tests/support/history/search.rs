@@ -11,10 +11,11 @@
 //! What keeps it small: fences and tickets are given in their order; and a step that changes nothing is taken as
 //! soon as the model allows it, since it can never do so with more right later. Calls without an answer may have been
 //! granted unheard, at any later time, which explains nearly everything in nearly endless ways. So at first only few
-//! ways are kept, those with the fewest such grants: an order that is found so is one all the same. Only where that ends
-//! is everything kept, up to a bound; beyond that the answer is `undecided`, which is no proof of anything, and shows where
+//! ways are kept, those with the fewest such grants: an order that is found so is one all the same. Where that ends, the search
+//! goes [back](super::back) and tries more. Only where that does not help either is everything kept, up to a bound; beyond that the answer is `undecided`, which is no proof of anything, and shows where
 //! the few ways ended.
 
+use super::back::{Back, Place};
 use super::excerpt::Excerpt;
 use super::model::{Rule, Semaphore, Step, Takes, Why};
 use super::plan::{Doubt, Must, NEVER, Plan, Planned, Wrong, plan};
@@ -22,8 +23,14 @@ use super::{Call, Micros, Rules};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 
-/// How many ways are tried to come past one end, for each that is kept, where few are kept.
-const FEW_TRIED: usize = 64;
+/// How many ways are kept where these are few, and how many are tried from one of them to come past one end.
+const FEW: usize = 32;
+const FEW_TRIED: usize = 2_048;
+
+/// The same after going back, and how many are tried in all so.
+const MORE: usize = 512;
+const MORE_TRIED: usize = 256;
+const MOST_MORE_TRIED: usize = 2_000_000;
 
 /// How many are tried in all, and for each step, before it stays undecided.
 const MOST_TRIED: usize = 50_000;
@@ -67,7 +74,7 @@ impl fmt::Debug for Violation {
 pub enum Effort {
     /// Grants that nobody heard of are tried only where nothing else goes on, and few ways are kept. Where one of these
     /// comes to the end, there is an order; that none does says nothing yet.
-    Few { kept: usize },
+    Few,
     /// All ways are kept.
     All,
     /// No shortcut either.
@@ -161,11 +168,14 @@ struct Search<'a> {
     effort: Effort,
     /// No way was left out so far.
     complete: bool,
+    /// It went back, and tries more up to that many events.
+    more_to: Option<usize>,
+    more_tried: usize,
 }
 
 /// The steps under way, by when they matter.
-#[derive(Default)]
-struct UnderWay {
+#[derive(Clone, Default)]
+pub struct UnderWay {
     looks: Vec<usize>,
     changes: Vec<usize>,
     /// Grants that nobody heard of.
@@ -204,6 +214,8 @@ impl Search<'_> {
             now: 0,
             effort,
             complete: true,
+            more_to: None,
+            more_tried: 0,
         }
     }
 
@@ -221,15 +233,48 @@ impl Search<'_> {
             }
         }
         events.sort_unstable();
-        for (now, is_end, step) in events {
-            self.now = now;
-            match is_end {
-                false => self.begin(step),
-                true => self.end(step)?,
+        let mut back = Back::default();
+        let mut past = 0;
+        while let Some((now, is_end, step)) = events.get(past).copied() {
+            if self.effort == Effort::Few && back.keeps(past) {
+                back.keep(Place {
+                    past,
+                    under_way: self.under_way.clone(),
+                    ways: self.ways.clone(),
+                });
             }
+            self.now = now;
+            self.more_to = self.more_to.filter(|to| *to >= past);
+            let ended = match is_end {
+                true => self.end(step),
+                false => {
+                    self.begin(step);
+                    Ok(())
+                }
+            };
+            past = match ended {
+                Ok(()) => past + 1,
+                Err(stuck) => {
+                    let is_begin = |event: &(Micros, bool, usize)| !event.1 && event.2 == step;
+                    let begin = events[..past].iter().rposition(is_begin).unwrap_or(0);
+                    self.go_back(&mut back, past, past - begin).ok_or(stuck)?
+                }
+            };
             self.most = self.most.max(self.ways.len());
         }
         Ok(self.most)
+    }
+
+    /// To an earlier place, to try more from there: how many events are past then. Nothing where that is of no use.
+    fn go_back(&mut self, back: &mut Back, past: usize, span: usize) -> Option<usize> {
+        if self.complete || self.effort != Effort::Few || self.more_tried > MOST_MORE_TRIED {
+            return None;
+        }
+        let (place, to) = back.from(past, span)?;
+        self.under_way = place.under_way.clone();
+        self.ways = place.ways.clone();
+        self.more_to = Some(to);
+        Some(place.past)
     }
 
     /// Where a step is kept while it is under way.
@@ -293,7 +338,8 @@ impl Search<'_> {
     /// How many ways are kept, where these are few.
     fn few(&self) -> Option<usize> {
         match self.effort {
-            Effort::Few { kept } => Some(kept),
+            Effort::Few if self.more_to.is_some() => Some(MORE),
+            Effort::Few => Some(FEW),
             Effort::All | Effort::Every => None,
         }
     }
@@ -301,7 +347,9 @@ impl Search<'_> {
     /// The end of a span: the step is taken by now, or it does not have to be.
     fn end(&mut self, step: usize) -> Result<(), Box<Stuck>> {
         let doubts: &[Doubt] = match self.effort {
-            Effort::Few { .. } => &[Doubt::None, Doubt::InCall, Doubt::AfterCall],
+            Effort::Few if self.more_to.is_none() => {
+                &[Doubt::None, Doubt::InCall, Doubt::AfterCall]
+            }
             _ => &[Doubt::AfterCall],
         };
         let ways = std::mem::take(&mut self.ways);
@@ -431,9 +479,11 @@ impl Search<'_> {
                 }
             }
             let is_enough = match self.effort {
-                Effort::Few { kept } => {
-                    seen.len() > FEW_TRIED * kept || (doubt > Doubt::None && next.len() > kept)
+                Effort::Few if self.more_to.is_some() => {
+                    self.more_tried += 1;
+                    seen.len() > MORE_TRIED || self.more_tried > MOST_MORE_TRIED
                 }
+                Effort::Few => seen.len() > FEW_TRIED || (doubt > Doubt::None && next.len() > FEW),
                 _ => self.tried > MOST_TRIED + MOST_TRIED_A_STEP * self.plan.steps.len(),
             };
             if is_enough {

@@ -28,10 +28,11 @@ use std::time::Duration;
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// A client of one Redis or Valkey, from which everything is had by name.
+/// A client of Redis or Valkey, one server or a cluster, from which everything is had by name.
 ///
 /// Open one for a process and clone it: it has a small pool of connections, at most one subscriber connection, and at most
-/// four threads (renewal, subscriber, callbacks, releases that are left over), each opened or started when first needed. Permits keep what they need of it
+/// four threads (renewal, subscriber, callbacks, releases that are left over), each opened or started when first needed; of
+/// all but the last, each node of a cluster has its own. Permits keep what they need of it
 /// alive. A forked child must open its own.
 ///
 /// ```no_run

@@ -379,8 +379,8 @@ fn several_mutexes_are_locked_all_or_none() {
     // Takes what is held by another.
     let fault = with_fault(
         "semaphore/opened.lua",
-        "local free = waiting == 0 and in_use < limit",
-        "local free = waiting == 0",
+        "local mine = waiting == 0 and in_use < limit",
+        "local mine = waiting == 0",
     );
     let world = Several::new(2, 1, 0, 0, &fault).unwrap_or_else(|error| panic!("{error}"));
     assert!(world.explore(1).failure.is_some(), "a fault is not found");

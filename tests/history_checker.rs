@@ -292,6 +292,26 @@ fn a_grant_that_only_a_later_refusal_tells_of() {
 }
 
 #[test]
+fn a_wait_without_an_answer_may_stay_in_line() {
+    let unknown = "a 0 2 acquire 2 1000 waits -> unknown";
+    let other = "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0";
+    let refused = |at: u32| {
+        format!(
+            "c {at} {} acquire 1 1000 tries -> denied 1 2 1 told",
+            at + 2
+        )
+    };
+    let late = Rules {
+        late: 100_000,
+        order: false,
+        ..Rules::new(2)
+    };
+    legal_under(&late, &[unknown, other, &refused(90)]);
+    let too_late = History::of(&[unknown, other, &refused(110)]);
+    assert_eq!(judge(&too_late, &late), Err(Rule::Refusal));
+}
+
+#[test]
 fn each_semaphore_by_itself() {
     let mut history = History::of(&[
         "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",

@@ -7,25 +7,33 @@ use luagate::{Gate, GateBuilder};
 use std::time::Duration;
 use support::{Server, eventually};
 
-const WITHIN: Duration = Duration::from_millis(400);
+/// Where a replica does not answer, and where it does.
+const WITHIN: Duration = Duration::from_secs(1);
+const PATIENT: Duration = Duration::from_secs(10);
 const LEASE: Duration = Duration::from_secs(600);
 
 /// A master that begins with a replica as soon as that asks.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
-/// A replica that follows its master.
+/// A replica that follows its master, and has confirmed something.
 fn replica_of(master: &Server) -> Server {
     let address = master.url.trim_start_matches("redis://");
     let (host, port) = address.trim_end_matches('/').split_once(':').unwrap();
     let mut arguments = AT_ONCE.to_vec();
     arguments.extend(["--replicaof", host, port]);
     let replica = Server::private_tcp(&arguments).unwrap();
-    eventually("the replica follows", || {
-        let info: String = redis::cmd("INFO")
-            .arg("replication")
-            .query(&mut replica.connection())
-            .unwrap();
-        info.contains("master_link_status:up").then_some(())
+    let mut con = master.connection();
+    eventually("the replica confirms", || {
+        let written = redis::pipe()
+            .cmd("SET")
+            .arg(format!("{}:written", master.prefix))
+            .arg(1)
+            .ignore()
+            .cmd("WAIT")
+            .arg(1)
+            .arg(100)
+            .query::<(u32,)>(&mut con);
+        (written.unwrap() == (1,)).then_some(())
     });
     replica
 }
@@ -34,9 +42,10 @@ fn builder(server: &Server) -> GateBuilder {
     Gate::builder(&server.url).prefix(&server.prefix)
 }
 
-/// A gate whose grants one replica has to confirm.
-fn gate(server: &Server) -> Gate {
-    builder(server).min_replicas(1, WITHIN).open().unwrap()
+/// A gate whose grants one replica has to confirm within so long.
+fn gate(server: &Server, within: Duration) -> Gate {
+    let builder = builder(server).read_timeout(within + PATIENT);
+    builder.min_replicas(1, within).open().unwrap()
 }
 
 fn take_over(replica: &Server) {
@@ -51,7 +60,7 @@ fn take_over(replica: &Server) {
 fn a_replica_that_takes_over_at_once_knows_every_permit() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let replica = replica_of(&master);
-    let gate = gate(&master);
+    let gate = gate(&master, PATIENT);
     let mut ids = Vec::new();
     for number in 0..200 {
         let semaphore = gate.semaphore(&format!("s{number}"), 1).lease(LEASE);
@@ -87,14 +96,14 @@ fn a_replica_that_takes_over_at_once_knows_every_permit() {
 #[test]
 fn what_too_few_confirm_is_given_back_with_an_error_that_says_so() {
     let master = own!(Server::private_tcp(&AT_ONCE));
-    let gate = gate(&master);
+    let gate = gate(&master, WITHIN);
     let semaphore = gate.semaphore("s", 1).lease(LEASE);
     let Err(TryAcquireError::Failed(failure)) = semaphore.try_acquire() else {
         panic!("no replica is there");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
     assert!(
-        failure.to_string().contains("0 of 1 within 400ms"),
+        failure.to_string().contains("0 of 1 within 1s"),
         "{failure}"
     );
     let Err(AcquireError::Failed(failure)) = semaphore.acquire_timeout(Duration::from_secs(5))
@@ -113,7 +122,7 @@ fn what_too_few_confirm_is_given_back_with_an_error_that_says_so() {
 fn a_new_lease_that_no_replica_has_does_not_count() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let mut replica = replica_of(&master);
-    let gate = gate(&master);
+    let gate = gate(&master, WITHIN);
     let permit = gate.semaphore("s", 1).lease(LEASE).try_acquire().unwrap();
     replica.pause();
     let before = permit.remaining().unwrap();
@@ -131,17 +140,17 @@ fn a_new_lease_that_no_replica_has_does_not_count() {
 fn renewal_goes_on_when_the_replicas_are_back() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let mut replica = replica_of(&master);
-    let gate = gate(&master);
-    let semaphore = gate.semaphore("s", 1).lease(Duration::from_secs(6));
+    let gate = gate(&master, WITHIN);
+    let semaphore = gate.semaphore("s", 1).lease(Duration::from_secs(12));
     let permit = semaphore.auto_renew().try_acquire().unwrap();
     replica.pause();
     // Two thirds are left when it is renewed next; less than half means that a renewal did not count.
     eventually("a renewal is not confirmed", || {
-        (permit.remaining().unwrap() < Duration::from_secs(3)).then_some(())
+        (permit.remaining().unwrap() < Duration::from_secs(6)).then_some(())
     });
     replica.resume();
     eventually("it is renewed again", || {
-        (permit.remaining().unwrap() > Duration::from_secs(4)).then_some(())
+        (permit.remaining().unwrap() > Duration::from_secs(8)).then_some(())
     });
     assert!(!permit.is_lost());
 }

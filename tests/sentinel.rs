@@ -132,8 +132,10 @@ fn a_crew_goes_on_while_masters_die() {
             group.promoted(master);
         });
         crew.goes_on(20);
-        group.start(master);
-        group.settle();
+        crew.recorded(&Op::TwoMasters, || {
+            group.start(master);
+            group.settle();
+        });
     }
     crew.finish(&group, &crew::broken_connections());
 }
@@ -143,8 +145,10 @@ fn a_failover_by_hand_is_noticed() {
     let group = own!(Sentinels::new());
     let crew = Crew::new(&group, &url(&group), 6);
     crew.goes_on(20);
-    crew.recorded(&Op::Forget(Forgotten::TheLast), || {
-        group.fail_over();
+    let master = group.master();
+    crew.recorded(&Op::TwoMasters, || {
+        crew.recorded(&Op::Forget(Forgotten::TheLast), || group.fail_over());
+        group.steps_down(master);
     });
     crew.goes_on(20);
     crew.finish(&group, &crew::broken_connections());

@@ -1,6 +1,7 @@
 //! Connections to the server: a small pool, each with timeouts of its own, and how a call is carried out on one.
 
 use crate::clock::Clock;
+use crate::counters::Counts;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
@@ -60,6 +61,8 @@ pub(crate) struct Answered<T> {
     pub(crate) reply: T,
     /// The instant before the answered call was sent.
     pub(crate) sent: Moment,
+    /// It was sent before and not answered, so the server may have run it twice.
+    pub(crate) repeated: bool,
 }
 
 /// A call that was not answered as it should be.
@@ -81,6 +84,7 @@ impl From<Failure> for Unanswered {
 /// The pool of one server.
 pub(crate) struct Connections {
     pub(crate) clock: Clock,
+    counts: Arc<Counts>,
     node: usize,
     source: Source,
     timeouts: Timeouts,
@@ -96,6 +100,8 @@ pub(crate) struct Connections {
 struct Shelf {
     idle: Vec<Wire>,
     open: usize,
+    /// How many broke or did not answer in time, and have no successor yet.
+    broken: usize,
     /// Counts the times that a connection was found dropped: the idle ones of before are then likely dead too.
     generation: u64,
     /// Threads that wait for a connection, in the order in which they get one.
@@ -116,6 +122,7 @@ impl Shelf {
                 return Some(Ready::Wire(wire));
             }
             self.open -= 1;
+            self.broken += 1;
         }
         if self.open < most {
             self.open += 1;
@@ -136,6 +143,7 @@ impl Connections {
     /// A pool of up to `most` connections to the server of this number. Opens none yet.
     pub(crate) fn new(
         clock: Clock,
+        counts: Arc<Counts>,
         node: usize,
         source: Source,
         timeouts: Timeouts,
@@ -143,6 +151,7 @@ impl Connections {
     ) -> Connections {
         Connections {
             clock,
+            counts,
             node,
             source,
             timeouts,
@@ -182,6 +191,11 @@ impl Connections {
         }
     }
 
+    /// A subscription to this server stands again.
+    pub(crate) fn count_reconnect(&self) {
+        self.counts.reconnects.add_one();
+    }
+
     /// A connection outside the pool, for the subscriber.
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
         self.source.connect(&self.timeouts, self.timeouts.connect)
@@ -206,6 +220,10 @@ impl Connections {
                     Ok(wire) => self.attempt(wire, until, call),
                     Err(failure) => Err(failure.into()),
                 };
+                let again = again.map(|answered| Answered {
+                    repeated: true,
+                    ..answered
+                });
                 // Whatever became of the second: the first may have been carried out.
                 again.map_err(|unanswered| match unanswered.error {
                     CallError::Failed(failure) => Unanswered {
@@ -227,7 +245,10 @@ impl Connections {
         call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
         wire.parked = None;
-        lock(&self.shelf).open += 1; // in the pool again, if need be above its size until this call is over
+        let mut shelf = lock(&self.shelf);
+        shelf.open += 1; // in the pool again, if need be above its size until this call is over
+        shelf.broken = shelf.broken.saturating_sub(1);
+        drop(shelf);
         self.attempt(wire, until, call)
     }
 
@@ -245,7 +266,11 @@ impl Connections {
         let error = match call(&mut wire.con) {
             Ok(reply) => {
                 self.put_back(wire);
-                return Ok(Answered { reply, sent });
+                return Ok(Answered {
+                    reply,
+                    sent,
+                    repeated: false,
+                });
             }
             Err(error) => error,
         };
@@ -253,7 +278,7 @@ impl Connections {
             // It still stands, and its late reply will be skipped. It leaves the pool, for what must follow the call;
             // but not any number of them, while a server stalls for long.
             CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
-                self.give_up_place();
+                self.give_up_broken();
                 wire.parked = Some(self.parked.clone());
                 let is_of_use =
                     failure.is_in_step() && Arc::strong_count(&self.parked) <= self.most + 1;
@@ -298,13 +323,16 @@ impl Connections {
         let left = latest.saturating_duration_since(Instant::now());
         let within = self.timeouts.connect.min(left);
         match self.source.connect(&self.timeouts, within) {
-            Ok(con) => Ok(Wire {
-                con,
-                node: self.node,
-                read_timeout: self.timeouts.read,
-                generation,
-                parked: None,
-            }),
+            Ok(con) => {
+                self.count_successor();
+                Ok(Wire {
+                    con,
+                    node: self.node,
+                    read_timeout: self.timeouts.read,
+                    generation,
+                    parked: None,
+                })
+            }
             Err(failure) => {
                 self.give_up_place();
                 Err(failure)
@@ -364,7 +392,23 @@ impl Connections {
             shelf.generation += 1;
         }
         drop(shelf);
+        self.give_up_broken();
+    }
+
+    /// A connection leaves the pool that another one has to replace.
+    fn give_up_broken(&self) {
+        lock(&self.shelf).broken += 1;
         self.give_up_place();
+    }
+
+    /// A connection was made: one of those that broke has a successor.
+    fn count_successor(&self) {
+        let mut shelf = lock(&self.shelf);
+        if shelf.broken > 0 {
+            shelf.broken -= 1;
+            drop(shelf);
+            self.counts.reconnects.add_one();
+        }
     }
 
     fn give_up_place(&self) {

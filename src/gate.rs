@@ -6,6 +6,7 @@ use crate::clock::Clock;
 #[cfg(feature = "cluster")]
 use crate::cluster::{Cluster, Pools};
 use crate::connections::{Connections, Timeouts};
+use crate::counters::{Counters, Counts};
 use crate::engine::Engine;
 use crate::error::{CallError, Invalid, MOST};
 use crate::inbox::Inbox;
@@ -139,6 +140,19 @@ impl Gate {
     pub fn open_connections(&self) -> usize {
         self.engine.servers.open()
     }
+
+    /// What this gate and its clones have counted since it was opened. Does not block and asks nobody.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// println!("lost since the start: {}", gate.counters().lost);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn counters(&self) -> Counters {
+        self.engine.servers.counts.read()
+    }
 }
 
 impl fmt::Debug for Gate {
@@ -268,8 +282,15 @@ impl GateBuilder {
         if self.connections == 0 {
             return Err(Invalid::new("connections", "takes 1 or more, got 0").into());
         }
-        let topology = topology(address, &self.clock, self.timeouts, self.connections)?;
-        let servers = Arc::new(Servers::new(self.clock, topology));
+        let counts = Arc::new(Counts::default());
+        let topology = topology(
+            address,
+            &self.clock,
+            &counts,
+            self.timeouts,
+            self.connections,
+        )?;
+        let servers = Arc::new(Servers::new(self.clock, counts, topology));
         servers.check()?;
         let background = Arc::new(Background::new(servers.clone()));
         let engine = Engine {
@@ -290,6 +311,7 @@ impl GateBuilder {
 fn topology(
     address: Address,
     clock: &Clock,
+    counts: &Arc<Counts>,
     timeouts: Timeouts,
     most: usize,
 ) -> Result<Topology, CallError> {
@@ -306,6 +328,7 @@ fn topology(
         Address::Cluster(nodes) => {
             let pools = Pools {
                 clock: clock.clone(),
+                counts: counts.clone(),
                 timeouts,
                 most,
             };
@@ -313,6 +336,7 @@ fn topology(
         }
     };
     let source = source.map_err(CallError::Failed)?;
-    let connections = Connections::new(clock.clone(), 0, source, timeouts, most);
+    let (clock, counts) = (clock.clone(), counts.clone());
+    let connections = Connections::new(clock, counts, 0, source, timeouts, most);
     Ok(Topology::One(Arc::new(connections)))
 }

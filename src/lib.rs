@@ -57,6 +57,7 @@ mod clock;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod connections;
+mod counters;
 mod engine;
 mod error;
 mod failure;
@@ -107,6 +108,7 @@ pub mod errors {
 }
 
 pub use cancel::Cancel;
+pub use counters::Counters;
 pub use error::Error;
 pub use gate::{Gate, GateBuilder};
 pub use latch::CountDownLatch;

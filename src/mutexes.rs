@@ -98,6 +98,7 @@ impl Mutexes {
                 waiting,
                 ..
             } => {
+                engine.servers.counts.denied.add_one();
                 let in_the_way = self.semaphores.get(place).unwrap_or(first);
                 return Err(TryLockAllError::InTheWay(InTheWay {
                     name: in_the_way.name().to_owned(),
@@ -112,13 +113,15 @@ impl Mutexes {
         };
         let permits = keys.iter().zip(grants).map(|(keys, grant)| {
             let deadline = Deadline::told(answered.sent, grant.left());
-            let lane = engine.servers.lane(&keys.meta);
-            let holding = Holding::new(engine.clock(), lane, keys, &id, &grant, deadline, &terms);
+            let holding = Holding::new(&engine.servers, keys, &id, &grant, deadline, &terms);
             Permit::new(engine.clone(), holding, 1, None)
         });
         let guard = self.guard(permits.collect());
         if terms.lease_ms == 0 {
             permit::make_permanent(&guard.permits)?;
+        }
+        for _ in &guard.permits {
+            engine.servers.counts.grant(false);
         }
         Ok(guard)
     }
@@ -166,7 +169,7 @@ impl Mutexes {
         let is_over = || deadline.is_some_and(|end| end <= engine.now());
         for semaphore in &self.semaphores {
             if !permits.is_empty() && is_over() {
-                return Err(too_late(semaphore));
+                return Err(too_late(engine, semaphore));
             }
             let mut request = semaphore.request(Some(1))?;
             request.terms = meanwhile.clone();
@@ -179,7 +182,7 @@ impl Mutexes {
                 (RefreshError::Unknown(failure) | RefreshError::Failed(failure), Some(last))
                     if is_over() && failure.kind() == FailureKind::TimedOut =>
                 {
-                    too_late(last)
+                    too_late(engine, last)
                 }
                 _ => error.into(),
             }
@@ -221,7 +224,8 @@ impl Mutexes {
     }
 }
 
-fn too_late(semaphore: &Semaphore) -> LockAllError {
+fn too_late(engine: &Engine, semaphore: &Semaphore) -> LockAllError {
+    engine.servers.counts.denied.add_one();
     LockAllError::TimedOut(InTheWay {
         name: semaphore.name().to_owned(),
         denied: None,

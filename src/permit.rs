@@ -33,6 +33,8 @@ pub struct Permit {
     ticket: Option<u64>,
     /// Dropping it releases.
     armed: bool,
+    /// A release of it was not answered, so it may be carried out already.
+    asked: bool,
     /// Its release found nothing.
     gone: bool,
 }
@@ -63,6 +65,7 @@ impl Permit {
             limit,
             ticket,
             armed: true,
+            asked: false,
             gone: false,
         }
     }
@@ -174,7 +177,7 @@ impl Permit {
             }
             ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
                 self.engine.renewal.forget(&self.holding);
-                self.holding.end();
+                self.holding.lose();
                 Err(RefreshError::Lost(self.holding.lost()))
             }
         }
@@ -274,7 +277,7 @@ pub(crate) fn refresh_all(
                 }
                 Ok(_) => {
                     engine.renewal.forget(holding);
-                    holding.end();
+                    holding.lose();
                     Err(RefreshError::Lost(holding.lost()))
                 }
                 Err(error) => Err(error.into()),
@@ -378,8 +381,14 @@ fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed>
         let answered = match packet.outcome {
             Ok(answered) => answered,
             Err(unanswered) => {
+                let places: Vec<usize> = places.collect();
+                for place in &places {
+                    if let Some(permit) = permits.get_mut(*place) {
+                        permit.asked = true;
+                    }
+                }
                 unconfirmed.push(Unconfirmed {
-                    places: places.collect(),
+                    places,
                     error: unanswered.error,
                     wire: unanswered.wire,
                 });
@@ -391,6 +400,10 @@ fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed>
                 (Ok(answer), Some(permit)) => {
                     permit.armed = false;
                     permit.gone = !matches!(answer, ReleaseAnswer::Released { .. });
+                    // Found nothing, unless an earlier try of this very release took it.
+                    if permit.gone && !permit.asked && !answered.repeated {
+                        permit.holding.lose();
+                    }
                     permit.holding.end();
                 }
                 (Err(error), _) => unconfirmed.push(Unconfirmed {

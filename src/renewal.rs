@@ -217,6 +217,7 @@ fn renew_batch(lane: &Lane, batch: &[Arc<Holding>], teller: &mut Teller) {
                 Ok(Some(grant))
                     if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
                 {
+                    lane.servers.counts.renewed.add_one();
                     again(lane, holding.clone(), None);
                 }
                 Ok(_) => lose(holding, teller),
@@ -252,7 +253,7 @@ fn again(lane: &Lane, holding: Arc<Holding>, pause: Option<Duration>) {
 
 fn lose(holding: &Holding, teller: &mut Teller) {
     if holding.is_watched()
-        && holding.end()
+        && holding.lose()
         && let Some(on_lost) = &holding.terms.on_lost
     {
         teller.tell(on_lost.clone(), holding.lost());

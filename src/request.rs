@@ -64,6 +64,7 @@ impl Request {
             Outcome::HeldByOther(grant) => Err(TryAcquireError::AlreadyHeld(self.held(&grant))),
             Outcome::Denied(denied) => {
                 self.accept(denied.limit)?;
+                self.engine.servers.counts.denied.add_one();
                 Err(TryAcquireError::Denied(denied))
             }
             Outcome::Queued { .. } => Err(out_of_turn().into()),
@@ -140,8 +141,7 @@ impl Request {
         ticket: Option<u64>,
     ) -> Result<Permit, CallError> {
         let holding = Holding::new(
-            self.engine.clock(),
-            self.engine.servers.lane(&self.keys.meta),
+            &self.engine.servers,
             &self.keys,
             &self.id,
             &grant,
@@ -152,6 +152,7 @@ impl Request {
         if self.terms.lease_ms == 0 {
             permit::make_permanent(std::slice::from_ref(&permit))?;
         }
+        self.engine.servers.counts.grant(ticket.is_some());
         Ok(permit)
     }
 

@@ -269,16 +269,7 @@ impl Semaphore {
             return Err(RefreshError::Lost(Lost { id: id.to_owned() }));
         };
         let deadline = Deadline::told(answered.sent, grant.left());
-        let lane = self.engine.servers.lane(&keys.meta);
-        let holding = Holding::new(
-            self.engine.clock(),
-            lane,
-            &keys,
-            id,
-            &grant,
-            deadline,
-            &terms,
-        );
+        let holding = Holding::new(&self.engine.servers, &keys, id, &grant, deadline, &terms);
         Ok(Permit::new(self.engine.clone(), holding, self.limit, None))
     }
 

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 #[cfg(feature = "cluster")]
 use crate::cluster::Cluster;
 use crate::connections::{Answered, Connections, Turn, Unanswered, Wire};
+use crate::counters::Counts;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::node::Node;
@@ -16,6 +17,7 @@ use std::time::Instant;
 
 pub(crate) struct Servers {
     pub(crate) clock: Clock,
+    pub(crate) counts: Arc<Counts>,
     pid: u32,
     topology: Topology,
 }
@@ -38,9 +40,10 @@ pub(crate) type Calls<'a, P, T> =
     dyn FnMut(&mut Connection, &[P]) -> Result<Vec<Result<T, CallError>>, CallError> + 'a;
 
 impl Servers {
-    pub(crate) fn new(clock: Clock, topology: Topology) -> Servers {
+    pub(crate) fn new(clock: Clock, counts: Arc<Counts>, topology: Topology) -> Servers {
         Servers {
             clock,
+            counts,
             pid: std::process::id(),
             topology,
         }

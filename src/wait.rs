@@ -95,6 +95,9 @@ impl Request {
         {
             self.release_later(Some(wire));
         }
+        if let Err(AcquireError::TimedOut(_)) = &result {
+            self.engine.servers.counts.denied.add_one();
+        }
         result
     }
 

@@ -94,6 +94,8 @@ pub(crate) struct Connections {
     /// Counts those that are parked.
     parked: Arc<()>,
     retired: AtomicBool,
+    /// It was asked how it is set up.
+    looked_at: AtomicBool,
 }
 
 #[derive(Default)]
@@ -160,12 +162,23 @@ impl Connections {
             shelf: Mutex::default(),
             parked: Arc::default(),
             retired: AtomicBool::new(false),
+            looked_at: AtomicBool::new(false),
         }
     }
 
     /// 0 for the only server of a gate.
     pub(crate) fn node(&self) -> usize {
         self.node
+    }
+
+    /// Where the server is, without user and password.
+    pub(crate) fn address(&self) -> String {
+        self.source.address()
+    }
+
+    /// True the first time.
+    pub(crate) fn is_looked_at_first(&self) -> bool {
+        !self.looked_at.load(Ordering::Relaxed) && !self.looked_at.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {

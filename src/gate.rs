@@ -21,6 +21,7 @@ use crate::semaphore::Semaphore;
 use crate::sentinel::Sentinels;
 use crate::servers::{Servers, Topology};
 use crate::source::Source;
+use crate::warning::Warning;
 use redis::Client;
 use std::fmt;
 use std::sync::Arc;
@@ -152,6 +153,24 @@ impl Gate {
     /// ```
     pub fn counters(&self) -> Counters {
         self.engine.servers.counts.read()
+    }
+
+    /// What is wrong with how the servers are set up, though they serve: that they would evict. Each server is asked once
+    /// (`INFO memory`), when the gate is opened, and in a cluster each master when it is first used; so what is changed there
+    /// later does not show. A server that does not tell is not warned of. With the feature `tracing` each is also an event, at
+    /// the moment when it is found. Does not block and asks nobody.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// for warning in gate.warnings() {
+    ///     eprintln!("luagate: {warning}"); // or whatever the program logs by
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.engine.servers.warnings()
     }
 }
 

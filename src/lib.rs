@@ -92,6 +92,7 @@ mod subscriber;
 mod sync;
 mod wait;
 mod waits;
+mod warning;
 
 /// What can go wrong: one small enum for each kind of operation, and what their variants hold.
 ///
@@ -117,6 +118,7 @@ pub use mutexes::{Mutexes, MutexesGuard};
 pub use permit::{Permit, Released};
 pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
+pub use warning::Warning;
 
 /// The README's programs are compiled with the documentation's; one of them needs the feature.
 #[cfg(all(doctest, feature = "memory"))]

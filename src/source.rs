@@ -16,6 +16,15 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Where that is, as people write it; no user and no password.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Source::Client(client) => client.get_connection_info().addr().to_string(),
+            #[cfg(feature = "sentinel")]
+            Source::Sentinels(sentinels) => sentinels.master().to_owned(),
+        }
+    }
+
     /// Connections to this server.
     pub(crate) fn at(info: ConnectionInfo) -> Result<Source, Failure> {
         let client = Client::open(settled(info).into_connection_info()?)?;

@@ -8,6 +8,8 @@ const TAKES: &str = "takes redis://[user:password@]host[:port][/db], rediss:// w
 #[derive(Debug)]
 pub(crate) enum Address {
     One(ConnectionInfo),
+    #[cfg(feature = "r2d2")]
+    Pool(r2d2::Pool<redis::Client>, ConnectionInfo),
     #[cfg(feature = "cluster")]
     Cluster(Vec<ConnectionInfo>),
     #[cfg(feature = "sentinel")]

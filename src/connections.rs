@@ -5,6 +5,7 @@ use crate::counters::Counts;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
+use crate::line::Line;
 use crate::source::Source;
 use crate::sync::{lock, wait_for};
 use redis::Connection;
@@ -31,7 +32,7 @@ pub(crate) enum Turn {
 
 /// A connection of the pool, out on a call.
 pub(crate) struct Wire {
-    con: Connection,
+    con: Line,
     /// The number of its pool.
     node: usize,
     read_timeout: Duration,
@@ -96,6 +97,9 @@ pub(crate) struct Connections {
     retired: AtomicBool,
     /// It was asked how it is set up.
     looked_at: AtomicBool,
+    /// What the user's pool lent, with more replies due than can be skipped: it goes back once it is made anew.
+    #[cfg(feature = "r2d2")]
+    stranded: Mutex<Vec<Line>>,
 }
 
 #[derive(Default)]
@@ -163,6 +167,8 @@ impl Connections {
             parked: Arc::default(),
             retired: AtomicBool::new(false),
             looked_at: AtomicBool::new(false),
+            #[cfg(feature = "r2d2")]
+            stranded: Mutex::default(),
         }
     }
 
@@ -293,9 +299,14 @@ impl Connections {
             CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
                 self.give_up_broken();
                 wire.parked = Some(self.parked.clone());
-                let is_of_use =
-                    failure.is_in_step() && Arc::strong_count(&self.parked) <= self.most + 1;
-                is_of_use.then(|| Box::new(wire))
+                if !failure.is_in_step() {
+                    self.strand(wire);
+                    None
+                } else if Arc::strong_count(&self.parked) <= self.most + 1 {
+                    Some(Box::new(wire))
+                } else {
+                    None
+                }
             }
             CallError::Unknown(_) => {
                 self.discard(wire);
@@ -335,7 +346,9 @@ impl Connections {
         };
         let left = latest.saturating_duration_since(Instant::now());
         let within = self.timeouts.connect.min(left);
-        match self.source.connect(&self.timeouts, within) {
+        #[cfg(feature = "r2d2")]
+        self.rescue(within);
+        match self.source.line(&self.timeouts, within) {
             Ok(con) => {
                 self.count_successor();
                 Ok(Wire {
@@ -390,7 +403,7 @@ impl Connections {
 
     fn put_back(&self, wire: Wire) {
         let mut shelf = lock(&self.shelf);
-        if shelf.open > self.most {
+        if shelf.open > self.most || wire.con.is_lent() {
             shelf.open -= 1;
         } else {
             shelf.idle.push(wire);
@@ -430,8 +443,40 @@ impl Connections {
         shelf.call_next();
     }
 
+    /// Of no use any more, though it stands: closed, unless it is to be given back.
+    fn strand(&self, wire: Wire) {
+        #[cfg(feature = "r2d2")]
+        if wire.con.is_lent() {
+            lock(&self.stranded).push(wire.con);
+            return;
+        }
+        drop(wire);
+    }
+
+    /// Makes one anew that was lent, so that it can go back.
+    #[cfg(feature = "r2d2")]
+    fn rescue(&self, within: Duration) {
+        let Some(mut line) = lock(&self.stranded).pop() else {
+            return;
+        };
+        match self.source.connect(&self.timeouts, within) {
+            Ok(con) => *line = con,
+            Err(_) => lock(&self.stranded).push(line),
+        }
+    }
+
     /// How many connections are open now.
     pub(crate) fn open(&self) -> usize {
         lock(&self.shelf).open
+    }
+}
+
+#[cfg(feature = "r2d2")]
+impl Drop for Connections {
+    /// Rather one connection fewer in the user's pool than one that gives wrong answers.
+    fn drop(&mut self) {
+        for line in lock(&self.stranded).drain(..) {
+            std::mem::forget(line);
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::error::CallError;
 use crate::inbox::Inbox;
 use crate::name::Keys;
 use crate::renewal::Renewal;
+use crate::replicas::MinReplicas;
 use crate::servers::Servers;
 use redis::Connection;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(crate) struct Engine {
     pub(crate) renewal: Renewal,
     pub(crate) prefix: String,
     pub(crate) label: Option<String>,
+    /// Who else must have a grant, or a new lease, before it counts.
+    pub(crate) replicas: Option<MinReplicas>,
     /// How long a wait goes on while the server cannot be reached.
     pub(crate) outage: Duration,
 }

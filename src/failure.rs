@@ -21,6 +21,8 @@ pub enum FailureKind {
     Permission,
     /// The server is a replica, which takes no writes.
     ReadOnly,
+    /// Fewer replicas confirmed than the gate asks for.
+    TooFewReplicas,
     /// The server is out of memory (`maxmemory`).
     OutOfMemory,
     /// A key holds something else than it is for.
@@ -208,6 +210,9 @@ impl fmt::Display for Failure {
             }
             Permission => "the server's ACL does not let this user run a command; grant it",
             ReadOnly => "the server is a read-only replica; connect to its master",
+            TooFewReplicas => {
+                "too few replicas confirmed, so it does not count; check that they follow their master, or ask for fewer with `min_replicas`"
+            }
             OutOfMemory => {
                 "the server is out of memory; raise `maxmemory`, releasing and removing still work"
             }

@@ -15,6 +15,7 @@ use crate::mutex::Mutex;
 use crate::mutexes::Mutexes;
 use crate::name;
 use crate::renewal::Renewal;
+use crate::replicas::MinReplicas;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 #[cfg(feature = "sentinel")]
@@ -29,10 +30,11 @@ use std::time::Duration;
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// A client of one Redis or Valkey, from which everything is had by name.
+/// A client of Redis or Valkey, one server or a cluster, from which everything is had by name.
 ///
 /// Open one for a process and clone it: it has a small pool of connections, at most one subscriber connection, and at most
-/// four threads (renewal, subscriber, callbacks, releases that are left over), each opened or started when first needed. Permits keep what they need of it
+/// four threads (renewal, subscriber, callbacks, releases that are left over), each opened or started when first needed; of
+/// all but the last, each node of a cluster has its own. Permits keep what they need of it
 /// alive. A forked child must open its own.
 ///
 /// ```no_run
@@ -194,6 +196,7 @@ pub struct GateBuilder {
     timeouts: Timeouts,
     connections: usize,
     outage: Duration,
+    replicas: Option<MinReplicas>,
 }
 
 impl GateBuilder {
@@ -210,6 +213,7 @@ impl GateBuilder {
             },
             connections: 8,
             outage: Duration::from_secs(10),
+            replicas: None,
         }
     }
 
@@ -227,6 +231,18 @@ impl GateBuilder {
         let like = crate::address::info(like);
         let address = like.and_then(|like| Address::of_sentinels(sentinels, master, like));
         GateBuilder::new(address, Clock::real())
+    }
+
+    /// Settings for a gate whose calls go over connections of `pool`, each borrowed for one call; a subscription is connected by
+    /// itself, as `client` does. [`connections`](GateBuilder::connections) bounds how many it borrows at once.
+    ///
+    /// The gate sets its timeouts on what it borrows, and takes them off again. `test_on_check_out(false)` saves a round trip
+    /// a call: a connection that broke is found out by the call that meets it, which is then made again.
+    #[cfg(feature = "r2d2")]
+    pub fn pool(pool: r2d2::Pool<Client>, client: &Client) -> GateBuilder {
+        let info = client.get_connection_info().clone();
+        let most = usize::try_from(pool.max_size()).unwrap_or(usize::MAX);
+        GateBuilder::new(Ok(Address::Pool(pool, info)), Clock::real()).connections(most)
     }
 
     /// The start of every key, `luagate` unless chosen: 1 to 64 of letters, digits, `.`, `_`, `-`, `:`.
@@ -273,6 +289,19 @@ impl GateBuilder {
         self
     }
 
+    /// Lets a grant, and every new lease, count only once `count` replicas (1 or more) have it, which they have to say within
+    /// `timeout` (1 ms up to the read timeout): then a failover to one of them does not forget the permit. Each grant is
+    /// followed by a refresh and `WAIT` in one more packet.
+    ///
+    /// Where too few confirm, a grant is given back, with an error of the kind
+    /// [`TooFewReplicas`](crate::errors::FailureKind::TooFewReplicas), and a permit whose new lease they do not confirm counts by
+    /// its old one. Redis may promote a replica that did not confirm, so this makes a loss rare and does not rule it out; the
+    /// fence does.
+    pub fn min_replicas(mut self, count: u32, timeout: Duration) -> GateBuilder {
+        self.replicas = Some(MinReplicas { count, timeout });
+        self
+    }
+
     /// Opens the gate, and connects once.
     ///
     /// # Errors
@@ -301,6 +330,14 @@ impl GateBuilder {
         if self.connections == 0 {
             return Err(Invalid::new("connections", "takes 1 or more, got 0").into());
         }
+        if let Some(MinReplicas { count, timeout }) = self.replicas
+            && (count == 0 || timeout.is_zero() || timeout >= read)
+        {
+            let why = format!(
+                "takes 1 replica or more, and a timeout of 1 ms up to the read timeout of {read:?}, got {count} and {timeout:?}"
+            );
+            return Err(Invalid::new("min_replicas", why).into());
+        }
         let counts = Arc::new(Counts::default());
         let topology = topology(
             address,
@@ -314,12 +351,13 @@ impl GateBuilder {
         let background = Arc::new(Background::new(servers.clone()));
         let engine = Engine {
             inbox: Inbox::new(servers.clone(), background.clone(), &self.prefix),
-            renewal: Renewal::new(servers.clone()),
+            renewal: Renewal::new(servers.clone(), self.replicas),
             background,
             servers,
             prefix: self.prefix,
             label: self.label,
             outage: self.outage,
+            replicas: self.replicas,
         };
         Ok(Gate {
             engine: Arc::new(engine),
@@ -336,6 +374,8 @@ fn topology(
 ) -> Result<Topology, CallError> {
     let source = match address {
         Address::One(info) => Source::at(info),
+        #[cfg(feature = "r2d2")]
+        Address::Pool(pool, info) => Source::of_pool(pool, info),
         #[cfg(feature = "sentinel")]
         Address::Sentinel {
             sentinels,

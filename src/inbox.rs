@@ -103,9 +103,9 @@ impl Drop for Inbox {
 }
 
 impl Hearing {
-    /// Hands on what came.
-    pub(crate) fn deliver(&self, heard: &Received) {
-        let given_up = lock(&self.waits).deliver(heard, self.servers.clock.moment());
+    /// Hands on what came on a channel.
+    pub(crate) fn deliver(&self, channel: &str, heard: &Received) {
+        let given_up = lock(&self.waits).deliver(channel, heard, self.servers.clock.moment());
         if let Some(wait) = given_up {
             self.background.release(Debt {
                 permits: vec![(wait.keys, heard.message.id.clone())],

@@ -69,6 +69,7 @@ mod inbox;
 pub mod inspection;
 mod latch;
 mod lease;
+mod line;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod message;
@@ -78,6 +79,7 @@ mod name;
 mod node;
 mod permit;
 mod renewal;
+mod replicas;
 mod request;
 mod rwlock;
 mod script;

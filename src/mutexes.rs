@@ -117,9 +117,7 @@ impl Mutexes {
             Permit::new(engine.clone(), holding, 1, None)
         });
         let guard = self.guard(permits.collect());
-        if terms.lease_ms == 0 {
-            permit::make_permanent(&guard.permits)?;
-        }
+        permit::confirm(&guard.permits)?;
         for _ in &guard.permits {
             engine.servers.counts.grant(false);
         }

@@ -208,11 +208,17 @@ impl Permit {
     }
 }
 
-/// Makes the leases of these permanent, once it is known that they are held; where that fails they are given back.
-pub(crate) fn make_permanent(permits: &[Permit]) -> Result<(), CallError> {
+/// What is left to do once it is known that these are held: a permanent lease begins now, and replicas confirm. Where that fails
+/// they are given back.
+pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
+    let unconfirmed =
+        |permit: &Permit| permit.holding.terms.lease_ms == 0 || permit.engine.replicas.is_some();
+    if !permits.iter().any(unconfirmed) {
+        return Ok(());
+    }
     refresh_all(permits, None, None).map_err(|error| match error {
         RefreshError::Lost(lost) => {
-            let text = format!("could not be made permanent in time: {lost}");
+            let text = format!("could not be confirmed in time: {lost}");
             CallError::Failed(Failure::new(FailureKind::TimedOut, text))
         }
         RefreshError::Invalid(invalid) => CallError::Invalid(invalid),
@@ -250,7 +256,7 @@ pub(crate) fn refresh_all(
         &calls,
         |(keys, ..)| &keys.meta,
         until,
-        &mut |con, calls| semaphore::refresh_all(con, calls),
+        &mut |con, calls| semaphore::refresh_all(con, calls, engine.replicas.as_ref()),
     );
     let mut result = Ok(());
     for packet in packets {

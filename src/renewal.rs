@@ -6,6 +6,7 @@ use crate::connections::Turn;
 use crate::error::{CallError, Lost};
 use crate::holding::{Holding, OnLost};
 use crate::lease::Deadline;
+use crate::replicas::MinReplicas;
 use crate::scripts::semaphore;
 use crate::servers::Servers;
 use crate::sync::lock;
@@ -26,6 +27,7 @@ const TOGETHER: Duration = Duration::from_millis(5);
 
 pub(crate) struct Renewal {
     servers: Arc<Servers>,
+    replicas: Option<MinReplicas>,
     /// By server, since one that stands still must not keep what others granted from being renewed.
     lanes: Mutex<BTreeMap<usize, Arc<Lane>>>,
 }
@@ -33,6 +35,7 @@ pub(crate) struct Renewal {
 /// The permits that one server granted, and the thread that renews them.
 struct Lane {
     servers: Arc<Servers>,
+    replicas: Option<MinReplicas>,
     plan: Mutex<Plan>,
     changed: Bell,
 }
@@ -58,9 +61,10 @@ impl Plan {
 }
 
 impl Renewal {
-    pub(crate) fn new(servers: Arc<Servers>) -> Renewal {
+    pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Renewal {
         Renewal {
             servers,
+            replicas,
             lanes: Mutex::default(),
         }
     }
@@ -71,6 +75,7 @@ impl Renewal {
             Arc::new(Lane {
                 changed: Bell::new(&self.servers.clock),
                 servers: self.servers.clone(),
+                replicas: self.replicas,
                 plan: Mutex::default(),
             })
         });
@@ -201,7 +206,7 @@ fn renew_batch(lane: &Lane, batch: &[Arc<Holding>], teller: &mut Teller) {
         &calls,
         |(keys, ..)| &keys.meta,
         until,
-        &mut |con, calls| semaphore::refresh_all(con, calls),
+        &mut |con, calls| semaphore::refresh_all(con, calls, lane.replicas.as_ref()),
     );
     for packet in packets {
         let group = packet.places.iter().filter_map(|place| batch.get(*place));

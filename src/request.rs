@@ -149,9 +149,7 @@ impl Request {
             &self.terms,
         );
         let permit = Permit::new(self.engine.clone(), holding, usage.limit, ticket);
-        if self.terms.lease_ms == 0 {
-            permit::make_permanent(std::slice::from_ref(&permit))?;
-        }
+        permit::confirm(std::slice::from_ref(&permit))?;
         self.engine.servers.counts.grant(ticket.is_some());
         Ok(permit)
     }

@@ -2,6 +2,7 @@
 
 use crate::connections::Timeouts;
 use crate::failure::{Failure, FailureKind};
+use crate::line::Line;
 #[cfg(feature = "sentinel")]
 use crate::sentinel::Sentinels;
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
@@ -13,6 +14,9 @@ pub(crate) enum Source {
     Client(Box<Client>),
     #[cfg(feature = "sentinel")]
     Sentinels(Box<Sentinels>),
+    /// The user's pool; whatever is not for calls is connected by itself.
+    #[cfg(feature = "r2d2")]
+    Pool(r2d2::Pool<Client>, Box<Client>),
 }
 
 impl Source {
@@ -22,6 +26,8 @@ impl Source {
             Source::Client(client) => client.get_connection_info().addr().to_string(),
             #[cfg(feature = "sentinel")]
             Source::Sentinels(sentinels) => sentinels.master().to_owned(),
+            #[cfg(feature = "r2d2")]
+            Source::Pool(_, client) => client.get_connection_info().addr().to_string(),
         }
     }
 
@@ -29,6 +35,34 @@ impl Source {
     pub(crate) fn at(info: ConnectionInfo) -> Result<Source, Failure> {
         let client = Client::open(settled(info).into_connection_info()?)?;
         Ok(Source::Client(Box::new(client)))
+    }
+
+    #[cfg(feature = "r2d2")]
+    pub(crate) fn of_pool(
+        pool: r2d2::Pool<Client>,
+        info: ConnectionInfo,
+    ) -> Result<Source, Failure> {
+        let client = Client::open(settled(info).into_connection_info()?)?;
+        Ok(Source::Pool(pool, Box::new(client)))
+    }
+
+    /// A connection for calls, had within `within`.
+    pub(crate) fn line(&self, timeouts: &Timeouts, within: Duration) -> Result<Line, Failure> {
+        #[cfg(feature = "r2d2")]
+        if let Source::Pool(pool, _) = self {
+            let con = pool.get_timeout(within).map_err(|error| {
+                let failed = match pool.state().connections {
+                    0 => FailureKind::Unreachable,
+                    _ => FailureKind::PoolExhausted,
+                };
+                Failure::new(failed, error.to_string())
+            })?;
+            con.set_read_timeout(Some(timeouts.read))?;
+            con.set_write_timeout(Some(timeouts.write))?;
+            return Ok(Line::Lent(Box::new(con)));
+        }
+        let con = self.connect(timeouts, within)?;
+        Ok(Line::Own(Box::new(con)))
     }
 
     /// A connection that is made within `within`.
@@ -41,6 +75,8 @@ impl Source {
             Source::Client(client) => open(client, within),
             #[cfg(feature = "sentinel")]
             Source::Sentinels(sentinels) => sentinels.connect(within),
+            #[cfg(feature = "r2d2")]
+            Source::Pool(_, client) => open(client, within),
         }?;
         con.set_read_timeout(Some(timeouts.read))?;
         con.set_write_timeout(Some(timeouts.write))?;

@@ -202,7 +202,7 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
             Ok(message) => {
                 last = Instant::now();
                 if let Some(heard) = Received::read(message.get_payload_bytes()) {
-                    subscriber.hearing.deliver(&heard);
+                    subscriber.hearing.deliver(&subscriber.channel, &heard);
                 }
             }
             Err(_) if is_silent => {

@@ -18,9 +18,9 @@
       redis.call('HDEL', meta, id)
     end
     if waiting > 0 then serve() end
-    local free = waiting == 0 and in_use < limit
-    if free then limit = before end -- only a grant stores it
-    return free
+    local mine = waiting == 0 and in_use < limit
+    if mine then limit = before end -- only a grant stores it
+    return mine
   end
 
   function lock.take(lease_ms)

@@ -8,6 +8,7 @@ use crate::lease::Moment;
 use crate::line::Line;
 use crate::source::Source;
 use crate::sync::{lock, wait_for};
+use crate::trace;
 use redis::Connection;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -210,9 +211,10 @@ impl Connections {
         }
     }
 
-    /// A subscription to this server stands again.
-    pub(crate) fn count_reconnect(&self) {
+    /// What broke stands again: a connection, or a subscription.
+    pub(crate) fn count_reconnect(&self, what: &str) {
         self.counts.reconnects.add_one();
+        trace::reconnected(what, || self.address());
     }
 
     /// A connection outside the pool, for the subscriber.
@@ -433,7 +435,7 @@ impl Connections {
         if shelf.broken > 0 {
             shelf.broken -= 1;
             drop(shelf);
-            self.counts.reconnects.add_one();
+            self.count_reconnect("a connection was replaced");
         }
     }
 

@@ -7,6 +7,7 @@ use crate::scripts::ServerTime;
 use crate::scripts::semaphore::Grant;
 use crate::servers::Servers;
 use crate::sync::lock;
+use crate::trace;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -187,6 +188,7 @@ impl Holding {
     /// Runs once for each permit that turns out to be lost, without the lock.
     fn tell_lost(&self) {
         self.servers.counts.lost.add_one();
+        trace::lost(&self.keys, self.fence);
     }
 
     /// Whether the renewal thread is still to look after it.

@@ -31,6 +31,8 @@
 //!
 //! Your own unit tests need no server: the feature `memory` has one in the process, with a clock that a test moves.
 //!
+//! A gate [counts](Counters) what it does; the feature `tracing` tells each operation: [`guide::observability`].
+//!
 //! Do you know *Redis in Action*, `java.util.concurrent` or Redisson? The [`guide`] says what is called how here.
 //!
 //! One server decides; a failover may forget the last grants; a lease is no guarantee against a paused process, the fence is.
@@ -92,6 +94,7 @@ mod settings;
 mod source;
 mod subscriber;
 mod sync;
+mod trace;
 mod wait;
 mod waits;
 mod warning;

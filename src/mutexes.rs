@@ -15,6 +15,7 @@ use crate::request::LAST_WORD;
 use crate::scripts::semaphore::{self, TryLockAllAnswer};
 use crate::semaphore::Semaphore;
 use crate::settings::settings;
+use crate::trace::Operation;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,15 @@ impl Mutexes {
     /// groups, a name given twice, none, or more than 64. Nothing stays held after any error.
     pub fn try_lock_all(&self) -> Result<MutexesGuard, TryLockAllError> {
         let (first, keys) = self.check()?;
+        let span = Operation::TryLockAll.on(keys.iter().map(|keys| keys.meta.as_str()));
+        span.run(|| self.lock_at_once(first, &keys))
+    }
+
+    fn lock_at_once(
+        &self,
+        first: &Semaphore,
+        keys: &[&Keys],
+    ) -> Result<MutexesGuard, TryLockAllError> {
         let mut tags = keys.iter().map(|keys| keys.tag());
         let tag = tags.next();
         if tags.any(|other| Some(other) != tag) {
@@ -78,7 +88,7 @@ impl Mutexes {
         let id = first.next_id()?;
         let _busy = engine.clock().busy(); // until the permits are looked after
         let answered = engine.servers.call(&first.keys()?.meta, None, &mut |con| {
-            semaphore::try_lock_all(con, &keys, &id, terms.first_lease_ms())
+            semaphore::try_lock_all(con, keys, &id, terms.first_lease_ms())
         });
         let answered = answered.map_err(|unanswered| {
             if let CallError::Unknown(_) = unanswered.error {
@@ -133,7 +143,16 @@ impl Mutexes {
     /// taken away meanwhile; [`LockAllError::Invalid`] for a timeout of zero, a name given twice, none, or more than 64.
     /// Nothing stays held after any error.
     pub fn lock_all(&self, timeout: Duration) -> Result<MutexesGuard, LockAllError> {
-        let (first, _) = self.check()?;
+        let (first, keys) = self.check()?;
+        let span = Operation::LockAll.on(keys.iter().map(|keys| keys.meta.as_str()));
+        span.run(|| self.lock_in_line(first, timeout))
+    }
+
+    fn lock_in_line(
+        &self,
+        first: &Semaphore,
+        timeout: Duration,
+    ) -> Result<MutexesGuard, LockAllError> {
         if timeout.is_zero() {
             let why = "takes more than zero; to lock at once or not at all there is `try_lock_all`";
             return Err(Invalid::new("timeout", why).into());
@@ -292,7 +311,7 @@ impl MutexesGuard {
     /// [`RefreshError::Lost`] when one of them is not ours any more. On any other error they live on until their old leases
     /// end.
     pub fn refresh(&self) -> Result<(), RefreshError> {
-        permit::refresh_all(&self.permits, None, None)
+        permit::refresh(&self.permits, None)
     }
 
     /// Unlocks them all. Blocks for one round trip. [`Released::Gone`] when one of them had been lost before; the others

@@ -10,6 +10,7 @@ use crate::lease::{Deadline, Moment};
 use crate::name::{self, Keys};
 use crate::permit::{self, Permit};
 use crate::scripts::semaphore::{self, Answer, Ask, Grant, Usage};
+use crate::trace::Operation;
 use redis::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +51,12 @@ pub(crate) enum Outcome {
 
 impl Request {
     /// Asks once; granted or not, nothing stays behind. Blocks for one round trip.
-    pub(crate) fn at_once(self) -> Result<Permit, TryAcquireError> {
+    pub(crate) fn at_once(&self) -> Result<Permit, TryAcquireError> {
+        let span = Operation::TryAcquire.on([self.keys.meta.as_str()]);
+        span.run(|| self.ask_at_once())
+    }
+
+    fn ask_at_once(&self) -> Result<Permit, TryAcquireError> {
         self.prepare()?;
         let _busy = self.engine.clock().busy(); // until the permit is looked after
         let (outcome, sent) = self

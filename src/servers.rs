@@ -11,6 +11,7 @@ use crate::node::Node;
 #[cfg(feature = "cluster")]
 use crate::scripts::unexpected;
 use crate::sync::lock;
+use crate::trace;
 use crate::warning::{self, Warning};
 use redis::Connection;
 use std::collections::BTreeMap;
@@ -86,6 +87,7 @@ impl Servers {
     /// Asks a server how it is set up, unless that was done.
     fn look_at(&self, server: &Connections, until: Option<Instant>) {
         if let Some(warning) = warning::ask(server, until) {
+            trace::warned(&warning);
             lock(&self.warnings).push(warning);
         }
     }

@@ -15,6 +15,8 @@ pub mod history;
 pub mod planted;
 pub mod proxy;
 pub mod raw;
+#[cfg(feature = "tracing")]
+pub mod recorder;
 pub mod sentinel;
 mod server;
 

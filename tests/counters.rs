@@ -92,6 +92,57 @@ fn who_stood_in_line_has_waited() {
 }
 
 #[test]
+fn readers_and_writers_count_as_whoever_else_asks() {
+    let server = Server::any();
+    let gate = server.gate();
+    let lock = gate.rwlock("rw");
+    let reads = lock.read().unwrap();
+    assert!(lock.try_write().is_err());
+    assert!(lock.try_write_for(MOMENT).is_err());
+    assert_eq!(asked(&gate), (1, 0, 2));
+    let writer = lock.clone();
+    let writer = std::thread::spawn(move || writer.write().unwrap());
+    eventually("it stands in line", || {
+        (lock.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    assert!(lock.try_read().is_err(), "nobody overtakes it");
+    reads.unlock().unwrap();
+    let writes = writer.join().unwrap();
+    assert_eq!(asked(&gate), (2, 1, 3));
+    writes.downgrade().unwrap().unlock().unwrap();
+    assert_eq!(asked(&gate), (2, 1, 3), "downgraded, not granted");
+}
+
+#[test]
+fn several_that_stood_in_line_have_waited_one_by_one() {
+    let server = Server::any();
+    let gate = server.gate();
+    let second = gate.mutex("b");
+    let held = second.lock().unwrap();
+    let several = gate.mutexes(["a", "b"]);
+    let waiter = std::thread::spawn(move || several.lock_all(MINUTE).unwrap());
+    eventually("it waits for the second", || {
+        (second.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    assert_eq!(asked(&gate), (2, 0, 0), "it has the first");
+    held.unlock().unwrap();
+    waiter.join().unwrap().unlock().unwrap();
+    assert_eq!(asked(&gate), (3, 1, 0));
+}
+
+#[test]
+fn what_replicas_did_not_confirm_was_not_granted() {
+    let server = own!(Server::private(&[]));
+    let gate = Gate::builder(&server.url).prefix(&server.prefix);
+    let gate = gate.min_replicas(1, MOMENT).open().unwrap();
+    let semaphore = gate.semaphore("alone", 1);
+    assert!(semaphore.try_acquire().is_err());
+    assert!(semaphore.acquire_timeout(MINUTE).is_err());
+    assert!(gate.mutexes(["{g}:a"]).try_lock_all().is_err());
+    assert_eq!(gate.counters(), Counters::default());
+}
+
+#[test]
 fn who_was_refused_because_of_others_was_denied() {
     let server = Server::any();
     let gate = server.gate();
@@ -271,4 +322,74 @@ fn a_subscription_that_stands_again_is_a_reconnect() {
     permit.release().unwrap();
     waiter.join().unwrap().release().unwrap();
     assert_eq!(gate.counters().reconnects, 1);
+}
+
+#[test]
+fn the_renewal_thread_reconnects_by_itself() {
+    let server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let semaphore = gate.semaphore("alone", 1).lease(Duration::from_secs(3));
+    let permit = semaphore.auto_renew().acquire().unwrap();
+    kill_connections(&mut server.connection(), "normal");
+    eventually("it is renewed", || {
+        (gate.counters().renewed > 0).then_some(())
+    });
+    assert_eq!(gate.counters().reconnects, 1);
+    permit.release().unwrap();
+    assert_eq!(gate.counters().lost, 0);
+}
+
+#[cfg(feature = "r2d2")]
+#[test]
+fn a_connection_that_a_pool_lends_in_place_of_one_that_broke_is_a_reconnect() {
+    let server = own!(Server::private(&[]));
+    let client = redis::Client::open(server.url.as_str()).unwrap();
+    let pool = r2d2::Pool::builder().max_size(1).test_on_check_out(false);
+    let pool = pool.build(client.clone()).unwrap();
+    let builder = luagate::GateBuilder::pool(pool, &client).prefix(&server.prefix);
+    let gate = builder.open().unwrap();
+    let semaphore = gate.semaphore("lent", 9);
+    semaphore.acquire().unwrap().release().unwrap();
+    assert_eq!(
+        gate.counters().reconnects,
+        0,
+        "lent again is not made again"
+    );
+    kill_connections(&mut server.connection(), "normal");
+    semaphore.acquire().unwrap().release().unwrap();
+    assert_eq!(gate.counters().reconnects, 1);
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+fn a_gate_on_a_cluster_counts_all_nodes_together() {
+    use support::cluster::Cluster;
+    let cluster = own!(Cluster::new());
+    let gate = Gate::builder(&format!("redis+cluster://{}", cluster.addresses()[0]));
+    let gate = gate.prefix(&cluster.prefix).open().unwrap();
+    let masters = cluster.masters();
+    assert!(masters.len() > 1);
+    let permits: Vec<_> = masters
+        .iter()
+        .map(|master| {
+            let semaphore = gate.semaphore(&cluster.name_on(*master), 1);
+            let semaphore = semaphore.lease(Duration::from_secs(6)).auto_renew();
+            let permit = semaphore.acquire().unwrap();
+            assert!(semaphore.acquire_timeout(MOMENT).is_err());
+            permit
+        })
+        .collect();
+    let nodes = masters.len() as u64;
+    assert_eq!(asked(&gate), (nodes, 0, nodes));
+    let before = gate.counters().reconnects;
+    for master in &masters {
+        kill_connections(&mut cluster.connection(*master), "normal");
+    }
+    eventually("each is renewed over another connection", || {
+        (gate.counters().reconnects >= before + nodes).then_some(())
+    });
+    for permit in permits {
+        permit.release().unwrap();
+    }
+    assert_eq!(gate.counters().lost, 0);
 }

@@ -119,7 +119,7 @@ fn history(fault: &Fault, work: Work, grants: u32, strike: u32) -> (History, Opt
 
 /// How many calls may begin between the call that the fault struck for and the one that nothing explains: of a fault that
 /// is seen only by what follows from it, such as a refusal.
-const SOON: usize = 500;
+const SOON: usize = 2_000;
 
 /// The history must show the fault: break one of these promises, and not before the call that was struck.
 #[track_caller]

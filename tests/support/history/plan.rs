@@ -77,7 +77,7 @@ pub fn plan(calls: &[&Call], rules: &Rules) -> Result<Plan, Wrong> {
         numbers: numbers(calls)?,
         whos: HashMap::new(),
         ends: Vec::new(),
-        waits: Waits::of(calls),
+        waits: Waits::of(calls, rules),
         shut: Shut::of(calls),
         two_masters: TwoMasters::of(calls),
         strangers: false,

@@ -290,6 +290,10 @@ impl Search<'_> {
 
     fn begin(&mut self, step: usize) {
         self.list(step).push(step);
+        if matches!(self.plan.steps[step].step, Step::Unseen { .. }) {
+            let ends = |unseen: &usize| self.plan.steps[*unseen + 1].from;
+            self.under_way.unseen.sort_by_key(ends);
+        }
         if self.is_look(step) {
             let ways = std::mem::take(&mut self.ways);
             self.ways = ways
@@ -410,7 +414,8 @@ impl Search<'_> {
         let mut alike = HashSet::new();
         for unseen in &self.under_way.unseen {
             let begin = &self.plan.steps[*unseen];
-            // Of those that weigh the same and may end, one is as good as another, most often.
+            // Of those that weigh the same and may end, one is as good as another, most often; and of those that last, the one
+            // that may end first.
             let may_end = self.plan.steps[*unseen + 1].from <= self.now;
             let is_tried = begin.doubt <= doubt
                 && (self.few().is_none()

@@ -213,8 +213,8 @@ impl Connections {
 
     /// What broke stands again: a connection, or a subscription.
     pub(crate) fn count_reconnect(&self, what: &str) {
-        self.counts.reconnects.add_one();
         trace::reconnected(what, || self.address());
+        self.counts.reconnects.add_one();
     }
 
     /// A connection outside the pool, for the subscriber.

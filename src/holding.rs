@@ -187,8 +187,8 @@ impl Holding {
 
     /// Runs once for each permit that turns out to be lost, without the lock.
     fn tell_lost(&self) {
-        self.servers.counts.lost.add_one();
         trace::lost(&self.keys, self.fence);
+        self.servers.counts.lost.add_one();
     }
 
     /// Whether the renewal thread is still to look after it.

@@ -109,12 +109,15 @@ pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
 #[cfg(feature = "tracing")]
 pub(crate) fn parts(key: &str) -> (&str, &str) {
     // Neither a prefix nor a kind has a brace.
-    let (front, tagged) = key.split_once(":{").unwrap_or(("", key));
-    let (_, kind) = front.rsplit_once(':').unwrap_or(("", front));
-    match tagged.strip_suffix('}') {
-        Some(name) => (kind, name),
-        None => (kind, key.get(front.len() + 1..).unwrap_or(tagged)),
-    }
+    let (front, tagged) = key.split_at(key.find('{').unwrap_or(0));
+    let (_, kind) = front
+        .trim_end_matches(':')
+        .rsplit_once(':')
+        .unwrap_or_default();
+    let name = tagged
+        .strip_prefix('{')
+        .and_then(|name| name.strip_suffix('}'));
+    (kind, name.unwrap_or(tagged))
 }
 
 fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {

@@ -229,8 +229,8 @@ fn renew_batch(lane: &Lane, batch: &[Arc<Holding>], teller: &mut Teller) {
                 Ok(Some(grant))
                     if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
                 {
-                    lane.servers.counts.renewed.add_one();
                     trace::renewed(&holding.keys, holding.fence);
+                    lane.servers.counts.renewed.add_one();
                     again(lane, holding.clone(), None);
                 }
                 Ok(_) => lose(holding, teller),

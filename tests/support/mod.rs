@@ -15,8 +15,6 @@ pub mod history;
 pub mod planted;
 pub mod proxy;
 pub mod raw;
-#[cfg(feature = "tracing")]
-pub mod recorder;
 pub mod sentinel;
 mod server;
 

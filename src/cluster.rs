@@ -5,6 +5,7 @@
 
 use crate::clock::Clock;
 use crate::connections::{Answered, Connections, Timeouts, Turn, Unanswered};
+use crate::counters::Counts;
 use crate::error::{CallError, Invalid};
 use crate::failure::{Failure, FailureKind, Redirect};
 use crate::node::Node;
@@ -31,6 +32,7 @@ const TOLD_WITHIN: Duration = Duration::from_millis(500);
 /// What makes a pool for a node.
 pub(crate) struct Pools {
     pub(crate) clock: Clock,
+    pub(crate) counts: Arc<Counts>,
     pub(crate) timeouts: Timeouts,
     pub(crate) most: usize,
 }
@@ -108,10 +110,12 @@ impl Cluster {
         let source = Source::at(self.like.clone().set_addr(to))?;
         let Pools {
             clock,
+            counts,
             timeouts,
             most,
         } = &self.pools;
-        let connections = Connections::new(clock.clone(), number, source, *timeouts, *most);
+        let (clock, counts) = (clock.clone(), counts.clone());
+        let connections = Connections::new(clock, counts, number, source, *timeouts, *most);
         map.nodes.push(Arc::new(connections));
         map.numbers.insert(address, number);
         Ok(number)
@@ -159,7 +163,10 @@ impl Cluster {
                 asking: is_asking,
             };
             let mut unanswered = match attempt(&node) {
-                Ok(answered) => return Ok(answered),
+                Ok(mut answered) => {
+                    answered.repeated |= may_have_run;
+                    return Ok(answered);
+                }
                 Err(unanswered) => unanswered,
             };
             may_have_run |= matches!(unanswered.error, CallError::Unknown(_));

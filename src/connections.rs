@@ -1,12 +1,14 @@
 //! Connections to the server: a small pool, each with timeouts of its own, and how a call is carried out on one.
 
 use crate::clock::Clock;
+use crate::counters::Counts;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
 use crate::line::Line;
 use crate::source::Source;
 use crate::sync::{lock, wait_for};
+use crate::trace;
 use redis::Connection;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,6 +63,8 @@ pub(crate) struct Answered<T> {
     pub(crate) reply: T,
     /// The instant before the answered call was sent.
     pub(crate) sent: Moment,
+    /// It was sent before and not answered, so the server may have run it twice.
+    pub(crate) repeated: bool,
 }
 
 /// A call that was not answered as it should be.
@@ -82,6 +86,7 @@ impl From<Failure> for Unanswered {
 /// The pool of one server.
 pub(crate) struct Connections {
     pub(crate) clock: Clock,
+    counts: Arc<Counts>,
     node: usize,
     source: Source,
     timeouts: Timeouts,
@@ -91,6 +96,8 @@ pub(crate) struct Connections {
     /// Counts those that are parked.
     parked: Arc<()>,
     retired: AtomicBool,
+    /// It was asked how it is set up.
+    looked_at: AtomicBool,
     /// What the user's pool lent, with more replies due than can be skipped: it goes back once it is made anew.
     #[cfg(feature = "r2d2")]
     stranded: Mutex<Vec<Line>>,
@@ -100,6 +107,8 @@ pub(crate) struct Connections {
 struct Shelf {
     idle: Vec<Wire>,
     open: usize,
+    /// How many broke or did not answer in time, and have no successor yet.
+    broken: usize,
     /// Counts the times that a connection was found dropped: the idle ones of before are then likely dead too.
     generation: u64,
     /// Threads that wait for a connection, in the order in which they get one.
@@ -120,6 +129,7 @@ impl Shelf {
                 return Some(Ready::Wire(wire));
             }
             self.open -= 1;
+            self.broken += 1;
         }
         if self.open < most {
             self.open += 1;
@@ -140,6 +150,7 @@ impl Connections {
     /// A pool of up to `most` connections to the server of this number. Opens none yet.
     pub(crate) fn new(
         clock: Clock,
+        counts: Arc<Counts>,
         node: usize,
         source: Source,
         timeouts: Timeouts,
@@ -147,6 +158,7 @@ impl Connections {
     ) -> Connections {
         Connections {
             clock,
+            counts,
             node,
             source,
             timeouts,
@@ -155,6 +167,7 @@ impl Connections {
             shelf: Mutex::default(),
             parked: Arc::default(),
             retired: AtomicBool::new(false),
+            looked_at: AtomicBool::new(false),
             #[cfg(feature = "r2d2")]
             stranded: Mutex::default(),
         }
@@ -163,6 +176,16 @@ impl Connections {
     /// 0 for the only server of a gate.
     pub(crate) fn node(&self) -> usize {
         self.node
+    }
+
+    /// Where the server is, without user and password.
+    pub(crate) fn address(&self) -> String {
+        self.source.address()
+    }
+
+    /// True the first time.
+    pub(crate) fn is_looked_at_first(&self) -> bool {
+        !self.looked_at.load(Ordering::Relaxed) && !self.looked_at.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
@@ -186,6 +209,12 @@ impl Connections {
             shelf.open -= shelf.idle.len();
             shelf.idle.clear();
         }
+    }
+
+    /// What broke stands again: a connection, or a subscription.
+    pub(crate) fn count_reconnect(&self, what: &str) {
+        trace::reconnected(what, || self.address());
+        self.counts.reconnects.add_one();
     }
 
     /// A connection outside the pool, for the subscriber.
@@ -212,6 +241,10 @@ impl Connections {
                     Ok(wire) => self.attempt(wire, until, call),
                     Err(failure) => Err(failure.into()),
                 };
+                let again = again.map(|answered| Answered {
+                    repeated: true,
+                    ..answered
+                });
                 // Whatever became of the second: the first may have been carried out.
                 again.map_err(|unanswered| match unanswered.error {
                     CallError::Failed(failure) => Unanswered {
@@ -233,7 +266,10 @@ impl Connections {
         call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
         wire.parked = None;
-        lock(&self.shelf).open += 1; // in the pool again, if need be above its size until this call is over
+        let mut shelf = lock(&self.shelf);
+        shelf.open += 1; // in the pool again, if need be above its size until this call is over
+        shelf.broken = shelf.broken.saturating_sub(1);
+        drop(shelf);
         self.attempt(wire, until, call)
     }
 
@@ -251,7 +287,11 @@ impl Connections {
         let error = match call(&mut wire.con) {
             Ok(reply) => {
                 self.put_back(wire);
-                return Ok(Answered { reply, sent });
+                return Ok(Answered {
+                    reply,
+                    sent,
+                    repeated: false,
+                });
             }
             Err(error) => error,
         };
@@ -259,7 +299,7 @@ impl Connections {
             // It still stands, and its late reply will be skipped. It leaves the pool, for what must follow the call;
             // but not any number of them, while a server stalls for long.
             CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
-                self.give_up_place();
+                self.give_up_broken();
                 wire.parked = Some(self.parked.clone());
                 if !failure.is_in_step() {
                     self.strand(wire);
@@ -311,13 +351,16 @@ impl Connections {
         #[cfg(feature = "r2d2")]
         self.rescue(within);
         match self.source.line(&self.timeouts, within) {
-            Ok(con) => Ok(Wire {
-                con,
-                node: self.node,
-                read_timeout: self.timeouts.read,
-                generation,
-                parked: None,
-            }),
+            Ok(con) => {
+                self.count_successor();
+                Ok(Wire {
+                    con,
+                    node: self.node,
+                    read_timeout: self.timeouts.read,
+                    generation,
+                    parked: None,
+                })
+            }
             Err(failure) => {
                 self.give_up_place();
                 Err(failure)
@@ -377,7 +420,23 @@ impl Connections {
             shelf.generation += 1;
         }
         drop(shelf);
+        self.give_up_broken();
+    }
+
+    /// A connection leaves the pool that another one has to replace.
+    fn give_up_broken(&self) {
+        lock(&self.shelf).broken += 1;
         self.give_up_place();
+    }
+
+    /// A connection was made: one of those that broke has a successor.
+    fn count_successor(&self) {
+        let mut shelf = lock(&self.shelf);
+        if shelf.broken > 0 {
+            shelf.broken -= 1;
+            drop(shelf);
+            self.count_reconnect("a connection was replaced");
+        }
     }
 
     fn give_up_place(&self) {

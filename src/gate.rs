@@ -6,6 +6,7 @@ use crate::clock::Clock;
 #[cfg(feature = "cluster")]
 use crate::cluster::{Cluster, Pools};
 use crate::connections::{Connections, Timeouts};
+use crate::counters::{Counters, Counts};
 use crate::engine::Engine;
 use crate::error::{CallError, Invalid, MOST};
 use crate::inbox::Inbox;
@@ -21,6 +22,7 @@ use crate::semaphore::Semaphore;
 use crate::sentinel::Sentinels;
 use crate::servers::{Servers, Topology};
 use crate::source::Source;
+use crate::warning::Warning;
 use redis::Client;
 use std::fmt;
 use std::sync::Arc;
@@ -140,6 +142,37 @@ impl Gate {
     /// How many connections of the pools are open now; subscribers are not among them.
     pub fn open_connections(&self) -> usize {
         self.engine.servers.open()
+    }
+
+    /// What this gate and its clones have counted since it was opened. Does not block and asks nobody.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// println!("lost since the start: {}", gate.counters().lost);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn counters(&self) -> Counters {
+        self.engine.servers.counts.read()
+    }
+
+    /// What is wrong with how the servers are set up, though they serve: that they would evict. Each server is asked once
+    /// (`INFO memory`), when the gate is opened, and in a cluster each master when it is first used; so what is changed there
+    /// later does not show. A server that does not tell is not warned of. With the feature `tracing` each is also an event, at
+    /// the moment when it is found. Does not block and asks nobody.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// for warning in gate.warnings() {
+    ///     eprintln!("luagate: {warning}"); // or whatever the program logs by
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.engine.servers.warnings()
     }
 }
 
@@ -305,8 +338,15 @@ impl GateBuilder {
             );
             return Err(Invalid::new("min_replicas", why).into());
         }
-        let topology = topology(address, &self.clock, self.timeouts, self.connections)?;
-        let servers = Arc::new(Servers::new(self.clock, topology));
+        let counts = Arc::new(Counts::default());
+        let topology = topology(
+            address,
+            &self.clock,
+            &counts,
+            self.timeouts,
+            self.connections,
+        )?;
+        let servers = Arc::new(Servers::new(self.clock, counts, topology));
         servers.check()?;
         let background = Arc::new(Background::new(servers.clone()));
         let engine = Engine {
@@ -328,6 +368,7 @@ impl GateBuilder {
 fn topology(
     address: Address,
     clock: &Clock,
+    counts: &Arc<Counts>,
     timeouts: Timeouts,
     most: usize,
 ) -> Result<Topology, CallError> {
@@ -346,6 +387,7 @@ fn topology(
         Address::Cluster(nodes) => {
             let pools = Pools {
                 clock: clock.clone(),
+                counts: counts.clone(),
                 timeouts,
                 most,
             };
@@ -353,6 +395,7 @@ fn topology(
         }
     };
     let source = source.map_err(CallError::Failed)?;
-    let connections = Connections::new(clock.clone(), 0, source, timeouts, most);
+    let (clock, counts) = (clock.clone(), counts.clone());
+    let connections = Connections::new(clock, counts, 0, source, timeouts, most);
     Ok(Topology::One(Arc::new(connections)))
 }

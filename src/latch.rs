@@ -8,6 +8,7 @@ use crate::lease;
 use crate::name::{self, LatchKeys};
 use crate::request::{LAST_WORD, PATIENCE};
 use crate::scripts::latch::{self, CountAnswer, CountDownAnswer, WaitAnswer};
+use crate::trace::Operation;
 use crate::wait::{OUTAGE_PAUSE, RECHECK, Registered};
 use crate::waits::{News, Wait};
 use std::fmt;
@@ -102,14 +103,16 @@ impl CountDownLatch {
     pub fn count_down_as(&self, id: &str) -> Result<u32, CallError> {
         name::check_id(id)?;
         let (keys, life_ms) = self.checked()?;
-        let answered = self.engine.call(&keys.latch, None, &mut |con| {
-            latch::count_down(con, keys, id, self.count, life_ms)
-        })?;
-        match answered.reply {
-            CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => {
-                Ok(left)
+        Operation::CountDown.on([keys.latch.as_str()]).run(|| {
+            let answered = self.engine.call(&keys.latch, None, &mut |con| {
+                latch::count_down(con, keys, id, self.count, life_ms)
+            })?;
+            match answered.reply {
+                CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => {
+                    Ok(left)
+                }
             }
-        }
+        })
     }
 
     /// How many have still to count down; 0: the latch is open. Where nobody has counted down or waited yet, or the latch is
@@ -119,7 +122,8 @@ impl CountDownLatch {
     /// [`CallError`]; the call may be made again.
     pub fn count(&self) -> Result<u32, CallError> {
         let (keys, _) = self.checked()?;
-        Ok(self.look(keys, None)?.left)
+        let span = Operation::Count.on([keys.latch.as_str()]);
+        span.run(|| Ok(self.look(keys, None)?.left))
     }
 
     /// Waits until the latch is open, for as long as it takes. Blocks until then; another thread may end that through
@@ -147,6 +151,16 @@ impl CountDownLatch {
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
         let (keys, life_ms) = self.checked()?;
+        let span = Operation::Wait.on([keys.latch.as_str()]);
+        span.run(|| self.wait_here(keys, life_ms, deadline))
+    }
+
+    fn wait_here(
+        &self,
+        keys: &LatchKeys,
+        life_ms: u64,
+        deadline: Option<Instant>,
+    ) -> Result<(), WaitError> {
         self.engine.check_process()?;
         let inbox = &self.engine.inbox;
         let registered = Registered {

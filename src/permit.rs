@@ -8,6 +8,7 @@ use crate::holding::{Holding, Terms};
 use crate::lease::{self, Deadline};
 use crate::name::Keys;
 use crate::scripts::semaphore::{self, ReleaseAnswer};
+use crate::trace::Operation;
 use std::fmt;
 use std::slice;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub struct Permit {
     ticket: Option<u64>,
     /// Dropping it releases.
     armed: bool,
+    /// A release of it was not answered, so it may be carried out already.
+    asked: bool,
     /// Its release found nothing.
     gone: bool,
 }
@@ -63,6 +66,7 @@ impl Permit {
             limit,
             ticket,
             armed: true,
+            asked: false,
             gone: false,
         }
     }
@@ -117,7 +121,7 @@ impl Permit {
     /// [`RefreshError::Lost`] when it is not ours any more; it never comes back. On any other error it lives on until its
     /// old lease ends; after [`RefreshError::Unknown`] it counts by the earlier of the old end and the new.
     pub fn refresh(&self) -> Result<(), RefreshError> {
-        refresh_all(slice::from_ref(self), None, None)
+        refresh(slice::from_ref(self), None)
     }
 
     /// Gives it a lease of another length, 1 ms to 100 years, counted from now. Where it is renewed, the next renewal comes
@@ -126,7 +130,7 @@ impl Permit {
     /// # Errors
     /// As [`refresh`](Permit::refresh); [`RefreshError::Invalid`] for a lease that cannot be.
     pub fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
-        refresh_all(slice::from_ref(self), Some(lease::to_ms(lease)?), None)?;
+        refresh(slice::from_ref(self), Some(lease::to_ms(lease)?))?;
         self.engine.renewal.watch(&self.holding); // its end is another now
         Ok(())
     }
@@ -150,6 +154,11 @@ impl Permit {
     /// [`RefreshError::Lost`] when it is not ours any more. After any other error the same call may be made again: what
     /// is kept is told to the server, not what goes.
     pub fn release_some(&mut self, permits: u32) -> Result<(), RefreshError> {
+        let span = Operation::ReleaseSome.on([self.key()]);
+        span.run(|| self.keep_less(permits))
+    }
+
+    fn keep_less(&self, permits: u32) -> Result<(), RefreshError> {
         self.engine.check_process()?;
         if self.is_lost() {
             // With an id of the user's own it may be somebody else's by now.
@@ -174,7 +183,7 @@ impl Permit {
             }
             ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
                 self.engine.renewal.forget(&self.holding);
-                self.holding.end();
+                self.holding.lose();
                 Err(RefreshError::Lost(self.holding.lost()))
             }
         }
@@ -189,6 +198,10 @@ impl Permit {
             self.holding.end();
         }
         self.holding.id.clone()
+    }
+
+    fn key(&self) -> &str {
+        &self.holding.keys.meta
     }
 
     /// A lost permit with an id of the user's own: whoever uses the id now may hold again, and releasing would hit that.
@@ -222,6 +235,12 @@ pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
         RefreshError::Failed(failure) => CallError::Failed(failure),
         RefreshError::Unknown(failure) => CallError::Unknown(failure),
     })
+}
+
+/// Gives these a new lease because the user says so.
+pub(crate) fn refresh(permits: &[Permit], lease_ms: Option<u64>) -> Result<(), RefreshError> {
+    let span = Operation::Refresh.on(permits.iter().map(Permit::key));
+    span.run(|| refresh_all(permits, lease_ms, None))
 }
 
 /// Gives these, all of one gate, a new lease in one packet: their own, or one of `lease_ms`. Waits for the
@@ -280,7 +299,7 @@ pub(crate) fn refresh_all(
                 }
                 Ok(_) => {
                     engine.renewal.forget(holding);
-                    holding.end();
+                    holding.lose();
                     Err(RefreshError::Lost(holding.lost()))
                 }
                 Err(error) => Err(error.into()),
@@ -296,12 +315,8 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
     if let Some(first) = permits.first() {
         first.engine.check_process()?;
     }
-    match give_back(permits, None).into_iter().next() {
-        Some(unconfirmed) => Err(unconfirmed.error),
-        // Those of an earlier attempt count too.
-        None if permits.iter().any(|permit| permit.gone) => Ok(Released::Gone),
-        None => Ok(Released::Released),
-    }
+    let mut unconfirmed = Vec::new();
+    give_back(permits, None, &mut unconfirmed)
 }
 
 /// As `release_all`, for at most 100 ms; the background does what takes longer.
@@ -312,13 +327,16 @@ pub(crate) fn drop_all(permits: &mut [Permit]) {
 /// As `release_all`, for at most `bound`; the background does what takes longer.
 pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
     // In a forked child even a lock may be held by a thread that does not exist there.
-    let engine = match permits.first() {
-        Some(first) if first.engine.servers.is_own_process() => first.engine.clone(),
+    let engine = match permits.iter().find(|permit| permit.armed) {
+        Some(armed) if armed.engine.servers.is_own_process() => armed.engine.clone(),
         _ => return,
     };
     let _busy = engine.clock().busy(); // until it is given back
     let until = engine.now() + bound;
-    for unconfirmed in give_back(permits, Some(until)) {
+    let mut unconfirmed = Vec::new();
+    // What became of it shows in what is unconfirmed.
+    let _ = give_back(permits, Some(until), &mut unconfirmed);
+    for unconfirmed in unconfirmed {
         // Until the leases have ended on the server, where a refresh whose reply was lost may have moved the end.
         let mut end = Some(until);
         let mut debts = Vec::new();
@@ -348,8 +366,26 @@ struct Unconfirmed {
     wire: Option<Box<Wire>>,
 }
 
-/// Gives back those that are armed; what was confirmed is not armed any more.
-fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed> {
+/// Gives back those that are armed; what was confirmed is not armed any more. Says what that comes to, and puts the rest into
+/// `unconfirmed`.
+fn give_back(
+    permits: &mut [Permit],
+    until: Option<Instant>,
+    unconfirmed: &mut Vec<Unconfirmed>,
+) -> Result<Released, CallError> {
+    let span = Operation::Release.on(permits.iter().map(Permit::key));
+    span.tell(|| {
+        *unconfirmed = give_back_armed(permits, until);
+        match unconfirmed.first() {
+            Some(unconfirmed) => Err(unconfirmed.error.clone()),
+            // Those of an earlier attempt count too.
+            None if permits.iter().any(|permit| permit.gone) => Ok(Released::Gone),
+            None => Ok(Released::Released),
+        }
+    })
+}
+
+fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed> {
     for permit in permits.iter_mut().filter(|permit| permit.armed) {
         permit.engine.renewal.forget(&permit.holding);
         if permit.may_be_somebody_else_s() {
@@ -384,8 +420,14 @@ fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed>
         let answered = match packet.outcome {
             Ok(answered) => answered,
             Err(unanswered) => {
+                let places: Vec<usize> = places.collect();
+                for place in &places {
+                    if let Some(permit) = permits.get_mut(*place) {
+                        permit.asked = true;
+                    }
+                }
                 unconfirmed.push(Unconfirmed {
-                    places: places.collect(),
+                    places,
                     error: unanswered.error,
                     wire: unanswered.wire,
                 });
@@ -397,6 +439,10 @@ fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed>
                 (Ok(answer), Some(permit)) => {
                     permit.armed = false;
                     permit.gone = !matches!(answer, ReleaseAnswer::Released { .. });
+                    // Found nothing, unless an earlier try of this very release took it.
+                    if permit.gone && !permit.asked && !answered.repeated {
+                        permit.holding.lose();
+                    }
                     permit.holding.end();
                 }
                 (Err(error), _) => unconfirmed.push(Unconfirmed {

@@ -3,13 +3,14 @@
 
 use crate::clock::{Bell, Busy, Clock};
 use crate::connections::Turn;
-use crate::error::{CallError, Lost};
+use crate::error::Lost;
 use crate::holding::{Holding, OnLost};
 use crate::lease::Deadline;
 use crate::replicas::MinReplicas;
 use crate::scripts::semaphore;
 use crate::servers::Servers;
 use crate::sync::lock;
+use crate::trace;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
@@ -210,23 +211,32 @@ fn renew_batch(lane: &Lane, batch: &[Arc<Holding>], teller: &mut Teller) {
     );
     for packet in packets {
         let group = packet.places.iter().filter_map(|place| batch.get(*place));
-        let Ok(answered) = packet.outcome else {
-            for holding in group {
-                holding.may_end(sent, holding.terms.lease_ms);
-                again(lane, holding.clone(), Some(retry_pause(holding)));
+        let answered = match packet.outcome {
+            Ok(answered) => answered,
+            Err(unanswered) => {
+                if let Some(first) = group.clone().next() {
+                    trace::unrenewed(&first.keys, packet.places.len(), &unanswered.error);
+                }
+                for holding in group {
+                    holding.may_end(sent, holding.terms.lease_ms);
+                    again(lane, holding.clone(), Some(retry_pause(holding)));
+                }
+                continue;
             }
-            continue;
         };
         for (holding, outcome) in group.zip(answered.reply) {
             match outcome {
                 Ok(Some(grant))
                     if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
                 {
+                    trace::renewed(&holding.keys, holding.fence);
+                    lane.servers.counts.renewed.add_one();
                     again(lane, holding.clone(), None);
                 }
                 Ok(_) => lose(holding, teller),
                 // One that fails alone, its key overwritten say, is tried again until its deadline like any other.
-                Err(CallError::Invalid(_) | CallError::Failed(_) | CallError::Unknown(_)) => {
+                Err(error) => {
+                    trace::unrenewed(&holding.keys, 1, &error);
                     again(lane, holding.clone(), Some(retry_pause(holding)));
                 }
             }
@@ -257,7 +267,7 @@ fn again(lane: &Lane, holding: Arc<Holding>, pause: Option<Duration>) {
 
 fn lose(holding: &Holding, teller: &mut Teller) {
     if holding.is_watched()
-        && holding.end()
+        && holding.lose()
         && let Some(on_lost) = &holding.terms.on_lost
     {
         teller.tell(on_lost.clone(), holding.lost());

@@ -10,6 +10,7 @@ use crate::lease::{Deadline, Moment};
 use crate::name::{self, Keys};
 use crate::permit::{self, Permit};
 use crate::scripts::semaphore::{self, Answer, Ask, Grant, Usage};
+use crate::trace::Operation;
 use redis::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +51,12 @@ pub(crate) enum Outcome {
 
 impl Request {
     /// Asks once; granted or not, nothing stays behind. Blocks for one round trip.
-    pub(crate) fn at_once(self) -> Result<Permit, TryAcquireError> {
+    pub(crate) fn at_once(&self) -> Result<Permit, TryAcquireError> {
+        let span = Operation::TryAcquire.on([self.keys.meta.as_str()]);
+        span.run(|| self.ask_at_once())
+    }
+
+    fn ask_at_once(&self) -> Result<Permit, TryAcquireError> {
         self.prepare()?;
         let _busy = self.engine.clock().busy(); // until the permit is looked after
         let (outcome, sent) = self
@@ -64,6 +70,7 @@ impl Request {
             Outcome::HeldByOther(grant) => Err(TryAcquireError::AlreadyHeld(self.held(&grant))),
             Outcome::Denied(denied) => {
                 self.accept(denied.limit)?;
+                self.engine.servers.counts.denied.add_one();
                 Err(TryAcquireError::Denied(denied))
             }
             Outcome::Queued { .. } => Err(out_of_turn().into()),
@@ -140,8 +147,7 @@ impl Request {
         ticket: Option<u64>,
     ) -> Result<Permit, CallError> {
         let holding = Holding::new(
-            self.engine.clock(),
-            self.engine.servers.lane(&self.keys.meta),
+            &self.engine.servers,
             &self.keys,
             &self.id,
             &grant,
@@ -150,6 +156,7 @@ impl Request {
         );
         let permit = Permit::new(self.engine.clone(), holding, usage.limit, ticket);
         permit::confirm(std::slice::from_ref(&permit))?;
+        self.engine.servers.counts.grant(ticket.is_some());
         Ok(permit)
     }
 

@@ -35,6 +35,11 @@ impl Sentinels {
         })
     }
 
+    /// What the sentinels call the master.
+    pub(crate) fn master(&self) -> &str {
+        &self.master
+    }
+
     /// A connection to the master, found within `within` where one of the sentinels knows it.
     pub(crate) fn connect(&self, within: Duration) -> Result<Connection, Failure> {
         let deadline = Instant::now() + within;

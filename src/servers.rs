@@ -4,20 +4,26 @@ use crate::clock::Clock;
 #[cfg(feature = "cluster")]
 use crate::cluster::Cluster;
 use crate::connections::{Answered, Connections, Turn, Unanswered, Wire};
+use crate::counters::Counts;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::node::Node;
 #[cfg(feature = "cluster")]
 use crate::scripts::unexpected;
+use crate::sync::lock;
+use crate::trace;
+use crate::warning::{self, Warning};
 use redis::Connection;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 pub(crate) struct Servers {
     pub(crate) clock: Clock,
+    pub(crate) counts: Arc<Counts>,
     pid: u32,
     topology: Topology,
+    warnings: Mutex<Vec<Warning>>,
 }
 
 pub(crate) enum Topology {
@@ -38,11 +44,13 @@ pub(crate) type Calls<'a, P, T> =
     dyn FnMut(&mut Connection, &[P]) -> Result<Vec<Result<T, CallError>>, CallError> + 'a;
 
 impl Servers {
-    pub(crate) fn new(clock: Clock, topology: Topology) -> Servers {
+    pub(crate) fn new(clock: Clock, counts: Arc<Counts>, topology: Topology) -> Servers {
         Servers {
             clock,
+            counts,
             pid: std::process::id(),
             topology,
+            warnings: Mutex::default(),
         }
     }
 
@@ -59,19 +67,34 @@ impl Servers {
         }
     }
 
-    /// Connects once, so that a wrong address is found out.
+    /// Connects once, so that a wrong address is found out; and asks how the server is set up.
     pub(crate) fn check(&self) -> Result<(), CallError> {
         match &self.topology {
-            Topology::One(connections) => connections
-                .call(Turn::Last, None, &mut |con| {
+            Topology::One(connections) => {
+                let answered = connections.call(Turn::Last, None, &mut |con| {
                     let pong = redis::cmd("PING").exec(con);
                     pong.map_err(|error| CallError::Failed(error.into()))
-                })
-                .map(drop)
-                .map_err(|unanswered| unanswered.error),
+                });
+                answered.map_err(|unanswered| unanswered.error)?;
+                self.look_at(connections, None);
+                Ok(())
+            }
             #[cfg(feature = "cluster")]
             Topology::Cluster(cluster) => cluster.check(),
         }
+    }
+
+    /// Asks a server how it is set up, unless that was done.
+    fn look_at(&self, server: &Connections, until: Option<Instant>) {
+        if let Some(warning) = warning::ask(server, until) {
+            trace::warned(&warning);
+            lock(&self.warnings).push(warning);
+        }
+    }
+
+    /// What there is to say of those that were asked how they are set up.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        lock(&self.warnings).clone()
     }
 
     /// How many connections of the pools are open now.
@@ -113,7 +136,12 @@ impl Servers {
                 })
             }
             #[cfg(feature = "cluster")]
-            Topology::Cluster(cluster) => cluster.follow(key, until, attempt),
+            // It is known which master has a key when it has answered.
+            Topology::Cluster(cluster) => cluster.follow(key, until, &mut |node| {
+                let answered = attempt(node)?;
+                self.look_at(node.connections, until);
+                Ok(answered)
+            }),
         }
     }
 

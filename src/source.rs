@@ -20,6 +20,17 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Where that is, as people write it; no user and no password.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Source::Client(client) => client.get_connection_info().addr().to_string(),
+            #[cfg(feature = "sentinel")]
+            Source::Sentinels(sentinels) => sentinels.master().to_owned(),
+            #[cfg(feature = "r2d2")]
+            Source::Pool(_, client) => client.get_connection_info().addr().to_string(),
+        }
+    }
+
     /// Connections to this server.
     pub(crate) fn at(info: ConnectionInfo) -> Result<Source, Failure> {
         let client = Client::open(settled(info).into_connection_info()?)?;

@@ -176,6 +176,9 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
         return Ended::Closed;
     }
     if again {
+        subscriber
+            .connections
+            .count_reconnect("a subscription stands again");
         subscriber.hearing.tell_all_resubscribed();
     }
     let mut last = Instant::now();

@@ -10,6 +10,7 @@ use crate::permit::Permit;
 use crate::request::{LAST_WORD, Outcome, PATIENCE, Request, no_inbox, out_of_turn};
 use crate::scripts::between;
 use crate::scripts::semaphore::{Grant, Usage};
+use crate::trace::Operation;
 use crate::waits::{News, Wait};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,7 +73,12 @@ impl Place {
 
 impl Request {
     /// Asks in line, until `deadline` at the latest.
-    pub(crate) fn in_line(self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
+    pub(crate) fn in_line(&self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
+        let span = Operation::Acquire.on([self.keys.meta.as_str()]);
+        span.run(|| self.stand_in_line(deadline))
+    }
+
+    fn stand_in_line(&self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
         self.engine.check_process()?;
         self.prepare()?;
         let Some(wait) = self.engine.inbox.register(&self.keys, &self.id) else {
@@ -94,6 +100,9 @@ impl Request {
             && !matches!(error, AcquireError::AlreadyHeld(_))
         {
             self.release_later(Some(wire));
+        }
+        if let Err(AcquireError::TimedOut(_)) = &result {
+            self.engine.servers.counts.denied.add_one();
         }
         result
     }

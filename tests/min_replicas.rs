@@ -35,6 +35,15 @@ fn replica_of(master: &Server) -> Server {
             .query::<(u32,)>(&mut con);
         (written.unwrap() == (1,)).then_some(())
     });
+    // Some servers hear of that only with its next report, a second later, and until then count nothing as confirmed.
+    let mut con = master.connection();
+    eventually("the replica confirms", || {
+        let mut write = redis::pipe();
+        write.cmd("SET").arg("followed").arg(1).ignore();
+        write.cmd("WAIT").arg(1).arg(1_000);
+        let (confirmed,): (u32,) = write.query(&mut con).unwrap();
+        (confirmed > 0).then_some(())
+    });
     replica
 }
 

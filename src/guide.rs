@@ -9,6 +9,7 @@
 //! | `java.util.concurrent.Semaphore`, `CountDownLatch` | [`java`] |
 //! | Redisson: semaphores, locks, read-write locks, fenced locks, multi-locks, latches | [`redisson`] |
 //! | a named semaphore with identities and a maximal size | [`named_semaphore`] |
+//! | what a server has to permit | [`production`] |
 //! | what breaks, and want to know what you will see | [`faults`] |
 //! | nobody, and want to know what is proved and what is not | [`proof`] |
 
@@ -26,6 +27,9 @@ pub mod named_semaphore {}
 
 #[doc = include_str!("guide/faults.md")]
 pub mod faults {}
+
+#[doc = include_str!("guide/production.md")]
+pub mod production {}
 
 #[doc = include_str!("guide/proof.md")]
 pub mod proof {}

@@ -8,11 +8,14 @@ use crate::background::{Background, Debt};
 use crate::clock::Clock;
 use crate::connections::Connections;
 use crate::error::CallError;
+use crate::failure::{Failure, FailureKind};
 use crate::message::Received;
 use crate::name::Keys;
+use crate::permission;
 use crate::sync::{lock, wait_for};
 use crate::waits::{Wait, Waits};
 use redis::{PubSub, RedisError};
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -42,7 +45,6 @@ struct Shared {
     waits: Mutex<Waits>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
 enum Subscription {
     /// Nobody has waited yet.
     None,
@@ -51,8 +53,10 @@ enum Subscription {
         tried: bool,
     },
     Up,
-    /// Messages do not arrive here: a proxy in between, or no permission.
+    /// Messages do not arrive here: a proxy is in between.
     Useless,
+    /// The user may not listen, or may not tell who listens. Whoever waits is told so; the next wait tries again.
+    Refused(Failure),
     /// The gate is gone.
     Closed,
 }
@@ -81,33 +85,34 @@ impl Inbox {
 
     /// Whether somebody has waited before, so that there is a subscription or will be.
     pub(crate) fn is_opened(&self) -> bool {
-        *lock(&self.shared.subscription) != Subscription::None
+        !matches!(*lock(&self.shared.subscription), Subscription::None)
     }
 
     /// The channel, once the subscription stands; opens it if need be. `None` where there is none: then a waiter asks
-    /// without an inbox.
-    pub(crate) fn channel(&self, until: Option<Instant>) -> Option<&str> {
+    /// without an inbox. A failure where the user lacks a permission, which would make every wait slow without a word.
+    pub(crate) fn channel(&self, until: Option<Instant>) -> Result<Option<&str>, Failure> {
         let now = self.clock().now();
         let latest = now + self.shared.connections.timeouts().connect;
         let latest = until.map_or(latest, |until| until.min(latest));
         let mut subscription = lock(&self.shared.subscription);
-        if *subscription == Subscription::None {
+        if let Subscription::None | Subscription::Refused(_) = *subscription {
             let shared = self.shared.clone();
             let thread = std::thread::Builder::new().name("luagate-inbox".to_owned());
             if thread.spawn(move || listen(&shared)).is_err() {
-                return None;
+                return Ok(None);
             }
             *subscription = Subscription::Down { tried: false };
         }
         loop {
-            match *subscription {
-                Subscription::Up => return Some(&self.shared.channel),
+            match &*subscription {
+                Subscription::Up => return Ok(Some(&self.shared.channel)),
                 Subscription::Down { tried: false } => {}
-                _ => return None,
+                Subscription::Refused(failure) => return Err(failure.clone()),
+                _ => return Ok(None),
             }
             let left = latest.saturating_duration_since(self.clock().now());
             if left.is_zero() {
-                return None;
+                return Ok(None);
             }
             subscription = wait_for(&self.shared.changed, subscription, left);
         }
@@ -146,7 +151,7 @@ impl Shared {
     /// Says how the subscription is; false when the gate is gone.
     fn set(&self, to: Subscription) -> bool {
         let mut subscription = lock(&self.subscription);
-        if *subscription == Subscription::Closed {
+        if let Subscription::Closed = *subscription {
             return false;
         }
         *subscription = to;
@@ -155,7 +160,7 @@ impl Shared {
     }
 
     fn is_closed(&self) -> bool {
-        *lock(&self.subscription) == Subscription::Closed
+        matches!(*lock(&self.subscription), Subscription::Closed)
     }
 
     fn deliver(&self, heard: &Received) {
@@ -169,30 +174,57 @@ impl Shared {
         }
     }
 
-    fn tell_all_resubscribed(&self) {
+    fn call_all(&self) {
         for wait in lock(&self.waits).all() {
             wait.call();
         }
     }
 
     /// Whether the server counts the subscription: behind some proxies it does not, and scripts would see nobody.
-    fn is_heard(&self) -> Result<bool, ()> {
+    ///
+    /// Scripts pass over in silence what the user may not ask or send there, so both are tried here, by the same commands.
+    fn is_heard(&self) -> Result<bool, NotHeard> {
         let mut numsub = redis::cmd("PUBSUB");
         numsub.arg("NUMSUB").arg(&self.channel);
-        let counted = self.connections.call(None, &mut |con| {
-            let (_, count): (String, i64) = numsub
-                .query(con)
-                .map_err(|error| CallError::Failed(error.into()))?;
-            Ok(count)
+        let count = self.try_out(&numsub)?.and_then(|reply| {
+            let (_, count): (String, i64) = redis::from_redis_value(reply).ok()?;
+            Some(count)
         });
-        match counted {
-            Ok(answered) => Ok(answered.reply > 0),
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(&self.channel).arg(""); // no message of luagate: nobody heeds it
+        self.try_out(&publish)?;
+        Ok(count.is_some_and(|count| count > 0))
+    }
+
+    /// The reply; `None` where the server, or what stands in front of it, does not know the command.
+    fn try_out(&self, command: &redis::Cmd) -> Result<Option<redis::Value>, NotHeard> {
+        let answered = self.connections.call(None, &mut |con| {
+            let reply = command.query(con);
+            reply.map_err(|error: RedisError| CallError::Failed(error.into()))
+        });
+        match answered {
+            Ok(answered) => Ok(Some(answered.reply)),
             Err(unanswered) => match unanswered.error {
-                CallError::Failed(failure) if !failure.is_passing() => Ok(false),
-                _ => Err(()),
+                CallError::Failed(failure) if failure.kind() == FailureKind::Permission => {
+                    Err(NotHeard::Refused(self.named(&failure)))
+                }
+                CallError::Failed(failure) if !failure.is_passing() => Ok(None),
+                _ => Err(NotHeard::Broken),
             },
         }
     }
+
+    /// The refusal, with the name of the channel where it is that.
+    fn named(&self, failure: &Failure) -> Failure {
+        let text = permission::name_channel(failure.text(), &self.channel);
+        Failure::new(FailureKind::Permission, text)
+    }
+}
+
+/// Why it is not known whether the subscription is counted.
+enum NotHeard {
+    Refused(Failure),
+    Broken,
 }
 
 /// The subscriber thread: subscribes, tests the subscription, delivers; again whenever the connection breaks.
@@ -203,6 +235,11 @@ fn listen(shared: &Shared) {
         let since = Instant::now();
         match subscribe(shared, again) {
             Ended::Closed | Ended::Useless => return,
+            Ended::Refused(failure) => {
+                shared.set(Subscription::Refused(failure));
+                shared.call_all(); // whoever asks hears it
+                return;
+            }
             Ended::Broken { was_up } => again |= was_up,
         }
         if !shared.set(Subscription::Down { tried: true }) {
@@ -220,6 +257,7 @@ fn listen(shared: &Shared) {
 enum Ended {
     Closed,
     Useless,
+    Refused(Failure),
     Broken { was_up: bool },
 }
 
@@ -228,10 +266,17 @@ fn subscribe(shared: &Shared, again: bool) -> Ended {
     let Ok(mut con) = shared.connections.connect() else {
         return broken;
     };
-    let mut subscriber = con.as_pubsub();
-    if subscriber.subscribe(&shared.channel).is_err() {
-        return broken;
+    // A refusal is told only to who sends it as any other command.
+    let mut command = redis::cmd("SUBSCRIBE");
+    if let Err(error) = command.arg(&shared.channel).exec(&mut con) {
+        let failure = Failure::from(error);
+        return match failure.kind() {
+            FailureKind::Permission => Ended::Refused(shared.named(&failure)),
+            _ => broken,
+        };
     }
+    // Its drop would unsubscribe, which is one more permission, and wait for the reply; the connection is closed instead.
+    let mut subscriber = ManuallyDrop::new(con.as_pubsub());
     // That the server took the command does not say that it took the subscription.
     match shared.is_heard() {
         Ok(true) => {}
@@ -240,13 +285,14 @@ fn subscribe(shared: &Shared, again: bool) -> Ended {
             shared.set(Subscription::Useless);
             return Ended::Useless;
         }
+        Err(NotHeard::Refused(failure)) => return Ended::Refused(failure),
         _ => return broken,
     }
     if !shared.set(Subscription::Up) {
         return Ended::Closed;
     }
     if again {
-        shared.tell_all_resubscribed();
+        shared.call_all();
     }
     let mut last = Instant::now();
     let mut looked = last;

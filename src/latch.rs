@@ -261,7 +261,8 @@ impl Waiting<'_> {
         // The first wait of a gate asks without an inbox first: it may be open, and then none is needed at all.
         let listens = self.last.is_some() || engine.inbox.is_opened();
         let inbox = if listens {
-            engine.inbox.channel(self.deadline).unwrap_or_default()
+            let channel = engine.inbox.channel(self.deadline);
+            channel.map_err(CallError::Failed)?.unwrap_or_default()
         } else {
             ""
         };

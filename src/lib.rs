@@ -71,6 +71,7 @@ mod message;
 mod mutex;
 mod mutexes;
 mod name;
+mod permission;
 mod permit;
 mod renewal;
 mod request;

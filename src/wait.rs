@@ -145,7 +145,10 @@ impl Request {
         place: &mut Place,
         deadline: Option<Instant>,
     ) -> Result<Option<Permit>, AcquireError> {
-        let channel = self.engine.inbox.channel(deadline);
+        let channel = match self.engine.inbox.channel(deadline) {
+            Ok(channel) => channel,
+            Err(failure) => return Err(self.give_up(place, failure.into(), false)),
+        };
         let inbox = channel.map(|channel| wait.inbox(channel));
         let inbox = inbox.as_deref().unwrap_or_default();
         let until = deadline.and_then(|end| end.checked_add(LAST_WORD));

@@ -5,7 +5,8 @@ use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
 use crate::sync::{lock, wait_for};
-use redis::{Client, Connection, IntoConnectionInfo, ProtocolVersion};
+use crate::tls;
+use redis::{Client, Connection, ConnectionInfo, ProtocolVersion};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -118,11 +119,10 @@ impl Connections {
     /// A pool of up to `most` connections. Opens none yet.
     pub(crate) fn new(
         clock: Clock,
-        client: &Client,
+        info: ConnectionInfo,
         timeouts: Timeouts,
         most: usize,
     ) -> Result<Connections, Failure> {
-        let info = client.get_connection_info().clone();
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         // RESP2, where the subscriber can wait with a deadline; and no greeting, each part of which would be awaited
         // for a timeout of its own.
@@ -134,7 +134,7 @@ impl Connections {
         let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
         Ok(Connections {
             clock,
-            client: Client::open(info.into_connection_info()?)?,
+            client: Client::open(info)?,
             timeouts,
             most,
             pid: std::process::id(),
@@ -159,13 +159,28 @@ impl Connections {
 
     fn connect_within(&self, timeout: Duration) -> Result<Connection, Failure> {
         // Each part of the handshake is awaited for the whole timeout, so they get a share each.
-        let settings = self.client.get_connection_info().redis_settings();
-        let replies = u32::from(settings.password().is_some()) + u32::from(settings.db() != 0);
+        let info = self.client.get_connection_info();
+        let settings = info.redis_settings();
+        let replies = [
+            settings.password().is_some(),
+            settings.db() != 0,
+            tls::is_used(info),
+        ];
+        let replies: u32 = replies.into_iter().map(u32::from).sum();
         let share = (timeout / replies.max(1)).max(Duration::from_millis(1));
         let con = self
             .client
             .get_connection_with_timeout(share)
+            .and_then(|mut con| {
+                if tls::is_used(info) {
+                    tls::shake_hands(&mut con, share)?;
+                }
+                Ok(con)
+            })
             .map_err(|error| {
+                if let Some(failure) = tls::failure_of(&error) {
+                    return failure;
+                }
                 let failure = Failure::from(error);
                 match failure.kind() {
                     // Whatever the socket said: a connection that was never made is not one that broke.

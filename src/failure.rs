@@ -20,6 +20,8 @@ pub enum FailureKind {
     Authentication,
     /// The user of this connection may not do what is needed; the text names the command, the keys or the channel.
     Permission,
+    /// No secure connection could be made: a certificate is not accepted, or only one of both sides speaks TLS.
+    Tls,
     /// The server is a replica, which takes no writes.
     ReadOnly,
     /// The server is out of memory (`maxmemory`).
@@ -178,6 +180,7 @@ impl fmt::Display for Failure {
             Permission => {
                 "the server's ACL does not let this user do this; `guide::production` has the permissions that luagate needs"
             }
+            Tls => return write!(f, "no secure connection could be made: {}", self.text),
             ReadOnly => "the server is a read-only replica; connect to its master",
             OutOfMemory => {
                 "the server is out of memory; raise `maxmemory`, releasing and removing still work"

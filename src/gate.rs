@@ -11,9 +11,11 @@ use crate::latch::CountDownLatch;
 use crate::mutex::Mutex;
 use crate::mutexes::Mutexes;
 use crate::name;
+use crate::probe;
 use crate::renewal::Renewal;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
+use crate::tls::{self, Certificates};
 use redis::Client;
 use std::fmt;
 use std::sync::Arc;
@@ -45,8 +47,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Opens a gate on the server at `url`: `redis://[user:password@]host[:port][/db]` or `unix:///path/to/socket`. Connects
-    /// once, so that a wrong address is found out here.
+    /// Opens a gate on the server at `url`: `redis://[user:password@]host[:port][/db]` or `unix:///path/to/socket`; with TLS, which
+    /// needs the feature `tls`, it is `rediss://`. Connects once, so that a wrong address is found out here.
     ///
     /// # Errors
     /// [`CallError::Invalid`] for a url that is none; [`CallError::Failed`] when the server cannot be used.
@@ -67,15 +69,11 @@ impl Gate {
 
     /// Settings for a gate on the server at `url`.
     pub fn builder(url: &str) -> GateBuilder {
-        let client = Client::open(url).map_err(|error| {
-            let why =
-                format!("{error}; takes redis://[user:password@]host[:port][/db] or unix:///path");
-            Invalid::new("url", why)
-        });
+        let client = Client::open(url).map_err(|error| tls::url_error(url, &error));
         GateBuilder::new(client, Clock::real())
     }
 
-    /// Settings for a gate that connects as `client` does.
+    /// Settings for a gate that connects as `client` does, with its certificates if it has some.
     pub fn builder_with(client: Client) -> GateBuilder {
         GateBuilder::new(Ok(client), Clock::real())
     }
@@ -146,6 +144,7 @@ impl fmt::Debug for Gate {
 pub struct GateBuilder {
     clock: Clock,
     client: Result<Client, Invalid>,
+    certificates: Certificates,
     prefix: String,
     label: Option<String>,
     timeouts: Timeouts,
@@ -158,6 +157,7 @@ impl GateBuilder {
         GateBuilder {
             clock,
             client,
+            certificates: Certificates::default(),
             prefix: "luagate".to_owned(),
             label: None,
             timeouts: Timeouts {
@@ -179,6 +179,31 @@ impl GateBuilder {
     /// The label of every id, see [`Semaphore::label`].
     pub fn label(mut self, label: &str) -> GateBuilder {
         self.label = Some(label.to_owned());
+        self
+    }
+
+    /// The CAs, in PEM, one of which has to have signed the server's certificate; those that the system trusts unless given. Takes
+    /// the place of what a client given to [`Gate::builder_with`] has of its own.
+    ///
+    /// For `rediss://`, with the feature `tls`. The cryptography is the program's choice: let it depend on `rustls` with the
+    /// feature `ring` or `aws-lc-rs`. Where several crates chose otherwise, it begins with
+    /// `rustls::crypto::ring::default_provider().install_default()`, or the same of `aws_lc_rs`. Without a choice
+    /// [`open`](GateBuilder::open) fails and says so.
+    #[cfg(feature = "tls")]
+    pub fn root_certificates(mut self, pem: impl AsRef<[u8]>) -> GateBuilder {
+        self.certificates.trust(pem.as_ref());
+        self
+    }
+
+    /// This client's own certificate with the chain that leads to its CA, and its private key, each in PEM: for a server that
+    /// asks who connects. Otherwise as [`root_certificates`](GateBuilder::root_certificates).
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        chain: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> GateBuilder {
+        self.certificates.show(chain.as_ref(), key.as_ref());
         self
     }
 
@@ -242,7 +267,9 @@ impl GateBuilder {
         if self.connections == 0 {
             return Err(Invalid::new("connections", "takes 1 or more, got 0").into());
         }
-        let connections = Connections::new(self.clock, &client, self.timeouts, self.connections);
+        let info = tls::prepare(client.get_connection_info().clone(), &self.certificates)?;
+        let connections =
+            Connections::new(self.clock, info.clone(), self.timeouts, self.connections);
         let connections = Arc::new(connections.map_err(CallError::Failed)?);
         let background = Arc::new(Background::new(connections.clone()));
         let inbox = name::new_inbox(&self.prefix);
@@ -255,11 +282,12 @@ impl GateBuilder {
             label: self.label,
             outage: self.outage,
         };
-        engine.call(None, &mut |con| {
+        let ping = engine.call(None, &mut |con| {
             redis::cmd("PING")
                 .exec(con)
                 .map_err(|error| CallError::Failed(Failure::from(error)))
-        })?;
+        });
+        ping.map_err(|error| probe::explain(&info, error, connect / 4))?;
         Ok(Gate {
             engine: Arc::new(engine),
         })

@@ -29,7 +29,9 @@
 //! - **[Errors](errors)** are one small enum for each kind of operation; all turn into [`Error`].
 //! - **Every operation is one Lua script**, which runs atomically on the server: [`scripts`] has them one to one.
 //!
-//! Your own unit tests need no server: the feature `memory` has one in the process, with a clock that a test moves.
+//! Your own unit tests need no server: the feature `memory` has one in the process, with a clock that a test moves. The feature
+//! `tls` is for addresses that begin with `rediss://`; your program chooses the cryptography by depending on `rustls`, as
+//! [`GateBuilder::root_certificates`] says.
 //!
 //! Do you know *Redis in Action*, `java.util.concurrent` or Redisson? The [`guide`] says what is called how here.
 //!
@@ -73,6 +75,7 @@ mod mutexes;
 mod name;
 mod permission;
 mod permit;
+mod probe;
 mod renewal;
 mod request;
 mod rwlock;
@@ -81,6 +84,7 @@ pub mod scripts;
 mod semaphore;
 mod settings;
 mod sync;
+mod tls;
 mod wait;
 mod waits;
 
@@ -108,7 +112,7 @@ pub use permit::{Permit, Released};
 pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 
-/// The README's programs are compiled with the documentation's; one of them needs the feature.
-#[cfg(all(doctest, feature = "memory"))]
+/// The README's programs are compiled with the documentation's; some of them need the features.
+#[cfg(all(doctest, feature = "memory", feature = "tls"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -61,7 +61,7 @@ fn new_prefix() -> String {
 }
 
 /// The server's binary: `LUAGATE_SERVER`, or else what is on the PATH.
-fn binary() -> Option<PathBuf> {
+pub fn binary() -> Option<PathBuf> {
     if let Some(binary) = std::env::var_os("LUAGATE_SERVER") {
         return Some(binary.into());
     }
@@ -71,6 +71,13 @@ fn binary() -> Option<PathBuf> {
             .map(|folder| folder.join(name))
             .find(|file| file.is_file())
     })
+}
+
+/// A port to try, below 50,000 since a cluster's bus listens 10,000 above.
+pub fn next_port() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id();
+    20_000 + next % 20_000
 }
 
 /// What `REDIS_URL` names, where `LUAGATE_SERVER` does not say to start servers.
@@ -132,11 +139,8 @@ impl Server {
 
     /// A server of the test's own that also listens on a TCP port of the loopback.
     pub fn private_tcp(arguments: &[&str]) -> Option<Server> {
-        // Below 50,000, since a cluster's bus listens 10,000 above.
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
-            let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id();
-            let port = 20_000 + next % 20_000;
+            let port = next_port();
             let mut server = Server::start(arguments, &port.to_string())?;
             // Where the port is somebody else's, the server ends, and the next one is tried.
             if server.becomes_ready() {
@@ -146,7 +150,7 @@ impl Server {
         }
     }
 
-    fn start(arguments: &[&str], port: &str) -> Option<Server> {
+    pub fn start(arguments: &[&str], port: &str) -> Option<Server> {
         Server::start_in(arguments, port, |_| Environment::new())
     }
 
@@ -197,7 +201,7 @@ impl Server {
     }
 
     /// Waits until it answers; false when it ended instead.
-    fn becomes_ready(&mut self) -> bool {
+    pub fn becomes_ready(&mut self) -> bool {
         let ready = self.becomes_ready_within(SOON);
         ready.expect("the server neither answers nor ends")
     }

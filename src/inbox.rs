@@ -266,14 +266,18 @@ fn subscribe(shared: &Shared, again: bool) -> Ended {
     let Ok(mut con) = shared.connections.connect() else {
         return broken;
     };
-    // A refusal is told only to who sends it as any other command.
+    // Sent as any other command, since a `PubSub` tells of no refusal.
     let mut command = redis::cmd("SUBSCRIBE");
     if let Err(error) = command.arg(&shared.channel).exec(&mut con) {
         let failure = Failure::from(error);
-        return match failure.kind() {
-            FailureKind::Permission => Ended::Refused(shared.named(&failure)),
-            _ => broken,
-        };
+        if failure.kind() == FailureKind::Permission {
+            return Ended::Refused(shared.named(&failure));
+        }
+        if failure.is_passing() || failure.is_broken() {
+            return broken;
+        }
+        shared.set(Subscription::Useless);
+        return Ended::Useless;
     }
     // Its drop would unsubscribe, which is one more permission, and wait for the reply; the connection is closed instead.
     let mut subscriber = ManuallyDrop::new(con.as_pubsub());

@@ -206,7 +206,7 @@ impl Store {
         call: impl Fn(&mut dyn ConnectionLike, &str) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let key = self.key.as_ref().map_err(Invalid::clone)?;
-        let answered = self.engine.call(None, &mut |con| call(con, key))?;
+        let answered = self.engine.call(key, None, &mut |con| call(con, key))?;
         Ok(answered.reply)
     }
 }

@@ -4,10 +4,12 @@ use crate::clock::Clock;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
+use crate::line::Line;
+use crate::source::Source;
 use crate::sync::{lock, wait_for};
-use crate::tls;
-use redis::{Client, Connection, ConnectionInfo, ProtocolVersion};
+use redis::{Connection, ConnectionAddr};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,9 +21,19 @@ pub(crate) struct Timeouts {
     pub(crate) write: Duration,
 }
 
+/// Who gets a connection first, where all are busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Before all others who wait for one.
+    First,
+    Last,
+}
+
 /// A connection of the pool, out on a call.
 pub(crate) struct Wire {
-    con: Connection,
+    con: Line,
+    /// The number of its pool.
+    node: usize,
     read_timeout: Duration,
     generation: u64,
     /// Set while it is out of the pool for what must follow a call that was not answered.
@@ -29,6 +41,10 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
+    pub(crate) fn node(&self) -> usize {
+        self.node
+    }
+
     /// Bounds how long the next replies may take.
     fn bound(&mut self, read: Duration) -> Result<(), Failure> {
         let read = read.max(Duration::from_millis(1)); // zero would mean no bound at all
@@ -63,16 +79,21 @@ impl From<Failure> for Unanswered {
     }
 }
 
-/// The pool.
+/// The pool of one server.
 pub(crate) struct Connections {
     pub(crate) clock: Clock,
-    client: Client,
+    node: usize,
+    source: Source,
     timeouts: Timeouts,
     most: usize,
     pid: u32,
     shelf: Mutex<Shelf>,
     /// Counts those that are parked.
     parked: Arc<()>,
+    retired: AtomicBool,
+    /// What the user's pool lent, with more replies due than can be skipped: it goes back once it is made anew.
+    #[cfg(feature = "r2d2")]
+    stranded: Mutex<Vec<Line>>,
 }
 
 #[derive(Default)]
@@ -116,31 +137,32 @@ impl Shelf {
 }
 
 impl Connections {
-    /// A pool of up to `most` connections. Opens none yet.
+    /// A pool of up to `most` connections to the server of this number. Opens none yet.
     pub(crate) fn new(
         clock: Clock,
-        info: ConnectionInfo,
+        node: usize,
+        source: Source,
         timeouts: Timeouts,
         most: usize,
-    ) -> Result<Connections, Failure> {
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        // RESP2, where the subscriber can wait with a deadline; and no greeting, each part of which would be awaited
-        // for a timeout of its own.
-        let settings = info
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP2)
-            .set_skip_set_lib_name();
-        let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
-        Ok(Connections {
+    ) -> Connections {
+        Connections {
             clock,
-            client: Client::open(info)?,
+            node,
+            source,
             timeouts,
             most,
             pid: std::process::id(),
             shelf: Mutex::default(),
             parked: Arc::default(),
-        })
+            retired: AtomicBool::new(false),
+            #[cfg(feature = "r2d2")]
+            stranded: Mutex::default(),
+        }
+    }
+
+    /// 0 for the only server of a gate.
+    pub(crate) fn node(&self) -> usize {
+        self.node
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
@@ -152,47 +174,28 @@ impl Connections {
         self.pid == std::process::id()
     }
 
-    /// A connection outside the pool, for the subscriber.
-    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
-        self.connect_within(self.timeouts.connect)
+    /// A node of a cluster is no master (any more), so nobody needs a connection to it.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 
-    fn connect_within(&self, timeout: Duration) -> Result<Connection, Failure> {
-        // Each part of the handshake is awaited for the whole timeout, so they get a share each.
-        let info = self.client.get_connection_info();
-        let settings = info.redis_settings();
-        let replies = [
-            settings.password().is_some(),
-            settings.db() != 0,
-            tls::is_used(info),
-        ];
-        let replies: u32 = replies.into_iter().map(u32::from).sum();
-        let share = (timeout / replies.max(1)).max(Duration::from_millis(1));
-        let con = self
-            .client
-            .get_connection_with_timeout(share)
-            .and_then(|mut con| {
-                if tls::is_used(info) {
-                    tls::shake_hands(&mut con, share)?;
-                }
-                Ok(con)
-            })
-            .map_err(|error| {
-                if let Some(failure) = tls::failure_of(&error) {
-                    return failure;
-                }
-                let failure = Failure::from(error);
-                match failure.kind() {
-                    // Whatever the socket said: a connection that was never made is not one that broke.
-                    FailureKind::Disconnected | FailureKind::TimedOut => {
-                        Failure::new(FailureKind::Unreachable, failure.to_string())
-                    }
-                    _ => failure,
-                }
-            })?;
-        con.set_read_timeout(Some(self.timeouts.read))?;
-        con.set_write_timeout(Some(self.timeouts.write))?;
-        Ok(con)
+    #[cfg(feature = "cluster")]
+    pub(crate) fn retire(&self, retired: bool) {
+        if !self.retired.swap(retired, Ordering::Relaxed) && retired {
+            let mut shelf = lock(&self.shelf);
+            shelf.open -= shelf.idle.len();
+            shelf.idle.clear();
+        }
+    }
+
+    /// A connection outside the pool, for the subscriber.
+    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
+        self.source.connect(&self.timeouts, self.timeouts.connect)
+    }
+
+    /// The places where connecting can have failed; see [`Source::addresses`].
+    pub(crate) fn addresses(&self, within: Duration) -> Vec<ConnectionAddr> {
+        self.source.addresses(within)
     }
 
     /// Runs `call`, an idempotent script, and runs it again on a new connection if the one it had was dropped.
@@ -201,33 +204,16 @@ impl Connections {
     /// call is still on its way.
     pub(crate) fn call<T>(
         &self,
+        turn: Turn,
         until: Option<Instant>,
         call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
-        self.call_from(false, until, call)
-    }
-
-    /// As `call`, before all others who wait for a connection.
-    pub(crate) fn call_first<T>(
-        &self,
-        until: Option<Instant>,
-        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
-    ) -> Result<Answered<T>, Unanswered> {
-        self.call_from(true, until, call)
-    }
-
-    fn call_from<T>(
-        &self,
-        front: bool,
-        until: Option<Instant>,
-        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
-    ) -> Result<Answered<T>, Unanswered> {
-        match self.attempt(self.take(front, until)?, until, call) {
+        match self.attempt(self.take(turn, until)?, until, call) {
             Err(Unanswered {
                 error: CallError::Unknown(failure),
                 wire: None,
             }) if failure.kind() == FailureKind::Disconnected => {
-                let again = match self.take(front, until) {
+                let again = match self.take(turn, until) {
                     Ok(wire) => self.attempt(wire, until, call),
                     Err(failure) => Err(failure.into()),
                 };
@@ -280,9 +266,14 @@ impl Connections {
             CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
                 self.give_up_place();
                 wire.parked = Some(self.parked.clone());
-                let is_of_use =
-                    failure.is_in_step() && Arc::strong_count(&self.parked) <= self.most + 1;
-                is_of_use.then(|| Box::new(wire))
+                if !failure.is_in_step() {
+                    self.strand(wire);
+                    None
+                } else if Arc::strong_count(&self.parked) <= self.most + 1 {
+                    Some(Box::new(wire))
+                } else {
+                    None
+                }
             }
             CallError::Unknown(_) => {
                 self.discard(wire);
@@ -311,19 +302,23 @@ impl Connections {
     }
 
     /// A connection from the shelf, or a new one, or one that comes back: first come, first served.
-    fn take(&self, front: bool, until: Option<Instant>) -> Result<Wire, Failure> {
+    fn take(&self, turn: Turn, until: Option<Instant>) -> Result<Wire, Failure> {
         if !self.is_own_process() {
             return Err(Failure::new(FailureKind::Forked, "forked process"));
         }
         let latest = Instant::now() + self.patience(until);
-        let generation = match self.wait_for_turn(front, latest)? {
+        let generation = match self.wait_for_turn(turn, latest)? {
             Ready::Wire(wire) => return Ok(wire),
             Ready::Place(generation) => generation,
         };
         let left = latest.saturating_duration_since(Instant::now());
-        match self.connect_within(self.timeouts.connect.min(left)) {
+        let within = self.timeouts.connect.min(left);
+        #[cfg(feature = "r2d2")]
+        self.rescue(within);
+        match self.source.line(&self.timeouts, within) {
             Ok(con) => Ok(Wire {
                 con,
+                node: self.node,
                 read_timeout: self.timeouts.read,
                 generation,
                 parked: None,
@@ -335,24 +330,25 @@ impl Connections {
         }
     }
 
-    fn wait_for_turn(&self, front: bool, latest: Instant) -> Result<Ready, Failure> {
+    fn wait_for_turn(&self, turn: Turn, latest: Instant) -> Result<Ready, Failure> {
+        let front = turn == Turn::First;
         let mut shelf = lock(&self.shelf);
         if (front || shelf.line.is_empty())
             && let Some(ready) = shelf.ready(self.most)
         {
             return Ok(ready);
         }
-        let turn = Arc::new(Condvar::new());
+        let called = Arc::new(Condvar::new());
         if front {
-            shelf.line.push_front(turn.clone());
+            shelf.line.push_front(called.clone());
         } else {
-            shelf.line.push_back(turn.clone());
+            shelf.line.push_back(called.clone());
         }
         loop {
             let is_first = shelf
                 .line
                 .front()
-                .is_some_and(|first| Arc::ptr_eq(first, &turn));
+                .is_some_and(|first| Arc::ptr_eq(first, &called));
             let ready = if is_first {
                 shelf.ready(self.most)
             } else {
@@ -360,18 +356,18 @@ impl Connections {
             };
             let left = latest.saturating_duration_since(Instant::now());
             if ready.is_some() || left.is_zero() {
-                shelf.line.retain(|other| !Arc::ptr_eq(other, &turn));
+                shelf.line.retain(|other| !Arc::ptr_eq(other, &called));
                 shelf.call_next(); // there may be one for the next, too
                 let text = format!("{} connections, all busy", self.most);
                 return ready.ok_or_else(|| Failure::new(FailureKind::PoolExhausted, text));
             }
-            shelf = wait_for(&turn, shelf, left);
+            shelf = wait_for(&called, shelf, left);
         }
     }
 
     fn put_back(&self, wire: Wire) {
         let mut shelf = lock(&self.shelf);
-        if shelf.open > self.most {
+        if shelf.open > self.most || wire.con.is_lent() {
             shelf.open -= 1;
         } else {
             shelf.idle.push(wire);
@@ -395,8 +391,40 @@ impl Connections {
         shelf.call_next();
     }
 
+    /// Of no use any more, though it stands: closed, unless it is to be given back.
+    fn strand(&self, wire: Wire) {
+        #[cfg(feature = "r2d2")]
+        if wire.con.is_lent() {
+            lock(&self.stranded).push(wire.con);
+            return;
+        }
+        drop(wire);
+    }
+
+    /// Makes one anew that was lent, so that it can go back.
+    #[cfg(feature = "r2d2")]
+    fn rescue(&self, within: Duration) {
+        let Some(mut line) = lock(&self.stranded).pop() else {
+            return;
+        };
+        match self.source.connect(&self.timeouts, within) {
+            Ok(con) => *line = con,
+            Err(_) => lock(&self.stranded).push(line),
+        }
+    }
+
     /// How many connections are open now.
     pub(crate) fn open(&self) -> usize {
         lock(&self.shelf).open
+    }
+}
+
+#[cfg(feature = "r2d2")]
+impl Drop for Connections {
+    /// Rather one connection fewer in the user's pool than one that gives wrong answers.
+    fn drop(&mut self) {
+        for line in lock(&self.stranded).drain(..) {
+            std::mem::forget(line);
+        }
     }
 }

@@ -11,6 +11,7 @@
 //! | a named semaphore with identities and a maximal size | [`named_semaphore`] |
 //! | what a server has to permit | [`production`] |
 //! | what breaks, and want to know what you will see | [`faults`] |
+//! | one server, and want a cluster, sentinels, or a pool of your own | [`deployments`] |
 //! | nobody, and want to know what is proved and what is not | [`proof`] |
 
 #[doc = include_str!("guide/redis_in_action.md")]
@@ -24,6 +25,9 @@ pub mod redisson {}
 
 #[doc = include_str!("guide/named_semaphore.md")]
 pub mod named_semaphore {}
+
+#[doc = include_str!("guide/deployments.md")]
+pub mod deployments {}
 
 #[doc = include_str!("guide/faults.md")]
 pub mod faults {}

@@ -39,6 +39,8 @@ pub(crate) struct Holding {
     pub(crate) id: String,
     pub(crate) fence: u64,
     pub(crate) terms: Terms,
+    /// The number of the server that granted it: a thread for each renews.
+    pub(crate) lane: usize,
     clock: Clock,
     life: Mutex<Life>,
 }
@@ -61,6 +63,7 @@ struct Life {
 impl Holding {
     pub(crate) fn new(
         clock: &Clock,
+        lane: usize,
         keys: &Keys,
         id: &str,
         grant: &Grant,
@@ -73,6 +76,7 @@ impl Holding {
             fence: grant.fence,
             terms: terms.clone(),
             clock: clock.clone(),
+            lane,
             life: Mutex::new(Life {
                 permits: grant.permits,
                 deadline,
@@ -94,6 +98,7 @@ impl Holding {
             fence: self.fence,
             terms: terms.clone(),
             clock: self.clock.clone(),
+            lane: self.lane,
             life: Mutex::new(Life {
                 forgotten: false,
                 planned: None,
@@ -206,7 +211,7 @@ mod tests {
             own_id: false,
         };
         let keys = Keys::mutex("luagate", "order").unwrap();
-        let holding = Holding::new(&clock, &keys, "id", &grant(100), deadline(30), &terms);
+        let holding = Holding::new(&clock, 0, &keys, "id", &grant(100), deadline(30), &terms);
         // Carried out at 200 for 20 s; the reply of 150, for an hour, comes after it.
         assert!(holding.extend(&grant(200), deadline(20)));
         assert!(holding.extend(&grant(150), deadline(3_600)));

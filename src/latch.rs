@@ -1,6 +1,7 @@
 //! The countdown latch: whoever waits goes on once so many have counted down.
 
 use crate::cancel::Cancel;
+use crate::connections::Turn;
 use crate::engine::Engine;
 use crate::error::{CallError, Cancelled, Invalid, MOST, StillClosed, WaitError};
 use crate::lease;
@@ -101,7 +102,7 @@ impl CountDownLatch {
     pub fn count_down_as(&self, id: &str) -> Result<u32, CallError> {
         name::check_id(id)?;
         let (keys, life_ms) = self.checked()?;
-        let answered = self.engine.call(None, &mut |con| {
+        let answered = self.engine.call(&keys.latch, None, &mut |con| {
             latch::count_down(con, keys, id, self.count, life_ms)
         })?;
         match answered.reply {
@@ -190,7 +191,7 @@ impl CountDownLatch {
     fn look(&self, keys: &LatchKeys, until: Option<Instant>) -> Result<StillClosed, CallError> {
         let answered = self
             .engine
-            .call(until, &mut |con| latch::count(con, keys))?;
+            .call(&keys.latch, until, &mut |con| latch::count(con, keys))?;
         let (left, count) = match answered.reply {
             CountAnswer::None { .. } => (self.count, self.count),
             CountAnswer::Open { count, .. } => (0, count),
@@ -259,22 +260,23 @@ impl Waiting<'_> {
     fn ask(&mut self) -> Result<bool, WaitError> {
         let engine = &self.latch.engine;
         // The first wait of a gate asks without an inbox first: it may be open, and then none is needed at all.
-        let listens = self.last.is_some() || engine.inbox.is_opened();
-        let inbox = if listens {
-            let channel = engine.inbox.channel(self.deadline);
-            channel.map_err(CallError::Failed)?.unwrap_or_default()
-        } else {
-            ""
-        };
+        let listens = self.last.is_some() || engine.inbox.is_opened(&self.keys.latch);
         let until = self.deadline.and_then(|end| end.checked_add(LAST_WORD));
         let (keys, count, life_ms) = (self.keys, self.latch.count, self.life_ms);
         let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
-        let asked = engine.call(until, &mut |con| {
-            latch::wait(con, keys, count, life_ms, patience_ms, inbox)
+        let asked = engine.servers.find(&keys.latch, until, &mut |node| {
+            let channel = match listens {
+                true => engine.inbox.channel(node.connections, self.deadline)?,
+                false => None,
+            };
+            let inbox = channel.unwrap_or_default();
+            node.call(Turn::Last, until, &mut |con| {
+                latch::wait(con, keys, count, life_ms, patience_ms, &inbox)
+            })
         });
         let answered = match asked {
             Ok(answered) => answered,
-            Err(error) => return self.go_on_after(error),
+            Err(unanswered) => return self.go_on_after(unanswered.error),
         };
         self.unreachable_since = None;
         match answered.reply {

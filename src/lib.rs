@@ -50,11 +50,14 @@
     )
 )]
 
+mod address;
 pub mod autocomplete;
 mod background;
 mod cancel;
 #[cfg_attr(feature = "memory", path = "memory/clock.rs")]
 mod clock;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod connections;
 mod engine;
 mod error;
@@ -67,22 +70,30 @@ mod inbox;
 pub mod inspection;
 mod latch;
 mod lease;
+mod line;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod message;
 mod mutex;
 mod mutexes;
 mod name;
+mod node;
 mod permission;
 mod permit;
 mod probe;
 mod renewal;
+mod replicas;
 mod request;
 mod rwlock;
 mod script;
 pub mod scripts;
 mod semaphore;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+mod servers;
 mod settings;
+mod source;
+mod subscriber;
 mod sync;
 mod tls;
 mod wait;

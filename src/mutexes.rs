@@ -77,7 +77,7 @@ impl Mutexes {
         let (engine, terms) = (&first.engine, first.terms()?);
         let id = first.next_id()?;
         let _busy = engine.clock().busy(); // until the permits are looked after
-        let answered = engine.connections.call(None, &mut |con| {
+        let answered = engine.servers.call(&first.keys()?.meta, None, &mut |con| {
             semaphore::try_lock_all(con, &keys, &id, terms.first_lease_ms())
         });
         let answered = answered.map_err(|unanswered| {
@@ -112,13 +112,12 @@ impl Mutexes {
         };
         let permits = keys.iter().zip(grants).map(|(keys, grant)| {
             let deadline = Deadline::told(answered.sent, grant.left());
-            let holding = Holding::new(engine.clock(), keys, &id, &grant, deadline, &terms);
+            let lane = engine.servers.lane(&keys.meta);
+            let holding = Holding::new(engine.clock(), lane, keys, &id, &grant, deadline, &terms);
             Permit::new(engine.clone(), holding, 1, None)
         });
         let guard = self.guard(permits.collect());
-        if terms.lease_ms == 0 {
-            permit::make_permanent(&guard.permits)?;
-        }
+        permit::confirm(&guard.permits)?;
         Ok(guard)
     }
 

@@ -1,6 +1,6 @@
 //! The permit: the guard that a grant is.
 
-use crate::connections::Unanswered;
+use crate::connections::{Turn, Wire};
 use crate::engine::Engine;
 use crate::error::{CallError, Error, Invalid, RefreshError};
 use crate::failure::{Failure, FailureKind};
@@ -164,9 +164,9 @@ impl Permit {
             return Err(Invalid::new("permits", why).into());
         }
         let (keys, id, keep) = (&self.holding.keys, &self.holding.id, held - permits);
-        let answered = self
-            .engine
-            .call(None, &mut |con| semaphore::release(con, keys, id, keep))?;
+        let answered = self.engine.call(&keys.meta, None, &mut |con| {
+            semaphore::release(con, keys, id, keep)
+        })?;
         match answered.reply {
             ReleaseAnswer::Released { left, .. } => {
                 self.holding.set_permits(left);
@@ -184,7 +184,7 @@ impl Permit {
     /// in another process within [`remaining`](Permit::remaining). It is renewed no more.
     pub fn into_id(mut self) -> String {
         self.armed = false;
-        if self.engine.connections.is_own_process() {
+        if self.engine.servers.is_own_process() {
             self.engine.renewal.forget(&self.holding);
             self.holding.end();
         }
@@ -205,11 +205,17 @@ impl Permit {
     }
 }
 
-/// Makes the leases of these permanent, once it is known that they are held; where that fails they are given back.
-pub(crate) fn make_permanent(permits: &[Permit]) -> Result<(), CallError> {
+/// What is left to do once it is known that these are held: a permanent lease begins now, and replicas confirm. Where that fails
+/// they are given back.
+pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
+    let unconfirmed =
+        |permit: &Permit| permit.holding.terms.lease_ms == 0 || permit.engine.replicas.is_some();
+    if !permits.iter().any(unconfirmed) {
+        return Ok(());
+    }
     refresh_all(permits, None, None).map_err(|error| match error {
         RefreshError::Lost(lost) => {
-            let text = format!("could not be made permanent in time: {lost}");
+            let text = format!("could not be confirmed in time: {lost}");
             CallError::Failed(Failure::new(FailureKind::TimedOut, text))
         }
         RefreshError::Invalid(invalid) => CallError::Invalid(invalid),
@@ -233,39 +239,54 @@ pub(crate) fn refresh_all(
     if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
         return Err(RefreshError::Lost(lost.holding.lost()));
     }
-    let holdings = || permits.iter().map(|permit| &*permit.holding);
-    let until = holdings()
-        .filter_map(|h| h.deadline().instant())
-        .chain(until)
-        .min();
-    let calls: Vec<_> = holdings()
-        .map(|h| (&h.keys, h.id.as_str(), lease_ms.unwrap_or(h.terms.lease_ms)))
-        .collect();
+    let holdings: Vec<&Holding> = permits.iter().map(|permit| &*permit.holding).collect();
+    let ends = holdings.iter().filter_map(|h| h.deadline().instant());
+    let until = ends.chain(until).min();
+    let lease_of = |h: &Holding| lease_ms.unwrap_or(h.terms.lease_ms);
+    let calls = holdings
+        .iter()
+        .map(|h| (&h.keys, h.id.as_str(), lease_of(h)));
+    let calls: Vec<_> = calls.collect();
     let sent = engine.clock().moment();
-    let answered = engine.call(until, &mut |con| semaphore::refresh_all(con, &calls));
-    let answered = answered.inspect_err(|error| {
-        if let CallError::Unknown(_) = error {
-            for (holding, (.., lease_ms)) in holdings().zip(&calls) {
-                holding.may_end(sent, *lease_ms);
-            }
-        }
-    })?;
+    let packets = engine.servers.call_each(
+        Turn::Last,
+        &calls,
+        |(keys, ..)| &keys.meta,
+        until,
+        &mut |con, calls| semaphore::refresh_all(con, calls, engine.replicas.as_ref()),
+    );
     let mut result = Ok(());
-    for (holding, outcome) in holdings().zip(answered.reply) {
-        let refreshed = match outcome {
-            Ok(Some(grant))
-                if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
-            {
-                Ok(())
+    for packet in packets {
+        let group = packet
+            .places
+            .iter()
+            .filter_map(|place| holdings.get(*place));
+        let answered = match packet.outcome {
+            Ok(answered) => answered,
+            Err(unanswered) => {
+                if let CallError::Unknown(_) = unanswered.error {
+                    group.for_each(|holding| holding.may_end(sent, lease_of(holding)));
+                }
+                result = result.and(Err(unanswered.error.into()));
+                continue;
             }
-            Ok(_) => {
-                engine.renewal.forget(holding);
-                holding.end();
-                Err(RefreshError::Lost(holding.lost()))
-            }
-            Err(error) => Err(error.into()),
         };
-        result = result.and(refreshed);
+        for (holding, outcome) in group.zip(answered.reply) {
+            let refreshed = match outcome {
+                Ok(Some(grant))
+                    if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
+                {
+                    Ok(())
+                }
+                Ok(_) => {
+                    engine.renewal.forget(holding);
+                    holding.end();
+                    Err(RefreshError::Lost(holding.lost()))
+                }
+                Err(error) => Err(error.into()),
+            };
+            result = result.and(refreshed);
+        }
     }
     result
 }
@@ -275,7 +296,12 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
     if let Some(first) = permits.first() {
         first.engine.check_process()?;
     }
-    give_back(permits, None).map_err(|unanswered| unanswered.error)
+    match give_back(permits, None).into_iter().next() {
+        Some(unconfirmed) => Err(unconfirmed.error),
+        // Those of an earlier attempt count too.
+        None if permits.iter().any(|permit| permit.gone) => Ok(Released::Gone),
+        None => Ok(Released::Released),
+    }
 }
 
 /// As `release_all`, for at most 100 ms; the background does what takes longer.
@@ -286,39 +312,44 @@ pub(crate) fn drop_all(permits: &mut [Permit]) {
 /// As `release_all`, for at most `bound`; the background does what takes longer.
 pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
     // In a forked child even a lock may be held by a thread that does not exist there.
-    let clock = match permits.first() {
-        Some(first) if first.engine.connections.is_own_process() => first.engine.clock().clone(),
+    let engine = match permits.first() {
+        Some(first) if first.engine.servers.is_own_process() => first.engine.clone(),
         _ => return,
     };
-    let _busy = clock.busy(); // until it is given back
-    let until = clock.now() + bound;
-    let wire = match give_back(permits, Some(until)) {
-        Ok(_) => return,
-        Err(unanswered) => unanswered.wire,
-    };
-    // Until the leases have ended on the server, where a refresh whose reply was lost may have moved the end.
-    let mut end = Some(until);
-    let mut debts = Vec::new();
-    let mut engine = None;
-    for permit in permits.iter_mut().filter(|permit| permit.armed) {
-        permit.armed = false;
-        let holding = &permit.holding;
-        let lease = Duration::from_millis(holding.terms.lease_ms);
-        end = match (end, holding.deadline().instant()) {
-            (Some(end), Some(told)) if !lease.is_zero() => until
-                .checked_add(lease)
-                .map(|latest| latest.max(told).max(end)),
-            _ => None, // a permanent one has no end
-        };
-        debts.push((holding.keys.clone(), holding.id.clone()));
-        engine = Some(&permit.engine);
-    }
-    if let Some(engine) = engine {
-        engine.release_later(debts, wire, end);
+    let _busy = engine.clock().busy(); // until it is given back
+    let until = engine.now() + bound;
+    for unconfirmed in give_back(permits, Some(until)) {
+        // Until the leases have ended on the server, where a refresh whose reply was lost may have moved the end.
+        let mut end = Some(until);
+        let mut debts = Vec::new();
+        for place in unconfirmed.places {
+            let Some(permit) = permits.get_mut(place) else {
+                continue;
+            };
+            permit.armed = false;
+            let holding = &permit.holding;
+            let lease = Duration::from_millis(holding.terms.lease_ms);
+            end = match (end, holding.deadline().instant()) {
+                (Some(end), Some(told)) if !lease.is_zero() => until
+                    .checked_add(lease)
+                    .map(|latest| latest.max(told).max(end)),
+                _ => None, // a permanent one has no end
+            };
+            debts.push((holding.keys.clone(), holding.id.clone()));
+        }
+        engine.release_later(debts, unconfirmed.wire, end);
     }
 }
 
-fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Result<Released, Unanswered> {
+/// Permits of which no server said that they were given back.
+struct Unconfirmed {
+    places: Vec<usize>,
+    error: CallError,
+    wire: Option<Box<Wire>>,
+}
+
+/// Gives back those that are armed; what was confirmed is not armed any more.
+fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed> {
     for permit in permits.iter_mut().filter(|permit| permit.armed) {
         permit.engine.renewal.forget(&permit.holding);
         if permit.may_be_somebody_else_s() {
@@ -326,42 +357,58 @@ fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Result<Released,
             permit.gone = true;
         }
     }
-    send_back(permits, until)?;
-    // Those of an earlier attempt count too.
-    Ok(match permits.iter().any(|permit| permit.gone) {
-        true => Released::Gone,
-        false => Released::Released,
-    })
-}
-
-fn send_back(permits: &mut [Permit], until: Option<Instant>) -> Result<(), Unanswered> {
-    let mut armed: Vec<&mut Permit> = permits.iter_mut().filter(|permit| permit.armed).collect();
-    let Some(engine) = armed.first().map(|permit| permit.engine.clone()) else {
-        return Ok(());
-    };
-    let calls: Vec<_> = armed
+    let armed = permits
         .iter()
-        .map(|permit| (&permit.holding.keys, permit.holding.id.as_str()))
-        .collect();
-    let answered = engine
-        .connections
-        .call(until, &mut |con| semaphore::release_all(con, &calls))?;
-    drop(calls);
-    let mut failed = None;
-    for (permit, outcome) in armed.iter_mut().zip(answered.reply) {
-        match outcome {
-            Ok(answer) => {
-                permit.armed = false;
-                permit.gone = !matches!(answer, ReleaseAnswer::Released { .. });
-                permit.holding.end();
+        .enumerate()
+        .filter(|(_, permit)| permit.armed);
+    let armed: Vec<usize> = armed.map(|(place, _)| place).collect();
+    let holdings = armed.iter().filter_map(|place| permits.get(*place));
+    let holdings: Vec<Arc<Holding>> = holdings.map(|permit| permit.holding.clone()).collect();
+    let calls: Vec<_> = holdings.iter().map(|h| (&h.keys, h.id.as_str())).collect();
+    let Some(engine) = permits.first().map(|permit| permit.engine.clone()) else {
+        return Vec::new();
+    };
+    let packets = engine.servers.call_each(
+        Turn::Last,
+        &calls,
+        |(keys, _)| &keys.meta,
+        until,
+        &mut |con, calls| semaphore::release_all(con, calls),
+    );
+    let mut unconfirmed = Vec::new();
+    for packet in packets {
+        let places = packet
+            .places
+            .iter()
+            .filter_map(|place| armed.get(*place).copied());
+        let answered = match packet.outcome {
+            Ok(answered) => answered,
+            Err(unanswered) => {
+                unconfirmed.push(Unconfirmed {
+                    places: places.collect(),
+                    error: unanswered.error,
+                    wire: unanswered.wire,
+                });
+                continue;
             }
-            Err(error) => failed = failed.or(Some(error)),
+        };
+        for (place, outcome) in places.zip(answered.reply) {
+            match (outcome, permits.get_mut(place)) {
+                (Ok(answer), Some(permit)) => {
+                    permit.armed = false;
+                    permit.gone = !matches!(answer, ReleaseAnswer::Released { .. });
+                    permit.holding.end();
+                }
+                (Err(error), _) => unconfirmed.push(Unconfirmed {
+                    places: vec![place],
+                    error,
+                    wire: None,
+                }),
+                (Ok(_), None) => {}
+            }
         }
     }
-    match failed {
-        None => Ok(()),
-        Some(error) => Err(Unanswered { error, wire: None }),
-    }
+    unconfirmed
 }
 
 impl Drop for Permit {

@@ -1,7 +1,7 @@
 //! One acquire: what is asked for, how it is asked once, and what has to be given back when nothing comes of it.
 
 use crate::cancel::Cancel;
-use crate::connections::{Unanswered, Wire};
+use crate::connections::{Connections, Turn, Unanswered, Wire};
 use crate::engine::Engine;
 use crate::error::{AlreadyHeld, CallError, Denied, Invalid, LimitMismatch, TryAcquireError};
 use crate::failure::{Failure, FailureKind};
@@ -19,6 +19,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How much longer than the deadline the last call of a wait may take.
 pub(crate) const LAST_WORD: Duration = Duration::from_millis(40);
+
+/// Where messages from a server go.
+pub(crate) type InboxAt<'a> = dyn Fn(&Arc<Connections>) -> Result<String, Failure> + 'a;
 
 /// Everything that one acquire needs to know.
 pub(crate) struct Request {
@@ -54,7 +57,7 @@ impl Request {
         self.prepare()?;
         let _busy = self.engine.clock().busy(); // until the permit is looked after
         let (outcome, sent) = self
-            .ask(None, 0, "", Duration::ZERO)
+            .ask(None, 0, &no_inbox, Duration::ZERO)
             .map_err(|unanswered| self.abandon(unanswered, false))?;
         match outcome {
             Outcome::Granted(grant, usage) => {
@@ -70,12 +73,12 @@ impl Request {
         }
     }
 
-    /// Runs the script once; again if the connection broke.
+    /// Runs the script once; again if the connection broke. `inbox` is asked about the server that has the key.
     pub(crate) fn ask(
         &self,
         until: Option<Instant>,
         ticket: u64,
-        inbox: &str,
+        inbox: &InboxAt,
         wait: Duration,
     ) -> Result<(Outcome, Moment), Unanswered> {
         let ask = Ask {
@@ -84,13 +87,21 @@ impl Request {
             limit: self.limit,
             lease_ms: self.terms.first_lease_ms(),
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-            inbox,
+            inbox: "",
             ticket,
         };
         let answered = self
             .engine
-            .connections
-            .call(until, &mut |con| semaphore::acquire(con, &self.keys, &ask))?;
+            .servers
+            .find(&self.keys.meta, until, &mut |node| {
+                let inbox = inbox(node.connections)?;
+                let ask = Ask {
+                    inbox: &inbox,
+                    ..ask
+                };
+                let acquire = &mut |con: &mut Connection| semaphore::acquire(con, &self.keys, &ask);
+                node.call(Turn::Last, until, acquire)
+            })?;
         let outcome = match answered.reply {
             Answer::Granted(grant, usage) => Outcome::Granted(grant, usage),
             // An id of this request's own making: an earlier call of it was carried out, and its reply lost.
@@ -133,6 +144,7 @@ impl Request {
     ) -> Result<Permit, CallError> {
         let holding = Holding::new(
             self.engine.clock(),
+            self.engine.servers.lane(&self.keys.meta),
             &self.keys,
             &self.id,
             &grant,
@@ -140,9 +152,7 @@ impl Request {
             &self.terms,
         );
         let permit = Permit::new(self.engine.clone(), holding, usage.limit, ticket);
-        if self.terms.lease_ms == 0 {
-            permit::make_permanent(std::slice::from_ref(&permit))?;
-        }
+        permit::confirm(std::slice::from_ref(&permit))?;
         Ok(permit)
     }
 
@@ -174,10 +184,10 @@ impl Request {
     pub(crate) fn release_now(&self, wire: Option<Box<Wire>>) {
         let until = Some(self.engine.now() + LAST_WORD);
         let release = &mut |con: &mut Connection| semaphore::release(con, &self.keys, &self.id, 0);
-        let connections = &self.engine.connections;
+        let servers = &self.engine.servers;
         let released = match wire {
-            Some(wire) => connections.call_on(*wire, until, release),
-            None => connections.call(until, release),
+            Some(wire) => servers.call_on(*wire, until, release),
+            None => servers.call(&self.keys.meta, until, release),
         };
         if let Err(unanswered) = released {
             self.abandon(unanswered, true);
@@ -215,6 +225,11 @@ impl Request {
         }
         Ok(())
     }
+}
+
+/// Of a call that does not wait in line.
+pub(crate) fn no_inbox(_: &Arc<Connections>) -> Result<String, Failure> {
+    Ok(String::new())
 }
 
 /// The script answered what was not asked.

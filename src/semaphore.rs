@@ -262,14 +262,23 @@ impl Semaphore {
         let soon = self.engine.now() + ADOPTED;
         drop(self.engine.background.take_back(&keys, id, soon));
         let _busy = self.engine.clock().busy(); // until the permit is looked after
-        let answered = self.engine.call(None, &mut |con| {
+        let answered = self.engine.call(&keys.meta, None, &mut |con| {
             semaphore::refresh(con, &keys, id, terms.lease_ms)
         })?;
         let Some(grant) = answered.reply else {
             return Err(RefreshError::Lost(Lost { id: id.to_owned() }));
         };
         let deadline = Deadline::told(answered.sent, grant.left());
-        let holding = Holding::new(self.engine.clock(), &keys, id, &grant, deadline, &terms);
+        let lane = self.engine.servers.lane(&keys.meta);
+        let holding = Holding::new(
+            self.engine.clock(),
+            lane,
+            &keys,
+            id,
+            &grant,
+            deadline,
+            &terms,
+        );
         Ok(Permit::new(self.engine.clone(), holding, self.limit, None))
     }
 
@@ -281,9 +290,9 @@ impl Semaphore {
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
         name::check_id(id)?;
         let keys = self.keys()?;
-        let answered = self
-            .engine
-            .call(None, &mut |con| semaphore::release(con, keys, id, 0))?;
+        let answered = self.engine.call(&keys.meta, None, &mut |con| {
+            semaphore::release(con, keys, id, 0)
+        })?;
         Ok(match answered.reply {
             ReleaseAnswer::Released { .. } => Revoked::Held,
             ReleaseAnswer::Cancelled => Revoked::Waited,
@@ -315,8 +324,9 @@ impl Semaphore {
     /// [`CallError`]; the call may be made again.
     pub fn unpin(&self) -> Result<(), CallError> {
         let keys = self.keys()?;
-        self.engine
-            .call(None, &mut |con| semaphore::resize(con, keys, 0, None))?;
+        self.engine.call(&keys.meta, None, &mut |con| {
+            semaphore::resize(con, keys, 0, None)
+        })?;
         Ok(())
     }
 
@@ -326,7 +336,7 @@ impl Semaphore {
             return Err(Invalid::new("limit", why).into());
         }
         let keys = self.keys()?;
-        let answered = self.engine.call(None, &mut |con| {
+        let answered = self.engine.call(&keys.meta, None, &mut |con| {
             semaphore::resize(con, keys, limit, expected)
         })?;
         Ok(match answered.reply {
@@ -370,7 +380,7 @@ impl Semaphore {
 
     fn look(&self, offset: u32, count: u32) -> Result<semaphore::State, CallError> {
         let keys = self.keys()?;
-        let answered = self.engine.call(None, &mut |con| {
+        let answered = self.engine.call(&keys.meta, None, &mut |con| {
             semaphore::inspect(con, keys, offset, count)
         })?;
         Ok(answered.reply)

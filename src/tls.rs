@@ -9,13 +9,15 @@ mod provider;
 #[cfg(feature = "tls")]
 mod reason;
 
-use crate::error::{CallError, Invalid};
+use crate::error::CallError;
 #[cfg(not(feature = "tls"))]
 use crate::failure::Failure;
 pub(crate) use certificates::Certificates;
 #[cfg(feature = "tls")]
 pub(crate) use reason::failure_of;
-use redis::{Connection, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, RedisResult};
+#[cfg(not(feature = "tls"))]
+use redis::RedisError;
+use redis::{Connection, ConnectionAddr, ConnectionInfo, ErrorKind, RedisResult};
 use std::time::Duration;
 
 /// Whether connections are made with TLS.
@@ -23,30 +25,16 @@ pub(crate) fn is_used(info: &ConnectionInfo) -> bool {
     matches!(info.addr(), ConnectionAddr::TcpTls { .. })
 }
 
-/// What is wrong with the url of a server. It may hold a password, so it is not told.
-pub(crate) fn url_error(url: &str, error: &RedisError) -> Invalid {
-    let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
-    let why = if is_secure && !cfg!(feature = "tls") {
-        "rediss:// needs the feature `tls` of luagate".to_owned()
-    } else {
-        // The detail is a piece of the url.
-        let text = error
-            .to_string()
-            .replace(error.detail().unwrap_or("\0"), "...");
-        format!("{text}; takes redis[s]://[user:password@]host[:port][/db] or unix:///path")
-    };
-    Invalid::new("url", why)
-}
-
 /// Makes ready what connections are made of. Every address goes through here once, before the first connection to it.
 pub(crate) fn prepare(
     info: ConnectionInfo,
     certificates: &Certificates,
 ) -> Result<ConnectionInfo, CallError> {
-    #[cfg(feature = "tls")]
-    if is_used(&info) {
-        provider::check().map_err(CallError::Failed)?;
+    if !is_used(&info) {
+        return Ok(info);
     }
+    #[cfg(feature = "tls")]
+    provider::check().map_err(CallError::Failed)?;
     Ok(certificates.give_to(info)?)
 }
 

@@ -1,13 +1,13 @@
 //! Waiting in line, until the permit is granted, the time is over, or the wait is cancelled.
 
-use crate::connections::{Unanswered, Wire};
+use crate::connections::{Connections, Unanswered, Wire};
 use crate::error::{AcquireError, CallError, Cancelled, Denied, Invalid};
 use crate::failure::FailureKind;
 use crate::inbox::Inbox;
 use crate::lease::{Deadline, Moment};
 use crate::message::Message;
 use crate::permit::Permit;
-use crate::request::{LAST_WORD, Outcome, PATIENCE, Request, out_of_turn};
+use crate::request::{LAST_WORD, Outcome, PATIENCE, Request, no_inbox, out_of_turn};
 use crate::scripts::between;
 use crate::scripts::semaphore::{Grant, Usage};
 use crate::waits::{News, Wait};
@@ -105,10 +105,10 @@ impl Request {
         deadline: Option<Instant>,
     ) -> Result<Permit, AcquireError> {
         // The first wait of a gate asks without standing in line: most often no inbox is needed at all.
-        if !self.engine.inbox.is_opened() && !wait.is_cancelled() {
+        if !self.engine.inbox.is_opened(&self.keys.meta) && !wait.is_cancelled() {
             let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
             let (outcome, sent) = self
-                .ask(until, 0, "", Duration::ZERO)
+                .ask(until, 0, &no_inbox, Duration::ZERO)
                 .map_err(|unanswered| self.abandon(unanswered, false))?;
             if !matches!(outcome, Outcome::Denied(_)) {
                 return self.conclude(wait, outcome, sent, place);
@@ -145,14 +145,12 @@ impl Request {
         place: &mut Place,
         deadline: Option<Instant>,
     ) -> Result<Option<Permit>, AcquireError> {
-        let channel = match self.engine.inbox.channel(deadline) {
-            Ok(channel) => channel,
-            Err(failure) => return Err(self.give_up(place, failure.into(), false)),
+        let inbox = |server: &Arc<Connections>| {
+            let channel = self.engine.inbox.channel(server, deadline)?;
+            Ok(channel.map_or_else(String::new, |channel| wait.inbox(&channel)))
         };
-        let inbox = channel.map(|channel| wait.inbox(channel));
-        let inbox = inbox.as_deref().unwrap_or_default();
         let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
-        let (outcome, sent) = match self.ask(until, place.ticket, inbox, PATIENCE) {
+        let (outcome, sent) = match self.ask(until, place.ticket, &inbox, PATIENCE) {
             Ok(answered) => answered,
             Err(unanswered) => {
                 let passing = unanswered.error.is_passing();
@@ -290,7 +288,7 @@ impl Request {
     /// The time is over. A last call takes the grant that was under way, or gives the place up: one script does both.
     fn leave(&self, wait: &Wait, place: &Place) -> Result<Permit, AcquireError> {
         let until = self.engine.now() + LAST_WORD;
-        match self.ask(Some(until), place.ticket, "", Duration::ZERO) {
+        match self.ask(Some(until), place.ticket, &no_inbox, Duration::ZERO) {
             Ok((outcome, sent)) => self.conclude(wait, outcome, sent, place),
             Err(unanswered) => Err(self.give_up(place, unanswered, true)),
         }

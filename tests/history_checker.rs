@@ -263,6 +263,34 @@ fn a_release_that_was_sent_again_finds_nothing() {
     illegal(1, Rule::Lease, &lines);
 }
 
+/// A grant that nobody heard of, told by a refusal after another was granted, where any of many calls may have been granted
+/// unheard too: too many orders to try them all.
+#[test]
+fn a_grant_that_only_a_later_refusal_tells_of() {
+    let unknown = |at: u32| {
+        let (start, end) = (10 * at, 10 * at + 5);
+        let permits = 1 + at % 2;
+        format!("x {start} {end} acquire {permits} 2000 waits -> unknown")
+    };
+    let mut lines: Vec<String> = (0..30).map(unknown).collect();
+    let told = [
+        "a 500 502 acquire 1 2000 tries -> granted a 1 501000 0 0",
+        "b 503 505 acquire 1 2000 tries -> granted b 1 504000 0 0",
+        "c 510 513 acquire 1 2000 waits -> unknown",
+        "b 511 525 release b 0 -> released",
+        "d 520 540 acquire 2 2000 waits -> granted d 2 536000 522000 0",
+        "e 527 539 acquire 2 2000 tries -> denied 2 3 1 told",
+        "d 541 543 release d 0 -> released",
+    ];
+    lines.extend(told.map(str::to_owned));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let late = Rules {
+        late: 5_000_000,
+        ..Rules::new(3)
+    };
+    History::of(&lines).assert(&late);
+}
+
 #[test]
 fn each_semaphore_by_itself() {
     let mut history = History::of(&[

@@ -12,6 +12,10 @@ pub(crate) struct Certificates {
 
 #[cfg(not(feature = "tls"))]
 impl Certificates {
+    pub(crate) fn are_given(&self) -> bool {
+        false
+    }
+
     /// There are none, so nothing is changed.
     pub(super) fn give_to(&self, info: ConnectionInfo) -> Result<ConnectionInfo, Invalid> {
         Ok(info)
@@ -31,6 +35,10 @@ impl Certificates {
         });
     }
 
+    pub(crate) fn are_given(&self) -> bool {
+        self.given.is_some()
+    }
+
     fn given(&mut self) -> &mut redis::TlsCertificates {
         self.given.get_or_insert(redis::TlsCertificates {
             client_tls: None,
@@ -43,10 +51,6 @@ impl Certificates {
         let Some(given) = &self.given else {
             return Ok(info);
         };
-        if !super::is_used(&info) {
-            let why = "takes rediss:// where certificates are given, since nothing else uses them";
-            return Err(Invalid::new("url", why));
-        }
         // `redis` would go on with none.
         check("root_certificates", given.root_cert.as_deref())?;
         let chain = given.client_tls.as_ref().map(|client| &*client.client_cert);

@@ -44,7 +44,7 @@ fn of_rustls(error: &Error) -> &'static str {
         Error::AlertReceived(alert) => of_alert(*alert),
         Error::PeerIncompatible(_) => NOTHING_IN_COMMON,
         Error::InvalidMessage(_) => {
-            "what answers there does not speak TLS; a server without it has an address that begins with redis://"
+            "what answers there does not speak TLS; for a server without it write redis in place of rediss in its address"
         }
         _ => "the handshake failed",
     }

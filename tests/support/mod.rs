@@ -6,13 +6,16 @@
 )]
 
 pub mod clock;
+pub mod cluster;
 pub mod counts;
 pub mod crew;
 pub mod dice;
+pub mod group;
 pub mod history;
 pub mod planted;
 pub mod proxy;
 pub mod raw;
+pub mod sentinel;
 mod server;
 
 pub use counts::{calls_in_scripts, command_counts, reset_counts};

@@ -1,0 +1,308 @@
+//! A subscription: one connection to one server, however many threads wait, on which they hear of their grants.
+
+use crate::connections::{Connections, Turn};
+use crate::error::CallError;
+use crate::failure::{Failure, FailureKind};
+use crate::inbox::Hearing;
+use crate::message::Received;
+use crate::permission;
+use crate::sync::{lock, wait_for};
+use redis::{Cmd, PubSub, RedisError, Value};
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How often the subscriber looks whether the gate is gone.
+const TICK: Duration = Duration::from_millis(500);
+
+/// A subscription that was silent for so long is tested: a connection that died quietly is silent too.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// A subscription that stood for so long is opened again without much of a pause when it breaks.
+const STEADY: Duration = Duration::from_secs(1);
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) struct Subscriber {
+    connections: Arc<Connections>,
+    hearing: Arc<Hearing>,
+    channel: String,
+    subscription: Mutex<Subscription>,
+    changed: Condvar,
+}
+
+enum Subscription {
+    /// On its way, first or again; `tried`: it has failed before.
+    Down {
+        tried: bool,
+    },
+    Up,
+    /// Messages do not arrive here: a proxy is in between.
+    Useless,
+    /// The user may not listen, or may not tell who listens. Whoever waits is told so; the next wait tries again, with
+    /// another subscriber.
+    Refused(Failure),
+    /// The gate is gone, or nobody needs this server any more.
+    Closed,
+}
+
+impl Subscriber {
+    /// Begins to subscribe. Nothing where no thread can be started.
+    pub(crate) fn start(
+        connections: &Arc<Connections>,
+        hearing: &Arc<Hearing>,
+        channel: String,
+    ) -> Option<Arc<Subscriber>> {
+        let subscriber = Arc::new(Subscriber {
+            connections: connections.clone(),
+            hearing: hearing.clone(),
+            channel,
+            subscription: Mutex::new(Subscription::Down { tried: false }),
+            changed: Condvar::new(),
+        });
+        let listening = subscriber.clone();
+        let thread = std::thread::Builder::new().name("luagate-inbox".to_owned());
+        let started = thread.spawn(move || listen(&listening));
+        started.is_ok().then_some(subscriber)
+    }
+
+    /// The channel, once the subscription stands. `None` where there is none: then a waiter asks without an inbox.
+    pub(crate) fn channel(&self, until: Option<Instant>) -> Result<Option<String>, Failure> {
+        let clock = &self.connections.clock;
+        let latest = clock.now() + self.connections.timeouts().connect;
+        let latest = until.map_or(latest, |until| until.min(latest));
+        let mut subscription = lock(&self.subscription);
+        loop {
+            match &*subscription {
+                Subscription::Up => return Ok(Some(self.channel.clone())),
+                Subscription::Down { tried: false } => {}
+                Subscription::Refused(failure) => return Err(failure.clone()),
+                _ => return Ok(None),
+            }
+            let left = latest.saturating_duration_since(clock.now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            subscription = wait_for(&self.changed, subscription, left);
+        }
+    }
+
+    /// Nobody hears anything here any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let subscription = lock(&self.subscription);
+        matches!(
+            *subscription,
+            Subscription::Closed | Subscription::Refused(_)
+        )
+    }
+
+    /// Nobody needs it any more. Its thread ends soon.
+    pub(crate) fn close(&self) {
+        *lock(&self.subscription) = Subscription::Closed;
+    }
+
+    /// Says how the subscription is; false when it is closed.
+    fn set(&self, to: Subscription) -> bool {
+        let mut subscription = lock(&self.subscription);
+        if let Subscription::Closed = *subscription {
+            return false;
+        }
+        *subscription = to;
+        self.changed.notify_all();
+        true
+    }
+
+    /// Whether the server counts the subscription: behind some proxies it does not, and scripts would see nobody.
+    ///
+    /// Scripts pass over in silence what the user may not ask or send there, so both are tried here, by the same commands.
+    fn is_heard(&self) -> Result<bool, NotHeard> {
+        let mut numsub = redis::cmd("PUBSUB");
+        numsub.arg("NUMSUB").arg(&self.channel);
+        let count = self.try_out(&numsub)?.and_then(|reply| {
+            let (_, count): (String, i64) = redis::from_redis_value(reply).ok()?;
+            Some(count)
+        });
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(&self.channel).arg(""); // no message of luagate: nobody heeds it
+        self.try_out(&publish)?;
+        Ok(count.is_some_and(|count| count > 0))
+    }
+
+    /// The reply; `None` where the server, or what stands in front of it, does not know the command.
+    fn try_out(&self, command: &Cmd) -> Result<Option<Value>, NotHeard> {
+        let answered = self.connections.call(Turn::Last, None, &mut |con| {
+            let reply = command.query(con);
+            reply.map_err(|error: RedisError| CallError::Failed(error.into()))
+        });
+        match answered {
+            Ok(answered) => Ok(Some(answered.reply)),
+            Err(unanswered) => match unanswered.error {
+                CallError::Failed(failure) if failure.kind() == FailureKind::Permission => {
+                    Err(NotHeard::Refused(self.named(&failure)))
+                }
+                CallError::Failed(failure) if !failure.is_passing() => Ok(None),
+                _ => Err(NotHeard::Broken),
+            },
+        }
+    }
+
+    /// The refusal, with the name of the channel where it is that.
+    fn named(&self, failure: &Failure) -> Failure {
+        let text = permission::name_channel(failure.text(), &self.channel);
+        Failure::new(FailureKind::Permission, text)
+    }
+}
+
+/// Why it is not known whether the subscription is counted.
+enum NotHeard {
+    Refused(Failure),
+    Broken,
+}
+
+/// The thread: subscribes, tests the subscription, delivers; again whenever the connection breaks.
+fn listen(subscriber: &Subscriber) {
+    let mut again = false;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let since = Instant::now();
+        match subscribe(subscriber, again) {
+            Ended::Closed | Ended::Useless => return,
+            Ended::Refused(failure) => {
+                subscriber.set(Subscription::Refused(failure));
+                subscriber.hearing.call_all(); // whoever asks hears it
+                return;
+            }
+            Ended::Broken { was_up } => again |= was_up,
+        }
+        if subscriber.connections.is_retired() {
+            subscriber.close();
+        }
+        if !subscriber.set(Subscription::Down { tried: true }) {
+            return;
+        }
+        std::thread::sleep(pause);
+        pause = if since.elapsed() > STEADY {
+            FIRST_PAUSE
+        } else {
+            (pause * 2).min(LONGEST_PAUSE)
+        };
+    }
+}
+
+enum Ended {
+    Closed,
+    Useless,
+    Refused(Failure),
+    Broken { was_up: bool },
+}
+
+fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
+    let broken = Ended::Broken { was_up: false };
+    let Ok(mut con) = subscriber.connections.connect() else {
+        return broken;
+    };
+    // Sent as any other command, since a `PubSub` tells of no refusal.
+    let mut command = redis::cmd("SUBSCRIBE");
+    if let Err(error) = command.arg(&subscriber.channel).exec(&mut con) {
+        let failure = Failure::from(error);
+        if failure.kind() == FailureKind::Permission {
+            return Ended::Refused(subscriber.named(&failure));
+        }
+        if failure.is_passing() || failure.is_broken() {
+            return broken;
+        }
+        subscriber.set(Subscription::Useless);
+        return Ended::Useless;
+    }
+    // Its drop would unsubscribe, which is one more permission, and wait for the reply; the connection is closed instead.
+    let mut pubsub = ManuallyDrop::new(con.as_pubsub());
+    // That the server took the command does not say that it took the subscription.
+    match subscriber.is_heard() {
+        Ok(true) => {}
+        // Nor is a subscription that broke in the meantime counted.
+        Ok(false) if !again && stands(&mut pubsub) => {
+            subscriber.set(Subscription::Useless);
+            return Ended::Useless;
+        }
+        Err(NotHeard::Refused(failure)) => return Ended::Refused(failure),
+        _ => return broken,
+    }
+    if !subscriber.set(Subscription::Up) {
+        return Ended::Closed;
+    }
+    if again {
+        subscriber.hearing.call_all(); // what came while it was down was missed
+    }
+    let mut last = Instant::now();
+    let mut looked = last;
+    let read_timeout = subscriber.connections.timeouts().read;
+    loop {
+        if pubsub.set_read_timeout(Some(TICK)).is_err() {
+            return Ended::Broken { was_up: true };
+        }
+        let message = pubsub.get_message();
+        let is_silent = matches!(&message, Err(error) if is_pause(error));
+        // A gate may also go while somebody sends it message after message.
+        if is_silent || looked.elapsed() >= TICK {
+            looked = Instant::now();
+            if subscriber.connections.is_retired() {
+                subscriber.close();
+            }
+            if subscriber.is_over() {
+                return Ended::Closed;
+            }
+        }
+        match message {
+            Ok(message) => {
+                last = Instant::now();
+                if let Some(heard) = Received::read(message.get_payload_bytes()) {
+                    subscriber.hearing.deliver(&subscriber.channel, &heard);
+                }
+            }
+            Err(_) if is_silent => {
+                if last.elapsed() >= SILENCE {
+                    let answered = pubsub.set_read_timeout(Some(read_timeout)).is_ok()
+                        && pubsub.ping::<Value>().is_ok();
+                    if !answered {
+                        return Ended::Broken { was_up: true };
+                    }
+                    last = Instant::now();
+                }
+            }
+            Err(_) => return Ended::Broken { was_up: true },
+        }
+    }
+}
+
+/// Whether nothing came in time; or this process was stopped and goes on, which interrupts a read that has a timeout, as
+/// signal(7) says. In both cases the connection stands.
+fn is_pause(error: &RedisError) -> bool {
+    let interrupted = || {
+        let cause = std::error::Error::source(error)?
+            .downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
+        let kind = cause.downcast_ref::<std::io::Error>()?.kind();
+        Some(kind == std::io::ErrorKind::Interrupted)
+    };
+    error.is_timeout() || interrupted() == Some(true)
+}
+
+/// Whether something answers on the connection, if only with an error.
+fn stands(pubsub: &mut PubSub) -> bool {
+    !matches!(pubsub.ping::<Value>(), Err(error) if error.is_io_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn a_pause_is_no_broken_connection() {
+        let is_pause = |kind| is_pause(&RedisError::from(Error::from(kind)));
+        assert!(is_pause(ErrorKind::Interrupted));
+        assert!(is_pause(ErrorKind::WouldBlock));
+        assert!(!is_pause(ErrorKind::ConnectionReset));
+        assert!(!is_pause(ErrorKind::UnexpectedEof));
+    }
+}

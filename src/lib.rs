@@ -30,7 +30,7 @@
 //! - **Every operation is one Lua script**, which runs atomically on the server: [`scripts`] has them one to one.
 //!
 //! Your own unit tests need no server: the feature `memory` has one in the process, with a clock that a test moves. The feature
-//! `tls` is for addresses that begin with `rediss://`; your program chooses the cryptography by depending on `rustls`, as
+//! `tls` is for addresses that begin with `rediss`; your program chooses the cryptography by depending on `rustls`, as
 //! [`GateBuilder::root_certificates`] says.
 //!
 //! Do you know *Redis in Action*, `java.util.concurrent` or Redisson? The [`guide`] says what is called how here.

@@ -3,6 +3,8 @@
 
 mod support;
 
+#[cfg(feature = "sentinel")]
+use luagate::GateBuilder;
 use luagate::autocomplete::{Prefix, Recent};
 use luagate::errors::{Failure, FailureKind};
 use luagate::scripts::semaphore::{self, Answer, Ask};
@@ -11,6 +13,10 @@ use redis::{Commands, Connection, IntoConnectionInfo};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+#[cfg(feature = "cluster")]
+use support::cluster::Cluster;
+#[cfg(feature = "sentinel")]
+use support::sentinel::{MASTER, Sentinels};
 use support::{SOON, Server, eventually};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -35,6 +41,19 @@ fn permissions() -> Vec<&'static str> {
         .into_iter()
         .filter(|word| word.starts_with(['~', '&', '+']))
         .collect()
+}
+
+/// The permissions of a row of the guide's table, which only some need.
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+fn row(needed_by: &str) -> Vec<String> {
+    let guide = include_str!("../src/guide/production.md").replace("\\|", "|");
+    let mut rows = guide
+        .lines()
+        .filter(|line| line.starts_with("| `+") && line.contains(needed_by));
+    let row = rows.next().expect("the guide has the row");
+    assert_eq!(rows.next(), None);
+    let words = row.split('`').filter(|word| word.starts_with('+'));
+    words.map(str::to_owned).collect()
 }
 
 /// Makes the guide's user, without these words of the line.
@@ -371,6 +390,132 @@ fn a_database_takes_select() {
         .unwrap();
     redis::cmd("SELECT").arg(1).exec(&mut admin).unwrap();
     everything(&url, &mut admin).unwrap();
+}
+
+/// The guide's user with these permissions, too.
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+fn permit_also<'a>(con: &mut Connection, more: impl IntoIterator<Item = &'a String>) {
+    permit(con, &[]);
+    let mut command = redis::cmd("ACL");
+    command.arg("SETUSER").arg("luagate");
+    for permission in more {
+        command.arg(permission);
+    }
+    command.exec(con).unwrap();
+}
+
+/// Once nobody is connected any more, nobody has been refused anything.
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+#[track_caller]
+fn assert_nothing_refused(con: &mut Connection) {
+    eventually("all connections close", || {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(con).unwrap();
+        let is_there = |user| list.contains(user);
+        (!["user=luagate", "user=finder"].into_iter().any(is_there)).then_some(())
+    });
+    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(con).unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+/// Long beside a pause of a busy machine.
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+const CONFIRMED: Duration = Duration::from_secs(5);
+
+/// What a cluster needs beyond one server: to find a node, to be sent to another one, and confirmation by replicas.
+#[cfg(feature = "cluster")]
+fn everything_on(cluster: &Cluster) -> Result<(), Error> {
+    let url = format!(
+        "redis+cluster://luagate:password@{}",
+        cluster.addresses()[0]
+    );
+    let gate = Gate::builder(&url)
+        .read_timeout(CONFIRMED * 2)
+        .min_replicas(1, CONFIRMED)
+        .open()?;
+    let master = cluster.masters()[1];
+    let mut admin = cluster.connection(cluster.master(cluster.slot("{all}")));
+    wait(&gate.semaphore("all", 2), &mut admin)?;
+    let name = cluster.name_on(master);
+    let slot = cluster.slot(&format!("{{{name}}}"));
+    let moving = cluster.begin_move(slot, cluster.masters()[2]);
+    let asked = Recent::new(&gate, &name).add("bob");
+    moving.move_keys(cluster);
+    moving.end(cluster);
+    Ok(asked.map(drop)?)
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+fn on_a_cluster_with_replicas_two_rows_of_the_guide_are_added() {
+    let cluster = own!(Cluster::new());
+    let more = [row("a cluster"), row("`min_replicas`")].concat();
+    assert_eq!(more.len(), 3, "{more:?}");
+    for (_, mut con) in cluster.connections() {
+        permit_also(&mut con, &more);
+    }
+    everything_on(&cluster).unwrap();
+    for (_, mut con) in cluster.connections() {
+        assert_nothing_refused(&mut con);
+    }
+    for missing in &more {
+        for (_, mut con) in cluster.connections() {
+            permit_also(&mut con, more.iter().filter(|word| *word != missing));
+        }
+        let error = everything_on(&cluster).unwrap_err();
+        assert_names(&error, missing);
+    }
+}
+
+/// Makes a user of the sentinels with this permission.
+#[cfg(feature = "sentinel")]
+fn permit_finding(group: &Sentinels, permission: &[String]) {
+    for (_, mut con) in group.sentinels.connections() {
+        let mut command = redis::cmd("ACL");
+        command.arg(&["SETUSER", "finder", "reset", "on", ">password"]);
+        command.arg(permission).exec(&mut con).unwrap();
+    }
+}
+
+#[cfg(feature = "sentinel")]
+#[test]
+fn with_sentinels_a_row_of_the_guide_is_added_and_there_is_one_for_them() {
+    let group = own!(Sentinels::new());
+    let (there, finds) = (row("the user of the master"), row("users of their own"));
+    let confirmed = row("`min_replicas`");
+    for (_, mut con) in group.connections() {
+        permit_also(&mut con, there.iter().chain(&confirmed));
+    }
+    permit_finding(&group, &finds);
+    let urls = group.sentinels.addresses().into_iter();
+    let urls: Vec<String> = urls
+        .map(|address| format!("redis://finder:password@{address}"))
+        .collect();
+    let everything = || -> Result<(), Error> {
+        let gate = GateBuilder::sentinel(&urls, MASTER, "redis://luagate:password@any")
+            .read_timeout(CONFIRMED * 2)
+            .min_replicas(1, CONFIRMED)
+            .open()?;
+        wait(
+            &gate.semaphore("all", 2),
+            &mut group.connection(group.master()),
+        )
+    };
+    everything().unwrap();
+    assert_nothing_refused(&mut group.connection(group.master()));
+    for (_, mut con) in group.sentinels.connections() {
+        assert_nothing_refused(&mut con);
+    }
+    permit_finding(&group, &[]);
+    assert_names(&everything().unwrap_err(), &finds[0]);
+    permit_finding(&group, &finds);
+    for (_, mut con) in group.connections() {
+        permit_also(&mut con, &confirmed);
+    }
+    everything().unwrap(); // though nobody says who is the master
+    for (_, mut con) in group.connections() {
+        permit_also(&mut con, &there);
+    }
+    assert_names(&everything().unwrap_err(), &confirmed[0]);
 }
 
 /// How many connections there have been.

@@ -10,11 +10,11 @@ use luagate::errors::CallError;
 use luagate::{Error, Gate, GateBuilder};
 use redis::{Client, IntoConnectionInfo, RedisConnectionInfo};
 #[cfg(feature = "tls")]
-use redis::{ClientTlsConfig, TlsCertificates};
-#[cfg(feature = "tls")]
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
 use std::fmt::Debug;
 use std::time::Duration;
+#[cfg(feature = "sentinel")]
+use support::sentinel::{MASTER, Sentinels};
 use support::{Server, job, process};
 
 /// The end of each word that is to be kept; before it stands something that no text has by itself, too.
@@ -115,10 +115,23 @@ fn of_an_address_that_cannot_be() {
         "user:hunter2@host",
         "unix://user:hunter2@host/socket",
         "unix:///no/such/socket?user=user&pass=hunter2&db=database",
+        // Of several hosts; without the features, too.
+        "redis+cluster://user:hunter2@bad host,other",
+        "redis+cluster://user:hunter2@host:1,other:port",
+        "redis+cluster://user:hunter2@host:1/7",
+        "redis+cluster://user:a/hunter2@host",
+        "redis+cluster://user:1/hunter2@host",
+        "redis+sentinel://user:hunter2@bad host/master",
+        "redis+sentinel://user:hunter2@host:port/master",
+        "redis+sentinel://user:hunter2@host/master/database",
+        "redis+sentinel://user:hunter2@host",
+        "redis+sentinel://user:a/hunter2@host/master",
+        "redis+sentinel://user:1/hunter2@host/master",
+        "rediss+sentinel://user:1/hunter2@host/master",
     ] {
         let error = fails(Gate::builder(url));
         assert!(
-            matches!(&error, Error::Invalid(i) if i.what() == "url"),
+            matches!(&error, Error::Invalid(i) if ["url", "sentinels"].contains(&i.what())),
             "{error}"
         );
         assert_kept(Gate::open(url).unwrap_err());
@@ -135,6 +148,15 @@ fn of_a_server_that_cannot_be_reached() {
         "rediss://user:hunter2@no-such-host.invalid/",
         #[cfg(feature = "tls")]
         "rediss://user:hunter2@127.0.0.1:1/",
+        #[cfg(feature = "cluster")]
+        "redis+cluster://user:hunter2@127.0.0.1:1,no-such-host.invalid:1",
+        #[cfg(feature = "sentinel")]
+        "redis+sentinel://user:hunter2@127.0.0.1:1,no-such-host.invalid/master",
+        // Not escaped as it should be, which is not noticed.
+        #[cfg(feature = "sentinel")]
+        "redis+sentinel://user:1#hunter2@no-such-host.invalid/master",
+        #[cfg(feature = "sentinel")]
+        "redis+sentinel://user:1?hunter2@no-such-host.invalid/master",
     ] {
         let error = fails(Gate::builder(url));
         assert!(matches!(error, Error::Failed(_)), "{error}");
@@ -181,6 +203,73 @@ fn of_a_gate_that_is_open_and_then_alone() {
     assert_kept(gate.mutex("kept").lock().unwrap_err());
 }
 
+#[cfg(feature = "cluster")]
+#[test]
+fn of_a_cluster() {
+    let mut server = own!(Server::cluster_node());
+    let mut set = redis::cmd("CONFIG");
+    set.arg(&["SET", "requirepass", SECRET]);
+    set.exec(&mut server.connection()).unwrap();
+    let address = server.address().to_owned();
+    let builder = Gate::builder(&format!("redis+cluster://:hunter2@{address}"));
+    assert_hidden(&builder);
+    let gate = brief(builder).open().unwrap();
+    look_at_all_of(&gate);
+    for url in ["redis://:hunter2-not@", "redis://user:hunter2@"] {
+        let nodes = [format!("{url}{address}"), "redis://127.0.0.1:1".to_owned()];
+        fails(GateBuilder::cluster(&nodes));
+    }
+    fails(GateBuilder::cluster(&["redis://:hunter2@bad host"]));
+    server.kill();
+    assert_kept(gate.mutex("kept").try_lock().unwrap_err());
+    assert_kept(gate.mutex("kept").lock().unwrap_err());
+}
+
+#[cfg(feature = "sentinel")]
+#[test]
+fn of_sentinels_and_of_the_master() {
+    let like = "redis://user:hunter2@any";
+    let sentinels = ["redis://finder:hunter2@127.0.0.1:1"];
+    fails(GateBuilder::sentinel(&sentinels, "master", like));
+    fails(GateBuilder::sentinel(&sentinels, "", like));
+    for bad in ["redis://user:hunter2@bad host", "redis://:1/hunter2@any"] {
+        fails(GateBuilder::sentinel(&[bad], "master", like));
+        fails(GateBuilder::sentinel(&sentinels, "master", bad));
+    }
+    let group = own!(Sentinels::new());
+    for (_, mut con) in group.connections() {
+        let mut set = redis::cmd("CONFIG");
+        set.arg(&["SET", "requirepass", SECRET]);
+        set.exec(&mut con).unwrap();
+    }
+    let sentinels = group.sentinels.addresses().join(",");
+    let at = |login| Gate::builder(&format!("redis+sentinel://{login}{sentinels}/{MASTER}"));
+    assert_hidden(&at(":hunter2@"));
+    look_at_all_of(&brief(at(":hunter2@")).open().unwrap());
+    let error = fails(at(":hunter2-not@"));
+    assert!(error.to_string().contains("refused"), "{error}");
+}
+
+#[cfg(feature = "r2d2")]
+#[test]
+fn of_a_pool() {
+    let mut server = own!(Server::private_tcp(&["--requirepass", SECRET]));
+    let client = Client::open(server.url.replace("//", "//:hunter2@")).unwrap();
+    let pool = |client: &Client| {
+        let builder = r2d2::Pool::builder().max_size(1).min_idle(Some(0));
+        let builder = builder.error_handler(Box::new(r2d2::NopErrorHandler));
+        builder.build_unchecked(client.clone())
+    };
+    let builder = GateBuilder::pool(pool(&client), &client);
+    assert_hidden(&builder);
+    let gate = brief(builder).open().unwrap();
+    look_at_all_of(&gate);
+    let wrong = Client::open(server.url.replace("//", "//:hunter2-not@")).unwrap();
+    fails(GateBuilder::pool(pool(&wrong), &wrong));
+    server.kill();
+    assert_kept(gate.mutex("kept").try_lock().unwrap_err());
+}
+
 #[cfg(feature = "tls")]
 #[test]
 fn with_tls_and_of_the_private_key() {
@@ -206,15 +295,17 @@ fn with_tls_and_of_the_private_key() {
             .client_certificate(&own.chain, &own.key)
     };
     hides_key(format!("{:?}", at(":hunter2")));
-    let certificates = TlsCertificates {
-        root_cert: None,
-        client_tls: Some(ClientTlsConfig {
-            client_cert: own.chain.clone().into_bytes(),
-            client_key: own.key.clone().into_bytes(),
-        }),
-    };
-    let client = Client::build_with_tls(server.url.as_str(), certificates).unwrap();
+    let client = authority.client(&server.url, &own);
     hides_key(format!("{:?}", Gate::builder_with(client)));
+    let several = |url: &str| {
+        let builder = Gate::builder(url);
+        let builder = builder.root_certificates(&authority.pem);
+        let builder = builder.client_certificate(&own.chain, &own.key);
+        hides_key(format!("{builder:?}"));
+        fails(builder);
+    };
+    several("rediss+cluster://:hunter2@127.0.0.1:1,127.0.0.1:1");
+    several("rediss+sentinel://:hunter2@127.0.0.1:1/master");
     fails(at(":hunter2-not"));
     fails(Gate::builder(&server.url.replace("//", "//:hunter2@"))); // not trusted
     fails(Gate::builder(

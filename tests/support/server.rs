@@ -36,6 +36,8 @@ pub fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Op
 pub struct Server {
     pub url: String,
     pub prefix: String,
+    /// How the test connects to it by itself, where that is not by its socket.
+    pub client: Option<redis::Client>,
     private: Option<Private>,
 }
 
@@ -47,7 +49,8 @@ pub struct Private {
     pub(super) folder: TempDir,
 }
 
-type Environment = Vec<(OsString, OsString)>;
+/// Variables of a server.
+pub type Environment = Vec<(OsString, OsString)>;
 
 /// A prefix that no other test has.
 pub(super) fn new_prefix() -> String {
@@ -120,6 +123,7 @@ impl Server {
             Some(url) => Server {
                 url,
                 prefix: new_prefix(),
+                client: None,
                 private: None,
             },
             None => Server::private(&[]).expect("without a url there is a binary"),
@@ -164,7 +168,7 @@ impl Server {
     }
 
     /// With these variables, which may name files in the server's folder. One that is named `config` there is its own.
-    pub(super) fn start_in(
+    pub fn start_in(
         arguments: &[&str],
         port: &str,
         environment: impl FnOnce(&Path) -> Environment,
@@ -201,6 +205,7 @@ impl Server {
         Some(Server {
             url: format!("unix://{}", socket.display()),
             prefix: new_prefix(),
+            client: None,
             private: Some(Private {
                 child,
                 binary,
@@ -234,8 +239,9 @@ impl Server {
 
     /// Host and port of one that listens on TCP.
     pub fn address(&self) -> &str {
-        let url = self.url.strip_prefix("redis://");
-        url.expect("listens on TCP").trim_end_matches('/')
+        let (scheme, address) = self.url.split_once("://").unwrap();
+        assert!(scheme.starts_with("redis"), "listens on TCP");
+        address.trim_end_matches('/')
     }
 
     pub(super) fn socket_url(&self) -> String {
@@ -249,10 +255,15 @@ impl Server {
         self.private.as_mut().expect("a private server")
     }
 
+    /// What makes plain connections.
+    pub fn client(&self) -> redis::Client {
+        let client = self.client.clone();
+        client.unwrap_or_else(|| redis::Client::open(self.socket_url()).unwrap())
+    }
+
     /// A plain connection.
     pub fn connection(&self) -> Connection {
-        let client = redis::Client::open(self.socket_url()).unwrap();
-        let con = client.get_connection().unwrap();
+        let con = self.client().get_connection().unwrap();
         con.set_read_timeout(Some(SOON)).unwrap();
         con
     }

@@ -1,8 +1,10 @@
 //! Servers that speak TLS, and the certificates for both sides. Not in `mod.rs`: who has no use for it need not have rcgen.
+#![allow(dead_code, reason = "each test file uses a part of this")]
 
-use crate::support::{Server, binary, next_port};
+use crate::support::{Environment, Server, binary, next_port};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use std::path::PathBuf;
+use redis::{Client, ClientTlsConfig, TlsCertificates};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -66,6 +68,29 @@ impl Authority {
     /// A server of the test's own that shows `identity`, and wants a certificate of this CA from each client. `None` where
     /// there is no server that can do TLS.
     pub fn server(&self, identity: &Identity, arguments: &[&str]) -> Option<Server> {
+        self.server_in(identity, arguments, &|_| Environment::new())
+    }
+
+    /// A server of a group whose members speak TLS among each other, too.
+    pub fn member(
+        &self,
+        arguments: &[&str],
+        environment: &dyn Fn(&Path) -> Environment,
+    ) -> Option<Server> {
+        let among = ["--tls-cluster", "yes", "--tls-replication", "yes"];
+        let arguments = [arguments, &among].concat();
+        let mut server = self.server_in(&self.identity(), &arguments, environment)?;
+        // Whoever asks without TLS is told ports without it, of which there are none.
+        server.client = Some(self.client(&server.url, &self.identity()));
+        Some(server)
+    }
+
+    fn server_in(
+        &self,
+        identity: &Identity,
+        arguments: &[&str],
+        environment: &dyn Fn(&Path) -> Environment,
+    ) -> Option<Server> {
         if !speaks_tls() {
             return None;
         }
@@ -79,12 +104,25 @@ impl Authority {
                 all.push(self.path(file).display().to_string());
             }
             let all: Vec<&str> = all.iter().map(String::as_str).collect();
-            let mut server = Server::start(&[&all, arguments].concat(), "0")?;
+            let all = [arguments, &all].concat();
+            let mut server = Server::start_in(&all, "0", environment)?;
             if server.becomes_ready() {
                 server.url = format!("rediss://127.0.0.1:{port}/");
                 return Some(server);
             }
         }
+    }
+
+    /// A client that trusts this CA, and shows `own`.
+    pub fn client(&self, url: &str, own: &Identity) -> Client {
+        let certificates = TlsCertificates {
+            client_tls: Some(ClientTlsConfig {
+                client_cert: own.chain.clone().into_bytes(),
+                client_key: own.key.clone().into_bytes(),
+            }),
+            root_cert: Some(self.pem.clone().into_bytes()),
+        };
+        Client::build_with_tls(url, certificates).unwrap()
     }
 }
 

@@ -7,6 +7,10 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 const TAKES: &str = "takes redis://[user:password@]host[:port][/db], rediss:// with TLS, unix:///path, redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/master";
 
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one, until the gate is open"
+)]
 pub(crate) enum Address {
     One(ConnectionInfo),
     #[cfg(feature = "r2d2")]

@@ -127,6 +127,7 @@ fn of_an_address_that_cannot_be() {
         "redis+sentinel://user:hunter2@host",
         "redis+sentinel://user:a/hunter2@host/master",
         "redis+sentinel://user:1/hunter2@host/master",
+        "redis+sentinel://user:1/hunter2@host/1",
         "rediss+sentinel://user:1/hunter2@host/master",
     ] {
         let error = fails(Gate::builder(url));

@@ -111,6 +111,8 @@ struct Shelf {
     broken: usize,
     /// Counts the times that a connection was found dropped: the idle ones of before are then likely dead too.
     generation: u64,
+    /// See [`Connections::moves`]: those of before lead to what is no master any more.
+    moves: u64,
     /// Threads that wait for a connection, in the order in which they get one.
     line: VecDeque<Arc<Condvar>>,
 }
@@ -123,7 +125,11 @@ enum Ready {
 }
 
 impl Shelf {
-    fn ready(&mut self, most: usize) -> Option<Ready> {
+    fn ready(&mut self, most: usize, moves: u64) -> Option<Ready> {
+        if self.moves != moves {
+            self.moves = moves;
+            self.generation += 1;
+        }
         while let Some(wire) = self.idle.pop() {
             if wire.generation == self.generation {
                 return Some(Ready::Wire(wire));
@@ -215,6 +221,11 @@ impl Connections {
     pub(crate) fn count_reconnect(&self, what: &str) {
         trace::reconnected(what, || self.address());
         self.counts.reconnects.add_one();
+    }
+
+    /// How often another server took the place of this one.
+    pub(crate) fn moves(&self) -> u64 {
+        self.source.moves()
     }
 
     /// A connection outside the pool, for the subscriber.
@@ -377,7 +388,7 @@ impl Connections {
         let front = turn == Turn::First;
         let mut shelf = lock(&self.shelf);
         if (front || shelf.line.is_empty())
-            && let Some(ready) = shelf.ready(self.most)
+            && let Some(ready) = shelf.ready(self.most, self.moves())
         {
             return Ok(ready);
         }
@@ -393,7 +404,7 @@ impl Connections {
                 .front()
                 .is_some_and(|first| Arc::ptr_eq(first, &called));
             let ready = if is_first {
-                shelf.ready(self.most)
+                shelf.ready(self.most, self.moves())
             } else {
                 None
             };

@@ -411,8 +411,7 @@ fn topology(
             sentinels,
             master,
             like,
-        } => Sentinels::new(sentinels, master, like)
-            .map(|sentinels| Source::Sentinels(Box::new(sentinels))),
+        } => Sentinels::new(sentinels, master, like).map(Source::Sentinels),
         #[cfg(feature = "cluster")]
         Address::Cluster(nodes) => {
             let pools = Pools {

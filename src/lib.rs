@@ -74,6 +74,7 @@ pub mod inspection;
 mod latch;
 mod lease;
 mod line;
+mod listening;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod message;

@@ -9,12 +9,13 @@ use crate::tls;
 use redis::{
     Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) enum Source {
     Client(Box<Client>),
     #[cfg(feature = "sentinel")]
-    Sentinels(Box<Sentinels>),
+    Sentinels(Arc<Sentinels>),
     /// The user's pool; whatever is not for calls is connected by itself.
     #[cfg(feature = "r2d2")]
     Pool(r2d2::Pool<Client>, Box<Client>),
@@ -82,6 +83,15 @@ impl Source {
         con.set_read_timeout(Some(timeouts.read))?;
         con.set_write_timeout(Some(timeouts.write))?;
         Ok(con)
+    }
+
+    /// How often another server became the master: connections of before are not to be used any more.
+    pub(crate) fn moves(&self) -> u64 {
+        match self {
+            #[cfg(feature = "sentinel")]
+            Source::Sentinels(sentinels) => sentinels.moves(),
+            _ => 0,
+        }
     }
 
     /// The places where connecting can have failed. What has to be asked for takes no longer than `within`.

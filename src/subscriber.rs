@@ -4,19 +4,13 @@ use crate::connections::{Connections, Turn};
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::inbox::Hearing;
+use crate::listening::{Broken, Listening, TICK};
 use crate::message::Received;
 use crate::permission;
 use crate::sync::{lock, wait_for};
-use redis::{Cmd, PubSub, RedisError, Value};
-use std::mem::ManuallyDrop;
+use redis::{Cmd, RedisError, Value};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-
-/// How often the subscriber looks whether the gate is gone.
-const TICK: Duration = Duration::from_millis(500);
-
-/// A subscription that was silent for so long is tested: a connection that died quietly is silent too.
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// A subscription that stood for so long is opened again without much of a pause when it breaks.
 const STEADY: Duration = Duration::from_secs(1);
@@ -199,6 +193,7 @@ enum Ended {
 
 fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
     let broken = Ended::Broken { was_up: false };
+    let moves = subscriber.connections.moves();
     let Ok(mut con) = subscriber.connections.connect() else {
         return broken;
     };
@@ -215,13 +210,12 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
         subscriber.set(Subscription::Useless);
         return Ended::Useless;
     }
-    // Its drop would unsubscribe, which is one more permission, and wait for the reply; the connection is closed instead.
-    let mut pubsub = ManuallyDrop::new(con.as_pubsub());
+    let mut listening = Listening::to(&mut con, subscriber.connections.timeouts().read);
     // That the server took the command does not say that it took the subscription.
     match subscriber.is_heard() {
         Ok(true) => {}
         // Nor is a subscription that broke in the meantime counted.
-        Ok(false) if !again && stands(&mut pubsub) => {
+        Ok(false) if !again && listening.stands() => {
             subscriber.set(Subscription::Useless);
             return Ended::Useless;
         }
@@ -237,17 +231,14 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
             .count_reconnect("a subscription stands again");
         subscriber.hearing.call_all(); // what came while it was down was missed
     }
-    let mut last = Instant::now();
-    let mut looked = last;
-    let read_timeout = subscriber.connections.timeouts().read;
+    let mut looked = Instant::now();
     loop {
-        if pubsub.set_read_timeout(Some(TICK)).is_err() {
-            return Ended::Broken { was_up: true };
-        }
-        let message = pubsub.get_message();
-        let is_silent = matches!(&message, Err(error) if is_pause(error));
+        let message = match listening.next() {
+            Ok(message) => message,
+            Err(Broken) => return Ended::Broken { was_up: true },
+        };
         // A gate may also go while somebody sends it message after message.
-        if is_silent || looked.elapsed() >= TICK {
+        if message.is_none() || looked.elapsed() >= TICK {
             looked = Instant::now();
             if subscriber.connections.is_retired() {
                 subscriber.close();
@@ -255,57 +246,14 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
             if subscriber.is_over() {
                 return Ended::Closed;
             }
-        }
-        match message {
-            Ok(message) => {
-                last = Instant::now();
-                if let Some(heard) = Received::read(message.get_payload_bytes()) {
-                    subscriber.hearing.deliver(&subscriber.channel, &heard);
-                }
+            if subscriber.connections.moves() != moves {
+                return Ended::Broken { was_up: true };
             }
-            Err(_) if is_silent => {
-                if last.elapsed() >= SILENCE {
-                    let answered = pubsub.set_read_timeout(Some(read_timeout)).is_ok()
-                        && pubsub.ping::<Value>().is_ok();
-                    if !answered {
-                        return Ended::Broken { was_up: true };
-                    }
-                    last = Instant::now();
-                }
-            }
-            Err(_) => return Ended::Broken { was_up: true },
         }
-    }
-}
-
-/// Whether nothing came in time; or this process was stopped and goes on, which interrupts a read that has a timeout, as
-/// signal(7) says. In both cases the connection stands.
-fn is_pause(error: &RedisError) -> bool {
-    let interrupted = || {
-        let cause = std::error::Error::source(error)?
-            .downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
-        let kind = cause.downcast_ref::<std::io::Error>()?.kind();
-        Some(kind == std::io::ErrorKind::Interrupted)
-    };
-    error.is_timeout() || interrupted() == Some(true)
-}
-
-/// Whether something answers on the connection, if only with an error.
-fn stands(pubsub: &mut PubSub) -> bool {
-    !matches!(pubsub.ping::<Value>(), Err(error) if error.is_io_error())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Error, ErrorKind};
-
-    #[test]
-    fn a_pause_is_no_broken_connection() {
-        let is_pause = |kind| is_pause(&RedisError::from(Error::from(kind)));
-        assert!(is_pause(ErrorKind::Interrupted));
-        assert!(is_pause(ErrorKind::WouldBlock));
-        assert!(!is_pause(ErrorKind::ConnectionReset));
-        assert!(!is_pause(ErrorKind::UnexpectedEof));
+        if let Some(message) = message
+            && let Some(heard) = Received::read(message.get_payload_bytes())
+        {
+            subscriber.hearing.deliver(&subscriber.channel, &heard);
+        }
     }
 }

@@ -249,6 +249,15 @@ fn a_server_that_lost_all_grants_again() {
 }
 
 #[test]
+fn a_grant_that_the_server_forgot_before_it_was_heard_of() {
+    let waits = "a 0 22 acquire 1 1000 waits -> granted a 1 21000 0 0";
+    let refused = "b 3 4 acquire 1 1000 tries -> denied 1 1 0 told";
+    let forgot = "server 5 10 forget everything -> done";
+    legal(1, &[waits, refused, forgot]);
+    illegal(1, Rule::Refusal, &[waits, refused]);
+}
+
+#[test]
 fn a_release_that_was_sent_again_finds_nothing() {
     let lines = [
         "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",

@@ -132,12 +132,44 @@ fn a_crew_goes_on_while_masters_die() {
             group.promoted(master);
         });
         crew.goes_on(20);
-        crew.recorded(&Op::TwoMasters, || {
-            group.start(master);
-            group.settle();
-        });
+        group.start(master);
+        group.settle();
     }
     crew.finish(&group, &crew::broken_connections());
+}
+
+/// The master of before lives on, and takes itself for the master until somebody tells it.
+#[test]
+fn after_a_failover_by_hand_nothing_is_asked_of_the_master_of_before() {
+    let group = own!(Sentinels::new());
+    let gate = builder(&group).open().unwrap();
+    let semaphore = gate.semaphore("s", 1).lease(LEASE);
+    let held = semaphore.try_acquire().unwrap();
+    let waiting = {
+        let semaphore = semaphore.clone();
+        std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap())
+    };
+    eventually("it waits", || {
+        (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    let before = group.master();
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "default", "-slaveof", "-replicaof"])
+        .exec(&mut group.connection(before))
+        .unwrap();
+    group.settle();
+    let after = group.fail_over();
+    let at = Gate::builder(group.urls()[after]).prefix(&group.prefix);
+    let there = at.open().unwrap();
+    eventually("the other is asked", || {
+        let lock = gate.mutex("m").lease(LEASE).try_lock().ok()?;
+        let is_there = there.mutex("m").inspect().unwrap().in_use == 1;
+        lock.unlock().unwrap();
+        is_there.then_some(())
+    });
+    held.release().unwrap();
+    waiting.join().unwrap().release().unwrap();
+    assert!(group.is_master(before));
 }
 
 #[test]
@@ -145,10 +177,8 @@ fn a_failover_by_hand_is_noticed() {
     let group = own!(Sentinels::new());
     let crew = Crew::new(&group, &url(&group), 6);
     crew.goes_on(20);
-    let master = group.master();
     crew.recorded(&Op::TwoMasters, || {
         crew.recorded(&Op::Forget(Forgotten::TheLast), || group.fail_over());
-        group.steps_down(master);
     });
     crew.goes_on(20);
     crew.finish(&group, &crew::broken_connections());

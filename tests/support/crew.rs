@@ -30,6 +30,10 @@ const AFTERWARDS: u32 = 2;
 /// How long a member waits in line at most.
 const IN_LINE: Duration = Duration::from_secs(10);
 
+/// A permit is held for up to a few times so many ms. Of what happens in the seconds of a failover a history has to be
+/// explained in which nobody knows what the next master knew, so it is not to be too much.
+const HOLD: u64 = 60;
+
 /// More than the silence after which a subscription is tested, with leases that were granted to nobody in that time.
 const BOUND: Duration = SOON.saturating_mul(2);
 
@@ -306,10 +310,14 @@ pub fn work() {
                 afterwards += u32::from(finishing);
                 continue;
             }
-            Err(Error::Denied(_)) => {}
-            Err(error) => println!("error {}", kind(&error)),
+            Err(Error::Denied(_)) => {
+                std::thread::sleep(Duration::from_millis(1 + dice.below(20)));
+            }
+            Err(error) => {
+                println!("error {}", kind(&error));
+                std::thread::sleep(Duration::from_millis(50 + dice.below(100)));
+            }
         }
-        std::thread::sleep(Duration::from_millis(1 + dice.below(20)));
     }
     println!("finished");
 }
@@ -323,7 +331,7 @@ fn stay(semaphore: &Recorded, dice: &mut Dice) -> Result<(), Error> {
         semaphore.acquire_many_timeout(permits, IN_LINE)?
     };
     for _ in 0..dice.below(3) {
-        std::thread::sleep(Duration::from_millis(dice.below(15)));
+        std::thread::sleep(Duration::from_millis(dice.below(HOLD)));
         match semaphore.refresh(&permit) {
             Err(error @ RefreshError::Lost(_)) => {
                 semaphore.drop(permit);
@@ -350,7 +358,7 @@ fn release(semaphore: &Recorded, mut permit: Permit) -> Result<(), Error> {
             return Err(error.into());
         }
         permit = error.into_permit();
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 

@@ -16,7 +16,7 @@ const SENTINELS: usize = 3;
 /// The sentinels take a master for gone after a silence that is longer than most pauses of a busy machine. A failover that
 /// came to nothing is tried again after eight seconds.
 const SETTINGS: [&str; 3] = [
-    "down-after-milliseconds luagate 2000",
+    "down-after-milliseconds luagate 3000",
     "failover-timeout luagate 4000",
     "parallel-syncs luagate 2",
 ];

@@ -1,9 +1,14 @@
 //! The library's own calls, recorded.
 
 use super::{Full, Granted, Lease, Op, Outcome, Recorder};
-use luagate::errors::{AcquireError, Denied, RefreshError, ReleaseError, TryAcquireError};
+use luagate::errors::{
+    AcquireError, Denied, FailureKind, RefreshError, ReleaseError, TryAcquireError,
+};
 use luagate::{Permit, Released, Semaphore};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// For how long at least who is in line goes on where the server cannot be reached: see `GateBuilder::outage`.
+const OUTAGE: Duration = Duration::from_secs(10);
 
 /// A semaphore of the library of which each call is recorded. `lease` is what it was told.
 pub struct Recorded<'a> {
@@ -53,7 +58,18 @@ impl Recorded<'_> {
         timeout: Duration,
     ) -> Result<Permit, AcquireError> {
         let call = || self.semaphore.acquire_many_timeout(permits, timeout);
-        self.record(&self.asks(Some(permits), true), call, waited)
+        let started = Instant::now();
+        let told = |result: &Result<Permit, AcquireError>| match result {
+            // Who is in line goes on for longer, so nothing was sent.
+            Err(AcquireError::Failed(failure))
+                if failure.kind() == FailureKind::Unreachable
+                    && started.elapsed() < timeout.min(OUTAGE) =>
+            {
+                Outcome::Failed
+            }
+            result => waited(result),
+        };
+        self.record(&self.asks(Some(permits), true), call, told)
     }
 
     pub fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {

@@ -185,9 +185,10 @@ impl<'a> Builder<'a> {
             Outcome::Failed => return Ok(()),
             _ => {}
         }
-        // A grant that its caller did not hear of: of a call without an answer, or one that ended before the answer came.
+        // A grant that its caller did not hear of: of a call without an answer, or one that ended, or that the server forgot,
+        // before the answer came.
         let (start, end) = (call.start, call.latest());
-        let least = least_end(call, lease);
+        let least = least_end(call, lease).min(self.shut.empty_in(call));
         let late = self.late(call).min(self.shut.forgets(call));
         let over = match lease {
             Lease::Ms(ms) if !self.strangers => late.saturating_add(ms * 1_000),

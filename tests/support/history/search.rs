@@ -30,7 +30,7 @@ const FEW_TRIED: usize = 2_048;
 /// The same after going back, and how many are tried in all so.
 const MORE: usize = 512;
 const MORE_TRIED: usize = 256;
-const MOST_MORE_TRIED: usize = 2_000_000;
+const MOST_MORE_TRIED: usize = 300_000;
 
 /// How many are tried in all, and for each step, before it stays undecided.
 const MOST_TRIED: usize = 50_000;

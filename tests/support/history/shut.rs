@@ -10,8 +10,8 @@ const PATIENCE: Micros = 15_000_000;
 pub struct Shut {
     /// From when, and until when, a refusal may come of it.
     refusing: Vec<(Micros, Micros)>,
-    /// By when everything was forgotten.
-    empty: Vec<Micros>,
+    /// From when, and by when, everything was forgotten.
+    empty: Vec<(Micros, Micros)>,
 }
 
 impl Shut {
@@ -35,7 +35,11 @@ impl Shut {
         let is_empty = |call: &&&Call| call.op == Op::Forget(Forgotten::Everything);
         Shut {
             refusing: calls.iter().filter_map(refusing).collect(),
-            empty: calls.iter().filter(is_empty).map(|c| c.latest()).collect(),
+            empty: calls
+                .iter()
+                .filter(is_empty)
+                .map(|call| (call.start, call.latest()))
+                .collect(),
         }
     }
 
@@ -47,7 +51,14 @@ impl Shut {
 
     /// When whatever this call left behind is forgotten.
     pub fn forgets(&self, call: &Call) -> Micros {
-        let after = self.empty.iter().filter(|at| **at >= call.latest());
-        after.min().copied().unwrap_or(NEVER)
+        let by = self.empty.iter().map(|(_, by)| *by);
+        by.filter(|by| *by >= call.latest()).min().unwrap_or(NEVER)
+    }
+
+    /// When everything was forgotten first while this call was under way.
+    pub fn empty_in(&self, call: &Call) -> Micros {
+        let from = self.empty.iter().map(|(from, _)| *from);
+        let in_call = from.filter(|from| (call.start..call.latest()).contains(from));
+        in_call.min().unwrap_or(NEVER)
     }
 }

@@ -14,6 +14,7 @@ pub mod planted;
 pub mod proxy;
 pub mod raw;
 mod server;
+pub mod thin;
 
 pub use counts::{calls_in_scripts, command_counts, reset_counts};
 pub use server::*;

@@ -38,6 +38,13 @@ impl Script {
         con: &mut Connection,
         calls: &[Call],
     ) -> RedisResult<Vec<RedisResult<Value>>> {
+        // Alone, it leaves the connection in step whatever came too late: `run` has each reply counted that is to come.
+        if let [call] = calls {
+            return match self.run(con, call) {
+                Err(error) if error.code().is_none() => Err(error),
+                reply => Ok(vec![reply]),
+            };
+        }
         let commands: Vec<Cmd> = calls.iter().map(|call| self.command(call)).collect();
         let replies = send(con, &commands)?;
         if !replies.iter().any(|r| r.as_ref().is_err_and(no_script)) {

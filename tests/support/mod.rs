@@ -10,11 +10,13 @@ pub mod counts;
 pub mod crew;
 pub mod dice;
 pub mod history;
+pub mod load;
 pub mod planted;
 pub mod proxy;
 pub mod raw;
 mod server;
 pub mod thin;
+pub mod usage;
 
 pub use counts::{calls_in_scripts, command_counts, reset_counts};
 pub use server::*;

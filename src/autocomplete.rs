@@ -32,6 +32,7 @@ use crate::engine::Engine;
 use crate::error::{CallError, Invalid};
 use crate::gate::Gate;
 use crate::scripts::autocomplete;
+use crate::trace::Operation;
 use redis::ConnectionLike;
 use std::fmt;
 use std::sync::Arc;
@@ -73,8 +74,9 @@ impl Recent {
     /// every contact but the newest one. The call may be made again.
     pub fn add(&self, contact: impl AsRef<[u8]>) -> Result<u32, CallError> {
         let contact = contact.as_ref();
-        self.store
-            .run(|con, key| autocomplete::recent_add(con, key, contact, self.keep))
+        self.store.run(Operation::RecentAdd, |con, key| {
+            autocomplete::recent_add(con, key, contact, self.keep)
+        })
     }
 
     /// Forgets `contact`; says whether it was there. Blocks for one round trip.
@@ -83,8 +85,9 @@ impl Recent {
     /// [`CallError`]; the call may be made again.
     pub fn remove(&self, contact: impl AsRef<[u8]>) -> Result<bool, CallError> {
         let contact = contact.as_ref();
-        self.store
-            .run(|con, key| autocomplete::recent_remove(con, key, contact))
+        self.store.run(Operation::RecentRemove, |con, key| {
+            autocomplete::recent_remove(con, key, contact)
+        })
     }
 
     /// At most `count` (1 to 1,000) contacts that begin with `prefix`, newest first. ASCII letters match in either case,
@@ -100,9 +103,9 @@ impl Recent {
         T: TryFrom<Vec<u8>, Error: fmt::Display>,
     {
         let prefix = prefix.as_ref();
-        let found = self
-            .store
-            .run(|con, key| autocomplete::recent_match(con, key, prefix, count))?;
+        let found = self.store.run(Operation::RecentMatch, |con, key| {
+            autocomplete::recent_match(con, key, prefix, count)
+        })?;
         typed("contact", found)
     }
 }
@@ -147,8 +150,9 @@ impl Prefix {
         members: impl IntoIterator<Item = M>,
     ) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
-        self.store
-            .run(|con, key| autocomplete::prefix_add(con, key, &members))
+        self.store.run(Operation::PrefixAdd, |con, key| {
+            autocomplete::prefix_add(con, key, &members)
+        })
     }
 
     /// Removes members, up to 1,000 in one atomic call; says how many were there. Blocks for one round trip.
@@ -160,8 +164,9 @@ impl Prefix {
         members: impl IntoIterator<Item = M>,
     ) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
-        self.store
-            .run(|con, key| autocomplete::prefix_remove(con, key, &members))
+        self.store.run(Operation::PrefixRemove, |con, key| {
+            autocomplete::prefix_remove(con, key, &members)
+        })
     }
 
     /// The first `count` (1 to 1,000) members that begin with `prefix`, in the order of their bytes; an empty prefix matches
@@ -178,9 +183,9 @@ impl Prefix {
         T: TryFrom<Vec<u8>, Error: fmt::Display>,
     {
         let prefix = prefix.as_ref();
-        let found = self
-            .store
-            .run(|con, key| autocomplete::prefix_match(con, key, prefix, count))?;
+        let found = self.store.run(Operation::PrefixMatch, |con, key| {
+            autocomplete::prefix_match(con, key, prefix, count)
+        })?;
         typed("member", found)
     }
 }
@@ -203,11 +208,14 @@ struct Store {
 impl Store {
     fn run<T>(
         &self,
+        operation: Operation,
         call: impl Fn(&mut dyn ConnectionLike, &str) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let key = self.key.as_ref().map_err(Invalid::clone)?;
-        let answered = self.engine.call(None, &mut |con| call(con, key))?;
-        Ok(answered.reply)
+        operation.on([key.as_str()]).run(|| {
+            let answered = self.engine.call(key, None, &mut |con| call(con, key))?;
+            Ok(answered.reply)
+        })
     }
 }
 

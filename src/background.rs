@@ -1,12 +1,12 @@
 //! Releases that could not be confirmed in time: one thread a gate repeats them until the server answers, or until
 //! there is nothing left to release.
 
-use crate::connections::{Connections, Wire};
+use crate::connections::{Turn, Wire};
 use crate::name::Keys;
 use crate::scripts::semaphore;
+use crate::servers::Servers;
 use crate::sync::{lock, wait, wait_for};
-use redis::Connection;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(crate) struct Background {
 }
 
 struct Shared {
-    connections: Arc<Connections>,
+    servers: Arc<Servers>,
     queue: Mutex<Queue>,
     filled: Condvar,
     paid: Condvar,
@@ -46,10 +46,10 @@ struct Queue {
 }
 
 impl Background {
-    pub(crate) fn new(connections: Arc<Connections>) -> Background {
+    pub(crate) fn new(servers: Arc<Servers>) -> Background {
         Background {
             shared: Arc::new(Shared {
-                connections,
+                servers,
                 queue: Mutex::default(),
                 filled: Condvar::new(),
                 paid: Condvar::new(),
@@ -98,7 +98,7 @@ impl Background {
                     until,
                 });
             }
-            let now = self.shared.connections.clock.now();
+            let now = self.shared.servers.clock.now();
             let left = until.saturating_duration_since(now);
             if left.is_zero() || !has_it(&queue.current) {
                 return None;
@@ -111,8 +111,8 @@ impl Background {
 impl Drop for Background {
     /// The thread still pays what it can within half a minute, then ends.
     fn drop(&mut self) {
-        if self.shared.connections.is_own_process() {
-            let now = self.shared.connections.clock.now();
+        if self.shared.servers.is_own_process() {
+            let now = self.shared.servers.clock.now();
             lock(&self.shared.queue).closes = Some(now + LAST_PAYMENTS);
             self.shared.filled.notify_one();
         }
@@ -120,37 +120,86 @@ impl Drop for Background {
 }
 
 fn work(shared: &Shared) {
-    let mut pause = FIRST_PAUSE;
+    let mut rests = Rests::default();
+    while let Some((debt, closes)) = next(shared, &rests) {
+        if is_over(&debt, closes, shared.servers.clock.now()) {
+            settled(shared, None);
+            continue;
+        }
+        let lane = lane_of(&shared.servers, &debt);
+        let unpaid = pay(&shared.servers, debt);
+        rests.heed(lane, unpaid.is_none());
+        settled(shared, unpaid);
+    }
+}
+
+/// The first debt whose server does not rest, and when the thread ends; waits for one. Nothing when the gate is gone.
+fn next(shared: &Shared, rests: &Rests) -> Option<(Debt, Option<Instant>)> {
+    let mut queue = lock(&shared.queue);
     loop {
-        let mut queue = lock(&shared.queue);
-        while queue.debts.is_empty() {
-            if queue.closes.is_some() {
-                return;
+        let now = Instant::now();
+        let ready = queue
+            .debts
+            .iter()
+            .position(|debt| !rests.rests(lane_of(&shared.servers, debt), now));
+        if let Some(debt) = ready.and_then(|place| queue.debts.remove(place)) {
+            queue.current.clone_from(&debt.permits);
+            return Some((debt, queue.closes));
+        }
+        queue = match rests.first_end() {
+            Some(end) if !queue.debts.is_empty() => {
+                wait_for(&shared.filled, queue, end.saturating_duration_since(now))
             }
-            queue = wait(&shared.filled, queue);
-        }
-        let closes = queue.closes;
-        let Some(debt) = queue.debts.pop_front() else {
-            continue;
+            _ if queue.closes.is_some() => return None,
+            _ => wait(&shared.filled, queue),
         };
-        if is_over(&debt, closes, shared.connections.clock.now()) {
-            continue;
+    }
+}
+
+/// What was being paid is paid, or to be tried again.
+fn settled(shared: &Shared, unpaid: Option<Debt>) {
+    let mut queue = lock(&shared.queue);
+    queue.current.clear();
+    queue.debts.extend(unpaid);
+    drop(queue);
+    shared.paid.notify_all();
+}
+
+/// The server to which the first release of a debt goes.
+fn lane_of(servers: &Servers, debt: &Debt) -> usize {
+    match (&debt.wire, debt.permits.first()) {
+        (Some(wire), _) => wire.node(),
+        (None, Some((keys, _))) => servers.lane(&keys.meta),
+        (None, None) => 0,
+    }
+}
+
+/// Servers that did not answer, each left alone for a while: what is owed to the others does not wait for them.
+#[derive(Default)]
+struct Rests {
+    by_lane: BTreeMap<usize, (Instant, Duration)>,
+}
+
+impl Rests {
+    fn rests(&self, lane: usize, now: Instant) -> bool {
+        self.by_lane.get(&lane).is_some_and(|(end, _)| *end > now)
+    }
+
+    fn first_end(&self) -> Option<Instant> {
+        self.by_lane.values().map(|(end, _)| *end).min()
+    }
+
+    /// It answered, or not.
+    fn heed(&mut self, lane: usize, answered: bool) {
+        if answered {
+            self.by_lane.remove(&lane);
+            return;
         }
-        queue.current.clone_from(&debt.permits);
-        drop(queue);
-        let unpaid = pay(&shared.connections, debt);
-        let failed = unpaid.is_some();
-        let mut queue = lock(&shared.queue);
-        queue.current.clear();
-        queue.debts.extend(unpaid);
-        drop(queue);
-        shared.paid.notify_all();
-        if failed {
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        } else {
-            pause = FIRST_PAUSE;
-        }
+        let pause = match self.by_lane.get(&lane) {
+            Some((_, pause)) => (*pause * 2).min(LONGEST_PAUSE),
+            None => FIRST_PAUSE,
+        };
+        self.by_lane.insert(lane, (Instant::now() + pause, pause));
     }
 }
 
@@ -161,23 +210,45 @@ fn is_over(debt: &Debt, closes: Option<Instant>, now: Instant) -> bool {
 
 /// Releases once; gives back what of the debt was not answered. A connection of its own is used once: it may be dead, and
 /// what was sent on it stays in its order behind the call all the same.
-fn pay(connections: &Connections, mut debt: Debt) -> Option<Debt> {
-    let wire = debt.wire.take();
+fn pay(servers: &Servers, mut debt: Debt) -> Option<Debt> {
     let permits: Vec<(&Keys, &str)> = debt
         .permits
         .iter()
-        .map(|(k, id)| (k, id.as_str()))
+        .map(|(keys, id)| (keys, id.as_str()))
         .collect();
-    let release = &mut |con: &mut Connection| semaphore::release_all(con, &permits);
-    let outcome = match wire {
-        Some(wire) => connections.call_on(*wire, None, release),
-        None => connections.call(None, release),
-    };
-    let Ok(answered) = outcome else {
-        return Some(debt);
-    };
-    let mut outcomes = answered.reply.iter();
-    debt.permits
-        .retain(|_| outcomes.next().is_some_and(Result::is_err));
+    let mut paid = vec![false; permits.len()];
+    if let Some(wire) = debt.wire.take() {
+        let released = servers.call_on(*wire, None, &mut |con| {
+            semaphore::release_all(con, &permits)
+        });
+        for (paid, outcome) in paid
+            .iter_mut()
+            .zip(released.into_iter().flat_map(|a| a.reply))
+        {
+            *paid = outcome.is_ok();
+        }
+    } else {
+        let packets = servers.call_each(
+            Turn::Last,
+            &permits,
+            |(keys, _)| &keys.meta,
+            None,
+            &mut |con, permits| semaphore::release_all(con, permits),
+        );
+        for packet in packets {
+            let outcomes = packet
+                .outcome
+                .into_iter()
+                .flat_map(|answered| answered.reply);
+            for (place, outcome) in packet.places.into_iter().zip(outcomes) {
+                if let Some(paid) = paid.get_mut(place) {
+                    *paid = outcome.is_ok();
+                }
+            }
+        }
+    }
+    drop(permits);
+    let mut paid = paid.into_iter();
+    debt.permits.retain(|_| !paid.next().unwrap_or(false));
     (!debt.permits.is_empty()).then_some(debt)
 }

@@ -1,12 +1,17 @@
 //! Connections to the server: a small pool, each with timeouts of its own, and how a call is carried out on one.
 
 use crate::clock::Clock;
+use crate::counters::Counts;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
+use crate::line::Line;
+use crate::source::Source;
 use crate::sync::{lock, wait_for};
-use redis::{Client, Connection, IntoConnectionInfo, ProtocolVersion};
+use crate::trace;
+use redis::Connection;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,9 +23,19 @@ pub(crate) struct Timeouts {
     pub(crate) write: Duration,
 }
 
+/// Who gets a connection first, where all are busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Before all others who wait for one.
+    First,
+    Last,
+}
+
 /// A connection of the pool, out on a call.
 pub(crate) struct Wire {
-    con: Connection,
+    con: Line,
+    /// The number of its pool.
+    node: usize,
     read_timeout: Duration,
     generation: u64,
     /// Set while it is out of the pool for what must follow a call that was not answered.
@@ -28,6 +43,10 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
+    pub(crate) fn node(&self) -> usize {
+        self.node
+    }
+
     /// Bounds how long the next replies may take.
     fn bound(&mut self, read: Duration) -> Result<(), Failure> {
         let read = read.max(Duration::from_millis(1)); // zero would mean no bound at all
@@ -44,6 +63,8 @@ pub(crate) struct Answered<T> {
     pub(crate) reply: T,
     /// The instant before the answered call was sent.
     pub(crate) sent: Moment,
+    /// It was sent before and not answered, so the server may have run it twice.
+    pub(crate) repeated: bool,
 }
 
 /// A call that was not answered as it should be.
@@ -62,22 +83,32 @@ impl From<Failure> for Unanswered {
     }
 }
 
-/// The pool.
+/// The pool of one server.
 pub(crate) struct Connections {
     pub(crate) clock: Clock,
-    client: Client,
+    counts: Arc<Counts>,
+    node: usize,
+    source: Source,
     timeouts: Timeouts,
     most: usize,
     pid: u32,
     shelf: Mutex<Shelf>,
     /// Counts those that are parked.
     parked: Arc<()>,
+    retired: AtomicBool,
+    /// It was asked how it is set up.
+    looked_at: AtomicBool,
+    /// What the user's pool lent, with more replies due than can be skipped: it goes back once it is made anew.
+    #[cfg(feature = "r2d2")]
+    stranded: Mutex<Vec<Line>>,
 }
 
 #[derive(Default)]
 struct Shelf {
     idle: Vec<Wire>,
     open: usize,
+    /// How many broke or did not answer in time, and have no successor yet.
+    broken: usize,
     /// Counts the times that a connection was found dropped: the idle ones of before are then likely dead too.
     generation: u64,
     /// Threads that wait for a connection, in the order in which they get one.
@@ -98,6 +129,7 @@ impl Shelf {
                 return Some(Ready::Wire(wire));
             }
             self.open -= 1;
+            self.broken += 1;
         }
         if self.open < most {
             self.open += 1;
@@ -115,32 +147,45 @@ impl Shelf {
 }
 
 impl Connections {
-    /// A pool of up to `most` connections. Opens none yet.
+    /// A pool of up to `most` connections to the server of this number. Opens none yet.
     pub(crate) fn new(
         clock: Clock,
-        client: &Client,
+        counts: Arc<Counts>,
+        node: usize,
+        source: Source,
         timeouts: Timeouts,
         most: usize,
-    ) -> Result<Connections, Failure> {
-        let info = client.get_connection_info().clone();
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        // RESP2, where the subscriber can wait with a deadline; and no greeting, each part of which would be awaited
-        // for a timeout of its own.
-        let settings = info
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP2)
-            .set_skip_set_lib_name();
-        let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
-        Ok(Connections {
+    ) -> Connections {
+        Connections {
             clock,
-            client: Client::open(info.into_connection_info()?)?,
+            counts,
+            node,
+            source,
             timeouts,
             most,
             pid: std::process::id(),
             shelf: Mutex::default(),
             parked: Arc::default(),
-        })
+            retired: AtomicBool::new(false),
+            looked_at: AtomicBool::new(false),
+            #[cfg(feature = "r2d2")]
+            stranded: Mutex::default(),
+        }
+    }
+
+    /// 0 for the only server of a gate.
+    pub(crate) fn node(&self) -> usize {
+        self.node
+    }
+
+    /// Where the server is, without user and password.
+    pub(crate) fn address(&self) -> String {
+        self.source.address()
+    }
+
+    /// True the first time.
+    pub(crate) fn is_looked_at_first(&self) -> bool {
+        !self.looked_at.load(Ordering::Relaxed) && !self.looked_at.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
@@ -152,32 +197,29 @@ impl Connections {
         self.pid == std::process::id()
     }
 
-    /// A connection outside the pool, for the subscriber.
-    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
-        self.connect_within(self.timeouts.connect)
+    /// A node of a cluster is no master (any more), so nobody needs a connection to it.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 
-    fn connect_within(&self, timeout: Duration) -> Result<Connection, Failure> {
-        // Each part of the handshake is awaited for the whole timeout, so they get a share each.
-        let settings = self.client.get_connection_info().redis_settings();
-        let replies = u32::from(settings.password().is_some()) + u32::from(settings.db() != 0);
-        let share = (timeout / replies.max(1)).max(Duration::from_millis(1));
-        let con = self
-            .client
-            .get_connection_with_timeout(share)
-            .map_err(|error| {
-                let failure = Failure::from(error);
-                match failure.kind() {
-                    // Whatever the socket said: a connection that was never made is not one that broke.
-                    FailureKind::Disconnected | FailureKind::TimedOut => {
-                        Failure::new(FailureKind::Unreachable, failure.to_string())
-                    }
-                    _ => failure,
-                }
-            })?;
-        con.set_read_timeout(Some(self.timeouts.read))?;
-        con.set_write_timeout(Some(self.timeouts.write))?;
-        Ok(con)
+    #[cfg(feature = "cluster")]
+    pub(crate) fn retire(&self, retired: bool) {
+        if !self.retired.swap(retired, Ordering::Relaxed) && retired {
+            let mut shelf = lock(&self.shelf);
+            shelf.open -= shelf.idle.len();
+            shelf.idle.clear();
+        }
+    }
+
+    /// What broke stands again: a connection, or a subscription.
+    pub(crate) fn count_reconnect(&self, what: &str) {
+        trace::reconnected(what, || self.address());
+        self.counts.reconnects.add_one();
+    }
+
+    /// A connection outside the pool, for the subscriber.
+    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
+        self.source.connect(&self.timeouts, self.timeouts.connect)
     }
 
     /// Runs `call`, an idempotent script, and runs it again on a new connection if the one it had was dropped.
@@ -186,36 +228,23 @@ impl Connections {
     /// call is still on its way.
     pub(crate) fn call<T>(
         &self,
+        turn: Turn,
         until: Option<Instant>,
         call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
-        self.call_from(false, until, call)
-    }
-
-    /// As `call`, before all others who wait for a connection.
-    pub(crate) fn call_first<T>(
-        &self,
-        until: Option<Instant>,
-        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
-    ) -> Result<Answered<T>, Unanswered> {
-        self.call_from(true, until, call)
-    }
-
-    fn call_from<T>(
-        &self,
-        front: bool,
-        until: Option<Instant>,
-        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
-    ) -> Result<Answered<T>, Unanswered> {
-        match self.attempt(self.take(front, until)?, until, call) {
+        match self.attempt(self.take(turn, until)?, until, call) {
             Err(Unanswered {
                 error: CallError::Unknown(failure),
                 wire: None,
             }) if failure.kind() == FailureKind::Disconnected => {
-                let again = match self.take(front, until) {
+                let again = match self.take(turn, until) {
                     Ok(wire) => self.attempt(wire, until, call),
                     Err(failure) => Err(failure.into()),
                 };
+                let again = again.map(|answered| Answered {
+                    repeated: true,
+                    ..answered
+                });
                 // Whatever became of the second: the first may have been carried out.
                 again.map_err(|unanswered| match unanswered.error {
                     CallError::Failed(failure) => Unanswered {
@@ -237,7 +266,10 @@ impl Connections {
         call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
         wire.parked = None;
-        lock(&self.shelf).open += 1; // in the pool again, if need be above its size until this call is over
+        let mut shelf = lock(&self.shelf);
+        shelf.open += 1; // in the pool again, if need be above its size until this call is over
+        shelf.broken = shelf.broken.saturating_sub(1);
+        drop(shelf);
         self.attempt(wire, until, call)
     }
 
@@ -255,7 +287,11 @@ impl Connections {
         let error = match call(&mut wire.con) {
             Ok(reply) => {
                 self.put_back(wire);
-                return Ok(Answered { reply, sent });
+                return Ok(Answered {
+                    reply,
+                    sent,
+                    repeated: false,
+                });
             }
             Err(error) => error,
         };
@@ -263,11 +299,16 @@ impl Connections {
             // It still stands, and its late reply will be skipped. It leaves the pool, for what must follow the call;
             // but not any number of them, while a server stalls for long.
             CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
-                self.give_up_place();
+                self.give_up_broken();
                 wire.parked = Some(self.parked.clone());
-                let is_of_use =
-                    failure.is_in_step() && Arc::strong_count(&self.parked) <= self.most + 1;
-                is_of_use.then(|| Box::new(wire))
+                if !failure.is_in_step() {
+                    self.strand(wire);
+                    None
+                } else if Arc::strong_count(&self.parked) <= self.most + 1 {
+                    Some(Box::new(wire))
+                } else {
+                    None
+                }
             }
             CallError::Unknown(_) => {
                 self.discard(wire);
@@ -296,23 +337,30 @@ impl Connections {
     }
 
     /// A connection from the shelf, or a new one, or one that comes back: first come, first served.
-    fn take(&self, front: bool, until: Option<Instant>) -> Result<Wire, Failure> {
+    fn take(&self, turn: Turn, until: Option<Instant>) -> Result<Wire, Failure> {
         if !self.is_own_process() {
             return Err(Failure::new(FailureKind::Forked, "forked process"));
         }
         let latest = Instant::now() + self.patience(until);
-        let generation = match self.wait_for_turn(front, latest)? {
+        let generation = match self.wait_for_turn(turn, latest)? {
             Ready::Wire(wire) => return Ok(wire),
             Ready::Place(generation) => generation,
         };
         let left = latest.saturating_duration_since(Instant::now());
-        match self.connect_within(self.timeouts.connect.min(left)) {
-            Ok(con) => Ok(Wire {
-                con,
-                read_timeout: self.timeouts.read,
-                generation,
-                parked: None,
-            }),
+        let within = self.timeouts.connect.min(left);
+        #[cfg(feature = "r2d2")]
+        self.rescue(within);
+        match self.source.line(&self.timeouts, within) {
+            Ok(con) => {
+                self.count_successor();
+                Ok(Wire {
+                    con,
+                    node: self.node,
+                    read_timeout: self.timeouts.read,
+                    generation,
+                    parked: None,
+                })
+            }
             Err(failure) => {
                 self.give_up_place();
                 Err(failure)
@@ -320,24 +368,25 @@ impl Connections {
         }
     }
 
-    fn wait_for_turn(&self, front: bool, latest: Instant) -> Result<Ready, Failure> {
+    fn wait_for_turn(&self, turn: Turn, latest: Instant) -> Result<Ready, Failure> {
+        let front = turn == Turn::First;
         let mut shelf = lock(&self.shelf);
         if (front || shelf.line.is_empty())
             && let Some(ready) = shelf.ready(self.most)
         {
             return Ok(ready);
         }
-        let turn = Arc::new(Condvar::new());
+        let called = Arc::new(Condvar::new());
         if front {
-            shelf.line.push_front(turn.clone());
+            shelf.line.push_front(called.clone());
         } else {
-            shelf.line.push_back(turn.clone());
+            shelf.line.push_back(called.clone());
         }
         loop {
             let is_first = shelf
                 .line
                 .front()
-                .is_some_and(|first| Arc::ptr_eq(first, &turn));
+                .is_some_and(|first| Arc::ptr_eq(first, &called));
             let ready = if is_first {
                 shelf.ready(self.most)
             } else {
@@ -345,18 +394,18 @@ impl Connections {
             };
             let left = latest.saturating_duration_since(Instant::now());
             if ready.is_some() || left.is_zero() {
-                shelf.line.retain(|other| !Arc::ptr_eq(other, &turn));
+                shelf.line.retain(|other| !Arc::ptr_eq(other, &called));
                 shelf.call_next(); // there may be one for the next, too
                 let text = format!("{} connections, all busy", self.most);
                 return ready.ok_or_else(|| Failure::new(FailureKind::PoolExhausted, text));
             }
-            shelf = wait_for(&turn, shelf, left);
+            shelf = wait_for(&called, shelf, left);
         }
     }
 
     fn put_back(&self, wire: Wire) {
         let mut shelf = lock(&self.shelf);
-        if shelf.open > self.most {
+        if shelf.open > self.most || wire.con.is_lent() {
             shelf.open -= 1;
         } else {
             shelf.idle.push(wire);
@@ -371,7 +420,23 @@ impl Connections {
             shelf.generation += 1;
         }
         drop(shelf);
+        self.give_up_broken();
+    }
+
+    /// A connection leaves the pool that another one has to replace.
+    fn give_up_broken(&self) {
+        lock(&self.shelf).broken += 1;
         self.give_up_place();
+    }
+
+    /// A connection was made: one of those that broke has a successor.
+    fn count_successor(&self) {
+        let mut shelf = lock(&self.shelf);
+        if shelf.broken > 0 {
+            shelf.broken -= 1;
+            drop(shelf);
+            self.count_reconnect("a connection was replaced");
+        }
     }
 
     fn give_up_place(&self) {
@@ -380,8 +445,40 @@ impl Connections {
         shelf.call_next();
     }
 
+    /// Of no use any more, though it stands: closed, unless it is to be given back.
+    fn strand(&self, wire: Wire) {
+        #[cfg(feature = "r2d2")]
+        if wire.con.is_lent() {
+            lock(&self.stranded).push(wire.con);
+            return;
+        }
+        drop(wire);
+    }
+
+    /// Makes one anew that was lent, so that it can go back.
+    #[cfg(feature = "r2d2")]
+    fn rescue(&self, within: Duration) {
+        let Some(mut line) = lock(&self.stranded).pop() else {
+            return;
+        };
+        match self.source.connect(&self.timeouts, within) {
+            Ok(con) => *line = con,
+            Err(_) => lock(&self.stranded).push(line),
+        }
+    }
+
     /// How many connections are open now.
     pub(crate) fn open(&self) -> usize {
         lock(&self.shelf).open
+    }
+}
+
+#[cfg(feature = "r2d2")]
+impl Drop for Connections {
+    /// Rather one connection fewer in the user's pool than one that gives wrong answers.
+    fn drop(&mut self) {
+        for line in lock(&self.stranded).drain(..) {
+            std::mem::forget(line);
+        }
     }
 }

@@ -21,10 +21,14 @@ pub enum FailureKind {
     Permission,
     /// The server is a replica, which takes no writes.
     ReadOnly,
+    /// Fewer replicas confirmed than the gate asks for.
+    TooFewReplicas,
     /// The server is out of memory (`maxmemory`).
     OutOfMemory,
     /// A key holds something else than it is for.
     WrongType,
+    /// The key lives on another node of a cluster.
+    Moved,
     /// The server is up but does not serve yet: it loads its data, looks for its master, or moves a slot.
     NotReady,
     /// What answered does not speak the protocol of Redis.
@@ -88,6 +92,29 @@ impl Failure {
         )
     }
 
+    /// Where a node of a cluster sends the call. It has not run the script.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn redirect(&self) -> Option<Redirect<'_>> {
+        let error = self.source.as_ref()?;
+        let to = || error.redirect_node().map(|(to, _)| to);
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::Moved) => to().map(Redirect::Moved),
+            ErrorKind::Server(ServerErrorKind::Ask) => to().map(Redirect::Ask),
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Redirect::TryAgain),
+            _ => None,
+        }
+    }
+
+    /// The node may be gone, or no master any more, and another one have its slots.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn may_mean_another_owner(&self) -> bool {
+        use FailureKind::*;
+        matches!(
+            self.kind,
+            Disconnected | Unreachable | TimedOut | ReadOnly | NotReady
+        )
+    }
+
     /// No reply was seen, so the server may have run the script or not.
     pub(crate) fn leaves_unknown(&self) -> bool {
         use FailureKind::*;
@@ -96,6 +123,17 @@ impl Failure {
             Disconnected | TimedOut | NotRedis | UnexpectedReply
         )
     }
+}
+
+/// Where a node of a cluster sends a call.
+#[cfg(feature = "cluster")]
+pub(crate) enum Redirect<'a> {
+    /// For good.
+    Moved(&'a str),
+    /// This once: the slot is on its way there.
+    Ask(&'a str),
+    /// Nowhere yet: the slot is on its way, and some of the keys are there and some here.
+    TryAgain,
 }
 
 impl From<RedisError> for Failure {
@@ -125,6 +163,7 @@ fn kind_of(error: &RedisError, text: &str) -> FailureKind {
             | ServerErrorKind::MasterDown
             | ServerErrorKind::ClusterDown
             | ServerErrorKind::TryAgain => return FailureKind::NotReady,
+            ServerErrorKind::Moved | ServerErrorKind::Ask => return FailureKind::Moved,
             _ => {}
         },
         _ => {}
@@ -171,10 +210,16 @@ impl fmt::Display for Failure {
             }
             Permission => "the server's ACL does not let this user run a command; grant it",
             ReadOnly => "the server is a read-only replica; connect to its master",
+            TooFewReplicas => {
+                "too few replicas confirmed, so it does not count; check that they follow their master, or ask for fewer with `min_replicas`"
+            }
             OutOfMemory => {
                 "the server is out of memory; raise `maxmemory`, releasing and removing still work"
             }
             WrongType => "a key of this name holds something else; choose another name or prefix",
+            Moved => {
+                "the server is one node of a cluster, and another has this key; open the gate on the cluster, with an address that begins with redis+cluster://"
+            }
             NotReady => "the server is not ready; call again",
             NotRedis => "what answers at this address is not Redis or Valkey; check host and port",
             UnexpectedReply => {

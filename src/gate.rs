@@ -1,19 +1,28 @@
 //! The gate: where everything begins.
 
+use crate::address::Address;
 use crate::background::Background;
 use crate::clock::Clock;
+#[cfg(feature = "cluster")]
+use crate::cluster::{Cluster, Pools};
 use crate::connections::{Connections, Timeouts};
+use crate::counters::{Counters, Counts};
 use crate::engine::Engine;
 use crate::error::{CallError, Invalid, MOST};
-use crate::failure::Failure;
 use crate::inbox::Inbox;
 use crate::latch::CountDownLatch;
 use crate::mutex::Mutex;
 use crate::mutexes::Mutexes;
 use crate::name;
 use crate::renewal::Renewal;
+use crate::replicas::MinReplicas;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
+#[cfg(feature = "sentinel")]
+use crate::sentinel::Sentinels;
+use crate::servers::{Servers, Topology};
+use crate::source::Source;
+use crate::warning::Warning;
 use redis::Client;
 use std::fmt;
 use std::sync::Arc;
@@ -21,10 +30,11 @@ use std::time::Duration;
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// A client of one Redis or Valkey, from which everything is had by name.
+/// A client of Redis or Valkey, one server or a cluster, from which everything is had by name.
 ///
 /// Open one for a process and clone it: it has a small pool of connections, at most one subscriber connection, and at most
-/// four threads (renewal, subscriber, callbacks, releases that are left over), each opened or started when first needed. Permits keep what they need of it
+/// four threads (renewal, subscriber, callbacks, releases that are left over), each opened or started when first needed; of
+/// all but the last, each node of a cluster has its own. Permits keep what they need of it
 /// alive. A forked child must open its own.
 ///
 /// ```no_run
@@ -45,8 +55,16 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Opens a gate on the server at `url`: `redis://[user:password@]host[:port][/db]` or `unix:///path/to/socket`. Connects
-    /// once, so that a wrong address is found out here.
+    /// Opens a gate at `url`, and connects once, so that a wrong address is found out here:
+    ///
+    /// | url | where |
+    /// |---|---|
+    /// | `redis://[user:password@]host[:port][/db]` | a server |
+    /// | `unix:///path/to/socket`, `redis+unix:///path` | a server on this machine |
+    /// | `redis+cluster://[user:password@]host:port,host:port` | a cluster, of which these are some nodes; needs the feature `cluster` |
+    /// | `redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]` | the server that these sentinels call master; needs the feature `sentinel` |
+    ///
+    /// With `rediss` for `redis` by TLS, which needs the feature `tls`.
     ///
     /// # Errors
     /// [`CallError::Invalid`] for a url that is none; [`CallError::Failed`] when the server cannot be used.
@@ -65,19 +83,15 @@ impl Gate {
         Ok((memory.gate()?, memory))
     }
 
-    /// Settings for a gate on the server at `url`.
+    /// Settings for a gate at `url`, as [`open`](Gate::open) takes it.
     pub fn builder(url: &str) -> GateBuilder {
-        let client = Client::open(url).map_err(|error| {
-            let why =
-                format!("{error}; takes redis://[user:password@]host[:port][/db] or unix:///path");
-            Invalid::new("url", why)
-        });
-        GateBuilder::new(client, Clock::real())
+        GateBuilder::new(Address::parse(url), Clock::real())
     }
 
     /// Settings for a gate that connects as `client` does.
     pub fn builder_with(client: Client) -> GateBuilder {
-        GateBuilder::new(Ok(client), Clock::real())
+        let info = client.get_connection_info().clone();
+        GateBuilder::new(Ok(Address::One(info)), Clock::real())
     }
 
     /// The semaphore `name`, of which at most `limit` permits (1 to 2^31-1) are held at once. Asks nobody: a name or limit
@@ -125,9 +139,40 @@ impl Gate {
         CountDownLatch::new(self.engine.clone(), name, count)
     }
 
-    /// How many connections of the pool are open now; the subscriber is not among them.
+    /// How many connections of the pools are open now; subscribers are not among them.
     pub fn open_connections(&self) -> usize {
-        self.engine.connections.open()
+        self.engine.servers.open()
+    }
+
+    /// What this gate and its clones have counted since it was opened. Does not block and asks nobody.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// println!("lost since the start: {}", gate.counters().lost);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn counters(&self) -> Counters {
+        self.engine.servers.counts.read()
+    }
+
+    /// What is wrong with how the servers are set up, though they serve: that they would evict. Each server is asked once
+    /// (`INFO memory`), when the gate is opened, and in a cluster each master when it is first used; so what is changed there
+    /// later does not show. A server that does not tell is not warned of. With the feature `tracing` each is also an event, at
+    /// the moment when it is found. Does not block and asks nobody.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// for warning in gate.warnings() {
+    ///     eprintln!("luagate: {warning}"); // or whatever the program logs by
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.engine.servers.warnings()
     }
 }
 
@@ -145,19 +190,20 @@ impl fmt::Debug for Gate {
 #[must_use = "nothing is opened before `open`"]
 pub struct GateBuilder {
     clock: Clock,
-    client: Result<Client, Invalid>,
+    address: Result<Address, Invalid>,
     prefix: String,
     label: Option<String>,
     timeouts: Timeouts,
     connections: usize,
     outage: Duration,
+    replicas: Option<MinReplicas>,
 }
 
 impl GateBuilder {
-    pub(crate) fn new(client: Result<Client, Invalid>, clock: Clock) -> GateBuilder {
+    pub(crate) fn new(address: Result<Address, Invalid>, clock: Clock) -> GateBuilder {
         GateBuilder {
             clock,
-            client,
+            address,
             prefix: "luagate".to_owned(),
             label: None,
             timeouts: Timeouts {
@@ -167,7 +213,36 @@ impl GateBuilder {
             },
             connections: 8,
             outage: Duration::from_secs(10),
+            replicas: None,
         }
+    }
+
+    /// Settings for a gate on a cluster, of which these urls (`redis://[user:password@]host:port`) are some nodes. One that
+    /// can be reached is enough; user and password of the first are those for all.
+    #[cfg(feature = "cluster")]
+    pub fn cluster<S: AsRef<str>>(nodes: &[S]) -> GateBuilder {
+        GateBuilder::new(Address::of_cluster(nodes), Clock::real())
+    }
+
+    /// Settings for a gate on the server that these sentinels (`redis://[user:password@]host[:port]`) call `master`. The url
+    /// `like` tells how connections to that one are made, but for host and port: user, password, database, TLS.
+    #[cfg(feature = "sentinel")]
+    pub fn sentinel<S: AsRef<str>>(sentinels: &[S], master: &str, like: &str) -> GateBuilder {
+        let like = crate::address::info(like);
+        let address = like.and_then(|like| Address::of_sentinels(sentinels, master, like));
+        GateBuilder::new(address, Clock::real())
+    }
+
+    /// Settings for a gate whose calls go over connections of `pool`, each borrowed for one call; a subscription is connected by
+    /// itself, as `client` does. [`connections`](GateBuilder::connections) bounds how many it borrows at once.
+    ///
+    /// The gate sets its timeouts on what it borrows, and takes them off again. `test_on_check_out(false)` saves a round trip
+    /// a call: a connection that broke is found out by the call that meets it, which is then made again.
+    #[cfg(feature = "r2d2")]
+    pub fn pool(pool: r2d2::Pool<Client>, client: &Client) -> GateBuilder {
+        let info = client.get_connection_info().clone();
+        let most = usize::try_from(pool.max_size()).unwrap_or(usize::MAX);
+        GateBuilder::new(Ok(Address::Pool(pool, info)), Clock::real()).connections(most)
     }
 
     /// The start of every key, `luagate` unless chosen: 1 to 64 of letters, digits, `.`, `_`, `-`, `:`.
@@ -214,12 +289,25 @@ impl GateBuilder {
         self
     }
 
+    /// Lets a grant, and every new lease, count only once `count` replicas (1 or more) have it, which they have to say within
+    /// `timeout` (1 ms up to the read timeout): then a failover to one of them does not forget the permit. Each grant is
+    /// followed by a refresh and `WAIT` in one more packet.
+    ///
+    /// Where too few confirm, a grant is given back, with an error of the kind
+    /// [`TooFewReplicas`](crate::errors::FailureKind::TooFewReplicas), and a permit whose new lease they do not confirm counts by
+    /// its old one. Redis may promote a replica that did not confirm, so this makes a loss rare and does not rule it out; the
+    /// fence does.
+    pub fn min_replicas(mut self, count: u32, timeout: Duration) -> GateBuilder {
+        self.replicas = Some(MinReplicas { count, timeout });
+        self
+    }
+
     /// Opens the gate, and connects once.
     ///
     /// # Errors
     /// [`CallError::Invalid`] for a setting that cannot be; [`CallError::Failed`] when the server cannot be used.
     pub fn open(self) -> Result<Gate, CallError> {
-        let client = self.client?;
+        let address = self.address?;
         name::check_prefix(&self.prefix)?;
         if let Some(label) = &self.label {
             name::new_id(Some(label))?;
@@ -242,26 +330,72 @@ impl GateBuilder {
         if self.connections == 0 {
             return Err(Invalid::new("connections", "takes 1 or more, got 0").into());
         }
-        let connections = Connections::new(self.clock, &client, self.timeouts, self.connections);
-        let connections = Arc::new(connections.map_err(CallError::Failed)?);
-        let background = Arc::new(Background::new(connections.clone()));
-        let inbox = name::new_inbox(&self.prefix);
+        if let Some(MinReplicas { count, timeout }) = self.replicas
+            && (count == 0 || timeout.is_zero() || timeout >= read)
+        {
+            let why = format!(
+                "takes 1 replica or more, and a timeout of 1 ms up to the read timeout of {read:?}, got {count} and {timeout:?}"
+            );
+            return Err(Invalid::new("min_replicas", why).into());
+        }
+        let counts = Arc::new(Counts::default());
+        let topology = topology(
+            address,
+            &self.clock,
+            &counts,
+            self.timeouts,
+            self.connections,
+        )?;
+        let servers = Arc::new(Servers::new(self.clock, counts, topology));
+        servers.check()?;
+        let background = Arc::new(Background::new(servers.clone()));
         let engine = Engine {
-            inbox: Inbox::new(connections.clone(), background.clone(), inbox),
-            renewal: Renewal::new(connections.clone()),
+            inbox: Inbox::new(servers.clone(), background.clone(), &self.prefix),
+            renewal: Renewal::new(servers.clone(), self.replicas),
             background,
-            connections,
+            servers,
             prefix: self.prefix,
             label: self.label,
             outage: self.outage,
+            replicas: self.replicas,
         };
-        engine.call(None, &mut |con| {
-            redis::cmd("PING")
-                .exec(con)
-                .map_err(|error| CallError::Failed(Failure::from(error)))
-        })?;
         Ok(Gate {
             engine: Arc::new(engine),
         })
     }
+}
+
+fn topology(
+    address: Address,
+    clock: &Clock,
+    counts: &Arc<Counts>,
+    timeouts: Timeouts,
+    most: usize,
+) -> Result<Topology, CallError> {
+    let source = match address {
+        Address::One(info) => Source::at(info),
+        #[cfg(feature = "r2d2")]
+        Address::Pool(pool, info) => Source::of_pool(pool, info),
+        #[cfg(feature = "sentinel")]
+        Address::Sentinel {
+            sentinels,
+            master,
+            like,
+        } => Sentinels::new(sentinels, master, like)
+            .map(|sentinels| Source::Sentinels(Box::new(sentinels))),
+        #[cfg(feature = "cluster")]
+        Address::Cluster(nodes) => {
+            let pools = Pools {
+                clock: clock.clone(),
+                counts: counts.clone(),
+                timeouts,
+                most,
+            };
+            return Ok(Topology::Cluster(Box::new(Cluster::new(&nodes, pools)?)));
+        }
+    };
+    let source = source.map_err(CallError::Failed)?;
+    let (clock, counts) = (clock.clone(), counts.clone());
+    let connections = Connections::new(clock, counts, 0, source, timeouts, most);
+    Ok(Topology::One(Arc::new(connections)))
 }

@@ -10,6 +10,8 @@
 //! | Redisson: semaphores, locks, read-write locks, fenced locks, multi-locks, latches | [`redisson`] |
 //! | a named semaphore with identities and a maximal size | [`named_semaphore`] |
 //! | what breaks, and want to know what you will see | [`faults`] |
+//! | one server, and want a cluster, sentinels, or a pool of your own | [`deployments`] |
+//! | dashboards and logs, and want to see what locks do, and to be woken up when one is lost | [`observability`] |
 //! | nobody, and want to know what is proved and what is not | [`proof`] |
 
 #[doc = include_str!("guide/redis_in_action.md")]
@@ -23,6 +25,12 @@ pub mod redisson {}
 
 #[doc = include_str!("guide/named_semaphore.md")]
 pub mod named_semaphore {}
+
+#[doc = include_str!("guide/deployments.md")]
+pub mod deployments {}
+
+#[doc = include_str!("guide/observability.md")]
+pub mod observability {}
 
 #[doc = include_str!("guide/faults.md")]
 pub mod faults {}

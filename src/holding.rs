@@ -1,12 +1,13 @@
 //! What this process knows of a permit that it holds: shared by the permit and the thread that renews it.
 
-use crate::clock::Clock;
 use crate::error::Lost;
 use crate::lease::{self, Deadline, Moment};
 use crate::name::Keys;
 use crate::scripts::ServerTime;
 use crate::scripts::semaphore::Grant;
+use crate::servers::Servers;
 use crate::sync::lock;
+use crate::trace;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -39,10 +40,13 @@ pub(crate) struct Holding {
     pub(crate) id: String,
     pub(crate) fence: u64,
     pub(crate) terms: Terms,
-    clock: Clock,
+    /// The number of the server that granted it: a thread for each renews.
+    pub(crate) lane: usize,
+    servers: Arc<Servers>,
     life: Mutex<Life>,
 }
 
+#[derive(Clone, Copy)]
 struct Life {
     permits: u32,
     deadline: Deadline,
@@ -60,7 +64,7 @@ struct Life {
 
 impl Holding {
     pub(crate) fn new(
-        clock: &Clock,
+        servers: &Arc<Servers>,
         keys: &Keys,
         id: &str,
         grant: &Grant,
@@ -72,7 +76,8 @@ impl Holding {
             id: id.to_owned(),
             fence: grant.fence,
             terms: terms.clone(),
-            clock: clock.clone(),
+            lane: servers.lane(&keys.meta),
+            servers: servers.clone(),
             life: Mutex::new(Life {
                 permits: grant.permits,
                 deadline,
@@ -85,19 +90,22 @@ impl Holding {
         }
     }
 
-    /// The same holding under other terms.
+    /// The same holding under other terms, in place of this one.
     pub(crate) fn under(&self, terms: &Terms) -> Holding {
-        let life = lock(&self.life);
+        let mut life = lock(&self.life);
+        let before = *life;
+        life.over = true; // so that nobody counts it twice
         Holding {
             keys: self.keys.clone(),
             id: self.id.clone(),
             fence: self.fence,
             terms: terms.clone(),
-            clock: self.clock.clone(),
+            lane: self.lane,
+            servers: self.servers.clone(),
             life: Mutex::new(Life {
                 forgotten: false,
                 planned: None,
-                ..*life
+                ..before
             }),
         }
     }
@@ -120,8 +128,13 @@ impl Holding {
         if life.over || life.seen_lost {
             return Some(Duration::ZERO);
         }
-        let left = life.deadline.remaining(self.clock.moment());
+        let left = life.deadline.remaining(self.servers.clock.moment());
         life.seen_lost = left.is_some_and(|left| left.is_zero());
+        let is_news = life.seen_lost;
+        drop(life);
+        if is_news {
+            self.tell_lost();
+        }
         left
     }
 
@@ -133,7 +146,7 @@ impl Holding {
     /// again, and another fence is somebody else's permit: then this is false.
     pub(crate) fn extend(&self, grant: &Grant, deadline: Deadline) -> bool {
         let mut life = lock(&self.life);
-        let is_past = life.deadline.is_past(self.clock.moment());
+        let is_past = life.deadline.is_past(self.servers.clock.moment());
         if grant.fence != self.fence || life.over || life.seen_lost || is_past {
             return false;
         }
@@ -155,9 +168,27 @@ impl Holding {
         }
     }
 
-    /// It is over: true for the first who says so.
-    pub(crate) fn end(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.life).over, true)
+    /// It is over: released, or handed on.
+    pub(crate) fn end(&self) {
+        lock(&self.life).over = true;
+    }
+
+    /// The server says that it is not ours any more: true for the first who hears that it is over.
+    pub(crate) fn lose(&self) -> bool {
+        let mut life = lock(&self.life);
+        let is_first = !std::mem::replace(&mut life.over, true);
+        let is_news = is_first && !std::mem::replace(&mut life.seen_lost, true);
+        drop(life);
+        if is_news {
+            self.tell_lost();
+        }
+        is_first
+    }
+
+    /// Runs once for each permit that turns out to be lost, without the lock.
+    fn tell_lost(&self) {
+        trace::lost(&self.keys, self.fence);
+        self.servers.counts.lost.add_one();
     }
 
     /// Whether the renewal thread is still to look after it.
@@ -187,6 +218,25 @@ impl Holding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use crate::connections::{Connections, Timeouts};
+    use crate::counters::Counts;
+    use crate::servers::Topology;
+    use crate::source::Source;
+
+    /// Servers that nobody asks.
+    fn nowhere() -> Arc<Servers> {
+        let info = redis::IntoConnectionInfo::into_connection_info("redis://127.0.0.1/").unwrap();
+        let timeouts = Timeouts {
+            connect: Duration::ZERO,
+            read: Duration::ZERO,
+            write: Duration::ZERO,
+        };
+        let (clock, counts) = (Clock::real(), Arc::new(Counts::default()));
+        let source = Source::at(info).unwrap();
+        let one = Connections::new(clock.clone(), counts.clone(), 0, source, timeouts, 1);
+        Arc::new(Servers::new(clock, counts, Topology::One(Arc::new(one))))
+    }
 
     #[test]
     fn replies_count_in_the_order_of_the_server_s_time() {
@@ -196,8 +246,8 @@ mod tests {
             expires_at: None,
             now,
         };
-        let clock = Clock::real();
-        let sent = clock.moment();
+        let servers = nowhere();
+        let sent = servers.clock.moment();
         let deadline = |seconds| Deadline::told(sent, Some(Duration::from_secs(seconds)));
         let terms = Terms {
             lease_ms: 30_000,
@@ -206,7 +256,7 @@ mod tests {
             own_id: false,
         };
         let keys = Keys::mutex("luagate", "order").unwrap();
-        let holding = Holding::new(&clock, &keys, "id", &grant(100), deadline(30), &terms);
+        let holding = Holding::new(&servers, &keys, "id", &grant(100), deadline(30), &terms);
         // Carried out at 200 for 20 s; the reply of 150, for an hour, comes after it.
         assert!(holding.extend(&grant(200), deadline(20)));
         assert!(holding.extend(&grant(150), deadline(3_600)));

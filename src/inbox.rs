@@ -1,165 +1,111 @@
-//! The inbox: one subscriber connection a gate, however many threads wait, on which waiters hear of their grants.
+//! The inbox: who waits, and the subscriptions on which they hear of their grants, one a server that has waiters.
 //!
 //! A message is a hint that happens to carry the grant. It may be lost, come late, or twice; every waiter also asks
 //! again by itself. It may also be forged, since whoever knows the channel may publish there. So every wait in line has a
 //! secret, which only this client and the semaphore's keys know, and what is not signed with it does not count.
 
 use crate::background::{Background, Debt};
-use crate::clock::Clock;
 use crate::connections::Connections;
-use crate::error::CallError;
 use crate::message::Received;
-use crate::name::Keys;
-use crate::sync::{lock, wait_for};
+use crate::name::{self, Keys};
+use crate::servers::Servers;
+use crate::subscriber::Subscriber;
+use crate::sync::lock;
 use crate::waits::{Wait, Waits};
-use redis::{PubSub, RedisError};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
-/// How often the subscriber looks whether the gate is gone.
-const TICK: Duration = Duration::from_millis(500);
-
-/// A subscription that was silent for so long is tested: a connection that died quietly is silent too.
-const SILENCE: Duration = Duration::from_secs(5);
-
-/// A subscription that stood for so long is opened again without much of a pause when it breaks.
-const STEADY: Duration = Duration::from_secs(1);
-
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// The subscriber and those who wait for it.
 pub(crate) struct Inbox {
-    shared: Arc<Shared>,
+    servers: Arc<Servers>,
+    hearing: Arc<Hearing>,
+    prefix: String,
+    subscribers: Mutex<BTreeMap<usize, Arc<Subscriber>>>,
 }
 
-struct Shared {
-    connections: Arc<Connections>,
+/// All who wait, whichever server tells them.
+pub(crate) struct Hearing {
+    servers: Arc<Servers>,
     background: Arc<Background>,
-    channel: String,
-    subscription: Mutex<Subscription>,
-    changed: Condvar,
     waits: Mutex<Waits>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Subscription {
-    /// Nobody has waited yet.
-    None,
-    /// On its way, first or again; `tried`: it has failed before.
-    Down {
-        tried: bool,
-    },
-    Up,
-    /// Messages do not arrive here: a proxy in between, or no permission.
-    Useless,
-    /// The gate is gone.
-    Closed,
-}
-
 impl Inbox {
-    pub(crate) fn new(
-        connections: Arc<Connections>,
-        background: Arc<Background>,
-        channel: String,
-    ) -> Inbox {
+    pub(crate) fn new(servers: Arc<Servers>, background: Arc<Background>, prefix: &str) -> Inbox {
         Inbox {
-            shared: Arc::new(Shared {
-                connections,
+            servers: servers.clone(),
+            hearing: Arc::new(Hearing {
+                servers,
                 background,
-                channel,
-                subscription: Mutex::new(Subscription::None),
-                changed: Condvar::new(),
                 waits: Mutex::default(),
             }),
+            prefix: prefix.to_owned(),
+            subscribers: Mutex::default(),
         }
     }
 
-    fn clock(&self) -> &Clock {
-        &self.shared.connections.clock
+    /// Whether somebody has waited before at the server that has the key, so that there is a subscription or will be.
+    pub(crate) fn is_opened(&self, key: &str) -> bool {
+        lock(&self.subscribers).contains_key(&self.servers.lane(key))
     }
 
-    /// Whether somebody has waited before, so that there is a subscription or will be.
-    pub(crate) fn is_opened(&self) -> bool {
-        *lock(&self.shared.subscription) != Subscription::None
-    }
-
-    /// The channel, once the subscription stands; opens it if need be. `None` where there is none: then a waiter asks
-    /// without an inbox.
-    pub(crate) fn channel(&self, until: Option<Instant>) -> Option<&str> {
-        let now = self.clock().now();
-        let latest = now + self.shared.connections.timeouts().connect;
-        let latest = until.map_or(latest, |until| until.min(latest));
-        let mut subscription = lock(&self.shared.subscription);
-        if *subscription == Subscription::None {
-            let shared = self.shared.clone();
-            let thread = std::thread::Builder::new().name("luagate-inbox".to_owned());
-            if thread.spawn(move || listen(&shared)).is_err() {
-                return None;
+    /// The channel on which this server tells, once the subscription stands; opens it if need be. `None` where there is none:
+    /// then a waiter asks without an inbox.
+    pub(crate) fn channel(
+        &self,
+        server: &Arc<Connections>,
+        until: Option<Instant>,
+    ) -> Option<String> {
+        let mut subscribers = lock(&self.subscribers);
+        let known = subscribers.get(&server.node());
+        let subscriber = match known.filter(|subscriber| !subscriber.is_closed()) {
+            Some(subscriber) => subscriber.clone(),
+            None => {
+                let channel = name::new_inbox(&self.prefix);
+                let subscriber = Subscriber::start(server, &self.hearing, channel)?;
+                subscribers.insert(server.node(), subscriber.clone());
+                subscriber
             }
-            *subscription = Subscription::Down { tried: false };
-        }
-        loop {
-            match *subscription {
-                Subscription::Up => return Some(&self.shared.channel),
-                Subscription::Down { tried: false } => {}
-                _ => return None,
-            }
-            let left = latest.saturating_duration_since(self.clock().now());
-            if left.is_zero() {
-                return None;
-            }
-            subscription = wait_for(&self.shared.changed, subscription, left);
-        }
+        };
+        drop(subscribers);
+        subscriber.channel(until)
     }
 
     /// Lets a wait hear its messages. `None` when this very id waits for this semaphore already.
     pub(crate) fn register(&self, keys: &Keys, id: &str) -> Option<Arc<Wait>> {
-        lock(&self.shared.waits).add(self.clock(), keys, id)
+        lock(&self.hearing.waits).add(&self.servers.clock, keys, id)
     }
 
     /// Lets a wait hear the messages for `key`; any number of threads may wait for the same.
     pub(crate) fn register_shared(&self, key: &str) -> Arc<Wait> {
-        lock(&self.shared.waits).add_shared(self.clock(), key)
+        lock(&self.hearing.waits).add_shared(&self.servers.clock, key)
     }
 
     /// Ends a wait.
     pub(crate) fn unregister(&self, wait: &Arc<Wait>) {
-        lock(&self.shared.waits).remove(wait);
+        lock(&self.hearing.waits).remove(wait);
     }
 
     /// A wait was given up and the server did not confirm it: a grant that still comes for it is released.
     pub(crate) fn give_up(&self, keys: &Keys, id: &str) {
-        lock(&self.shared.waits).give_up(self.clock().now(), keys, id);
+        lock(&self.hearing.waits).give_up(self.servers.clock.now(), keys, id);
     }
 }
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        if self.shared.connections.is_own_process() {
-            *lock(&self.shared.subscription) = Subscription::Closed;
+        if self.servers.is_own_process() {
+            for subscriber in lock(&self.subscribers).values() {
+                subscriber.close();
+            }
         }
     }
 }
 
-impl Shared {
-    /// Says how the subscription is; false when the gate is gone.
-    fn set(&self, to: Subscription) -> bool {
-        let mut subscription = lock(&self.subscription);
-        if *subscription == Subscription::Closed {
-            return false;
-        }
-        *subscription = to;
-        self.changed.notify_all();
-        true
-    }
-
-    fn is_closed(&self) -> bool {
-        *lock(&self.subscription) == Subscription::Closed
-    }
-
-    fn deliver(&self, heard: &Received) {
-        let given_up = lock(&self.waits).deliver(heard, self.connections.clock.moment());
+impl Hearing {
+    /// Hands on what came on a channel.
+    pub(crate) fn deliver(&self, channel: &str, heard: &Received) {
+        let given_up = lock(&self.waits).deliver(channel, heard, self.servers.clock.moment());
         if let Some(wait) = given_up {
             self.background.release(Debt {
                 permits: vec![(wait.keys, heard.message.id.clone())],
@@ -169,151 +115,10 @@ impl Shared {
         }
     }
 
-    fn tell_all_resubscribed(&self) {
+    /// What came while a subscription was down was missed.
+    pub(crate) fn tell_all_resubscribed(&self) {
         for wait in lock(&self.waits).all() {
             wait.call();
         }
-    }
-
-    /// Whether the server counts the subscription: behind some proxies it does not, and scripts would see nobody.
-    fn is_heard(&self) -> Result<bool, ()> {
-        let mut numsub = redis::cmd("PUBSUB");
-        numsub.arg("NUMSUB").arg(&self.channel);
-        let counted = self.connections.call(None, &mut |con| {
-            let (_, count): (String, i64) = numsub
-                .query(con)
-                .map_err(|error| CallError::Failed(error.into()))?;
-            Ok(count)
-        });
-        match counted {
-            Ok(answered) => Ok(answered.reply > 0),
-            Err(unanswered) => match unanswered.error {
-                CallError::Failed(failure) if !failure.is_passing() => Ok(false),
-                _ => Err(()),
-            },
-        }
-    }
-}
-
-/// The subscriber thread: subscribes, tests the subscription, delivers; again whenever the connection breaks.
-fn listen(shared: &Shared) {
-    let mut again = false;
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let since = Instant::now();
-        match subscribe(shared, again) {
-            Ended::Closed | Ended::Useless => return,
-            Ended::Broken { was_up } => again |= was_up,
-        }
-        if !shared.set(Subscription::Down { tried: true }) {
-            return;
-        }
-        std::thread::sleep(pause);
-        pause = if since.elapsed() > STEADY {
-            FIRST_PAUSE
-        } else {
-            (pause * 2).min(LONGEST_PAUSE)
-        };
-    }
-}
-
-enum Ended {
-    Closed,
-    Useless,
-    Broken { was_up: bool },
-}
-
-fn subscribe(shared: &Shared, again: bool) -> Ended {
-    let broken = Ended::Broken { was_up: false };
-    let Ok(mut con) = shared.connections.connect() else {
-        return broken;
-    };
-    let mut subscriber = con.as_pubsub();
-    if subscriber.subscribe(&shared.channel).is_err() {
-        return broken;
-    }
-    // That the server took the command does not say that it took the subscription.
-    match shared.is_heard() {
-        Ok(true) => {}
-        // Nor is a subscription that broke in the meantime counted.
-        Ok(false) if !again && stands(&mut subscriber) => {
-            shared.set(Subscription::Useless);
-            return Ended::Useless;
-        }
-        _ => return broken,
-    }
-    if !shared.set(Subscription::Up) {
-        return Ended::Closed;
-    }
-    if again {
-        shared.tell_all_resubscribed();
-    }
-    let mut last = Instant::now();
-    let mut looked = last;
-    let read_timeout = shared.connections.timeouts().read;
-    loop {
-        if subscriber.set_read_timeout(Some(TICK)).is_err() {
-            return Ended::Broken { was_up: true };
-        }
-        let message = subscriber.get_message();
-        let is_silent = matches!(&message, Err(error) if is_pause(error));
-        // A gate may also go while somebody sends it message after message.
-        if is_silent || looked.elapsed() >= TICK {
-            looked = Instant::now();
-            if shared.is_closed() {
-                return Ended::Closed;
-            }
-        }
-        match message {
-            Ok(message) => {
-                last = Instant::now();
-                if let Some(heard) = Received::read(message.get_payload_bytes()) {
-                    shared.deliver(&heard);
-                }
-            }
-            Err(_) if is_silent => {
-                if last.elapsed() >= SILENCE {
-                    let answered = subscriber.set_read_timeout(Some(read_timeout)).is_ok()
-                        && subscriber.ping::<redis::Value>().is_ok();
-                    if !answered {
-                        return Ended::Broken { was_up: true };
-                    }
-                    last = Instant::now();
-                }
-            }
-            Err(_) => return Ended::Broken { was_up: true },
-        }
-    }
-}
-
-/// Whether nothing came in time; or this process was stopped and goes on, which interrupts a read that has a timeout, as
-/// signal(7) says. In both cases the connection stands.
-fn is_pause(error: &RedisError) -> bool {
-    let interrupted = || {
-        let cause = std::error::Error::source(error)?
-            .downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
-        let kind = cause.downcast_ref::<std::io::Error>()?.kind();
-        Some(kind == std::io::ErrorKind::Interrupted)
-    };
-    error.is_timeout() || interrupted() == Some(true)
-}
-
-/// Whether something answers on the connection, if only with an error.
-fn stands(subscriber: &mut PubSub) -> bool {
-    !matches!(subscriber.ping::<redis::Value>(), Err(error) if error.is_io_error())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Error, ErrorKind};
-
-    #[test]
-    fn a_pause_is_no_broken_connection() {
-        let is_pause = |kind| is_pause(&RedisError::from(Error::from(kind)));
-        assert!(is_pause(ErrorKind::Interrupted));
-        assert!(is_pause(ErrorKind::WouldBlock));
-        assert!(!is_pause(ErrorKind::ConnectionReset));
-        assert!(!is_pause(ErrorKind::UnexpectedEof));
     }
 }

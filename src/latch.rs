@@ -1,12 +1,14 @@
 //! The countdown latch: whoever waits goes on once so many have counted down.
 
 use crate::cancel::Cancel;
+use crate::connections::Turn;
 use crate::engine::Engine;
 use crate::error::{CallError, Cancelled, Invalid, MOST, StillClosed, WaitError};
 use crate::lease;
 use crate::name::{self, LatchKeys};
 use crate::request::{LAST_WORD, PATIENCE};
 use crate::scripts::latch::{self, CountAnswer, CountDownAnswer, WaitAnswer};
+use crate::trace::Operation;
 use crate::wait::{OUTAGE_PAUSE, RECHECK, Registered};
 use crate::waits::{News, Wait};
 use std::fmt;
@@ -101,14 +103,16 @@ impl CountDownLatch {
     pub fn count_down_as(&self, id: &str) -> Result<u32, CallError> {
         name::check_id(id)?;
         let (keys, life_ms) = self.checked()?;
-        let answered = self.engine.call(None, &mut |con| {
-            latch::count_down(con, keys, id, self.count, life_ms)
-        })?;
-        match answered.reply {
-            CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => {
-                Ok(left)
+        Operation::CountDown.on([keys.latch.as_str()]).run(|| {
+            let answered = self.engine.call(&keys.latch, None, &mut |con| {
+                latch::count_down(con, keys, id, self.count, life_ms)
+            })?;
+            match answered.reply {
+                CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => {
+                    Ok(left)
+                }
             }
-        }
+        })
     }
 
     /// How many have still to count down; 0: the latch is open. Where nobody has counted down or waited yet, or the latch is
@@ -118,7 +122,8 @@ impl CountDownLatch {
     /// [`CallError`]; the call may be made again.
     pub fn count(&self) -> Result<u32, CallError> {
         let (keys, _) = self.checked()?;
-        Ok(self.look(keys, None)?.left)
+        let span = Operation::Count.on([keys.latch.as_str()]);
+        span.run(|| Ok(self.look(keys, None)?.left))
     }
 
     /// Waits until the latch is open, for as long as it takes. Blocks until then; another thread may end that through
@@ -146,6 +151,16 @@ impl CountDownLatch {
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
         let (keys, life_ms) = self.checked()?;
+        let span = Operation::Wait.on([keys.latch.as_str()]);
+        span.run(|| self.wait_here(keys, life_ms, deadline))
+    }
+
+    fn wait_here(
+        &self,
+        keys: &LatchKeys,
+        life_ms: u64,
+        deadline: Option<Instant>,
+    ) -> Result<(), WaitError> {
         self.engine.check_process()?;
         let inbox = &self.engine.inbox;
         let registered = Registered {
@@ -190,7 +205,7 @@ impl CountDownLatch {
     fn look(&self, keys: &LatchKeys, until: Option<Instant>) -> Result<StillClosed, CallError> {
         let answered = self
             .engine
-            .call(until, &mut |con| latch::count(con, keys))?;
+            .call(&keys.latch, until, &mut |con| latch::count(con, keys))?;
         let (left, count) = match answered.reply {
             CountAnswer::None { .. } => (self.count, self.count),
             CountAnswer::Open { count, .. } => (0, count),
@@ -259,21 +274,23 @@ impl Waiting<'_> {
     fn ask(&mut self) -> Result<bool, WaitError> {
         let engine = &self.latch.engine;
         // The first wait of a gate asks without an inbox first: it may be open, and then none is needed at all.
-        let listens = self.last.is_some() || engine.inbox.is_opened();
-        let inbox = if listens {
-            engine.inbox.channel(self.deadline).unwrap_or_default()
-        } else {
-            ""
-        };
+        let listens = self.last.is_some() || engine.inbox.is_opened(&self.keys.latch);
         let until = self.deadline.and_then(|end| end.checked_add(LAST_WORD));
         let (keys, count, life_ms) = (self.keys, self.latch.count, self.life_ms);
         let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
-        let asked = engine.call(until, &mut |con| {
-            latch::wait(con, keys, count, life_ms, patience_ms, inbox)
+        let asked = engine.servers.find(&keys.latch, until, &mut |node| {
+            let channel = match listens {
+                true => engine.inbox.channel(node.connections, self.deadline),
+                false => None,
+            };
+            let inbox = channel.unwrap_or_default();
+            node.call(Turn::Last, until, &mut |con| {
+                latch::wait(con, keys, count, life_ms, patience_ms, &inbox)
+            })
         });
         let answered = match asked {
             Ok(answered) => answered,
-            Err(error) => return self.go_on_after(error),
+            Err(unanswered) => return self.go_on_after(unanswered.error),
         };
         self.unreachable_since = None;
         match answered.reply {

@@ -31,6 +31,8 @@
 //!
 //! Your own unit tests need no server: the feature `memory` has one in the process, with a clock that a test moves.
 //!
+//! A gate [counts](Counters) what it does; the feature `tracing` tells each operation: [`guide::observability`].
+//!
 //! Do you know *Redis in Action*, `java.util.concurrent` or Redisson? The [`guide`] says what is called how here.
 //!
 //! One server decides; a failover may forget the last grants; a lease is no guarantee against a paused process, the fence is.
@@ -48,12 +50,16 @@
     )
 )]
 
+mod address;
 pub mod autocomplete;
 mod background;
 mod cancel;
 #[cfg_attr(feature = "memory", path = "memory/clock.rs")]
 mod clock;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod connections;
+mod counters;
 mod engine;
 mod error;
 mod failure;
@@ -65,23 +71,33 @@ mod inbox;
 pub mod inspection;
 mod latch;
 mod lease;
+mod line;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod message;
 mod mutex;
 mod mutexes;
 mod name;
+mod node;
 mod permit;
 mod renewal;
+mod replicas;
 mod request;
 mod rwlock;
 mod script;
 pub mod scripts;
 mod semaphore;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+mod servers;
 mod settings;
+mod source;
+mod subscriber;
 mod sync;
+mod trace;
 mod wait;
 mod waits;
+mod warning;
 
 /// What can go wrong: one small enum for each kind of operation, and what their variants hold.
 ///
@@ -98,6 +114,7 @@ pub mod errors {
 }
 
 pub use cancel::Cancel;
+pub use counters::Counters;
 pub use error::Error;
 pub use gate::{Gate, GateBuilder};
 pub use latch::CountDownLatch;
@@ -106,6 +123,7 @@ pub use mutexes::{Mutexes, MutexesGuard};
 pub use permit::{Permit, Released};
 pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
+pub use warning::Warning;
 
 /// The README's programs are compiled with the documentation's; one of them needs the feature.
 #[cfg(all(doctest, feature = "memory"))]

@@ -63,6 +63,7 @@ mod store;
 pub use server::Server;
 pub use store::Store;
 
+use crate::address::Address;
 use crate::clock::{Clock, Time};
 use crate::error::{CallError, Invalid};
 use crate::failure::{Failure, FailureKind};
@@ -124,7 +125,7 @@ impl Memory {
 
     /// Settings for a gate on it.
     pub fn builder(&self) -> GateBuilder {
-        GateBuilder::new(self.client(), Clock::of(&self.world))
+        GateBuilder::new(Address::parse(&self.url()), Clock::of(&self.world))
     }
 
     /// Where it listens, `redis://127.0.0.1:<port>/`: for other clients, or a process that the test starts. A gate that

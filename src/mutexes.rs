@@ -15,6 +15,7 @@ use crate::request::LAST_WORD;
 use crate::scripts::semaphore::{self, TryLockAllAnswer};
 use crate::semaphore::Semaphore;
 use crate::settings::settings;
+use crate::trace::Operation;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,15 @@ impl Mutexes {
     /// groups, a name given twice, none, or more than 64. Nothing stays held after any error.
     pub fn try_lock_all(&self) -> Result<MutexesGuard, TryLockAllError> {
         let (first, keys) = self.check()?;
+        let span = Operation::TryLockAll.on(keys.iter().map(|keys| keys.meta.as_str()));
+        span.run(|| self.lock_at_once(first, &keys))
+    }
+
+    fn lock_at_once(
+        &self,
+        first: &Semaphore,
+        keys: &[&Keys],
+    ) -> Result<MutexesGuard, TryLockAllError> {
         let mut tags = keys.iter().map(|keys| keys.tag());
         let tag = tags.next();
         if tags.any(|other| Some(other) != tag) {
@@ -77,8 +87,8 @@ impl Mutexes {
         let (engine, terms) = (&first.engine, first.terms()?);
         let id = first.next_id()?;
         let _busy = engine.clock().busy(); // until the permits are looked after
-        let answered = engine.connections.call(None, &mut |con| {
-            semaphore::try_lock_all(con, &keys, &id, terms.first_lease_ms())
+        let answered = engine.servers.call(&first.keys()?.meta, None, &mut |con| {
+            semaphore::try_lock_all(con, keys, &id, terms.first_lease_ms())
         });
         let answered = answered.map_err(|unanswered| {
             if let CallError::Unknown(_) = unanswered.error {
@@ -98,6 +108,7 @@ impl Mutexes {
                 waiting,
                 ..
             } => {
+                engine.servers.counts.denied.add_one();
                 let in_the_way = self.semaphores.get(place).unwrap_or(first);
                 return Err(TryLockAllError::InTheWay(InTheWay {
                     name: in_the_way.name().to_owned(),
@@ -112,12 +123,13 @@ impl Mutexes {
         };
         let permits = keys.iter().zip(grants).map(|(keys, grant)| {
             let deadline = Deadline::told(answered.sent, grant.left());
-            let holding = Holding::new(engine.clock(), keys, &id, &grant, deadline, &terms);
+            let holding = Holding::new(&engine.servers, keys, &id, &grant, deadline, &terms);
             Permit::new(engine.clone(), holding, 1, None)
         });
         let guard = self.guard(permits.collect());
-        if terms.lease_ms == 0 {
-            permit::make_permanent(&guard.permits)?;
+        permit::confirm(&guard.permits)?;
+        for _ in &guard.permits {
+            engine.servers.counts.grant(false);
         }
         Ok(guard)
     }
@@ -131,7 +143,16 @@ impl Mutexes {
     /// taken away meanwhile; [`LockAllError::Invalid`] for a timeout of zero, a name given twice, none, or more than 64.
     /// Nothing stays held after any error.
     pub fn lock_all(&self, timeout: Duration) -> Result<MutexesGuard, LockAllError> {
-        let (first, _) = self.check()?;
+        let (first, keys) = self.check()?;
+        let span = Operation::LockAll.on(keys.iter().map(|keys| keys.meta.as_str()));
+        span.run(|| self.lock_in_line(first, timeout))
+    }
+
+    fn lock_in_line(
+        &self,
+        first: &Semaphore,
+        timeout: Duration,
+    ) -> Result<MutexesGuard, LockAllError> {
         if timeout.is_zero() {
             let why = "takes more than zero; to lock at once or not at all there is `try_lock_all`";
             return Err(Invalid::new("timeout", why).into());
@@ -165,7 +186,7 @@ impl Mutexes {
         let is_over = || deadline.is_some_and(|end| end <= engine.now());
         for semaphore in &self.semaphores {
             if !permits.is_empty() && is_over() {
-                return Err(too_late(semaphore));
+                return Err(too_late(engine, semaphore));
             }
             let mut request = semaphore.request(Some(1))?;
             request.terms = meanwhile.clone();
@@ -178,7 +199,7 @@ impl Mutexes {
                 (RefreshError::Unknown(failure) | RefreshError::Failed(failure), Some(last))
                     if is_over() && failure.kind() == FailureKind::TimedOut =>
                 {
-                    too_late(last)
+                    too_late(engine, last)
                 }
                 _ => error.into(),
             }
@@ -220,7 +241,8 @@ impl Mutexes {
     }
 }
 
-fn too_late(semaphore: &Semaphore) -> LockAllError {
+fn too_late(engine: &Engine, semaphore: &Semaphore) -> LockAllError {
+    engine.servers.counts.denied.add_one();
     LockAllError::TimedOut(InTheWay {
         name: semaphore.name().to_owned(),
         denied: None,
@@ -289,7 +311,7 @@ impl MutexesGuard {
     /// [`RefreshError::Lost`] when one of them is not ours any more. On any other error they live on until their old leases
     /// end.
     pub fn refresh(&self) -> Result<(), RefreshError> {
-        permit::refresh_all(&self.permits, None, None)
+        permit::refresh(&self.permits, None)
     }
 
     /// Unlocks them all. Blocks for one round trip. [`Released::Gone`] when one of them had been lost before; the others

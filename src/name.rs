@@ -105,6 +105,21 @@ pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
     key_of("prefix", prefix, group)
 }
 
+/// The kind and the name in a key that was made here.
+#[cfg(feature = "tracing")]
+pub(crate) fn parts(key: &str) -> (&str, &str) {
+    // Neither a prefix nor a kind has a brace.
+    let (front, tagged) = key.split_at(key.find('{').unwrap_or(0));
+    let (_, kind) = front
+        .trim_end_matches(':')
+        .rsplit_once(':')
+        .unwrap_or_default();
+    let name = tagged
+        .strip_prefix('{')
+        .and_then(|name| name.strip_suffix('}'));
+    (kind, name.unwrap_or(tagged))
+}
+
 fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {
     check_prefix(prefix)?;
     Ok(format!("{prefix}:{kind}:{}", tagged(name)?))
@@ -216,6 +231,16 @@ mod tests {
             LatchKeys::new("app", "{items}:17").unwrap().names(),
             ["app:latch:{items}:17", "app:latch.waiters:{items}:17"]
         );
+    }
+
+    #[cfg(feature = "tracing")]
+    #[test]
+    fn a_key_tells_its_kind_and_name() {
+        for name in ["market:17", "{items}:17"] {
+            let mutex = Keys::mutex("my:app", name).unwrap();
+            assert_eq!(parts(&mutex.meta), ("mutex", name));
+            assert_eq!(parts(&recent_key("app", name).unwrap()), ("recent", name));
+        }
     }
 
     #[test]

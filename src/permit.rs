@@ -1,6 +1,6 @@
 //! The permit: the guard that a grant is.
 
-use crate::connections::Unanswered;
+use crate::connections::{Turn, Wire};
 use crate::engine::Engine;
 use crate::error::{CallError, Error, Invalid, RefreshError};
 use crate::failure::{Failure, FailureKind};
@@ -8,6 +8,7 @@ use crate::holding::{Holding, Terms};
 use crate::lease::{self, Deadline};
 use crate::name::Keys;
 use crate::scripts::semaphore::{self, ReleaseAnswer};
+use crate::trace::Operation;
 use std::fmt;
 use std::slice;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub struct Permit {
     ticket: Option<u64>,
     /// Dropping it releases.
     armed: bool,
+    /// A release of it was not answered, so it may be carried out already.
+    asked: bool,
     /// Its release found nothing.
     gone: bool,
 }
@@ -63,6 +66,7 @@ impl Permit {
             limit,
             ticket,
             armed: true,
+            asked: false,
             gone: false,
         }
     }
@@ -117,7 +121,7 @@ impl Permit {
     /// [`RefreshError::Lost`] when it is not ours any more; it never comes back. On any other error it lives on until its
     /// old lease ends; after [`RefreshError::Unknown`] it counts by the earlier of the old end and the new.
     pub fn refresh(&self) -> Result<(), RefreshError> {
-        refresh_all(slice::from_ref(self), None, None)
+        refresh(slice::from_ref(self), None)
     }
 
     /// Gives it a lease of another length, 1 ms to 100 years, counted from now. Where it is renewed, the next renewal comes
@@ -126,7 +130,7 @@ impl Permit {
     /// # Errors
     /// As [`refresh`](Permit::refresh); [`RefreshError::Invalid`] for a lease that cannot be.
     pub fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
-        refresh_all(slice::from_ref(self), Some(lease::to_ms(lease)?), None)?;
+        refresh(slice::from_ref(self), Some(lease::to_ms(lease)?))?;
         self.engine.renewal.watch(&self.holding); // its end is another now
         Ok(())
     }
@@ -150,6 +154,11 @@ impl Permit {
     /// [`RefreshError::Lost`] when it is not ours any more. After any other error the same call may be made again: what
     /// is kept is told to the server, not what goes.
     pub fn release_some(&mut self, permits: u32) -> Result<(), RefreshError> {
+        let span = Operation::ReleaseSome.on([self.key()]);
+        span.run(|| self.keep_less(permits))
+    }
+
+    fn keep_less(&self, permits: u32) -> Result<(), RefreshError> {
         self.engine.check_process()?;
         if self.is_lost() {
             // With an id of the user's own it may be somebody else's by now.
@@ -164,9 +173,9 @@ impl Permit {
             return Err(Invalid::new("permits", why).into());
         }
         let (keys, id, keep) = (&self.holding.keys, &self.holding.id, held - permits);
-        let answered = self
-            .engine
-            .call(None, &mut |con| semaphore::release(con, keys, id, keep))?;
+        let answered = self.engine.call(&keys.meta, None, &mut |con| {
+            semaphore::release(con, keys, id, keep)
+        })?;
         match answered.reply {
             ReleaseAnswer::Released { left, .. } => {
                 self.holding.set_permits(left);
@@ -174,7 +183,7 @@ impl Permit {
             }
             ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
                 self.engine.renewal.forget(&self.holding);
-                self.holding.end();
+                self.holding.lose();
                 Err(RefreshError::Lost(self.holding.lost()))
             }
         }
@@ -184,11 +193,15 @@ impl Permit {
     /// in another process within [`remaining`](Permit::remaining). It is renewed no more.
     pub fn into_id(mut self) -> String {
         self.armed = false;
-        if self.engine.connections.is_own_process() {
+        if self.engine.servers.is_own_process() {
             self.engine.renewal.forget(&self.holding);
             self.holding.end();
         }
         self.holding.id.clone()
+    }
+
+    fn key(&self) -> &str {
+        &self.holding.keys.meta
     }
 
     /// A lost permit with an id of the user's own: whoever uses the id now may hold again, and releasing would hit that.
@@ -205,17 +218,29 @@ impl Permit {
     }
 }
 
-/// Makes the leases of these permanent, once it is known that they are held; where that fails they are given back.
-pub(crate) fn make_permanent(permits: &[Permit]) -> Result<(), CallError> {
+/// What is left to do once it is known that these are held: a permanent lease begins now, and replicas confirm. Where that fails
+/// they are given back.
+pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
+    let unconfirmed =
+        |permit: &Permit| permit.holding.terms.lease_ms == 0 || permit.engine.replicas.is_some();
+    if !permits.iter().any(unconfirmed) {
+        return Ok(());
+    }
     refresh_all(permits, None, None).map_err(|error| match error {
         RefreshError::Lost(lost) => {
-            let text = format!("could not be made permanent in time: {lost}");
+            let text = format!("could not be confirmed in time: {lost}");
             CallError::Failed(Failure::new(FailureKind::TimedOut, text))
         }
         RefreshError::Invalid(invalid) => CallError::Invalid(invalid),
         RefreshError::Failed(failure) => CallError::Failed(failure),
         RefreshError::Unknown(failure) => CallError::Unknown(failure),
     })
+}
+
+/// Gives these a new lease because the user says so.
+pub(crate) fn refresh(permits: &[Permit], lease_ms: Option<u64>) -> Result<(), RefreshError> {
+    let span = Operation::Refresh.on(permits.iter().map(Permit::key));
+    span.run(|| refresh_all(permits, lease_ms, None))
 }
 
 /// Gives these, all of one gate, a new lease in one packet: their own, or one of `lease_ms`. Waits for the
@@ -233,39 +258,54 @@ pub(crate) fn refresh_all(
     if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
         return Err(RefreshError::Lost(lost.holding.lost()));
     }
-    let holdings = || permits.iter().map(|permit| &*permit.holding);
-    let until = holdings()
-        .filter_map(|h| h.deadline().instant())
-        .chain(until)
-        .min();
-    let calls: Vec<_> = holdings()
-        .map(|h| (&h.keys, h.id.as_str(), lease_ms.unwrap_or(h.terms.lease_ms)))
-        .collect();
+    let holdings: Vec<&Holding> = permits.iter().map(|permit| &*permit.holding).collect();
+    let ends = holdings.iter().filter_map(|h| h.deadline().instant());
+    let until = ends.chain(until).min();
+    let lease_of = |h: &Holding| lease_ms.unwrap_or(h.terms.lease_ms);
+    let calls = holdings
+        .iter()
+        .map(|h| (&h.keys, h.id.as_str(), lease_of(h)));
+    let calls: Vec<_> = calls.collect();
     let sent = engine.clock().moment();
-    let answered = engine.call(until, &mut |con| semaphore::refresh_all(con, &calls));
-    let answered = answered.inspect_err(|error| {
-        if let CallError::Unknown(_) = error {
-            for (holding, (.., lease_ms)) in holdings().zip(&calls) {
-                holding.may_end(sent, *lease_ms);
-            }
-        }
-    })?;
+    let packets = engine.servers.call_each(
+        Turn::Last,
+        &calls,
+        |(keys, ..)| &keys.meta,
+        until,
+        &mut |con, calls| semaphore::refresh_all(con, calls, engine.replicas.as_ref()),
+    );
     let mut result = Ok(());
-    for (holding, outcome) in holdings().zip(answered.reply) {
-        let refreshed = match outcome {
-            Ok(Some(grant))
-                if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
-            {
-                Ok(())
+    for packet in packets {
+        let group = packet
+            .places
+            .iter()
+            .filter_map(|place| holdings.get(*place));
+        let answered = match packet.outcome {
+            Ok(answered) => answered,
+            Err(unanswered) => {
+                if let CallError::Unknown(_) = unanswered.error {
+                    group.for_each(|holding| holding.may_end(sent, lease_of(holding)));
+                }
+                result = result.and(Err(unanswered.error.into()));
+                continue;
             }
-            Ok(_) => {
-                engine.renewal.forget(holding);
-                holding.end();
-                Err(RefreshError::Lost(holding.lost()))
-            }
-            Err(error) => Err(error.into()),
         };
-        result = result.and(refreshed);
+        for (holding, outcome) in group.zip(answered.reply) {
+            let refreshed = match outcome {
+                Ok(Some(grant))
+                    if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
+                {
+                    Ok(())
+                }
+                Ok(_) => {
+                    engine.renewal.forget(holding);
+                    holding.lose();
+                    Err(RefreshError::Lost(holding.lost()))
+                }
+                Err(error) => Err(error.into()),
+            };
+            result = result.and(refreshed);
+        }
     }
     result
 }
@@ -275,7 +315,8 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
     if let Some(first) = permits.first() {
         first.engine.check_process()?;
     }
-    give_back(permits, None).map_err(|unanswered| unanswered.error)
+    let mut unconfirmed = Vec::new();
+    give_back(permits, None, &mut unconfirmed)
 }
 
 /// As `release_all`, for at most 100 ms; the background does what takes longer.
@@ -286,39 +327,65 @@ pub(crate) fn drop_all(permits: &mut [Permit]) {
 /// As `release_all`, for at most `bound`; the background does what takes longer.
 pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
     // In a forked child even a lock may be held by a thread that does not exist there.
-    let clock = match permits.first() {
-        Some(first) if first.engine.connections.is_own_process() => first.engine.clock().clone(),
+    let engine = match permits.iter().find(|permit| permit.armed) {
+        Some(armed) if armed.engine.servers.is_own_process() => armed.engine.clone(),
         _ => return,
     };
-    let _busy = clock.busy(); // until it is given back
-    let until = clock.now() + bound;
-    let wire = match give_back(permits, Some(until)) {
-        Ok(_) => return,
-        Err(unanswered) => unanswered.wire,
-    };
-    // Until the leases have ended on the server, where a refresh whose reply was lost may have moved the end.
-    let mut end = Some(until);
-    let mut debts = Vec::new();
-    let mut engine = None;
-    for permit in permits.iter_mut().filter(|permit| permit.armed) {
-        permit.armed = false;
-        let holding = &permit.holding;
-        let lease = Duration::from_millis(holding.terms.lease_ms);
-        end = match (end, holding.deadline().instant()) {
-            (Some(end), Some(told)) if !lease.is_zero() => until
-                .checked_add(lease)
-                .map(|latest| latest.max(told).max(end)),
-            _ => None, // a permanent one has no end
-        };
-        debts.push((holding.keys.clone(), holding.id.clone()));
-        engine = Some(&permit.engine);
-    }
-    if let Some(engine) = engine {
-        engine.release_later(debts, wire, end);
+    let _busy = engine.clock().busy(); // until it is given back
+    let until = engine.now() + bound;
+    let mut unconfirmed = Vec::new();
+    // What became of it shows in what is unconfirmed.
+    let _ = give_back(permits, Some(until), &mut unconfirmed);
+    for unconfirmed in unconfirmed {
+        // Until the leases have ended on the server, where a refresh whose reply was lost may have moved the end.
+        let mut end = Some(until);
+        let mut debts = Vec::new();
+        for place in unconfirmed.places {
+            let Some(permit) = permits.get_mut(place) else {
+                continue;
+            };
+            permit.armed = false;
+            let holding = &permit.holding;
+            let lease = Duration::from_millis(holding.terms.lease_ms);
+            end = match (end, holding.deadline().instant()) {
+                (Some(end), Some(told)) if !lease.is_zero() => until
+                    .checked_add(lease)
+                    .map(|latest| latest.max(told).max(end)),
+                _ => None, // a permanent one has no end
+            };
+            debts.push((holding.keys.clone(), holding.id.clone()));
+        }
+        engine.release_later(debts, unconfirmed.wire, end);
     }
 }
 
-fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Result<Released, Unanswered> {
+/// Permits of which no server said that they were given back.
+struct Unconfirmed {
+    places: Vec<usize>,
+    error: CallError,
+    wire: Option<Box<Wire>>,
+}
+
+/// Gives back those that are armed; what was confirmed is not armed any more. Says what that comes to, and puts the rest into
+/// `unconfirmed`.
+fn give_back(
+    permits: &mut [Permit],
+    until: Option<Instant>,
+    unconfirmed: &mut Vec<Unconfirmed>,
+) -> Result<Released, CallError> {
+    let span = Operation::Release.on(permits.iter().map(Permit::key));
+    span.tell(|| {
+        *unconfirmed = give_back_armed(permits, until);
+        match unconfirmed.first() {
+            Some(unconfirmed) => Err(unconfirmed.error.clone()),
+            // Those of an earlier attempt count too.
+            None if permits.iter().any(|permit| permit.gone) => Ok(Released::Gone),
+            None => Ok(Released::Released),
+        }
+    })
+}
+
+fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed> {
     for permit in permits.iter_mut().filter(|permit| permit.armed) {
         permit.engine.renewal.forget(&permit.holding);
         if permit.may_be_somebody_else_s() {
@@ -326,42 +393,68 @@ fn give_back(permits: &mut [Permit], until: Option<Instant>) -> Result<Released,
             permit.gone = true;
         }
     }
-    send_back(permits, until)?;
-    // Those of an earlier attempt count too.
-    Ok(match permits.iter().any(|permit| permit.gone) {
-        true => Released::Gone,
-        false => Released::Released,
-    })
-}
-
-fn send_back(permits: &mut [Permit], until: Option<Instant>) -> Result<(), Unanswered> {
-    let mut armed: Vec<&mut Permit> = permits.iter_mut().filter(|permit| permit.armed).collect();
-    let Some(engine) = armed.first().map(|permit| permit.engine.clone()) else {
-        return Ok(());
-    };
-    let calls: Vec<_> = armed
+    let armed = permits
         .iter()
-        .map(|permit| (&permit.holding.keys, permit.holding.id.as_str()))
-        .collect();
-    let answered = engine
-        .connections
-        .call(until, &mut |con| semaphore::release_all(con, &calls))?;
-    drop(calls);
-    let mut failed = None;
-    for (permit, outcome) in armed.iter_mut().zip(answered.reply) {
-        match outcome {
-            Ok(answer) => {
-                permit.armed = false;
-                permit.gone = !matches!(answer, ReleaseAnswer::Released { .. });
-                permit.holding.end();
+        .enumerate()
+        .filter(|(_, permit)| permit.armed);
+    let armed: Vec<usize> = armed.map(|(place, _)| place).collect();
+    let holdings = armed.iter().filter_map(|place| permits.get(*place));
+    let holdings: Vec<Arc<Holding>> = holdings.map(|permit| permit.holding.clone()).collect();
+    let calls: Vec<_> = holdings.iter().map(|h| (&h.keys, h.id.as_str())).collect();
+    let Some(engine) = permits.first().map(|permit| permit.engine.clone()) else {
+        return Vec::new();
+    };
+    let packets = engine.servers.call_each(
+        Turn::Last,
+        &calls,
+        |(keys, _)| &keys.meta,
+        until,
+        &mut |con, calls| semaphore::release_all(con, calls),
+    );
+    let mut unconfirmed = Vec::new();
+    for packet in packets {
+        let places = packet
+            .places
+            .iter()
+            .filter_map(|place| armed.get(*place).copied());
+        let answered = match packet.outcome {
+            Ok(answered) => answered,
+            Err(unanswered) => {
+                let places: Vec<usize> = places.collect();
+                for place in &places {
+                    if let Some(permit) = permits.get_mut(*place) {
+                        permit.asked = true;
+                    }
+                }
+                unconfirmed.push(Unconfirmed {
+                    places,
+                    error: unanswered.error,
+                    wire: unanswered.wire,
+                });
+                continue;
             }
-            Err(error) => failed = failed.or(Some(error)),
+        };
+        for (place, outcome) in places.zip(answered.reply) {
+            match (outcome, permits.get_mut(place)) {
+                (Ok(answer), Some(permit)) => {
+                    permit.armed = false;
+                    permit.gone = !matches!(answer, ReleaseAnswer::Released { .. });
+                    // Found nothing, unless an earlier try of this very release took it.
+                    if permit.gone && !permit.asked && !answered.repeated {
+                        permit.holding.lose();
+                    }
+                    permit.holding.end();
+                }
+                (Err(error), _) => unconfirmed.push(Unconfirmed {
+                    places: vec![place],
+                    error,
+                    wire: None,
+                }),
+                (Ok(_), None) => {}
+            }
         }
     }
-    match failed {
-        None => Ok(()),
-        Some(error) => Err(Unanswered { error, wire: None }),
-    }
+    unconfirmed
 }
 
 impl Drop for Permit {

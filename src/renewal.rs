@@ -1,13 +1,16 @@
-//! Renewing permits: one thread a gate for all of them, in batches, each at a third of its lease. A permit that could
+//! Renewing permits: one thread a server for all that it granted, in batches, each at a third of its lease. A permit that could
 //! not be renewed is lost by this machine's clock before its lease ends on the server.
 
 use crate::clock::{Bell, Busy, Clock};
-use crate::connections::Connections;
-use crate::error::{CallError, Lost};
+use crate::connections::Turn;
+use crate::error::Lost;
 use crate::holding::{Holding, OnLost};
 use crate::lease::Deadline;
+use crate::replicas::MinReplicas;
 use crate::scripts::semaphore;
+use crate::servers::Servers;
 use crate::sync::lock;
+use crate::trace;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
@@ -24,11 +27,16 @@ const LEAST: Duration = Duration::from_millis(50);
 const TOGETHER: Duration = Duration::from_millis(5);
 
 pub(crate) struct Renewal {
-    shared: Arc<Shared>,
+    servers: Arc<Servers>,
+    replicas: Option<MinReplicas>,
+    /// By server, since one that stands still must not keep what others granted from being renewed.
+    lanes: Mutex<BTreeMap<usize, Arc<Lane>>>,
 }
 
-struct Shared {
-    connections: Arc<Connections>,
+/// The permits that one server granted, and the thread that renews them.
+struct Lane {
+    servers: Arc<Servers>,
+    replicas: Option<MinReplicas>,
     plan: Mutex<Plan>,
     changed: Bell,
 }
@@ -54,40 +62,53 @@ impl Plan {
 }
 
 impl Renewal {
-    pub(crate) fn new(connections: Arc<Connections>) -> Renewal {
+    pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Renewal {
         Renewal {
-            shared: Arc::new(Shared {
-                changed: Bell::new(&connections.clock),
-                connections,
-                plan: Mutex::default(),
-            }),
+            servers,
+            replicas,
+            lanes: Mutex::default(),
         }
+    }
+
+    fn lane(&self, number: usize) -> Arc<Lane> {
+        let mut lanes = lock(&self.lanes);
+        let lane = lanes.entry(number).or_insert_with(|| {
+            Arc::new(Lane {
+                changed: Bell::new(&self.servers.clock),
+                servers: self.servers.clone(),
+                replicas: self.replicas,
+                plan: Mutex::default(),
+            })
+        });
+        lane.clone()
     }
 
     /// Looks after a permit that is to be renewed, or whose loss is to be told; again when its end is another.
     pub(crate) fn watch(&self, holding: &Arc<Holding>) {
-        let now = self.shared.connections.clock.now();
+        let now = self.servers.clock.now();
         let Some(at) = next_look(holding, now) else {
             return;
         };
-        let mut plan = lock(&self.shared.plan);
+        let lane = self.lane(holding.lane);
+        let mut plan = lock(&lane.plan);
         let first = plan.due.first_key_value().map(|(key, _)| key.0);
         plan.insert(at, holding.clone());
         if !plan.running {
-            let shared = self.shared.clone();
+            let working = lane.clone();
             let thread = std::thread::Builder::new().name("luagate-renewal".to_owned());
             // Where no thread can be started the permit is lost at its deadline, by the clock; the next one tries again.
-            plan.running = thread.spawn(move || work(&shared)).is_ok();
+            plan.running = thread.spawn(move || work(&working)).is_ok();
         }
         if first.is_none_or(|first| at < first) {
-            self.shared.changed.ring();
+            lane.changed.ring();
         }
     }
 
     /// Stops looking after a permit. A renewal that is under way changes nothing any more: a released id is not
     /// brought back by the script.
     pub(crate) fn forget(&self, holding: &Holding) {
-        let mut plan = lock(&self.shared.plan);
+        let lane = self.lane(holding.lane);
+        let mut plan = lock(&lane.plan);
         if let Some(key) = holding.forget() {
             plan.due.remove(&key);
         }
@@ -96,10 +117,12 @@ impl Renewal {
 
 impl Drop for Renewal {
     fn drop(&mut self) {
-        if self.shared.connections.is_own_process() {
-            let mut plan = lock(&self.shared.plan);
-            plan.closed = true;
-            self.shared.changed.ring();
+        if self.servers.is_own_process() {
+            for lane in lock(&self.lanes).values() {
+                let mut plan = lock(&lane.plan);
+                plan.closed = true;
+                lane.changed.ring();
+            }
         }
     }
 }
@@ -117,12 +140,12 @@ fn next_look(holding: &Holding, now: Instant) -> Option<Instant> {
     holding.terms.on_lost.as_ref().and(end)
 }
 
-fn work(shared: &Shared) {
+fn work(lane: &Lane) {
     let mut teller = Teller {
-        clock: shared.connections.clock.clone(),
+        clock: lane.servers.clock.clone(),
         sender: None,
     };
-    while let Some(due) = wait_for_due(shared) {
+    while let Some(due) = wait_for_due(lane) {
         let (lost, alive): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|holding| holding.is_lost());
         for holding in lost {
@@ -131,28 +154,28 @@ fn work(shared: &Shared) {
         let (renew, watch): (Vec<_>, Vec<_>) =
             alive.into_iter().partition(|holding| holding.terms.renewed);
         for holding in watch {
-            again(shared, holding, None);
+            again(lane, holding, None);
         }
         if !renew.is_empty() {
-            renew_batch(shared, renew, &mut teller);
+            renew_batch(lane, &renew, &mut teller);
         }
     }
 }
 
 /// Sleeps until something is due; takes it out of the plan. Nothing when the gate is gone.
-fn wait_for_due(shared: &Shared) -> Option<Vec<Arc<Holding>>> {
-    let mut plan = lock(&shared.plan);
+fn wait_for_due(lane: &Lane) -> Option<Vec<Arc<Holding>>> {
+    let mut plan = lock(&lane.plan);
     loop {
         if plan.closed {
             return None;
         }
         let first = plan.due.first_key_value().map(|(key, _)| key.0);
-        if first.is_some_and(|at| at <= shared.connections.clock.now()) {
+        if first.is_some_and(|at| at <= lane.servers.clock.now()) {
             break;
         }
-        plan = shared.changed.sleep(plan, first);
+        plan = lane.changed.sleep(plan, first);
     }
-    let soon = shared.connections.clock.now() + TOGETHER;
+    let soon = lane.servers.clock.now() + TOGETHER;
     let mut due = Vec::new();
     while due.len() < BATCH {
         match plan.due.first_entry() {
@@ -167,41 +190,55 @@ fn wait_for_due(shared: &Shared) -> Option<Vec<Arc<Holding>>> {
     Some(due)
 }
 
-fn renew_batch(shared: &Shared, batch: Vec<Arc<Holding>>, teller: &mut Teller) {
+fn renew_batch(lane: &Lane, batch: &[Arc<Holding>], teller: &mut Teller) {
     // No longer than until the first of them is lost, so that this is told in time; but one that is almost lost must not
     // keep the others from being renewed.
     let first = batch
         .iter()
         .filter_map(|holding| holding.deadline().instant());
-    let sent = shared.connections.clock.moment();
+    let sent = lane.servers.clock.moment();
     let until = first.min().map(|end| end.max(sent.instant() + LEAST));
     let calls: Vec<_> = batch
         .iter()
         .map(|holding| (&holding.keys, holding.id.as_str(), holding.terms.lease_ms))
         .collect();
-    let answered = shared
-        .connections
-        .call_first(until, &mut |con| semaphore::refresh_all(con, &calls));
-    let Ok(answered) = answered else {
-        for holding in batch {
-            holding.may_end(sent, holding.terms.lease_ms);
-            let pause = retry_pause(&holding);
-            again(shared, holding, Some(pause));
-        }
-        return;
-    };
-    for (holding, outcome) in batch.into_iter().zip(answered.reply) {
-        match outcome {
-            Ok(Some(grant))
-                if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
-            {
-                again(shared, holding, None);
+    let packets = lane.servers.call_each(
+        Turn::First,
+        &calls,
+        |(keys, ..)| &keys.meta,
+        until,
+        &mut |con, calls| semaphore::refresh_all(con, calls, lane.replicas.as_ref()),
+    );
+    for packet in packets {
+        let group = packet.places.iter().filter_map(|place| batch.get(*place));
+        let answered = match packet.outcome {
+            Ok(answered) => answered,
+            Err(unanswered) => {
+                if let Some(first) = group.clone().next() {
+                    trace::unrenewed(&first.keys, packet.places.len(), &unanswered.error);
+                }
+                for holding in group {
+                    holding.may_end(sent, holding.terms.lease_ms);
+                    again(lane, holding.clone(), Some(retry_pause(holding)));
+                }
+                continue;
             }
-            Ok(_) => lose(&holding, teller),
-            // One that fails alone, its key overwritten say, is tried again until its deadline like any other.
-            Err(CallError::Invalid(_) | CallError::Failed(_) | CallError::Unknown(_)) => {
-                let pause = retry_pause(&holding);
-                again(shared, holding, Some(pause));
+        };
+        for (holding, outcome) in group.zip(answered.reply) {
+            match outcome {
+                Ok(Some(grant))
+                    if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
+                {
+                    trace::renewed(&holding.keys, holding.fence);
+                    lane.servers.counts.renewed.add_one();
+                    again(lane, holding.clone(), None);
+                }
+                Ok(_) => lose(holding, teller),
+                // One that fails alone, its key overwritten say, is tried again until its deadline like any other.
+                Err(error) => {
+                    trace::unrenewed(&holding.keys, 1, &error);
+                    again(lane, holding.clone(), Some(retry_pause(holding)));
+                }
             }
         }
     }
@@ -213,8 +250,8 @@ fn retry_pause(holding: &Holding) -> Duration {
 }
 
 /// Back into the plan, unless it was released in the meantime.
-fn again(shared: &Shared, holding: Arc<Holding>, pause: Option<Duration>) {
-    let now = shared.connections.clock.now();
+fn again(lane: &Lane, holding: Arc<Holding>, pause: Option<Duration>) {
+    let now = lane.servers.clock.now();
     let next = match pause {
         Some(pause) => {
             let at = now + pause;
@@ -222,7 +259,7 @@ fn again(shared: &Shared, holding: Arc<Holding>, pause: Option<Duration>) {
         }
         None => next_look(&holding, now),
     };
-    let mut plan = lock(&shared.plan);
+    let mut plan = lock(&lane.plan);
     if let (Some(at), true) = (next, holding.is_watched()) {
         plan.insert(at, holding);
     }
@@ -230,7 +267,7 @@ fn again(shared: &Shared, holding: Arc<Holding>, pause: Option<Duration>) {
 
 fn lose(holding: &Holding, teller: &mut Teller) {
     if holding.is_watched()
-        && holding.end()
+        && holding.lose()
         && let Some(on_lost) = &holding.terms.on_lost
     {
         teller.tell(on_lost.clone(), holding.lost());

@@ -1,7 +1,7 @@
 //! One acquire: what is asked for, how it is asked once, and what has to be given back when nothing comes of it.
 
 use crate::cancel::Cancel;
-use crate::connections::{Unanswered, Wire};
+use crate::connections::{Connections, Turn, Unanswered, Wire};
 use crate::engine::Engine;
 use crate::error::{AlreadyHeld, CallError, Denied, Invalid, LimitMismatch, TryAcquireError};
 use crate::failure::{Failure, FailureKind};
@@ -10,6 +10,7 @@ use crate::lease::{Deadline, Moment};
 use crate::name::{self, Keys};
 use crate::permit::{self, Permit};
 use crate::scripts::semaphore::{self, Answer, Ask, Grant, Usage};
+use crate::trace::Operation;
 use redis::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,11 +51,16 @@ pub(crate) enum Outcome {
 
 impl Request {
     /// Asks once; granted or not, nothing stays behind. Blocks for one round trip.
-    pub(crate) fn at_once(self) -> Result<Permit, TryAcquireError> {
+    pub(crate) fn at_once(&self) -> Result<Permit, TryAcquireError> {
+        let span = Operation::TryAcquire.on([self.keys.meta.as_str()]);
+        span.run(|| self.ask_at_once())
+    }
+
+    fn ask_at_once(&self) -> Result<Permit, TryAcquireError> {
         self.prepare()?;
         let _busy = self.engine.clock().busy(); // until the permit is looked after
         let (outcome, sent) = self
-            .ask(None, 0, "", Duration::ZERO)
+            .ask(None, 0, &no_inbox, Duration::ZERO)
             .map_err(|unanswered| self.abandon(unanswered, false))?;
         match outcome {
             Outcome::Granted(grant, usage) => {
@@ -64,18 +70,19 @@ impl Request {
             Outcome::HeldByOther(grant) => Err(TryAcquireError::AlreadyHeld(self.held(&grant))),
             Outcome::Denied(denied) => {
                 self.accept(denied.limit)?;
+                self.engine.servers.counts.denied.add_one();
                 Err(TryAcquireError::Denied(denied))
             }
             Outcome::Queued { .. } => Err(out_of_turn().into()),
         }
     }
 
-    /// Runs the script once; again if the connection broke.
+    /// Runs the script once; again if the connection broke. `inbox` says where messages from the server that has the key go.
     pub(crate) fn ask(
         &self,
         until: Option<Instant>,
         ticket: u64,
-        inbox: &str,
+        inbox: &dyn Fn(&Arc<Connections>) -> String,
         wait: Duration,
     ) -> Result<(Outcome, Moment), Unanswered> {
         let ask = Ask {
@@ -84,13 +91,21 @@ impl Request {
             limit: self.limit,
             lease_ms: self.terms.first_lease_ms(),
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-            inbox,
+            inbox: "",
             ticket,
         };
         let answered = self
             .engine
-            .connections
-            .call(until, &mut |con| semaphore::acquire(con, &self.keys, &ask))?;
+            .servers
+            .find(&self.keys.meta, until, &mut |node| {
+                let inbox = inbox(node.connections);
+                let ask = Ask {
+                    inbox: &inbox,
+                    ..ask
+                };
+                let acquire = &mut |con: &mut Connection| semaphore::acquire(con, &self.keys, &ask);
+                node.call(Turn::Last, until, acquire)
+            })?;
         let outcome = match answered.reply {
             Answer::Granted(grant, usage) => Outcome::Granted(grant, usage),
             // An id of this request's own making: an earlier call of it was carried out, and its reply lost.
@@ -132,7 +147,7 @@ impl Request {
         ticket: Option<u64>,
     ) -> Result<Permit, CallError> {
         let holding = Holding::new(
-            self.engine.clock(),
+            &self.engine.servers,
             &self.keys,
             &self.id,
             &grant,
@@ -140,9 +155,8 @@ impl Request {
             &self.terms,
         );
         let permit = Permit::new(self.engine.clone(), holding, usage.limit, ticket);
-        if self.terms.lease_ms == 0 {
-            permit::make_permanent(std::slice::from_ref(&permit))?;
-        }
+        permit::confirm(std::slice::from_ref(&permit))?;
+        self.engine.servers.counts.grant(ticket.is_some());
         Ok(permit)
     }
 
@@ -174,10 +188,10 @@ impl Request {
     pub(crate) fn release_now(&self, wire: Option<Box<Wire>>) {
         let until = Some(self.engine.now() + LAST_WORD);
         let release = &mut |con: &mut Connection| semaphore::release(con, &self.keys, &self.id, 0);
-        let connections = &self.engine.connections;
+        let servers = &self.engine.servers;
         let released = match wire {
-            Some(wire) => connections.call_on(*wire, until, release),
-            None => connections.call(until, release),
+            Some(wire) => servers.call_on(*wire, until, release),
+            None => servers.call(&self.keys.meta, until, release),
         };
         if let Err(unanswered) = released {
             self.abandon(unanswered, true);
@@ -215,6 +229,11 @@ impl Request {
         }
         Ok(())
     }
+}
+
+/// Of a call that does not wait in line.
+pub(crate) fn no_inbox(_: &Arc<Connections>) -> String {
+    String::new()
 }
 
 /// The script answered what was not asked.

@@ -26,43 +26,53 @@ impl Script {
             Err(error) if no_script(&error) => {}
             result => return result,
         }
+        // A connection to a cluster takes no packet of several commands, and would load the script on all nodes, of which
+        // one that stalls elsewhere fails the call.
+        if !con.supports_pipelining() {
+            return self.whole(call).query(con);
+        }
         match self.load_and_run(con, command) {
             Err(error) if no_script(&error) => self.whole(call).query(con),
             result => result,
         }
     }
 
-    /// Runs the script for each of `calls`, in one packet. A call that fails does not keep the others from running.
+    /// Runs the script for each of `calls`, and then the command `last`, in one packet. A call that fails does not keep the
+    /// others from running. The reply to `last` comes last.
     pub(crate) fn run_all(
         &self,
         con: &mut Connection,
         calls: &[Call],
+        last: Option<&Cmd>,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        // Alone, it leaves the connection in step whatever came too late: `run` has each reply counted that is to come.
-        if let [call] = calls {
-            return match self.run(con, call) {
-                Err(error) if error.code().is_none() => Err(error),
-                reply => Ok(vec![reply]),
-            };
-        }
-        let commands: Vec<Cmd> = calls.iter().map(|call| self.command(call)).collect();
-        let replies = send(con, &commands)?;
+        let commands = || calls.iter().map(|call| self.command(call));
+        let packet: Vec<Cmd> = commands().chain(last.cloned()).collect();
+        let replies = send(con, &packet)?;
         if !replies.iter().any(|r| r.as_ref().is_err_and(no_script)) {
             return Ok(replies);
         }
         // Running again what ran already is harmless by the scripts' contract.
         let mut again = vec![self.load()];
-        again.extend(commands);
+        again.extend(packet);
         let mut replies = send(con, &again)?.into_iter();
         if let Some(Err(error)) = replies.next() {
             return Err(error);
         }
         let mut replies: Vec<_> = replies.collect();
-        for (reply, call) in replies.iter_mut().zip(calls) {
-            if reply.as_ref().is_err_and(no_script)
-                && let Some(last) = send(con, &[self.whole(call)])?.pop()
-            {
-                *reply = last;
+        for (place, call) in calls.iter().enumerate() {
+            let missing = replies.get(place);
+            if !missing.is_some_and(|reply| reply.as_ref().is_err_and(no_script)) {
+                continue;
+            }
+            let whole: Vec<Cmd> = std::iter::once(self.whole(call))
+                .chain(last.cloned())
+                .collect();
+            let mut answers = send(con, &whole)?.into_iter();
+            if let (Some(reply), Some(answer)) = (replies.get_mut(place), answers.next()) {
+                *reply = answer;
+            }
+            if let (Some(answer), Some(reply)) = (answers.next(), replies.last_mut()) {
+                *reply = answer;
             }
         }
         Ok(replies)

@@ -50,7 +50,7 @@ pub const HOLDS: &str = include_str!("../lua/semaphore/holds.lua");
 
 use crate::error::{CallError, Invalid};
 use crate::failure::{Failure, FailureKind};
-use redis::{RedisError, Value};
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::time::Duration;
 
 /// A point in time on the server's clock: milliseconds since 1970.
@@ -62,6 +62,10 @@ fn error_of(error: RedisError) -> CallError {
         let text = error.detail().unwrap_or_default();
         let (what, why) = text.split_once(": ").unwrap_or(("call", text));
         return CallError::Invalid(Invalid::new(what, why));
+    }
+    if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
+        // A cluster refuses them before the script could.
+        return CallError::Invalid(Invalid::new("keys", "takes keys of one hash tag"));
     }
     let failure = Failure::from(error);
     if failure.leaves_unknown() {
@@ -176,7 +180,7 @@ impl Reply {
     }
 }
 
-fn unexpected(what: &dyn std::fmt::Debug) -> CallError {
+pub(crate) fn unexpected(what: &dyn std::fmt::Debug) -> CallError {
     let mut text = format!("{what:?}");
     if let Some((end, _)) = text.char_indices().nth(200) {
         text.truncate(end);

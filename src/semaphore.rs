@@ -10,6 +10,7 @@ use crate::name::{self, Keys};
 use crate::permit::Permit;
 use crate::request::Request;
 use crate::scripts::semaphore::{self, ReleaseAnswer, ResizeAnswer};
+use crate::trace::Operation;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -252,6 +253,11 @@ impl Semaphore {
     /// # Errors
     /// [`RefreshError::Lost`] when `id` holds nothing.
     pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
+        let span = Operation::Adopt.on([self.keys()?.meta.as_str()]);
+        span.run(|| self.take_over(id))
+    }
+
+    fn take_over(&self, id: &str) -> Result<Permit, RefreshError> {
         name::check_id(id)?;
         let keys = self.keys.clone()?;
         let terms = Terms {
@@ -262,14 +268,14 @@ impl Semaphore {
         let soon = self.engine.now() + ADOPTED;
         drop(self.engine.background.take_back(&keys, id, soon));
         let _busy = self.engine.clock().busy(); // until the permit is looked after
-        let answered = self.engine.call(None, &mut |con| {
+        let answered = self.engine.call(&keys.meta, None, &mut |con| {
             semaphore::refresh(con, &keys, id, terms.lease_ms)
         })?;
         let Some(grant) = answered.reply else {
             return Err(RefreshError::Lost(Lost { id: id.to_owned() }));
         };
         let deadline = Deadline::told(answered.sent, grant.left());
-        let holding = Holding::new(self.engine.clock(), &keys, id, &grant, deadline, &terms);
+        let holding = Holding::new(&self.engine.servers, &keys, id, &grant, deadline, &terms);
         Ok(Permit::new(self.engine.clone(), holding, self.limit, None))
     }
 
@@ -279,15 +285,17 @@ impl Semaphore {
     /// # Errors
     /// [`CallError`]; the call may be made again.
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
-        name::check_id(id)?;
         let keys = self.keys()?;
-        let answered = self
-            .engine
-            .call(None, &mut |con| semaphore::release(con, keys, id, 0))?;
-        Ok(match answered.reply {
-            ReleaseAnswer::Released { .. } => Revoked::Held,
-            ReleaseAnswer::Cancelled => Revoked::Waited,
-            ReleaseAnswer::Gone => Revoked::Nothing,
+        Operation::Revoke.on([keys.meta.as_str()]).tell(|| {
+            name::check_id(id)?;
+            let answered = self.engine.call(&keys.meta, None, &mut |con| {
+                semaphore::release(con, keys, id, 0)
+            })?;
+            Ok(match answered.reply {
+                ReleaseAnswer::Released { .. } => Revoked::Held,
+                ReleaseAnswer::Cancelled => Revoked::Waited,
+                ReleaseAnswer::Gone => Revoked::Nothing,
+            })
         })
     }
 
@@ -315,9 +323,12 @@ impl Semaphore {
     /// [`CallError`]; the call may be made again.
     pub fn unpin(&self) -> Result<(), CallError> {
         let keys = self.keys()?;
-        self.engine
-            .call(None, &mut |con| semaphore::resize(con, keys, 0, None))?;
-        Ok(())
+        Operation::Unpin.on([keys.meta.as_str()]).run(|| {
+            self.engine.call(&keys.meta, None, &mut |con| {
+                semaphore::resize(con, keys, 0, None)
+            })?;
+            Ok(())
+        })
     }
 
     fn set_limit(&self, limit: u32, expected: Option<u32>) -> Result<Resized, CallError> {
@@ -326,12 +337,14 @@ impl Semaphore {
             return Err(Invalid::new("limit", why).into());
         }
         let keys = self.keys()?;
-        let answered = self.engine.call(None, &mut |con| {
-            semaphore::resize(con, keys, limit, expected)
-        })?;
-        Ok(match answered.reply {
-            ResizeAnswer::Resized { old, in_use, .. } => Resized::Resized { old, in_use },
-            ResizeAnswer::Unchanged { current, .. } => Resized::Unchanged { current },
+        Operation::Resize.on([keys.meta.as_str()]).tell(|| {
+            let answered = self.engine.call(&keys.meta, None, &mut |con| {
+                semaphore::resize(con, keys, limit, expected)
+            })?;
+            Ok(match answered.reply {
+                ResizeAnswer::Resized { old, in_use, .. } => Resized::Resized { old, in_use },
+                ResizeAnswer::Unchanged { current, .. } => Resized::Unchanged { current },
+            })
         })
     }
 
@@ -370,10 +383,12 @@ impl Semaphore {
 
     fn look(&self, offset: u32, count: u32) -> Result<semaphore::State, CallError> {
         let keys = self.keys()?;
-        let answered = self.engine.call(None, &mut |con| {
-            semaphore::inspect(con, keys, offset, count)
-        })?;
-        Ok(answered.reply)
+        Operation::Inspect.on([keys.meta.as_str()]).run(|| {
+            let answered = self.engine.call(&keys.meta, None, &mut |con| {
+                semaphore::inspect(con, keys, offset, count)
+            })?;
+            Ok(answered.reply)
+        })
     }
 
     pub(crate) fn keys(&self) -> Result<&Keys, Invalid> {

@@ -1,15 +1,16 @@
 //! Waiting in line, until the permit is granted, the time is over, or the wait is cancelled.
 
-use crate::connections::{Unanswered, Wire};
+use crate::connections::{Connections, Unanswered, Wire};
 use crate::error::{AcquireError, CallError, Cancelled, Denied, Invalid};
 use crate::failure::FailureKind;
 use crate::inbox::Inbox;
 use crate::lease::{Deadline, Moment};
 use crate::message::Message;
 use crate::permit::Permit;
-use crate::request::{LAST_WORD, Outcome, PATIENCE, Request, out_of_turn};
+use crate::request::{LAST_WORD, Outcome, PATIENCE, Request, no_inbox, out_of_turn};
 use crate::scripts::between;
 use crate::scripts::semaphore::{Grant, Usage};
+use crate::trace::Operation;
 use crate::waits::{News, Wait};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,7 +73,12 @@ impl Place {
 
 impl Request {
     /// Asks in line, until `deadline` at the latest.
-    pub(crate) fn in_line(self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
+    pub(crate) fn in_line(&self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
+        let span = Operation::Acquire.on([self.keys.meta.as_str()]);
+        span.run(|| self.stand_in_line(deadline))
+    }
+
+    fn stand_in_line(&self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
         self.engine.check_process()?;
         self.prepare()?;
         let Some(wait) = self.engine.inbox.register(&self.keys, &self.id) else {
@@ -95,6 +101,9 @@ impl Request {
         {
             self.release_later(Some(wire));
         }
+        if let Err(AcquireError::TimedOut(_)) = &result {
+            self.engine.servers.counts.denied.add_one();
+        }
         result
     }
 
@@ -105,10 +114,10 @@ impl Request {
         deadline: Option<Instant>,
     ) -> Result<Permit, AcquireError> {
         // The first wait of a gate asks without standing in line: most often no inbox is needed at all.
-        if !self.engine.inbox.is_opened() && !wait.is_cancelled() {
+        if !self.engine.inbox.is_opened(&self.keys.meta) && !wait.is_cancelled() {
             let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
             let (outcome, sent) = self
-                .ask(until, 0, "", Duration::ZERO)
+                .ask(until, 0, &no_inbox, Duration::ZERO)
                 .map_err(|unanswered| self.abandon(unanswered, false))?;
             if !matches!(outcome, Outcome::Denied(_)) {
                 return self.conclude(wait, outcome, sent, place);
@@ -145,11 +154,12 @@ impl Request {
         place: &mut Place,
         deadline: Option<Instant>,
     ) -> Result<Option<Permit>, AcquireError> {
-        let channel = self.engine.inbox.channel(deadline);
-        let inbox = channel.map(|channel| wait.inbox(channel));
-        let inbox = inbox.as_deref().unwrap_or_default();
+        let inbox = |server: &Arc<Connections>| {
+            let channel = self.engine.inbox.channel(server, deadline);
+            channel.map_or_else(String::new, |channel| wait.inbox(&channel))
+        };
         let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
-        let (outcome, sent) = match self.ask(until, place.ticket, inbox, PATIENCE) {
+        let (outcome, sent) = match self.ask(until, place.ticket, &inbox, PATIENCE) {
             Ok(answered) => answered,
             Err(unanswered) => {
                 let passing = unanswered.error.is_passing();
@@ -287,7 +297,7 @@ impl Request {
     /// The time is over. A last call takes the grant that was under way, or gives the place up: one script does both.
     fn leave(&self, wait: &Wait, place: &Place) -> Result<Permit, AcquireError> {
         let until = self.engine.now() + LAST_WORD;
-        match self.ask(Some(until), place.ticket, "", Duration::ZERO) {
+        match self.ask(Some(until), place.ticket, &no_inbox, Duration::ZERO) {
             Ok((outcome, sent)) => self.conclude(wait, outcome, sent, place),
             Err(unanswered) => Err(self.give_up(place, unanswered, true)),
         }

@@ -44,11 +44,15 @@ struct Heard {
     messages: VecDeque<(Message, Moment)>,
     called: bool,
     cancelled: bool,
+    /// Where the last call that asked for it said that messages go.
+    channel: String,
 }
 
 impl Wait {
-    /// The inbox as the scripts take it: the channel, and the secret with which they sign.
+    /// The inbox as the scripts take it: the channel, and the secret with which they sign. From here on only what comes on this
+    /// channel counts.
     pub(crate) fn inbox(&self, channel: &str) -> String {
+        channel.clone_into(&mut lock(&self.state).channel);
         match &self.secret {
             Some(secret) => format!("{channel}#{secret}"),
             None => channel.to_owned(),
@@ -56,7 +60,7 @@ impl Wait {
     }
 
     /// Hears a message; whether it is signed for this wait. One that whoever listens too sends again is heard once at a time.
-    fn tell(&self, heard: &Received, received: Moment) -> bool {
+    fn tell(&self, channel: &str, heard: &Received, received: Moment) -> bool {
         let Some(secret) = &self.secret else {
             self.call();
             return false;
@@ -65,10 +69,13 @@ impl Wait {
             return false;
         }
         let mut state = lock(&self.state);
-        if !state.messages.iter().any(|(m, _)| *m == heard.message) {
+        if state.channel != channel {
+            // Of a server that had the semaphore before: it may not know yet that another one has it now.
+            state.called = true;
+        } else if !state.messages.iter().any(|(m, _)| *m == heard.message) {
             state.messages.push_back((heard.message.clone(), received));
-            self.bell.ring();
         }
+        self.bell.ring();
         true
     }
 
@@ -204,15 +211,46 @@ impl Waits {
     }
 
     /// Hands a message to whom it is for. A grant for a wait that was given up is returned: it is to be released.
-    pub(crate) fn deliver(&mut self, heard: &Received, received: Moment) -> Option<GivenUp> {
+    pub(crate) fn deliver(
+        &mut self,
+        channel: &str,
+        heard: &Received,
+        received: Moment,
+    ) -> Option<GivenUp> {
         let id = &heard.message.id;
         let mut told = false;
         for wait in self.by_id.get(id).into_iter().flatten() {
-            told |= wait.tell(heard, received);
+            told |= wait.tell(channel, heard, received);
         }
         if told || heard.message.fence == 0 {
             return None;
         }
         self.forget(id, |wait| heard.is_signed_with(&wait.secret))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_counts_only_where_the_wait_asked_last() {
+        let clock = Clock::real();
+        let keys = Keys::semaphore("luagate", "name").unwrap();
+        let mut waits = Waits::default();
+        let wait = waits.add(&clock, &keys, "id").unwrap();
+        let inbox = wait.inbox("before");
+        let secret = inbox.strip_prefix("before#").unwrap();
+        let text = "id 1 2 3000 4";
+        let signature = sha1_smol::Sha1::from(format!("{secret}{text}")).digest();
+        let payload = format!("{text} {signature}");
+        let heard = Received::read(payload.as_bytes()).unwrap();
+        wait.inbox("after");
+        // Far ahead, since only what is there already is heard.
+        let later = clock.now() + Duration::from_secs(60);
+        waits.deliver("before", &heard, clock.moment());
+        assert!(matches!(wait.hear(later), News::Called));
+        waits.deliver("after", &heard, clock.moment());
+        assert!(matches!(wait.hear(later), News::Message { .. }));
     }
 }

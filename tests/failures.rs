@@ -116,17 +116,13 @@ fn settings_that_cannot_be() {
 /// Opens a gate with short timeouts, which has to fail soon; says how.
 #[track_caller]
 fn open_fails(url: &str) -> Failure {
-    let timeout = Duration::from_millis(300);
+    let timeout = Duration::from_secs(1);
     let start = Instant::now();
     let opened = Gate::builder(url)
         .connect_timeout(timeout)
         .read_timeout(timeout)
         .open();
-    assert!(
-        start.elapsed() < Duration::from_millis(500),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < 2 * timeout, "{:?}", start.elapsed());
     match opened {
         Err(CallError::Failed(failure) | CallError::Unknown(failure)) => failure,
         other => panic!("{other:?}"),
@@ -207,14 +203,8 @@ fn a_user_without_the_permission() {
 #[test]
 fn a_read_only_replica() {
     let master = own!(Server::private_tcp(&[]));
-    let port = master
-        .url
-        .trim_end_matches('/')
-        .rsplit(':')
-        .next()
-        .unwrap()
-        .to_owned();
-    let replica = own!(Server::private(&["--replicaof", "127.0.0.1", &port]));
+    let (_, port) = master.address().split_once(':').unwrap();
+    let replica = own!(Server::private(&["--replicaof", "127.0.0.1", port]));
     let Err(TryAcquireError::Failed(failure)) =
         replica.gate().semaphore("replica", 1).try_acquire()
     else {

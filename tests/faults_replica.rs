@@ -20,8 +20,7 @@ const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
 /// A replica that has all that its master has.
 fn replica_of(master: &Server) -> Server {
-    let address = master.url.trim_start_matches("redis://");
-    let (host, port) = address.trim_end_matches('/').split_once(':').unwrap();
+    let (host, port) = master.address().split_once(':').unwrap();
     let mut arguments = AT_ONCE.to_vec();
     arguments.extend(["--replicaof", host, port]);
     let replica = Server::private_tcp(&arguments).unwrap();

@@ -104,7 +104,7 @@ fn recorded(child: &Child, folder: &Path) -> u64 {
 #[test]
 fn an_order_explains_what_many_processes_saw() {
     let server = Server::any();
-    let folder = tempfile::tempdir().unwrap();
+    let mut folder = tempfile::tempdir().unwrap();
     let start = |seed: u64, asks: u32| {
         let (seed, asks) = (seed.to_string(), asks.to_string());
         let path = folder.path().to_str().unwrap();
@@ -125,10 +125,17 @@ fn an_order_explains_what_many_processes_saw() {
         assert!(child.wait().unwrap().success());
     }
     let history = History::read(folder.path());
-    history.assert(&Rules {
+    let rules = Rules {
         same_clock: server.is_private(),
         ..Rules::new(LIMIT)
-    });
+    };
+    if let Err(violation) = history.check(&rules) {
+        folder.disable_cleanup(true);
+        panic!(
+            "{violation}\nthe history is kept in {}",
+            folder.path().display()
+        );
+    }
     // All of this was there to be explained.
     let count = |is: fn(&Outcome) -> bool| history.count(is);
     let in_line = |told: &Outcome| matches!(told, Outcome::Granted(g) if g.ticket.is_some());

@@ -263,6 +263,77 @@ fn a_release_that_was_sent_again_finds_nothing() {
     illegal(1, Rule::Lease, &lines);
 }
 
+/// A grant that nobody heard of, told by a refusal after another was granted, where any of many calls may have been granted
+/// unheard too: too many orders to try them all.
+#[test]
+fn a_grant_that_only_a_later_refusal_tells_of() {
+    let unknown = |at: u32| {
+        let (start, end) = (10 * at, 10 * at + 5);
+        let permits = 1 + at % 2;
+        format!("x {start} {end} acquire {permits} 2000 waits -> unknown")
+    };
+    let mut lines: Vec<String> = (0..30).map(unknown).collect();
+    let told = [
+        "a 500 502 acquire 1 2000 tries -> granted a 1 501000 0 0",
+        "b 503 505 acquire 1 2000 tries -> granted b 1 504000 0 0",
+        "c 510 513 acquire 1 2000 waits -> unknown",
+        "b 511 525 release b 0 -> released",
+        "d 520 540 acquire 2 2000 waits -> granted d 2 536000 522000 0",
+        "e 527 539 acquire 2 2000 tries -> denied 2 3 1 told",
+        "d 541 543 release d 0 -> released",
+    ];
+    lines.extend(told.map(str::to_owned));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let late = Rules {
+        late: 5_000_000,
+        ..Rules::new(3)
+    };
+    History::of(&lines).assert(&late);
+}
+
+/// Each of many may have been granted before it was killed, but only one so that its lease ended in time.
+#[test]
+fn a_grant_that_only_the_end_of_its_lease_tells_of() {
+    let killed = |at: u32| {
+        let lease = if at == 25 { 3_000 } else { 10_000 };
+        format!("x {at} - acquire 1 {lease} waits -> never-returned")
+    };
+    let mut lines: Vec<String> = (0..30).map(killed).collect();
+    lines.push("a 40 42 acquire 2 500 tries -> denied 2 3 1 told".to_owned());
+    for at in (50..2_800).step_by(6) {
+        let fence = 1_000 * at + 1_000;
+        let (told, released) = (at + 2, at + 4);
+        lines.push(format!(
+            "a {at} {told} acquire 1 500 tries -> granted {at} 1 {fence} 0 0"
+        ));
+        lines.push(format!("a {told} {released} release {at} 0 -> released"));
+    }
+    let granted = "b 2900 3100 acquire 2 500 waits -> granted b 2 3050000 2901000 0";
+    lines.push(granted.to_owned());
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    History::of(&lines).assert(&Rules::new(3));
+}
+
+#[test]
+fn a_wait_without_an_answer_may_stay_in_line() {
+    let unknown = "a 0 2 acquire 2 1000 waits -> unknown";
+    let other = "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0";
+    let refused = |at: u32| {
+        format!(
+            "c {at} {} acquire 1 1000 tries -> denied 1 2 1 told",
+            at + 2
+        )
+    };
+    let late = Rules {
+        late: 100_000,
+        order: false,
+        ..Rules::new(2)
+    };
+    legal_under(&late, &[unknown, other, &refused(90)]);
+    let too_late = History::of(&[unknown, other, &refused(110)]);
+    assert_eq!(judge(&too_late, &late), Err(Rule::Refusal));
+}
+
 #[test]
 fn each_semaphore_by_itself() {
     let mut history = History::of(&[

@@ -1,4 +1,5 @@
-//! The checker of histories knows what a server forgot, and lets nothing else pass for it.
+//! The checker of histories knows what a server forgot, and what one that was replaced may tell, and lets nothing else pass
+//! for it.
 
 mod support;
 
@@ -65,4 +66,37 @@ fn the_last() {
     let other = "b 40 42 acquire 1 1000 tries -> granted b 1 41000 0 0";
     assert_eq!(after("the-last", &[REFRESHED, other]), Err(Rule::Limit));
     assert_eq!(after("the-last", &[SMALLER_FENCE]), Err(Rule::Fence));
+}
+
+/// `b` has a mutex of the master that took over; the one that was cut off is back from 300 to 310.
+fn two_masters(then: &[&str]) -> Result<(), Rule> {
+    let mut lines = vec![
+        "a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0",
+        "server 100 200 forget the-last -> done",
+        "b 205 207 acquire 1 1000 tries -> granted b 1 206000 0 0",
+        "b 350 352 refresh b 1000 -> refreshed 0",
+    ];
+    lines.extend(then);
+    let outcome = History::of(&lines).check(&Rules::new(1));
+    outcome.map(drop).map_err(|violation| violation.rule)
+}
+
+#[test]
+fn a_master_that_is_back_grants_before_it_knows_better() {
+    let back = "server 300 310 two-masters -> done";
+    let granted = "c 3 306 acquire 1 1000 waits -> granted c 1 305000 4000 0";
+    let lost = "c 320 322 refresh c 1000 -> lost";
+    assert_eq!(two_masters(&[back, granted, lost]), Ok(()));
+    let released = "c 307 309 release c 0 -> released";
+    assert_eq!(two_masters(&[back, granted, released]), Ok(()));
+    let none = "b 301 303 release b 0 -> gone";
+    assert_eq!(two_masters(&[back, none]), Ok(()));
+    // Only then, and only there.
+    assert_eq!(two_masters(&[granted, lost]), Err(Rule::Limit));
+    let later = "c 3 316 acquire 1 1000 waits -> granted c 1 315000 4000 0";
+    assert_eq!(two_masters(&[back, later, lost]), Err(Rule::Limit));
+    let kept = "c 320 322 refresh c 1000 -> refreshed 0";
+    assert_eq!(two_masters(&[back, granted, kept]), Err(Rule::Lease));
+    let third = "d 330 332 acquire 1 1000 tries -> granted d 1 331000 0 0";
+    assert_eq!(two_masters(&[back, granted, lost, third]), Err(Rule::Limit));
 }

@@ -578,3 +578,25 @@ fn a_test_sees_what_the_server_keeps() {
     let mine: Option<i64> = con.get("mine").unwrap();
     assert_eq!(mine, None);
 }
+
+#[test]
+fn each_renewal_is_counted_once() {
+    let (gate, memory) = memory();
+    let lease = gate.semaphore("counted", 2).lease(30 * SECOND);
+    let permits = [
+        lease.clone().auto_renew().acquire().unwrap(),
+        lease.acquire().unwrap(),
+    ];
+    memory.advance(35 * SECOND);
+    assert_eq!(
+        gate.counters().renewed,
+        3,
+        "a third of the lease has passed so often"
+    );
+    assert!(!permits[0].is_lost() && permits[1].is_lost());
+    assert_eq!(gate.counters().lost, 1);
+    memory.suspend(HOUR);
+    assert!(permits[0].is_lost());
+    let counters = gate.counters();
+    assert_eq!((counters.lost, counters.renewed), (2, 3));
+}

@@ -158,7 +158,7 @@ fn a_crashed_reader_s_share_comes_back_alone_at_its_own_lease() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while lines.next().unwrap().unwrap() != "reading" {}
     // Reads on, with a short lease that is renewed all the time.
-    let other = lock.clone().lease(Duration::from_millis(200)).auto_renew();
+    let other = lock.clone().lease(Duration::from_secs(2)).auto_renew();
     let other = other.read().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();

@@ -9,6 +9,7 @@
   -- Brings it up to now, and tells whether the id has it or can have it. Whoever waits comes first.
   function lock.is_free()
     if is_held then return true end
+    local before = limit
     if limit == 0 then limit = 1 end
     if fence and agreed then free({id}, permits - 1) end -- what its ended lease still occupies
     settle()
@@ -17,11 +18,14 @@
       redis.call('HDEL', meta, id)
     end
     if waiting > 0 then serve() end
-    return waiting == 0 and in_use < limit
+    local mine = waiting == 0 and in_use < limit
+    if mine then limit = before end -- only a grant stores it
+    return mine
   end
 
   function lock.take(lease_ms)
     if is_held then return end
+    limit = math.max(limit, 1)
     local text = next_number()
     grant(id, 1, lease_ms, text)
     lock.fence, lock.ends = last_fence, lease_ms == 0 and -1 or now + lease_ms

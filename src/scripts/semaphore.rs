@@ -23,6 +23,7 @@ pub use several::{TryLockAllAnswer, try_lock_all};
 
 use super::{Keys, Reply, ServerTime, error_of, read, unexpected};
 use crate::error::CallError;
+use crate::replicas::MinReplicas;
 use crate::script::{Call, LazyScript};
 use redis::{Connection, ConnectionLike, RedisResult, Value};
 
@@ -232,7 +233,7 @@ pub(crate) fn release_all(
         .iter()
         .map(|(keys, id)| release_call(keys, id, 0))
         .collect();
-    each(RELEASE.run_all(con, &calls), permits, |value, _| {
+    each(RELEASE.run_all(con, &calls, None), permits, |value, _| {
         released(value)
     })
 }
@@ -270,20 +271,34 @@ pub fn refresh(
     refreshed(reply.map_err(error_of)?, lease_ms)
 }
 
-/// Refreshes many in one packet; each has its own outcome.
+/// Refreshes many in one packet; each has its own outcome. Where `replicas` are to confirm it, nothing is refreshed for the
+/// caller unless they did.
 pub(crate) fn refresh_all(
     con: &mut Connection,
     permits: &[(&Keys, &str, u64)],
+    replicas: Option<&MinReplicas>,
 ) -> Result<Vec<Result<Option<Grant>, CallError>>, CallError> {
     let calls: Vec<Call> = permits
         .iter()
         .map(|(keys, id, lease_ms)| refresh_call(keys, id, *lease_ms))
         .collect();
-    each(
-        REFRESH.run_all(con, &calls),
-        permits,
-        |value, (.., lease_ms)| refreshed(value, *lease_ms),
-    )
+    // It covers what this connection wrote, and whatever was written before: a grant that another one made.
+    let wait = replicas.map(MinReplicas::command);
+    let mut replies = REFRESH.run_all(con, &calls, wait.as_ref());
+    let confirmed = match (replicas, &mut replies) {
+        (Some(replicas), Ok(replies)) => replicas.check(replies.pop()),
+        _ => Ok(()),
+    };
+    let mut outcomes = each(replies, permits, |value, (.., lease_ms)| {
+        refreshed(value, *lease_ms)
+    })?;
+    if let Err(error) = confirmed {
+        let refreshed = outcomes
+            .iter_mut()
+            .filter(|outcome| matches!(outcome, Ok(Some(_))));
+        refreshed.for_each(|outcome| *outcome = Err(error.clone()));
+    }
+    Ok(outcomes)
 }
 
 fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64) -> Call<'a> {
@@ -415,10 +430,9 @@ fn each<P, T>(
     read: impl Fn(Value, &P) -> Result<T, CallError>,
 ) -> Result<Vec<Result<T, CallError>>, CallError> {
     let mut outcomes = Vec::with_capacity(permits.len());
+    // Of a packet more than one reply may be due still.
     let replies = replies.map_err(|error| match error_of(error) {
-        CallError::Unknown(failure) if permits.len() > 1 => {
-            CallError::Unknown(failure.of_several())
-        }
+        CallError::Unknown(failure) => CallError::Unknown(failure.of_several()),
         error => error,
     });
     for (reply, permit) in replies?.into_iter().zip(permits) {

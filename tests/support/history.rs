@@ -4,6 +4,7 @@
 //! A process records through a [`Recorder`], most easily with [`client::Recorded`] around a semaphore of the library. After
 //! all have ended, [`History::read`] puts their files together and [`History::check`] judges them by [`Rules`].
 
+mod back;
 pub mod client;
 mod excerpt;
 mod model;
@@ -12,6 +13,7 @@ mod recorder;
 mod search;
 mod shut;
 mod text;
+mod two_masters;
 mod waits;
 
 pub use model::Rule;
@@ -40,6 +42,9 @@ pub enum Op {
     Look { id: String },
     /// The server lost something that it knew.
     Forget(Forgotten),
+    /// A master that was cut off is back and has yet to hear that another took its place. What it answers meanwhile is out of
+    /// what it knew, and the other never knows of it.
+    TwoMasters,
 }
 
 /// What the server knows no more. Nobody is in line any more then; and after the first two a refusal may

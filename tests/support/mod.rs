@@ -6,14 +6,17 @@
 )]
 
 pub mod clock;
+pub mod cluster;
 pub mod counts;
 pub mod crew;
 pub mod dice;
+pub mod group;
 pub mod history;
 pub mod load;
 pub mod planted;
 pub mod proxy;
 pub mod raw;
+pub mod sentinel;
 mod server;
 pub mod thin;
 pub mod usage;

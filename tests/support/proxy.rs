@@ -57,7 +57,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}/", listener.local_addr().unwrap());
         let shared = Arc::new(Shared {
-            target: Mutex::new(address(server)),
+            target: Mutex::new(server.address().to_owned()),
             lose: AtomicI32::new(0),
             delays: Mutex::default(),
             silent: AtomicI32::new(0),
@@ -116,13 +116,8 @@ impl Proxy {
 
     /// New connections go to this server.
     pub fn lead_to(&self, server: &Server) {
-        *self.shared.target.lock().unwrap() = address(server);
+        *self.shared.target.lock().unwrap() = server.address().to_owned();
     }
-}
-
-fn address(server: &Server) -> String {
-    let url = server.url.trim_start_matches("redis://");
-    url.trim_end_matches('/').to_owned()
 }
 
 impl Shared {

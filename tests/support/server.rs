@@ -50,7 +50,7 @@ pub struct Private {
 type Environment = Vec<(OsString, OsString)>;
 
 /// A prefix that no other test has.
-fn new_prefix() -> String {
+pub(super) fn new_prefix() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!(
@@ -132,12 +132,21 @@ impl Server {
 
     /// A server of the test's own that also listens on a TCP port of the loopback.
     pub fn private_tcp(arguments: &[&str]) -> Option<Server> {
-        // Below 50,000, since a cluster's bus listens 10,000 above.
+        Server::private_tcp_in(arguments, |_| Environment::new())
+    }
+
+    /// With these variables, which may name files in the server's folder.
+    pub(super) fn private_tcp_in(
+        arguments: &[&str],
+        environment: impl Fn(&Path) -> Environment,
+    ) -> Option<Server> {
+        // A cluster's bus listens 10,000 above: apart from these, and from what systems give to connections (32,768 and
+        // more), where a server that is started again might find its own taken. Processes begin far from each other.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
-            let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id();
-            let port = 20_000 + next % 20_000;
-            let mut server = Server::start(arguments, &port.to_string())?;
+            let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id() * 61;
+            let port = 10_000 + next % 10_000;
+            let mut server = Server::start_in(arguments, &port.to_string(), &environment)?;
             // Where the port is somebody else's, the server ends, and the next one is tried.
             if server.becomes_ready() {
                 server.url = format!("redis://127.0.0.1:{port}/");
@@ -150,7 +159,7 @@ impl Server {
         Server::start_in(arguments, port, |_| Environment::new())
     }
 
-    /// With these variables, which may name files in the server's folder.
+    /// With these variables, which may name files in the server's folder. One that is named `config` there is its own.
     pub(super) fn start_in(
         arguments: &[&str],
         port: &str,
@@ -160,8 +169,12 @@ impl Server {
             .prefix("luagate")
             .tempdir()
             .unwrap();
+        let environment = environment(folder.path());
         let socket = folder.path().join("socket");
-        let mut all: Vec<String> = [
+        let config = folder.path().join("config");
+        let config = config.is_file().then(|| config.display().to_string());
+        let mut all = Vec::from_iter(config);
+        let listening = [
             "--port",
             port,
             "--bind",
@@ -169,9 +182,8 @@ impl Server {
             "--save",
             "",
             "--unixsocket",
-        ]
-        .map(String::from)
-        .to_vec();
+        ];
+        all.extend(listening.map(String::from));
         all.push(socket.display().to_string());
         all.extend(["--dir".to_owned(), folder.path().display().to_string()]);
         all.extend(arguments.iter().map(|a| (*a).to_owned()));
@@ -181,7 +193,6 @@ impl Server {
                 "a redis-server or valkey-server on the PATH; `./dev test` finds or installs one",
             ),
         };
-        let environment = environment(folder.path());
         let child = spawn(&binary, &all, &environment);
         Some(Server {
             url: format!("unix://{}", socket.display()),
@@ -217,6 +228,12 @@ impl Server {
         })
     }
 
+    /// Host and port of one that listens on TCP.
+    pub fn address(&self) -> &str {
+        let url = self.url.strip_prefix("redis://");
+        url.expect("listens on TCP").trim_end_matches('/')
+    }
+
     pub(super) fn socket_url(&self) -> String {
         match &self.private {
             Some(private) => format!("unix://{}", private.folder.path().join("socket").display()),
@@ -226,25 +243,6 @@ impl Server {
 
     pub(super) fn private_mut(&mut self) -> &mut Private {
         self.private.as_mut().expect("a private server")
-    }
-
-    /// A node of a cluster, alone and in charge of every slot: it refuses keys of several slots in one call.
-    pub fn cluster_node() -> Option<Server> {
-        let server = Server::private_tcp(&["--cluster-enabled", "yes"])?;
-        let mut con = server.connection();
-        let slots: Vec<u32> = (0..16_384).collect();
-        for part in slots.chunks(4_096) {
-            redis::cmd("CLUSTER")
-                .arg("ADDSLOTS")
-                .arg(part)
-                .exec(&mut con)
-                .unwrap();
-        }
-        eventually("the cluster is up", || {
-            let info: String = redis::cmd("CLUSTER").arg("INFO").query(&mut con).ok()?;
-            info.contains("cluster_state:ok").then_some(())
-        });
-        Some(server)
     }
 
     /// A plain connection.

@@ -76,8 +76,11 @@ impl Gate {
             (self.doubt, self.lost) = (false, [false; 2]);
             return true;
         }
-        let known = state.and_then(|state| state.latest_end()).unwrap_or(0); // of leases that came back with a key
+        // Leases came back with a key, or an end of its own that a clock which stepped put far ahead.
+        let known = state.as_ref().and_then(State::latest_end).unwrap_or(0);
+        let expiry = state.map_or(0, |state| state.expiry);
         self.ledger.latest_end = self.ledger.latest_end.max(known);
+        self.ledger.latest = self.ledger.latest.max(known).max(expiry);
         self.doubt = true;
         if key < 2 {
             self.lost[key] = true;

@@ -32,7 +32,7 @@ pub struct State {
     extra: u64,
     next_end: f64,
     last_end: u64,
-    expiry: u64,
+    pub expiry: u64,
     pinned: bool,
     pub closed: bool,
     last: u64,

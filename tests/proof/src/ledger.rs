@@ -79,12 +79,20 @@ impl Ledger {
         Ok(())
     }
 
-    /// A refresh that was confirmed: invariant 4 and 11, what is lost does not come back.
-    pub fn refresh(&mut self, now: u64, id: &str, fence: u64, ends: End) -> Check {
+    /// A refresh that was confirmed: invariant 4 and 11, what is lost does not come back; but a key that was put back (`doubt`)
+    /// may know an older lease of the same id.
+    pub fn refresh(&mut self, now: u64, id: &str, fence: u64, ends: End, doubt: bool) -> Check {
         match self.holders.get_mut(id) {
-            Some(entry) if entry.fence == fence && entry.ends.is_none_or(|end| end > now) => {
+            Some(entry)
+                if entry.fence == fence && (doubt || entry.ends.is_none_or(|end| end > now)) =>
+            {
                 entry.ends = ends;
                 self.latest_end = self.latest_end.max(ends.unwrap_or(0));
+                Ok(())
+            }
+            // Its client sees a fence that is not its own, and has lost the permit.
+            Some(entry) if doubt && fence < entry.fence => {
+                self.holders.remove(id);
                 Ok(())
             }
             entry => broken(

@@ -238,8 +238,8 @@ impl Run<'_> {
                 granted.push((ask.id.clone(), entry));
             }
             (Call::Refresh { id, .. }, "refreshed") => {
-                gate.ledger
-                    .refresh(now, id, number(2).unwrap_or(0), number(3))?;
+                let fence = number(2).unwrap_or(0);
+                gate.ledger.refresh(now, id, fence, number(3), doubt)?;
             }
             (Call::Release { id, keep }, _) => gate.ledger.keep(id, *keep),
             _ => {}

@@ -170,11 +170,7 @@ impl Scheduler {
 
     fn next(&mut self, world: &World, calm: bool) -> Action {
         let (flights, mails) = (world.flights(), world.mails());
-        let mono = world.mono;
-        let due = world
-            .clients
-            .iter()
-            .position(|client| client.due(mono).is_some());
+        let due = world.due();
         if calm || !self.has(Fault::Late) {
             // Everything is prompt.
             if mails > 0 && !(self.has(Fault::LostMessages) && self.one_in(4)) {

@@ -59,6 +59,11 @@ pub struct World {
     pub count: Count,
     /// Since when nothing was lost or late.
     calm_since: Option<u64>,
+    /// For each client, how many stood in front of it when it asked last.
+    in_front: Vec<usize>,
+    /// For each client, whether the server's clock has stepped since it asked last: what it makes of a message that then comes
+    /// late may be too long by the step.
+    stepped: Vec<bool>,
     /// For each gate, who could be served and since when.
     waits: Vec<Option<(String, u64)>>,
     /// What happened, where somebody wants to read it.
@@ -98,6 +103,8 @@ impl World {
             backup: None,
             count: Count::default(),
             calm_since: None,
+            in_front: vec![0; clients],
+            stepped: vec![false; clients],
             waits: vec![None; 3],
             story: None,
         };
@@ -244,6 +251,12 @@ impl World {
         if client.awaits == Some(flight.number) {
             client.awaits = None;
             if let Some(reply) = &flight.reply {
+                self.stepped[flight.client] = false;
+                if let Ok([word, _, position, ..]) = reply.as_deref()
+                    && word == "queued"
+                {
+                    self.in_front[flight.client] = position.parse().map_or(0, |n: usize| n - 1);
+                }
                 client.answer(&flight.call, reply, flight.sent, mono);
             }
         }

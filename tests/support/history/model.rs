@@ -29,6 +29,8 @@ pub struct Semaphore {
     queue: Vec<Who>,
     /// How many of the known fences and tickets were given. They are given in their order.
     numbers: u32,
+    /// Whose next grant comes from a master that is none any more.
+    astray: Vec<Who>,
 }
 
 /// What happens at one point.
@@ -98,6 +100,10 @@ pub enum Step {
     },
     /// The server lost something that it knew.
     Forget(Forgotten),
+    /// The grant comes from a master that is none any more: it takes nothing, and nobody else knows of it.
+    Astray {
+        who: Who,
+    },
 }
 
 /// What a step takes of what is free.
@@ -223,6 +229,11 @@ impl Semaphore {
     ) -> Result<(), Why> {
         let held = |holder: Option<_>| holder.ok_or(Why::NotHeld).map(drop::<&Holder>);
         match *step {
+            Step::Enter { who, number, .. } | Step::Grant { who, number, .. }
+                if self.astray.contains(&who) =>
+            {
+                self.is_next(number)
+            }
             Step::Enter {
                 permits,
                 all,
@@ -280,7 +291,8 @@ impl Semaphore {
             Step::Release { who, .. } | Step::Refresh { who, .. } => held(self.known_holder(who)),
             Step::Held { who } | Step::UnseenEnd { who } => held(self.holder(who)),
             Step::Unseen { permits, .. } => self.fits(permits.max(1), rules),
-            Step::Gone { .. } | Step::Forget(_) => Ok(()),
+            Step::Astray { who } if self.holder(who).is_some() => Err(Why::Void),
+            Step::Gone { .. } | Step::Forget(_) | Step::Astray { .. } => Ok(()),
         }
     }
 
@@ -333,17 +345,20 @@ impl Semaphore {
                 }
                 self.queue.clear();
             }
+            Step::Astray { who } => self.astray.push(who),
             Step::Refused { .. } | Step::Gone { .. } | Step::Lost { .. } | Step::Held { .. } => {}
         }
     }
 
     fn add(&mut self, who: Who, permits: u32, lease: LeaseNo) {
         let at = self.holders.partition_point(|holder| holder.who < who);
+        let is_astray = self.astray.contains(&who);
+        self.astray.retain(|other| *other != who);
         let holder = Holder {
             who,
             permits,
             lease,
-            forgotten: None,
+            forgotten: is_astray.then_some(Forgotten::Everything),
         };
         self.holders.insert(at, holder);
     }

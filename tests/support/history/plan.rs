@@ -3,6 +3,7 @@
 
 use super::model::{LeaseNo, Rule, Step, Who};
 use super::shut::Shut;
+use super::two_masters::TwoMasters;
 use super::waits::Waits;
 use super::{Call, Full, Granted, Lease, Micros, Op, Outcome, Rules};
 use std::collections::HashMap;
@@ -76,8 +77,9 @@ pub fn plan(calls: &[&Call], rules: &Rules) -> Result<Plan, Wrong> {
         numbers: numbers(calls)?,
         whos: HashMap::new(),
         ends: Vec::new(),
-        waits: Waits::of(calls),
+        waits: Waits::of(calls, rules),
         shut: Shut::of(calls),
+        two_masters: TwoMasters::of(calls),
         strangers: false,
     };
     for (at, call) in calls.iter().enumerate() {
@@ -133,6 +135,7 @@ struct Builder<'a> {
     ends: Vec<Micros>,
     waits: Waits,
     shut: Shut,
+    two_masters: TwoMasters,
     /// Some release or refresh is of a permit that no call is known to have been granted: by then an unseen grant may have
     /// been given back, or live on.
     strangers: bool,
@@ -168,6 +171,7 @@ impl<'a> Builder<'a> {
                 self.during(at, Step::Forget(*what));
                 Ok(())
             }
+            Op::TwoMasters => Ok(()),
         }
     }
 
@@ -251,7 +255,8 @@ impl<'a> Builder<'a> {
                 let place = self.numbers[&ticket];
                 let joined = self.span_of(at, ticket, "ticket")?;
                 // A grant whose lease ended before its caller heard of it takes the place along.
-                let stays = self.calls[at].latest() <= least_end(self.calls[at], asked);
+                let stays = self.calls[at].latest() <= least_end(self.calls[at], asked)
+                    && !self.two_masters.at(joined);
                 let step = Step::Join {
                     who,
                     number: place,
@@ -266,6 +271,9 @@ impl<'a> Builder<'a> {
                 }
             }
         };
+        if self.two_masters.at(span) {
+            self.add(at, Step::Astray { who }, span, Must::Not);
+        }
         self.add(at, step, span, Must::Happen);
         Ok(())
     }
@@ -287,7 +295,8 @@ impl<'a> Builder<'a> {
     }
 
     fn refused(&mut self, at: usize, want: Option<u32>, full: &Full) {
-        if self.shut.may_refuse(self.calls[at]) {
+        let call = self.calls[at];
+        if self.shut.may_refuse(call) || self.two_masters.during(call) {
             return;
         }
         let step = Step::Refused {
@@ -301,6 +310,11 @@ impl<'a> Builder<'a> {
     fn release(&mut self, at: usize, who: Who, keep: u32) {
         let start = self.calls[at].start;
         match self.calls[at].outcome {
+            // Of either master.
+            Outcome::Released | Outcome::Gone if self.two_masters.during(self.calls[at]) => {
+                let span = (start, self.calls[at].latest());
+                self.add(at, Step::Release { who, keep }, span, Must::Not);
+            }
             Outcome::Released => self.during(at, Step::Release { who, keep }),
             Outcome::Gone => {
                 if self.rules.repeated {
@@ -320,6 +334,11 @@ impl<'a> Builder<'a> {
     fn refresh(&mut self, at: usize, who: Who, lease: Lease) -> Result<(), Wrong> {
         let call = self.calls[at];
         let (told, latest, must) = match call.outcome {
+            // Of either master.
+            Outcome::Refreshed(told) if self.two_masters.during(call) => {
+                (told, call.latest(), Must::Not)
+            }
+            Outcome::Lost if self.two_masters.during(call) => return Ok(()),
             Outcome::Refreshed(told) => (told, call.latest(), Must::Happen),
             Outcome::Lost => {
                 self.lost(at, who);

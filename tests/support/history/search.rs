@@ -11,10 +11,11 @@
 //! What keeps it small: fences and tickets are given in their order; and a step that changes nothing is taken as
 //! soon as the model allows it, since it can never do so with more right later. Calls without an answer may have been
 //! granted unheard, at any later time, which explains nearly everything in nearly endless ways. So at first only few
-//! ways are kept, those with the fewest such grants: an order that is found so is one all the same. Only where that ends
-//! is everything kept, up to a bound; beyond that the answer is `undecided`, which is no proof of anything, and shows where
+//! ways are kept, those with the fewest such grants: an order that is found so is one all the same. Where that ends, the search
+//! goes [back](super::back) and tries more. Only where that does not help either is everything kept, up to a bound; beyond that the answer is `undecided`, which is no proof of anything, and shows where
 //! the few ways ended.
 
+use super::back::{Back, Place};
 use super::excerpt::Excerpt;
 use super::model::{Rule, Semaphore, Step, Takes, Why};
 use super::plan::{Doubt, Must, NEVER, Plan, Planned, Wrong, plan};
@@ -22,9 +23,14 @@ use super::{Call, Micros, Rules};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 
-/// How many ways are kept at first, and how many are tried to come past one end.
+/// How many ways are kept where these are few, and how many are tried from one of them to come past one end.
 const FEW: usize = 32;
-const FEW_TRIED: usize = 2_000;
+const FEW_TRIED: usize = 2_048;
+
+/// The same after going back, and how many are tried in all so.
+const MORE: usize = 512;
+const MORE_TRIED: usize = 256;
+const MOST_MORE_TRIED: usize = 2_000_000;
 
 /// How many are tried in all, and for each step, before it stays undecided.
 const MOST_TRIED: usize = 50_000;
@@ -162,11 +168,14 @@ struct Search<'a> {
     effort: Effort,
     /// No way was left out so far.
     complete: bool,
+    /// It went back, and tries more up to that many events.
+    more_to: Option<usize>,
+    more_tried: usize,
 }
 
 /// The steps under way, by when they matter.
-#[derive(Default)]
-struct UnderWay {
+#[derive(Clone, Default)]
+pub struct UnderWay {
     looks: Vec<usize>,
     changes: Vec<usize>,
     /// Grants that nobody heard of.
@@ -205,6 +214,8 @@ impl Search<'_> {
             now: 0,
             effort,
             complete: true,
+            more_to: None,
+            more_tried: 0,
         }
     }
 
@@ -222,15 +233,48 @@ impl Search<'_> {
             }
         }
         events.sort_unstable();
-        for (now, is_end, step) in events {
-            self.now = now;
-            match is_end {
-                false => self.begin(step),
-                true => self.end(step)?,
+        let mut back = Back::default();
+        let mut past = 0;
+        while let Some((now, is_end, step)) = events.get(past).copied() {
+            if self.effort == Effort::Few && back.keeps(past) {
+                back.keep(Place {
+                    past,
+                    under_way: self.under_way.clone(),
+                    ways: self.ways.clone(),
+                });
             }
+            self.now = now;
+            self.more_to = self.more_to.filter(|to| *to >= past);
+            let ended = match is_end {
+                true => self.end(step),
+                false => {
+                    self.begin(step);
+                    Ok(())
+                }
+            };
+            past = match ended {
+                Ok(()) => past + 1,
+                Err(stuck) => {
+                    let is_begin = |event: &(Micros, bool, usize)| !event.1 && event.2 == step;
+                    let begin = events[..past].iter().rposition(is_begin).unwrap_or(0);
+                    self.go_back(&mut back, past, past - begin).ok_or(stuck)?
+                }
+            };
             self.most = self.most.max(self.ways.len());
         }
         Ok(self.most)
+    }
+
+    /// To an earlier place, to try more from there: how many events are past then. Nothing where that is of no use.
+    fn go_back(&mut self, back: &mut Back, past: usize, span: usize) -> Option<usize> {
+        if self.complete || self.effort != Effort::Few || self.more_tried > MOST_MORE_TRIED {
+            return None;
+        }
+        let (place, to) = back.from(past, span)?;
+        self.under_way = place.under_way.clone();
+        self.ways = place.ways.clone();
+        self.more_to = Some(to);
+        Some(place.past)
     }
 
     /// Where a step is kept while it is under way.
@@ -246,6 +290,10 @@ impl Search<'_> {
 
     fn begin(&mut self, step: usize) {
         self.list(step).push(step);
+        if matches!(self.plan.steps[step].step, Step::Unseen { .. }) {
+            let ends = |unseen: &usize| self.plan.steps[*unseen + 1].from;
+            self.under_way.unseen.sort_by_key(ends);
+        }
         if self.is_look(step) {
             let ways = std::mem::take(&mut self.ways);
             self.ways = ways
@@ -291,10 +339,21 @@ impl Search<'_> {
         Ok((next, explains))
     }
 
+    /// How many ways are kept, where these are few.
+    fn few(&self) -> Option<usize> {
+        match self.effort {
+            Effort::Few if self.more_to.is_some() => Some(MORE),
+            Effort::Few => Some(FEW),
+            Effort::All | Effort::Every => None,
+        }
+    }
+
     /// The end of a span: the step is taken by now, or it does not have to be.
     fn end(&mut self, step: usize) -> Result<(), Box<Stuck>> {
         let doubts: &[Doubt] = match self.effort {
-            Effort::Few => &[Doubt::None, Doubt::InCall, Doubt::AfterCall],
+            Effort::Few if self.more_to.is_none() => {
+                &[Doubt::None, Doubt::InCall, Doubt::AfterCall]
+            }
             _ => &[Doubt::AfterCall],
         };
         let ways = std::mem::take(&mut self.ways);
@@ -307,21 +366,23 @@ impl Search<'_> {
                 break;
             }
         }
-        let is_given_up = self.effort != Effort::Few && !self.complete;
+        let is_given_up = self.few().is_none() && !self.complete;
         if next.is_empty() || is_given_up {
             self.ways = ways;
             return Err(Box::new(self.stuck(step)));
         }
         self.list(step).retain(|other| *other != step);
         self.ways = next;
-        if self.effort == Effort::Few && self.ways.len() > FEW {
-            self.thin();
+        if let Some(kept) = self.few()
+            && self.ways.len() > kept
+        {
+            self.thin(kept);
         }
         Ok(())
     }
 
     /// Keeps those with the fewest grants that nobody heard of and, of several that differ by these alone, one.
-    fn thin(&mut self) {
+    fn thin(&mut self, kept_at_most: usize) {
         let is_unseen = |step: &usize| {
             let step = &self.plan.steps[*step].step;
             matches!(step, Step::Unseen { .. } | Step::UnseenEnd { .. })
@@ -337,7 +398,7 @@ impl Search<'_> {
         for (_, way) in ways {
             let mut seen = way.taken.clone();
             seen.retain(|step| !is_unseen(step));
-            if self.ways.len() < FEW && kept.insert((way.semaphore.clone(), seen)) {
+            if self.ways.len() < kept_at_most && kept.insert((way.semaphore.clone(), seen)) {
                 self.ways.insert(way);
             }
         }
@@ -353,10 +414,11 @@ impl Search<'_> {
         let mut alike = HashSet::new();
         for unseen in &self.under_way.unseen {
             let begin = &self.plan.steps[*unseen];
-            // Of those that weigh the same and may end, one is as good as another, most often.
+            // Of those that weigh the same and may end, one is as good as another, most often; and of those that last, the one
+            // that may end first.
             let may_end = self.plan.steps[*unseen + 1].from <= self.now;
             let is_tried = begin.doubt <= doubt
-                && (self.effort != Effort::Few
+                && (self.few().is_none()
                     || begin.doubt < Doubt::AfterCall
                     || way.has_taken(*unseen)
                     || alike.insert((begin.step.unseen_permits(), may_end)));
@@ -422,6 +484,10 @@ impl Search<'_> {
                 }
             }
             let is_enough = match self.effort {
+                Effort::Few if self.more_to.is_some() => {
+                    self.more_tried += 1;
+                    seen.len() > MORE_TRIED || self.more_tried > MOST_MORE_TRIED
+                }
                 Effort::Few => seen.len() > FEW_TRIED || (doubt > Doubt::None && next.len() > FEW),
                 _ => self.tried > MOST_TRIED + MOST_TRIED_A_STEP * self.plan.steps.len(),
             };

@@ -31,6 +31,7 @@ impl fmt::Display for Op {
             Op::Forget(Forgotten::OneKey) => f.write_str("forget one-key"),
             Op::Forget(Forgotten::TheLast) => f.write_str("forget the-last"),
             Op::Forget(Forgotten::Everything) => f.write_str("forget everything"),
+            Op::TwoMasters => f.write_str("two-masters"),
         }
     }
 }
@@ -111,6 +112,7 @@ impl Op {
             ["forget", "one-key"] => Op::Forget(Forgotten::OneKey),
             ["forget", "the-last"] => Op::Forget(Forgotten::TheLast),
             ["forget", "everything"] => Op::Forget(Forgotten::Everything),
+            ["two-masters"] => Op::TwoMasters,
             _ => return None,
         })
     }

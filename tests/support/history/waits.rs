@@ -1,20 +1,26 @@
 //! Who else may have been in line: what a refusal may be due to, beside that all is in use.
 
-use super::{Call, Micros, Op};
+use super::{Call, Micros, Op, Outcome, Rules};
 
-/// The spans of the calls in line.
+/// The spans of the calls in line. One without an answer may stay there until the release that is made up for it.
 pub struct Waits {
     /// By start, with the latest end of all up to there and whose it is, and the second latest.
     latest: Vec<(Micros, Micros, Micros)>,
 }
 
 impl Waits {
-    pub fn of(calls: &[&Call]) -> Waits {
+    pub fn of(calls: &[&Call], rules: &Rules) -> Waits {
         let (mut first, mut second) = (0, 0);
         let mut latest = Vec::new();
         for call in calls {
             if matches!(call.op, Op::Acquire { waits: true, .. }) {
-                let end = call.latest();
+                let end = match &call.outcome {
+                    Outcome::Unknown => call.latest().saturating_add(rules.late),
+                    Outcome::TimedOut(full) if !full.answered => {
+                        call.latest().saturating_add(rules.late)
+                    }
+                    _ => call.latest(),
+                };
                 (first, second) = match end {
                     end if end >= first => (end, first),
                     end => (first, end.max(second)),

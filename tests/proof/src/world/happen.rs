@@ -84,6 +84,9 @@ impl World {
                 let client = &mut self.clients[mail.client];
                 if client.hears {
                     client.read(&mail.text, mono);
+                    if let Phase::Holding { excused, .. } = &mut client.phase {
+                        *excused |= self.stepped[mail.client];
+                    }
                     self.tell(|| format!("c{} reads: {}", mail.client, mail.text));
                 }
                 self.check_beliefs()
@@ -227,6 +230,7 @@ impl World {
                 self.gates.iter_mut().for_each(|gate| gate.clock_steps(now));
                 self.ahead = self.ahead.saturating_add_signed(ms * 1_000);
                 self.excuse();
+                self.stepped.fill(true);
                 self.tell(|| format!("the server's clock steps by {ms} ms"));
                 self.time_passes()
             }
@@ -259,7 +263,7 @@ impl World {
     }
 
     fn pass(&mut self, ms: u64) -> Check {
-        if !self.is_prompt() {
+        if !self.is_prompt(self.mono + ms * 1_000) {
             self.waits.fill(None);
         }
         self.mono += ms * 1_000;

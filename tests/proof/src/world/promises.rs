@@ -5,15 +5,23 @@ use crate::client::{Client, Phase};
 use crate::ledger::{Check, broken};
 
 impl World {
-    /// Whether all that is due was done, and nothing is on its way.
-    pub(super) fn is_prompt(&self) -> bool {
-        let mut clients = self.clients.iter();
-        let is_due = clients.any(|client| client.due(self.mono).is_some());
-        !is_due && self.flights() == 0 && self.mails() == 0
+    /// Who has something to do at once: what is due by its clock, or a call again whose answer is lost.
+    pub fn due(&self) -> Option<usize> {
+        self.clients.iter().position(|client| {
+            let lost = |number| !self.flights.iter().any(|flight| flight.number == number);
+            client.awaits.is_some_and(lost) || client.due(self.mono).is_some()
+        })
+    }
+
+    /// Whether all that is due until then was done, and nothing is on its way.
+    pub(super) fn is_prompt(&self, until: u64) -> bool {
+        let mut alive = self.clients.iter().filter(|client| client.is_alive());
+        let is_later = alive.all(|client| client.due_at().is_none_or(|at| at >= until));
+        is_later && self.due().is_none() && self.flights() == 0 && self.mails() == 0
     }
 
     /// Invariant 10: whoever is first of those who live and could have what is free is served within this many ms; where dead
-    /// ones stand in front, within a second for each.
+    /// ones stand in front, or stood there when it asked last, within a second for each.
     pub(super) fn check_liveness(&mut self) -> Check {
         const SOON: u64 = 50;
         let calm = self
@@ -51,7 +59,10 @@ impl World {
                 Some((same, since)) if *same == id => *since,
                 _ => self.mono,
             };
-            let bound = SOON + 1_000 * (first as u64).min(5);
+            // It knows of those that stood in front when it asked last.
+            let client = self.clients.iter().position(|client| client.id == id);
+            let in_front = client.map_or(first, |client| self.in_front[client].max(first));
+            let bound = SOON + 1_000 * (in_front as u64).min(5);
             if self.mono > since + bound * 1_000 {
                 let text = format!(
                     "{id} could be served since {since} µs, at place {first}: {:?}",

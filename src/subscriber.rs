@@ -1,0 +1,255 @@
+//! A subscription: one connection to one server, however many threads wait, on which they hear of their grants.
+
+use crate::connections::{Connections, Turn};
+use crate::error::CallError;
+use crate::inbox::Hearing;
+use crate::message::Received;
+use crate::sync::{lock, wait_for};
+use redis::{PubSub, RedisError};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How often the subscriber looks whether the gate is gone.
+const TICK: Duration = Duration::from_millis(500);
+
+/// A subscription that was silent for so long is tested: a connection that died quietly is silent too.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// A subscription that stood for so long is opened again without much of a pause when it breaks.
+const STEADY: Duration = Duration::from_secs(1);
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) struct Subscriber {
+    connections: Arc<Connections>,
+    hearing: Arc<Hearing>,
+    channel: String,
+    subscription: Mutex<Subscription>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Subscription {
+    /// On its way, first or again; `tried`: it has failed before.
+    Down {
+        tried: bool,
+    },
+    Up,
+    /// Messages do not arrive here: a proxy in between, or no permission.
+    Useless,
+    /// The gate is gone, or nobody needs this server any more.
+    Closed,
+}
+
+impl Subscriber {
+    /// Begins to subscribe. Nothing where no thread can be started.
+    pub(crate) fn start(
+        connections: &Arc<Connections>,
+        hearing: &Arc<Hearing>,
+        channel: String,
+    ) -> Option<Arc<Subscriber>> {
+        let subscriber = Arc::new(Subscriber {
+            connections: connections.clone(),
+            hearing: hearing.clone(),
+            channel,
+            subscription: Mutex::new(Subscription::Down { tried: false }),
+            changed: Condvar::new(),
+        });
+        let listening = subscriber.clone();
+        let thread = std::thread::Builder::new().name("luagate-inbox".to_owned());
+        let started = thread.spawn(move || listen(&listening));
+        started.is_ok().then_some(subscriber)
+    }
+
+    /// The channel, once the subscription stands. `None` where there is none: then a waiter asks without an inbox.
+    pub(crate) fn channel(&self, until: Option<Instant>) -> Option<String> {
+        let clock = &self.connections.clock;
+        let latest = clock.now() + self.connections.timeouts().connect;
+        let latest = until.map_or(latest, |until| until.min(latest));
+        let mut subscription = lock(&self.subscription);
+        loop {
+            match *subscription {
+                Subscription::Up => return Some(self.channel.clone()),
+                Subscription::Down { tried: false } => {}
+                _ => return None,
+            }
+            let left = latest.saturating_duration_since(clock.now());
+            if left.is_zero() {
+                return None;
+            }
+            subscription = wait_for(&self.changed, subscription, left);
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        *lock(&self.subscription) == Subscription::Closed
+    }
+
+    /// Nobody needs it any more. Its thread ends soon.
+    pub(crate) fn close(&self) {
+        *lock(&self.subscription) = Subscription::Closed;
+    }
+
+    /// Says how the subscription is; false when it is closed.
+    fn set(&self, to: Subscription) -> bool {
+        let mut subscription = lock(&self.subscription);
+        if *subscription == Subscription::Closed {
+            return false;
+        }
+        *subscription = to;
+        self.changed.notify_all();
+        true
+    }
+
+    /// Whether the server counts the subscription: behind some proxies it does not, and scripts would see nobody.
+    fn is_heard(&self) -> Result<bool, ()> {
+        let mut numsub = redis::cmd("PUBSUB");
+        numsub.arg("NUMSUB").arg(&self.channel);
+        let counted = self.connections.call(Turn::Last, None, &mut |con| {
+            let (_, count): (String, i64) = numsub
+                .query(con)
+                .map_err(|error| CallError::Failed(error.into()))?;
+            Ok(count)
+        });
+        match counted {
+            Ok(answered) => Ok(answered.reply > 0),
+            Err(unanswered) => match unanswered.error {
+                CallError::Failed(failure) if !failure.is_passing() => Ok(false),
+                _ => Err(()),
+            },
+        }
+    }
+}
+
+/// The thread: subscribes, tests the subscription, delivers; again whenever the connection breaks.
+fn listen(subscriber: &Subscriber) {
+    let mut again = false;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let since = Instant::now();
+        match subscribe(subscriber, again) {
+            Ended::Closed | Ended::Useless => return,
+            Ended::Broken { was_up } => again |= was_up,
+        }
+        if subscriber.connections.is_retired() {
+            subscriber.close();
+        }
+        if !subscriber.set(Subscription::Down { tried: true }) {
+            return;
+        }
+        std::thread::sleep(pause);
+        pause = if since.elapsed() > STEADY {
+            FIRST_PAUSE
+        } else {
+            (pause * 2).min(LONGEST_PAUSE)
+        };
+    }
+}
+
+enum Ended {
+    Closed,
+    Useless,
+    Broken { was_up: bool },
+}
+
+fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
+    let broken = Ended::Broken { was_up: false };
+    let Ok(mut con) = subscriber.connections.connect() else {
+        return broken;
+    };
+    let mut pubsub = con.as_pubsub();
+    if pubsub.subscribe(&subscriber.channel).is_err() {
+        return broken;
+    }
+    // That the server took the command does not say that it took the subscription.
+    match subscriber.is_heard() {
+        Ok(true) => {}
+        // Nor is a subscription that broke in the meantime counted.
+        Ok(false) if !again && stands(&mut pubsub) => {
+            subscriber.set(Subscription::Useless);
+            return Ended::Useless;
+        }
+        _ => return broken,
+    }
+    if !subscriber.set(Subscription::Up) {
+        return Ended::Closed;
+    }
+    if again {
+        subscriber
+            .connections
+            .count_reconnect("a subscription stands again");
+        subscriber.hearing.tell_all_resubscribed();
+    }
+    let mut last = Instant::now();
+    let mut looked = last;
+    let read_timeout = subscriber.connections.timeouts().read;
+    loop {
+        if pubsub.set_read_timeout(Some(TICK)).is_err() {
+            return Ended::Broken { was_up: true };
+        }
+        let message = pubsub.get_message();
+        let is_silent = matches!(&message, Err(error) if is_pause(error));
+        // A gate may also go while somebody sends it message after message.
+        if is_silent || looked.elapsed() >= TICK {
+            looked = Instant::now();
+            if subscriber.connections.is_retired() {
+                subscriber.close();
+            }
+            if subscriber.is_closed() {
+                return Ended::Closed;
+            }
+        }
+        match message {
+            Ok(message) => {
+                last = Instant::now();
+                if let Some(heard) = Received::read(message.get_payload_bytes()) {
+                    subscriber.hearing.deliver(&subscriber.channel, &heard);
+                }
+            }
+            Err(_) if is_silent => {
+                if last.elapsed() >= SILENCE {
+                    let answered = pubsub.set_read_timeout(Some(read_timeout)).is_ok()
+                        && pubsub.ping::<redis::Value>().is_ok();
+                    if !answered {
+                        return Ended::Broken { was_up: true };
+                    }
+                    last = Instant::now();
+                }
+            }
+            Err(_) => return Ended::Broken { was_up: true },
+        }
+    }
+}
+
+/// Whether nothing came in time; or this process was stopped and goes on, which interrupts a read that has a timeout, as
+/// signal(7) says. In both cases the connection stands.
+fn is_pause(error: &RedisError) -> bool {
+    let interrupted = || {
+        let cause = std::error::Error::source(error)?
+            .downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
+        let kind = cause.downcast_ref::<std::io::Error>()?.kind();
+        Some(kind == std::io::ErrorKind::Interrupted)
+    };
+    error.is_timeout() || interrupted() == Some(true)
+}
+
+/// Whether something answers on the connection, if only with an error.
+fn stands(pubsub: &mut PubSub) -> bool {
+    !matches!(pubsub.ping::<redis::Value>(), Err(error) if error.is_io_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn a_pause_is_no_broken_connection() {
+        let is_pause = |kind| is_pause(&RedisError::from(Error::from(kind)));
+        assert!(is_pause(ErrorKind::Interrupted));
+        assert!(is_pause(ErrorKind::WouldBlock));
+        assert!(!is_pause(ErrorKind::ConnectionReset));
+        assert!(!is_pause(ErrorKind::UnexpectedEof));
+    }
+}

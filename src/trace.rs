@@ -1,0 +1,266 @@
+//! What the gate tells `tracing`: a span for each operation, an event for what happens besides. This file alone knows of
+//! the feature; without it all of this comes to nothing.
+
+#[cfg(feature = "tracing")]
+pub(crate) use told::{lost, reconnected, renewed, unrenewed, warned};
+#[cfg(not(feature = "tracing"))]
+pub(crate) use untold::{lost, reconnected, renewed, unrenewed, warned};
+
+/// Each operation: the name of its span, and what success is called where its result does not say more.
+macro_rules! operations {
+    ($($operation:ident $name:literal $success:literal,)*) => {
+        /// What a span is of: `Operation::Adopt.on(keys).run(...)` runs it in one.
+        #[derive(Clone, Copy)]
+        pub(crate) enum Operation {
+            $($operation,)*
+        }
+
+        #[cfg(feature = "tracing")]
+        impl Operation {
+            fn span<'a>(self, keys: impl Iterator<Item = &'a str> + Clone) -> tracing::Span {
+                match self {
+                    $(Operation::$operation => tracing::debug_span!(
+                        target: "luagate",
+                        $name,
+                        kind = told::kind(keys.clone()),
+                        name = %told::Names(keys.clone()),
+                        outcome = tracing::field::Empty,
+                        waited_ms = tracing::field::Empty,
+                    ),)*
+                }
+            }
+
+            fn success(self) -> &'static str {
+                match self {
+                    $(Operation::$operation => $success,)*
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    TryAcquire "try_acquire" "granted",
+    Acquire "acquire" "granted",
+    TryLockAll "try_lock_all" "granted",
+    LockAll "lock_all" "granted",
+    Adopt "adopt" "adopted",
+    Refresh "refresh" "refreshed",
+    Release "release" "released",
+    ReleaseSome "release_some" "released",
+    Revoke "revoke" "released",
+    Resize "resize" "resized",
+    Unpin "unpin" "done",
+    Inspect "inspect" "done",
+    CountDown "count_down" "counted",
+    Count "count" "done",
+    Wait "wait" "open",
+    RecentAdd "recent_add" "done",
+    RecentRemove "recent_remove" "done",
+    RecentMatch "recent_match" "done",
+    PrefixAdd "prefix_add" "done",
+    PrefixRemove "prefix_remove" "done",
+    PrefixMatch "prefix_match" "done",
+}
+
+#[cfg(not(feature = "tracing"))]
+mod untold {
+    use super::Operation;
+    use crate::error::CallError;
+    use crate::name::Keys;
+    use crate::warning::Warning;
+
+    pub(crate) struct Span;
+
+    impl Operation {
+        pub(crate) fn on<'a>(self, _keys: impl IntoIterator<Item = &'a str>) -> Span {
+            Span
+        }
+    }
+
+    impl Span {
+        pub(crate) fn run<T, E>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+            work()
+        }
+
+        pub(crate) fn tell<T, E>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+            work()
+        }
+    }
+
+    pub(crate) fn lost(_keys: &Keys, _fence: u64) {}
+
+    pub(crate) fn renewed(_keys: &Keys, _fence: u64) {}
+
+    pub(crate) fn unrenewed(_keys: &Keys, _permits: usize, _error: &CallError) {}
+
+    pub(crate) fn reconnected(_what: &str, _address: impl FnOnce() -> String) {}
+
+    pub(crate) fn warned(_warning: &Warning) {}
+}
+
+#[cfg(feature = "tracing")]
+mod told {
+    use super::Operation;
+    use crate::error::{
+        AcquireError, CallError, LockAllError, RefreshError, TryAcquireError, TryLockAllError,
+        WaitError,
+    };
+    use crate::name::{self, Keys};
+    use crate::permit::Released;
+    use crate::semaphore::{Resized, Revoked};
+    use crate::warning::Warning;
+    use std::fmt;
+    use std::time::Instant;
+
+    pub(crate) struct Span {
+        operation: Operation,
+        span: tracing::Span,
+    }
+
+    impl Operation {
+        /// Begins a span. Keys of several are all of one kind.
+        pub(crate) fn on<'a>(
+            self,
+            keys: impl IntoIterator<Item = &'a str, IntoIter: Clone>,
+        ) -> Span {
+            Span {
+                operation: self,
+                span: self.span(keys.into_iter()),
+            }
+        }
+
+        fn waits(self) -> bool {
+            matches!(
+                self,
+                Operation::Acquire | Operation::LockAll | Operation::Wait
+            )
+        }
+    }
+
+    impl Span {
+        /// Runs `work` in the span, which says what came of it.
+        pub(crate) fn run<T, E: Word>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+            let success = self.operation.success();
+            self.run_as(work, |_| success)
+        }
+
+        /// As `run`, where success is of several kinds.
+        pub(crate) fn tell<T: Word, E: Word>(
+            self,
+            work: impl FnOnce() -> Result<T, E>,
+        ) -> Result<T, E> {
+            self.run_as(work, T::word)
+        }
+
+        fn run_as<T, E: Word>(
+            self,
+            work: impl FnOnce() -> Result<T, E>,
+            success: impl FnOnce(&T) -> &'static str,
+        ) -> Result<T, E> {
+            let Span { operation, span } = self;
+            let begun = Instant::now();
+            let result = span.in_scope(work);
+            if operation.waits() {
+                let waited = u64::try_from(begun.elapsed().as_millis());
+                span.record("waited_ms", waited.unwrap_or(u64::MAX));
+            }
+            let outcome = match &result {
+                Ok(told) => success(told),
+                Err(error) => error.word(),
+            };
+            span.record("outcome", outcome);
+            result
+        }
+    }
+
+    pub(super) fn kind<'a>(mut keys: impl Iterator<Item = &'a str>) -> &'a str {
+        keys.next().map_or("", |key| name::parts(key).0)
+    }
+
+    /// The names in these keys, with a space in between, which no name has.
+    pub(super) struct Names<I>(pub(super) I);
+
+    impl<'a, I: Iterator<Item = &'a str> + Clone> fmt::Display for Names<I> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for (place, key) in self.0.clone().enumerate() {
+                let space = if place > 0 { " " } else { "" };
+                write!(f, "{space}{}", name::parts(key).1)?;
+            }
+            Ok(())
+        }
+    }
+
+    /// A permit turned out to be lost. Its fence tells which; an id may be something of the user's own.
+    pub(crate) fn lost(keys: &Keys, fence: u64) {
+        let (kind, name) = name::parts(&keys.meta);
+        tracing::warn!(target: "luagate", kind, name, fence, "a permit is lost");
+    }
+
+    /// The renewal thread renewed a lease.
+    pub(crate) fn renewed(keys: &Keys, fence: u64) {
+        let (kind, name) = name::parts(&keys.meta);
+        tracing::debug!(target: "luagate", kind, name, fence, "a lease is renewed");
+    }
+
+    /// The renewal thread could not renew the leases of so many permits, this one among them, and tries again.
+    pub(crate) fn unrenewed(keys: &Keys, permits: usize, error: &CallError) {
+        let (kind, name) = name::parts(&keys.meta);
+        tracing::info!(
+            target: "luagate",
+            kind,
+            name,
+            permits,
+            %error,
+            "leases could not be renewed, which is tried again"
+        );
+    }
+
+    pub(crate) fn reconnected(what: &str, address: impl FnOnce() -> String) {
+        tracing::info!(target: "luagate", server = address(), "{what}");
+    }
+
+    pub(crate) fn warned(warning: &Warning) {
+        tracing::warn!(target: "luagate", "{warning}");
+    }
+
+    /// What came of an operation, in one word of a fixed set.
+    pub(crate) trait Word {
+        fn word(&self) -> &'static str;
+    }
+
+    macro_rules! words {
+        ($($type:ident { $($variant:ident $word:literal),* $(,)? })*) => {
+            $(impl Word for $type {
+                fn word(&self) -> &'static str {
+                    match self { $($type::$variant { .. } => $word,)* }
+                }
+            })*
+        };
+    }
+
+    words! {
+        Released { Released "released", Gone "gone" }
+        Revoked { Held "released", Waited "cancelled", Nothing "gone" }
+        Resized { Resized "resized", Unchanged "unchanged" }
+        CallError { Invalid "invalid", Failed "failed", Unknown "unknown" }
+        TryAcquireError {
+            Denied "denied", AlreadyHeld "already_held", LimitMismatch "limit_mismatch",
+            Invalid "invalid", Failed "failed", Unknown "unknown",
+        }
+        AcquireError {
+            TimedOut "timed_out", Cancelled "cancelled", AlreadyHeld "already_held",
+            LimitMismatch "limit_mismatch", Invalid "invalid", Failed "failed", Unknown "unknown",
+        }
+        TryLockAllError { InTheWay "denied", Invalid "invalid", Failed "failed", Unknown "unknown" }
+        LockAllError {
+            TimedOut "timed_out", Cancelled "cancelled", Lost "lost",
+            Invalid "invalid", Failed "failed", Unknown "unknown",
+        }
+        RefreshError { Lost "lost", Invalid "invalid", Failed "failed", Unknown "unknown" }
+        WaitError {
+            TimedOut "timed_out", Cancelled "cancelled",
+            Invalid "invalid", Failed "failed", Unknown "unknown",
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Promise: on a Redis Cluster everything works as on one server, for semaphores on every node; what happens to one node holds up
+//! nobody on the others; and slots may move under those who hold and wait.
+
+mod support;
+
+use luagate::errors::FailureKind;
+use luagate::scripts::Keys;
+use luagate::{Gate, GateBuilder, autocomplete};
+use redis::Connection;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use support::cluster::Cluster;
+use support::crew::{self, Crew, Home};
+use support::history::{Forgotten, Op};
+use support::{SOON, eventually};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_secs(600);
+
+#[test]
+fn process_of_a_test() {
+    crew::work();
+}
+
+/// Knows one node only, the last: the others are heard of.
+fn url(cluster: &Cluster) -> String {
+    let last = cluster.addresses().len() - 1;
+    format!("redis+cluster://{}", cluster.addresses()[last])
+}
+
+fn builder(cluster: &Cluster) -> GateBuilder {
+    Gate::builder(&url(cluster)).prefix(&cluster.prefix)
+}
+
+fn gate(cluster: &Cluster) -> Gate {
+    builder(cluster).open().unwrap()
+}
+
+impl Home for Cluster {
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn gate(&self) -> Gate {
+        gate(self)
+    }
+
+    fn connection_for(&self, key: &str) -> Connection {
+        self.connection(self.master(self.slot(key)))
+    }
+}
+
+/// The slot of the semaphore of this name.
+fn slot_of(cluster: &Cluster, name: &str) -> u16 {
+    let keys = Keys::semaphore(&cluster.prefix, name).unwrap();
+    cluster.slot(keys.names()[0])
+}
+
+/// Waits in line in a thread, and gives back what it got.
+fn wait_in_line(gate: &Gate, name: &str) -> std::thread::JoinHandle<Instant> {
+    let semaphore = gate.semaphore(name, 1).lease(LEASE);
+    std::thread::spawn(move || {
+        let permit = semaphore.acquire_timeout(MINUTE).unwrap();
+        let granted = Instant::now();
+        permit.release().unwrap();
+        granted
+    })
+}
+
+fn waits(gate: &Gate, name: &str, count: u64) {
+    eventually("they wait", || {
+        let state = gate.semaphore(name, 1).inspect().unwrap();
+        (state.waiter_count == count).then_some(())
+    });
+}
+
+#[test]
+fn whoever_waits_is_told_on_every_node() {
+    let cluster = own!(Cluster::new());
+    let (gate, other) = (gate(&cluster), gate(&cluster));
+    for master in cluster.masters() {
+        let name = cluster.name_on(master);
+        let held = gate.semaphore(&name, 1).lease(LEASE).try_acquire().unwrap();
+        let waiting: Vec<_> = (0..3).map(|_| wait_in_line(&other, &name)).collect();
+        waits(&gate, &name, 3);
+        let released = Instant::now();
+        held.release().unwrap();
+        for waiting in waiting {
+            let took = waiting.join().unwrap().duration_since(released);
+            assert!(
+                took < Duration::from_secs(1),
+                "asked, and was not told: {took:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_system_works_over_all_nodes() {
+    let cluster = own!(Cluster::new());
+    let gate = gate(&cluster);
+    let names: Vec<String> = cluster
+        .masters()
+        .iter()
+        .map(|m| cluster.name_on(*m))
+        .collect();
+    let all = gate.mutexes(&names).lock_all(MINUTE).unwrap();
+    for name in &names {
+        assert!(gate.mutex(name).try_lock().is_err());
+    }
+    all.refresh().unwrap();
+    all.unlock().unwrap();
+    for name in &names {
+        let lock = gate.rwlock(name);
+        let reader = lock.try_read().unwrap();
+        assert!(lock.try_write().is_err());
+        reader.unlock().unwrap();
+        let latch = gate.latch(name, 1);
+        latch.count_down().unwrap();
+        latch.wait_timeout(MINUTE).unwrap();
+        autocomplete::Recent::new(&gate, name)
+            .add("contact")
+            .unwrap();
+        let short = gate
+            .semaphore(name, 1)
+            .lease(Duration::from_secs(2))
+            .auto_renew();
+        let permit = short.try_acquire().unwrap();
+        eventually("it is renewed", || {
+            (permit.remaining().unwrap() < Duration::from_millis(1_700)).then_some(())
+        });
+        eventually("it is renewed", || {
+            (permit.remaining().unwrap() > Duration::from_millis(1_900)).then_some(())
+        });
+    }
+    let grouped = gate.mutexes(["{g}:a", "{g}:b"]);
+    grouped.try_lock_all().unwrap().unlock().unwrap();
+}
+
+#[test]
+fn a_gate_on_one_node_alone_says_what_to_do() {
+    let cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let gate = Gate::builder(cluster.urls()[masters[0]]).prefix(&cluster.prefix);
+    let gate = gate.open().unwrap();
+    let error = gate
+        .semaphore(&cluster.name_on(masters[1]), 1)
+        .try_acquire()
+        .unwrap_err();
+    let luagate::errors::TryAcquireError::Failed(failure) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(failure.kind(), FailureKind::Moved);
+    assert!(
+        failure.to_string().contains("redis+cluster://"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn a_node_that_stands_still_holds_up_nobody_on_the_others() {
+    let mut cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let (still, well) = (cluster.name_on(masters[0]), cluster.name_on(masters[1]));
+    let gate = builder(&cluster)
+        .read_timeout(Duration::from_secs(5))
+        .open()
+        .unwrap();
+    // A renewal of the one is under way for longer than the other's lease.
+    let short = Duration::from_secs(3);
+    let _stuck = gate
+        .semaphore(&still, 1)
+        .lease(short)
+        .auto_renew()
+        .try_acquire()
+        .unwrap();
+    let permit = gate
+        .semaphore(&well, 1)
+        .lease(short)
+        .auto_renew()
+        .try_acquire()
+        .unwrap();
+    // Nobody takes its place, and the others serve what is theirs.
+    for (_, mut con) in cluster.connections() {
+        for setting in [
+            "cluster-require-full-coverage",
+            "cluster-replica-no-failover",
+        ] {
+            let value = if setting.ends_with("failover") {
+                "yes"
+            } else {
+                "no"
+            };
+            let mut config = redis::cmd("CONFIG");
+            config
+                .arg("SET")
+                .arg(setting)
+                .arg(value)
+                .exec(&mut con)
+                .unwrap();
+        }
+    }
+    cluster.pause(masters[0]);
+    let paused = Instant::now();
+    while paused.elapsed() < 2 * short {
+        assert!(!permit.is_lost(), "it was not renewed");
+        let asked = Instant::now();
+        gate.mutex(&well).try_lock().unwrap().unlock().unwrap();
+        assert!(
+            asked.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            asked.elapsed()
+        );
+    }
+    permit.release().unwrap();
+}
+
+#[test]
+fn who_holds_and_waits_goes_on_when_the_master_dies() {
+    let mut cluster = own!(Cluster::new());
+    let gate = gate(&cluster);
+    let master = cluster.masters()[0];
+    let name = cluster.name_on(master);
+    let slot = slot_of(&cluster, &name);
+    let held = gate
+        .semaphore(&name, 1)
+        .lease(SOON * 6)
+        .auto_renew()
+        .try_acquire()
+        .unwrap();
+    let waiting: Vec<_> = (0..3).map(|_| wait_in_line(&gate, &name)).collect();
+    waits(&gate, &name, 3);
+    cluster.settle();
+    cluster.kill(master);
+    cluster.promoted(slot, master);
+    eventually("the permit is refreshed there", || held.refresh().ok());
+    // All ask again within seconds, so that the new master knows where to tell them.
+    held.release().unwrap();
+    for waiting in waiting {
+        waiting.join().unwrap();
+    }
+}
+
+#[test]
+fn a_slot_moves_under_load_without_an_error() {
+    let cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let name = cluster.name_on(masters[0]);
+    let slot = slot_of(&cluster, &name);
+    let gate = gate(&cluster);
+    let (inside, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    let turns = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let semaphore = gate.semaphore(&name, 2).lease(LEASE);
+            let (inside, done, turns) = (&inside, &done, &turns);
+            scope.spawn(move || {
+                while !done.load(Ordering::SeqCst) {
+                    let permit = match thread % 2 {
+                        0 => semaphore.acquire_timeout(MINUTE).unwrap(),
+                        _ => match semaphore.try_acquire() {
+                            Ok(permit) => permit,
+                            Err(luagate::errors::TryAcquireError::Denied(_)) => continue,
+                            Err(error) => panic!("{error}"),
+                        },
+                    };
+                    assert!(inside.fetch_add(1, Ordering::SeqCst) < 2);
+                    permit.refresh().unwrap();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    permit.release().unwrap();
+                    turns.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let more = || {
+            let before = turns.load(Ordering::SeqCst);
+            eventually("they go on", || {
+                (turns.load(Ordering::SeqCst) > before + 20).then_some(())
+            });
+        };
+        for to in [masters[1], masters[2], masters[0]] {
+            let moving = cluster.begin_move(slot, to);
+            // Keys that are made meanwhile are made there, those that are here stay: both answers are met.
+            std::thread::sleep(Duration::from_millis(50));
+            moving.move_keys(&cluster);
+            moving.end(&cluster);
+            more();
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn a_call_waits_while_some_keys_are_here_and_some_there() {
+    let cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let name = cluster.name_on(masters[0]);
+    let gate = gate(&cluster);
+    let semaphore = gate.semaphore(&name, 2).lease(LEASE);
+    let held = semaphore.try_acquire().unwrap();
+    let keys = Keys::semaphore(&cluster.prefix, &name).unwrap();
+    let moving = cluster.begin_move(slot_of(&cluster, &name), masters[1]);
+    moving.move_key(&cluster, keys.names()[0]);
+    std::thread::scope(|scope| {
+        let asks = scope.spawn(|| semaphore.try_acquire());
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!asks.is_finished(), "it was answered: {:?}", asks.join());
+        moving.move_keys(&cluster);
+        moving.end(&cluster);
+        asks.join().unwrap().unwrap().release().unwrap();
+    });
+    held.release().unwrap();
+}
+
+#[test]
+fn a_crew_goes_on_while_masters_die() {
+    let mut cluster = own!(Cluster::new());
+    let slot = slot_of(&cluster, crew::NAME);
+    let crew = Crew::new(&cluster, &url(&cluster), 6);
+    for _ in 0..2 {
+        crew.goes_on(20);
+        let master = cluster.master(slot);
+        crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+            cluster.kill(master);
+            cluster.promoted(slot, master);
+        });
+        crew.goes_on(20);
+        cluster.start(master);
+        cluster.settle();
+    }
+    crew.finish(&cluster, &crew::broken_connections());
+}
+
+#[test]
+fn a_crew_goes_on_when_a_master_is_cut_off_and_back() {
+    let mut cluster = own!(Cluster::new());
+    let slot = slot_of(&cluster, crew::NAME);
+    let crew = Crew::new(&cluster, &url(&cluster), 6);
+    crew.goes_on(20);
+    let master = cluster.master(slot);
+    crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+        cluster.pause(master);
+        cluster.promoted(slot, master);
+    });
+    crew.goes_on(20);
+    crew.recorded(&Op::TwoMasters, || {
+        cluster.resume(master);
+        cluster.steps_down(master);
+    });
+    cluster.settle();
+    crew.goes_on(20);
+    crew.finish(&cluster, &crew::broken_connections());
+}

@@ -1,0 +1,155 @@
+//! Promise: with sentinels nobody has to do anything about a failover: calls, waits and renewals go on with the new master.
+
+mod support;
+
+use luagate::errors::FailureKind;
+use luagate::{Gate, GateBuilder};
+use redis::Connection;
+use std::time::{Duration, Instant};
+use support::crew::{self, Crew, Home};
+use support::history::{Forgotten, Op};
+use support::sentinel::{MASTER, Sentinels};
+use support::{SOON, eventually};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_secs(600);
+
+/// Within how long of the promotion everything works again.
+const RECOVERED: Duration = Duration::from_secs(3);
+
+#[test]
+fn process_of_a_test() {
+    crew::work();
+}
+
+fn url(group: &Sentinels) -> String {
+    let sentinels = group.sentinels.addresses().join(",");
+    format!("redis+sentinel://{sentinels}/{MASTER}")
+}
+
+fn builder(group: &Sentinels) -> GateBuilder {
+    Gate::builder(&url(group)).prefix(&group.prefix)
+}
+
+impl Home for Sentinels {
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn gate(&self) -> Gate {
+        builder(self).open().unwrap()
+    }
+
+    fn connection_for(&self, _key: &str) -> Connection {
+        self.connection(self.master())
+    }
+}
+
+#[test]
+fn all_goes_on_within_three_seconds_of_the_promotion() {
+    let mut group = own!(Sentinels::new());
+    let gate = builder(&group)
+        .read_timeout(Duration::from_millis(500))
+        .open()
+        .unwrap();
+    let held = gate
+        .semaphore("s", 1)
+        .lease(SOON * 6)
+        .auto_renew()
+        .try_acquire()
+        .unwrap();
+    let waiting = {
+        let semaphore = gate.semaphore("s", 1).lease(LEASE);
+        std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap())
+    };
+    eventually("it waits", || {
+        (gate.semaphore("s", 1).inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    let master = group.master();
+    group.settle();
+    group.kill(master);
+    group.promoted(master);
+    let promoted = Instant::now();
+    eventually("a call is answered", || held.refresh().ok());
+    held.release().unwrap();
+    waiting.join().unwrap().release().unwrap();
+    assert!(promoted.elapsed() < RECOVERED, "{:?}", promoted.elapsed());
+}
+
+#[test]
+fn a_sentinel_that_stands_still_holds_up_nobody() {
+    let mut group = own!(Sentinels::new());
+    group.sentinels.pause(0);
+    let asked = Instant::now();
+    let gate = builder(&group).connect_timeout(SOON / 4).open().unwrap();
+    gate.mutex("m").try_lock().unwrap().unlock().unwrap();
+    assert!(asked.elapsed() < SOON / 4, "{:?}", asked.elapsed());
+    // The one that answered is asked first from here on.
+    let asked = Instant::now();
+    gate.mutex("m").try_lock().unwrap().unlock().unwrap();
+    assert!(
+        asked.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        asked.elapsed()
+    );
+}
+
+#[test]
+fn what_is_wrong_with_sentinels_is_told() {
+    let group = own!(Sentinels::new());
+    let other = url(&group).replace(MASTER, "another");
+    let error = Gate::open(&other).unwrap_err();
+    assert!(
+        error.to_string().contains("know no master \"another\""),
+        "{error}"
+    );
+    // A server that is no sentinel.
+    let server = group.urls()[0]
+        .trim_start_matches("redis://")
+        .trim_end_matches('/')
+        .to_owned();
+    let error = Gate::open(&format!("redis+sentinel://{server}/{MASTER}")).unwrap_err();
+    assert!(error.to_string().contains("SENTINEL"), "{error}");
+    let error = Gate::open("redis+sentinel://127.0.0.1:1/x").unwrap_err();
+    let luagate::errors::CallError::Failed(failure) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    let like = "redis://127.0.0.1/";
+    let none: [&str; 0] = [];
+    assert!(GateBuilder::sentinel(&none, MASTER, like).open().is_err());
+}
+
+#[test]
+fn a_crew_goes_on_while_masters_die() {
+    let mut group = own!(Sentinels::new());
+    let crew = Crew::new(&group, &url(&group), 6);
+    for _ in 0..2 {
+        crew.goes_on(20);
+        let master = group.master();
+        crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+            group.kill(master);
+            group.promoted(master);
+        });
+        crew.goes_on(20);
+        crew.recorded(&Op::TwoMasters, || {
+            group.start(master);
+            group.settle();
+        });
+    }
+    crew.finish(&group, &crew::broken_connections());
+}
+
+#[test]
+fn a_failover_by_hand_is_noticed() {
+    let group = own!(Sentinels::new());
+    let crew = Crew::new(&group, &url(&group), 6);
+    crew.goes_on(20);
+    let master = group.master();
+    crew.recorded(&Op::TwoMasters, || {
+        crew.recorded(&Op::Forget(Forgotten::TheLast), || group.fail_over());
+        group.steps_down(master);
+    });
+    crew.goes_on(20);
+    crew.finish(&group, &crew::broken_connections());
+}

@@ -1,0 +1,102 @@
+//! What was told to `tracing`, by whatever thread of this process.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, OnceLock};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// A span or an event of luagate.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The name of a span; `None`: it is an event.
+    pub span: Option<&'static str>,
+    pub level: Level,
+    pub fields: BTreeMap<&'static str, String>,
+}
+
+impl Told {
+    fn new(span: Option<&'static str>, metadata: &Metadata<'_>) -> Told {
+        Told {
+            span,
+            level: *metadata.level(),
+            fields: BTreeMap::new(),
+        }
+    }
+
+    /// Empty where there is none.
+    pub fn field(&self, name: &str) -> &str {
+        self.fields.get(name).map_or("", String::as_str)
+    }
+}
+
+impl Visit for Told {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name(), value.to_owned());
+    }
+}
+
+static RECORDS: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+
+struct Recorder;
+
+impl Subscriber for Recorder {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "luagate"
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut told = Told::new(Some(span.metadata().name()), span.metadata());
+        span.record(&mut told);
+        let mut records = RECORDS.lock().unwrap();
+        records.push(told);
+        Id::from_u64(records.len() as u64)
+    }
+
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        let mut records = RECORDS.lock().unwrap();
+        values.record(&mut records[span.into_u64() as usize - 1]);
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut told = Told::new(None, event.metadata());
+        event.record(&mut told);
+        RECORDS.lock().unwrap().push(told);
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Begins to record, unless that was done.
+pub fn record() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| tracing::subscriber::set_global_default(Recorder).unwrap());
+}
+
+/// Everything so far.
+pub fn all() -> Vec<Told> {
+    RECORDS.lock().unwrap().clone()
+}
+
+/// The spans whose name (or names) is this one.
+pub fn spans(name: &str) -> Vec<Told> {
+    let mut told = all();
+    told.retain(|told| told.span.is_some() && told.field("name") == name);
+    told
+}
+
+/// The events in one of whose fields this text is.
+pub fn events(text: &str) -> Vec<Told> {
+    let mut told = all();
+    told.retain(|told| {
+        told.span.is_none() && told.fields.values().any(|value| value.contains(text))
+    });
+    told
+}

@@ -1,11 +1,16 @@
 //! What an address means: one server, the nodes of a cluster, or a master that sentinels know.
 
-use crate::error::Invalid;
+use crate::error::{CallError, Invalid};
+use crate::tls::{self, Certificates};
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
 const TAKES: &str = "takes redis://[user:password@]host[:port][/db], rediss:// with TLS, unix:///path, redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/master";
 
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one, until the gate is open"
+)]
 pub(crate) enum Address {
     One(ConnectionInfo),
     #[cfg(feature = "r2d2")]
@@ -62,10 +67,43 @@ impl Address {
         })
     }
 
+    /// The same, with what connections by TLS take.
+    pub(crate) fn prepared(mut self, certificates: &Certificates) -> Result<Address, CallError> {
+        let mut infos = self.infos();
+        if certificates.are_given() && !infos.iter().any(|info| tls::is_used(info)) {
+            let why = "takes rediss:// where certificates are given, since nothing else uses them";
+            return Err(Invalid::new("url", why).into());
+        }
+        for info in &mut infos {
+            **info = tls::prepare(info.clone(), certificates)?;
+        }
+        Ok(self)
+    }
+
+    /// All from which connections are made.
+    fn infos(&mut self) -> Vec<&mut ConnectionInfo> {
+        match self {
+            Address::One(info) => vec![info],
+            #[cfg(feature = "r2d2")]
+            Address::Pool(_, info) => vec![info],
+            #[cfg(feature = "cluster")]
+            Address::Cluster(nodes) => nodes.iter_mut().collect(),
+            #[cfg(feature = "sentinel")]
+            Address::Sentinel {
+                sentinels, like, ..
+            } => sentinels.iter_mut().chain([like]).collect(),
+        }
+    }
+
     /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db]`; user and password are those of the master.
     #[cfg(feature = "sentinel")]
     fn of_sentinel_url(scheme: &str, rest: &str) -> Result<Address, Invalid> {
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if path.contains('@') {
+            // It would be taken for the name of the master, which is told.
+            let why = "takes a password with its / written as %2F, and its @ as %40";
+            return Err(Invalid::new("url", why));
+        }
         let (master, db) = path.split_once('/').unwrap_or((path, "0"));
         let (login, hosts) = hosts.rsplit_once('@').unwrap_or(("", hosts));
         let like = match login {
@@ -85,7 +123,6 @@ impl Address {
     }
 }
 
-#[cfg(not(all(feature = "cluster", feature = "sentinel")))]
 fn needs(feature: &str) -> Invalid {
     let why = format!("needs the feature `{feature}` of luagate, which is off");
     Invalid::new("url", why)
@@ -117,8 +154,16 @@ fn expand(scheme: &str, rest: &str) -> Vec<String> {
 
 /// What one url says. Its text stays out of the error: it may have a password.
 pub(crate) fn info(url: &str) -> Result<ConnectionInfo, Invalid> {
-    url.into_connection_info()
-        .map_err(|error| Invalid::new("url", format!("{error}; {TAKES}")))
+    url.into_connection_info().map_err(|error| {
+        let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
+        if is_secure && !cfg!(feature = "tls") {
+            return needs("tls");
+        }
+        // The detail is a piece of the url.
+        let detail = error.detail().unwrap_or("\0");
+        let text = error.to_string().replace(detail, "...");
+        Invalid::new("url", format!("{text}; {TAKES}"))
+    })
 }
 
 #[cfg(test)]

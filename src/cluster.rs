@@ -11,6 +11,7 @@ use crate::failure::{Failure, FailureKind, Redirect};
 use crate::node::Node;
 use crate::source::{Source, moved_to};
 use crate::sync::lock;
+use crate::tls;
 use redis::cluster_routing::Slot;
 use redis::{ConnectionAddr, ConnectionInfo, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -71,6 +72,13 @@ impl Cluster {
             let why = "a cluster has only the database 0; leave the number out";
             return Err(Invalid::new("url", why).into());
         }
+        if nodes
+            .iter()
+            .any(|info| tls::is_used(info) != tls::is_used(&like))
+        {
+            let why = "the nodes of a cluster are all reached by TLS, or none of them";
+            return Err(Invalid::new("url", why).into());
+        }
         let cluster = Cluster {
             pools,
             like,
@@ -119,6 +127,11 @@ impl Cluster {
         map.nodes.push(Arc::new(connections));
         map.numbers.insert(address, number);
         Ok(number)
+    }
+
+    /// All that were ever heard of.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Connections>> {
+        lock(&self.map).nodes.clone()
     }
 
     /// The node of this number.

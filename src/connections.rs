@@ -9,7 +9,7 @@ use crate::line::Line;
 use crate::source::Source;
 use crate::sync::{lock, wait_for};
 use crate::trace;
-use redis::Connection;
+use redis::{Connection, ConnectionAddr};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -220,6 +220,11 @@ impl Connections {
     /// A connection outside the pool, for the subscriber.
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
         self.source.connect(&self.timeouts, self.timeouts.connect)
+    }
+
+    /// The places where connecting can have failed; see [`Source::addresses`].
+    pub(crate) fn addresses(&self, within: Duration) -> Vec<ConnectionAddr> {
+        self.source.addresses(within)
     }
 
     /// Runs `call`, an idempotent script, and runs it again on a new connection if the one it had was dropped.

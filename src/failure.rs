@@ -1,5 +1,6 @@
 //! A server that could not be used: what happened, told from the errors of the connection and of the server.
 
+use crate::permission;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use std::fmt;
 
@@ -17,8 +18,10 @@ pub enum FailureKind {
     PoolExhausted,
     /// The server wants a user name and a password, or other ones.
     Authentication,
-    /// The user of this connection may not run the command.
+    /// The user of this connection may not do what is needed; the text names the command, the keys or the channel.
     Permission,
+    /// No secure connection could be made: a certificate is not accepted, or only one of both sides speaks TLS.
+    Tls,
     /// The server is a replica, which takes no writes.
     ReadOnly,
     /// Fewer replicas confirmed than the gate asks for.
@@ -59,6 +62,19 @@ impl Failure {
             source: None,
             out_of_step: false,
         }
+    }
+
+    /// A failure of this kind, whatever `error` looks like by itself.
+    pub(crate) fn of_error(kind: FailureKind, text: String, error: RedisError) -> Failure {
+        Failure {
+            source: Some(error),
+            ..Failure::new(kind, text)
+        }
+    }
+
+    /// What the server or the system said, without advice.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// The same, of a packet of several calls.
@@ -138,13 +154,14 @@ pub(crate) enum Redirect<'a> {
 
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Failure {
-        let text = error.to_string();
-        Failure {
-            kind: kind_of(&error, &text),
-            text,
-            source: Some(error),
-            out_of_step: false,
+        let mut text = error.to_string();
+        let kind = kind_of(&error, &text);
+        if kind == FailureKind::Permission
+            && let Some(detail) = error.detail()
+        {
+            text = detail.to_owned();
         }
+        Failure::of_error(kind, text, error)
     }
 }
 
@@ -178,17 +195,8 @@ fn kind_of(error: &RedisError, text: &str) -> FailureKind {
         _ if text.contains("max number of clients") => FailureKind::NotReady,
         _ if text.contains("OOM ") => FailureKind::OutOfMemory,
         _ if text.contains("WRONGTYPE ") => FailureKind::WrongType,
-        _ if [
-            "NOPERM ",
-            "ACL failure",
-            "can't run this command",
-            "can't access",
-        ]
-        .iter()
-        .any(|sign| text.contains(sign)) =>
-        {
-            FailureKind::Permission
-        }
+        Some("NOPERM") => FailureKind::Permission,
+        _ if permission::is_refusal(text) => FailureKind::Permission,
         _ => FailureKind::Other,
     }
 }
@@ -208,7 +216,10 @@ impl fmt::Display for Failure {
             Authentication => {
                 "the server refused user name and password; check the ones in the address"
             }
-            Permission => "the server's ACL does not let this user run a command; grant it",
+            Permission => {
+                "the server's ACL does not let this user do this; `guide::production` has the permissions that luagate needs"
+            }
+            Tls => return write!(f, "no secure connection could be made: {}", self.text),
             ReadOnly => "the server is a read-only replica; connect to its master",
             TooFewReplicas => {
                 "too few replicas confirmed, so it does not count; check that they follow their master, or ask for fewer with `min_replicas`"

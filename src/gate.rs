@@ -22,6 +22,7 @@ use crate::semaphore::Semaphore;
 use crate::sentinel::Sentinels;
 use crate::servers::{Servers, Topology};
 use crate::source::Source;
+use crate::tls::Certificates;
 use crate::warning::Warning;
 use redis::Client;
 use std::fmt;
@@ -88,7 +89,7 @@ impl Gate {
         GateBuilder::new(Address::parse(url), Clock::real())
     }
 
-    /// Settings for a gate that connects as `client` does.
+    /// Settings for a gate that connects as `client` does, with its certificates if it has some.
     pub fn builder_with(client: Client) -> GateBuilder {
         let info = client.get_connection_info().clone();
         GateBuilder::new(Ok(Address::One(info)), Clock::real())
@@ -191,6 +192,7 @@ impl fmt::Debug for Gate {
 pub struct GateBuilder {
     clock: Clock,
     address: Result<Address, Invalid>,
+    certificates: Certificates,
     prefix: String,
     label: Option<String>,
     timeouts: Timeouts,
@@ -204,6 +206,7 @@ impl GateBuilder {
         GateBuilder {
             clock,
             address,
+            certificates: Certificates::default(),
             prefix: "luagate".to_owned(),
             label: None,
             timeouts: Timeouts {
@@ -218,7 +221,7 @@ impl GateBuilder {
     }
 
     /// Settings for a gate on a cluster, of which these urls (`redis://[user:password@]host:port`) are some nodes. One that
-    /// can be reached is enough; user and password of the first are those for all.
+    /// can be reached is enough; user and password of the first are those for all. With `rediss` all are reached by TLS.
     #[cfg(feature = "cluster")]
     pub fn cluster<S: AsRef<str>>(nodes: &[S]) -> GateBuilder {
         GateBuilder::new(Address::of_cluster(nodes), Clock::real())
@@ -254,6 +257,32 @@ impl GateBuilder {
     /// The label of every id, see [`Semaphore::label`].
     pub fn label(mut self, label: &str) -> GateBuilder {
         self.label = Some(label.to_owned());
+        self
+    }
+
+    /// The CAs, in PEM, one of which has to have signed the server's certificate; those that the system trusts unless given. Takes
+    /// the place of what a client given to [`Gate::builder_with`] has of its own. They count for every node of a cluster, and for
+    /// the sentinels and the master alike.
+    ///
+    /// For `rediss://`, with the feature `tls`. The cryptography is the program's choice: let it depend on `rustls` with the
+    /// feature `ring` or `aws-lc-rs`. Where several crates chose otherwise, it begins with
+    /// `rustls::crypto::ring::default_provider().install_default()`, or the same of `aws_lc_rs`. Without a choice
+    /// [`open`](GateBuilder::open) fails and says so.
+    #[cfg(feature = "tls")]
+    pub fn root_certificates(mut self, pem: impl AsRef<[u8]>) -> GateBuilder {
+        self.certificates.trust(pem.as_ref());
+        self
+    }
+
+    /// This client's own certificate with the chain that leads to its CA, and its private key, each in PEM: for a server that
+    /// asks who connects. Otherwise as [`root_certificates`](GateBuilder::root_certificates).
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        chain: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> GateBuilder {
+        self.certificates.show(chain.as_ref(), key.as_ref());
         self
     }
 
@@ -338,6 +367,7 @@ impl GateBuilder {
             );
             return Err(Invalid::new("min_replicas", why).into());
         }
+        let address = address.prepared(&self.certificates)?;
         let counts = Arc::new(Counts::default());
         let topology = topology(
             address,

@@ -6,6 +6,7 @@
 
 use crate::background::{Background, Debt};
 use crate::connections::Connections;
+use crate::failure::Failure;
 use crate::message::Received;
 use crate::name::{self, Keys};
 use crate::servers::Servers;
@@ -50,19 +51,22 @@ impl Inbox {
     }
 
     /// The channel on which this server tells, once the subscription stands; opens it if need be. `None` where there is none:
-    /// then a waiter asks without an inbox.
+    /// then a waiter asks without an inbox. A failure where the user lacks a permission, which would make every wait slow
+    /// without a word.
     pub(crate) fn channel(
         &self,
         server: &Arc<Connections>,
         until: Option<Instant>,
-    ) -> Option<String> {
+    ) -> Result<Option<String>, Failure> {
         let mut subscribers = lock(&self.subscribers);
         let known = subscribers.get(&server.node());
-        let subscriber = match known.filter(|subscriber| !subscriber.is_closed()) {
+        let subscriber = match known.filter(|subscriber| !subscriber.is_over()) {
             Some(subscriber) => subscriber.clone(),
             None => {
                 let channel = name::new_inbox(&self.prefix);
-                let subscriber = Subscriber::start(server, &self.hearing, channel)?;
+                let Some(subscriber) = Subscriber::start(server, &self.hearing, channel) else {
+                    return Ok(None);
+                };
                 subscribers.insert(server.node(), subscriber.clone());
                 subscriber
             }
@@ -115,8 +119,8 @@ impl Hearing {
         }
     }
 
-    /// What came while a subscription was down was missed.
-    pub(crate) fn tell_all_resubscribed(&self) {
+    /// Whoever waits has reason to ask.
+    pub(crate) fn call_all(&self) {
         for wait in lock(&self.waits).all() {
             wait.call();
         }

@@ -280,7 +280,7 @@ impl Waiting<'_> {
         let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
         let asked = engine.servers.find(&keys.latch, until, &mut |node| {
             let channel = match listens {
-                true => engine.inbox.channel(node.connections, self.deadline),
+                true => engine.inbox.channel(node.connections, self.deadline)?,
                 false => None,
             };
             let inbox = channel.unwrap_or_default();

@@ -29,7 +29,9 @@
 //! - **[Errors](errors)** are one small enum for each kind of operation; all turn into [`Error`].
 //! - **Every operation is one Lua script**, which runs atomically on the server: [`scripts`] has them one to one.
 //!
-//! Your own unit tests need no server: the feature `memory` has one in the process, with a clock that a test moves.
+//! Your own unit tests need no server: the feature `memory` has one in the process, with a clock that a test moves. The feature
+//! `tls` is for addresses that begin with `rediss`; your program chooses the cryptography by depending on `rustls`, as
+//! [`GateBuilder::root_certificates`] says.
 //!
 //! A gate [counts](Counters) what it does; the feature `tracing` tells each operation: [`guide::observability`].
 //!
@@ -79,7 +81,9 @@ mod mutex;
 mod mutexes;
 mod name;
 mod node;
+mod permission;
 mod permit;
+mod probe;
 mod renewal;
 mod replicas;
 mod request;
@@ -94,6 +98,7 @@ mod settings;
 mod source;
 mod subscriber;
 mod sync;
+mod tls;
 mod trace;
 mod wait;
 mod waits;
@@ -125,7 +130,7 @@ pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 pub use warning::Warning;
 
-/// The README's programs are compiled with the documentation's; one of them needs the feature.
-#[cfg(all(doctest, feature = "memory"))]
+/// The README's programs are compiled with the documentation's; some of them need the features.
+#[cfg(all(doctest, feature = "memory", feature = "tls"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

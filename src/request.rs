@@ -21,6 +21,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 /// How much longer than the deadline the last call of a wait may take.
 pub(crate) const LAST_WORD: Duration = Duration::from_millis(40);
 
+/// Where messages from a server go.
+pub(crate) type InboxAt<'a> = dyn Fn(&Arc<Connections>) -> Result<String, Failure> + 'a;
+
 /// Everything that one acquire needs to know.
 pub(crate) struct Request {
     pub(crate) engine: Arc<Engine>,
@@ -77,12 +80,12 @@ impl Request {
         }
     }
 
-    /// Runs the script once; again if the connection broke. `inbox` says where messages from the server that has the key go.
+    /// Runs the script once; again if the connection broke. `inbox` is asked about the server that has the key.
     pub(crate) fn ask(
         &self,
         until: Option<Instant>,
         ticket: u64,
-        inbox: &dyn Fn(&Arc<Connections>) -> String,
+        inbox: &InboxAt,
         wait: Duration,
     ) -> Result<(Outcome, Moment), Unanswered> {
         let ask = Ask {
@@ -98,7 +101,7 @@ impl Request {
             .engine
             .servers
             .find(&self.keys.meta, until, &mut |node| {
-                let inbox = inbox(node.connections);
+                let inbox = inbox(node.connections)?;
                 let ask = Ask {
                     inbox: &inbox,
                     ..ask
@@ -232,8 +235,8 @@ impl Request {
 }
 
 /// Of a call that does not wait in line.
-pub(crate) fn no_inbox(_: &Arc<Connections>) -> String {
-    String::new()
+pub(crate) fn no_inbox(_: &Arc<Connections>) -> Result<String, Failure> {
+    Ok(String::new())
 }
 
 /// The script answered what was not asked.

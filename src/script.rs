@@ -1,7 +1,8 @@
 //! One Lua script: its text, its SHA-1, and how it is run. Knows nothing of what the script does.
 
+use crate::permission;
 use once_cell::sync::Lazy;
-use redis::{Cmd, Connection, ConnectionLike, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, Connection, ConnectionLike, RedisError, RedisResult, ServerErrorKind, Value};
 
 /// A script, made of parts of `lua/` in the order of the manifest.
 pub(crate) struct Script {
@@ -21,6 +22,11 @@ impl Script {
     /// the text and asked again in one packet. A server reads a long packet in pieces, and may forget the text again in
     /// between; then text and call are one command.
     pub(crate) fn run(&self, con: &mut dyn ConnectionLike, call: &Call) -> RedisResult<Value> {
+        self.run_anyhow(con, call)
+            .map_err(|error| self.explain(error, call))
+    }
+
+    fn run_anyhow(&self, con: &mut dyn ConnectionLike, call: &Call) -> RedisResult<Value> {
         let command = self.command(call);
         match command.query(con) {
             Err(error) if no_script(&error) => {}
@@ -40,6 +46,21 @@ impl Script {
     /// Runs the script for each of `calls`, and then the command `last`, in one packet. A call that fails does not keep the
     /// others from running. The reply to `last` comes last.
     pub(crate) fn run_all(
+        &self,
+        con: &mut Connection,
+        calls: &[Call],
+        last: Option<&Cmd>,
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        let mut replies = self.run_all_anyhow(con, calls, last)?;
+        for (reply, call) in replies.iter_mut().zip(calls) {
+            if let Err(error) = reply {
+                *error = self.explain(error.clone(), call);
+            }
+        }
+        Ok(replies)
+    }
+
+    fn run_all_anyhow(
         &self,
         con: &mut Connection,
         calls: &[Call],
@@ -76,6 +97,10 @@ impl Script {
             }
         }
         Ok(replies)
+    }
+
+    fn explain(&self, error: RedisError, call: &Call) -> RedisError {
+        permission::name_in_script(error, &self.text, &call.keys)
     }
 
     fn load_and_run(&self, con: &mut dyn ConnectionLike, command: Cmd) -> RedisResult<Value> {
@@ -139,7 +164,7 @@ fn send(con: &mut Connection, commands: &[Cmd]) -> RedisResult<Vec<RedisResult<V
     Ok(replies)
 }
 
-fn no_script(error: &redis::RedisError) -> bool {
+fn no_script(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }
 

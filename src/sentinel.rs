@@ -4,7 +4,7 @@
 
 use crate::failure::{Failure, FailureKind};
 use crate::source::{moved_to, open, settled};
-use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, Value};
+use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -68,6 +68,20 @@ impl Sentinels {
             }
         }
         Err(last)
+    }
+
+    /// Where they are, and the master as the first of them that answers names it. Asks for `within` at most.
+    pub(crate) fn addresses(&self, within: Duration) -> Vec<ConnectionAddr> {
+        let share = within
+            / u32::try_from(self.sentinels.len())
+                .unwrap_or(u32::MAX)
+                .max(1);
+        let mut sentinels = self.sentinels.iter();
+        let master = sentinels.find_map(|sentinel| self.ask(sentinel, share).ok());
+        let master = master.map(|(host, port)| moved_to(self.like.addr(), host, port));
+        let sentinels = self.sentinels.iter();
+        let sentinels = sentinels.map(|client| client.get_connection_info().addr().clone());
+        sentinels.chain(master).collect()
     }
 
     /// The master's address, as this sentinel has it.

@@ -8,6 +8,7 @@ use crate::counters::Counts;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::node::Node;
+use crate::probe;
 #[cfg(feature = "cluster")]
 use crate::scripts::unexpected;
 use crate::sync::lock;
@@ -69,6 +70,17 @@ impl Servers {
 
     /// Connects once, so that a wrong address is found out; and asks how the server is set up.
     pub(crate) fn check(&self) -> Result<(), CallError> {
+        self.ping().map_err(|error| {
+            let nodes = match &self.topology {
+                Topology::One(connections) => vec![connections.clone()],
+                #[cfg(feature = "cluster")]
+                Topology::Cluster(cluster) => cluster.nodes(),
+            };
+            probe::explain(&nodes, error)
+        })
+    }
+
+    fn ping(&self) -> Result<(), CallError> {
         match &self.topology {
             Topology::One(connections) => {
                 let answered = connections.call(Turn::Last, None, &mut |con| {

@@ -5,9 +5,10 @@ use crate::failure::{Failure, FailureKind};
 use crate::line::Line;
 #[cfg(feature = "sentinel")]
 use crate::sentinel::Sentinels;
-#[cfg(any(feature = "cluster", feature = "sentinel"))]
-use redis::ConnectionAddr;
-use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use crate::tls;
+use redis::{
+    Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+};
 use std::time::Duration;
 
 pub(crate) enum Source {
@@ -82,6 +83,20 @@ impl Source {
         con.set_write_timeout(Some(timeouts.write))?;
         Ok(con)
     }
+
+    /// The places where connecting can have failed. What has to be asked for takes no longer than `within`.
+    pub(crate) fn addresses(&self, within: Duration) -> Vec<ConnectionAddr> {
+        match self {
+            Source::Client(client) => {
+                let _ = within;
+                vec![client.get_connection_info().addr().clone()]
+            }
+            #[cfg(feature = "sentinel")]
+            Source::Sentinels(sentinels) => sentinels.addresses(within),
+            #[cfg(feature = "r2d2")]
+            Source::Pool(_, client) => vec![client.get_connection_info().addr().clone()],
+        }
+    }
 }
 
 /// How all connections of a gate are made: RESP2, where the subscriber can wait with a deadline; and no greeting, each
@@ -117,10 +132,27 @@ pub(crate) fn moved_to(like: &ConnectionAddr, host: String, port: u16) -> Connec
 /// Connects, without timeouts for what follows.
 pub(crate) fn open(client: &Client, within: Duration) -> Result<Connection, Failure> {
     // Each part of the handshake is awaited for the whole timeout, so they get a share each.
-    let settings = client.get_connection_info().redis_settings();
-    let replies = u32::from(settings.password().is_some()) + u32::from(settings.db() != 0);
+    let info = client.get_connection_info();
+    let settings = info.redis_settings();
+    let replies = [
+        settings.password().is_some(),
+        settings.db() != 0,
+        tls::is_used(info),
+    ];
+    let replies: u32 = replies.into_iter().map(u32::from).sum();
     let share = (within / replies.max(1)).max(Duration::from_millis(1));
-    client.get_connection_with_timeout(share).map_err(|error| {
+    let connected = client
+        .get_connection_with_timeout(share)
+        .and_then(|mut con| {
+            if tls::is_used(info) {
+                tls::shake_hands(&mut con, share)?;
+            }
+            Ok(con)
+        });
+    connected.map_err(|error| {
+        if let Some(failure) = tls::failure_of(&error) {
+            return failure;
+        }
         let failure = Failure::from(error);
         match failure.kind() {
             // Whatever the socket said: a connection that was never made is not one that broke.

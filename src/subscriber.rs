@@ -2,10 +2,13 @@
 
 use crate::connections::{Connections, Turn};
 use crate::error::CallError;
+use crate::failure::{Failure, FailureKind};
 use crate::inbox::Hearing;
 use crate::message::Received;
+use crate::permission;
 use crate::sync::{lock, wait_for};
-use redis::{PubSub, RedisError};
+use redis::{Cmd, PubSub, RedisError, Value};
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -29,15 +32,17 @@ pub(crate) struct Subscriber {
     changed: Condvar,
 }
 
-#[derive(Clone, Copy, PartialEq)]
 enum Subscription {
     /// On its way, first or again; `tried`: it has failed before.
     Down {
         tried: bool,
     },
     Up,
-    /// Messages do not arrive here: a proxy in between, or no permission.
+    /// Messages do not arrive here: a proxy is in between.
     Useless,
+    /// The user may not listen, or may not tell who listens. Whoever waits is told so; the next wait tries again, with
+    /// another subscriber.
+    Refused(Failure),
     /// The gate is gone, or nobody needs this server any more.
     Closed,
 }
@@ -63,27 +68,33 @@ impl Subscriber {
     }
 
     /// The channel, once the subscription stands. `None` where there is none: then a waiter asks without an inbox.
-    pub(crate) fn channel(&self, until: Option<Instant>) -> Option<String> {
+    pub(crate) fn channel(&self, until: Option<Instant>) -> Result<Option<String>, Failure> {
         let clock = &self.connections.clock;
         let latest = clock.now() + self.connections.timeouts().connect;
         let latest = until.map_or(latest, |until| until.min(latest));
         let mut subscription = lock(&self.subscription);
         loop {
-            match *subscription {
-                Subscription::Up => return Some(self.channel.clone()),
+            match &*subscription {
+                Subscription::Up => return Ok(Some(self.channel.clone())),
                 Subscription::Down { tried: false } => {}
-                _ => return None,
+                Subscription::Refused(failure) => return Err(failure.clone()),
+                _ => return Ok(None),
             }
             let left = latest.saturating_duration_since(clock.now());
             if left.is_zero() {
-                return None;
+                return Ok(None);
             }
             subscription = wait_for(&self.changed, subscription, left);
         }
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        *lock(&self.subscription) == Subscription::Closed
+    /// Nobody hears anything here any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let subscription = lock(&self.subscription);
+        matches!(
+            *subscription,
+            Subscription::Closed | Subscription::Refused(_)
+        )
     }
 
     /// Nobody needs it any more. Its thread ends soon.
@@ -94,7 +105,7 @@ impl Subscriber {
     /// Says how the subscription is; false when it is closed.
     fn set(&self, to: Subscription) -> bool {
         let mut subscription = lock(&self.subscription);
-        if *subscription == Subscription::Closed {
+        if let Subscription::Closed = *subscription {
             return false;
         }
         *subscription = to;
@@ -103,23 +114,50 @@ impl Subscriber {
     }
 
     /// Whether the server counts the subscription: behind some proxies it does not, and scripts would see nobody.
-    fn is_heard(&self) -> Result<bool, ()> {
+    ///
+    /// Scripts pass over in silence what the user may not ask or send there, so both are tried here, by the same commands.
+    fn is_heard(&self) -> Result<bool, NotHeard> {
         let mut numsub = redis::cmd("PUBSUB");
         numsub.arg("NUMSUB").arg(&self.channel);
-        let counted = self.connections.call(Turn::Last, None, &mut |con| {
-            let (_, count): (String, i64) = numsub
-                .query(con)
-                .map_err(|error| CallError::Failed(error.into()))?;
-            Ok(count)
+        let count = self.try_out(&numsub)?.and_then(|reply| {
+            let (_, count): (String, i64) = redis::from_redis_value(reply).ok()?;
+            Some(count)
         });
-        match counted {
-            Ok(answered) => Ok(answered.reply > 0),
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(&self.channel).arg(""); // no message of luagate: nobody heeds it
+        self.try_out(&publish)?;
+        Ok(count.is_some_and(|count| count > 0))
+    }
+
+    /// The reply; `None` where the server, or what stands in front of it, does not know the command.
+    fn try_out(&self, command: &Cmd) -> Result<Option<Value>, NotHeard> {
+        let answered = self.connections.call(Turn::Last, None, &mut |con| {
+            let reply = command.query(con);
+            reply.map_err(|error: RedisError| CallError::Failed(error.into()))
+        });
+        match answered {
+            Ok(answered) => Ok(Some(answered.reply)),
             Err(unanswered) => match unanswered.error {
-                CallError::Failed(failure) if !failure.is_passing() => Ok(false),
-                _ => Err(()),
+                CallError::Failed(failure) if failure.kind() == FailureKind::Permission => {
+                    Err(NotHeard::Refused(self.named(&failure)))
+                }
+                CallError::Failed(failure) if !failure.is_passing() => Ok(None),
+                _ => Err(NotHeard::Broken),
             },
         }
     }
+
+    /// The refusal, with the name of the channel where it is that.
+    fn named(&self, failure: &Failure) -> Failure {
+        let text = permission::name_channel(failure.text(), &self.channel);
+        Failure::new(FailureKind::Permission, text)
+    }
+}
+
+/// Why it is not known whether the subscription is counted.
+enum NotHeard {
+    Refused(Failure),
+    Broken,
 }
 
 /// The thread: subscribes, tests the subscription, delivers; again whenever the connection breaks.
@@ -130,6 +168,11 @@ fn listen(subscriber: &Subscriber) {
         let since = Instant::now();
         match subscribe(subscriber, again) {
             Ended::Closed | Ended::Useless => return,
+            Ended::Refused(failure) => {
+                subscriber.set(Subscription::Refused(failure));
+                subscriber.hearing.call_all(); // whoever asks hears it
+                return;
+            }
             Ended::Broken { was_up } => again |= was_up,
         }
         if subscriber.connections.is_retired() {
@@ -150,6 +193,7 @@ fn listen(subscriber: &Subscriber) {
 enum Ended {
     Closed,
     Useless,
+    Refused(Failure),
     Broken { was_up: bool },
 }
 
@@ -158,10 +202,21 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
     let Ok(mut con) = subscriber.connections.connect() else {
         return broken;
     };
-    let mut pubsub = con.as_pubsub();
-    if pubsub.subscribe(&subscriber.channel).is_err() {
-        return broken;
+    // Sent as any other command, since a `PubSub` tells of no refusal.
+    let mut command = redis::cmd("SUBSCRIBE");
+    if let Err(error) = command.arg(&subscriber.channel).exec(&mut con) {
+        let failure = Failure::from(error);
+        if failure.kind() == FailureKind::Permission {
+            return Ended::Refused(subscriber.named(&failure));
+        }
+        if failure.is_passing() || failure.is_broken() {
+            return broken;
+        }
+        subscriber.set(Subscription::Useless);
+        return Ended::Useless;
     }
+    // Its drop would unsubscribe, which is one more permission, and wait for the reply; the connection is closed instead.
+    let mut pubsub = ManuallyDrop::new(con.as_pubsub());
     // That the server took the command does not say that it took the subscription.
     match subscriber.is_heard() {
         Ok(true) => {}
@@ -170,6 +225,7 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
             subscriber.set(Subscription::Useless);
             return Ended::Useless;
         }
+        Err(NotHeard::Refused(failure)) => return Ended::Refused(failure),
         _ => return broken,
     }
     if !subscriber.set(Subscription::Up) {
@@ -179,7 +235,7 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
         subscriber
             .connections
             .count_reconnect("a subscription stands again");
-        subscriber.hearing.tell_all_resubscribed();
+        subscriber.hearing.call_all(); // what came while it was down was missed
     }
     let mut last = Instant::now();
     let mut looked = last;
@@ -196,7 +252,7 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
             if subscriber.connections.is_retired() {
                 subscriber.close();
             }
-            if subscriber.is_closed() {
+            if subscriber.is_over() {
                 return Ended::Closed;
             }
         }
@@ -210,7 +266,7 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
             Err(_) if is_silent => {
                 if last.elapsed() >= SILENCE {
                     let answered = pubsub.set_read_timeout(Some(read_timeout)).is_ok()
-                        && pubsub.ping::<redis::Value>().is_ok();
+                        && pubsub.ping::<Value>().is_ok();
                     if !answered {
                         return Ended::Broken { was_up: true };
                     }
@@ -236,7 +292,7 @@ fn is_pause(error: &RedisError) -> bool {
 
 /// Whether something answers on the connection, if only with an error.
 fn stands(pubsub: &mut PubSub) -> bool {
-    !matches!(pubsub.ping::<redis::Value>(), Err(error) if error.is_io_error())
+    !matches!(pubsub.ping::<Value>(), Err(error) if error.is_io_error())
 }
 
 #[cfg(test)]

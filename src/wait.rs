@@ -155,8 +155,8 @@ impl Request {
         deadline: Option<Instant>,
     ) -> Result<Option<Permit>, AcquireError> {
         let inbox = |server: &Arc<Connections>| {
-            let channel = self.engine.inbox.channel(server, deadline);
-            channel.map_or_else(String::new, |channel| wait.inbox(&channel))
+            let channel = self.engine.inbox.channel(server, deadline)?;
+            Ok(channel.map_or_else(String::new, |channel| wait.inbox(&channel)))
         };
         let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
         let (outcome, sent) = match self.ask(until, place.ticket, &inbox, PATIENCE) {

@@ -113,6 +113,18 @@ fn settings_that_cannot_be() {
     assert_invalid(Gate::open("http://localhost/"), "url");
 }
 
+#[cfg(not(feature = "tls"))]
+#[test]
+fn tls_without_the_feature() {
+    for url in ["rediss://localhost/", "valkeys://localhost/"] {
+        let Err(CallError::Invalid(invalid)) = Gate::open(url) else {
+            panic!()
+        };
+        assert_eq!(invalid.what(), "url");
+        assert!(invalid.to_string().contains("feature `tls`"), "{invalid}");
+    }
+}
+
 /// Opens a gate with short timeouts, which has to fail soon; says how.
 #[track_caller]
 fn open_fails(url: &str) -> Failure {

@@ -23,20 +23,7 @@ fn replica_of(master: &Server) -> Server {
     arguments.extend(["--replicaof", host, port]);
     let replica = Server::private_tcp(&arguments).unwrap();
     let mut con = master.connection();
-    eventually("the replica confirms", || {
-        let written = redis::pipe()
-            .cmd("SET")
-            .arg(format!("{}:written", master.prefix))
-            .arg(1)
-            .ignore()
-            .cmd("WAIT")
-            .arg(1)
-            .arg(100)
-            .query::<(u32,)>(&mut con);
-        (written.unwrap() == (1,)).then_some(())
-    });
-    // Some servers hear of that only with its next report, a second later, and until then count nothing as confirmed.
-    let mut con = master.connection();
+    // Some servers hear of it only with its next report, a second later, and until then count nothing as confirmed.
     eventually("the replica confirms", || {
         let mut write = redis::pipe();
         write.cmd("SET").arg("followed").arg(1).ignore();

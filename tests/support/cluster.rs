@@ -1,6 +1,6 @@
 //! Nodes of a Redis Cluster: one that has every slot, or three masters with a replica each.
 
-use super::group::{Group, in_turn};
+use super::group::{Group, Start, in_turn};
 use super::{Server, eventually, new_prefix};
 use redis::{Connection, FromRedisValue, RedisResult, ToRedisArgs, Value};
 use std::collections::HashMap;
@@ -70,9 +70,14 @@ impl Range {
 impl Cluster {
     /// A cluster of the test's own that serves, with its replicas in sync; see `own`.
     pub fn new() -> Option<Cluster> {
+        Cluster::of(&|arguments, folder| Server::private_tcp_in(arguments, folder))
+    }
+
+    /// The same, of nodes that `start` starts.
+    pub fn of(start: &Start) -> Option<Cluster> {
         let mut nodes = Group::default();
         for _ in 0..2 * MASTERS {
-            nodes.add(Server::private_tcp(&[
+            let arguments = [
                 "--cluster-enabled",
                 "yes",
                 "--cluster-node-timeout",
@@ -84,7 +89,8 @@ impl Cluster {
                 "1",
                 "--repl-diskless-sync-delay",
                 "0",
-            ])?);
+            ];
+            nodes.add(start(&arguments, &|_| Vec::new())?);
         }
         let mut cons = nodes.connections();
         let ids = cons.iter_mut().map(|(_, con)| ask(con, "MYID"));

@@ -1,7 +1,8 @@
 //! Servers that belong together. A test calls each by its place in the group, which stays when roles change.
 
-use super::{Server, within};
+use super::{Environment, Server, within};
 use redis::Connection;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a group may take to settle. An election that nobody won is held again after seconds, and sentinels may do nothing
@@ -14,6 +15,9 @@ pub fn in_turn<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     let value = within(TURN, condition);
     value.unwrap_or_else(|| panic!("not within {TURN:?}: {what}"))
 }
+
+/// Starts a server of a group with these arguments; what else it is told may name files in its folder.
+pub type Start<'a> = dyn Fn(&[&str], &dyn Fn(&Path) -> Environment) -> Option<Server> + 'a;
 
 #[derive(Default)]
 pub struct Group {
@@ -109,8 +113,7 @@ impl Group {
 
     /// What one tells of its replication, over a connection for this alone: sentinels end connections when roles change.
     fn replication(&self, node: usize) -> Option<Replication> {
-        let url = self.nodes[node].server.url.as_str();
-        let mut client = redis::Client::open(url).unwrap();
+        let mut client = self.nodes[node].server.client();
         let mut info = redis::cmd("INFO");
         let told = info.arg("replication").query(&mut client);
         told.ok().map(Replication)

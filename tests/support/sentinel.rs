@@ -1,10 +1,11 @@
 //! A master with two replicas, and three sentinels that watch over them.
 
-use super::group::{Group, in_turn};
+use super::group::{Group, Start, in_turn};
 use super::{Server, new_prefix};
 use redis::{Connection, FromRedisValue, RedisResult};
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 
 /// What the sentinels call the master.
 pub const MASTER: &str = "luagate";
@@ -58,18 +59,23 @@ impl DerefMut for Sentinels {
 impl Sentinels {
     /// A group of the test's own, whose replicas are in sync and whose sentinels know all; see `own`.
     pub fn new() -> Option<Sentinels> {
+        Sentinels::of(&|arguments, folder| Server::private_tcp_in(arguments, folder))
+    }
+
+    /// The same, of servers that `start` starts.
+    pub fn of(start: &Start) -> Option<Sentinels> {
+        let plain = |_: &Path| Vec::new();
         let settings = [
             "--repl-diskless-sync-delay",
             "0",
             "--repl-ping-replica-period",
             "1",
         ];
-        let master = Server::private_tcp(&settings)?;
+        let master = start(&settings, &plain)?;
         let (host, port) = master.address().split_once(':').unwrap();
         let replica = [&settings[..], &["--replicaof", host, port]].concat();
-        let replicas: Option<Vec<Server>> = (0..REPLICAS)
-            .map(|_| Server::private_tcp(&replica))
-            .collect();
+        let replicas: Option<Vec<Server>> =
+            (0..REPLICAS).map(|_| start(&replica, &plain)).collect();
         let mut config = format!("sentinel monitor {MASTER} {host} {port} 2\n");
         for setting in SETTINGS {
             config += &format!("sentinel {setting}\n");
@@ -80,13 +86,13 @@ impl Sentinels {
             nodes.add(replica);
         }
         nodes.are_in_sync(0, &[1, 2]); // or else the sentinels would look for them only ten seconds later
-        let sentinel = |folder: &std::path::Path| {
+        let sentinel = |folder: &Path| {
             std::fs::write(folder.join("config"), &config).unwrap();
             Vec::new()
         };
         let mut sentinels = Group::default();
         for _ in 0..SENTINELS {
-            sentinels.add(Server::private_tcp_in(&["--sentinel"], sentinel)?);
+            sentinels.add(start(&["--sentinel"], &sentinel)?);
         }
         for (_, mut con) in sentinels.connections() {
             // Redis 6 does not know this: there all that they look at takes them ten seconds.

@@ -36,6 +36,8 @@ pub fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Op
 pub struct Server {
     pub url: String,
     pub prefix: String,
+    /// How the test connects to it by itself, where that is not by its socket.
+    pub client: Option<redis::Client>,
     private: Option<Private>,
 }
 
@@ -47,7 +49,8 @@ pub struct Private {
     pub(super) folder: TempDir,
 }
 
-type Environment = Vec<(OsString, OsString)>;
+/// Variables of a server.
+pub type Environment = Vec<(OsString, OsString)>;
 
 /// A prefix that no other test has.
 pub(super) fn new_prefix() -> String {
@@ -61,7 +64,7 @@ pub(super) fn new_prefix() -> String {
 }
 
 /// The server's binary: `LUAGATE_SERVER`, or else what is on the PATH.
-fn binary() -> Option<PathBuf> {
+pub fn binary() -> Option<PathBuf> {
     if let Some(binary) = std::env::var_os("LUAGATE_SERVER") {
         return Some(binary.into());
     }
@@ -71,6 +74,14 @@ fn binary() -> Option<PathBuf> {
             .map(|folder| folder.join(name))
             .find(|file| file.is_file())
     })
+}
+
+/// A port to try. A cluster's bus listens 10,000 above: apart from these, and from what systems give to connections (32,768
+/// and more), where a server that is started again might find its own taken. Processes begin far from each other.
+pub fn next_port() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id() * 61;
+    10_000 + next % 10_000
 }
 
 /// What `REDIS_URL` names, where `LUAGATE_SERVER` does not say to start servers.
@@ -112,6 +123,7 @@ impl Server {
             Some(url) => Server {
                 url,
                 prefix: new_prefix(),
+                client: None,
                 private: None,
             },
             None => Server::private(&[]).expect("without a url there is a binary"),
@@ -140,12 +152,8 @@ impl Server {
         arguments: &[&str],
         environment: impl Fn(&Path) -> Environment,
     ) -> Option<Server> {
-        // A cluster's bus listens 10,000 above: apart from these, and from what systems give to connections (32,768 and
-        // more), where a server that is started again might find its own taken. Processes begin far from each other.
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
-            let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id() * 61;
-            let port = 10_000 + next % 10_000;
+            let port = next_port();
             let mut server = Server::start_in(arguments, &port.to_string(), &environment)?;
             // Where the port is somebody else's, the server ends, and the next one is tried.
             if server.becomes_ready() {
@@ -155,12 +163,12 @@ impl Server {
         }
     }
 
-    fn start(arguments: &[&str], port: &str) -> Option<Server> {
+    pub fn start(arguments: &[&str], port: &str) -> Option<Server> {
         Server::start_in(arguments, port, |_| Environment::new())
     }
 
     /// With these variables, which may name files in the server's folder. One that is named `config` there is its own.
-    pub(super) fn start_in(
+    pub fn start_in(
         arguments: &[&str],
         port: &str,
         environment: impl FnOnce(&Path) -> Environment,
@@ -197,6 +205,7 @@ impl Server {
         Some(Server {
             url: format!("unix://{}", socket.display()),
             prefix: new_prefix(),
+            client: None,
             private: Some(Private {
                 child,
                 binary,
@@ -208,7 +217,7 @@ impl Server {
     }
 
     /// Waits until it answers; false when it ended instead.
-    fn becomes_ready(&mut self) -> bool {
+    pub fn becomes_ready(&mut self) -> bool {
         let ready = self.becomes_ready_within(SOON);
         ready.expect("the server neither answers nor ends")
     }
@@ -230,8 +239,9 @@ impl Server {
 
     /// Host and port of one that listens on TCP.
     pub fn address(&self) -> &str {
-        let url = self.url.strip_prefix("redis://");
-        url.expect("listens on TCP").trim_end_matches('/')
+        let (scheme, address) = self.url.split_once("://").unwrap();
+        assert!(scheme.starts_with("redis"), "listens on TCP");
+        address.trim_end_matches('/')
     }
 
     pub(super) fn socket_url(&self) -> String {
@@ -245,10 +255,15 @@ impl Server {
         self.private.as_mut().expect("a private server")
     }
 
+    /// What makes plain connections.
+    pub fn client(&self) -> redis::Client {
+        let client = self.client.clone();
+        client.unwrap_or_else(|| redis::Client::open(self.socket_url()).unwrap())
+    }
+
     /// A plain connection.
     pub fn connection(&self) -> Connection {
-        let client = redis::Client::open(self.socket_url()).unwrap();
-        let con = client.get_connection().unwrap();
+        let con = self.client().get_connection().unwrap();
         con.set_read_timeout(Some(SOON)).unwrap();
         con
     }

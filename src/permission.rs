@@ -1,0 +1,117 @@
+//! Permissions that the server's ACL does not give to the user of a connection, by the names that `ACL SETUSER` takes.
+
+use redis::RedisError;
+
+/// Whether this is how a server refuses what a user may not do.
+pub(crate) fn is_refusal(text: &str) -> bool {
+    const SIGNS: [&str; 4] = [
+        "permissions to ",
+        "ACL failure",
+        "can't run this command",
+        "can't access",
+    ];
+    SIGNS.iter().any(|sign| text.contains(sign))
+}
+
+/// The error of a script that was refused, with the name of what is missing: Redis names no key, and before 7.2 no command
+/// inside a script either, but the line.
+pub(crate) fn name_in_script(error: RedisError, script: &str, keys: &[&str]) -> RedisError {
+    let text = match (error.code(), error.detail()) {
+        (Some("NOPERM"), text) => text.unwrap_or_default(),
+        (Some("ERR"), Some(text)) if is_refusal(text) => text,
+        _ => return error,
+    };
+    let missing = match line_of(text).and_then(|line| script.lines().nth(line.checked_sub(1)?)) {
+        Some(line) => commands_in(line)
+            .map(|command| format!("+{}", command.to_lowercase()))
+            .collect::<Vec<_>>()
+            .join(" or "),
+        None if text.contains(" key") => patterns_of(keys),
+        None => String::new(),
+    };
+    if missing.is_empty() {
+        return error;
+    }
+    let named = format!("{missing} is missing: {text}");
+    redis::make_extension_error("NOPERM".to_owned(), Some(named))
+}
+
+/// The refusal of a channel, which is not named either.
+pub(crate) fn name_channel(text: &str, channel: &str) -> String {
+    if !text.contains(" channel") {
+        return text.to_owned();
+    }
+    let pattern = channel.rsplit_once(':').map_or(channel, |(start, _)| start);
+    format!("&{pattern}:* is missing: {text}")
+}
+
+/// The line of the script at which the server stopped it.
+fn line_of(text: &str) -> Option<usize> {
+    let (_, after) = text.split_once("@user_script:")?;
+    let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
+/// The commands that a line of Lua calls.
+fn commands_in(line: &str) -> impl Iterator<Item = &str> {
+    line.split("redis.call('")
+        .skip(1)
+        .filter_map(|after| after.split('\'').next())
+}
+
+/// The patterns that keys of luagate fit: `~<prefix>:*`. Other keys stand for themselves.
+fn patterns_of(keys: &[&str]) -> String {
+    let mut patterns: Vec<String> = keys
+        .iter()
+        .map(|key| {
+            let kind = key.split_once(":{").map(|(start, _)| start);
+            match kind.and_then(|start| start.rsplit_once(':')) {
+                Some((prefix, _)) => format!("~{prefix}:*"),
+                None => format!("~{key}"),
+            }
+        })
+        .collect();
+    patterns.dedup();
+    patterns.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(server: &str, keys: &[&str]) -> String {
+        let script = "local a\nif a then redis.call('PERSIST', k) else redis.call('PEXPIREAT', k, 1) end\nreturn 1";
+        let (code, detail) = server.split_once(' ').unwrap();
+        let error = redis::make_extension_error(code.to_owned(), Some(detail.to_owned()));
+        name_in_script(error, script, keys).to_string()
+    }
+
+    #[test]
+    fn a_command_is_named_by_the_line() {
+        for refusal in [
+            "ERR Error running script (call to f_94): @user_script:2: @user_script: 2: The user executing the script can't run this command or subcommand",
+            "ERR The user executing the script can't run this command or subcommand script: 94, on @user_script:2.",
+        ] {
+            let text = named(refusal, &["luagate:mutex:{a}"]);
+            assert!(text.contains("+persist or +pexpireat is missing"), "{text}");
+        }
+        // A line that calls nothing: what the server says is all there is.
+        let text = named("ERR can't run this command, @user_script:3.", &[]);
+        assert!(!text.contains('+'), "{text}");
+    }
+
+    #[test]
+    fn a_key_is_named_by_its_prefix() {
+        let keys = ["my:app:mutex:{a}:b", "my:app:mutex.queue:{a}:b"];
+        let text = named("NOPERM No permissions to access a key", &keys);
+        assert!(text.contains("~my:app:* is"), "{text}");
+        let text = named("NOPERM No permissions to access a key", &["of my own"]);
+        assert!(text.contains("~of my own is"), "{text}");
+    }
+
+    #[test]
+    fn other_errors_stay() {
+        let text = named("WRONGTYPE a key, @user_script:2.", &["luagate:mutex:{a}"]);
+        assert!(!text.contains("missing"), "{text}");
+    }
+}

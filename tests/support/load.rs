@@ -105,8 +105,16 @@ pub fn work() {
             }
         }
     });
+    // What is left of releases is done in the background, for half a minute at most; each may keep a connection until then.
+    let mut had = None;
+    let bounded = within(4 * SOON, || {
+        let connections = gate.open_connections() as u64 + 1; // with its subscriber
+        let more = Usage::of(me).unwrap().files - before.files;
+        had = Some((more, connections));
+        (more == connections).then_some(())
+    });
+    assert!(bounded.is_some(), "files and connections: {had:?}");
     drop(gate);
-    // What is left of releases is done in the background, for half a minute at most.
     let back = within(4 * SOON, || {
         let now = Usage::of(me).unwrap();
         (now.files == before.files && now.threads == before.threads).then_some(())

@@ -9,7 +9,7 @@
 //! | `java.util.concurrent.Semaphore`, `CountDownLatch` | [`java`] |
 //! | Redisson: semaphores, locks, read-write locks, fenced locks, multi-locks, latches | [`redisson`] |
 //! | a named semaphore with identities and a maximal size | [`named_semaphore`] |
-//! | what a server has to permit | [`production`] |
+//! | operations, and are to keep it running: settings, memory, failovers, upgrades, stuck holders, permissions | [`production`] |
 //! | what breaks, and want to know what you will see | [`faults`] |
 //! | one server, and want a cluster, sentinels, or a pool of your own | [`deployments`] |
 //! | dashboards and logs, and want to see what locks do, and to be woken up when one is lost | [`observability`] |

@@ -34,6 +34,7 @@
 //! [`GateBuilder::root_certificates`] says.
 //!
 //! A gate [counts](Counters) what it does; the feature `tracing` tells each operation: [`guide::observability`].
+//! Settings of the server, memory, failovers by hand, stuck holders and upgrades: [`guide::production`].
 //!
 //! Do you know *Redis in Action*, `java.util.concurrent` or Redisson? The [`guide`] says what is called how here.
 //!

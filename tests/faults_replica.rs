@@ -121,3 +121,33 @@ fn a_crew_goes_on_with_a_stale_replica() {
     }
     crew.finish(&master, &crew::broken_connections());
 }
+
+#[test]
+fn nothing_is_lost_when_the_master_hands_over_by_hand() {
+    let master = own!(Server::private_tcp(&AT_ONCE));
+    let proxy = Proxy::new(&master);
+    let gate = Gate::builder(&proxy.url).prefix(&master.prefix);
+    let gate = gate.open().unwrap();
+    let semaphore = gate.semaphore("handed", 1).lease(6 * SOON);
+    let held = semaphore.acquire().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| semaphore.acquire_timeout(6 * SOON).unwrap());
+        eventually("it waits", || {
+            let state = semaphore.inspect().ok()?;
+            (state.waiter_count == 1).then_some(())
+        });
+        let replica = replica_of(&master);
+        let hand_over = redis::cmd("FAILOVER");
+        hand_over.exec(&mut master.connection()).unwrap();
+        eventually("the replica has taken over", || {
+            let is_master = |server: &Server| replication(server).contains("role:master");
+            (is_master(&replica) && !is_master(&master)).then_some(())
+        });
+        proxy.lead_to(&replica);
+        // The first call on a connection that was left behind is told so.
+        eventually("the permit is refreshed", || held.refresh().ok());
+        held.release().unwrap();
+        waiting.join().unwrap().release().unwrap();
+        drop(replica);
+    });
+}

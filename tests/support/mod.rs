@@ -12,11 +12,14 @@ pub mod crew;
 pub mod dice;
 pub mod group;
 pub mod history;
+pub mod load;
 pub mod planted;
 pub mod proxy;
 pub mod raw;
 pub mod sentinel;
 mod server;
+pub mod thin;
+pub mod usage;
 
 pub use counts::{calls_in_scripts, command_counts, reset_counts};
 pub use server::*;

@@ -4,6 +4,7 @@
 use super::Server;
 use super::dice::Dice;
 use luagate::Gate;
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -18,6 +19,8 @@ pub struct Proxy {
 struct Shared {
     target: Mutex<String>,
     lose: AtomicI32,
+    /// How long the next replies are kept back.
+    delays: Mutex<VecDeque<Duration>>,
     /// How many times connections were made silent; those that are older carry nothing any more.
     silent: AtomicI32,
     /// What comes to pass with the next piece, while there is anything to fear.
@@ -56,6 +59,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             target: Mutex::new(server.address().to_owned()),
             lose: AtomicI32::new(0),
+            delays: Mutex::default(),
             silent: AtomicI32::new(0),
             chance: Mutex::new(None),
             harm: AtomicI32::new(0),
@@ -86,6 +90,11 @@ impl Proxy {
     /// The next so many replies are swallowed, and their connections cut.
     pub fn lose_replies(&self, count: i32) {
         self.shared.lose.store(count, Ordering::SeqCst);
+    }
+
+    /// The next replies are kept back for so long each.
+    pub fn delay_replies(&self, delays: impl IntoIterator<Item = Duration>) {
+        self.shared.delays.lock().unwrap().extend(delays);
     }
 
     /// Whether all that was to be lost was lost.
@@ -149,6 +158,9 @@ impl Shared {
                 .is_ok()
         {
             return Fate::Swallowed;
+        }
+        if replies && let Some(delay) = self.delays.lock().unwrap().pop_front() {
+            return Fate::Delayed(delay);
         }
         let mut chance = self.chance.lock().unwrap();
         let Some(dice) = chance.as_mut() else {

@@ -1,0 +1,201 @@
+//! What the processes of `tests/load.rs` do: each has a gate with as many threads as connections, which go on with any of
+//! many semaphores until they are told to end.
+
+use super::dice::Dice;
+use super::usage::Usage;
+use super::{SOON, job, within};
+use luagate::errors::{AcquireError, TryAcquireError};
+use luagate::{Error, Gate, Permit, Released};
+use redis::{Commands, Connection};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Of each process, and as many threads, which open them all.
+pub const CONNECTIONS: u64 = 50;
+
+pub const NAMES: u64 = 2_000;
+
+/// So many of them are asked for as often as all others together, so that there are lines.
+const BUSY: u64 = 10;
+
+/// Of so many of them a ledger is kept.
+const IN_LEDGER: u64 = 200;
+
+/// Long beside any pause of a busy machine; nobody holds for more than a moment.
+pub const LEASE: Duration = Duration::from_secs(30);
+
+/// How long a thread rests at most before it asks again.
+const REST_MS: u64 = 1_000;
+
+/// What became of the requests, and how often.
+pub type Counts = BTreeMap<String, u64>;
+
+pub fn name(n: u64) -> String {
+    format!("load-{n}")
+}
+
+pub fn limit(n: u64) -> u32 {
+    1 + (n % 4) as u32
+}
+
+/// Which to ask for next.
+pub fn any(dice: &mut Dice) -> u64 {
+    let of = if dice.below(2) == 0 { BUSY } else { NAMES };
+    dice.below(of)
+}
+
+/// Counts who is inside, beside the scripts: from after a permit was had until before it is given back.
+struct Ledger {
+    con: Mutex<Connection>,
+    key: String,
+}
+
+impl Ledger {
+    fn new(url: &str, prefix: &str) -> Ledger {
+        let con = redis::Client::open(url).unwrap().get_connection().unwrap();
+        Ledger {
+            con: Mutex::new(con),
+            key: format!("ledger:{prefix}"),
+        }
+    }
+
+    fn add(&self, n: u64, permits: i64) {
+        if n >= IN_LEDGER {
+            return;
+        }
+        let mut con = self.con.lock().unwrap();
+        let inside: i64 = con.hincr(&self.key, n, permits).unwrap();
+        let limit = limit(n);
+        assert!(inside <= limit.into(), "{inside} inside, limit {limit}");
+    }
+}
+
+/// What such a process does; nothing in any other process. To be called by `process_of_a_test`.
+pub fn work() {
+    let Some((_, arguments)) = job() else { return };
+    let [url, prefix, seed] = arguments.as_slice() else {
+        panic!("{arguments:?}")
+    };
+    let me = std::process::id();
+    let ledger = Ledger::new(url, prefix);
+    let before = Usage::of(me).unwrap();
+    static OVER: AtomicBool = AtomicBool::new(false);
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        OVER.store(true, Ordering::SeqCst);
+    });
+    let gate = Gate::builder(url).prefix(prefix).read_timeout(SOON);
+    let gate = gate.connections(CONNECTIONS as usize).open().unwrap();
+    let seed: u64 = seed.parse().unwrap();
+    let mut counts = Counts::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..CONNECTIONS)
+            .map(|thread| {
+                let (gate, ledger) = (&gate, &ledger);
+                let dice = Dice::new(seed * CONNECTIONS + thread);
+                scope.spawn(move || live(gate, ledger, dice, &OVER))
+            })
+            .collect();
+        for thread in threads {
+            for (what, count) in thread.join().unwrap() {
+                *counts.entry(what).or_default() += count;
+            }
+        }
+    });
+    // What is left of releases is done in the background, for half a minute at most; each may keep a connection until then.
+    let mut had = None;
+    let bounded = within(4 * SOON, || {
+        let connections = gate.open_connections() as u64 + 1; // with its subscriber
+        let more = Usage::of(me).unwrap().files - before.files;
+        had = Some((more, connections));
+        (more == connections).then_some(())
+    });
+    assert!(bounded.is_some(), "files and connections: {had:?}");
+    drop(gate);
+    let back = within(4 * SOON, || {
+        let now = Usage::of(me).unwrap();
+        (now.files == before.files && now.threads == before.threads).then_some(())
+    });
+    let now = Usage::of(me);
+    assert!(back.is_some(), "{before:?}, and after the gate {now:?}");
+    for (what, count) in counts {
+        println!("count {what} {count}");
+    }
+}
+
+/// One thread: asks in all ways, holds for a moment, and gives back in all ways.
+fn live(gate: &Gate, ledger: &Ledger, mut dice: Dice, over: &AtomicBool) -> Counts {
+    let mut counts = Counts::new();
+    while !over.load(Ordering::Relaxed) {
+        let n = any(&mut dice);
+        let semaphore = gate.semaphore(&name(n), limit(n));
+        let semaphore = match dice.below(2) {
+            0 => semaphore.lease(LEASE),
+            _ => semaphore, // as long, and renewed
+        };
+        let permits = 1 + dice.below(limit(n).into()) as u32;
+        let told = match dice.below(5) {
+            0..2 => semaphore.try_acquire_many(permits).map_err(at_once),
+            _ => {
+                let time = Duration::from_millis(1 + dice.below(2_000));
+                let waited = semaphore.acquire_many_timeout(permits, time);
+                waited.map_err(in_line)
+            }
+        };
+        let what = match told {
+            Ok(permit) => stay(ledger, n, permit, &mut dice),
+            Err(what) => what,
+        };
+        *counts.entry(what).or_default() += 1;
+        std::thread::sleep(Duration::from_millis(dice.below(REST_MS)));
+    }
+    counts
+}
+
+fn stay(ledger: &Ledger, n: u64, permit: Permit, dice: &mut Dice) -> String {
+    let permits = i64::from(permit.permits());
+    ledger.add(n, permits);
+    std::thread::sleep(Duration::from_millis(dice.below(15)));
+    let refreshed = match dice.below(4) {
+        0 => permit.refresh().map_err(Error::from),
+        _ => Ok(()),
+    };
+    ledger.add(n, -permits);
+    let released = match dice.below(4) {
+        0 => {
+            drop(permit);
+            Ok(Released::Released)
+        }
+        _ => permit.release().map_err(Error::from),
+    };
+    match refreshed.and(released) {
+        Ok(Released::Released) => "granted".to_owned(),
+        Ok(Released::Gone) => "lost".to_owned(),
+        Err(error) => kind(&error),
+    }
+}
+
+fn at_once(error: TryAcquireError) -> String {
+    match error {
+        TryAcquireError::Denied(_) => "denied".to_owned(),
+        other => kind(&other.into()),
+    }
+}
+
+fn in_line(error: AcquireError) -> String {
+    match error {
+        AcquireError::TimedOut(_) => "waited in vain".to_owned(),
+        other => kind(&other.into()),
+    }
+}
+
+fn kind(error: &Error) -> String {
+    match error {
+        Error::Failed(failure) | Error::Unknown(failure) => format!("{:?}", failure.kind()),
+        Error::Lost(_) => "lost".to_owned(),
+        other => panic!("{other:?}"),
+    }
+}

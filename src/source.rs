@@ -9,13 +9,12 @@ use crate::tls;
 use redis::{
     Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
 };
-use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) enum Source {
     Client(Box<Client>),
     #[cfg(feature = "sentinel")]
-    Sentinels(Arc<Sentinels>),
+    Sentinels(std::sync::Arc<Sentinels>),
     /// The user's pool; whatever is not for calls is connected by itself.
     #[cfg(feature = "r2d2")]
     Pool(r2d2::Pool<Client>, Box<Client>),

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use redis::{PushKind, Value};
 
-/// So many cases, or as many as PROPTEST_CASES says.
+/// So many cases; with `LUAGATE_PROVE=long` twenty times as many.
 pub fn cases(count: u32) -> ProptestConfig {
-    let more = std::env::var("PROPTEST_CASES").ok();
+    let long = std::env::var("LUAGATE_PROVE").is_ok_and(|form| form == "long");
     ProptestConfig {
-        cases: more.and_then(|more| more.parse().ok()).unwrap_or(count),
+        cases: if long { 20 * count } else { count },
         failure_persistence: None, // a failure prints the smallest case, which becomes a test of its own
         ..ProptestConfig::default()
     }

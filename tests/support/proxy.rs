@@ -7,7 +7,7 @@ use luagate::Gate;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub struct Proxy {
 struct Shared {
     target: Mutex<String>,
     lose: AtomicI32,
+    /// The same, of replies to scripts.
+    lose_of_scripts: AtomicI32,
     /// How long the next replies are kept back.
     delays: Mutex<VecDeque<Duration>>,
     /// How many times connections were made silent; those that are older carry nothing any more.
@@ -59,6 +61,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             target: Mutex::new(server.address().to_owned()),
             lose: AtomicI32::new(0),
+            lose_of_scripts: AtomicI32::new(0),
             delays: Mutex::default(),
             silent: AtomicI32::new(0),
             chance: Mutex::new(None),
@@ -75,8 +78,10 @@ impl Proxy {
                 let (client2, server2) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let born = carrier.silent.load(Ordering::SeqCst);
                 let (there, back) = (carrier.clone(), carrier.clone());
-                std::thread::spawn(move || there.copy(client, server, born, false));
-                std::thread::spawn(move || back.copy(server2, client2, born, true));
+                let script = Arc::new(AtomicBool::new(false));
+                let script2 = script.clone();
+                std::thread::spawn(move || there.copy(client, server, born, &script, false));
+                std::thread::spawn(move || back.copy(server2, client2, born, &script2, true));
             }
         });
         Proxy { url, shared }
@@ -92,6 +97,11 @@ impl Proxy {
         self.shared.lose.store(count, Ordering::SeqCst);
     }
 
+    /// The next reply to a script is swallowed, and its connection cut. Subscriptions stand.
+    pub fn lose_reply_of_script(&self) {
+        self.shared.lose_of_scripts.store(1, Ordering::SeqCst);
+    }
+
     /// The next replies are kept back for so long each.
     pub fn delay_replies(&self, delays: impl IntoIterator<Item = Duration>) {
         self.shared.delays.lock().unwrap().extend(delays);
@@ -99,7 +109,10 @@ impl Proxy {
 
     /// Whether all that was to be lost was lost.
     pub fn is_done(&self) -> bool {
-        self.shared.lose.load(Ordering::SeqCst) == 0
+        let shared = &self.shared;
+        [&shared.lose, &shared.lose_of_scripts]
+            .iter()
+            .all(|lose| lose.load(Ordering::SeqCst) == 0)
     }
 
     /// From now on one piece in ten is delayed, and one in twenty torn, swallowed or silenced: calls before the server saw
@@ -121,14 +134,25 @@ impl Proxy {
 }
 
 impl Shared {
-    fn copy(&self, mut from: TcpStream, mut to: TcpStream, born: i32, replies: bool) {
+    /// `script`: whether the last call on this connection was one of a script.
+    fn copy(
+        &self,
+        mut from: TcpStream,
+        mut to: TcpStream,
+        born: i32,
+        script: &AtomicBool,
+        replies: bool,
+    ) {
         let mut buffer = [0; 65_536];
         let mut is_silent = false;
         while let Ok(count @ 1..) = from.read(&mut buffer) {
             if is_silent || self.silent.load(Ordering::SeqCst) != born {
                 continue;
             }
-            match self.fate(replies) {
+            if !replies {
+                script.store(is_script(&buffer[..count]), Ordering::SeqCst);
+            }
+            match self.fate(replies, script) {
                 Fate::Carried => {}
                 Fate::Delayed(time) => std::thread::sleep(time),
                 Fate::Torn => {
@@ -149,14 +173,14 @@ impl Shared {
         let _ = to.shutdown(Shutdown::Both);
     }
 
-    fn fate(&self, replies: bool) -> Fate {
-        let take = |n: i32| (n > 0).then(|| n - 1);
-        if replies
-            && self
-                .lose
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
-                .is_ok()
-        {
+    fn fate(&self, replies: bool, script: &AtomicBool) -> Fate {
+        let take = |lose: &AtomicI32| {
+            let one = |n: i32| (n > 0).then(|| n - 1);
+            let taken = lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one);
+            taken.is_ok()
+        };
+        let is_of_script = || script.load(Ordering::SeqCst);
+        if replies && (take(&self.lose) || is_of_script() && take(&self.lose_of_scripts)) {
             return Fate::Swallowed;
         }
         if replies && let Some(delay) = self.delays.lock().unwrap().pop_front() {
@@ -176,4 +200,12 @@ impl Shared {
         self.harm.fetch_add(1, Ordering::SeqCst);
         fate
     }
+}
+
+/// Whether this calls a script; client libraries write it in their own case.
+fn is_script(piece: &[u8]) -> bool {
+    let name = b"EVALSHA";
+    piece
+        .windows(name.len())
+        .any(|word| word.eq_ignore_ascii_case(name))
 }

@@ -203,6 +203,7 @@ impl Bindings {
                 }
                 fits
             }
+            (Json::String(_), Value::Int(_)) => false, // what its digits are
             (Json::String(text), value) => {
                 Some(self.argument(&Json::from(text.as_str()))?) == bytes(value)
             }

@@ -1,0 +1,68 @@
+"""worker.py URL PREFIX SEED: one of many that share the semaphore `together`; see the README of this folder's parent."""
+
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+import redis
+from luagate import Luagate
+
+LIMIT, LEASE, IN_LINE = 3, 2, 20
+
+url, prefix, seed = sys.argv[1:]
+dice = random.Random(int(seed))
+client = redis.Redis.from_url(url, socket_timeout=2)
+gate = Luagate(client, Path(__file__).parents[3] / "lua", prefix)
+together = gate.semaphore("together", LIMIT, LEASE)
+told_to_end = threading.Event()
+
+
+def watch_standard_input():
+    sys.stdin.read()
+    told_to_end.set()
+
+
+def log(**fields):
+    """An entry, at the server's time. Made again when its reply was lost: twice does no harm."""
+    while True:
+        try:
+            return client.xadd(f"{prefix}:log", fields)
+        except (redis.ConnectionError, redis.TimeoutError):
+            time.sleep(0.01)
+
+
+def enter():
+    permits = dice.randint(1, 2)
+    if dice.random() < 0.25:
+        return together.try_acquire(permits)
+    return together.acquire(permits, IN_LINE)
+
+
+def stay(permit):
+    with permit:
+        log(
+            event="enter", language="python", id=permit.id, permits=permit.permits,
+            fence=permit.fence, ticket=permit.ticket, expires_at=permit.expires_at,
+        )  # fmt: skip
+        try:
+            time.sleep(dice.uniform(0, 0.02))
+            if dice.random() < 1 / 3:
+                permit.refresh()
+        finally:
+            log(event="leave", id=permit.id)
+
+
+threading.Thread(target=watch_standard_input, daemon=True).start()
+while not told_to_end.is_set():
+    try:
+        if permit := enter():
+            stay(permit)
+            print("served", flush=True)
+        else:
+            time.sleep(dice.uniform(0.001, 0.02))
+    except Exception as error:
+        print("error", type(error).__name__, *str(error).split(), flush=True)
+        time.sleep(0.05)
+print("finished", flush=True)

@@ -1,0 +1,166 @@
+//! The client of one language by itself.
+
+use super::language::{Language, ROOT};
+use super::stays;
+use super::team::Member;
+use super::worker::{LIMIT, NAME};
+use crate::server;
+use crate::support::eventually;
+use libtest_mimic::Failed;
+use luagate::Gate;
+use redis::{Commands, Connection, RedisResult};
+use serde_json::Value;
+use std::fs::File;
+
+type Test = fn(&Language) -> Result<(), Failed>;
+
+pub const TESTS: [(&str, Test); 4] = [
+    ("passes_every_case", every_case),
+    ("example_acquires_and_gives_back", example),
+    (
+        "example_gives_up_in_time_and_leaves_the_line",
+        example_in_vain,
+    ),
+    (
+        "waiter_is_granted_by_a_message_that_is_signed",
+        granted_by_message,
+    ),
+];
+
+/// How many cases there are.
+fn count_of_cases() -> usize {
+    let files = std::fs::read_dir(format!("{ROOT}/lua/conformance")).unwrap();
+    let paths = files.map(|file| file.unwrap().path());
+    let lists = paths.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
+    let lists = lists.map(|path| serde_json::from_reader(File::open(path).unwrap()).unwrap());
+    lists.map(|list: Vec<Value>| list.len()).sum()
+}
+
+fn every_case(language: &Language) -> Result<(), Failed> {
+    let server = server();
+    let (cases, lua) = (format!("{ROOT}/lua/conformance"), format!("{ROOT}/lua"));
+    let mut run = language.run("conformance", &[&server.url, &cases, &lua]);
+    let output = run.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let all = format!("{} passed, 0 failed", count_of_cases());
+    if output.status.success() && text.lines().last() == Some(&all) {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("not {all}:\n{text}{said}").into())
+}
+
+fn example(language: &Language) -> Result<(), Failed> {
+    let server = server();
+    let output = language
+        .run("example", &[])
+        .env("REDIS_URL", &server.url)
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{said}");
+    assert!(
+        text.starts_with("trading as ") && text.lines().count() == 1,
+        "{text}"
+    );
+    let state = Gate::open(&server.url)?
+        .semaphore("market:account:17", 5)
+        .inspect()?;
+    assert_eq!((state.limit, state.in_use), (Some(5), 0));
+    Ok(())
+}
+
+fn example_in_vain(language: &Language) -> Result<(), Failed> {
+    let server = server();
+    let market = Gate::open(&server.url)?.semaphore("market:account:17", 5);
+    let _held = market.try_acquire_many(5)?;
+    let output = language
+        .run("example", &[])
+        .env("REDIS_URL", &server.url)
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.is_empty(), "{text}");
+    assert!(
+        said.contains("market:account:17"),
+        "its error says of what: {said}"
+    );
+    assert_eq!(market.inspect()?.waiter_count, 0);
+    Ok(())
+}
+
+/// A worker that waits hears that it was granted, and does not ask for it. What others publish is not believed.
+fn granted_by_message(language: &Language) -> Result<(), Failed> {
+    let server = server();
+    let mut con = server.connection();
+    let semaphore = server.gate().semaphore(NAME, LIMIT);
+    let held = semaphore.try_acquire_all()?;
+    let mut worker = Member::start(
+        language.name,
+        language.run("worker", &[&server.url, &server.prefix, "1"]),
+    );
+    let waiter = eventually("it waits", || semaphore.inspect().unwrap().waiters.pop());
+    worker.is_told_to_end(); // once it was inside
+    let channels: Vec<String> = redis::cmd("PUBSUB")
+        .arg("CHANNELS")
+        .arg("*:inbox:*")
+        .query(&mut con)?;
+    let inbox = channels
+        .iter()
+        .find(|inbox| inbox.starts_with(&server.prefix))
+        .ok_or("no inbox")?;
+    let mut signature = sha1_smol::Sha1::from("of somebody else")
+        .digest()
+        .to_string();
+    for _ in 0..2 {
+        let forged = format!(
+            "{} {} {} 4000000000000 1 {signature}",
+            waiter.id,
+            waiter.permits,
+            u64::MAX >> 10
+        );
+        assert_eq!(
+            con.publish::<_, _, i64>(inbox, forged.trim_end())?,
+            1,
+            "the worker hears it"
+        );
+        signature.clear(); // then without one
+    }
+    redis::cmd("CONFIG")
+        .arg(&["SET", "slowlog-log-slower-than", "0"])
+        .exec(&mut con)?;
+    redis::cmd("CONFIG")
+        .arg(&["SET", "slowlog-max-len", "10000"])
+        .exec(&mut con)?;
+    held.release()?;
+    worker.ends();
+
+    let stays = stays::read(&mut con, &format!("{}:log", server.prefix));
+    assert_eq!(stays.len(), 1, "{stays:?}");
+    assert_eq!(stays[0].ticket, waiter.ticket);
+    assert!(
+        stays[0].fence < u64::MAX >> 10,
+        "it believed whoever published"
+    );
+    let manifest: Value =
+        serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
+    let acquire = manifest["scripts"]["semaphore/acquire"]["sha1"]
+        .as_str()
+        .ok_or("a SHA-1")?;
+    let calls = scripts_called(&mut con)?;
+    assert!(!calls.is_empty(), "nothing was seen");
+    assert!(
+        !calls.iter().any(|sha1| sha1 == acquire),
+        "it asked for what it had been told"
+    );
+    Ok(())
+}
+
+/// The SHA-1 of each script that was called since every call is kept in the slow log.
+fn scripts_called(con: &mut Connection) -> RedisResult<Vec<String>> {
+    type Row = (i64, i64, i64, Vec<String>, String, String);
+    let rows: Vec<Row> = redis::cmd("SLOWLOG").arg(&["GET", "-1"]).query(con)?;
+    let calls = rows.into_iter().map(|row| row.3);
+    let scripts = calls.filter(|words| words[0].eq_ignore_ascii_case("EVALSHA"));
+    Ok(scripts.map(|mut words| words.swap_remove(1)).collect())
+}

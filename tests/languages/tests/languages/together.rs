@@ -1,0 +1,115 @@
+//! Processes in all languages share one semaphore.
+
+use super::language::Language;
+use super::stays::{self, Stay};
+use super::team::Team;
+use super::worker::{LIMIT, NAME};
+use crate::support::dice::Dice;
+use crate::support::proxy::Proxy;
+use crate::support::{Server, eventually, kill_connections};
+use libtest_mimic::Failed;
+use std::collections::BTreeMap;
+use std::thread::sleep;
+use std::time::Duration;
+
+type Test = fn(&[Language]) -> Result<(), Failed>;
+
+pub const TESTS: [(&str, Test); 2] = [
+    ("limit_and_order_hold_across_languages", limit_and_order),
+    ("everybody_goes_on_after_faults", faults),
+];
+
+/// How often a process is killed, and how many replies are lost, one at a time.
+const KILLS: usize = 12;
+const HOLDERS_KILLED: usize = 2;
+const REPLIES_LOST: usize = 60;
+
+/// What one sees from outside who knows only the log.
+fn assert_limit(stays: &[Stay]) {
+    let most = stays::most_inside(stays);
+    assert!(most <= LIMIT.into(), "{most} inside at once");
+    assert!(
+        most > 1,
+        "nobody was ever inside with another: nothing was tested"
+    );
+}
+
+/// No permit is held any more, and nobody stands in line.
+fn assert_free(server: &Server) {
+    let semaphore = server.gate().semaphore(NAME, LIMIT);
+    eventually("all permits come back", || {
+        let state = semaphore.inspect().unwrap();
+        (state.in_use == 0 && state.waiter_count == 0).then_some(())
+    });
+}
+
+fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
+    let server = crate::server();
+    let proxy = Proxy::new(&server);
+    let mut team = Team::new(&proxy.url, &server.prefix, languages, 2);
+    let names = team.names();
+    let mut dice = Dice::new(crate::support::crew::seed());
+    for round in 0..REPLIES_LOST {
+        proxy.lose_reply_of_script();
+        eventually("a reply is lost", || proxy.is_done().then_some(()));
+        sleep(Duration::from_millis(dice.below(100)));
+        if round % (REPLIES_LOST / KILLS) == 0 {
+            team.kill(dice.below(1_000) as usize);
+        }
+    }
+    let log = format!("{}:log", server.prefix);
+    let mut con = server.connection();
+    let mut cut = || {
+        stays::read(&mut con, &log)
+            .iter()
+            .filter(|stay| stay.is_cut)
+            .count()
+    };
+    while cut() < HOLDERS_KILLED + LIMIT as usize {
+        team.kill(dice.below(1_000) as usize);
+        team.goes_on(1);
+    }
+    team.finish();
+    assert_free(&server);
+
+    let mut stays = stays::read(&mut con, &log);
+    assert_limit(&stays);
+    stays::assert_in_order(&mut stays);
+    let mut waited = BTreeMap::new();
+    for stay in stays.iter().filter(|stay| stay.ticket > 0) {
+        *waited.entry(stay.language.as_str()).or_insert(0) += 1;
+    }
+    for name in names {
+        let count = waited.get(name).copied().unwrap_or(0);
+        assert!(
+            count >= 10,
+            "{name} was served {count} times in line, of {waited:?}"
+        );
+    }
+    let cut = stays.iter().filter(|stay| stay.is_cut).count();
+    println!(
+        "{} stays, {cut} of them cut by a kill; in line {waited:?}",
+        stays.len()
+    );
+    Ok(())
+}
+
+fn faults(languages: &[Language]) -> Result<(), Failed> {
+    let mut server = crate::server();
+    let team = Team::new(&server.url, &server.prefix, languages, 2);
+    let log = format!("{}:log", server.prefix);
+    let mut con = server.connection();
+    kill_connections(&mut con, "pubsub");
+    team.goes_on(2);
+    kill_connections(&mut con, "normal");
+    team.goes_on(2);
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con)?;
+    team.goes_on(2);
+    assert_limit(&stays::read(&mut con, &log));
+    server.kill();
+    server.start_again(); // knows nothing any more
+    team.goes_on(2);
+    team.finish();
+    assert_free(&server);
+    Ok(())
+}

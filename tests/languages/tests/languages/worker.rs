@@ -1,0 +1,124 @@
+//! The process in Rust; what it does, the workers of the other languages do too.
+
+use crate::support::dice::Dice;
+use luagate::{Error, Gate, Permit, Semaphore};
+use redis::{Cmd, Connection, FromRedisValue};
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+pub const NAME: &str = "together";
+pub const LIMIT: u32 = 3;
+const LEASE: Duration = Duration::from_secs(2);
+const IN_LINE: Duration = Duration::from_secs(20);
+
+/// Writes what happens to the log, at the server's time.
+struct Log {
+    client: redis::Client,
+    con: Connection,
+    key: String,
+}
+
+impl Log {
+    /// Runs a command until it is answered: a second entry of the same does no harm.
+    fn run<T: FromRedisValue>(&mut self, command: &Cmd) -> T {
+        loop {
+            match command.query(&mut self.con) {
+                Ok(reply) => return reply,
+                Err(error) => println!("error {error}"),
+            }
+            sleep(Duration::from_millis(10));
+            if let Ok(con) = self.client.get_connection() {
+                self.con = con;
+            }
+        }
+    }
+
+    fn write(&mut self, fields: &[(&str, String)]) {
+        let entry = Cmd::xadd(&self.key, "*", fields);
+        self.run::<()>(&entry);
+    }
+
+    fn enter(&mut self, permit: &Permit) {
+        let (seconds, micros): (u128, u128) = self.run(&redis::cmd("TIME"));
+        // Early rather than late, as `remaining` is.
+        let left = permit.remaining().unwrap_or_default().as_millis();
+        self.write(&[
+            ("event", "enter".to_owned()),
+            ("language", "rust".to_owned()),
+            ("id", permit.id().to_owned()),
+            ("permits", permit.permits().to_string()),
+            ("fence", permit.fence().to_string()),
+            ("ticket", permit.ticket().unwrap_or(0).to_string()),
+            (
+                "expires_at",
+                (seconds * 1_000 + micros / 1_000 + left).to_string(),
+            ),
+        ]);
+    }
+
+    fn leave(&mut self, permit: &Permit) {
+        self.write(&[
+            ("event", "leave".to_owned()),
+            ("id", permit.id().to_owned()),
+        ]);
+    }
+}
+
+fn enter(semaphore: &Semaphore, dice: &mut Dice) -> Result<Permit, Error> {
+    let permits = 1 + dice.below(2) as u32;
+    Ok(match dice.below(4) {
+        0 => semaphore.try_acquire_many(permits)?,
+        _ => semaphore.acquire_many_timeout(permits, IN_LINE)?,
+    })
+}
+
+fn stay(semaphore: &Semaphore, dice: &mut Dice, log: &mut Log) -> Result<(), Error> {
+    let permit = enter(semaphore, dice)?;
+    log.enter(&permit);
+    sleep(Duration::from_millis(dice.below(20)));
+    let refreshed = match dice.below(3) {
+        0 => permit.refresh(),
+        _ => Ok(()),
+    };
+    log.leave(&permit);
+    refreshed?;
+    permit.release()?;
+    Ok(())
+}
+
+/// Takes its turns until its standard input ends.
+pub fn work(arguments: &[String]) {
+    let [url, prefix, seed] = arguments else {
+        panic!("{arguments:?}")
+    };
+    let told = Arc::new(AtomicBool::new(false));
+    let to_end = told.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        to_end.store(true, Ordering::SeqCst);
+    });
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
+    let client = redis::Client::open(&**url).unwrap();
+    let con = client.get_connection().unwrap();
+    let mut log = Log {
+        client,
+        con,
+        key: format!("{prefix}:log"),
+    };
+    let mut dice = Dice::new(seed.parse().unwrap());
+    while !told.load(Ordering::SeqCst) {
+        match stay(&semaphore, &mut dice, &mut log) {
+            Ok(()) => println!("served"),
+            Err(Error::Denied(_)) => sleep(Duration::from_millis(1 + dice.below(20))),
+            Err(error) => {
+                println!("error {}", error.to_string().replace('\n', " "));
+                sleep(Duration::from_millis(50));
+            }
+        }
+    }
+    println!("finished");
+}

@@ -86,6 +86,25 @@ fn what_clients_rely_on_changes_only_with_its_version() {
     );
 }
 
+/// The table of what the scripts promise names cases that are there.
+#[test]
+fn what_the_page_names_is_shown() {
+    let page = std::fs::read_to_string("lua/README.md").unwrap();
+    let table = page.split("## What a client may rely on").nth(1).unwrap();
+    let rows = table
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains('`'));
+    let cells = rows.map(|row| row.split(" | ").nth(2).unwrap());
+    let names: Vec<&str> = cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(names.len() > 11, "{names:?}");
+    let cases = cases();
+    for name in names {
+        assert!(cases.contains_key(name), "no case is called {name}");
+    }
+}
+
 /// Each client says which version it was written for, and refuses any other.
 #[test]
 fn the_clients_are_of_this_version() {

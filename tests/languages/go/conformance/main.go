@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,7 +34,7 @@ type testCase struct {
 	Steps   []json.RawMessage
 }
 
-// A step is one row of the table of steps. The steps in it are read when they run, once {each} is replaced in them.
+// A step has the fields of every kind of step. Those in Steps are read when they run, with {each} replaced in them.
 type step struct {
 	Call, Error, Subscribe, Unsubscribe, Inbox, Secret, Silence string
 	On, Reply, Each                                             any
@@ -44,33 +45,48 @@ type step struct {
 	Steps                                                       []json.RawMessage
 }
 
-// A run is one attempt at a case. What fails in it panics.
+// A run is one attempt at a case. Whatever does not hold panics.
 type run struct {
 	rdb           *redis.Client
 	scripts       map[string]*luagate.Script
 	prefix        string
 	step          json.RawMessage
-	names         map[string]int64 // with their $
+	names         map[string]int64 // $name: what it is bound to
 	before, after int64            // the server's time around the last call
 	inboxes       map[string]*redis.PubSub
 	paused        time.Duration
 }
 
 func main() {
+	log.SetFlags(0)
 	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: conformance <url> <folder of the cases> <folder lua/>")
-		os.Exit(2)
+		log.Fatal("usage: conformance <url> <folder of the cases> <folder lua/>")
 	}
-	rdb := redis.NewClient(must(redis.ParseURL(os.Args[1])))
-	client := must(luagate.New(rdb, os.Args[3], ""))
+	options, err := redis.ParseURL(os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	scripts, err := luagate.Load(os.Args[3])
+	if err != nil {
+		log.Fatal(err)
+	}
+	rdb := redis.NewClient(options)
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		log.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(os.Args[2], "*.json"))
 	passed, failed := 0, 0
-	for _, file := range must(filepath.Glob(filepath.Join(os.Args[2], "*.json"))) {
+	for _, file := range files {
 		var cases []testCase
-		if err := json.Unmarshal(must(os.ReadFile(file)), &cases); err != nil {
-			panic(err)
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(text, &cases)
+		}
+		if err != nil {
+			log.Fatal(file, ": ", err)
 		}
 		for _, c := range cases {
-			if problem := c.run(rdb, client.Scripts); problem != nil {
+			if problem := c.run(rdb, scripts); problem != nil {
 				fmt.Printf("%s: %s: %v\n", filepath.Base(file), c.Name, problem)
 				failed++
 			} else {
@@ -84,19 +100,12 @@ func main() {
 	}
 }
 
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
-}
-
-// run tries again when an attempt failed that took longer than it should have, for that says nothing.
+// run tries again when an attempt failed that took longer than it should, as that says nothing.
 func (c testCase) run(rdb *redis.Client, scripts map[string]*luagate.Script) (problem error) {
 	slack := time.Duration(cmp.Or(c.SlackMS, 20)) * time.Millisecond
 	for range 100 {
-		r := &run{rdb: rdb, scripts: scripts, prefix: "conformance:" + rand.Text(),
-			names: map[string]int64{}, inboxes: map[string]*redis.PubSub{}}
+		r := run{rdb: rdb, scripts: scripts, prefix: "conformance:" + rand.Text()}
+		r.names, r.inboxes = map[string]int64{}, map[string]*redis.PubSub{}
 		began := time.Now()
 		problem = r.attempt(c.Steps)
 		if problem == nil || time.Since(began)-r.paused <= slack {
@@ -123,6 +132,13 @@ func (r *run) attempt(steps []json.RawMessage) (problem error) {
 	return nil
 }
 
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 func (r *run) steps(texts []json.RawMessage) {
 	for _, text := range texts {
 		var s step
@@ -140,7 +156,12 @@ func (r *run) steps(texts []json.RawMessage) {
 			r.inboxes[channel] = r.rdb.Subscribe(ctx, channel)
 			must(r.inboxes[channel].Receive(ctx))
 		case s.Unsubscribe != "":
-			r.unsubscribe(r.text(s.Unsubscribe))
+			channel := r.text(s.Unsubscribe)
+			r.silence(channel)
+			r.inboxes[channel].Unsubscribe(ctx, channel)
+			must(r.inboxes[channel].Receive(ctx))
+			r.inboxes[channel].Close()
+			delete(r.inboxes, channel)
 		case s.Message != nil:
 			r.message(s)
 		case s.Silence != "":
@@ -157,7 +178,8 @@ func (r *run) steps(texts []json.RawMessage) {
 				r.compare(s.Reply, reply)
 			}
 		case s.Full != nil:
-			must(r.rdb.ConfigSet(ctx, "maxmemory", map[bool]string{true: "1", false: "0"}[*s.Full]).Result())
+			limit := map[bool]string{true: "1", false: "0"}[*s.Full]
+			must(r.rdb.ConfigSet(ctx, "maxmemory", limit).Result())
 		case s.Each != nil:
 			r.each(s)
 		default:
@@ -169,8 +191,7 @@ func (r *run) steps(texts []json.RawMessage) {
 func (r *run) each(s step) {
 	values, isList := s.Each.([]any)
 	if !isList {
-		count := must(s.Each.(json.Number).Int64())
-		for n := range count {
+		for n := range must(s.Each.(json.Number).Int64()) {
 			values = append(values, fmt.Sprint(n+1))
 		}
 	}
@@ -208,9 +229,9 @@ func (r *run) call(s step) {
 	arguments := r.arguments(s.Argv)
 	delete(r.names, "$now")
 	delete(r.names, "$us")
-	r.before = must(r.rdb.Time(ctx).Result()).UnixMilli()
+	r.before = r.now()
 	reply, err := script.Run(ctx, r.rdb, keys, arguments...).Result()
-	r.after = must(r.rdb.Time(ctx).Result()).UnixMilli()
+	r.after = r.now()
 	if s.Error == "" {
 		r.compare(s.Reply, must(reply, err))
 		return
@@ -218,19 +239,12 @@ func (r *run) call(s step) {
 	expected := r.text(s.Error)
 	if err == nil || !strings.Contains(err.Error(), expected) ||
 		strings.HasPrefix(expected, "LUAGATE") && err.Error() != expected {
-		panic(fmt.Sprintf("got %v, %v", reply, err))
+		panic(fmt.Sprintf("got %v, error %v", reply, err))
 	}
 }
 
-func (r *run) unsubscribe(channel string) {
-	r.silence(channel)
-	pubsub := r.inboxes[channel]
-	delete(r.inboxes, channel)
-	defer pubsub.Close()
-	if err := pubsub.Unsubscribe(ctx, channel); err != nil {
-		panic(err)
-	}
-	must(pubsub.Receive(ctx))
+func (r *run) now() int64 {
+	return must(r.rdb.Time(ctx).Result()).UnixMilli()
 }
 
 // next returns the next unread message.
@@ -276,7 +290,7 @@ func (r *run) ends(expected map[string]any) {
 			end, slack = end+now.Val().UnixMilli(), 2
 		}
 		if !r.fits(fmt.Sprint(pattern), end, slack) {
-			panic(fmt.Sprintf("%s: got %d, %v", key, end, r.names))
+			panic(fmt.Sprintf("%s: got %d, with %v", key, end, r.names))
 		}
 	}
 }
@@ -288,7 +302,13 @@ func (r *run) arguments(values []any) (texts []any) {
 	return texts
 }
 
-var keyName = regexp.MustCompile(`@(\w+)(:\w+)?`)
+var (
+	key      = regexp.MustCompile(`@(\w+)(:\w+)?`)
+	word     = regexp.MustCompile(`^(<=?|>=?)?(.+?)(?:\.\.(.+))?$`)
+	loneName = regexp.MustCompile(`^\$\w+$`)
+	sum      = regexp.MustCompile(`^-?\$?\w+([-+]\$?\w+)*$`)
+	term     = regexp.MustCompile(`([-+]?)(\$?\w+)`)
+)
 
 // text returns what a key, an argument or an expected text stands for.
 func (r *run) text(value any) string {
@@ -296,14 +316,13 @@ func (r *run) text(value any) string {
 		if digits, ok := bytes["hex"]; ok {
 			return string(must(hex.DecodeString(digits.(string))))
 		}
-		times := must(bytes["times"].(json.Number).Int64())
-		return strings.Repeat(bytes["long"].(string), int(times))
+		return strings.Repeat(bytes["long"].(string), int(must(bytes["times"].(json.Number).Int64())))
 	}
 	text := value.(string)
 	if number, ok := r.sum(text); ok && text[0] == '$' {
 		return fmt.Sprint(number)
 	}
-	return keyName.ReplaceAllStringFunc(text, func(key string) string {
+	return key.ReplaceAllStringFunc(text, func(key string) string {
 		kind, name, _ := strings.Cut(key[1:], ":")
 		return r.prefix + ":" + kind + ":{x}:" + cmp.Or(name, "m")
 	})
@@ -313,7 +332,7 @@ func (r *run) text(value any) string {
 func (r *run) compare(expected, actual any) {
 	r.bind(expected, actual)
 	if !r.equal(expected, actual) {
-		panic(fmt.Sprintf("got %s, %v", must(json.Marshal(actual)), r.names))
+		panic(fmt.Sprintf("got %s, with %v", must(json.Marshal(actual)), r.names))
 	}
 }
 
@@ -324,16 +343,15 @@ func (r *run) bind(expected, actual any) {
 			r.bind(list[i], values[i])
 		}
 	}
-	text, _ := expected.(string)
-	number, ok := actual.(int64)
-	for _, word := range strings.Fields(text) {
+	number, isNumber := actual.(int64)
+	pattern, _ := expected.(string)
+	for _, word := range strings.Fields(pattern) {
 		_, bound := r.names[word]
-		if !ok || bound || !loneName.MatchString(word) {
-			continue
-		}
-		if word != "$now" {
+		switch {
+		case bound || !isNumber || !loneName.MatchString(word):
+		case word != "$now":
 			r.names[word] = number
-		} else if r.before <= number && number <= r.after {
+		case r.before <= number && number <= r.after:
 			r.names["$now"], r.names["$us"] = number, number*1000
 		}
 	}
@@ -361,57 +379,50 @@ func (r *run) equal(expected, actual any) bool {
 	}
 }
 
-var (
-	patternWord = regexp.MustCompile(`^(<=?|>=?)?(.+?)(?:\.\.(.+))?$`)
-	loneName    = regexp.MustCompile(`^\$\w+$`)
-	wholeSum    = regexp.MustCompile(`^-?\$?\w+(?:[-+]\$?\w+)*$`)
-	term        = regexp.MustCompile(`([-+]?)(\$?\w+)`)
-)
-
 // fits says whether a number fits every word of a pattern, give or take the slack.
 func (r *run) fits(pattern string, number, slack int64) bool {
 	for _, text := range strings.Fields(pattern) {
 		if text == "*" {
 			continue
 		}
-		word := patternWord.FindStringSubmatch(text)
-		least, known := r.sum(word[2])
+		parts := word.FindStringSubmatch(text)
+		least, ok := r.sum(parts[2])
 		most := least
-		if word[3] != "" {
-			most, _ = r.sum(word[3])
+		if ok && parts[3] != "" {
+			most, ok = r.sum(parts[3])
 		}
 		fits := map[string]bool{
-			"":   least-slack <= number && number <= most+slack,
 			"<":  number < most+slack,
 			"<=": number <= most+slack,
-			">":  number > least-slack,
+			"":   number >= least-slack && number <= most+slack,
 			">=": number >= least-slack,
+			">":  number > least-slack,
 		}
-		if !known || !fits[word[1]] {
+		if !ok || !fits[parts[1]] {
 			return false
 		}
 	}
 	return pattern != ""
 }
 
-// sum returns what a text comes to, if it is a sum of numbers and of names that are bound.
-func (r *run) sum(text string) (sum int64, ok bool) {
-	if !wholeSum.MatchString(text) {
+// sum adds up a text of numbers and of names that are bound.
+func (r *run) sum(text string) (total int64, ok bool) {
+	if !sum.MatchString(text) {
 		return 0, false
 	}
-	for _, term := range term.FindAllStringSubmatch(text, -1) {
-		number, bound := r.names[term[2]]
+	for _, parts := range term.FindAllStringSubmatch(text, -1) {
+		number, bound := r.names[parts[2]]
 		if !bound {
-			n, err := strconv.ParseInt(term[2], 10, 64)
+			digits, err := strconv.ParseInt(parts[2], 10, 64)
 			if err != nil {
 				return 0, false
 			}
-			number = n
+			number = digits
 		}
-		if term[1] == "-" {
+		if parts[1] == "-" {
 			number = -number
 		}
-		sum += number
+		total += number
 	}
-	return sum, true
+	return total, true
 }

@@ -1,4 +1,4 @@
-// Example does something that only three processes may do at once.
+// Example takes one of three permits, which all processes share.
 package main
 
 import (
@@ -15,21 +15,20 @@ import (
 )
 
 func main() {
+	ctx := context.Background()
 	options, err := redis.ParseURL(cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1/"))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	client, err := luagate.New(redis.NewClient(options), "lua", "luagate")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
 	permit, err := client.Semaphore("downloads", 3, 30*time.Second).Acquire(ctx, 1)
+	check(err)
+	defer permit.Release(ctx)
+	fmt.Println("downloading, with fence", permit.Fence)
+}
+
+func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer permit.Release(ctx)
-	fmt.Printf("%s holds %d, fence %d\n", permit.ID, permit.Permits, permit.Fence)
 }

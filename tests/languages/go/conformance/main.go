@@ -34,7 +34,7 @@ type testCase struct {
 	Steps   []json.RawMessage
 }
 
-// A step has the fields of every kind of step. Those in Steps are read when they run, with {each} replaced in them.
+// A step has the fields of every kind of step. The steps in it are read when they run, with {each} replaced in them.
 type step struct {
 	Call, Error, Subscribe, Unsubscribe, Inbox, Secret, Silence string
 	On, Reply, Each                                             any
@@ -283,11 +283,12 @@ func (r *run) silence(channel string) {
 func (r *run) ends(expected map[string]any) {
 	for key, pattern := range expected {
 		pipe := r.rdb.Pipeline()
-		now, left := pipe.Time(ctx), pipe.Do(ctx, "PTTL", r.text(key))
+		before, left, after := pipe.Time(ctx), pipe.Do(ctx, "PTTL", r.text(key)), pipe.Time(ctx)
 		must(pipe.Exec(ctx))
 		end, slack := must(left.Int64()), int64(0)
 		if end >= 0 {
-			end, slack = end+now.Val().UnixMilli(), 2
+			end += after.Val().UnixMilli()
+			slack = 2 + after.Val().Sub(before.Val()).Milliseconds()
 		}
 		if !r.fits(fmt.Sprint(pattern), end, slack) {
 			panic(fmt.Sprintf("%s: got %d, with %v", key, end, r.names))

@@ -1,0 +1,429 @@
+// Conformance runs every case in a folder of cases, on a server that nobody else uses:
+//
+//	conformance <url> <folder of the cases> <folder lua/>
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"luagate"
+)
+
+var ctx = context.Background()
+
+type testCase struct {
+	Name    string
+	SlackMS int `json:"slack_ms"`
+	Steps   []json.RawMessage
+}
+
+// A step has the fields of every kind of step. The steps in it are read when they run, with {each} replaced in them.
+type step struct {
+	Call, Error, Subscribe, Unsubscribe, Inbox, Secret, Silence string
+	On, Reply, Each                                             any
+	Keys, Argv, Message, Command                                []any
+	PauseMS                                                     int `json:"pause_ms"`
+	Ends                                                        map[string]any
+	Full                                                        *bool
+	Steps                                                       []json.RawMessage
+}
+
+// A run is one attempt at a case. Whatever does not hold panics.
+type run struct {
+	rdb           *redis.Client
+	scripts       map[string]*luagate.Script
+	prefix        string
+	step          json.RawMessage
+	names         map[string]int64 // $name: what it is bound to
+	before, after int64            // the server's time around the last call
+	inboxes       map[string]*redis.PubSub
+	paused        time.Duration
+}
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) != 4 {
+		log.Fatal("usage: conformance <url> <folder of the cases> <folder lua/>")
+	}
+	options, err := redis.ParseURL(os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	scripts, err := luagate.Load(os.Args[3])
+	if err != nil {
+		log.Fatal(err)
+	}
+	rdb := redis.NewClient(options)
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		log.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(os.Args[2], "*.json"))
+	passed, failed := 0, 0
+	for _, file := range files {
+		var cases []testCase
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(text, &cases)
+		}
+		if err != nil {
+			log.Fatal(file, ": ", err)
+		}
+		for _, c := range cases {
+			if problem := c.run(rdb, scripts); problem != nil {
+				fmt.Printf("%s: %s: %v\n", filepath.Base(file), c.Name, problem)
+				failed++
+			} else {
+				passed++
+			}
+		}
+	}
+	fmt.Printf("%d passed, %d failed\n", passed, failed)
+	if failed > 0 || passed == 0 {
+		os.Exit(1)
+	}
+}
+
+// run tries again when an attempt failed that took longer than it should, as that says nothing.
+func (c testCase) run(rdb *redis.Client, scripts map[string]*luagate.Script) (problem error) {
+	slack := time.Duration(cmp.Or(c.SlackMS, 20)) * time.Millisecond
+	for range 100 {
+		r := run{rdb: rdb, scripts: scripts, prefix: "conformance:" + rand.Text()}
+		r.names, r.inboxes = map[string]int64{}, map[string]*redis.PubSub{}
+		began := time.Now()
+		problem = r.attempt(c.Steps)
+		if problem == nil || time.Since(began)-r.paused <= slack {
+			break
+		}
+	}
+	return problem
+}
+
+func (r *run) attempt(steps []json.RawMessage) (problem error) {
+	defer func() {
+		if p := recover(); p != nil {
+			problem = fmt.Errorf("%s: %v", r.step, p)
+		}
+		for _, pubsub := range r.inboxes {
+			pubsub.Close()
+		}
+		r.rdb.ConfigSet(ctx, "maxmemory", "0")
+	}()
+	r.steps(steps)
+	for channel := range r.inboxes {
+		r.silence(channel)
+	}
+	return nil
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func (r *run) steps(texts []json.RawMessage) {
+	for _, text := range texts {
+		var s step
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.UseNumber()
+		if err := decoder.Decode(&s); err != nil {
+			panic(err)
+		}
+		r.step = text
+		switch {
+		case s.Call != "":
+			r.call(s)
+		case s.Subscribe != "":
+			channel := r.text(s.Subscribe)
+			r.inboxes[channel] = r.rdb.Subscribe(ctx, channel)
+			must(r.inboxes[channel].Receive(ctx))
+		case s.Unsubscribe != "":
+			channel := r.text(s.Unsubscribe)
+			r.silence(channel)
+			r.inboxes[channel].Unsubscribe(ctx, channel)
+			must(r.inboxes[channel].Receive(ctx))
+			r.inboxes[channel].Close()
+			delete(r.inboxes, channel)
+		case s.Message != nil:
+			r.message(s)
+		case s.Silence != "":
+			r.silence(r.text(s.Silence))
+		case s.PauseMS > 0:
+			began := time.Now()
+			time.Sleep(time.Duration(s.PauseMS) * time.Millisecond)
+			r.paused += time.Since(began)
+		case s.Ends != nil:
+			r.ends(s.Ends)
+		case s.Command != nil:
+			reply := must(r.rdb.Do(ctx, r.arguments(s.Command)...).Result())
+			if s.Reply != nil {
+				r.compare(s.Reply, reply)
+			}
+		case s.Full != nil:
+			limit := map[bool]string{true: "1", false: "0"}[*s.Full]
+			must(r.rdb.ConfigSet(ctx, "maxmemory", limit).Result())
+		case s.Each != nil:
+			r.each(s)
+		default:
+			panic("no such step")
+		}
+	}
+}
+
+func (r *run) each(s step) {
+	values, isList := s.Each.([]any)
+	if !isList {
+		for n := range must(s.Each.(json.Number).Int64()) {
+			values = append(values, fmt.Sprint(n+1))
+		}
+	}
+	for _, value := range values {
+		whole := must(json.Marshal(value))
+		var filled []json.RawMessage
+		for _, text := range s.Steps {
+			text = bytes.ReplaceAll(text, []byte(`"{each}"`), whole)
+			text = bytes.ReplaceAll(text, []byte(`{each}`), bytes.Trim(whole, `"`))
+			filled = append(filled, text)
+		}
+		r.steps(filled)
+	}
+}
+
+func (r *run) call(s step) {
+	script := r.scripts[s.Call]
+	if s.Keys == nil {
+		on, isList := s.On.([]any)
+		if !isList {
+			on = []any{cmp.Or(s.On, any("m"))}
+		}
+		for _, name := range on {
+			for _, key := range script.Keys {
+				if key != "..." {
+					s.Keys = append(s.Keys, fmt.Sprintf("@%s:%s", key, name))
+				}
+			}
+		}
+	}
+	var keys []string
+	for _, key := range s.Keys {
+		keys = append(keys, r.text(key))
+	}
+	arguments := r.arguments(s.Argv)
+	delete(r.names, "$now")
+	delete(r.names, "$us")
+	r.before = r.now()
+	reply, err := script.Run(ctx, r.rdb, keys, arguments...).Result()
+	r.after = r.now()
+	if s.Error == "" {
+		r.compare(s.Reply, must(reply, err))
+		return
+	}
+	expected := r.text(s.Error)
+	if err == nil || !strings.Contains(err.Error(), expected) ||
+		strings.HasPrefix(expected, "LUAGATE") && err.Error() != expected {
+		panic(fmt.Sprintf("got %v, error %v", reply, err))
+	}
+}
+
+func (r *run) now() int64 {
+	return must(r.rdb.Time(ctx).Result()).UnixMilli()
+}
+
+// next returns the next unread message.
+func (r *run) next(channel string) string {
+	return must(r.inboxes[channel].ReceiveTimeout(ctx, time.Second)).(*redis.Message).Payload
+}
+
+func (r *run) message(s step) {
+	text := r.next(r.text(s.Inbox))
+	if s.Secret != "" {
+		at := strings.LastIndex(text, " ")
+		if text[at+1:] != fmt.Sprintf("%x", sha1.Sum([]byte(s.Secret+text[:at]))) {
+			panic("a wrong signature: " + text)
+		}
+		text = text[:at]
+	}
+	var words []any
+	for _, word := range strings.Split(text, " ") {
+		if number, err := strconv.ParseInt(word, 10, 64); err == nil {
+			words = append(words, number)
+		} else {
+			words = append(words, word)
+		}
+	}
+	r.compare(s.Message, words)
+}
+
+// silence sends a message of its own, which has to be the next one.
+func (r *run) silence(channel string) {
+	must(r.rdb.Publish(ctx, channel, "silence").Result())
+	if text := r.next(channel); text != "silence" {
+		panic("unread: " + text)
+	}
+}
+
+func (r *run) ends(expected map[string]any) {
+	for key, pattern := range expected {
+		pipe := r.rdb.Pipeline()
+		before, left, after := pipe.Time(ctx), pipe.Do(ctx, "PTTL", r.text(key)), pipe.Time(ctx)
+		must(pipe.Exec(ctx))
+		end, slack := must(left.Int64()), int64(0)
+		if end >= 0 {
+			end += after.Val().UnixMilli()
+			slack = 2 + after.Val().Sub(before.Val()).Milliseconds()
+		}
+		if !r.fits(fmt.Sprint(pattern), end, slack) {
+			panic(fmt.Sprintf("%s: got %d, with %v", key, end, r.names))
+		}
+	}
+}
+
+func (r *run) arguments(values []any) (texts []any) {
+	for _, value := range values {
+		texts = append(texts, r.text(value))
+	}
+	return texts
+}
+
+var (
+	key      = regexp.MustCompile(`@(\w+)(:\w+)?`)
+	word     = regexp.MustCompile(`^(<=?|>=?)?(.+?)(?:\.\.(.+))?$`)
+	loneName = regexp.MustCompile(`^\$\w+$`)
+	sum      = regexp.MustCompile(`^-?\$?\w+([-+]\$?\w+)*$`)
+	term     = regexp.MustCompile(`([-+]?)(\$?\w+)`)
+)
+
+// text returns what a key, an argument or an expected text stands for.
+func (r *run) text(value any) string {
+	if bytes, ok := value.(map[string]any); ok {
+		if digits, ok := bytes["hex"]; ok {
+			return string(must(hex.DecodeString(digits.(string))))
+		}
+		return strings.Repeat(bytes["long"].(string), int(must(bytes["times"].(json.Number).Int64())))
+	}
+	text := value.(string)
+	if number, ok := r.sum(text); ok && text[0] == '$' {
+		return fmt.Sprint(number)
+	}
+	return key.ReplaceAllStringFunc(text, func(key string) string {
+		kind, name, _ := strings.Cut(key[1:], ":")
+		return r.prefix + ":" + kind + ":{x}:" + cmp.Or(name, "m")
+	})
+}
+
+// compare binds the names in a reply or a message, and then compares.
+func (r *run) compare(expected, actual any) {
+	r.bind(expected, actual)
+	if !r.equal(expected, actual) {
+		panic(fmt.Sprintf("got %s, with %v", must(json.Marshal(actual)), r.names))
+	}
+}
+
+func (r *run) bind(expected, actual any) {
+	if list, ok := expected.([]any); ok {
+		values, _ := actual.([]any)
+		for i := range min(len(list), len(values)) {
+			r.bind(list[i], values[i])
+		}
+	}
+	number, isNumber := actual.(int64)
+	pattern, _ := expected.(string)
+	for _, word := range strings.Fields(pattern) {
+		_, bound := r.names[word]
+		switch {
+		case bound || !isNumber || !loneName.MatchString(word):
+		case word != "$now":
+			r.names[word] = number
+		case r.before <= number && number <= r.after:
+			r.names["$now"], r.names["$us"] = number, number*1000
+		}
+	}
+}
+
+func (r *run) equal(expected, actual any) bool {
+	switch expected := expected.(type) {
+	case []any:
+		values, ok := actual.([]any)
+		return ok && slices.EqualFunc(expected, values, r.equal)
+	case map[string]any:
+		if length, ok := expected["length"]; ok {
+			values, ok := actual.([]any)
+			return ok && fmt.Sprint(len(values)) == fmt.Sprint(length)
+		}
+		return actual == r.text(expected)
+	case string:
+		if number, ok := actual.(int64); ok {
+			return r.fits(expected, number, 0)
+		}
+		return expected == "*" || actual == r.text(expected)
+	default:
+		number, ok := actual.(int64)
+		return ok && fmt.Sprint(number) == fmt.Sprint(expected)
+	}
+}
+
+// fits says whether a number fits every word of a pattern, give or take the slack.
+func (r *run) fits(pattern string, number, slack int64) bool {
+	for _, text := range strings.Fields(pattern) {
+		if text == "*" {
+			continue
+		}
+		parts := word.FindStringSubmatch(text)
+		least, ok := r.sum(parts[2])
+		most := least
+		if ok && parts[3] != "" {
+			most, ok = r.sum(parts[3])
+		}
+		fits := map[string]bool{
+			"<":  number < most+slack,
+			"<=": number <= most+slack,
+			"":   number >= least-slack && number <= most+slack,
+			">=": number >= least-slack,
+			">":  number > least-slack,
+		}
+		if !ok || !fits[parts[1]] {
+			return false
+		}
+	}
+	return pattern != ""
+}
+
+// sum adds up a text of numbers and of names that are bound.
+func (r *run) sum(text string) (total int64, ok bool) {
+	if !sum.MatchString(text) {
+		return 0, false
+	}
+	for _, parts := range term.FindAllStringSubmatch(text, -1) {
+		number, bound := r.names[parts[2]]
+		if !bound {
+			digits, err := strconv.ParseInt(parts[2], 10, 64)
+			if err != nil {
+				return 0, false
+			}
+			number = digits
+		}
+		if parts[1] == "-" {
+			number = -number
+		}
+		total += number
+	}
+	return total, true
+}

@@ -1,0 +1,214 @@
+// Package luagate offers semaphores and mutexes on Redis or Valkey, by the scripts in lua/, which programs in other
+// languages run too. Everything here may be used by many goroutines at once.
+package luagate
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// DefaultLease is how long a permit lives unless it is refreshed, where a lease of 0 is given.
+const DefaultLease = 30 * time.Second
+
+// patience is how long a place in line is kept for who does not ask again.
+const patience = 15 * time.Second
+
+var (
+	ErrDenied = errors.New("luagate: denied")      // not enough is free
+	ErrLost   = errors.New("luagate: permit lost") // its lease has ended, or it was released
+)
+
+// Client runs the scripts on a server, and listens there for all who wait.
+type Client struct {
+	rdb     *redis.Client
+	scripts map[string]*Script
+	prefix  string
+	waiting sync.Map   // the Permit of each id that waits
+	opening sync.Mutex // guards what the first wait opens
+	pubsub  *redis.PubSub
+	inbox   string
+}
+
+// New loads the scripts in the folder lua/. All keys begin with the prefix; an empty one is "luagate". Leave rdb its
+// retries, since they make a call again whose reply was lost. A ReadTimeout of 2 s suits.
+func New(rdb *redis.Client, folder, prefix string) (*Client, error) {
+	scripts, err := Load(folder)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{rdb: rdb, scripts: scripts, prefix: cmp.Or(prefix, "luagate")}, nil
+}
+
+// Close ends the listening. It leaves rdb open.
+func (c *Client) Close() error {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	if c.pubsub == nil {
+		return nil
+	}
+	return c.pubsub.Close()
+}
+
+// Semaphore hands out permits, as many at a time as its limit.
+type Semaphore struct {
+	client *Client
+	keys   []string
+	limit  int
+	lease  int64 // in ms
+}
+
+// Semaphore returns the semaphore of this name. Its first grant stores the limit, which is then in force for all.
+func (c *Client) Semaphore(name string, limit int, lease time.Duration) *Semaphore {
+	return c.semaphore("semaphore", name, limit, lease)
+}
+
+// Mutex returns the mutex of this name.
+func (c *Client) Mutex(name string, lease time.Duration) *Semaphore {
+	return c.semaphore("mutex", name, 1, lease)
+}
+
+func (c *Client) semaphore(kind, name string, limit int, lease time.Duration) *Semaphore {
+	key := func(part string) string { return fmt.Sprintf("%s:%s%s:{%s}", c.prefix, kind, part, name) }
+	keys := []string{key(""), key(".holders"), key(".queue")}
+	return &Semaphore{c, keys, limit, max(1, cmp.Or(lease, DefaultLease).Milliseconds())}
+}
+
+// TryAcquire returns a permit, or ErrDenied.
+func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error) {
+	p := &Permit{ID: newID(), Permits: permits, semaphore: s}
+	return p.try(ctx, ErrDenied)
+}
+
+// Acquire waits in line for a permit until ctx is done. What is free or on its way by then is taken all the same.
+func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
+	inbox, err := s.client.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &Permit{ID: newID(), Permits: permits, semaphore: s, secret: rand.Text(), messages: make(chan message, 8)}
+	if inbox != "" {
+		p.inbox = inbox + "#" + p.secret
+	}
+	s.client.waiting.Store(p.ID, p)
+	defer s.client.waiting.Delete(p.ID)
+	for ctx.Err() == nil {
+		last, err := p.ask(ctx, patience)
+		if err != nil {
+			return nil, err
+		}
+		if p.Fence > 0 || p.sleep(ctx, last) {
+			return p, nil
+		}
+	}
+	over := fmt.Errorf("luagate: in line for %s: %w", s.keys[0], ctx.Err())
+	return p.try(context.WithoutCancel(ctx), over)
+}
+
+// Permit is held until it is released, or its lease has ended.
+type Permit struct {
+	ID            string
+	Permits       int
+	Fence         int64 // higher than that of every permit before
+	Ticket        int64 // its place in line while it waited, else 0
+	semaphore     *Semaphore
+	inbox, secret string // the messages to this wait are signed with the secret
+	messages      chan message
+	asked         time.Time // before the last acquire was sent
+	lease         atomic.Pointer[lease]
+}
+
+// ask calls acquire, which grants nothing twice to the same id.
+func (p *Permit) ask(ctx context.Context, wait time.Duration) (reply, error) {
+	p.asked = time.Now()
+	word, last, err := p.semaphore.call(ctx, "acquire", map[string]any{
+		"id": p.ID, "permits": p.Permits, "limit": p.semaphore.limit, "lease_ms": p.semaphore.lease,
+		"wait_ms": wait.Milliseconds(), "inbox": p.inbox, "ticket": p.Ticket,
+	})
+	switch {
+	case err != nil:
+		p.abandon(time.Now().Add(patience))
+	case word == "granted" || word == "held":
+		p.Fence = last["fence"]
+		p.lease.Store(newLease(p.asked, last["expires_at"], last["now"]))
+	case word == "queued":
+		p.Ticket = last["ticket"]
+	}
+	return last, err
+}
+
+// try asks without waiting: that takes a permit which was on its way, or leaves the line.
+func (p *Permit) try(ctx context.Context, denied error) (*Permit, error) {
+	if _, err := p.ask(ctx, 0); err != nil {
+		return nil, err
+	}
+	if p.Fence == 0 {
+		return nil, denied
+	}
+	return p, nil
+}
+
+// abandon gives the id back, whatever has become of it. Where that fails it goes on, while the id may stand in line.
+func (p *Permit) abandon(until time.Time) {
+	if _, err := p.Release(context.Background()); err != nil && time.Now().Before(until) {
+		time.AfterFunc(time.Second, func() { p.abandon(until) })
+	}
+}
+
+// ExpiresAt returns the end of the lease by the clock of the server, in ms since 1970.
+func (p *Permit) ExpiresAt() int64 { return p.lease.Load().expiresAt }
+
+// Remaining returns how long the permit is held for certain.
+func (p *Permit) Remaining() time.Duration { return max(0, time.Until(p.lease.Load().end)) }
+
+// IsLost says whether the permit was released, or its lease may have ended.
+func (p *Permit) IsLost() bool { return p.Remaining() == 0 }
+
+// Refresh begins the lease anew, or returns ErrLost.
+func (p *Permit) Refresh(ctx context.Context) error {
+	old, asked := p.lease.Load(), time.Now()
+	word, last, err := p.semaphore.call(ctx, "refresh", map[string]any{"id": p.ID, "lease_ms": p.semaphore.lease})
+	if err != nil {
+		return err
+	}
+	if word == "lost" {
+		p.lease.Store(&lease{})
+		return ErrLost
+	}
+	p.lease.CompareAndSwap(old, newLease(asked, last["expires_at"], last["now"])) // unless released meanwhile
+	return nil
+}
+
+// Release gives the permit back, even when ctx is done. It says whether it was still held, and may be called again.
+func (p *Permit) Release(ctx context.Context) (bool, error) {
+	p.lease.Store(&lease{})
+	word, _, err := p.semaphore.call(context.WithoutCancel(ctx), "release", map[string]any{"id": p.ID, "keep": 0})
+	return word == "released", err
+}
+
+type lease struct {
+	expiresAt int64     // by the clock of the server
+	end       time.Time // by the clock of this process
+}
+
+// newLease counts a lease from an instant before the server said now, less 1 ms for its rounding.
+func newLease(from time.Time, expiresAt, now int64) *lease {
+	return &lease{expiresAt, from.Add(millis(expiresAt - now - 1))}
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// newID returns a UUID of version 4.
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

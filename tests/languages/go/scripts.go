@@ -1,0 +1,83 @@
+package luagate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Script is a script of the manifest.
+type Script struct {
+	Parts, Keys, Argv []string
+	Replies           map[string][]string
+	SHA1, text        string
+}
+
+// reply has the numbers of a reply by the names of the manifest.
+type reply map[string]int64
+
+// Load reads the manifest in the folder lua/ and the scripts that it lists.
+func Load(folder string) (map[string]*Script, error) {
+	text, err := os.ReadFile(filepath.Join(folder, "manifest.json"))
+	if err != nil {
+		return nil, err
+	}
+	var manifest struct {
+		Contract int
+		Scripts  map[string]*Script
+	}
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		return nil, err
+	}
+	if manifest.Contract != 1 {
+		return nil, fmt.Errorf("luagate: the scripts in %s have contract %d, not 1", folder, manifest.Contract)
+	}
+	for _, script := range manifest.Scripts {
+		for _, part := range script.Parts {
+			text, err := os.ReadFile(filepath.Join(folder, part))
+			if err != nil {
+				return nil, err
+			}
+			script.text += string(text)
+		}
+	}
+	return manifest.Scripts, nil
+}
+
+// Run runs the script, and loads it where the server does not know it.
+func (s *Script) Run(ctx context.Context, rdb *redis.Client, keys []string, args ...any) *redis.Cmd {
+	cmd := rdb.EvalSha(ctx, s.SHA1, keys, args...)
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.ScriptLoad(ctx, s.text)
+			cmd = pipe.EvalSha(ctx, s.SHA1, keys, args...)
+			return nil
+		})
+	}
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // another client's SCRIPT FLUSH came in between
+		cmd = rdb.Eval(ctx, s.text, keys, args...)
+	}
+	return cmd
+}
+
+// call runs a script of the semaphore with arguments by name, and returns the word of its reply and the reply.
+func (s *Semaphore) call(ctx context.Context, name string, arguments map[string]any) (string, reply, error) {
+	script := s.client.scripts["semaphore/"+name]
+	var args []any
+	for _, name := range script.Argv {
+		args = append(args, arguments[name])
+	}
+	values, err := script.Run(ctx, s.client.rdb, s.keys, args...).Slice()
+	if err != nil {
+		return "", nil, err
+	}
+	word, numbers := values[0].(string), reply{}
+	for i, name := range script.Replies[word] {
+		numbers[name] = values[i+1].(int64)
+	}
+	return word, numbers, nil
+}

@@ -1,0 +1,108 @@
+// Worker works with permits of a semaphore that it shares with many others, until its standard input ends:
+//
+//	worker <url> <prefix> <seed>
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"luagate"
+)
+
+type worker struct {
+	rdb       *redis.Client
+	log       string
+	semaphore *luagate.Semaphore
+	dice      *rand.Rand
+}
+
+func main() {
+	if len(os.Args) != 4 {
+		log.Fatal("usage: worker <url> <prefix> <seed>")
+	}
+	options, err := redis.ParseURL(os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	seed, err := strconv.ParseUint(os.Args[3], 10, 64)
+	if err != nil {
+		log.Fatal(err)
+	}
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = 2*time.Second, 2*time.Second, 2*time.Second
+	rdb, prefix := redis.NewClient(options), os.Args[2]
+	client, err := luagate.New(rdb, "lua", prefix)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	w := worker{rdb, prefix + ":log", client.Semaphore("together", 3, 2*time.Second), rand.New(rand.NewPCG(seed, 0))}
+	running, stop := context.WithCancel(context.Background())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	for running.Err() == nil {
+		err := w.round(running)
+		switch {
+		case err == nil:
+			fmt.Println("served")
+		case errors.Is(err, luagate.ErrDenied):
+			w.sleep(1, 20)
+		case !errors.Is(err, context.Canceled):
+			fmt.Println("error", strings.ReplaceAll(err.Error(), "\n", " "))
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	fmt.Println("finished")
+}
+
+// round is one stay. What has begun when running ends is finished.
+func (w *worker) round(running context.Context) error {
+	permit, err := w.acquire(running, 1+w.dice.IntN(2))
+	if err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(running)
+	err = w.note(ctx, "event", "enter", "language", "go", "id", permit.ID, "permits", permit.Permits,
+		"fence", permit.Fence, "ticket", permit.Ticket, "expires_at", permit.ExpiresAt())
+	if err == nil {
+		w.sleep(0, 20)
+		if w.dice.IntN(3) == 0 {
+			err = permit.Refresh(ctx)
+		}
+	}
+	if left := w.note(ctx, "event", "leave", "id", permit.ID); left != nil {
+		return errors.Join(err, left) // not released, as the log does not say that it left: its lease ends it
+	}
+	_, released := permit.Release(ctx)
+	return errors.Join(err, released)
+}
+
+func (w *worker) acquire(ctx context.Context, permits int) (*luagate.Permit, error) {
+	if w.dice.IntN(4) == 0 {
+		return w.semaphore.TryAcquire(ctx, permits)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	return w.semaphore.Acquire(ctx, permits)
+}
+
+// note writes to the log. After a connection error go-redis does so again.
+func (w *worker) note(ctx context.Context, values ...any) error {
+	return w.rdb.XAdd(ctx, &redis.XAddArgs{Stream: w.log, Values: values}).Err()
+}
+
+func (w *worker) sleep(least, most int) {
+	time.Sleep(time.Duration(least+w.dice.IntN(most-least+1)) * time.Millisecond)
+}

@@ -10,6 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// contract is the version of lua/README.md that this package keeps to.
+const contract = 1
+
 // Script is a script of the manifest.
 type Script struct {
 	Parts, Keys, Argv []string
@@ -33,8 +36,8 @@ func Load(folder string) (map[string]*Script, error) {
 	if err := json.Unmarshal(text, &manifest); err != nil {
 		return nil, err
 	}
-	if manifest.Contract != 1 {
-		return nil, fmt.Errorf("luagate: the scripts in %s have contract %d, not 1", folder, manifest.Contract)
+	if manifest.Contract != contract {
+		return nil, fmt.Errorf("luagate: the scripts in %s have contract %d, not %d", folder, manifest.Contract, contract)
 	}
 	for _, script := range manifest.Scripts {
 		for _, part := range script.Parts {

@@ -1,4 +1,4 @@
-// Example takes one of three permits, which all processes share.
+// Example takes its turn in the market.
 package main
 
 import (
@@ -15,16 +15,20 @@ import (
 )
 
 func main() {
-	ctx := context.Background()
 	options, err := redis.ParseURL(cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1/"))
 	check(err)
-	client, err := luagate.New(redis.NewClient(options), "lua", "luagate")
+	gate, err := luagate.New(redis.NewClient(options), "lua", "luagate")
 	check(err)
-	defer client.Close()
-	permit, err := client.Semaphore("downloads", 3, 30*time.Second).Acquire(ctx, 1)
+	defer gate.Close()
+
+	// At most five processes of this account are in the market at a time.
+	market := gate.Semaphore("market:account:17", 5, 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	permit, err := market.Acquire(ctx, 1) // in line, first come, first served
 	check(err)
 	defer permit.Release(ctx)
-	fmt.Println("downloading, with fence", permit.Fence)
+	fmt.Printf("trading as %s, fence %d\n", permit.ID, permit.Fence)
 }
 
 func check(err error) {

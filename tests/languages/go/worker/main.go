@@ -53,13 +53,13 @@ func main() {
 		stop()
 	}()
 	for running.Err() == nil {
-		err := w.round(running)
+		err := w.round(context.Background())
 		switch {
 		case err == nil:
 			fmt.Println("served")
 		case errors.Is(err, luagate.ErrDenied):
 			w.sleep(1, 20)
-		case !errors.Is(err, context.Canceled):
+		default:
 			fmt.Println("error", strings.ReplaceAll(err.Error(), "\n", " "))
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -67,13 +67,12 @@ func main() {
 	fmt.Println("finished")
 }
 
-// round is one stay. What has begun when running ends is finished.
-func (w *worker) round(running context.Context) error {
-	permit, err := w.acquire(running, 1+w.dice.IntN(2))
+// round is one stay.
+func (w *worker) round(ctx context.Context) error {
+	permit, err := w.acquire(ctx, 1+w.dice.IntN(2))
 	if err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(running)
 	err = w.note(ctx, "event", "enter", "language", "go", "id", permit.ID, "permits", permit.Permits,
 		"fence", permit.Fence, "ticket", permit.Ticket, "expires_at", permit.ExpiresAt())
 	if err == nil {

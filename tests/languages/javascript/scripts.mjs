@@ -1,0 +1,67 @@
+// Reads the scripts of luagate from the folder `lua/`, and runs them.
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ErrorReply } from 'redis';
+
+const REPLY_MS = 2_000; // after which a reply counts as lost
+
+export const sha1 = (bytes) => createHash('sha1').update(bytes).digest('hex');
+
+/** Reads the scripts that the manifest of the folder lists, by their names. */
+export function loadScripts(folder) {
+  const { contract, scripts } = JSON.parse(readFileSync(`${folder}/manifest.json`, 'utf8'));
+  if (contract !== 1) throw new Error(`the scripts have contract ${contract}, and this client knows 1`);
+  for (const [name, script] of Object.entries(scripts)) {
+    script.text = script.parts.map((part) => readFileSync(`${folder}/${part}`, 'utf8')).join('');
+    if (sha1(script.text) !== script.sha1) throw new Error(`the manifest has another text of ${name} than ${folder}`);
+  }
+  return scripts;
+}
+
+/** Runs a script, and loads it first where the server does not know it. */
+export function runScript(redis, { sha1, text }, keys, argv) {
+  const rest = [String(keys.length), ...keys, ...argv];
+  const run = () => redis.sendCommand(['EVALSHA', sha1, ...rest]);
+  const load = () => redis.sendCommand(['SCRIPT', 'LOAD', text]);
+  const ifUnknown = (attempt) => (error) => {
+    if (!error.message.startsWith('NOSCRIPT')) throw error;
+    return attempt();
+  };
+  return run()
+    .catch(ifUnknown(() => Promise.all([load(), run()]).then((replies) => replies[1]))) // goes out in one packet
+    .catch(ifUnknown(() => redis.sendCommand(['EVAL', text, ...rest])));
+}
+
+/** Makes a call again whose reply is lost or late. That is safe where the outcome stays the same. */
+export async function untilReplied(call, tries = 4) {
+  const alarm = new AbortController();
+  const late = sleep(REPLY_MS, null, { signal: alarm.signal }).then(() => {
+    throw new Error(`no reply within ${REPLY_MS} ms`);
+  });
+  try {
+    return await Promise.race([call(), late]);
+  } catch (error) {
+    if (error instanceof ErrorReply || tries === 1) throw error;
+  } finally {
+    alarm.abort();
+  }
+  await sleep(100);
+  return untilReplied(call, tries - 1);
+}
+
+/**
+ * Runs a script until it replies, with keys and arguments by their names. Gives the word and the fields of the reply,
+ * and how much our monotonic clock is ahead of that of the server, at least.
+ */
+export function runNamed(redis, script, keys, args, tries) {
+  const keyList = script.keys.map((name) => keys[name]);
+  const argv = script.argv.map((name) => String(args[name]));
+  const call = async () => {
+    const sentAt = performance.now();
+    const [word, ...values] = await runScript(redis, script, keyList, argv);
+    const fields = Object.fromEntries(script.replies[word].map((name, i) => [name, values[i]]));
+    return { word, ...fields, clock: sentAt - fields.now };
+  };
+  return untilReplied(call, tries);
+}

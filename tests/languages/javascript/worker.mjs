@@ -1,0 +1,67 @@
+// One of many that share a semaphore: worker <url> <prefix> <seed>. It works until its standard input ends.
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createClient, ErrorReply } from 'redis';
+import { Luagate } from './luagate.mjs';
+
+const [url, prefix, seed] = process.argv.slice(2);
+const redis = await createClient({ url })
+  .on('error', () => {}) // It connects again by itself.
+  .connect();
+const luagate = new Luagate(redis, `${import.meta.dirname}/../../../lua`, prefix);
+const together = luagate.semaphore('together', 3, { lease: 2_000 });
+
+let isWorking = true;
+process.stdin.on('end', () => (isWorking = false)).resume();
+
+let throws = 0;
+
+/** A number from 0 up to 1, the same ones for the same seed. */
+function dice() {
+  const hash = createHash('sha256').update(`${seed} ${throws++}`).digest();
+  return hash.readUInt32BE() / 2 ** 32;
+}
+
+/** Writes an entry. One that was written although its reply was lost does no harm. */
+async function log(entry) {
+  for (;;) {
+    try {
+      return await redis.xAdd(`${prefix}:log`, '*', entry);
+    } catch (error) {
+      if (error instanceof ErrorReply) throw error;
+      await sleep(20);
+    }
+  }
+}
+
+async function stay(permit) {
+  const { id, permits, fence, ticket, expiresAt } = permit;
+  const numbers = { permits: `${permits}`, fence: `${fence}`, ticket: `${ticket}`, expires_at: `${expiresAt}` };
+  try {
+    await log({ event: 'enter', language: 'javascript', id, ...numbers });
+    await sleep(dice() * 20);
+    if (dice() < 1 / 3) await permit.refresh();
+  } finally {
+    await log({ event: 'leave', id });
+    await permit.release();
+  }
+  console.log('served');
+}
+
+while (isWorking) {
+  try {
+    const permits = dice() < 1 / 2 ? 1 : 2;
+    const isPatient = dice() >= 1 / 4;
+    const permit = await (isPatient
+      ? together.acquire({ permits, timeout: 20_000 })
+      : together.tryAcquire({ permits }));
+    await (permit ? stay(permit) : sleep(1 + dice() * 19));
+  } catch (error) {
+    console.log(`error ${error.message.replaceAll('\n', ' ')}`);
+    await sleep(50);
+  }
+}
+
+console.log('finished');
+luagate.close();
+redis.destroy();

@@ -1,13 +1,18 @@
 import { createClient } from 'redis';
 import { Luagate } from './luagate.mjs';
 
-const redis = await createClient({ url: process.env.REDIS_URL }).on('error', console.error).connect();
-const luagate = new Luagate(redis, `${import.meta.dirname}/../../../lua`);
-const printers = luagate.semaphore('printers', 3);
+const url = process.env.REDIS_URL ?? 'redis://127.0.0.1/';
+const redis = await createClient({ url }).on('error', console.error).connect();
+const gate = new Luagate(redis, 'lua');
 
-await printers.use({ timeout: 10_000 }, async (permit) => {
-  console.log(`printing with one of 3 printers, fence ${permit.fence}`);
-});
-
-luagate.close();
-redis.close();
+// At most five processes of this account are in the market at a time.
+const market = gate.semaphore('market:account:17', 5, { lease: 10_000 });
+try {
+  // In line, first come, first served.
+  await market.use({ timeout: 2_000 }, async (permit) => {
+    console.log(`trading as ${permit.id}, fence ${permit.fence}`);
+  });
+} finally {
+  gate.close();
+  redis.destroy();
+}

@@ -77,6 +77,7 @@ class Semaphore {
     const { redis, scripts, prefix } = luagate;
     const key = (part) => `${prefix}:${kind}${part}:{${name}}`;
     const keys = { meta: key(''), holders: key('.holders'), queue: key('.queue') };
+    this.name = keys.meta;
     this.run = (script, args, tries) => runNamed(redis, scripts[`semaphore/${script}`], keys, args, tries);
     Object.assign(this, { luagate, limit, lease });
   }
@@ -90,7 +91,7 @@ class Semaphore {
   async acquire({ permits = 1, timeout = Infinity } = {}) {
     const until = performance.now() + timeout;
     const permit = await this.#acquire(permits, until, await this.luagate.inbox());
-    if (!permit) throw new WaitTimeoutError('no permit within the timeout');
+    if (!permit) throw new WaitTimeoutError(`${this.name}: not granted within ${timeout} ms`);
     return permit;
   }
 
@@ -182,7 +183,7 @@ class Permit {
     const args = { id: this.id, lease_ms: this.#semaphore.lease };
     const { word, expires_at, now, clock } = await this.#semaphore.run('refresh', args);
     this.#lasts(word === 'lost' ? now : expires_at, clock);
-    if (word === 'lost') throw new PermitLostError('the lease has ended');
+    if (word === 'lost') throw new PermitLostError(`${this.#semaphore.name}: the lease of ${this.id} has ended`);
   }
 
   /** Gives the permits back. Says whether they were still held. */

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ErrorReply } from 'redis';
 
+const CONTRACT = 1; // the version of lua/README.md that this client keeps to
 const REPLY_MS = 2_000; // after which a reply counts as lost
 
 export const sha1 = (bytes) => createHash('sha1').update(bytes).digest('hex');
@@ -11,7 +12,7 @@ export const sha1 = (bytes) => createHash('sha1').update(bytes).digest('hex');
 /** Reads the scripts that the manifest of the folder lists, by their names. */
 export function loadScripts(folder) {
   const { contract, scripts } = JSON.parse(readFileSync(`${folder}/manifest.json`, 'utf8'));
-  if (contract !== 1) throw new Error(`the scripts have contract ${contract}, and this client knows 1`);
+  if (contract !== CONTRACT) throw new Error(`${folder} has contract ${contract}, and this client knows ${CONTRACT}`);
   for (const [name, script] of Object.entries(scripts)) {
     script.text = script.parts.map((part) => readFileSync(`${folder}/${part}`, 'utf8')).join('');
     if (sha1(script.text) !== script.sha1) throw new Error(`the manifest has another text of ${name} than ${folder}`);

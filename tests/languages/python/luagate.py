@@ -174,12 +174,15 @@ class Request:
             if event is None:
                 return None
             received, permits, fence, at, now = event
-            if fence == 0 and now >= self.reply.now:
+            if now < self.reply.now:
+                continue  # old news
+            if fence == 0:
                 until = min(until, received + (at - now) / 1000)
-            if fence > self.ticket and permits == self.permits:
+            elif fence > self.ticket and permits == self.permits:
                 # It may have been long on its way, so it does not count from when it came alone.
                 deadline = min(_deadline(self.asked, at, self.reply.now), _deadline(received, at, now))
-                return Permit(self, fence, at, deadline)
+                permit = Permit(self, fence, at, deadline)
+                return None if permit.is_lost else permit
 
     def abandon(self):
         """Gives back or gives up whatever the id has. Where that fails, the inbox does it when a grant comes, or else time."""

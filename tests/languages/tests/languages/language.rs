@@ -10,7 +10,7 @@ const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 /// What `prepare` ends with where the machine lacks the language.
 const MISSING: i32 = 77;
 
-const NAMES: [&str; 2] = ["python", "go"];
+const NAMES: [&str; 3] = ["python", "javascript", "go"];
 
 #[derive(Clone)]
 pub struct Language {

@@ -4,7 +4,11 @@ use super::language::ROOT;
 use libtest_mimic::Failed;
 
 /// What it shows, as it is.
-const SHOWN: [&str; 1] = ["python/example.py"];
+const SHOWN: [&str; 3] = [
+    "python/example.py",
+    "javascript/example.mjs",
+    "go/example/main.go",
+];
 
 /// What is shown there is what is run here.
 pub fn shows_the_examples() -> Result<(), Failed> {

@@ -1,7 +1,6 @@
 import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
@@ -9,8 +8,6 @@ import com.google.gson.JsonPrimitive;
 import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -24,7 +21,6 @@ import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import luagate.Scripts;
-import luagate.Scripts.Script;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.Protocol.Command;
@@ -32,21 +28,24 @@ import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.util.JedisURIHelper;
 
-/** One run of a case. Bytes that come from the server are kept as text, a character for each. */
+/** One run of one case. The server's bytes are kept as text, a character for each. */
 public final class Conformance implements AutoCloseable {
   private static final Pattern KEY = Pattern.compile("@(\\w+)(?::(\\w+))?");
-  private static final Pattern PATTERN = Pattern.compile("[$*<>].*|\\d+(\\.\\..*)?");
-  private static final Pattern NAME = Pattern.compile("\\$(\\w+)");
-  private static final Pattern RANGE = Pattern.compile("([<>]=?)?(.+?)(?:\\.\\.(.+))?");
-  private static final Pattern TERM = Pattern.compile("([+-]?)(?:\\$(\\w+)|(\\d+))");
 
-  /** What a number is known to lie between. */
+  /** With digits alone, since some cases have a number as a text. */
+  private static final Pattern PATTERN = Pattern.compile("[$*<>].*|\\d+(\\.\\..*)?");
+
+  private static final Pattern COMPARISON =
+      Pattern.compile("(?<sign>[<>]=?)?(?<from>.+?)(\\.\\.(?<to>.+))?");
+  private static final Pattern TERM = Pattern.compile("([+-]?)(\\$?\\w+)");
+
+  /** The least and the most that a number may be. */
   private record Range(long least, long most) {}
 
   /** What a key holds, and when it ends. */
   private record State(Object value, long end) {}
 
-  /** What came of a step is not what had to. */
+  /** What came of a step is not what should have. */
   private static final class Mismatch extends Exception {
     Mismatch(Object step, Object expected, Object got) {
       super(step + ": expected " + expected + ", got " + got);
@@ -59,7 +58,7 @@ public final class Conformance implements AutoCloseable {
   private final String prefix = "conformance:" + UUID.randomUUID();
   private final Map<String, Object> names = new HashMap<>();
   private final Map<String, Queue<String>> unread = new HashMap<>();
-  private Range now; // of the last call
+  private Range now = new Range(0, 0);
   private long pausedMs;
 
   /** {@code URL CASES LUA}: runs the cases of a folder, on a server that nobody else uses. */
@@ -71,12 +70,13 @@ public final class Conformance implements AutoCloseable {
       var scripts = new Scripts(redis, Path.of(args[2]));
       for (Path file : files) {
         for (JsonElement test : JsonParser.parseString(Files.readString(file)).getAsJsonArray()) {
-          String failure = failure(redis, scripts, URI.create(args[0]), test.getAsJsonObject());
-          if (failure == null) {
+          try {
+            run(redis, URI.create(args[0]), scripts, test.getAsJsonObject());
             passed++;
-          } else {
+          } catch (Mismatch mismatch) {
             failed++;
-            System.out.println(file.getFileName() + ": " + failure);
+            String name = test.getAsJsonObject().get("name").getAsString();
+            System.out.println(file.getFileName() + ": " + name + ": " + mismatch.getMessage());
           }
         }
       }
@@ -85,34 +85,34 @@ public final class Conformance implements AutoCloseable {
     System.exit(failed == 0 && passed > 0 ? 0 : 1);
   }
 
-  /** How a case failed, or null. A run that failed and was slow says nothing, and is made again. */
-  private static String failure(RedisClient redis, Scripts scripts, URI url, JsonObject test)
+  /** Runs a case; again where it failed but was too slow for that to say anything. */
+  private static void run(RedisClient redis, URI url, Scripts scripts, JsonObject test)
       throws Exception {
     long slackMs = test.has("slack_ms") ? test.get("slack_ms").getAsLong() : 20;
     for (int runs = 1; ; runs++) {
       long began = System.nanoTime();
-      try (var run = new Conformance(redis, scripts, url)) {
+      try (var run = new Conformance(redis, url, scripts)) {
         try {
           run.steps(test.get("steps"));
           for (String channel : run.unread.keySet()) {
             run.silence(test, channel);
           }
-          return null;
+          return;
         } catch (Mismatch mismatch) {
           long tookMs = (System.nanoTime() - began) / 1_000_000 - run.pausedMs;
           if (tookMs <= slackMs || runs == 100) {
-            return test.get("name").getAsString() + ": " + mismatch.getMessage();
+            throw mismatch;
           }
         }
       }
     }
   }
 
-  private Conformance(RedisClient redis, Scripts scripts, URI url) {
+  private Conformance(RedisClient redis, URI url, Scripts scripts) {
     this.redis = redis;
     this.scripts = scripts;
-    var config = DefaultJedisClientConfig.builder().resp2().build();
-    subscriber = new Connection(JedisURIHelper.getHostAndPort(url), config);
+    var resp2 = DefaultJedisClientConfig.builder().resp2().build();
+    subscriber = new Connection(JedisURIHelper.getHostAndPort(url), resp2);
   }
 
   @Override
@@ -140,32 +140,39 @@ public final class Conformance implements AutoCloseable {
         pausedMs += step.get("pause_ms").getAsLong();
       } else if (step.has("ends")) {
         for (var end : step.getAsJsonObject("ends").entrySet()) {
-          expect(step, end.getValue(), end(keys(end.getKey()).getBytes(UTF_8)), 2);
+          expect(step, end.getValue(), end(keys(end.getKey())), 2);
         }
       } else if (step.has("command")) {
         command(step);
       } else if (step.has("full")) {
         full(step.get("full").getAsBoolean());
       } else {
+        String inner = step.get("steps").toString();
         for (JsonElement value : values(step.get("each"))) {
-          steps(fill(step.get("steps"), value));
+          String filled = inner.replace("\"{each}\"", value.toString());
+          if (filled.contains("{each}")) { // within a text
+            filled = filled.replace("{each}", value.getAsString());
+          }
+          steps(JsonParser.parseString(filled));
         }
       }
     }
   }
 
   private void call(JsonObject step) throws Mismatch {
-    Script script = scripts.get(step.get("call").getAsString());
+    String script = step.get("call").getAsString();
     List<byte[]> keys = step.has("keys") ? list(step.get("keys")) : keys(script, step.get("on"));
-    List<byte[]> argv = list(step.get("argv"));
-    List<State> before = step.has("error") ? states(keys) : List.of();
+    var before = step.has("error") ? keys.stream().map(this::state).toList() : null;
     names.remove("now");
     long least = time();
     Object reply;
     try {
-      reply = plain(scripts.run(script, keys, argv));
+      reply = plain(scripts.run(script, keys, list(step.get("argv"))));
     } catch (JedisDataException refused) {
-      reply = refused;
+      reply = refused.getMessage();
+      if (!step.has("error")) {
+        throw new Mismatch(step, step.get("reply"), reply);
+      }
     }
     now = new Range(least, time());
     if (!step.has("error")) {
@@ -173,15 +180,14 @@ public final class Conformance implements AutoCloseable {
       return;
     }
     String error = keys(step.get("error").getAsString());
-    String said = reply instanceof JedisDataException refused ? refused.getMessage() : "";
-    if (!(error.startsWith("LUAGATE") ? said.equals(error) : said.contains(error))) {
+    if (!(error.startsWith("LUAGATE") ? reply.equals(error) : reply.toString().contains(error))) {
       throw new Mismatch(step, error, reply);
     }
-    List<State> after = states(keys);
+    var after = keys.stream().map(this::state).toList();
     for (int i = 0; i < keys.size(); i++) {
-      boolean same = after.get(i).value.equals(before.get(i).value);
-      if (!same || Math.abs(after.get(i).end - before.get(i).end) > 2) {
-        throw new Mismatch(step, "no change of " + before.get(i), after.get(i));
+      long moved = Math.abs(after.get(i).end - before.get(i).end);
+      if (!after.get(i).value.equals(before.get(i).value) || moved > 2) {
+        throw new Mismatch(step, before.get(i), after.get(i));
       }
     }
   }
@@ -213,44 +219,40 @@ public final class Conformance implements AutoCloseable {
   }
 
   private void silence(JsonObject step, String channel) throws Mismatch {
-    String message = read(channel).poll();
+    String message = next(channel);
     if (message != null) {
       throw new Mismatch(step, "no message", message);
     }
   }
 
   private void message(JsonObject step) throws Mismatch {
-    String message = read(text(bytes(step.get("inbox")))).poll();
+    String message = next(text(bytes(step.get("inbox"))));
     if (message == null) {
       throw new Mismatch(step, "a message", "none");
     }
     if (step.has("secret")) {
-      int end = message.lastIndexOf(' ');
-      String signature = sha1(step.get("secret").getAsString() + message.substring(0, end));
-      if (!message.substring(end + 1).equals(signature)) {
-        throw new Mismatch(step, "the signature " + signature, message);
+      int end = Math.max(0, message.lastIndexOf(' '));
+      String signed = step.get("secret").getAsString() + message.substring(0, end);
+      if (!message.endsWith(" " + Scripts.sha1(signed))) {
+        throw new Mismatch(step, "the signature", message);
       }
       message = message.substring(0, end);
     }
-    Stream<String> words = Stream.of(message.split(" ", -1));
-    expect(
-        step,
-        step.get("message"),
-        words.map(word -> word.matches("-?\\d+") ? (Object) Long.valueOf(word) : word).toList(),
-        0);
+    var words = Stream.of(message.split(" ", -1)).map(Conformance::number).toList();
+    expect(step, step.get("message"), words, 0);
   }
 
-  /** The messages that arrived on a channel: all that came before one of our own. */
-  private Queue<String> read(String channel) {
+  /** The next unread message of a channel, or null. One of our own marks where to stop reading. */
+  private String next(String channel) {
     String own = UUID.randomUUID().toString();
     redis.publish(channel.getBytes(ISO_8859_1), own.getBytes(ISO_8859_1));
     readUpTo("message", channel, own);
-    return unread.get(channel);
+    return unread.get(channel).poll();
   }
 
   private void readUpTo(Object... last) {
     while (true) {
-      List<?> reply = (List<?>) plain(subscriber.getOne());
+      var reply = (List<?>) plain(subscriber.getOne());
       if (reply.subList(0, last.length).equals(List.of(last))) {
         return;
       }
@@ -266,6 +268,7 @@ public final class Conformance implements AutoCloseable {
     }
   }
 
+  /** Binds the names that stand here first. */
   private void bind(JsonElement expected, Object got) {
     if (expected.isJsonArray() && got instanceof List<?> list) {
       for (int i = 0; i < Math.min(expected.getAsJsonArray().size(), list.size()); i++) {
@@ -273,10 +276,8 @@ public final class Conformance implements AutoCloseable {
       }
     } else if (isPattern(expected)) {
       for (String word : expected.getAsString().split(" ")) {
-        Matcher name = NAME.matcher(word);
-        boolean bare = name.matches() && !names.containsKey(name.group(1));
-        if (bare && (!word.equals("$now") || fits(word, got, 0))) {
-          names.put(name.group(1), got);
+        if (word.matches("\\$\\w+") && (!word.equals("$now") || fits(word, got, 0))) {
+          names.putIfAbsent(word.substring(1), got);
         }
       }
     }
@@ -288,97 +289,82 @@ public final class Conformance implements AutoCloseable {
 
   private boolean fits(JsonElement expected, Object got, long tolerance) {
     if (expected.isJsonArray()) {
-      JsonArray array = expected.getAsJsonArray();
+      var elements = expected.getAsJsonArray();
       return got instanceof List<?> list
-          && list.size() == array.size()
+          && list.size() == elements.size()
           && IntStream.range(0, list.size())
-              .allMatch(i -> fits(array.get(i), list.get(i), tolerance));
+              .allMatch(i -> fits(elements.get(i), list.get(i), tolerance));
     }
-    if (expected.isJsonObject() && expected.getAsJsonObject().has("length")) {
-      int length = expected.getAsJsonObject().get("length").getAsInt();
-      return got instanceof List<?> list && list.size() == length;
+    if (expected instanceof JsonObject object && object.has("length")) {
+      return got instanceof List<?> list && list.size() == object.get("length").getAsInt();
     }
     if (isPattern(expected)) {
-      return Stream.of(expected.getAsString().split(" "))
-          .allMatch(word -> fits(word, got, tolerance));
+      var words = Stream.of(expected.getAsString().split(" "));
+      return words.allMatch(word -> fits(word, got, tolerance));
     }
-    boolean number = expected.isJsonPrimitive() && expected.getAsJsonPrimitive().isNumber();
-    return got.equals(number ? (Object) expected.getAsLong() : text(bytes(expected)));
+    boolean isNumber = expected instanceof JsonPrimitive primitive && primitive.isNumber();
+    return got.equals(isNumber ? (Object) expected.getAsLong() : text(bytes(expected)));
   }
 
   private boolean fits(String word, Object got, long tolerance) {
-    if (word.equals("*")) {
+    if (word.equals("*") || got.equals(names.get(word.substring(1)))) { // a name, behind its $
       return true;
     }
     if (!(got instanceof Long number)) {
-      return word.startsWith("$") && got.equals(names.get(word.substring(1)));
+      return false;
     }
-    Matcher range = RANGE.matcher(word);
-    range.matches();
-    Range from = sum(range.group(2));
-    Range to = range.group(3) == null ? from : sum(range.group(3));
-    return switch (range.group(1) == null ? "" : range.group(1)) {
-      case "<" -> number < to.most + tolerance;
-      case "<=" -> number <= to.most + tolerance;
-      case ">" -> number > from.least - tolerance;
-      case ">=" -> number >= from.least - tolerance;
-      default -> number >= from.least - tolerance && number <= to.most + tolerance;
+    Matcher parts = COMPARISON.matcher(word);
+    parts.matches();
+    long least = sum(parts.group("from")).least - tolerance;
+    long most = sum(parts.group(parts.group("to") == null ? "from" : "to")).most + tolerance;
+    return switch (String.valueOf(parts.group("sign"))) {
+      case "<" -> number < most;
+      case "<=" -> number <= most;
+      case ">" -> number > least;
+      case ">=" -> number >= least;
+      default -> least <= number && number <= most;
     };
   }
 
   private Range sum(String text) {
     Range sum = new Range(0, 0);
     for (Matcher term = TERM.matcher(text); term.find(); ) {
-      Range next =
-          term.group(2) == null ? exactly(Long.parseLong(term.group(3))) : range(term.group(2));
+      Range value = term(term.group(2));
       sum =
           term.group(1).equals("-")
-              ? new Range(sum.least - next.most, sum.most - next.least)
-              : new Range(sum.least + next.least, sum.most + next.most);
+              ? new Range(sum.least - value.most, sum.most - value.least)
+              : new Range(sum.least + value.least, sum.most + value.most);
     }
     return sum;
   }
 
-  private Range range(String name) {
-    if (name.equals("us")) {
-      Range ms = range("now");
+  private Range term(String term) {
+    if (term.equals("$us")) {
+      Range ms = term("$now");
       return new Range(ms.least * 1000, ms.most * 1000);
     }
-    return name.equals("now") && !names.containsKey("now") ? now : exactly((Long) names.get(name));
+    if (term.equals("$now") && !names.containsKey("now")) {
+      return now;
+    }
+    long value = term.startsWith("$") ? (Long) names.get(term.substring(1)) : Long.parseLong(term);
+    return new Range(value, value);
   }
 
-  private static Range exactly(long number) {
-    return new Range(number, number);
-  }
-
-  private long time() {
-    return millis(redis.sendCommand(Command.TIME));
-  }
-
-  private static long millis(Object time) {
-    var parts = (List<?>) plain(time);
-    return Long.parseLong((String) parts.get(0)) * 1000
-        + Long.parseLong((String) parts.get(1)) / 1000;
-  }
-
-  private List<State> states(List<byte[]> keys) {
-    return keys.stream().map(this::state).toList();
-  }
-
-  private State state(byte[] key) {
+  private State state(byte[] bytes) {
+    String key = text(bytes);
     Object value =
         switch (redis.type(key)) {
-          case "hash" -> redis.hgetAll(text(key));
-          case "zset" -> redis.zrangeWithScores(text(key), 0, -1);
-          case "list" -> redis.lrange(text(key), 0, -1);
-          case "string" -> redis.get(text(key));
+          case "hash" -> redis.hgetAll(key);
+          case "zset" -> redis.zrangeWithScores(key, 0, -1);
+          case "list" -> redis.lrange(key, 0, -1);
+          case "string" -> redis.get(key);
           default -> "nothing";
         };
     return new State(value, end(key));
   }
 
-  /** When a key ends, by the server's clock; or what PTTL says of one that does not. */
-  private long end(byte[] key) {
+  /** When a key ends, by the server's clock; below 0 what PTTL says. */
+  private long end(String key) {
     try (var pipeline = redis.pipelined()) {
       var time = pipeline.sendCommand(Command.TIME, new byte[0][]);
       var left = pipeline.pttl(key);
@@ -387,11 +373,20 @@ public final class Conformance implements AutoCloseable {
     }
   }
 
-  /** The keys of a script for what it works on. */
-  private List<byte[]> keys(Script script, JsonElement on) {
+  private long time() {
+    return millis(redis.sendCommand(Command.TIME));
+  }
+
+  private static long millis(Object time) {
+    var parts = ((List<?>) time).stream().map(part -> text((byte[]) part)).toList();
+    return Long.parseLong(parts.get(0)) * 1000 + Long.parseLong(parts.get(1)) / 1000;
+  }
+
+  /** The keys of a script for each name. */
+  private List<byte[]> keys(String script, JsonElement on) {
     var keys = new ArrayList<byte[]>();
     for (JsonElement name : values(on == null ? new JsonPrimitive("m") : on)) {
-      for (String key : script.keys()) {
+      for (String key : scripts.keys(script)) {
         if (!key.equals("...")) {
           keys.add(keys("@" + key + ":" + name.getAsString()).getBytes(UTF_8));
         }
@@ -400,16 +395,14 @@ public final class Conformance implements AutoCloseable {
     return keys;
   }
 
-  /** A text with the keys that stand in it. */
+  /** A text with the keys and channels that it names. */
   private String keys(String text) {
     return KEY.matcher(text)
         .replaceAll(
-            key ->
-                prefix
-                    + ":"
-                    + key.group(1)
-                    + ":{x}:"
-                    + (key.group(2) == null ? "m" : key.group(2)));
+            key -> {
+              String name = key.group(2) == null ? "m" : key.group(2);
+              return prefix + ":" + key.group(1) + ":{x}:" + name;
+            });
   }
 
   private List<byte[]> list(JsonElement texts) {
@@ -426,7 +419,7 @@ public final class Conformance implements AutoCloseable {
     return (plain.startsWith("$") ? "" + sum(plain).least : keys(plain)).getBytes(UTF_8);
   }
 
-  /** The numbers from 1 to n, or the values of a list, or the one value. */
+  /** The values of a list, the numbers from 1 to n as texts, or the one value. */
   private static List<JsonElement> values(JsonElement each) {
     if (each.isJsonArray()) {
       return each.getAsJsonArray().asList();
@@ -435,35 +428,8 @@ public final class Conformance implements AutoCloseable {
       return List.of(each);
     }
     return IntStream.rangeClosed(1, each.getAsInt())
-        .mapToObj(JsonPrimitive::new)
-        .map(JsonElement.class::cast)
+        .mapToObj(n -> (JsonElement) new JsonPrimitive("" + n))
         .toList();
-  }
-
-  /** The same with a value in place of {each}. */
-  private static JsonElement fill(JsonElement in, JsonElement value) {
-    if (in instanceof JsonArray array) {
-      var filled = new JsonArray();
-      array.forEach(element -> filled.add(fill(element, value)));
-      return filled;
-    }
-    if (in instanceof JsonObject object) {
-      var filled = new JsonObject();
-      object
-          .entrySet()
-          .forEach(
-              entry ->
-                  filled.add(
-                      fill(new JsonPrimitive(entry.getKey()), value).getAsString(),
-                      fill(entry.getValue(), value)));
-      return filled;
-    }
-    if (!in.getAsString().contains("{each}")) {
-      return in;
-    }
-    return in.getAsString().equals("{each}")
-        ? value
-        : new JsonPrimitive(in.getAsString().replace("{each}", value.getAsString()));
   }
 
   private static Object plain(Object reply) {
@@ -473,16 +439,11 @@ public final class Conformance implements AutoCloseable {
     return reply instanceof byte[] bytes ? text(bytes) : reply;
   }
 
-  private static String text(byte[] bytes) {
-    return new String(bytes, ISO_8859_1);
+  private static Object number(String word) {
+    return word.matches("-?\\d{1,18}") ? (Object) Long.valueOf(word) : word;
   }
 
-  private static String sha1(String text) {
-    try {
-      byte[] digest = MessageDigest.getInstance("SHA-1").digest(text.getBytes(ISO_8859_1));
-      return HexFormat.of().formatHex(digest);
-    } catch (NoSuchAlgorithmException missing) {
-      throw new IllegalStateException(missing);
-    }
+  private static String text(byte[] bytes) {
+    return new String(bytes, ISO_8859_1);
   }
 }

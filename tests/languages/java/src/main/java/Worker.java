@@ -21,6 +21,7 @@ public final class Worker {
 
   public static void main(String[] args) throws Exception {
     Thread input = new Thread(Worker::readInput);
+    input.setDaemon(true);
     input.start();
     try (var redis = RedisClient.create(args[0]);
         var gate = new Luagate(redis, Path.of("lua"), args[1])) {

@@ -1,12 +1,10 @@
 package luagate;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.time.Duration;
-import java.util.HexFormat;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
@@ -27,13 +25,17 @@ final class Inbox extends JedisPubSub {
   private static final Pattern MESSAGE =
       Pattern.compile("((\\S+) (\\d+) (\\d+) (\\d+) (\\d+)) ([0-9a-f]{40})");
 
+  /** To ask again now. */
+  private static final Map<String, Object> HINT =
+      Map.of("permits", 0L, "fence", 0L, "expires_at", 0L, "now", Long.MAX_VALUE);
+
   private record Wait(String secret, Consumer<Reply> listener) {}
 
   private final Scripts scripts;
   private final String channel;
   private final Map<String, Wait> waits = new ConcurrentHashMap<>();
   private final CountDownLatch confirmed = new CountDownLatch(1);
-  private volatile Boolean heard;
+  private volatile boolean heard;
   private volatile boolean closed;
 
   Inbox(Scripts scripts, String prefix) {
@@ -49,23 +51,21 @@ final class Inbox extends JedisPubSub {
       try {
         scripts.redis.subscribe(this, channel);
       } catch (JedisException lost) {
-        scripts.redis.getPool().clear();
-        LockSupport.parkNanos(50_000_000);
+        LockSupport.parkNanos(MILLISECONDS.toNanos(50));
       }
     }
   }
 
-  /** Its channel, once the subscription stands; empty where the server sees nobody listen there. */
+  /** The channel, once it is subscribed; empty where the server sees no subscriber. */
   String channel(Duration timeout) throws InterruptedException, TimeoutException {
     if (!confirmed.await(timeout.toNanos(), NANOSECONDS)) {
-      throw new TimeoutException("no subscription to " + channel + " within " + timeout);
+      throw new TimeoutException("not subscribed within " + timeout);
     }
-    if (heard == null) {
-      var counts =
-          (List<?>)
-              scripts.retry(() -> scripts.redis.sendCommand(Command.PUBSUB, "NUMSUB", channel));
-      scripts.retry(() -> scripts.redis.publish(channel, "test"));
-      heard = (Long) counts.get(1) > 0;
+    if (!heard) {
+      var numsub =
+          scripts.retry(() -> scripts.redis.sendCommand(Command.PUBSUB, "NUMSUB", channel));
+      heard = (Long) ((List<?>) numsub).get(1) > 0;
+      scripts.retry(() -> scripts.redis.publish(channel, "refused where an ACL forbids it"));
     }
     return heard ? channel : "";
   }
@@ -79,47 +79,38 @@ final class Inbox extends JedisPubSub {
     waits.remove(id);
   }
 
-  /** What was told while nobody listened is lost, so all ask again. */
   @Override
   public void onSubscribe(String channel, int count) {
+    if (closed) {
+      unsubscribe();
+    }
     confirmed.countDown();
-    waits.values().forEach(wait -> wait.listener.accept(message(0, 0, 0, Long.MAX_VALUE)));
+    // What was said while nobody listened is lost, so everybody asks again.
+    Reply hint = new Reply("hint", HINT, System.nanoTime());
+    waits.values().forEach(wait -> wait.listener.accept(hint));
   }
 
   @Override
   public void onMessage(String channel, String text) {
+    long received = System.nanoTime();
     Matcher words = MESSAGE.matcher(text);
     Wait wait = words.matches() ? waits.get(words.group(2)) : null;
-    if (wait != null && words.group(7).equals(sha1(wait.secret + words.group(1)))) {
-      wait.listener.accept(
-          message(
-              Long.parseLong(words.group(3)),
-              Long.parseLong(words.group(4)),
-              Long.parseLong(words.group(5)),
-              Long.parseLong(words.group(6))));
+    if (wait == null || !words.group(7).equals(Scripts.sha1(wait.secret + words.group(1)))) {
+      return;
     }
-  }
-
-  private static Reply message(long permits, long fence, long expiresAt, long now) {
-    var fields =
-        Map.<String, Object>of(
-            "permits", permits, "fence", fence, "expires_at", expiresAt, "now", now);
-    return new Reply(fence == 0 ? "hint" : "granted", fields, System.nanoTime());
-  }
-
-  private static String sha1(String text) {
-    try {
-      byte[] digest = MessageDigest.getInstance("SHA-1").digest(text.getBytes(UTF_8));
-      return HexFormat.of().formatHex(digest);
-    } catch (NoSuchAlgorithmException missing) {
-      throw new IllegalStateException(missing); // every Java has it
+    Map<String, Object> fields = new HashMap<>();
+    for (String field : List.of("permits", "fence", "expires_at", "now")) {
+      fields.put(field, Long.parseLong(words.group(fields.size() + 3)));
     }
+    wait.listener.accept(new Reply("message", fields, received));
   }
 
   void close() {
     closed = true;
-    if (isSubscribed()) {
+    try {
       unsubscribe();
+    } catch (JedisException notSubscribed) {
+      // Then it ends before it would subscribe again.
     }
   }
 }

@@ -6,7 +6,7 @@ import java.time.Duration;
 import redis.clients.jedis.RedisClient;
 
 /**
- * Semaphores and mutexes on one server. From the first wait on, one connection of the pool listens.
+ * Semaphores and mutexes. Once somebody has waited, it keeps a connection of the pool for messages.
  */
 public final class Luagate implements AutoCloseable {
   final Scripts scripts;
@@ -18,7 +18,7 @@ public final class Luagate implements AutoCloseable {
     this(redis, lua, "luagate");
   }
 
-  /** Reads the scripts from the folder {@code lua/}; all keys begin with the prefix. */
+  /** The same with another prefix of all keys. */
   public Luagate(RedisClient redis, Path lua, String prefix) throws IOException {
     this.scripts = new Scripts(redis, lua);
     this.prefix = prefix;
@@ -29,7 +29,7 @@ public final class Luagate implements AutoCloseable {
     return semaphore(name, limit, Duration.ofSeconds(30));
   }
 
-  /** A semaphore: at most {@code limit} permits are held at once. */
+  /** A semaphore, of which at most {@code limit} permits are held at once. */
   public Semaphore semaphore(String name, int limit, Duration lease) {
     return new Semaphore(this, "semaphore", name, limit, lease);
   }
@@ -51,7 +51,7 @@ public final class Luagate implements AutoCloseable {
     return inbox;
   }
 
-  /** Stops listening; permits stay held, and the pool stays open. */
+  /** Stops listening. What is held stays held, and the pool stays open. */
   @Override
   public synchronized void close() {
     if (inbox != null) {

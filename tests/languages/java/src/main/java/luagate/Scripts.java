@@ -1,12 +1,16 @@
 package luagate;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import com.google.gson.Gson;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
@@ -21,8 +25,7 @@ import redis.clients.jedis.util.SafeEncoder;
 public final class Scripts {
   private record Manifest(int contract, Map<String, Script> scripts) {}
 
-  /** What the manifest says of a script. */
-  public record Script(
+  private record Script(
       List<String> parts,
       String sha1,
       List<String> keys,
@@ -30,14 +33,15 @@ public final class Scripts {
       Map<String, List<String>> replies) {}
 
   /**
-   * A reply or a message: its word, its fields by name, and an instant that is not after its now.
+   * A reply or a message: its word, its fields by name, and the instant from which its times count,
+   * which is before the call was sent, or when the message came.
    */
   record Reply(String word, Map<String, Object> fields, long instant) {
     long number(String field) {
       return (Long) fields.get(field);
     }
 
-    /** When the lease is over for sure, on this machine's clock: 1 ms is the server's rounding. */
+    /** When the lease ends on this machine's clock. 1 ms less, since the server rounds. */
     long deadline() {
       return instant + MILLISECONDS.toNanos(number("expires_at") - number("now") - 1);
     }
@@ -45,7 +49,7 @@ public final class Scripts {
 
   final RedisClient redis;
   private final Map<String, Script> scripts;
-  private final Map<Script, String> texts = new HashMap<>();
+  private final Map<String, String> texts = new HashMap<>();
 
   /** Reads the manifest and the parts. */
   public Scripts(RedisClient redis, Path folder) throws IOException {
@@ -56,52 +60,68 @@ public final class Scripts {
     }
     this.redis = redis;
     scripts = manifest.scripts;
-    for (Script script : scripts.values()) {
+    for (String name : scripts.keySet()) {
       String text = "";
-      for (String part : script.parts) {
+      for (String part : scripts.get(name).parts) {
         text += Files.readString(folder.resolve(part));
       }
-      texts.put(script, text);
+      if (!sha1(text).equals(scripts.get(name).sha1)) {
+        throw new IOException(name + ": its parts are not those of the manifest");
+      }
+      texts.put(name, text);
     }
   }
 
-  /** The script of this name. */
-  public Script get(String name) {
-    return scripts.get(name);
+  /** The names of a script's keys. */
+  public List<String> keys(String name) {
+    return scripts.get(name).keys;
   }
 
-  /** Runs a script, and loads it where the server does not know it. */
-  public Object run(Script script, List<byte[]> keys, List<byte[]> argv) {
-    byte[] sha1 = SafeEncoder.encode(script.sha1);
+  /** Runs a script; loads it first where the server does not know it. */
+  public Object run(String name, List<byte[]> keys, List<byte[]> argv) {
+    byte[] sha1 = SafeEncoder.encode(scripts.get(name).sha1);
     try {
       return redis.evalsha(sha1, keys, argv);
     } catch (JedisNoScriptException unknown) {
       try (var pipeline = redis.pipelined()) {
-        pipeline.sendCommand(Command.SCRIPT, "LOAD", texts.get(script));
+        pipeline.sendCommand(Command.SCRIPT, "LOAD", texts.get(name));
         var reply = pipeline.evalsha(sha1, keys, argv);
         pipeline.sync();
         return reply.get();
       } catch (JedisNoScriptException flushed) {
-        return redis.eval(SafeEncoder.encode(texts.get(script)), keys, argv);
+        return redis.eval(SafeEncoder.encode(texts.get(name)), keys, argv);
       }
     }
   }
 
-  /** Runs a script with arguments by name; again with the same ones where its reply was lost. */
-  Reply call(String name, List<byte[]> keys, Map<String, ?> arguments) {
-    Script script = get(name);
-    var argv =
-        script.argv.stream().map(arg -> SafeEncoder.encode("" + arguments.get(arg))).toList();
+  /** Runs a script with arguments by name. */
+  Reply call(String name, List<String> keys, Map<String, ?> arguments) {
+    Script script = scripts.get(name);
+    var argv = script.argv.stream().map(argument -> arguments.get(argument).toString()).toList();
     return retry(
         () -> {
-          long sent = System.nanoTime();
-          var reply = (List<?>) SafeEncoder.encodeObject(run(script, keys, argv));
+          long instant = System.nanoTime();
+          var reply = (List<?>) SafeEncoder.encodeObject(run(name, bytes(keys), bytes(argv)));
           var fields = new HashMap<String, Object>();
           for (String field : script.replies.get(reply.get(0))) {
             fields.put(field, reply.get(fields.size() + 1));
           }
-          return new Reply((String) reply.get(0), fields, sent);
+          return new Reply((String) reply.get(0), fields, instant);
         });
+  }
+
+  private static List<byte[]> bytes(List<String> texts) {
+    return texts.stream().map(SafeEncoder::encode).toList();
+  }
+
+  /** The SHA-1 of a text, in hexadecimal digits. */
+  public static String sha1(String text) {
+    try {
+      MessageDigest sha1 = MessageDigest.getInstance("SHA-1");
+      return HexFormat.of().formatHex(sha1.digest(text.getBytes(UTF_8)));
+    } catch (NoSuchAlgorithmException missing) {
+      throw new IllegalStateException(missing); // every Java has it
+    }
   }
 
   /** Makes a call; again where its reply was lost, a few times. */
@@ -113,8 +133,7 @@ public final class Scripts {
         if (tries == 5) {
           throw lost;
         }
-        redis.getPool().clear(); // its idle connections were most likely cut as well
-        LockSupport.parkNanos(MILLISECONDS.toNanos(50 * tries));
+        LockSupport.parkNanos(MILLISECONDS.toNanos(100 * tries));
       }
     }
   }

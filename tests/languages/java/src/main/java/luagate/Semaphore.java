@@ -16,24 +16,26 @@ import java.util.concurrent.TimeoutException;
 import java.util.stream.Stream;
 import luagate.Scripts.Reply;
 import redis.clients.jedis.exceptions.JedisException;
-import redis.clients.jedis.util.SafeEncoder;
 
 /** Permits, of which at most {@code limit} are held at once. */
 public final class Semaphore {
   private static final int WAIT_MS = 15_000; // who has not asked for so long leaves the line
 
   private final Luagate gate;
-  private final List<byte[]> keys;
+  private final List<String> keys;
   private final int limit;
   private final long leaseMs;
 
   Semaphore(Luagate gate, String kind, String name, int limit, Duration lease) {
+    if (lease.toMillis() < 1) {
+      throw new IllegalArgumentException("lease: takes 1 ms or more");
+    }
     this.gate = gate;
     this.limit = limit;
     leaseMs = lease.toMillis();
     keys =
         Stream.of("", ".holders", ".queue")
-            .map(part -> SafeEncoder.encode(gate.prefix + ":" + kind + part + ":{" + name + "}"))
+            .map(part -> gate.prefix + ":" + kind + part + ":{" + name + "}")
             .toList();
   }
 
@@ -102,21 +104,22 @@ public final class Semaphore {
   private static Reply sleep(int permits, Reply queued, BlockingQueue<Reply> messages, long end)
       throws InterruptedException {
     long ahead = queued.number("position") - 1;
-    // Behind others more often: if they are dead, nobody else notices that a lease has ended.
-    long latest = ahead == 0 ? 5 : Math.min(ahead, 5);
-    long pause = MILLISECONDS.toNanos(Math.min(queued.number("retry_after"), latest * 1000));
-    long until = Math.min(end, System.nanoTime() + pause);
+    // With n in front after n seconds: if they are dead, nobody else sees that a lease has ended.
+    long longest = 1000 * (ahead == 0 ? 5 : Math.min(ahead, 5));
+    long pause = MILLISECONDS.toNanos(Math.min(queued.number("retry_after"), longest));
+    long next = Math.min(end, System.nanoTime() + pause);
     Reply message;
-    while ((message = messages.poll(until - System.nanoTime(), NANOSECONDS)) != null) {
-      long late = message.number("now") - queued.number("now");
+    while ((message = messages.poll(next - System.nanoTime(), NANOSECONDS)) != null) {
+      long later = message.number("now") - queued.number("now");
       if (message.number("fence") > queued.number("ticket")
           && message.number("permits") == permits) {
-        long instant = Math.min(message.instant(), queued.instant() + MILLISECONDS.toNanos(late));
-        return new Reply("granted", message.fields(), instant);
+        // From the earlier of the two instants that are known: its receipt, and when it was sent.
+        long sent = queued.instant() + MILLISECONDS.toNanos(later);
+        return new Reply("granted", message.fields(), Math.min(sent, message.instant()));
       }
-      if (message.number("fence") == 0 && late >= 0) { // a hint
+      if (message.number("fence") == 0 && later >= 0) { // a hint; an earlier one is old news
         long delay = Math.max(0, message.number("expires_at") - message.number("now"));
-        until = Math.min(until, message.instant() + MILLISECONDS.toNanos(delay));
+        next = Math.min(next, message.instant() + MILLISECONDS.toNanos(delay));
       }
     }
     return null;

@@ -21,6 +21,7 @@ import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import luagate.Scripts;
+import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.Protocol.Command;
@@ -194,8 +195,9 @@ public final class Conformance implements AutoCloseable {
 
   private void command(JsonObject step) throws Mismatch {
     List<byte[]> words = list(step.get("command"));
-    byte[][] arguments = words.subList(1, words.size()).toArray(byte[][]::new);
-    Object reply = plain(redis.sendCommand(() -> words.get(0), arguments));
+    var arguments = new CommandArguments(() -> words.get(0));
+    words.subList(1, words.size()).forEach(arguments::add);
+    Object reply = plain(redis.executeCommand(arguments));
     if (step.has("reply")) {
       expect(step, step.get("reply"), reply, 0);
     }
@@ -366,7 +368,7 @@ public final class Conformance implements AutoCloseable {
   /** When a key ends, by the server's clock; below 0 what PTTL says. */
   private long end(String key) {
     try (var pipeline = redis.pipelined()) {
-      var time = pipeline.sendCommand(Command.TIME, new byte[0][]);
+      var time = pipeline.sendCommand(new CommandArguments(Command.TIME));
       var left = pipeline.pttl(key);
       pipeline.sync();
       return left.get() < 0 ? left.get() : millis(time.get()) + left.get();
@@ -374,7 +376,7 @@ public final class Conformance implements AutoCloseable {
   }
 
   private long time() {
-    return millis(redis.sendCommand(Command.TIME));
+    return millis(redis.executeCommand(new CommandArguments(Command.TIME)));
   }
 
   private static long millis(Object time) {

@@ -4,10 +4,10 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.Random;
-import java.util.stream.Stream;
 import luagate.Luagate;
 import luagate.Permit;
 import luagate.Semaphore;
+import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Protocol.Command;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.exceptions.JedisConnectionException;
@@ -91,11 +91,10 @@ public final class Worker {
 
   /** Adds an entry. One that failed is added again, since twice does no harm. */
   private void log(String... fields) throws InterruptedException {
-    String[] arguments =
-        Stream.concat(Stream.of(log, "*"), Stream.of(fields)).toArray(String[]::new);
+    var entry = new CommandArguments(Command.XADD).key(log).add("*").addObjects((Object[]) fields);
     while (true) {
       try {
-        redis.sendCommand(Command.XADD, arguments);
+        redis.executeCommand(entry);
         return;
       } catch (JedisConnectionException lost) {
         Thread.sleep(10);

@@ -16,6 +16,7 @@ import java.util.function.Consumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import luagate.Scripts.Reply;
+import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.JedisPubSub;
 import redis.clients.jedis.Protocol.Command;
 import redis.clients.jedis.exceptions.JedisException;
@@ -29,11 +30,14 @@ final class Inbox extends JedisPubSub {
   private static final Map<String, Object> HINT =
       Map.of("permits", 0L, "fence", 0L, "expires_at", 0L, "now", Long.MAX_VALUE);
 
-  private record Wait(String secret, Consumer<Reply> listener) {}
+  /** Who is given what is signed with the secret. */
+  record Wait(String secret, Consumer<Reply> listener) {}
+
+  /** The waits that are told something, by id. */
+  final Map<String, Wait> waits = new ConcurrentHashMap<>();
 
   private final Scripts scripts;
   private final String channel;
-  private final Map<String, Wait> waits = new ConcurrentHashMap<>();
   private final CountDownLatch confirmed = new CountDownLatch(1);
   private volatile boolean heard;
   private volatile boolean closed;
@@ -62,21 +66,12 @@ final class Inbox extends JedisPubSub {
       throw new TimeoutException("not subscribed within " + timeout);
     }
     if (!heard) {
-      var numsub =
-          scripts.retry(() -> scripts.redis.sendCommand(Command.PUBSUB, "NUMSUB", channel));
-      heard = (Long) ((List<?>) numsub).get(1) > 0;
+      var numsub = new CommandArguments(Command.PUBSUB).add("NUMSUB").add(channel);
+      var counts = (List<?>) scripts.retry(() -> scripts.redis.executeCommand(numsub));
+      heard = (Long) counts.get(1) > 0;
       scripts.retry(() -> scripts.redis.publish(channel, "refused where an ACL forbids it"));
     }
     return heard ? channel : "";
-  }
-
-  /** From here on the listener gets what is told to this id and signed with this secret. */
-  void listen(String id, String secret, Consumer<Reply> listener) {
-    waits.put(id, new Wait(secret, listener));
-  }
-
-  void forget(String id) {
-    waits.remove(id);
   }
 
   @Override

@@ -2,6 +2,7 @@ package luagate;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.SECONDS;
 
 import com.google.gson.Gson;
 import java.io.IOException;
@@ -124,16 +125,19 @@ public final class Scripts {
     }
   }
 
-  /** Makes a call; again where its reply was lost, a few times. */
+  /**
+   * Makes a call; again where its reply was lost, for 3 s. The same id is granted nothing twice.
+   */
   <T> T retry(Supplier<T> call) {
-    for (int tries = 1; ; tries++) {
+    long end = System.nanoTime() + SECONDS.toNanos(3);
+    for (long pauseMs = 50; ; pauseMs *= 2) {
       try {
         return call.get();
       } catch (JedisConnectionException lost) {
-        if (tries == 5) {
+        if (System.nanoTime() - end >= 0) {
           throw lost;
         }
-        LockSupport.parkNanos(MILLISECONDS.toNanos(100 * tries));
+        LockSupport.parkNanos(MILLISECONDS.toNanos(pauseMs));
       }
     }
   }

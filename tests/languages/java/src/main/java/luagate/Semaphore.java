@@ -14,6 +14,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeoutException;
 import java.util.stream.Stream;
+import luagate.Inbox.Wait;
 import luagate.Scripts.Reply;
 import redis.clients.jedis.exceptions.JedisException;
 
@@ -73,11 +74,12 @@ public final class Semaphore {
     String secret = UUID.randomUUID().toString();
     String address = channel.isEmpty() ? "" : channel + "#" + secret;
     var messages = new LinkedBlockingQueue<Reply>();
-    inbox.listen(id, secret, messages::add);
+    inbox.waits.put(id, new Wait(secret, messages::add));
     try {
       long ticket = 0;
       while (true) {
         boolean over = System.nanoTime() - end >= 0;
+        // With 0 a grant that is on its way is taken, or the line is left.
         Reply reply = ask(id, permits, over ? 0 : WAIT_MS, address, ticket);
         if (reply.word().equals("denied")) {
           throw new TimeoutException("no permit within " + timeout);
@@ -87,14 +89,15 @@ public final class Semaphore {
           reply = sleep(permits, reply, messages, end);
         }
         if (reply != null) {
-          inbox.forget(id);
+          inbox.waits.remove(id);
           return new Permit(this, id, ticket, reply);
         }
       }
     } catch (Exception failed) {
-      // A call that was given up as lost may still arrive, and be granted.
-      inbox.listen(id, secret, grant -> CompletableFuture.runAsync(() -> abandon(id)));
-      CompletableFuture.delayedExecutor(1, MINUTES).execute(() -> inbox.forget(id));
+      // A call that was given up as lost may still arrive and be granted, which is then released.
+      Runnable abandon = () -> abandon(id);
+      inbox.waits.put(id, new Wait(secret, late -> CompletableFuture.runAsync(abandon)));
+      CompletableFuture.delayedExecutor(1, MINUTES).execute(() -> inbox.waits.remove(id));
       abandon(id);
       throw failed;
     }

@@ -1,0 +1,451 @@
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import com.google.gson.JsonElement;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import com.google.gson.JsonPrimitive;
+import java.net.URI;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.UUID;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import luagate.Scripts;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.Protocol.Command;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.util.JedisURIHelper;
+
+/** One run of one case. The server's bytes are kept as text, a character for each. */
+public final class Conformance implements AutoCloseable {
+  private static final Pattern KEY = Pattern.compile("@(\\w+)(?::(\\w+))?");
+
+  /** With digits alone, since some cases have a number as a text. */
+  private static final Pattern PATTERN = Pattern.compile("[$*<>].*|\\d+(\\.\\..*)?");
+
+  private static final Pattern COMPARISON =
+      Pattern.compile("(?<sign>[<>]=?)?(?<from>.+?)(\\.\\.(?<to>.+))?");
+  private static final Pattern TERM = Pattern.compile("([+-]?)(\\$?\\w+)");
+
+  /** The least and the most that a number may be. */
+  private record Range(long least, long most) {}
+
+  /** What a key holds, and when it ends. */
+  private record State(Object value, long end) {}
+
+  /** What came of a step is not what should have. */
+  private static final class Mismatch extends Exception {
+    Mismatch(Object step, Object expected, Object got) {
+      super(step + ": expected " + expected + ", got " + got);
+    }
+  }
+
+  private final RedisClient redis;
+  private final Scripts scripts;
+  private final Connection subscriber;
+  private final String prefix = "conformance:" + UUID.randomUUID();
+  private final Map<String, Object> names = new HashMap<>();
+  private final Map<String, Queue<String>> unread = new HashMap<>();
+  private Range now = new Range(0, 0);
+  private long pausedMs;
+
+  /** {@code URL CASES LUA}: runs the cases of a folder, on a server that nobody else uses. */
+  public static void main(String[] args) throws Exception {
+    int passed = 0;
+    int failed = 0;
+    try (var redis = RedisClient.create(args[0]);
+        var files = Files.newDirectoryStream(Path.of(args[1]), "*.json")) {
+      var scripts = new Scripts(redis, Path.of(args[2]));
+      for (Path file : files) {
+        for (JsonElement test : JsonParser.parseString(Files.readString(file)).getAsJsonArray()) {
+          try {
+            run(redis, URI.create(args[0]), scripts, test.getAsJsonObject());
+            passed++;
+          } catch (Mismatch mismatch) {
+            failed++;
+            String name = test.getAsJsonObject().get("name").getAsString();
+            System.out.println(file.getFileName() + ": " + name + ": " + mismatch.getMessage());
+          }
+        }
+      }
+    }
+    System.out.println(passed + " passed, " + failed + " failed");
+    System.exit(failed == 0 && passed > 0 ? 0 : 1);
+  }
+
+  /** Runs a case; again where it failed but was too slow for that to say anything. */
+  private static void run(RedisClient redis, URI url, Scripts scripts, JsonObject test)
+      throws Exception {
+    long slackMs = test.has("slack_ms") ? test.get("slack_ms").getAsLong() : 20;
+    for (int runs = 1; ; runs++) {
+      long began = System.nanoTime();
+      try (var run = new Conformance(redis, url, scripts)) {
+        try {
+          run.steps(test.get("steps"));
+          for (String channel : run.unread.keySet()) {
+            run.silence(test, channel);
+          }
+          return;
+        } catch (Mismatch mismatch) {
+          long tookMs = (System.nanoTime() - began) / 1_000_000 - run.pausedMs;
+          if (tookMs <= slackMs || runs == 100) {
+            throw mismatch;
+          }
+        }
+      }
+    }
+  }
+
+  private Conformance(RedisClient redis, URI url, Scripts scripts) {
+    this.redis = redis;
+    this.scripts = scripts;
+    var resp2 = DefaultJedisClientConfig.builder().resp2().build();
+    subscriber = new Connection(JedisURIHelper.getHostAndPort(url), resp2);
+  }
+
+  @Override
+  public void close() {
+    subscriber.close();
+    full(false);
+    redis.keys(prefix + ":*").forEach(redis::del);
+  }
+
+  private void steps(JsonElement steps) throws Exception {
+    for (JsonElement element : steps.getAsJsonArray()) {
+      JsonObject step = element.getAsJsonObject();
+      if (step.has("call")) {
+        call(step);
+      } else if (step.has("subscribe")) {
+        subscribe(bytes(step.get("subscribe")));
+      } else if (step.has("unsubscribe")) {
+        unsubscribe(step, bytes(step.get("unsubscribe")));
+      } else if (step.has("message")) {
+        message(step);
+      } else if (step.has("silence")) {
+        silence(step, text(bytes(step.get("silence"))));
+      } else if (step.has("pause_ms")) {
+        Thread.sleep(step.get("pause_ms").getAsLong());
+        pausedMs += step.get("pause_ms").getAsLong();
+      } else if (step.has("ends")) {
+        for (var end : step.getAsJsonObject("ends").entrySet()) {
+          expect(step, end.getValue(), end(keys(end.getKey())), 2);
+        }
+      } else if (step.has("command")) {
+        command(step);
+      } else if (step.has("full")) {
+        full(step.get("full").getAsBoolean());
+      } else {
+        String inner = step.get("steps").toString();
+        for (JsonElement value : values(step.get("each"))) {
+          String filled = inner.replace("\"{each}\"", value.toString());
+          if (filled.contains("{each}")) { // within a text
+            filled = filled.replace("{each}", value.getAsString());
+          }
+          steps(JsonParser.parseString(filled));
+        }
+      }
+    }
+  }
+
+  private void call(JsonObject step) throws Mismatch {
+    String script = step.get("call").getAsString();
+    List<byte[]> keys = step.has("keys") ? list(step.get("keys")) : keys(script, step.get("on"));
+    var before = step.has("error") ? keys.stream().map(this::state).toList() : null;
+    names.remove("now");
+    long least = time();
+    Object reply;
+    try {
+      reply = plain(scripts.run(script, keys, list(step.get("argv"))));
+    } catch (JedisDataException refused) {
+      reply = refused.getMessage();
+      if (!step.has("error")) {
+        throw new Mismatch(step, step.get("reply"), reply);
+      }
+    }
+    now = new Range(least, time());
+    if (!step.has("error")) {
+      expect(step, step.get("reply"), reply, 0);
+      return;
+    }
+    String error = keys(step.get("error").getAsString());
+    if (!(error.startsWith("LUAGATE") ? reply.equals(error) : reply.toString().contains(error))) {
+      throw new Mismatch(step, error, reply);
+    }
+    var after = keys.stream().map(this::state).toList();
+    for (int i = 0; i < keys.size(); i++) {
+      long moved = Math.abs(after.get(i).end - before.get(i).end);
+      if (!after.get(i).value.equals(before.get(i).value) || moved > 2) {
+        throw new Mismatch(step, before.get(i), after.get(i));
+      }
+    }
+  }
+
+  private void command(JsonObject step) throws Mismatch {
+    List<byte[]> words = list(step.get("command"));
+    var arguments = new CommandArguments(() -> words.get(0));
+    words.subList(1, words.size()).forEach(arguments::add);
+    Object reply = plain(redis.executeCommand(arguments));
+    if (step.has("reply")) {
+      expect(step, step.get("reply"), reply, 0);
+    }
+  }
+
+  private void full(boolean full) {
+    redis.configSet("maxmemory", full ? "1" : "0");
+  }
+
+  private void subscribe(byte[] channel) {
+    unread.put(text(channel), new ArrayDeque<>());
+    subscriber.sendCommand(Command.SUBSCRIBE, channel);
+    readUpTo("subscribe", text(channel));
+  }
+
+  private void unsubscribe(JsonObject step, byte[] channel) throws Mismatch {
+    silence(step, text(channel));
+    subscriber.sendCommand(Command.UNSUBSCRIBE, channel);
+    readUpTo("unsubscribe", text(channel));
+    unread.remove(text(channel));
+  }
+
+  private void silence(JsonObject step, String channel) throws Mismatch {
+    String message = next(channel);
+    if (message != null) {
+      throw new Mismatch(step, "no message", message);
+    }
+  }
+
+  private void message(JsonObject step) throws Mismatch {
+    String message = next(text(bytes(step.get("inbox"))));
+    if (message == null) {
+      throw new Mismatch(step, "a message", "none");
+    }
+    if (step.has("secret")) {
+      int end = Math.max(0, message.lastIndexOf(' '));
+      String signed = step.get("secret").getAsString() + message.substring(0, end);
+      if (!message.endsWith(" " + Scripts.sha1(signed))) {
+        throw new Mismatch(step, "the signature", message);
+      }
+      message = message.substring(0, end);
+    }
+    var words = Stream.of(message.split(" ", -1)).map(Conformance::number).toList();
+    expect(step, step.get("message"), words, 0);
+  }
+
+  /** The next unread message of a channel, or null. One of our own marks where to stop reading. */
+  private String next(String channel) {
+    String own = UUID.randomUUID().toString();
+    redis.publish(channel.getBytes(ISO_8859_1), own.getBytes(ISO_8859_1));
+    readUpTo("message", channel, own);
+    return unread.get(channel).poll();
+  }
+
+  private void readUpTo(Object... last) {
+    while (true) {
+      var reply = (List<?>) plain(subscriber.getOne());
+      if (reply.subList(0, last.length).equals(List.of(last))) {
+        return;
+      }
+      unread.get(reply.get(1)).add((String) reply.get(2));
+    }
+  }
+
+  private void expect(JsonObject step, JsonElement expected, Object got, long tolerance)
+      throws Mismatch {
+    bind(expected, got);
+    if (!fits(expected, got, tolerance)) {
+      throw new Mismatch(step, expected, got);
+    }
+  }
+
+  /** Binds the names that stand here first. */
+  private void bind(JsonElement expected, Object got) {
+    if (expected.isJsonArray() && got instanceof List<?> list) {
+      for (int i = 0; i < Math.min(expected.getAsJsonArray().size(), list.size()); i++) {
+        bind(expected.getAsJsonArray().get(i), list.get(i));
+      }
+    } else if (isPattern(expected)) {
+      for (String word : expected.getAsString().split(" ")) {
+        if (word.matches("\\$\\w+") && (!word.equals("$now") || fits(word, got, 0))) {
+          names.putIfAbsent(word.substring(1), got);
+        }
+      }
+    }
+  }
+
+  private static boolean isPattern(JsonElement expected) {
+    return expected.isJsonPrimitive() && PATTERN.matcher(expected.getAsString()).matches();
+  }
+
+  private boolean fits(JsonElement expected, Object got, long tolerance) {
+    if (expected.isJsonArray()) {
+      var elements = expected.getAsJsonArray();
+      return got instanceof List<?> list
+          && list.size() == elements.size()
+          && IntStream.range(0, list.size())
+              .allMatch(i -> fits(elements.get(i), list.get(i), tolerance));
+    }
+    if (expected instanceof JsonObject object && object.has("length")) {
+      return got instanceof List<?> list && list.size() == object.get("length").getAsInt();
+    }
+    if (isPattern(expected)) {
+      var words = Stream.of(expected.getAsString().split(" "));
+      return words.allMatch(word -> fits(word, got, tolerance));
+    }
+    boolean isNumber = expected instanceof JsonPrimitive primitive && primitive.isNumber();
+    return got.equals(isNumber ? (Object) expected.getAsLong() : text(bytes(expected)));
+  }
+
+  private boolean fits(String word, Object got, long tolerance) {
+    if (word.equals("*") || got.equals(names.get(word.substring(1)))) { // a name, behind its $
+      return true;
+    }
+    if (!(got instanceof Long number)) {
+      return false;
+    }
+    Matcher parts = COMPARISON.matcher(word);
+    parts.matches();
+    long least = sum(parts.group("from")).least - tolerance;
+    long most = sum(parts.group(parts.group("to") == null ? "from" : "to")).most + tolerance;
+    return switch (String.valueOf(parts.group("sign"))) {
+      case "<" -> number < most;
+      case "<=" -> number <= most;
+      case ">" -> number > least;
+      case ">=" -> number >= least;
+      default -> least <= number && number <= most;
+    };
+  }
+
+  private Range sum(String text) {
+    Range sum = new Range(0, 0);
+    for (Matcher term = TERM.matcher(text); term.find(); ) {
+      Range value = term(term.group(2));
+      sum =
+          term.group(1).equals("-")
+              ? new Range(sum.least - value.most, sum.most - value.least)
+              : new Range(sum.least + value.least, sum.most + value.most);
+    }
+    return sum;
+  }
+
+  private Range term(String term) {
+    if (term.equals("$us")) {
+      Range ms = term("$now");
+      return new Range(ms.least * 1000, ms.most * 1000);
+    }
+    if (term.equals("$now") && !names.containsKey("now")) {
+      return now;
+    }
+    long value = term.startsWith("$") ? (Long) names.get(term.substring(1)) : Long.parseLong(term);
+    return new Range(value, value);
+  }
+
+  private State state(byte[] bytes) {
+    String key = text(bytes);
+    Object value =
+        switch (redis.type(key)) {
+          case "hash" -> redis.hgetAll(key);
+          case "zset" -> redis.zrangeWithScores(key, 0, -1);
+          case "list" -> redis.lrange(key, 0, -1);
+          case "string" -> redis.get(key);
+          default -> "nothing";
+        };
+    return new State(value, end(key));
+  }
+
+  /** When a key ends, by the server's clock; below 0 what PTTL says. */
+  private long end(String key) {
+    try (var pipeline = redis.pipelined()) {
+      var time = pipeline.sendCommand(new CommandArguments(Command.TIME));
+      var left = pipeline.pttl(key);
+      pipeline.sync();
+      return left.get() < 0 ? left.get() : millis(time.get()) + left.get();
+    }
+  }
+
+  private long time() {
+    return millis(redis.executeCommand(new CommandArguments(Command.TIME)));
+  }
+
+  private static long millis(Object time) {
+    var parts = ((List<?>) time).stream().map(part -> text((byte[]) part)).toList();
+    return Long.parseLong(parts.get(0)) * 1000 + Long.parseLong(parts.get(1)) / 1000;
+  }
+
+  /** The keys of a script for each name. */
+  private List<byte[]> keys(String script, JsonElement on) {
+    var keys = new ArrayList<byte[]>();
+    for (JsonElement name : values(on == null ? new JsonPrimitive("m") : on)) {
+      for (String key : scripts.keys(script)) {
+        if (!key.equals("...")) {
+          keys.add(keys("@" + key + ":" + name.getAsString()).getBytes(UTF_8));
+        }
+      }
+    }
+    return keys;
+  }
+
+  /** A text with the keys and channels that it names. */
+  private String keys(String text) {
+    return KEY.matcher(text)
+        .replaceAll(
+            key -> {
+              String name = key.group(2) == null ? "m" : key.group(2);
+              return prefix + ":" + key.group(1) + ":{x}:" + name;
+            });
+  }
+
+  private List<byte[]> list(JsonElement texts) {
+    return values(texts).stream().map(this::bytes).toList();
+  }
+
+  private byte[] bytes(JsonElement text) {
+    if (text instanceof JsonObject object) {
+      return object.has("hex")
+          ? HexFormat.of().parseHex(object.get("hex").getAsString())
+          : object.get("long").getAsString().repeat(object.get("times").getAsInt()).getBytes(UTF_8);
+    }
+    String plain = text.getAsString();
+    return (plain.startsWith("$") ? "" + sum(plain).least : keys(plain)).getBytes(UTF_8);
+  }
+
+  /** The values of a list, the numbers from 1 to n as texts, or the one value. */
+  private static List<JsonElement> values(JsonElement each) {
+    if (each.isJsonArray()) {
+      return each.getAsJsonArray().asList();
+    }
+    if (each.getAsJsonPrimitive().isString()) {
+      return List.of(each);
+    }
+    return IntStream.rangeClosed(1, each.getAsInt())
+        .mapToObj(n -> (JsonElement) new JsonPrimitive("" + n))
+        .toList();
+  }
+
+  private static Object plain(Object reply) {
+    if (reply instanceof List<?> list) {
+      return list.stream().map(Conformance::plain).toList();
+    }
+    return reply instanceof byte[] bytes ? text(bytes) : reply;
+  }
+
+  private static Object number(String word) {
+    return word.matches("-?\\d{1,18}") ? (Object) Long.valueOf(word) : word;
+  }
+
+  private static String text(byte[] bytes) {
+    return new String(bytes, ISO_8859_1);
+  }
+}

@@ -1,0 +1,104 @@
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.Random;
+import luagate.Luagate;
+import luagate.Permit;
+import luagate.Semaphore;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.Protocol.Command;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+
+/** One of many that share a semaphore, until its standard input ends: {@code URL PREFIX SEED}. */
+public final class Worker {
+  private final RedisClient redis;
+  private final Semaphore together;
+  private final String log;
+  private final Random dice;
+
+  public static void main(String[] args) throws Exception {
+    Thread input = new Thread(Worker::readInput);
+    input.setDaemon(true);
+    input.start();
+    try (var redis = RedisClient.create(args[0]);
+        var gate = new Luagate(redis, Path.of("lua"), args[1])) {
+      var worker = new Worker(redis, gate, args[1], Long.parseLong(args[2]));
+      while (input.isAlive()) {
+        worker.round();
+      }
+    }
+    System.out.println("finished");
+  }
+
+  private static void readInput() {
+    try {
+      System.in.transferTo(OutputStream.nullOutputStream());
+    } catch (IOException ended) {
+      // As good as its end.
+    }
+  }
+
+  private Worker(RedisClient redis, Luagate gate, String prefix, long seed) {
+    this.redis = redis;
+    together = gate.semaphore("together", 3, Duration.ofSeconds(2));
+    log = prefix + ":log";
+    dice = new Random(seed);
+  }
+
+  private void round() throws InterruptedException {
+    int permits = 1 + dice.nextInt(2);
+    boolean waits = dice.nextInt(4) > 0;
+    try {
+      Optional<Permit> permit =
+          waits
+              ? Optional.of(together.acquire(permits, Duration.ofSeconds(20)))
+              : together.tryAcquire(permits);
+      if (permit.isPresent()) {
+        stay(permit.get());
+        System.out.println("served");
+      } else {
+        Thread.sleep(1 + dice.nextInt(20));
+      }
+    } catch (Exception failed) {
+      System.out.println("error " + failed.toString().replaceAll("\\s+", " "));
+      Thread.sleep(50);
+    }
+  }
+
+  private void stay(Permit permit) throws InterruptedException {
+    try (permit) {
+      try {
+        log(
+            "event", "enter",
+            "language", "java",
+            "id", permit.id(),
+            "permits", "" + permit.permits(),
+            "fence", "" + permit.fence(),
+            "ticket", "" + permit.ticket(),
+            "expires_at", "" + permit.expiresAt());
+        Thread.sleep(dice.nextInt(21));
+        if (dice.nextInt(3) == 0) {
+          permit.refresh();
+        }
+      } finally {
+        log("event", "leave", "id", permit.id());
+      }
+    }
+  }
+
+  /** Adds an entry. One that failed is added again, since twice does no harm. */
+  private void log(String... fields) throws InterruptedException {
+    var entry = new CommandArguments(Command.XADD).key(log).add("*").addObjects((Object[]) fields);
+    while (true) {
+      try {
+        redis.executeCommand(entry);
+        return;
+      } catch (JedisConnectionException lost) {
+        Thread.sleep(10);
+      }
+    }
+  }
+}

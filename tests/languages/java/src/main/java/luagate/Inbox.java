@@ -1,0 +1,111 @@
+package luagate;
+
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
+
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import luagate.Scripts.Reply;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.JedisPubSub;
+import redis.clients.jedis.Protocol.Command;
+import redis.clients.jedis.exceptions.JedisException;
+
+/** The channel on which all waits of a client are told what has become of them. */
+final class Inbox extends JedisPubSub {
+  private static final Pattern MESSAGE =
+      Pattern.compile("((\\S+) (\\d+) (\\d+) (\\d+) (\\d+)) ([0-9a-f]{40})");
+
+  /** To ask again now. */
+  private static final Map<String, Object> HINT =
+      Map.of("permits", 0L, "fence", 0L, "expires_at", 0L, "now", Long.MAX_VALUE);
+
+  /** Who is given what is signed with the secret. */
+  record Wait(String secret, Consumer<Reply> listener) {}
+
+  /** The waits that are told something, by id. */
+  final Map<String, Wait> waits = new ConcurrentHashMap<>();
+
+  private final Scripts scripts;
+  private final String channel;
+  private final CountDownLatch confirmed = new CountDownLatch(1);
+  private volatile boolean heard;
+  private volatile boolean closed;
+
+  Inbox(Scripts scripts, String prefix) {
+    this.scripts = scripts;
+    channel = prefix + ":inbox:" + UUID.randomUUID();
+    Thread thread = new Thread(this::run, channel);
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  private void run() {
+    while (!closed) {
+      try {
+        scripts.redis.subscribe(this, channel);
+      } catch (JedisException lost) {
+        LockSupport.parkNanos(MILLISECONDS.toNanos(50));
+      }
+    }
+  }
+
+  /** The channel, once it is subscribed; empty where the server sees no subscriber. */
+  String channel(Duration timeout) throws InterruptedException, TimeoutException {
+    if (!confirmed.await(timeout.toNanos(), NANOSECONDS)) {
+      throw new TimeoutException("not subscribed within " + timeout);
+    }
+    if (!heard) {
+      var numsub = new CommandArguments(Command.PUBSUB).add("NUMSUB").add(channel);
+      var counts = (List<?>) scripts.retry(() -> scripts.redis.executeCommand(numsub));
+      heard = (Long) counts.get(1) > 0;
+      scripts.retry(() -> scripts.redis.publish(channel, "refused where an ACL forbids it"));
+    }
+    return heard ? channel : "";
+  }
+
+  @Override
+  public void onSubscribe(String channel, int count) {
+    if (closed) {
+      unsubscribe();
+    }
+    confirmed.countDown();
+    // What was said while nobody listened is lost, so everybody asks again.
+    Reply hint = new Reply("hint", HINT, System.nanoTime());
+    waits.values().forEach(wait -> wait.listener.accept(hint));
+  }
+
+  @Override
+  public void onMessage(String channel, String text) {
+    long received = System.nanoTime();
+    Matcher words = MESSAGE.matcher(text);
+    Wait wait = words.matches() ? waits.get(words.group(2)) : null;
+    if (wait == null || !words.group(7).equals(Scripts.sha1(wait.secret + words.group(1)))) {
+      return;
+    }
+    Map<String, Object> fields = new HashMap<>();
+    for (String field : List.of("permits", "fence", "expires_at", "now")) {
+      fields.put(field, Long.parseLong(words.group(fields.size() + 3)));
+    }
+    wait.listener.accept(new Reply("message", fields, received));
+  }
+
+  void close() {
+    closed = true;
+    try {
+      unsubscribe();
+    } catch (JedisException notSubscribed) {
+      // Then it ends before it would subscribe again.
+    }
+  }
+}

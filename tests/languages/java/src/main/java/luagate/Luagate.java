@@ -1,0 +1,61 @@
+package luagate;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import redis.clients.jedis.RedisClient;
+
+/**
+ * Semaphores and mutexes. Once somebody has waited, it keeps a connection of the pool for messages.
+ */
+public final class Luagate implements AutoCloseable {
+  final Scripts scripts;
+  final String prefix;
+  private Inbox inbox;
+
+  /** Reads the scripts from the folder {@code lua/}. */
+  public Luagate(RedisClient redis, Path lua) throws IOException {
+    this(redis, lua, "luagate");
+  }
+
+  /** The same with another prefix of all keys. */
+  public Luagate(RedisClient redis, Path lua, String prefix) throws IOException {
+    this.scripts = new Scripts(redis, lua);
+    this.prefix = prefix;
+  }
+
+  /** A semaphore with a lease of 30 s. */
+  public Semaphore semaphore(String name, int limit) {
+    return semaphore(name, limit, Duration.ofSeconds(30));
+  }
+
+  /** A semaphore, of which at most {@code limit} permits are held at once. */
+  public Semaphore semaphore(String name, int limit, Duration lease) {
+    return new Semaphore(this, "semaphore", name, limit, lease);
+  }
+
+  /** A mutex with a lease of 30 s. */
+  public Semaphore mutex(String name) {
+    return mutex(name, Duration.ofSeconds(30));
+  }
+
+  /** A mutex, which is a semaphore of limit 1. */
+  public Semaphore mutex(String name, Duration lease) {
+    return new Semaphore(this, "mutex", name, 1, lease);
+  }
+
+  synchronized Inbox inbox() {
+    if (inbox == null) {
+      inbox = new Inbox(scripts, prefix);
+    }
+    return inbox;
+  }
+
+  /** Stops listening. What is held stays held, and the pool stays open. */
+  @Override
+  public synchronized void close() {
+    if (inbox != null) {
+      inbox.close();
+    }
+  }
+}

@@ -1,0 +1,144 @@
+package luagate;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.SECONDS;
+
+import com.google.gson.Gson;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Supplier;
+import redis.clients.jedis.Protocol.Command;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisNoScriptException;
+import redis.clients.jedis.util.SafeEncoder;
+
+/** The scripts of the folder {@code lua/}, called as its manifest says. */
+public final class Scripts {
+  private record Manifest(int contract, Map<String, Script> scripts) {}
+
+  private record Script(
+      List<String> parts,
+      String sha1,
+      List<String> keys,
+      List<String> argv,
+      Map<String, List<String>> replies) {}
+
+  /**
+   * A reply or a message: its word, its fields by name, and the instant from which its times count,
+   * which is before the call was sent, or when the message came.
+   */
+  record Reply(String word, Map<String, Object> fields, long instant) {
+    long number(String field) {
+      return (Long) fields.get(field);
+    }
+
+    /** When the lease ends on this machine's clock. 1 ms less, since the server rounds. */
+    long deadline() {
+      return instant + MILLISECONDS.toNanos(number("expires_at") - number("now") - 1);
+    }
+  }
+
+  final RedisClient redis;
+  private final Map<String, Script> scripts;
+  private final Map<String, String> texts = new HashMap<>();
+
+  /** Reads the manifest and the parts. */
+  public Scripts(RedisClient redis, Path folder) throws IOException {
+    String json = Files.readString(folder.resolve("manifest.json"));
+    Manifest manifest = new Gson().fromJson(json, Manifest.class);
+    if (manifest.contract != 1) {
+      throw new IOException("manifest.json: takes contract 1, got " + manifest.contract);
+    }
+    this.redis = redis;
+    scripts = manifest.scripts;
+    for (String name : scripts.keySet()) {
+      String text = "";
+      for (String part : scripts.get(name).parts) {
+        text += Files.readString(folder.resolve(part));
+      }
+      if (!sha1(text).equals(scripts.get(name).sha1)) {
+        throw new IOException(name + ": its parts are not those of the manifest");
+      }
+      texts.put(name, text);
+    }
+  }
+
+  /** The names of a script's keys. */
+  public List<String> keys(String name) {
+    return scripts.get(name).keys;
+  }
+
+  /** Runs a script; loads it first where the server does not know it. */
+  public Object run(String name, List<byte[]> keys, List<byte[]> argv) {
+    byte[] sha1 = SafeEncoder.encode(scripts.get(name).sha1);
+    try {
+      return redis.evalsha(sha1, keys, argv);
+    } catch (JedisNoScriptException unknown) {
+      try (var pipeline = redis.pipelined()) {
+        pipeline.sendCommand(Command.SCRIPT, "LOAD", texts.get(name));
+        var reply = pipeline.evalsha(sha1, keys, argv);
+        pipeline.sync();
+        return reply.get();
+      } catch (JedisNoScriptException flushed) {
+        return redis.eval(SafeEncoder.encode(texts.get(name)), keys, argv);
+      }
+    }
+  }
+
+  /** Runs a script with arguments by name. */
+  Reply call(String name, List<String> keys, Map<String, ?> arguments) {
+    Script script = scripts.get(name);
+    var argv = script.argv.stream().map(argument -> arguments.get(argument).toString()).toList();
+    return retry(
+        () -> {
+          long instant = System.nanoTime();
+          var reply = (List<?>) SafeEncoder.encodeObject(run(name, bytes(keys), bytes(argv)));
+          var fields = new HashMap<String, Object>();
+          for (String field : script.replies.get(reply.get(0))) {
+            fields.put(field, reply.get(fields.size() + 1));
+          }
+          return new Reply((String) reply.get(0), fields, instant);
+        });
+  }
+
+  private static List<byte[]> bytes(List<String> texts) {
+    return texts.stream().map(SafeEncoder::encode).toList();
+  }
+
+  /** The SHA-1 of a text, in hexadecimal digits. */
+  public static String sha1(String text) {
+    try {
+      MessageDigest sha1 = MessageDigest.getInstance("SHA-1");
+      return HexFormat.of().formatHex(sha1.digest(text.getBytes(UTF_8)));
+    } catch (NoSuchAlgorithmException missing) {
+      throw new IllegalStateException(missing); // every Java has it
+    }
+  }
+
+  /**
+   * Makes a call; again where its reply was lost, for 3 s. The same id is granted nothing twice.
+   */
+  <T> T retry(Supplier<T> call) {
+    long end = System.nanoTime() + SECONDS.toNanos(3);
+    for (long pauseMs = 50; ; pauseMs *= 2) {
+      try {
+        return call.get();
+      } catch (JedisConnectionException lost) {
+        if (System.nanoTime() - end >= 0) {
+          throw lost;
+        }
+        LockSupport.parkNanos(MILLISECONDS.toNanos(pauseMs));
+      }
+    }
+  }
+}

@@ -111,6 +111,12 @@ fn the_clients_are_of_this_version() {
     let (version, _) = today();
     let clients = [
         ("python/luagate.py", format!("CONTRACT = {version} ")),
+        ("javascript/scripts.mjs", format!("CONTRACT = {version};")),
+        ("go/scripts.go", format!("contract = {version}\n")),
+        (
+            "java/src/main/java/luagate/Scripts.java",
+            format!("CONTRACT = {version};"),
+        ),
         ("shell/with-permit", format!("\"contract\": {version},")),
     ];
     for (client, says) in clients {

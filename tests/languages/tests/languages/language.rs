@@ -10,7 +10,7 @@ const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 /// What `prepare` ends with where the machine lacks the language.
 const MISSING: i32 = 77;
 
-const NAMES: [&str; 3] = ["python", "javascript", "go"];
+const NAMES: [&str; 4] = ["python", "javascript", "go", "java"];
 
 #[derive(Clone)]
 pub struct Language {

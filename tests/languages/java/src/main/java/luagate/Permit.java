@@ -72,6 +72,7 @@ public final class Permit implements AutoCloseable {
 
   /** Gives it back, and says whether it was still held. */
   public boolean release() {
+    lost = true;
     return semaphore.release(id);
   }
 

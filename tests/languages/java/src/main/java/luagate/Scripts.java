@@ -24,6 +24,8 @@ import redis.clients.jedis.util.SafeEncoder;
 
 /** The scripts of the folder {@code lua/}, called as its manifest says. */
 public final class Scripts {
+  private static final int CONTRACT = 1; // the version of lua/README.md that this client keeps to
+
   private record Manifest(int contract, Map<String, Script> scripts) {}
 
   private record Script(
@@ -56,8 +58,8 @@ public final class Scripts {
   public Scripts(RedisClient redis, Path folder) throws IOException {
     String json = Files.readString(folder.resolve("manifest.json"));
     Manifest manifest = new Gson().fromJson(json, Manifest.class);
-    if (manifest.contract != 1) {
-      throw new IOException("manifest.json: takes contract 1, got " + manifest.contract);
+    if (manifest.contract != CONTRACT) {
+      throw new IOException(folder + " has contract " + manifest.contract + ", not " + CONTRACT);
     }
     this.redis = redis;
     scripts = manifest.scripts;

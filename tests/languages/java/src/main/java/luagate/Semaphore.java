@@ -82,7 +82,7 @@ public final class Semaphore {
         // With 0 a grant that is on its way is taken, or the line is left.
         Reply reply = ask(id, permits, over ? 0 : WAIT_MS, address, ticket);
         if (reply.word().equals("denied")) {
-          throw new TimeoutException("no permit within " + timeout);
+          throw new TimeoutException(keys.get(0) + ": not granted within " + timeout);
         }
         if (reply.word().equals("queued")) {
           ticket = reply.number("ticket");
@@ -114,13 +114,17 @@ public final class Semaphore {
     Reply message;
     while ((message = messages.poll(next - System.nanoTime(), NANOSECONDS)) != null) {
       long later = message.number("now") - queued.number("now");
+      if (later < 0) {
+        continue; // old news
+      }
       if (message.number("fence") > queued.number("ticket")
           && message.number("permits") == permits) {
         // From the earlier of the two instants that are known: its receipt, and when it was sent.
         long sent = queued.instant() + MILLISECONDS.toNanos(later);
-        return new Reply("granted", message.fields(), Math.min(sent, message.instant()));
+        var granted = new Reply("granted", message.fields(), Math.min(sent, message.instant()));
+        return granted.deadline() - System.nanoTime() > 0 ? granted : null;
       }
-      if (message.number("fence") == 0 && later >= 0) { // a hint; an earlier one is old news
+      if (message.number("fence") == 0) { // a hint
         long delay = Math.max(0, message.number("expires_at") - message.number("now"));
         next = Math.min(next, message.instant() + MILLISECONDS.toNanos(delay));
       }

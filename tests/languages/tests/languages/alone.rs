@@ -14,8 +14,9 @@ use std::fs::File;
 
 type Test = fn(&Language) -> Result<(), Failed>;
 
-pub const TESTS: [(&str, Test); 4] = [
+pub const TESTS: [(&str, Test); 5] = [
     ("passes_every_case", every_case),
+    ("refuses_scripts_of_another_contract", other_contract),
     ("example_acquires_and_gives_back", example),
     (
         "example_gives_up_in_time_and_leaves_the_line",
@@ -48,6 +49,28 @@ fn every_case(language: &Language) -> Result<(), Failed> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(format!("not {all}:\n{text}{said}").into())
+}
+
+fn other_contract(language: &Language) -> Result<(), Failed> {
+    let server = server();
+    let folder = tempfile::tempdir()?;
+    let mut manifest: Value =
+        serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
+    manifest["contract"] = 1_000.into();
+    std::fs::write(folder.path().join("manifest.json"), manifest.to_string())?;
+    let (cases, lua) = (
+        format!("{ROOT}/lua/conformance"),
+        folder.path().display().to_string(),
+    );
+    let output = language
+        .run("conformance", &[&server.url, &cases, &lua])
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("contract 1000"),
+        "{said}"
+    );
+    Ok(())
 }
 
 fn example(language: &Language) -> Result<(), Failed> {

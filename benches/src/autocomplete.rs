@@ -1,0 +1,51 @@
+//! That a search among many members costs the server what one among few does.
+
+use crate::figure::{Figure, Limit};
+use crate::rounds::compare;
+use crate::server::Server;
+use crate::wire::{Script, script_us};
+use luagate::scripts::autocomplete;
+use redis::{Connection, Pipeline};
+use std::cell::RefCell;
+
+const ROUNDS: usize = 101;
+const SEARCHES: usize = 1_000;
+const FOUND: usize = 10;
+
+/// A group of so many members, and a packet of searches all over it, each of which finds ten.
+fn searches_among(con: &mut Connection, server: &Server, size: usize) -> Pipeline {
+    let key = autocomplete::prefix_key(&server.prefix, &size.to_string()).unwrap();
+    let members: Vec<String> = (0..size).map(|n| format!("member {n:06}")).collect();
+    for part in members.chunks(1_000) {
+        autocomplete::prefix_add(con, &key, part).unwrap();
+    }
+    let search = Script::of_manifest(con, "autocomplete/prefix_match");
+    let mut packet = redis::pipe();
+    for n in 0..SEARCHES {
+        // 7,919 is a prime: one search is far from the one before.
+        let prefix = format!("member {:05}", n * 7_919 % (size / FOUND));
+        let found = autocomplete::prefix_match(con, &key, &prefix, 1_000).unwrap();
+        assert_eq!(found.len(), FOUND, "{prefix}");
+        packet
+            .add_command(search.call(&[&key], &[&prefix, &FOUND.to_string()]))
+            .ignore();
+    }
+    packet
+}
+
+pub fn measure(server: &Server) -> Vec<Figure> {
+    let mut con = server.connection();
+    let few = searches_among(&mut con, server, 100);
+    let many = searches_among(&mut con, server, 100_000);
+    let con = RefCell::new(con);
+    let us = |packet: &Pipeline| script_us(&mut con.borrow_mut(), packet);
+    let compared = compare(ROUNDS, || us(&many), || us(&few));
+    vec![Figure {
+        what: "a search that finds 10 of 100,000".to_owned(),
+        unit: "µs",
+        ours: compared.ours,
+        beside: ("of 100", compared.theirs),
+        ratio: compared.ratio,
+        limit: Limit::AtMost(2.0),
+    }]
+}

@@ -1,0 +1,111 @@
+//! What the Rust client adds to the scripts: the same calls by the crate, and sent raw.
+
+use crate::figure::{Figure, Limit};
+use crate::rounds::compare;
+use crate::server::Server;
+use crate::wire::Script;
+use luagate::Semaphore;
+use redis::Connection;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 15;
+const PAIRS: usize = 1_000;
+const THREADS: usize = 8;
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Pairs of calls on one connection, and nothing else.
+struct Raw {
+    con: Connection,
+    acquire: Script,
+    release: Script,
+    keys: [String; 3],
+}
+
+impl Raw {
+    fn new(server: &Server, name: &str) -> Raw {
+        let mut con = server.connection();
+        Raw {
+            acquire: Script::of_manifest(&mut con, "semaphore/acquire"),
+            release: Script::of_manifest(&mut con, "semaphore/release"),
+            keys: server.keys(name).names().map(str::to_owned),
+            con,
+        }
+    }
+
+    fn pairs(&mut self, count: usize) {
+        let keys = self.keys.each_ref().map(String::as_str);
+        for _ in 0..count {
+            let id = uuid::Uuid::new_v4().to_string();
+            let granted = self
+                .acquire
+                .call(&keys, &[&id, "1", "100", "30000", "0", "", "0"]);
+            granted.exec(&mut self.con).unwrap();
+            self.release
+                .call(&keys, &[&id, "0"])
+                .exec(&mut self.con)
+                .unwrap();
+        }
+    }
+}
+
+fn pairs(semaphore: &Semaphore, count: usize) {
+    for _ in 0..count {
+        semaphore.try_acquire().unwrap().release().unwrap();
+    }
+}
+
+/// How long it takes, in µs a pair.
+fn us(pairs: usize, work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64() * 1e6 / pairs as f64
+}
+
+pub fn measure(server: &Server) -> Vec<Figure> {
+    let semaphore = server.gate().semaphore("client", 100).lease(LEASE);
+    let mut raw = Raw::new(server, "raw");
+    let one = compare(
+        ROUNDS,
+        || us(PAIRS, || pairs(&semaphore, PAIRS)),
+        || us(PAIRS, || raw.pairs(PAIRS)),
+    );
+    let mut raws: Vec<Raw> = (0..THREADS).map(|_| Raw::new(server, "raw")).collect();
+    let all = THREADS * PAIRS;
+    let threads = compare(
+        ROUNDS,
+        || {
+            let semaphore = &semaphore;
+            us(all, || {
+                std::thread::scope(|scope| {
+                    (0..THREADS).for_each(|_| drop(scope.spawn(move || pairs(semaphore, PAIRS))))
+                })
+            })
+        },
+        || {
+            us(all, || {
+                std::thread::scope(|scope| {
+                    raws.iter_mut()
+                        .for_each(|raw| drop(scope.spawn(move || raw.pairs(PAIRS))))
+                })
+            })
+        },
+    );
+    vec![
+        Figure {
+            what: "acquire + release by the crate, one thread".to_owned(),
+            unit: "µs",
+            ours: one.ours,
+            beside: ("the scripts sent raw", one.theirs),
+            ratio: one.ratio,
+            limit: Limit::AtMost(1.05),
+        },
+        Figure {
+            what: format!("pairs a second by {THREADS} threads with one gate"),
+            unit: "/s",
+            ours: 1e6 / threads.ours,
+            beside: ("as many raw connections", 1e6 / threads.theirs),
+            ratio: 1.0 / threads.ratio,
+            limit: Limit::AtLeast(0.95),
+        },
+    ]
+}

@@ -1,0 +1,101 @@
+//! A figure: what was measured, beside what, and the limit that it is to keep.
+
+use crate::server::Server;
+use std::fmt::{self, Write};
+
+/// What a ratio is to be.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+#[derive(Clone, Debug)]
+pub struct Figure {
+    pub what: String,
+    pub unit: &'static str,
+    pub ours: f64,
+    /// What it is compared with, and how much that takes.
+    pub beside: (&'static str, f64),
+    pub ratio: f64,
+    pub limit: Limit,
+}
+
+impl Figure {
+    fn is_kept(&self) -> bool {
+        match self.limit {
+            Limit::AtMost(most) => self.ratio <= most,
+            Limit::AtLeast(least) => self.ratio >= least,
+        }
+    }
+
+    /// The same in the cells of a table.
+    fn cells(&self) -> [String; 6] {
+        let amount = |value: f64| match value {
+            100.0.. => format!("{value:.0} {}", self.unit),
+            _ => format!("{value:.2} {}", self.unit),
+        };
+        [
+            self.what.clone(),
+            amount(self.ours),
+            self.beside.0.to_owned(),
+            amount(self.beside.1),
+            format!("{:.2}", self.ratio),
+            format!(
+                "{} {}",
+                self.limit,
+                if self.is_kept() {
+                    "kept"
+                } else {
+                    "**not kept**"
+                }
+            ),
+        ]
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::AtMost(most) => write!(f, "at most {most}"),
+            Limit::AtLeast(least) => write!(f, "at least {least}"),
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [what, ours, beside, theirs, ratio, limit] = self.cells();
+        write!(
+            f,
+            "{what}: {ours}; {beside}: {theirs}; ratio {ratio}, {limit}"
+        )
+    }
+}
+
+/// All of them as a page.
+pub fn page(server: &Server, figures: &[(&str, Figure)]) -> String {
+    let info: String = redis::cmd("INFO")
+        .arg("server")
+        .query(&mut server.connection())
+        .unwrap();
+    let field = |name: &str| {
+        info.lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or("?")
+            .trim()
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut page = String::from("# What luagate costs\n\n");
+    let _ = writeln!(
+        page,
+        "Written by `./dev bench`, on a server {} and {cores} cores. Amounts are of this machine; what counts is the ratio to \
+         what was measured beside it, in turns, in the same run: medians.\n",
+        field("redis_version:"),
+    );
+    page.push_str("| | what | | beside | | ratio | limit |\n|---|---|---|---|---|---|---|\n");
+    for (title, figure) in figures {
+        let _ = writeln!(page, "| {title} | {} |", figure.cells().join(" | "));
+    }
+    page
+}

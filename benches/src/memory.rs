@@ -1,0 +1,82 @@
+//! What a holder and a waiter take of the server's memory.
+
+use crate::figure::{Figure, Limit};
+use crate::server::Server;
+use crate::wire::Script;
+use redis::{Commands, Connection};
+
+/// The three keys of a semaphore, in bytes.
+fn bytes(con: &mut Connection, keys: &[&str]) -> f64 {
+    let usage = keys.iter().map(|key| {
+        let mut usage = redis::cmd("MEMORY");
+        usage.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+        usage.query::<Option<f64>>(con).unwrap().unwrap_or(0.0)
+    });
+    usage.sum()
+}
+
+/// A holder and a waiter, where there are so many of each, and a member of a bare sorted set.
+struct Each {
+    holder: f64,
+    waiter: f64,
+    bare: f64,
+}
+
+fn each(con: &mut Connection, server: &Server, count: usize) -> Each {
+    let keys = server.keys(&count.to_string());
+    let keys = keys.names();
+    let acquire = Script::of_manifest(con, "semaphore/acquire");
+    let limit = count.to_string();
+    let inbox = format!(
+        "luagate:inbox:{}#{}",
+        uuid::Uuid::new_v4(),
+        uuid::Uuid::new_v4().simple()
+    );
+    let take = |con: &mut Connection, wait_ms: &str| {
+        let before = bytes(con, &keys);
+        for _ in 0..count {
+            let id = uuid::Uuid::new_v4().to_string();
+            let arguments = [&*id, "1", &limit, "600000", wait_ms, &inbox, "0"];
+            acquire.call(&keys, &arguments).exec(con).unwrap();
+        }
+        (bytes(con, &keys) - before) / count as f64
+    };
+    let (holder, waiter) = (take(con, "0"), take(con, "600000"));
+    let bare = format!("{}:bare:{count}", server.prefix);
+    for n in 0..count {
+        let id = uuid::Uuid::new_v4().to_string();
+        con.zadd::<_, _, _, ()>(&bare, id, 1_795_205_203_248_u64 + n as u64)
+            .unwrap();
+    }
+    Each {
+        holder,
+        waiter,
+        bare: bytes(con, &[&bare]) / count as f64,
+    }
+}
+
+pub fn measure(server: &Server) -> Vec<Figure> {
+    let mut con = server.connection();
+    let figure = |what: &str, ours: f64, name: &'static str, theirs: f64, most: f64| Figure {
+        what: what.to_owned(),
+        unit: "bytes",
+        ours,
+        beside: (name, theirs),
+        ratio: ours / theirs,
+        limit: Limit::AtMost(most),
+    };
+    let few = each(&mut con, server, 100);
+    let many = each(&mut con, server, 20_000);
+    vec![
+        figure("a holder, of 100", few.holder, "the limit", 130.0, 1.0),
+        figure("a waiter, of 100", few.waiter, "the limit", 250.0, 1.0),
+        figure(
+            "a holder, of 20,000",
+            many.holder,
+            "a member of a sorted set",
+            many.bare,
+            2.0,
+        ),
+        figure("a waiter, of 20,000", many.waiter, "the limit", 320.0, 1.0),
+    ]
+}

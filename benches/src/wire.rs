@@ -1,0 +1,55 @@
+//! Calls as they go over the wire, many in a packet, so that what is measured is the server and not the way to it.
+
+use redis::{Cmd, Connection, Pipeline};
+use serde_json::Value;
+use std::path::Path;
+
+/// A script, loaded.
+pub struct Script {
+    sha1: String,
+}
+
+impl Script {
+    /// One of the manifest.
+    pub fn of_manifest(con: &mut Connection, name: &str) -> Script {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lua");
+        let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
+        let manifest: Value = serde_json::from_str(&manifest).unwrap();
+        let parts = manifest["scripts"][name]["parts"].as_array().unwrap();
+        let read =
+            |part: &Value| std::fs::read_to_string(folder.join(part.as_str().unwrap())).unwrap();
+        Script::load(con, &parts.iter().map(read).collect::<String>())
+    }
+
+    pub fn load(con: &mut Connection, text: &str) -> Script {
+        let sha1 = redis::cmd("SCRIPT")
+            .arg("LOAD")
+            .arg(text)
+            .query(con)
+            .unwrap();
+        Script { sha1 }
+    }
+
+    pub fn call(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&self.sha1)
+            .arg(keys.len())
+            .arg(keys)
+            .arg(arguments);
+        call
+    }
+}
+
+/// What the server spends on a script, in µs, by its own count.
+pub fn script_us(con: &mut Connection, packet: &Pipeline) -> f64 {
+    redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
+    packet.exec(con).unwrap();
+    let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="))
+        .unwrap();
+    let (calls, rest) = line.split_once(",usec=").unwrap();
+    let (usec, _) = rest.split_once(',').unwrap();
+    usec.parse::<f64>().unwrap() / calls.parse::<f64>().unwrap()
+}

@@ -9,12 +9,16 @@
 mod server;
 
 mod autocomplete;
+mod chapter6;
 mod client;
+mod crowd;
 mod figure;
 mod growth;
+mod handover;
 mod memory;
 mod rounds;
 mod script_time;
+mod throughput;
 mod wire;
 
 use figure::Figure;
@@ -23,16 +27,23 @@ use server::Server;
 /// What is measured together, on a server of its own.
 type Measure = fn(&Server) -> Vec<Figure>;
 
-const MEASURES: [(&str, Measure); 5] = [
+const MEASURES: [(&str, Measure); 9] = [
     ("script time", script_time::measure),
+    ("throughput", throughput::measure),
     ("growth", growth::measure),
     ("memory", memory::measure),
     ("client", client::measure),
+    ("hand-over", handover::measure),
+    ("crowd", crowd::measure),
+    ("Redis in Action", chapter6::measure),
     ("autocomplete", autocomplete::measure),
 ];
 
 fn main() -> std::io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if handover::work(&words) {
+        return Ok(());
+    }
     let is_wanted =
         |title: &str| words.is_empty() || words.iter().any(|word| title.contains(word.as_str()));
     let mut figures = Vec::new();

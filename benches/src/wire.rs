@@ -30,6 +30,10 @@ impl Script {
         Script { sha1 }
     }
 
+    pub fn sha1(&self) -> &str {
+        &self.sha1
+    }
+
     pub fn call(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
         let mut call = redis::cmd("EVALSHA");
         call.arg(&self.sha1)

@@ -1,0 +1,261 @@
+//! The semaphores of "Redis in Action", chapter 6.3, as published there, in Rust: basic, fair, and fair within a lock. How fast
+//! a pair is on one connection, and how many they let in beyond the limit when many ask.
+
+use crate::figure::{Figure, Limit};
+use crate::rounds::compare;
+use crate::server::Server;
+use luagate::scripts::semaphore::{self, Answer, Ask};
+use redis::{Commands, Connection, Pipeline};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+const ROUNDS: usize = 15;
+const PAIRS: u32 = 500;
+const LIMIT: u32 = 3;
+const TIMEOUT: f64 = 10.0;
+
+const THREADS: u32 = 16;
+const LOAD: Duration = Duration::from_secs(2);
+const HOLD: Duration = Duration::from_millis(1);
+
+/// A semaphore on a connection.
+trait Listing {
+    fn acquire(&self, con: &mut Connection, id: &str, limit: u32) -> bool;
+    fn release(&self, con: &mut Connection, id: &str);
+}
+
+/// The client's clock, which is what the book has.
+fn now() -> f64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_secs_f64()
+}
+
+fn transaction() -> Pipeline {
+    let mut pipe = redis::pipe();
+    pipe.atomic();
+    pipe
+}
+
+/// One sorted set, by the time at which each came.
+struct Basic(String);
+
+impl Listing for Basic {
+    fn acquire(&self, con: &mut Connection, id: &str, limit: u32) -> bool {
+        let now = now();
+        let mut pipe = transaction();
+        pipe.zrembyscore(&self.0, "-inf", now - TIMEOUT).ignore();
+        pipe.zadd(&self.0, id, now).ignore();
+        let (rank,): (u32,) = pipe.zrank(&self.0, id).query(con).unwrap();
+        if rank < limit {
+            return true;
+        }
+        self.release(con, id);
+        false
+    }
+
+    fn release(&self, con: &mut Connection, id: &str) {
+        con.zrem::<_, _, ()>(&self.0, id).unwrap();
+    }
+}
+
+/// A second sorted set, by a counter, says who came first.
+struct Fair(String);
+
+impl Fair {
+    fn owners(&self) -> String {
+        format!("{}:owner", self.0)
+    }
+}
+
+impl Listing for Fair {
+    fn acquire(&self, con: &mut Connection, id: &str, limit: u32) -> bool {
+        let (name, owners, now) = (&self.0, self.owners(), now());
+        let mut pipe = transaction();
+        pipe.zrembyscore(name, "-inf", now - TIMEOUT).ignore();
+        pipe.cmd("ZINTERSTORE")
+            .arg(&owners)
+            .arg(2)
+            .arg(&owners)
+            .arg(name)
+            .arg("WEIGHTS")
+            .arg(1)
+            .arg(0)
+            .ignore();
+        let (counter,): (u64,) = pipe.incr(format!("{name}:counter"), 1).query(con).unwrap();
+        let mut pipe = transaction();
+        pipe.zadd(name, id, now)
+            .ignore()
+            .zadd(&owners, id, counter)
+            .ignore();
+        let (rank,): (u32,) = pipe.zrank(&owners, id).query(con).unwrap();
+        if rank < limit {
+            return true;
+        }
+        self.release(con, id);
+        false
+    }
+
+    fn release(&self, con: &mut Connection, id: &str) {
+        let mut pipe = transaction();
+        pipe.zrem(&self.0, id)
+            .ignore()
+            .zrem(self.owners(), id)
+            .ignore();
+        pipe.exec(con).unwrap();
+    }
+}
+
+/// The same, one at a time.
+struct Locked(Fair);
+
+impl Locked {
+    fn lock(&self) -> String {
+        format!("lock:{}", self.0.0)
+    }
+
+    /// Deletes the lock, unless somebody else has it by now.
+    fn unlock(&self, con: &mut Connection, token: &str) {
+        let lock = self.lock();
+        loop {
+            redis::cmd("WATCH").arg(&lock).exec(con).unwrap();
+            if con.get::<_, Option<String>>(&lock).unwrap().as_deref() != Some(token) {
+                redis::cmd("UNWATCH").exec(con).unwrap();
+                return;
+            }
+            let deleted: Option<(u32,)> = transaction().del(&lock).query(con).unwrap();
+            if deleted.is_some() {
+                return;
+            }
+        }
+    }
+}
+
+impl Listing for Locked {
+    fn acquire(&self, con: &mut Connection, id: &str, limit: u32) -> bool {
+        let (lock, token) = (self.lock(), uuid::Uuid::new_v4().to_string());
+        let end = Instant::now() + Duration::from_millis(10);
+        while !con.set_nx::<_, _, bool>(&lock, &token).unwrap() {
+            if Instant::now() >= end {
+                return false;
+            }
+            sleep(Duration::from_millis(1));
+        }
+        let acquired = self.0.acquire(con, id, limit);
+        self.unlock(con, &token);
+        acquired
+    }
+
+    fn release(&self, con: &mut Connection, id: &str) {
+        self.0.release(con, id);
+    }
+}
+
+/// The scripts, on a connection of the user's own.
+struct Ours(luagate::scripts::Keys);
+
+impl Listing for Ours {
+    fn acquire(&self, con: &mut Connection, id: &str, limit: u32) -> bool {
+        let ask = Ask {
+            id,
+            limit,
+            lease_ms: 10_000,
+            ..Ask::default()
+        };
+        matches!(
+            semaphore::acquire(con, &self.0, &ask).unwrap(),
+            Answer::Granted(..)
+        )
+    }
+
+    fn release(&self, con: &mut Connection, id: &str) {
+        semaphore::release(con, &self.0, id, 0).unwrap();
+    }
+}
+
+fn new_id() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+/// How long a pair takes when nobody else asks, in µs.
+fn pair_us(con: &mut Connection, listing: &dyn Listing) -> f64 {
+    let start = Instant::now();
+    for _ in 0..PAIRS {
+        let id = new_id();
+        assert!(listing.acquire(con, &id, LIMIT));
+        listing.release(con, &id);
+    }
+    start.elapsed().as_secs_f64() * 1e6 / f64::from(PAIRS)
+}
+
+/// Grants, and those of them that were beyond the limit, while many ask.
+fn under_load(server: &Server, listing: &(dyn Listing + Sync)) -> (u32, u32) {
+    let (inside, grants, beyond) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+    let end = Instant::now() + LOAD;
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let mut con = server.connection();
+                while Instant::now() < end {
+                    let id = new_id();
+                    if !listing.acquire(&mut con, &id, LIMIT) {
+                        continue;
+                    }
+                    grants.fetch_add(1, Ordering::SeqCst);
+                    if inside.fetch_add(1, Ordering::SeqCst) >= LIMIT {
+                        beyond.fetch_add(1, Ordering::SeqCst);
+                    }
+                    sleep(HOLD);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    listing.release(&mut con, &id);
+                }
+            });
+        }
+    });
+    (grants.into_inner(), beyond.into_inner())
+}
+
+pub fn measure(server: &Server) -> Vec<Figure> {
+    let mut con = server.connection();
+    let mut other = server.connection();
+    let name = |of: &str| format!("{}:book:{of}", server.prefix);
+    let listings: [(&'static str, Box<dyn Listing + Sync>, f64); 3] = [
+        ("the basic listing", Box::new(Basic(name("basic"))), 0.9),
+        ("the fair listing", Box::new(Fair(name("fair"))), 1.3),
+        (
+            "the fair listing within a lock",
+            Box::new(Locked(Fair(name("locked")))),
+            3.0,
+        ),
+    ];
+    let ours = Ours(server.keys("ours"));
+    let (grants, beyond) = under_load(server, &ours);
+    let mut figures = Vec::new();
+    for (title, listing, least) in listings {
+        let compared = compare(
+            ROUNDS,
+            || pair_us(&mut con, &ours),
+            || pair_us(&mut other, &*listing),
+        );
+        figures.push(Figure {
+            what: "pairs a second on one connection".to_owned(),
+            unit: "/s",
+            ours: 1e6 / compared.ours,
+            beside: (title, 1e6 / compared.theirs),
+            ratio: 1.0 / compared.ratio,
+            limit: Limit::AtLeast(least),
+        });
+        let (theirs, theirs_beyond) = under_load(server, &*listing);
+        figures.push(Figure {
+            what: format!("grants beyond the limit, of {grants} under load beside {theirs}"),
+            unit: "grants",
+            ours: beyond.into(),
+            beside: (title, theirs_beyond.into()),
+            ratio: beyond.into(),
+            limit: Limit::AtMost(0.0),
+        });
+    }
+    figures
+}

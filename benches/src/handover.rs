@@ -1,0 +1,148 @@
+//! How long it takes from a release to the running waiter in another process, beside a message to a thread that wakes another
+//! one there.
+
+use crate::figure::{Figure, Limit};
+use crate::rounds::median;
+use crate::server::Server;
+use luagate::Gate;
+use redis::Commands;
+use rustix::time::{ClockId, clock_gettime};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+const ROUNDS: usize = 1_000;
+
+/// What the other process does.
+const WAITER: &str = "--waiter";
+const LISTENER: &str = "--listener";
+
+const CHANNEL: &str = "handover";
+
+/// The clock that all processes share, in µs.
+fn now() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
+}
+
+/// Another process, which says each time when it was woken.
+struct Other {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Other {
+    fn start(job: &str, server: &Server) -> Other {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([job, &server.url, &server.prefix]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Other {
+            child,
+            stdin,
+            lines,
+        }
+    }
+
+    fn go(&mut self) {
+        writeln!(self.stdin).unwrap();
+    }
+
+    fn says(&mut self) -> f64 {
+        self.lines.next().unwrap().unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// In the other process; nothing where the arguments name none of its jobs.
+pub fn work(arguments: &[String]) -> bool {
+    match arguments {
+        [job, url, prefix] if job == WAITER => wait(url, prefix),
+        [job, url, _] if job == LISTENER => listen(url),
+        _ => return false,
+    }
+    true
+}
+
+/// Waits in line whenever it is told to.
+fn wait(url: &str, prefix: &str) {
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    let mutex = gate.mutex(CHANNEL).lease(Duration::from_secs(30));
+    for _ in std::io::stdin().lines() {
+        let guard = mutex.lock().unwrap();
+        let woken = now();
+        guard.unlock().unwrap();
+        println!("{woken}");
+    }
+}
+
+/// One thread listens, and hands each message to another.
+fn listen(url: &str) {
+    let mut con = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let (send, receive) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        for () in receive {
+            println!("{}", now());
+        }
+    });
+    let mut subscription = con.as_pubsub();
+    subscription.subscribe(CHANNEL).unwrap();
+    println!("{}", now());
+    while subscription.get_message().is_ok() {
+        send.send(()).unwrap();
+    }
+}
+
+/// The middle one, and the one that 99 in 100 do not exceed.
+fn middle_and_99th(mut times: Vec<f64>) -> (f64, f64) {
+    times.sort_by(f64::total_cmp);
+    (median(times.iter().copied()), times[times.len() * 99 / 100])
+}
+
+pub fn measure(server: &Server) -> Vec<Figure> {
+    let mut con = server.connection();
+    let mutex = server.gate().mutex(CHANNEL).lease(Duration::from_secs(30));
+    let mut waiter = Other::start(WAITER, server);
+    let mut listener = Other::start(LISTENER, server);
+    listener.says(); // it is subscribed
+    let (mut handed, mut told) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let guard = mutex.lock().unwrap();
+        waiter.go();
+        while mutex.inspect().unwrap().waiter_count == 0 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let released = now();
+        guard.unlock().unwrap();
+        handed.push(waiter.says() - released);
+        let published = now();
+        con.publish::<_, _, ()>(CHANNEL, "0b7a40e5-6a3c-4d43-9a1f-000000000000 1 2 3 4")
+            .unwrap();
+        told.push(listener.says() - published);
+    }
+    let (ours, theirs) = (middle_and_99th(handed), middle_and_99th(told));
+    vec![Figure {
+        what: format!(
+            "from release to running waiter (99 % within {:.0} µs, beside {:.0})",
+            ours.1, theirs.1
+        ),
+        unit: "µs",
+        ours: ours.0,
+        beside: ("a message that wakes a thread", theirs.0),
+        ratio: ours.0 / theirs.0,
+        limit: Limit::AtMost(1.3),
+    }]
+}

@@ -1,0 +1,72 @@
+//! How many calls a second the server takes from 20 connections, beside the plainest write, both by redis-benchmark.
+
+use crate::figure::{Figure, Limit};
+use crate::rounds::compare;
+use crate::server::Server;
+use crate::wire::Script;
+use std::process::Command;
+
+const ROUNDS: usize = 5;
+const CALLS: &str = "100000";
+
+/// Calls a second, of a command in which `__rand_int__` is another number each time.
+fn calls_a_second(server: &Server, command: &[&str]) -> f64 {
+    let socket = server
+        .url
+        .strip_prefix("unix://")
+        .expect("a server on a socket");
+    let mut benchmark = Command::new("redis-benchmark");
+    benchmark
+        .args([
+            "-s", socket, "-c", "20", "-n", CALLS, "-r", "100000", "--csv",
+        ])
+        .args(command);
+    let output = benchmark
+        .output()
+        .expect("redis-benchmark, which comes with the server");
+    let text = String::from_utf8_lossy(&output.stdout);
+    // "test","rps",... and then "SET ...","123456.78",...
+    let row = text.lines().last().unwrap_or_default();
+    let cell = row
+        .split("\",\"")
+        .nth(1)
+        .unwrap_or_else(|| panic!("redis-benchmark says {text}"));
+    cell.trim_matches('"').parse().unwrap()
+}
+
+pub fn measure(server: &Server) -> Vec<Figure> {
+    let acquire = Script::of_manifest(&mut server.connection(), "semaphore/acquire");
+    let keys = server.keys("throughput");
+    let [meta, holders, queue] = keys.names();
+    let id = "0b7a40e5-6a3c-4d43-9a1f-__rand_int__";
+    let ours = [
+        "EVALSHA",
+        acquire.sha1(),
+        "3",
+        meta,
+        holders,
+        queue,
+        id,
+        "1",
+        "2147483647",
+        "600000",
+        "0",
+        "",
+        "0",
+    ];
+    let key = format!("{}:set:__rand_int__", server.prefix);
+    let set = ["SET", &key, "0b7a40e5-6a3c-4d43-9a1f-000000000000"];
+    let compared = compare(
+        ROUNDS,
+        || calls_a_second(server, &ours),
+        || calls_a_second(server, &set),
+    );
+    vec![Figure {
+        what: "acquire on many ids, from 20 connections".to_owned(),
+        unit: "/s",
+        ours: compared.ours,
+        beside: ("`SET`", compared.theirs),
+        ratio: compared.ratio,
+        limit: Limit::AtLeast(0.38),
+    }]
+}

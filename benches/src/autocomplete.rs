@@ -1,12 +1,10 @@
 //! That a search among many members costs the server what one among few does.
 
 use crate::figure::{Figure, Limit};
-use crate::rounds::compare;
 use crate::server::Server;
-use crate::wire::{Script, script_us};
+use crate::wire::{Script, compare_us};
 use luagate::scripts::autocomplete;
 use redis::{Connection, Pipeline};
-use std::cell::RefCell;
 
 const ROUNDS: usize = 101;
 const SEARCHES: usize = 1_000;
@@ -37,9 +35,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let mut con = server.connection();
     let few = searches_among(&mut con, server, 100);
     let many = searches_among(&mut con, server, 100_000);
-    let con = RefCell::new(con);
-    let us = |packet: &Pipeline| script_us(&mut con.borrow_mut(), packet);
-    let compared = compare(ROUNDS, || us(&many), || us(&few));
+    let compared = compare_us(&mut con, ROUNDS, 1.0, &many, &few);
     vec![Figure {
         what: "a search that finds 10 of 100,000".to_owned(),
         unit: "µs",

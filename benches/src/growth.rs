@@ -1,11 +1,9 @@
 //! That neither many holders nor many waiters make a script slower.
 
 use crate::figure::{Figure, Limit};
-use crate::rounds::compare;
 use crate::server::Server;
-use crate::wire::{Script, script_us};
+use crate::wire::{Script, compare_us};
 use redis::{Connection, Pipeline};
-use std::cell::RefCell;
 
 const ROUNDS: usize = 21;
 const PACKET: usize = 500;
@@ -74,9 +72,7 @@ fn new_id() -> String {
 }
 
 fn figure(con: &mut Connection, what: &str, many: &Pipeline, few: &Pipeline) -> Figure {
-    let con = RefCell::new(con);
-    let us = |packet: &Pipeline| 2.0 * script_us(&mut con.borrow_mut(), packet);
-    let compared = compare(ROUNDS, || us(many), || us(few));
+    let compared = compare_us(con, ROUNDS, 2.0, many, few);
     Figure {
         what: what.to_owned(),
         unit: "µs",

@@ -1,9 +1,8 @@
 //! What a script costs the server, beside the barest semaphore that a sorted set can be.
 
 use crate::figure::{Figure, Limit};
-use crate::rounds::compare;
 use crate::server::Server;
-use crate::wire::{Script, script_us};
+use crate::wire::{Script, compare_us};
 use redis::{Connection, Pipeline};
 
 const ROUNDS: usize = 21;
@@ -104,9 +103,7 @@ fn figure(
     bare: &Pipeline,
     limit: f64,
 ) -> Figure {
-    let con = std::cell::RefCell::new(con);
-    let us = |packet: &Pipeline| scripts * script_us(&mut con.borrow_mut(), packet);
-    let compared = compare(ROUNDS, || us(ours), || us(bare));
+    let compared = compare_us(con, ROUNDS, scripts, ours, bare);
     Figure {
         what: what.to_owned(),
         unit: "µs",

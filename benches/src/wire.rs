@@ -1,7 +1,9 @@
 //! Calls as they go over the wire, many in a packet, so that what is measured is the server and not the way to it.
 
+use crate::rounds::{Compared, compare};
 use redis::{Cmd, Connection, Pipeline};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::path::Path;
 
 /// A script, loaded.
@@ -44,8 +46,21 @@ impl Script {
     }
 }
 
+/// What the server spends on so many scripts of each packet, in µs, in turns.
+pub fn compare_us(
+    con: &mut Connection,
+    rounds: usize,
+    scripts: f64,
+    ours: &Pipeline,
+    theirs: &Pipeline,
+) -> Compared {
+    let con = RefCell::new(con);
+    let us = |packet: &Pipeline| scripts * script_us(&mut con.borrow_mut(), packet);
+    compare(rounds, || us(ours), || us(theirs))
+}
+
 /// What the server spends on a script, in µs, by its own count.
-pub fn script_us(con: &mut Connection, packet: &Pipeline) -> f64 {
+fn script_us(con: &mut Connection, packet: &Pipeline) -> f64 {
     redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
     packet.exec(con).unwrap();
     let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();

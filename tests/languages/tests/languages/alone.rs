@@ -5,9 +5,9 @@ use super::stays;
 use super::team::Member;
 use super::worker::{LIMIT, NAME};
 use crate::server;
-use crate::support::eventually;
+use crate::support::{Server, eventually};
 use libtest_mimic::Failed;
-use luagate::Gate;
+use luagate::{Gate, Semaphore};
 use redis::{Commands, Connection, RedisResult};
 use serde_json::Value;
 use std::fs::File;
@@ -73,41 +73,39 @@ fn other_contract(language: &Language) -> Result<(), Failed> {
     Ok(())
 }
 
+/// What the example writes to standard output, and then to standard error; and whether it ended well.
+fn run_example(language: &Language, server: &Server) -> std::io::Result<(String, String, bool)> {
+    let mut example = language.run("example", &[]);
+    let output = example.env("REDIS_URL", &server.url).output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let is_well = output.status.success();
+    Ok((text(&output.stdout), text(&output.stderr), is_well))
+}
+
+/// What the example waits for.
+fn market(server: &Server) -> Result<Semaphore, luagate::Error> {
+    Ok(Gate::open(&server.url)?.semaphore("market:account:17", 5))
+}
+
 fn example(language: &Language) -> Result<(), Failed> {
     let server = server();
-    let output = language
-        .run("example", &[])
-        .env("REDIS_URL", &server.url)
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}{said}");
-    assert!(
-        text.starts_with("trading as ") && text.lines().count() == 1,
-        "{text}"
-    );
-    let state = Gate::open(&server.url)?
-        .semaphore("market:account:17", 5)
-        .inspect()?;
+    let (text, said, is_well) = run_example(language, &server)?;
+    assert!(is_well, "{text}{said}");
+    assert!(text.starts_with("trading as "), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let state = market(&server)?.inspect()?;
     assert_eq!((state.limit, state.in_use), (Some(5), 0));
     Ok(())
 }
 
 fn example_in_vain(language: &Language) -> Result<(), Failed> {
     let server = server();
-    let market = Gate::open(&server.url)?.semaphore("market:account:17", 5);
+    let market = market(&server)?;
     let _held = market.try_acquire_many(5)?;
-    let output = language
-        .run("example", &[])
-        .env("REDIS_URL", &server.url)
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.is_empty(), "{text}");
-    assert!(
-        said.contains("market:account:17"),
-        "its error says of what: {said}"
-    );
+    let (text, said, is_well) = run_example(language, &server)?;
+    assert!(!is_well && text.is_empty(), "{text}");
+    let names_it = said.contains("market:account:17");
+    assert!(names_it, "its error does not say of what: {said}");
     assert_eq!(market.inspect()?.waiter_count, 0);
     Ok(())
 }

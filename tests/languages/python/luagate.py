@@ -27,7 +27,7 @@ PAUSES = (0.05, 0.2, 1, 2)  # before a call is made again whose reply was lost
 RECHECK = 5  # whoever waits asks again at the latest after so long
 PATIENCE = 15  # how long the server keeps the place of one who does not ask again
 PATIENCE_UNHEARD = 60  # the same where messages do not come through
-MESSAGE = re.compile(r"(\S+) ([0-9]+) ([0-9]+) (-1|[0-9]+) ([0-9]+) (\S+)")
+MESSAGE = re.compile(r"(\S+) ([0-9]+) ([0-9]+) (-1|[0-9]+) ([0-9]+) ([0-9a-f]{40})")
 
 
 class TimedOut(Exception):
@@ -123,7 +123,7 @@ class Semaphore:
             raise
         finally:
             if not request.is_abandoned:
-                del inbox.requests[request.id]
+                inbox.requests.pop(request.id, None)  # unless a late grant was released there
         if permit is None:
             raise TimedOut(f"{self.keys[0]}: {permits} of {self.limit} were not granted within {timeout} s")
         return permit

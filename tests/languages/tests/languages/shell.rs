@@ -1,7 +1,7 @@
 //! `with-permit`, for which a server's own command line is enough.
 
 use super::language::ROOT;
-use crate::support::{eventually, signal, within};
+use crate::support::{Server, eventually, signal, within};
 use libtest_mimic::Failed;
 use luagate::{Gate, Semaphore};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,7 +9,8 @@ use std::time::Duration;
 
 type Test = fn() -> Result<(), Failed>;
 
-pub const TESTS: [(&str, Test); 5] = [
+pub const TESTS: [(&str, Test); 6] = [
+    ("reaches_a_server_that_wants_a_password", password),
     ("runs_what_it_is_told_and_ends_as_that_does", runs),
     ("as_many_at_once_as_there_are_permits", limit),
     ("says_when_there_was_no_permit_in_time", in_time),
@@ -32,11 +33,25 @@ pub fn missing() -> Option<String> {
     version.is_err().then(|| "no redis-cli".to_owned())
 }
 
+/// Runs a line of shell with one of so many permits.
+fn with_permit(url: &str, limit: u32, seconds: u32, line: &str) -> Command {
+    let mut command = Command::new(format!("{ROOT}/tests/languages/shell/with-permit"));
+    let (limit, seconds) = (limit.to_string(), seconds.to_string());
+    command
+        .args(["batch", &limit, &seconds, "sh", "-c", line])
+        .env("REDIS_URL", url)
+        .current_dir(ROOT)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
 /// A server, and its semaphore `batch`.
 struct Home {
     url: String,
     semaphore: Semaphore,
-    _server: crate::support::Server,
+    _server: Server,
 }
 
 impl Home {
@@ -50,24 +65,8 @@ impl Home {
         }
     }
 
-    /// Runs a line of shell with one of so many permits.
     fn with_permit(&self, limit: u32, seconds: u32, line: &str) -> Command {
-        let mut command = Command::new(format!("{ROOT}/tests/languages/shell/with-permit"));
-        command
-            .args([
-                "batch",
-                &limit.to_string(),
-                &seconds.to_string(),
-                "sh",
-                "-c",
-                line,
-            ])
-            .env("REDIS_URL", &self.url)
-            .current_dir(ROOT)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
+        with_permit(&self.url, limit, seconds, line)
     }
 
     fn in_use(&self) -> u32 {
@@ -86,6 +85,15 @@ fn end_of(child: &mut Child) -> ExitStatus {
     ended.expect("it ends")
 }
 
+fn password() -> Result<(), Failed> {
+    let server = Server::private_tcp(&["--requirepass", "secret"]).expect("looked for before");
+    let url = format!("redis://default:secret@{}/", server.address());
+    let output = with_permit(&url, 1, 0, "echo inside").output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((&*output.stdout, &*said), (&b"inside\n"[..], ""));
+    Ok(())
+}
+
 fn runs() -> Result<(), Failed> {
     let home = Home::new();
     let output = home.with_permit(2, 0, "echo \"$0\"; exit 3").output()?;
@@ -97,7 +105,7 @@ fn runs() -> Result<(), Failed> {
 
 fn limit() -> Result<(), Failed> {
     let home = Home::new();
-    // Each writes that it came, waits for the other one inside, and writes that it goes.
+    // Each writes that it came, stays for a while, and writes that it goes.
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("log");
     let line = format!("echo 1 >>{0}; sleep 0.2; echo -1 >>{0}", log.display());

@@ -2,6 +2,7 @@
 
 use crate::figure::{Figure, Limit};
 use crate::server::Server;
+use crate::wire::take_scripts;
 use luagate::Semaphore;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -46,30 +47,18 @@ fn take_turns(semaphore: &Semaphore, threads: u32, grants: u32) {
     });
 }
 
-/// How many scripts ran since this was last asked.
-fn scripts(con: &mut redis::Connection) -> f64 {
-    let info: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
-    redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
-    let calls = info
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    calls
-        .and_then(|rest| rest.split(',').next())
-        .map_or(0.0, |calls| calls.parse().unwrap())
-}
-
 pub fn measure(server: &Server) -> Vec<Figure> {
     let gate = server.gate();
     let mut con = server.connection();
     take_turns(&gate.semaphore("first", 1), 10, 20); // the subscription stands, and the scripts are loaded
     let figure = |(threads, grants, most): (u32, u32, f64)| {
-        scripts(&mut con);
+        take_scripts(&mut con);
         take_turns(
             &gate.semaphore(&format!("of-{threads}"), 1),
             threads,
             grants,
         );
-        let a_grant = scripts(&mut con) / f64::from(grants);
+        let a_grant = take_scripts(&mut con).0 / f64::from(grants);
         Figure {
             what: format!("scripts a grant, {threads} waiters"),
             unit: "scripts",

@@ -61,14 +61,22 @@ pub fn compare_us(
 
 /// What the server spends on a script, in µs, by its own count.
 fn script_us(con: &mut Connection, packet: &Pipeline) -> f64 {
-    redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
+    take_scripts(con);
     packet.exec(con).unwrap();
-    let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
-    let line = text
+    let (calls, us) = take_scripts(con);
+    us / calls
+}
+
+/// How many scripts ran since this was last asked, and for how many µs.
+pub fn take_scripts(con: &mut Connection) -> (f64, f64) {
+    let info: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
+    redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
+    let counts = info
         .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="))
-        .unwrap();
-    let (calls, rest) = line.split_once(",usec=").unwrap();
-    let (usec, _) = rest.split_once(',').unwrap();
-    usec.parse::<f64>().unwrap() / calls.parse::<f64>().unwrap()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let Some((calls, rest)) = counts.and_then(|counts| counts.split_once(",usec=")) else {
+        return (0.0, 0.0);
+    };
+    let us = rest.split(',').next().unwrap_or_default();
+    (calls.parse().unwrap(), us.parse().unwrap())
 }

@@ -54,7 +54,7 @@ fn line_of(text: &str) -> Option<usize> {
 
 /// The commands that a line of Lua calls.
 fn commands_in(line: &str) -> impl Iterator<Item = &str> {
-    line.split("redis.call('")
+    line.split("call('")
         .skip(1)
         .filter_map(|after| after.split('\'').next())
 }
@@ -80,7 +80,8 @@ mod tests {
     use super::*;
 
     fn named(server: &str, keys: &[&str]) -> String {
-        let script = "local a\nif a then redis.call('PERSIST', k) else redis.call('PEXPIREAT', k, 1) end\nreturn 1";
+        let script =
+            "local a\nif a then call('PERSIST', k) else call('PEXPIREAT', k, 1) end\nreturn 1";
         let (code, detail) = server.split_once(' ').unwrap();
         let error = redis::make_extension_error(code.to_owned(), Some(detail.to_owned()));
         name_in_script(error, script, keys).to_string()

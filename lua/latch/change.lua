@@ -2,7 +2,7 @@
 
 -- Forgets the ids.
 local function clear()
-  if fields > 0 then redis.call('UNLINK', latch) end
+  if fields > 0 then call('UNLINK', latch) end
   fields = 0
 end
 
@@ -17,27 +17,27 @@ end
 
 -- Writes the state, and that `id` has counted.
 local function save(id)
-  if fields > 0 then redis.call('PEXPIREAT', latch, expiry) end -- first, since this is allowed when memory is full
+  if fields > 0 then call('PEXPIREAT', latch, expiry) end -- first, since this is allowed when memory is full
   local text = count .. ' ' .. counted .. ' ' .. expiry
   if id then
-    redis.call('HSET', latch, 'the state', text, id, '')
+    call('HSET', latch, 'the state', text, id, '')
   else
-    redis.call('HSET', latch, 'the state', text)
+    call('HSET', latch, 'the state', text)
   end
-  if fields == 0 then redis.call('PEXPIREAT', latch, expiry) end
+  if fields == 0 then call('PEXPIREAT', latch, expiry) end
 end
 
 -- Tells who waits that the latch is open, at most 100 at a time: each of them asks, and whoever asks tells the next.
 -- Who asked last comes first: that one lives most likely, and would sleep longest.
 local function tell()
   if waiting == 0 then return end
-  local inboxes = redis.call('ZREVRANGEBYSCORE', waiters, '+inf', '(' .. now, 'LIMIT', 0, 100)
+  local inboxes = call('ZREVRANGEBYSCORE', waiters, '+inf', '(' .. now, 'LIMIT', 0, 100)
   for _, inbox in ipairs(inboxes) do
     redis.pcall('PUBLISH', inbox, latch .. ' 0 0 0 ' .. now) -- may be forbidden, which must not stop the others
   end
   if #inboxes < 100 then -- all are told; what is left has stopped waiting
-    redis.call('UNLINK', waiters)
+    call('UNLINK', waiters)
   else
-    redis.call('ZREM', waiters, unpack(inboxes))
+    call('ZREM', waiters, unpack(inboxes))
   end
 end

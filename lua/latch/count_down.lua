@@ -11,7 +11,7 @@ local id, declared = word(1, 'id', 200), number(2, 'count', 1, 2147483647)
 local life_ms = number(3, 'life_ms', 1, 3155760000000)
 if problem then return redis.error_reply(problem) end
 
-local counts = not is_open() and (count == 0 or redis.call('HEXISTS', latch, id) == 0)
+local counts = not is_open() and (count == 0 or call('HEXISTS', latch, id) == 0)
 start(declared, life_ms)
 if counts then
   counted = counted + 1

@@ -7,13 +7,13 @@ if #KEYS < 2 then return redis.error_reply('LUAGATE keys: takes 2: latch waiters
 local latch, waiters = KEYS[1], KEYS[2]
 if latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each once: latch waiters') end
 
-local fields = redis.call('HLEN', latch)
-local waiting = redis.call('ZCARD', waiters)
+local fields = call('HLEN', latch)
+local waiting = call('ZCARD', waiters)
 
 local count = 0     -- how many have to count down; 0: none is stored
 local counted = 0   -- how many have
 local expiry = now  -- when the keys go
-local a, b, c = string.match(redis.call('HGET', latch, 'the state') or '', '^(%d+) (%d+) (%d+)$')
+local a, b, c = string.match(call('HGET', latch, 'the state') or '', '^(%d+) (%d+) (%d+)$')
 if a then count, counted, expiry = tonumber(a), tonumber(b), tonumber(c) end
 
 -- Where state and ids disagree, whoever is not known has not counted: rather late than early.

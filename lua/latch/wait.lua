@@ -20,12 +20,12 @@ if is_open() then
   return {'open', count, now}
 end
 
-local over = waiting > 0 and redis.call('ZRANGEBYSCORE', waiters, '-inf', now, 'LIMIT', 0, 100) or {}
-if #over > 0 then redis.call('ZREM', waiters, unpack(over)) end
+local over = waiting > 0 and call('ZRANGEBYSCORE', waiters, '-inf', now, 'LIMIT', 0, 100) or {}
+if #over > 0 then call('ZREM', waiters, unpack(over)) end
 local retry_after = 1000 -- nobody tells who gave no inbox
 if wait_ms > 0 and inbox ~= '' then
-  redis.call('ZADD', waiters, 'GT', now + wait_ms, inbox)
-  redis.call('PEXPIREAT', waiters, expiry)
+  call('ZADD', waiters, 'GT', now + wait_ms, inbox)
+  call('PEXPIREAT', waiters, expiry)
   retry_after = math.max(1, math.floor(wait_ms / 3))
 end
 return {'closed', count - counted, count, retry_after, now}

@@ -27,7 +27,7 @@ if problem then return redis.error_reply(problem) end
 
 -- The same id again: what it holds is told, whatever has become of the limit.
 local fence, weight = holding(record)
-local ends = fence and redis.call('ZSCORE', holders, id)
+local ends = fence and call('ZSCORE', holders, id)
 if ends and tonumber(ends) > now then
   return {'held', weight, fence, as_time(ends), now, used(), limit}
 end
@@ -42,7 +42,7 @@ if fence then -- what its ended lease still occupies is freed first
   if agreed then free({id}, weight - 1) end
 end
 settle()
-local place = record and redis.call('ZSCORE', queue, id)
+local place = record and call('ZSCORE', queue, id)
 
 local function granted()
   local permits = want or limit - in_use
@@ -63,7 +63,7 @@ if wait_ms > 0 and want then
   else
     if is_new then next_number() else last_fence = math.max(last_fence, ticket) end
     if is_new then ticket = last_fence end
-    redis.call('ZADD', queue, ticket, id)
+    call('ZADD', queue, ticket, id)
     waiting = waiting + 1
     if waiting == 1 and expiry ~= 0 then set_ttl(queue) end
   end
@@ -71,7 +71,7 @@ if wait_ms > 0 and want then
     leave_queue(id)
     return granted()
   end
-  local position = is_new and waiting or redis.call('ZRANK', queue, id) + 1 -- a new ticket is the highest
+  local position = is_new and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
   -- Who asks again looks whether anybody lives in front of it; if nobody does, the head's watch is its own.
   local watch = position
   if place and position > 1 and position <= 10 then
@@ -85,7 +85,7 @@ if wait_ms > 0 and want then
   local retry_after = stopped and 1 or math.min(end_of(watch) or third, third)
   local patience = now + wait_ms
   if expiry ~= 0 and patience > expiry then expiry, changed, grown = patience + 60000, true, true end
-  redis.call('HSET', meta, 'last fence', string.format('%.0f', last_fence),
+  call('HSET', meta, 'last fence', string.format('%.0f', last_fence),
     id, waiter_text(want, lease_ms, patience, now + retry_after, inbox))
   save()
   return {'queued', ticket, position, retry_after, used(), limit, now}
@@ -98,7 +98,7 @@ if waiting > 0 and serve(place and id, want or 1) then
 end
 if place then
   leave_queue(id)
-  redis.call('HDEL', meta, id)
+  call('HDEL', meta, id)
   serve()
 end
 if waiting == 0 and in_use + (want or 1) <= limit then return granted() end

@@ -14,7 +14,7 @@ end
 
 local function set_ttl(key)
   wrote = true
-  if expiry == 0 then redis.call('PERSIST', key) else redis.call('PEXPIREAT', key, expiry) end
+  if expiry == 0 then call('PERSIST', key) else call('PEXPIREAT', key, expiry) end
 end
 
 -- Keeps the bounds and the TTL ahead of a lease that ends at `ends`. Up to a second in advance, so that few grants
@@ -33,7 +33,7 @@ end
 -- not pinned, the TTL comes back.
 local function expire_again(but)
   if expiry ~= 0 or pinned then return end
-  local last = redis.call('ZREVRANGE', holders, 0, 1, 'WITHSCORES')
+  local last = call('ZREVRANGE', holders, 0, 1, 'WITHSCORES')
   local ends = last[last[1] == but and 4 or 2]
   if ends ~= 'inf' then
     -- Whoever waits asks every few seconds, which makes the keys live for as long as it waits.

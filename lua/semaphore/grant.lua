@@ -2,7 +2,7 @@
 
 -- The next number of this semaphore, for a fence or a ticket. Grows also when the key was lost, by the clock.
 local function next_number()
-  last_fence = math.max(last_fence + 1, clock[1] * 1000000 + clock[2])
+  last_fence = math.max(last_fence + 1, micros)
   return string.format('%.0f', last_fence)
 end
 
@@ -13,11 +13,11 @@ local function grant(who, permits, lease_ms, fence)
   if permits > 1 then extra, changed = extra + permits - 1, true end
   if held == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
   cover(ends)
-  redis.call('ZADD', holders, lease_ms == 0 and '+inf' or ends, who)
+  call('ZADD', holders, lease_ms == 0 and '+inf' or ends, who)
   if changed then
-    redis.call('HSET', meta, 'last fence', fence, who, text, 'the state', state_text())
+    call('HSET', meta, 'last fence', fence, who, text, 'the state', state_text())
   else
-    redis.call('HSET', meta, 'last fence', fence, who, text)
+    call('HSET', meta, 'last fence', fence, who, text)
   end
   if held == 0 and not grown and expiry ~= 0 then set_ttl(holders) end -- an empty key was deleted, its TTL with it
   held, in_use = held + 1, in_use + permits
@@ -26,7 +26,7 @@ end
 -- What these holders weigh beyond one each.
 local function extra_of(ids)
   local more = 0
-  for _, text in ipairs(extra > 0 and redis.call('HMGET', meta, unpack(ids)) or {}) do
+  for _, text in ipairs(extra > 0 and call('HMGET', meta, unpack(ids)) or {}) do
     local _, permits = holding(text)
     more = more + (permits or 1) - 1
   end
@@ -36,46 +36,46 @@ end
 -- Takes everything back from these holders (at most 100), which weigh so much more than one each.
 local function free(ids, more)
   if more > 0 then extra, changed = extra - more, true end
-  local gone = redis.call('ZREM', holders, unpack(ids))
+  local gone = call('ZREM', holders, unpack(ids))
   wrote = true
-  if redis.call('HDEL', meta, unpack(ids)) ~= #ids or gone ~= #ids then agreed = false end
+  if call('HDEL', meta, unpack(ids)) ~= #ids or gone ~= #ids then agreed = false end
   held, in_use = held - gone, in_use - gone - more
 end
 
 -- The keys disagree, so who holds what is not known, only until when: the last lease in `holders`, or, where that key
 -- was lost, the bound on all leases. The gate closes until then, or until all who are known gave back.
 local function close()
-  local latest = redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
+  local latest = call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
   local known = tonumber(latest or 0)
-  redis.call('UNLINK', meta, queue)
+  call('UNLINK', meta, queue)
   wrote = true
   if readable and stored[1] and last_end > known then
     known = last_end
-    if known > now then redis.call('ZADD', holders, known, 'lost leases') end -- a space: no id can be this
+    if known > now then call('ZADD', holders, known, 'lost leases') end -- a space: no id can be this
   end
   closed = true
   agreed, waiting, extra, record = true, 0, 0, false
   next_end, last_end = NEVER, known == math.huge and last_end or known
   expiry = (pinned or known == math.huge) and 0 or math.max(known, now) + 60000
-  held, in_use, changed, grown = redis.call('ZCARD', holders), 2147483647, true, true
-  redis.call('HSET', meta, 'last fence', string.format('%.0f', last_fence))
+  held, in_use, changed, grown = call('ZCARD', holders), 2147483647, true, true
+  call('HSET', meta, 'last fence', string.format('%.0f', last_fence))
 end
 
 -- Brings the state up to now: closes, opens again, or takes back what has ended.
 local function settle()
   if not agreed then close() end
   if closed then
-    if redis.call('ZCOUNT', holders, '(' .. now, '+inf') > 0 then return end
-    redis.call('UNLINK', holders)
+    if call('ZCOUNT', holders, '(' .. now, '+inf') > 0 then return end
+    call('UNLINK', holders)
     closed, held, extra, in_use, next_end, changed = false, 0, 0, 0, NEVER, true
     expire_again()
   elseif now >= next_end then
     next_end, changed = NEVER, true
     if held == 0 then return end
-    local ended = redis.call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100)
+    local ended = call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100)
     if #ended > 0 then free(ended, extra_of(ended)) end
     if not agreed then return settle() end
-    local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
+    local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
     if first and first ~= 'inf' then next_end = tonumber(first) end
   end
 end
@@ -83,7 +83,7 @@ end
 -- Writes what has changed beside the permits. The last step of every script that writes.
 local function save()
   if changed and not wrote then set_ttl(meta) end -- first, since this is allowed when memory is full
-  if changed then redis.call('HSET', meta, 'the state', state_text()) end
+  if changed then call('HSET', meta, 'the state', state_text()) end
   if grown then
     set_ttl(meta)
     if held > 0 then set_ttl(holders) end

@@ -16,9 +16,9 @@ if problem then return redis.error_reply(problem) end
 local function weight_of(least, most)
   local sum = 0
   for first = 0, 900, 100 do
-    local ids = redis.call('ZRANGEBYSCORE', holders, least, most, 'LIMIT', first, 100)
+    local ids = call('ZRANGEBYSCORE', holders, least, most, 'LIMIT', first, 100)
     if #ids == 0 then break end
-    for _, text in ipairs(redis.call('HMGET', meta, unpack(ids))) do
+    for _, text in ipairs(call('HMGET', meta, unpack(ids))) do
       local _, permits = holding(text)
       sum = sum + (permits or 1) - 1
     end
@@ -26,7 +26,7 @@ local function weight_of(least, most)
   return sum
 end
 
-local live = redis.call('ZCOUNT', holders, '(' .. now, '+inf')
+local live = call('ZCOUNT', holders, '(' .. now, '+inf')
 local ended = held - live
 if closed or not agreed then
   in_use = math.max(limit, live)
@@ -41,11 +41,11 @@ end
 -- Waiters at these places whose patience has not ended, and how many there are whose patience has.
 local function waiters(first, last)
   local list, over = {}, 0
-  local rows = redis.call('ZRANGE', queue, first, last, 'WITHSCORES')
+  local rows = call('ZRANGE', queue, first, last, 'WITHSCORES')
   local ids = {}
   for i = 1, #rows, 2 do ids[#ids + 1] = rows[i] end
   if #ids == 0 then return list, over end
-  for i, text in ipairs(redis.call('HMGET', meta, unpack(ids))) do
+  for i, text in ipairs(call('HMGET', meta, unpack(ids))) do
     local permits, patience = string.match(text or '', '^w (%d+) %d+ (%d+)')
     if patience and tonumber(patience) > now then
       list[#list + 1] = {ids[i], tonumber(permits), tonumber(rows[2 * i]), tonumber(patience)}
@@ -65,10 +65,10 @@ end
 local holder_list, waiter_list = {}, {}
 if count > 0 then
   waiter_list = waiters(offset, offset + count - 1)
-  local rows = redis.call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', offset, count)
+  local rows = call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', offset, count)
   local ids = {}
   for i = 1, #rows, 2 do ids[#ids + 1] = rows[i] end
-  local texts = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
+  local texts = #ids > 0 and call('HMGET', meta, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     local fence, permits = holding(texts[i])
     holder_list[i] = {id, permits or 0, fence or 0, as_time(rows[2 * i])}

@@ -10,13 +10,13 @@ local id = word(1, 'id', 200)
 if problem then return redis.error_reply(problem) end
 
 local fence, permits = holding(record)
-local ends = redis.call('ZSCORE', holders, id)
-local rank = redis.call('ZRANK', queue, id)
+local ends = call('ZSCORE', holders, id)
+local rank = call('ZRANK', queue, id)
 if fence and ends and tonumber(ends) > now then
   return {'held', permits, fence, as_time(ends), now}
 end
 local patience = string.match(record or '', '^w %d+ %d+ (%d+)')
 if rank and patience and tonumber(patience) > now then
-  return {'queued', tonumber(redis.call('ZSCORE', queue, id)), rank + 1, now}
+  return {'queued', tonumber(call('ZSCORE', queue, id)), rank + 1, now}
 end
 return {'gone', now}

@@ -2,7 +2,7 @@
   -- written nothing.
   local id = ARGV[1]
   local fence, permits = holding(record)
-  local ends = fence and redis.call('ZSCORE', holders, id)
+  local ends = fence and call('ZSCORE', holders, id)
   local is_held = ends and tonumber(ends) > now
   local lock = {save = save, is_held = is_held, fence = fence, ends = is_held and as_time(ends)}
 
@@ -15,7 +15,7 @@
     settle()
     if record and not fence then
       leave_queue(id)
-      redis.call('HDEL', meta, id)
+      call('HDEL', meta, id)
     end
     if waiting > 0 then serve() end
     local mine = waiting == 0 and in_use < limit

@@ -27,8 +27,8 @@ end
 
 -- The waiters at these places, and their records.
 local function look(first, last)
-  local ids = redis.call('ZRANGE', queue, first, last)
-  return ids, #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
+  local ids = call('ZRANGE', queue, first, last)
+  return ids, #ids > 0 and call('HMGET', meta, unpack(ids)) or {}
 end
 
 -- Tells the head to ask at `at` (`now`: at once) if it plans to sleep longer, and remembers that it was told.
@@ -36,7 +36,7 @@ local function rouse(who, text, at)
   local permits, lease_ms, patience, ask_at, inbox = waiter(text)
   if inbox and inbox ~= '' and ask_at > at then
     if not wrote then set_ttl(queue) end -- first, since this is allowed when memory is full
-    redis.call('HSET', meta, who, waiter_text(permits, lease_ms, patience, at, inbox))
+    call('HSET', meta, who, waiter_text(permits, lease_ms, patience, at, inbox))
     tell(inbox, who, 0, 0, at == now and 0 or at)
   end
 end

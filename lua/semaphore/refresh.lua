@@ -10,16 +10,16 @@ local id, lease_ms = word(1, 'id', 200), number(2, 'lease_ms', 0, 3155760000000)
 if problem then return redis.error_reply(problem) end
 
 local fence, permits = holding(record)
-local before = redis.call('ZSCORE', holders, id)
-local waiting = redis.call('ZCARD', queue)
+local before = call('ZSCORE', holders, id)
+waiting = waiting or call('ZCARD', queue)
 if not fence or not before or tonumber(before) <= now then return {'lost', now} end
 
 local ends = lease_ms == 0 and math.huge or now + lease_ms
 if before == 'inf' and lease_ms > 0 then expire_again(id) end
 cover(ends)
 set_ttl(holders) -- first, since this is allowed when memory is full, and everything is after it
-redis.call('ZADD', holders, lease_ms == 0 and '+inf' or ends, id)
-if changed then redis.call('HSET', meta, 'the state', state_text()) end
+call('ZADD', holders, lease_ms == 0 and '+inf' or ends, id)
+if changed then call('HSET', meta, 'the state', state_text()) end
 if grown then
   set_ttl(meta)
   if waiting > 0 then set_ttl(queue) end

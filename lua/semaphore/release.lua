@@ -13,7 +13,7 @@ local ends = now
 if fence and now < next_end and not closed then
   ends = NEVER -- no lease at all has ended
 elseif fence or closed or not agreed then
-  ends = tonumber(redis.call('ZSCORE', holders, id) or now)
+  ends = tonumber(call('ZSCORE', holders, id) or now)
 end
 if keep > 0 and (fence and ends > now and keep > permits or record and not fence) then
   refuse('keep: takes 0 to the permits that this id holds, ' .. (permits or 0))
@@ -25,7 +25,7 @@ if not agreed then close() end
 if closed then
   -- Who is still known to hold may give back; how much each held is not known any more.
   if ends > now and keep == 0 then
-    redis.call('ZREM', holders, id)
+    call('ZREM', holders, id)
     reply = {'released', 0}
   end
 elseif fence and keep > 0 and ends > now then
@@ -33,7 +33,7 @@ elseif fence and keep > 0 and ends > now then
   if keep < permits then
     set_ttl(holders) -- first, since this is allowed when memory is full, and everything is after it
     extra, in_use, changed = extra - permits + keep, in_use - permits + keep, true
-    redis.call('HSET', meta, id, string.format('%.0f', fence) .. (keep > 1 and ' ' .. keep or ''), 'the state', state_text())
+    call('HSET', meta, id, string.format('%.0f', fence) .. (keep > 1 and ' ' .. keep or ''), 'the state', state_text())
   end
 elseif fence then
   free({id}, permits - 1)
@@ -41,7 +41,7 @@ elseif fence then
 end
 if record and not fence then
   leave_queue(id)
-  redis.call('HDEL', meta, id)
+  call('HDEL', meta, id)
   reply = {'cancelled'}
 end
 settle()

@@ -15,7 +15,7 @@ if expected and expected ~= old then return {'unchanged', old, used()} end
 if new == 0 and agreed and not stored[1] then return {'resized', 0, 0, 0} end
 
 settle()
-if not stored[1] then redis.call('HSET', meta, 'last fence', string.format('%.0f', last_fence)) end
+if not stored[1] then call('HSET', meta, 'last fence', string.format('%.0f', last_fence)) end
 changed = true
 if new == 0 then
   pinned = false
@@ -32,7 +32,7 @@ if not closed then
       local permits, _, _, _, inbox = waiter(texts[i])
       if permits and permits > limit then
         leave_queue(who)
-        redis.call('HDEL', meta, who)
+        call('HDEL', meta, who)
         tell(inbox, who, 0, 0, 0)
       end
     end

@@ -3,7 +3,7 @@ local head_until      -- patience of the waiter that stays at the head, where on
 local stopped = false -- the bound was reached: there is more to do, and somebody must ask again at once
 
 local function leave_queue(who)
-  redis.call('ZREM', queue, who)
+  call('ZREM', queue, who)
   wrote = true
   waiting = waiting - 1
 end
@@ -61,11 +61,11 @@ local function serve(me, my_permits)
         if tell(inbox, who, permits, fence, lease_ms == 0 and -1 or now + lease_ms) then
           grant(who, permits, lease_ms, fence)
         else
-          redis.call('HDEL', meta, who)
+          call('HDEL', meta, who)
         end
       else
         leave_queue(who)
-        redis.call('HDEL', meta, who)
+        call('HDEL', meta, who)
         if alive then tell(inbox, who, 0, 0, 0) end
       end
     end

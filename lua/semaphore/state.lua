@@ -1,22 +1,7 @@
--- Part: what the semaphore keeps beside its permits, and the record of the id in ARGV[1]. Writes nothing.
---
--- The meta hash has two fields of its own; their names hold a space, which no id can:
---   'the state'   limit extra next_end last_end expiry pinned closed, as numbers; written only when one of them changes
---   'last fence'  the last fence or ticket that was given
--- and a record for each id, which is
---   <fence>, or <fence> <permits> when it holds more than one
---   w <permits> <lease_ms> <patience_until> <ask_at> <inbox> while it waits
-if #KEYS < 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end -- there is nothing to read
-local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
-end
+-- Part: what was read, as numbers, and what it means.
 local NEVER = 9e15 -- later than any time in ms
 
-local stored = redis.call('HMGET', meta, 'the state', 'last fence', ARGV[1] or '')
-local record = stored[3]
 local last_fence = tonumber(stored[2] or 0)
-
 local limit = 0          -- 0: none is stored
 local extra = 0          -- what the holders weigh beyond one each
 local next_end = NEVER   -- no lease ends before this
@@ -28,7 +13,7 @@ local readable = not stored[1]
 if stored[1] then
   local a, b, c, d, e, f, g = string.match(stored[1], '^(%d+) (%d+) (%S+) (%d+) (%d+) ([01]) ([01])$')
   if a and stored[2] then
-    limit, extra, next_end, last_end, expiry = tonumber(a), tonumber(b), tonumber(c), tonumber(d), tonumber(e)
+    limit, extra, next_end, last_end, expiry = a + 0, b + 0, c + 0, d + 0, e + 0
     pinned, closed, readable = f == '1', g == '1', true
   end
 end
@@ -36,7 +21,7 @@ end
 -- What a record says of a holder: its fence and its permits. Nothing for a waiter.
 local function holding(text)
   local fence, permits = string.match(text or '', '^(%d+) ?(%d*)$')
-  if fence then return tonumber(fence), tonumber(permits) or 1 end
+  if fence then return fence + 0, permits == '' and 1 or permits + 0 end
 end
 
 -- A score as a time in a reply: -1 stands for never.

@@ -27,14 +27,16 @@ use crate::replicas::MinReplicas;
 use crate::script::{Call, LazyScript};
 use redis::{Connection, ConnectionLike, RedisResult, Value};
 
-/// A script that grants: what it needs for that, and its own parts.
+/// A script that grants: its plain case, what it needs for the others, and its own parts.
 macro_rules! granting {
-    ($($part:literal),*) => {
+    ($($plain:literal)?; $($part:literal),*) => {
         script!(
-            "arguments",
             "clock",
+            "semaphore/read",
+            $($plain,)?
+            "arguments",
             "semaphore/state",
-            "semaphore/counts",
+            "semaphore/agreement",
             "semaphore/change",
             "semaphore/grant",
             "semaphore/queue",
@@ -44,18 +46,28 @@ macro_rules! granting {
     };
 }
 
-static ACQUIRE: LazyScript = granting!("semaphore/denial", "semaphore/acquire");
-static RELEASE: LazyScript = granting!("semaphore/release");
-static RESIZE: LazyScript = granting!("semaphore/resize");
+static ACQUIRE: LazyScript =
+    granting!("semaphore/plain_acquire"; "semaphore/denial", "semaphore/acquire");
+static RELEASE: LazyScript = granting!("semaphore/plain_release"; "semaphore/release");
+static RESIZE: LazyScript = granting!(; "semaphore/resize");
 static REFRESH: LazyScript = script!(
-    "arguments",
     "clock",
+    "semaphore/read",
+    "semaphore/plain_refresh",
+    "arguments",
     "semaphore/state",
     "semaphore/change",
     "semaphore/queue",
     "semaphore/refresh"
 );
-static LOOKUP: LazyScript = script!("arguments", "clock", "semaphore/state", "semaphore/lookup");
+static LOOKUP: LazyScript = script!(
+    "clock",
+    "semaphore/read",
+    "arguments",
+    "semaphore/state",
+    "semaphore/lookup"
+);
+
 /// What [`acquire`] asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {

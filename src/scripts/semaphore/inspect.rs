@@ -6,10 +6,11 @@ use crate::scripts::{Keys, ServerTime, error_of, read};
 use redis::ConnectionLike;
 
 static INSPECT: LazyScript = script!(
-    "arguments",
     "clock",
+    "semaphore/read",
+    "arguments",
     "semaphore/state",
-    "semaphore/counts",
+    "semaphore/agreement",
     "semaphore/inspect"
 );
 

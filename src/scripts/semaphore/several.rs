@@ -7,11 +7,12 @@ use crate::scripts::{Keys, Reply, ServerTime, error_of, read, unexpected};
 use redis::ConnectionLike;
 
 static TRY_LOCK_ALL: LazyScript = script!(
-    "arguments",
     "clock",
+    "arguments",
     "semaphore/open",
+    "semaphore/read",
     "semaphore/state",
-    "semaphore/counts",
+    "semaphore/agreement",
     "semaphore/change",
     "semaphore/grant",
     "semaphore/queue",

@@ -178,6 +178,7 @@ impl Machine {
             micros: on.micros(),
             listens: &|channel: &str| listen.contains(&channel),
             full: false,
+            both_ways: false,
         };
         let done = run.one(&mut gate, call);
         for channel in listen {

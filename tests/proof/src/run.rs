@@ -7,7 +7,7 @@ use crate::ledger::{Check, Entry, Violation, broken, check_order};
 use crate::messages::{compare_messages, grants_told};
 use crate::model::{Effects, Model, Moment, Waiter, channel};
 use crate::scripts::{Loaded, Reply};
-use luagate::memory::Server;
+use luagate::memory::{Server, Store};
 
 /// How many commands a script may call where so many wait or hold: some, and some for each.
 const CALLS: u64 = 20;
@@ -20,6 +20,9 @@ const CALLS_IN_DOUBT: u64 = 300;
 /// most this, in ms.
 const LATE: u64 = 1_000;
 
+/// What was published: channel and text.
+type Messages = Vec<(String, String)>;
+
 /// A call that is carried out.
 pub struct Run<'a> {
     pub server: &'a mut Server,
@@ -27,11 +30,12 @@ pub struct Run<'a> {
     pub micros: u64,
     pub listens: &'a dyn Fn(&str) -> bool,
     pub full: bool,
+    /// Whether a script is also run without the part for its plain case, which has to do the same.
+    pub both_ways: bool,
 }
 
 pub struct Done {
     pub reply: Reply,
-    /// Channel and text.
     pub messages: Vec<(String, String)>,
     pub grants: u64,
     /// What the keys of each semaphore hold then.
@@ -69,8 +73,8 @@ impl Run<'_> {
         let most = CALLS + CALLS_EACH * entries + if doubt { CALLS_IN_DOUBT } else { 0 };
         let before = gate.model.clone();
         let may_fail = expected.is_err() || doubt || self.full;
-        let reply = self.execute(script, &keys, &arguments, must_work, may_fail, most)?;
-        let messages = self.take_messages();
+        let (reply, messages) =
+            self.execute(script, &keys, &arguments, must_work, may_fail, most)?;
         let refused = reply.as_ref().is_err_and(|text| text.starts_with("OOM"));
         if !doubt && !refused {
             compare(&expected, &reply)?;
@@ -137,7 +141,7 @@ impl Run<'_> {
             .map(|gate| gate.model.queue.len() + gate.model.holders.len());
         let most = CALLS * gates.len() as u64 + CALLS_EACH * entries.sum::<usize>() as u64;
         let arguments = [id.to_owned(), lease_ms.to_string()];
-        let reply = self.execute(
+        let (reply, messages) = self.execute(
             "semaphore/try_lock_all",
             &keys,
             &arguments,
@@ -145,7 +149,6 @@ impl Run<'_> {
             self.full,
             most,
         )?;
-        let messages = self.take_messages();
         let mut grants = 0;
         if !reply.as_ref().is_err_and(|text| text.starts_with("OOM")) {
             compare(&expected, &reply)?;
@@ -181,16 +184,24 @@ impl Run<'_> {
         must_work: bool,
         may_fail: bool,
         most: u64,
-    ) -> Result<Reply, Violation> {
+    ) -> Result<(Reply, Messages), Violation> {
         let before = may_fail.then(|| self.server.store());
+        let without = self.run_without_plain_part(script, keys, arguments);
         let reply = self.loaded.run(self.server, script, keys, arguments);
+        let messages = self.take_messages();
+        if let Some((other, store, others)) = without
+            && (other != reply || others != messages || store != self.server.store())
+        {
+            let text = format!("{reply:?}, and without its plain part {other:?}");
+            return broken("plain parts only save time", text);
+        }
         if let Err(text) = &reply {
             let is_refusal = text.starts_with("OOM") && self.full && !must_work;
             if !text.starts_with("LUAGATE") && !is_refusal {
                 return broken("reply", text.clone());
             }
             let is_same = before.is_some_and(|before| self.server.store() == before);
-            if !is_same || !self.server.take_published().is_empty() {
+            if !is_same || !messages.is_empty() {
                 return broken(
                     "all or nothing",
                     format!("changed something, and answered {text}"),
@@ -202,10 +213,28 @@ impl Run<'_> {
             let text = format!("{calls} calls, where {most} are the most");
             return broken("bounded work", text);
         }
-        Ok(reply)
+        Ok((reply, messages))
     }
 
-    fn take_messages(&mut self) -> Vec<(String, String)> {
+    /// What comes of a script that has a part for its plain case, without it; then all is as before.
+    fn run_without_plain_part(
+        &mut self,
+        script: &str,
+        keys: &[String],
+        arguments: &[String],
+    ) -> Option<(Reply, Store, Messages)> {
+        if !self.both_ways {
+            return None;
+        }
+        let before = self.server.store();
+        let loaded = self.loaded;
+        let reply = loaded.run_without_plain_part(self.server, script, keys, arguments)?;
+        let (store, messages) = (self.server.store(), self.take_messages());
+        self.server.set_store(before);
+        Some((reply, store, messages))
+    }
+
+    fn take_messages(&mut self) -> Messages {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let published = self.server.take_published().into_iter();
         published

@@ -70,19 +70,35 @@ impl Scripts {
         changed
     }
 
+    /// The same without the parts for the plain cases, which do what the rest does anyway.
+    fn without_plain_parts(&self) -> Scripts {
+        let mut changed = self.clone();
+        for parts in changed.parts.values_mut() {
+            parts.retain(|part| !part.contains("/plain_"));
+        }
+        changed
+    }
+
     /// Makes them known to a server.
     ///
     /// # Errors
     /// When one is no Lua.
     pub fn load(&self, server: &mut dyn ConnectionLike) -> Result<Loaded, String> {
-        let mut names = BTreeMap::new();
-        for (script, parts) in &self.parts {
-            let text: String = parts.iter().map(|part| self.files[part].as_str()).collect();
-            let loaded = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(server);
-            let sha1: String = loaded.map_err(|error| format!("{script}: {error}"))?;
-            names.insert(script.clone(), sha1);
-        }
-        Ok(Loaded { names })
+        let mut load = |scripts: &Scripts| {
+            let mut names = BTreeMap::new();
+            for (script, parts) in &scripts.parts {
+                let texts = parts.iter().map(|part| scripts.files[part].as_str());
+                let text: String = texts.collect();
+                let loaded = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(server);
+                let sha1: String = loaded.map_err(|error| format!("{script}: {error}"))?;
+                names.insert(script.clone(), sha1);
+            }
+            Ok::<_, String>(names)
+        };
+        Ok(Loaded {
+            names: load(self)?,
+            without_plain_parts: load(&self.without_plain_parts())?,
+        })
     }
 }
 
@@ -90,6 +106,7 @@ impl Scripts {
 #[derive(Clone)]
 pub struct Loaded {
     names: BTreeMap<String, String>,
+    without_plain_parts: BTreeMap<String, String>,
 }
 
 impl Loaded {
@@ -106,26 +123,44 @@ impl Loaded {
         keys: &[String],
         arguments: &[String],
     ) -> Reply {
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.names[script])
-            .arg(keys.len())
-            .arg(keys)
-            .arg(arguments);
-        match call.query(server) {
-            Ok(value) => {
-                let mut words = Vec::new();
-                match value {
-                    Value::Array(values) => flatten(values, &mut words),
-                    value => flatten(vec![value], &mut words),
-                }
-                Ok(words)
+        evaluate(server, &self.names[script], keys, arguments)
+    }
+
+    /// Runs a script that has a part for its plain case, without it.
+    pub fn run_without_plain_part(
+        &self,
+        server: &mut dyn ConnectionLike,
+        script: &str,
+        keys: &[String],
+        arguments: &[String],
+    ) -> Option<Reply> {
+        let sha1 = &self.without_plain_parts[script];
+        (*sha1 != self.names[script]).then(|| evaluate(server, sha1, keys, arguments))
+    }
+}
+
+fn evaluate(
+    server: &mut dyn ConnectionLike,
+    sha1: &str,
+    keys: &[String],
+    arguments: &[String],
+) -> Reply {
+    let mut call = redis::cmd("EVALSHA");
+    call.arg(sha1).arg(keys.len()).arg(keys).arg(arguments);
+    match call.query(server) {
+        Ok(value) => {
+            let mut words = Vec::new();
+            match value {
+                Value::Array(values) => flatten(values, &mut words),
+                value => flatten(vec![value], &mut words),
             }
-            Err(error) => Err(format!(
-                "{} {}",
-                error.code().unwrap_or("?"),
-                error.detail().unwrap_or("")
-            )),
+            Ok(words)
         }
+        Err(error) => Err(format!(
+            "{} {}",
+            error.code().unwrap_or("?"),
+            error.detail().unwrap_or("")
+        )),
     }
 }
 

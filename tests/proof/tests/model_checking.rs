@@ -235,8 +235,8 @@ fn faults_in_the_scripts_are_found() {
         (
             &two,
             "semaphore/grant.lua",
-            "math.max(last_fence + 1, clock[1] * 1000000 + clock[2])",
-            "clock[1] * 1000000 + clock[2]",
+            "math.max(last_fence + 1, micros)",
+            "micros",
         ),
         // A lease lives for a moment longer than its holder believes.
         (

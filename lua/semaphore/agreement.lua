@@ -1,15 +1,15 @@
--- Part: how many hold and wait, and whether the three keys agree. Every grant passes here. Writes nothing.
-local held = redis.call('ZCARD', holders)
-local waiting = redis.call('ZCARD', queue)
-local records = redis.call('HLEN', meta)
+-- Part: how many hold and wait, and whether the three keys agree. Every grant that is not plain passes here. Writes nothing.
+held = held or call('ZCARD', holders)
+waiting = waiting or call('ZCARD', queue)
+fields = fields or call('HLEN', meta) -- two, and the records
 
 -- A key that was evicted, or restored without the others, shows as a record too many or too few.
 local agreed = readable
 if agreed and stored[1] then
-  agreed = records == 2 + waiting + (closed and 0 or held)
+  agreed = fields == 2 + waiting + (closed and 0 or held)
   if closed and held == 0 and last_end > now then agreed = false end -- `holders` was lost while it was closed
 elseif agreed then
-  agreed = records + held + waiting == 0
+  agreed = fields + held + waiting == 0
 end
 
 -- While the gate is closed nothing fits, whatever the limit.

@@ -3,12 +3,11 @@
 use crate::clock::{Bell, Clock};
 use crate::lease::Moment;
 use crate::message::{Message, Received};
-use crate::name::Keys;
+use crate::name::{self, Keys};
 use crate::sync::lock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use uuid::Uuid;
 
 /// How long a grant may still come for a wait that was given up without an answer.
 const MEMORY: Duration = Duration::from_secs(120);
@@ -139,7 +138,7 @@ impl Waits {
             return None;
         }
         self.forget(id, |wait| wait.keys == *keys);
-        let secret = Uuid::new_v4().simple().to_string();
+        let secret = name::new_secret();
         Some(self.insert(clock, id, &keys.meta, Some(secret)))
     }
 

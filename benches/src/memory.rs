@@ -23,25 +23,23 @@ struct Each {
 }
 
 fn each(con: &mut Connection, server: &Server, count: usize) -> Each {
-    let keys = server.keys(&count.to_string());
-    let keys = keys.names();
     let acquire = Script::of_manifest(con, "semaphore/acquire");
-    let limit = count.to_string();
-    let inbox = format!(
-        "luagate:inbox:{}#{}",
-        uuid::Uuid::new_v4(),
-        uuid::Uuid::new_v4().simple()
-    );
-    let take = |con: &mut Connection, wait_ms: &str| {
-        let before = bytes(con, &keys);
-        for _ in 0..count {
+    // As long as the crate's: a channel, and the secret of a wait.
+    let inbox = "luagate:inbox:zS3Kq_0aB#9fXk2LmQ7sTuV";
+    let mut take = |name: &str, limit: &str, wait_ms: &str, before: usize| {
+        let keys = server.keys(&format!("{name}:{count}"));
+        let ask = |con: &mut Connection| {
             let id = uuid::Uuid::new_v4().to_string();
-            let arguments = [&*id, "1", &limit, "600000", wait_ms, &inbox, "0"];
-            acquire.call(&keys, &arguments).exec(con).unwrap();
-        }
-        (bytes(con, &keys) - before) / count as f64
+            let arguments = [&*id, "1", limit, "600000", wait_ms, inbox, "0"];
+            acquire.call(&keys.names(), &arguments).exec(con).unwrap();
+        };
+        (0..before).for_each(|_| ask(con));
+        let empty = bytes(con, &keys.names());
+        (0..count).for_each(|_| ask(con));
+        (bytes(con, &keys.names()) - empty) / count as f64
     };
-    let (holder, waiter) = (take(con, "0"), take(con, "600000"));
+    let holder = take("held", &count.to_string(), "0", 0);
+    let waiter = take("waiting", "1", "600000", 1);
     let bare = format!("{}:bare:{count}", server.prefix);
     for n in 0..count {
         let id = uuid::Uuid::new_v4().to_string();

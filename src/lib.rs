@@ -62,6 +62,7 @@ mod clock;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod connections;
+mod convoy;
 mod counters;
 mod engine;
 mod error;

@@ -86,6 +86,7 @@ mod name;
 mod node;
 mod permission;
 mod permit;
+mod permits;
 mod probe;
 mod renewal;
 mod replicas;

@@ -1,7 +1,7 @@
 //! Releases that could not be confirmed in time: one thread a gate repeats them until the server answers, or until
 //! there is nothing left to release.
 
-use crate::connections::{Turn, Wire};
+use crate::connections::{Parked, Turn};
 use crate::name::Keys;
 use crate::scripts::semaphore;
 use crate::servers::Servers;
@@ -18,7 +18,7 @@ const LAST_PAYMENTS: Duration = Duration::from_secs(30);
 pub(crate) struct Debt {
     pub(crate) permits: Vec<(Keys, String)>,
     /// The connection that carried the call whose reply is missing: a release on it cannot overtake that call.
-    pub(crate) wire: Option<Box<Wire>>,
+    pub(crate) wire: Option<Parked>,
     /// Past this the server has freed the id by itself; `None`: a permanent lease, tried for as long as the gate lives.
     pub(crate) until: Option<Instant>,
 }
@@ -218,8 +218,10 @@ fn pay(servers: &Servers, mut debt: Debt) -> Option<Debt> {
         .collect();
     let mut paid = vec![false; permits.len()];
     if let Some(wire) = debt.wire.take() {
-        let released = servers.call_on(*wire, None, &mut |con| {
-            semaphore::release_all(con, &permits)
+        // One by itself leaves the connection to others whose calls it carried, though its reply is late too.
+        let released = servers.call_on(wire, None, &mut |con| match permits.as_slice() {
+            [(keys, id)] => semaphore::release(con, keys, id, 0).map(|answer| vec![Ok(answer)]),
+            permits => semaphore::release_all(con, permits),
         });
         for (paid, outcome) in paid
             .iter_mut()

@@ -45,8 +45,10 @@ impl Bell {
         Bell::new(clock)
     }
 
-    /// Wakes who sleeps. Rung while the lock is held that he sleeps with, so that nobody sees him asleep who has news.
-    pub(crate) fn ring(&self) {
+    /// Wakes who sleeps for the news behind this lock, which is the one that he sleeps with. It is free before he wakes: he
+    /// would wait for it at once.
+    pub(crate) fn ring<T>(&self, news: MutexGuard<'_, T>) {
+        drop(news);
         self.0.notify_one();
     }
 

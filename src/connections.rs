@@ -1,6 +1,7 @@
 //! Connections to the server: a small pool, each with timeouts of its own, and how a call is carried out on one.
 
 use crate::clock::Clock;
+use crate::convoy::{Carried, Convoys, Passage, Standing};
 use crate::counters::Counts;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
@@ -9,7 +10,7 @@ use crate::line::Line;
 use crate::source::Source;
 use crate::sync::{lock, wait_for};
 use crate::trace;
-use redis::{Connection, ConnectionAddr};
+use redis::{Connection, ConnectionAddr, ConnectionLike, RedisResult, Value};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -33,28 +34,47 @@ pub(crate) enum Turn {
 
 /// A connection of the pool, out on a call.
 pub(crate) struct Wire {
-    con: Line,
+    pub(crate) con: Line,
     /// The number of its pool.
     node: usize,
-    read_timeout: Duration,
+    pub(crate) read_timeout: Duration,
     generation: u64,
     /// Set while it is out of the pool for what must follow a call that was not answered.
     parked: Option<Arc<()>>,
 }
 
 impl Wire {
-    pub(crate) fn node(&self) -> usize {
-        self.node
-    }
-
     /// Bounds how long the next replies may take.
-    fn bound(&mut self, read: Duration) -> Result<(), Failure> {
+    pub(crate) fn bound(&mut self, read: Duration) -> Result<(), Failure> {
         let read = read.max(Duration::from_millis(1)); // zero would mean no bound at all
         if read != self.read_timeout {
             self.con.set_read_timeout(Some(read))?;
             self.read_timeout = read;
         }
         Ok(())
+    }
+}
+
+/// A connection on which calls were not answered in time, out of the pool: what follows on it reaches the server after them.
+/// It is shared by those whose calls these are.
+#[derive(Clone)]
+pub(crate) struct Parked {
+    /// The number of its pool.
+    node: usize,
+    /// Nothing once it has answered what followed, and with it all that was before; or when it broke.
+    wire: Arc<Mutex<Option<Wire>>>,
+}
+
+impl Parked {
+    fn of(wire: Wire) -> Parked {
+        Parked {
+            node: wire.node,
+            wire: Arc::new(Mutex::new(Some(wire))),
+        }
+    }
+
+    pub(crate) fn node(&self) -> usize {
+        self.node
     }
 }
 
@@ -70,8 +90,8 @@ pub(crate) struct Answered<T> {
 /// A call that was not answered as it should be.
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
-    /// The connection that carried it, if it still stands: what follows on it reaches the server after the call.
-    pub(crate) wire: Option<Box<Wire>>,
+    /// The connection that carried it, if it still stands.
+    pub(crate) wire: Option<Parked>,
 }
 
 impl From<Failure> for Unanswered {
@@ -90,9 +110,10 @@ pub(crate) struct Connections {
     node: usize,
     source: Source,
     timeouts: Timeouts,
-    most: usize,
+    pub(crate) most: usize,
     pid: u32,
     shelf: Mutex<Shelf>,
+    pub(crate) convoys: Mutex<Convoys>,
     /// Counts those that are parked.
     parked: Arc<()>,
     retired: AtomicBool,
@@ -171,6 +192,7 @@ impl Connections {
             most,
             pid: std::process::id(),
             shelf: Mutex::default(),
+            convoys: Mutex::default(),
             parked: Arc::default(),
             retired: AtomicBool::new(false),
             looked_at: AtomicBool::new(false),
@@ -248,45 +270,127 @@ impl Connections {
         until: Option<Instant>,
         call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
-        match self.attempt(self.take(turn, until)?, until, call) {
-            Err(Unanswered {
-                error: CallError::Unknown(failure),
-                wire: None,
-            }) if failure.kind() == FailureKind::Disconnected => {
-                let again = match self.take(turn, until) {
-                    Ok(wire) => self.attempt(wire, until, call),
-                    Err(failure) => Err(failure.into()),
-                };
-                let again = again.map(|answered| Answered {
-                    repeated: true,
-                    ..answered
-                });
-                // Whatever became of the second: the first may have been carried out.
-                again.map_err(|unanswered| match unanswered.error {
-                    CallError::Failed(failure) => Unanswered {
-                        error: CallError::Unknown(failure),
-                        wire: unanswered.wire,
-                    },
-                    _ => unanswered,
-                })
-            }
-            first => first,
-        }
+        repeat(&mut || self.attempt(self.take(turn, until)?, until, call))
     }
 
-    /// Runs `call` on this very connection, so that it reaches the server after what was sent on it before.
+    /// As `call`, of one command, which may go in one packet with those of other threads. One that has a deadline of its own
+    /// does not wait for theirs.
+    pub(crate) fn call_along<T>(
+        &self,
+        until: Option<Instant>,
+        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+    ) -> Result<Answered<T>, Unanswered> {
+        if until.is_some() || self.source.is_lent() {
+            return self.call(Turn::Last, until, &mut |con| call(con));
+        }
+        repeat(&mut || self.attempt_along(call))
+    }
+
+    fn attempt_along<T>(
+        &self,
+        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+    ) -> Result<Answered<T>, Unanswered> {
+        let mut passage = Passage::of(self);
+        let error = match (call(&mut passage), passage.sent) {
+            (Ok(reply), sent) => {
+                return Ok(Answered {
+                    reply,
+                    sent: sent.unwrap_or_else(|| self.clock.moment()),
+                    repeated: false,
+                });
+            }
+            (Err(error), _) => error,
+        };
+        if let Some(failure) = passage.unsent {
+            return Err(failure.into());
+        }
+        let wire = match &error {
+            CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
+                passage.parked
+            }
+            CallError::Unknown(_) => {
+                self.outdate(passage.generation);
+                None
+            }
+            CallError::Failed(failure) if failure.is_broken() => {
+                self.outdate(passage.generation);
+                None
+            }
+            CallError::Failed(_) | CallError::Invalid(_) => None,
+        };
+        Err(Unanswered { error, wire })
+    }
+
+    /// Runs `work` on a connection, which goes where it belongs after it. A failure: it was not run.
+    pub(crate) fn carry_alone(
+        &self,
+        work: &mut dyn FnMut(&mut Wire) -> (RedisResult<Value>, Standing),
+    ) -> Result<Carried, Failure> {
+        let mut wire = self.take(Turn::Last, None)?;
+        if let Err(failure) = wire.bound(self.patience(None)) {
+            self.discard(wire);
+            return Err(failure);
+        }
+        let generation = wire.generation;
+        let sent = self.clock.moment();
+        let (reply, standing) = work(&mut wire);
+        let parked = match standing {
+            Standing::Fine => {
+                self.put_back(wire);
+                None
+            }
+            Standing::Late => self.park(wire),
+            Standing::Broken => {
+                self.discard(wire);
+                None
+            }
+        };
+        Ok(Carried {
+            reply,
+            sent,
+            generation,
+            parked,
+        })
+    }
+
+    /// Runs `call` on this very connection, so that it reaches the server after what was sent on it before. With `until` it
+    /// waits for nobody else who does.
     pub(crate) fn call_on<T>(
         &self,
-        mut wire: Wire,
+        parked: Parked,
         until: Option<Instant>,
         call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
+        let place = match until {
+            None => Some(lock(&parked.wire)),
+            Some(_) => parked.wire.try_lock().ok(),
+        };
+        let Some(mut place) = place else {
+            let busy = Failure::new(FailureKind::TimedOut, "its connection is busy");
+            return Err(Unanswered {
+                error: CallError::Unknown(busy),
+                wire: Some(parked.clone()),
+            });
+        };
+        let Some(mut wire) = place.take() else {
+            drop(place);
+            return self.call(Turn::Last, until, call);
+        };
         wire.parked = None;
         let mut shelf = lock(&self.shelf);
         shelf.open += 1; // in the pool again, if need be above its size until this call is over
         shelf.broken = shelf.broken.saturating_sub(1);
         drop(shelf);
-        self.attempt(wire, until, call)
+        self.attempt(wire, until, call).map_err(|unanswered| {
+            let Some(again) = unanswered.wire else {
+                return unanswered;
+            };
+            *place = lock(&again.wire).take();
+            Unanswered {
+                error: unanswered.error,
+                wire: Some(parked.clone()),
+            }
+        })
     }
 
     fn attempt<T>(
@@ -312,17 +416,12 @@ impl Connections {
             Err(error) => error,
         };
         let wire = match &error {
-            // It still stands, and its late reply will be skipped. It leaves the pool, for what must follow the call;
-            // but not any number of them, while a server stalls for long.
             CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
-                self.give_up_broken();
-                wire.parked = Some(self.parked.clone());
-                if !failure.is_in_step() {
-                    self.strand(wire);
-                    None
-                } else if Arc::strong_count(&self.parked) <= self.most + 1 {
-                    Some(Box::new(wire))
+                if failure.is_in_step() {
+                    self.park(wire)
                 } else {
+                    self.give_up_broken();
+                    self.strand(wire);
                     None
                 }
             }
@@ -340,6 +439,14 @@ impl Connections {
             }
         };
         Err(Unanswered { error, wire })
+    }
+
+    /// It still stands, and its late replies will be skipped. It leaves the pool, for what must follow the calls; but not any
+    /// number of them, while a server stalls for long.
+    fn park(&self, mut wire: Wire) -> Option<Parked> {
+        self.give_up_broken();
+        wire.parked = Some(self.parked.clone());
+        (Arc::strong_count(&self.parked) <= self.most + 1).then(|| Parked::of(wire))
     }
 
     fn patience(&self, until: Option<Instant>) -> Duration {
@@ -431,12 +538,16 @@ impl Connections {
 
     /// Closes a connection that was found dropped. Those on the shelf of the same age are not used again.
     fn discard(&self, wire: Wire) {
+        self.outdate(Some(wire.generation));
+        self.give_up_broken();
+    }
+
+    /// Those on the shelf of this age are not used again.
+    fn outdate(&self, generation: Option<u64>) {
         let mut shelf = lock(&self.shelf);
-        if wire.generation == shelf.generation {
+        if generation == Some(shelf.generation) {
             shelf.generation += 1;
         }
-        drop(shelf);
-        self.give_up_broken();
     }
 
     /// A connection leaves the pool that another one has to replace.
@@ -486,6 +597,32 @@ impl Connections {
     /// How many connections are open now.
     pub(crate) fn open(&self) -> usize {
         lock(&self.shelf).open
+    }
+}
+
+/// Makes an attempt, and another one if the connection that it had was dropped.
+fn repeat<T>(
+    attempt: &mut dyn FnMut() -> Result<Answered<T>, Unanswered>,
+) -> Result<Answered<T>, Unanswered> {
+    match attempt() {
+        Err(Unanswered {
+            error: CallError::Unknown(failure),
+            wire: None,
+        }) if failure.kind() == FailureKind::Disconnected => {
+            let again = attempt().map(|answered| Answered {
+                repeated: true,
+                ..answered
+            });
+            // Whatever became of the second: the first may have been carried out.
+            again.map_err(|unanswered| match unanswered.error {
+                CallError::Failed(failure) => Unanswered {
+                    error: CallError::Unknown(failure),
+                    wire: unanswered.wire,
+                },
+                _ => unanswered,
+            })
+        }
+        first => first,
     }
 }
 

@@ -2,14 +2,14 @@
 
 use crate::background::{Background, Debt};
 use crate::clock::Clock;
-use crate::connections::{Answered, Unanswered, Wire};
+use crate::connections::{Answered, Parked, Unanswered};
 use crate::error::CallError;
 use crate::inbox::Inbox;
 use crate::name::Keys;
 use crate::renewal::Renewal;
 use crate::replicas::MinReplicas;
 use crate::servers::Servers;
-use redis::Connection;
+use redis::ConnectionLike;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ impl Engine {
         &self,
         key: &str,
         until: Option<Instant>,
-        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
+        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
     ) -> Result<Answered<T>, CallError> {
         let outcome: Result<_, Unanswered> = self.servers.call(key, until, call);
         outcome.map_err(|unanswered| unanswered.error)
@@ -55,7 +55,7 @@ impl Engine {
     pub(crate) fn release_later(
         &self,
         permits: Vec<(Keys, String)>,
-        wire: Option<Box<Wire>>,
+        wire: Option<Parked>,
         until: Option<Instant>,
     ) {
         self.background.release(Debt {

@@ -305,7 +305,8 @@ impl GateBuilder {
         self
     }
 
-    /// How many connections the pool has at most; 8 unless chosen. Threads that wait in line need none.
+    /// How many connections the pool has at most; 8 unless chosen. Threads that wait in line need none. Calls of many
+    /// threads share packets, so it need not grow with them.
     pub fn connections(mut self, most: usize) -> GateBuilder {
         self.connections = most;
         self

@@ -37,6 +37,18 @@ macro_rules! guard {
             }
         }
 
+        impl AsRef<$crate::Permit> for $name {
+            fn as_ref(&self) -> &$crate::Permit {
+                &self.0
+            }
+        }
+
+        impl From<$name> for $crate::Permit {
+            fn from(guard: $name) -> $crate::Permit {
+                guard.0
+            }
+        }
+
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 self.0.fmt(f)

@@ -109,8 +109,17 @@ impl Drop for Inbox {
 impl Hearing {
     /// Hands on what came on a channel.
     pub(crate) fn deliver(&self, channel: &str, heard: &Received) {
-        let given_up = lock(&self.waits).deliver(channel, heard, self.servers.clock.moment());
-        if let Some(wait) = given_up {
+        let received = self.servers.clock.moment();
+        let mut told = false;
+        // Whoever is told ends its wait, and needs the lock for that.
+        let waiting = lock(&self.waits).of(&heard.message.id);
+        for wait in waiting {
+            told |= wait.tell(channel, heard, received);
+        }
+        if told {
+            return;
+        }
+        if let Some(wait) = lock(&self.waits).take_given_up(heard) {
             self.background.release(Debt {
                 permits: vec![(wait.keys, heard.message.id.clone())],
                 wire: None,

@@ -62,6 +62,7 @@ mod clock;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod connections;
+mod convoy;
 mod counters;
 mod engine;
 mod error;
@@ -85,6 +86,7 @@ mod name;
 mod node;
 mod permission;
 mod permit;
+mod permits;
 mod probe;
 mod renewal;
 mod replicas;

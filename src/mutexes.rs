@@ -1,5 +1,6 @@
 //! Several mutexes, locked together or not at all.
 
+use crate::connections::Turn;
 use crate::engine::Engine;
 use crate::error::{
     AcquireError, CallError, Denied, InTheWay, Invalid, LockAllError, RefreshError, TryLockAllError,
@@ -16,6 +17,7 @@ use crate::scripts::semaphore::{self, TryLockAllAnswer};
 use crate::semaphore::Semaphore;
 use crate::settings::settings;
 use crate::trace::Operation;
+use redis::Connection;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -87,8 +89,12 @@ impl Mutexes {
         let (engine, terms) = (&first.engine, first.terms()?);
         let id = first.next_id()?;
         let _busy = engine.clock().busy(); // until the permits are looked after
-        let answered = engine.servers.call(&first.keys()?.meta, None, &mut |con| {
+        // What undoes it are several commands, after which a connection that others share would be of no use to them.
+        let lock_all = &mut |con: &mut Connection| {
             semaphore::try_lock_all(con, keys, &id, terms.first_lease_ms())
+        };
+        let answered = engine.servers.find(&first.keys()?.meta, None, &mut |node| {
+            node.call(Turn::Last, None, lock_all)
         });
         let answered = answered.map_err(|unanswered| {
             if let CallError::Unknown(_) = unanswered.error {

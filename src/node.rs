@@ -2,7 +2,7 @@
 
 use crate::connections::{Answered, Connections, Turn, Unanswered};
 use crate::error::CallError;
-use redis::Connection;
+use redis::{Connection, ConnectionLike};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,6 +14,18 @@ pub(crate) struct Node<'a> {
 }
 
 impl Node<'_> {
+    /// Runs a call of one command: see [`Connections::call_along`].
+    pub(crate) fn call_along<T>(
+        &self,
+        until: Option<Instant>,
+        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
+    ) -> Result<Answered<T>, Unanswered> {
+        if self.asking {
+            return self.call(Turn::Last, until, &mut |con| call(con));
+        }
+        self.connections.call_along(until, call)
+    }
+
     pub(crate) fn call<T>(
         &self,
         turn: Turn,

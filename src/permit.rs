@@ -1,6 +1,6 @@
 //! The permit: the guard that a grant is.
 
-use crate::connections::{Turn, Wire};
+use crate::connections::{Answered, Parked, Turn, Unanswered};
 use crate::engine::Engine;
 use crate::error::{CallError, Error, Invalid, RefreshError};
 use crate::failure::{Failure, FailureKind};
@@ -8,6 +8,8 @@ use crate::holding::{Holding, Terms};
 use crate::lease::{self, Deadline};
 use crate::name::Keys;
 use crate::scripts::semaphore::{self, ReleaseAnswer};
+use crate::scripts::unexpected;
+use crate::servers::Packet;
 use crate::trace::Operation;
 use std::fmt;
 use std::slice;
@@ -28,8 +30,8 @@ const DROP_BOUND: Duration = Duration::from_millis(100);
 /// the [`fence`](Permit::fence) does, where what the permit protects refuses lower fences than it has seen.
 #[must_use = "a permit is released as soon as it is dropped"]
 pub struct Permit {
-    engine: Arc<Engine>,
-    holding: Arc<Holding>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) holding: Arc<Holding>,
     limit: u32,
     ticket: Option<u64>,
     /// Dropping it releases.
@@ -37,7 +39,9 @@ pub struct Permit {
     /// A release of it was not answered, so it may be carried out already.
     asked: bool,
     /// Its release found nothing.
-    gone: bool,
+    pub(crate) gone: bool,
+    /// It was released together with others, which failed: dropping it does not try again in the dropping thread.
+    pub(crate) tried: bool,
 }
 
 /// What came of a release.
@@ -68,6 +72,7 @@ impl Permit {
             armed: true,
             asked: false,
             gone: false,
+            tried: false,
         }
     }
 
@@ -200,7 +205,7 @@ impl Permit {
         self.holding.id.clone()
     }
 
-    fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &str {
         &self.holding.keys.meta
     }
 
@@ -243,8 +248,8 @@ pub(crate) fn refresh(permits: &[Permit], lease_ms: Option<u64>) -> Result<(), R
     span.run(|| refresh_all(permits, lease_ms, None))
 }
 
-/// Gives these, all of one gate, a new lease in one packet: their own, or one of `lease_ms`. Waits for the
-/// reply until `until` at most.
+/// Gives these, all of one gate, a new lease in one packet: their own, or one of `lease_ms`; none where one is lost. Waits for
+/// the reply until `until` at most.
 pub(crate) fn refresh_all(
     permits: &[Permit],
     lease_ms: Option<u64>,
@@ -253,19 +258,31 @@ pub(crate) fn refresh_all(
     let Some(first) = permits.first() else {
         return Ok(());
     };
-    let engine = &first.engine;
-    engine.check_process()?;
+    first.engine.check_process()?;
     if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
         return Err(RefreshError::Lost(lost.holding.lost()));
     }
-    let holdings: Vec<&Holding> = permits.iter().map(|permit| &*permit.holding).collect();
-    let ends = holdings.iter().filter_map(|h| h.deadline().instant());
-    let until = ends.chain(until).min();
-    let lease_of = |h: &Holding| lease_ms.unwrap_or(h.terms.lease_ms);
-    let calls = holdings
+    let ends = permits
         .iter()
-        .map(|h| (&h.keys, h.id.as_str(), lease_of(h)));
-    let calls: Vec<_> = calls.collect();
+        .filter_map(|p| p.holding.deadline().instant());
+    let until = ends.chain(until).min();
+    let permits: Vec<&Permit> = permits.iter().collect();
+    let outcomes = refresh_each(&first.engine, &permits, lease_ms, until);
+    outcomes.into_iter().collect()
+}
+
+/// Gives each of these, all of this gate, a new lease, and says what came of each.
+pub(crate) fn refresh_each(
+    engine: &Engine,
+    permits: &[&Permit],
+    lease_ms: Option<u64>,
+    until: Option<Instant>,
+) -> Vec<Result<(), RefreshError>> {
+    let lease_of = |h: &Holding| lease_ms.unwrap_or(h.terms.lease_ms);
+    let calls = permits.iter().map(|permit| &permit.holding);
+    let calls: Vec<_> = calls
+        .map(|h| (&h.keys, h.id.as_str(), lease_of(h)))
+        .collect();
     let sent = engine.clock().moment();
     let packets = engine.servers.call_each(
         Turn::Last,
@@ -274,23 +291,29 @@ pub(crate) fn refresh_all(
         until,
         &mut |con, calls| semaphore::refresh_all(con, calls, engine.replicas.as_ref()),
     );
-    let mut result = Ok(());
+    let unanswered = |_: &&Permit| Err(unexpected(&"no answer").into());
+    let mut outcomes: Vec<_> = permits.iter().map(unanswered).collect();
+    let mut tell = |place: usize, outcome| {
+        if let Some(told) = outcomes.get_mut(place) {
+            *told = outcome;
+        }
+    };
     for packet in packets {
-        let group = packet
-            .places
-            .iter()
-            .filter_map(|place| holdings.get(*place));
+        let group = packet.places.iter();
+        let group = group.filter_map(|place| Some((*place, &permits.get(*place)?.holding)));
         let answered = match packet.outcome {
             Ok(answered) => answered,
             Err(unanswered) => {
-                if let CallError::Unknown(_) = unanswered.error {
-                    group.for_each(|holding| holding.may_end(sent, lease_of(holding)));
+                for (place, holding) in group {
+                    if let CallError::Unknown(_) = unanswered.error {
+                        holding.may_end(sent, lease_of(holding));
+                    }
+                    tell(place, Err(unanswered.error.clone().into()));
                 }
-                result = result.and(Err(unanswered.error.into()));
                 continue;
             }
         };
-        for (holding, outcome) in group.zip(answered.reply) {
+        for ((place, holding), outcome) in group.zip(answered.reply) {
             let refreshed = match outcome {
                 Ok(Some(grant))
                     if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
@@ -304,10 +327,10 @@ pub(crate) fn refresh_all(
                 }
                 Err(error) => Err(error.into()),
             };
-            result = result.and(refreshed);
+            tell(place, refreshed);
         }
     }
-    result
+    outcomes
 }
 
 /// Gives these back, all of one gate, in one packet. Those that the server confirmed are not armed any more.
@@ -334,8 +357,17 @@ pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
     let _busy = engine.clock().busy(); // until it is given back
     let until = engine.now() + bound;
     let mut unconfirmed = Vec::new();
-    // What became of it shows in what is unconfirmed.
-    let _ = give_back(permits, Some(until), &mut unconfirmed);
+    if bound.is_zero() {
+        let armed = permits.iter().enumerate().filter(|(_, p)| p.armed);
+        unconfirmed.push(Unconfirmed {
+            places: armed.map(|(place, _)| place).collect(),
+            error: CallError::Failed(Failure::new(FailureKind::TimedOut, "not tried")),
+            wire: None,
+        });
+    } else {
+        // What became of it shows in what is unconfirmed.
+        let _ = give_back(permits, Some(until), &mut unconfirmed);
+    }
     for unconfirmed in unconfirmed {
         // Until the leases have ended on the server, where a refresh whose reply was lost may have moved the end.
         let mut end = Some(until);
@@ -360,15 +392,15 @@ pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
 }
 
 /// Permits of which no server said that they were given back.
-struct Unconfirmed {
-    places: Vec<usize>,
-    error: CallError,
-    wire: Option<Box<Wire>>,
+pub(crate) struct Unconfirmed {
+    pub(crate) places: Vec<usize>,
+    pub(crate) error: CallError,
+    wire: Option<Parked>,
 }
 
 /// Gives back those that are armed; what was confirmed is not armed any more. Says what that comes to, and puts the rest into
 /// `unconfirmed`.
-fn give_back(
+pub(crate) fn give_back(
     permits: &mut [Permit],
     until: Option<Instant>,
     unconfirmed: &mut Vec<Unconfirmed>,
@@ -404,13 +436,19 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
     let Some(engine) = permits.first().map(|permit| permit.engine.clone()) else {
         return Vec::new();
     };
-    let packets = engine.servers.call_each(
-        Turn::Last,
-        &calls,
-        |(keys, _)| &keys.meta,
-        until,
-        &mut |con, calls| semaphore::release_all(con, calls),
-    );
+    let packets = match calls.as_slice() {
+        [(keys, id)] => vec![Packet {
+            places: vec![0],
+            outcome: release_one(&engine, keys, id, until),
+        }],
+        calls => engine.servers.call_each(
+            Turn::Last,
+            calls,
+            |(keys, _)| &keys.meta,
+            until,
+            &mut |con, calls| semaphore::release_all(con, calls),
+        ),
+    };
     let mut unconfirmed = Vec::new();
     for packet in packets {
         let places = packet
@@ -421,9 +459,10 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
             Ok(answered) => answered,
             Err(unanswered) => {
                 let places: Vec<usize> = places.collect();
+                let is_unknown = matches!(unanswered.error, CallError::Unknown(_));
                 for place in &places {
                     if let Some(permit) = permits.get_mut(*place) {
-                        permit.asked = true;
+                        permit.asked |= is_unknown;
                     }
                 }
                 unconfirmed.push(Unconfirmed {
@@ -457,9 +496,37 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
     unconfirmed
 }
 
+/// A single one may go along with the calls of other threads.
+fn release_one(
+    engine: &Engine,
+    keys: &Keys,
+    id: &str,
+    until: Option<Instant>,
+) -> Result<Answered<Vec<Result<ReleaseAnswer, CallError>>>, Unanswered> {
+    let released = engine.servers.call(&keys.meta, until, &mut |con| {
+        semaphore::release(con, keys, id, 0)
+    });
+    released.map(|answered| Answered {
+        reply: vec![Ok(answered.reply)],
+        sent: answered.sent,
+        repeated: answered.repeated,
+    })
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
-        drop_all(slice::from_mut(self));
+        let bound = if self.tried {
+            Duration::ZERO
+        } else {
+            DROP_BOUND
+        };
+        drop_within(slice::from_mut(self), bound);
+    }
+}
+
+impl AsRef<Permit> for Permit {
+    fn as_ref(&self) -> &Permit {
+        self
     }
 }
 
@@ -494,7 +561,7 @@ pub struct ReleaseError {
 }
 
 impl ReleaseError {
-    fn new(permit: Permit, error: CallError) -> ReleaseError {
+    pub(crate) fn new(permit: Permit, error: CallError) -> ReleaseError {
         ReleaseError {
             permit: Box::new(permit),
             error,

@@ -100,7 +100,7 @@ impl Renewal {
             plan.running = thread.spawn(move || work(&working)).is_ok();
         }
         if first.is_none_or(|first| at < first) {
-            lane.changed.ring();
+            lane.changed.ring(plan);
         }
     }
 
@@ -121,7 +121,7 @@ impl Drop for Renewal {
             for lane in lock(&self.lanes).values() {
                 let mut plan = lock(&lane.plan);
                 plan.closed = true;
-                lane.changed.ring();
+                lane.changed.ring(plan);
             }
         }
     }

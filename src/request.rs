@@ -1,7 +1,7 @@
 //! One acquire: what is asked for, how it is asked once, and what has to be given back when nothing comes of it.
 
 use crate::cancel::Cancel;
-use crate::connections::{Connections, Turn, Unanswered, Wire};
+use crate::connections::{Connections, Parked, Unanswered};
 use crate::engine::Engine;
 use crate::error::{AlreadyHeld, CallError, Denied, Invalid, LimitMismatch, TryAcquireError};
 use crate::failure::{Failure, FailureKind};
@@ -11,7 +11,7 @@ use crate::name::{self, Keys};
 use crate::permit::{self, Permit};
 use crate::scripts::semaphore::{self, Answer, Ask, Grant, Usage};
 use crate::trace::Operation;
-use redis::Connection;
+use redis::ConnectionLike;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -106,8 +106,9 @@ impl Request {
                     inbox: &inbox,
                     ..ask
                 };
-                let acquire = &mut |con: &mut Connection| semaphore::acquire(con, &self.keys, &ask);
-                node.call(Turn::Last, until, acquire)
+                let acquire =
+                    &mut |con: &mut dyn ConnectionLike| semaphore::acquire(con, &self.keys, &ask);
+                node.call_along(until, acquire)
             })?;
         let outcome = match answered.reply {
             Answer::Granted(grant, usage) => Outcome::Granted(grant, usage),
@@ -188,12 +189,13 @@ impl Request {
     }
 
     /// Gives back whatever this id has, within the time of the last word; the background does what takes longer.
-    pub(crate) fn release_now(&self, wire: Option<Box<Wire>>) {
+    pub(crate) fn release_now(&self, wire: Option<Parked>) {
         let until = Some(self.engine.now() + LAST_WORD);
-        let release = &mut |con: &mut Connection| semaphore::release(con, &self.keys, &self.id, 0);
+        let release =
+            &mut |con: &mut dyn ConnectionLike| semaphore::release(con, &self.keys, &self.id, 0);
         let servers = &self.engine.servers;
         let released = match wire {
-            Some(wire) => servers.call_on(*wire, until, release),
+            Some(wire) => servers.call_on(wire, until, &mut |con| release(con)),
             None => servers.call(&self.keys.meta, until, release),
         };
         if let Err(unanswered) = released {
@@ -209,7 +211,7 @@ impl Request {
         unanswered.error
     }
 
-    pub(crate) fn release_later(&self, wire: Option<Box<Wire>>) {
+    pub(crate) fn release_later(&self, wire: Option<Parked>) {
         let lives = PATIENCE.max(Duration::from_millis(self.terms.first_lease_ms()));
         let until = self.engine.now().checked_add(lives);
         self.engine.inbox.give_up(&self.keys, &self.id);

@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 #[cfg(feature = "cluster")]
 use crate::cluster::Cluster;
-use crate::connections::{Answered, Connections, Turn, Unanswered, Wire};
+use crate::connections::{Answered, Connections, Parked, Turn, Unanswered};
 use crate::counters::Counts;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
@@ -14,7 +14,7 @@ use crate::scripts::unexpected;
 use crate::sync::lock;
 use crate::trace;
 use crate::warning::{self, Warning};
-use redis::Connection;
+use redis::{Connection, ConnectionLike};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -157,20 +157,20 @@ impl Servers {
         }
     }
 
-    /// Runs `call`, an idempotent script, where `key` is: see [`Connections::call`].
+    /// Runs `call`, an idempotent script, where `key` is: see [`Connections::call_along`].
     pub(crate) fn call<T>(
         &self,
         key: &str,
         until: Option<Instant>,
-        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
+        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
-        self.find(key, until, &mut |node| node.call(Turn::Last, until, call))
+        self.find(key, until, &mut |node| node.call_along(until, call))
     }
 
     /// Runs `call` on this very connection, so that it reaches the server after what was sent on it before.
     pub(crate) fn call_on<T>(
         &self,
-        wire: Wire,
+        wire: Parked,
         until: Option<Instant>,
         call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {

@@ -32,6 +32,15 @@ impl Source {
         }
     }
 
+    /// Whether the connections for calls are somebody else's.
+    pub(crate) fn is_lent(&self) -> bool {
+        #[cfg(feature = "r2d2")]
+        if let Source::Pool(..) = self {
+            return true;
+        }
+        false
+    }
+
     /// Connections to this server.
     pub(crate) fn at(info: ConnectionInfo) -> Result<Source, Failure> {
         let client = Client::open(settled(info).into_connection_info()?)?;

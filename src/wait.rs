@@ -1,6 +1,6 @@
 //! Waiting in line, until the permit is granted, the time is over, or the wait is cancelled.
 
-use crate::connections::{Connections, Unanswered, Wire};
+use crate::connections::{Connections, Parked, Unanswered};
 use crate::error::{AcquireError, CallError, Cancelled, Denied, Invalid};
 use crate::failure::FailureKind;
 use crate::inbox::Inbox;
@@ -46,7 +46,7 @@ struct Place {
     heard: Vec<u64>,
     unreachable_since: Option<Instant>,
     /// The connection of the last call that was not answered: it may still reach the server, after this wait is over.
-    unanswered: Option<Box<Wire>>,
+    unanswered: Option<Parked>,
 }
 
 impl Place {

@@ -59,7 +59,7 @@ impl Wait {
     }
 
     /// Hears a message; whether it is signed for this wait. One that whoever listens too sends again is heard once at a time.
-    fn tell(&self, channel: &str, heard: &Received, received: Moment) -> bool {
+    pub(crate) fn tell(&self, channel: &str, heard: &Received, received: Moment) -> bool {
         let Some(secret) = &self.secret else {
             self.call();
             return false;
@@ -74,20 +74,20 @@ impl Wait {
         } else if !state.messages.iter().any(|(m, _)| *m == heard.message) {
             state.messages.push_back((heard.message.clone(), received));
         }
-        self.bell.ring();
+        self.bell.ring(state);
         true
     }
 
     pub(crate) fn call(&self) {
         let mut state = lock(&self.state);
         state.called = true;
-        self.bell.ring();
+        self.bell.ring(state);
     }
 
     pub(crate) fn cancel(&self) {
         let mut state = lock(&self.state);
         state.cancelled = true;
-        self.bell.ring();
+        self.bell.ring(state);
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -209,22 +209,17 @@ impl Waits {
         forgotten
     }
 
-    /// Hands a message to whom it is for. A grant for a wait that was given up is returned: it is to be released.
-    pub(crate) fn deliver(
-        &mut self,
-        channel: &str,
-        heard: &Received,
-        received: Moment,
-    ) -> Option<GivenUp> {
-        let id = &heard.message.id;
-        let mut told = false;
-        for wait in self.by_id.get(id).into_iter().flatten() {
-            told |= wait.tell(channel, heard, received);
-        }
-        if told || heard.message.fence == 0 {
+    /// Those who wait with this id.
+    pub(crate) fn of(&self, id: &str) -> Vec<Arc<Wait>> {
+        self.by_id.get(id).cloned().unwrap_or_default()
+    }
+
+    /// The wait that was given up for which this is, if it is a grant: it is to be released.
+    pub(crate) fn take_given_up(&mut self, heard: &Received) -> Option<GivenUp> {
+        if heard.message.fence == 0 {
             return None;
         }
-        self.forget(id, |wait| heard.is_signed_with(&wait.secret))
+        self.forget(&heard.message.id, |wait| heard.is_signed_with(&wait.secret))
     }
 }
 
@@ -247,9 +242,9 @@ mod tests {
         wait.inbox("after");
         // Far ahead, since only what is there already is heard.
         let later = clock.now() + Duration::from_secs(60);
-        waits.deliver("before", &heard, clock.moment());
+        wait.tell("before", &heard, clock.moment());
         assert!(matches!(wait.hear(later), News::Called));
-        waits.deliver("after", &heard, clock.moment());
+        wait.tell("after", &heard, clock.moment());
         assert!(matches!(wait.hear(later), News::Message { .. }));
     }
 }

@@ -9,6 +9,7 @@
 mod server;
 
 mod autocomplete;
+mod bulk;
 mod chapter6;
 mod client;
 mod crowd;
@@ -18,6 +19,7 @@ mod handover;
 mod memory;
 mod rounds;
 mod script_time;
+mod threads;
 mod throughput;
 mod wire;
 
@@ -27,12 +29,14 @@ use server::Server;
 /// What is measured together, on a server of its own.
 type Measure = fn(&Server) -> Vec<Figure>;
 
-const MEASURES: [(&str, Measure); 9] = [
+const MEASURES: [(&str, Measure); 11] = [
     ("script time", script_time::measure),
     ("throughput", throughput::measure),
     ("growth", growth::measure),
     ("memory", memory::measure),
     ("client", client::measure),
+    ("threads", threads::measure),
+    ("bulk", bulk::measure),
     ("hand-over", handover::measure),
     ("crowd", crowd::measure),
     ("Redis in Action", chapter6::measure),

@@ -99,9 +99,11 @@ impl Bell {
         }
     }
 
-    /// Wakes who sleeps. Rung while the lock is held that he sleeps with, so that nobody sees him asleep who has news.
-    pub(crate) fn ring(&self) {
+    /// Wakes who sleeps for the news behind this lock, which is the one that he sleeps with. He counts as awake before it is
+    /// free, so that nobody sees him asleep who has news; and it is free before he wakes: he would wait for it at once.
+    pub(crate) fn ring<T>(&self, news: MutexGuard<'_, T>) {
         lock(&self.sleeper.sleep).awake = true;
+        drop(news);
         self.sleeper.condvar.notify_one();
     }
 

@@ -25,6 +25,9 @@ struct Shared {
     delays: Mutex<VecDeque<Duration>>,
     /// How many times connections were made silent; those that are older carry nothing any more.
     silent: AtomicI32,
+    /// How many connections there were, and how many of the first of them keep back what is called on them.
+    count: AtomicI32,
+    held: AtomicI32,
     /// What comes to pass with the next piece, while there is anything to fear.
     chance: Mutex<Option<Dice>>,
     harm: AtomicI32,
@@ -64,6 +67,8 @@ impl Proxy {
             lose_of_scripts: AtomicI32::new(0),
             delays: Mutex::default(),
             silent: AtomicI32::new(0),
+            count: AtomicI32::new(0),
+            held: AtomicI32::new(0),
             chance: Mutex::new(None),
             harm: AtomicI32::new(0),
         });
@@ -77,11 +82,12 @@ impl Proxy {
                 };
                 let (client2, server2) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let born = carrier.silent.load(Ordering::SeqCst);
+                let number = carrier.count.fetch_add(1, Ordering::SeqCst);
                 let (there, back) = (carrier.clone(), carrier.clone());
                 let script = Arc::new(AtomicBool::new(false));
                 let script2 = script.clone();
-                std::thread::spawn(move || there.copy(client, server, born, &script, false));
-                std::thread::spawn(move || back.copy(server2, client2, born, &script2, true));
+                std::thread::spawn(move || there.copy(client, server, born, &script, Some(number)));
+                std::thread::spawn(move || back.copy(server2, client2, born, &script2, None));
             }
         });
         Proxy { url, shared }
@@ -105,6 +111,16 @@ impl Proxy {
     /// The next replies are kept back for so long each.
     pub fn delay_replies(&self, delays: impl IntoIterator<Item = Duration>) {
         self.shared.delays.lock().unwrap().extend(delays);
+    }
+
+    /// What is called on the connections that stand now does not reach the server before `let_go`. New ones work.
+    pub fn hold(&self) {
+        let count = self.shared.count.load(Ordering::SeqCst);
+        self.shared.held.store(count, Ordering::SeqCst);
+    }
+
+    pub fn let_go(&self) {
+        self.shared.held.store(0, Ordering::SeqCst);
     }
 
     /// Whether all that was to be lost was lost.
@@ -134,15 +150,17 @@ impl Proxy {
 }
 
 impl Shared {
-    /// `script`: whether the last call on this connection was one of a script.
+    /// `script`: whether the last call on this connection was one of a script. `number`: of the connection, where these are calls
+    /// and not replies.
     fn copy(
         &self,
         mut from: TcpStream,
         mut to: TcpStream,
         born: i32,
         script: &AtomicBool,
-        replies: bool,
+        number: Option<i32>,
     ) {
+        let replies = number.is_none();
         let mut buffer = [0; 65_536];
         let mut is_silent = false;
         while let Ok(count @ 1..) = from.read(&mut buffer) {
@@ -151,6 +169,9 @@ impl Shared {
             }
             if !replies {
                 script.store(is_script(&buffer[..count]), Ordering::SeqCst);
+            }
+            while number.is_some_and(|number| number < self.held.load(Ordering::SeqCst)) {
+                std::thread::sleep(Duration::from_millis(1));
             }
             match self.fate(replies, script) {
                 Fate::Carried => {}

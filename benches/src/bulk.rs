@@ -1,0 +1,71 @@
+//! What releasing and refreshing many permits costs together, beside one after the other.
+
+use crate::figure::{Figure, Limit};
+use crate::rounds::compare;
+use crate::server::Server;
+use luagate::{Permit, Semaphore};
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 31;
+const PERMITS: u32 = 100;
+
+fn acquire(semaphore: &Semaphore) -> Vec<Permit> {
+    (0..PERMITS)
+        .map(|_| semaphore.try_acquire().unwrap())
+        .collect()
+}
+
+/// How long it takes, in µs.
+fn us(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64() * 1e6
+}
+
+pub fn measure(server: &Server) -> Vec<Figure> {
+    let semaphore = server.gate().semaphore("bulk", PERMITS);
+    let semaphore = semaphore.lease(Duration::from_secs(600));
+    let released = compare(
+        ROUNDS,
+        || {
+            let permits = acquire(&semaphore);
+            us(|| {
+                for outcome in Permit::release_all(permits) {
+                    outcome.unwrap();
+                }
+            })
+        },
+        || {
+            let permits = acquire(&semaphore);
+            us(|| {
+                for permit in permits {
+                    permit.release().unwrap();
+                }
+            })
+        },
+    );
+    let permits = acquire(&semaphore);
+    let refreshed = compare(
+        ROUNDS,
+        || {
+            us(|| {
+                for outcome in Permit::refresh_all(&permits) {
+                    outcome.unwrap();
+                }
+            })
+        },
+        || us(|| permits.iter().for_each(|permit| permit.refresh().unwrap())),
+    );
+    let figure = |what: &str, compared: crate::rounds::Compared| Figure {
+        what: format!("{what} {PERMITS} permits together"),
+        unit: "µs",
+        ours: compared.ours,
+        beside: ("one after the other", compared.theirs),
+        ratio: compared.ratio,
+        limit: Limit::AtMost(0.5),
+    };
+    vec![
+        figure("releasing", released),
+        figure("refreshing", refreshed),
+    ]
+}

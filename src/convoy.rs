@@ -1,0 +1,339 @@
+//! A convoy: calls of several threads that go over one connection in one packet. Whoever finds that enough calls are on
+//! their way already goes along with the next one, and its reply is handed back to it.
+
+use crate::connections::{Connections, Parked, Wire};
+use crate::failure::{Failure, FailureKind};
+use crate::lease::Moment;
+use crate::sync::{lock, wait_for};
+use redis::{Cmd, ConnectionLike, ErrorKind, RedisError, RedisResult, Value};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How many calls go in one packet at most.
+const MOST: usize = 16;
+
+/// How many connections are enough while the server answers at once: a few full packets cost both sides less than many of one
+/// call.
+const ENOUGH: usize = 4;
+
+/// What an answer at once is: from farther away, what waits for a packet loses more than the packet saves.
+const AT_ONCE: Duration = Duration::from_millis(2);
+
+/// A call that was not taken along for so long takes a further connection: those on their way may be stuck.
+const STUCK: Duration = Duration::from_millis(10);
+
+/// Those that are on their way, and those that wait to go along.
+#[derive(Default)]
+pub(crate) struct Convoys {
+    /// How many connections carry calls, or are about to.
+    leading: usize,
+    /// The last packet was answered at once.
+    is_near: bool,
+    queue: VecDeque<Arc<Caller>>,
+}
+
+impl Convoys {
+    /// A further convoy may go, with whoever asks in front.
+    fn may_lead(&mut self, most: usize) -> bool {
+        let is_free = self.leading < most;
+        self.leading += usize::from(is_free);
+        is_free
+    }
+
+    fn enough(&self, most: usize) -> usize {
+        if self.is_near { ENOUGH.min(most) } else { most }
+    }
+
+    /// One is back: whoever is first leads the next one.
+    fn step_down(&mut self) {
+        match self.queue.pop_front() {
+            Some(next) => next.set(Turned::Leads),
+            None => self.leading -= 1,
+        }
+    }
+}
+
+/// A call that waits to go along.
+struct Caller {
+    packed: Vec<u8>,
+    turned: Mutex<Turned>,
+    changed: Condvar,
+}
+
+/// What became of a caller.
+enum Turned {
+    Waits,
+    Leads,
+    Answered(Box<Carried>),
+}
+
+/// A call that was carried to the server.
+pub(crate) struct Carried {
+    pub(crate) reply: RedisResult<Value>,
+    /// The instant before it was sent.
+    pub(crate) sent: Moment,
+    /// The age of the connection.
+    pub(crate) generation: u64,
+    /// Where the connection is, if the reply did not come in time.
+    pub(crate) parked: Option<Parked>,
+}
+
+impl Caller {
+    fn set(&self, turned: Turned) {
+        *lock(&self.turned) = turned;
+        self.changed.notify_one();
+    }
+}
+
+/// How a connection is after what it carried.
+pub(crate) enum Standing {
+    Fine,
+    /// A reply is still to come.
+    Late,
+    Broken,
+}
+
+impl Standing {
+    /// After one exchange.
+    fn after(reply: RedisResult<Value>) -> (RedisResult<Value>, Standing) {
+        let standing = match &reply {
+            Ok(_) => Standing::Fine,
+            Err(error) if error.is_timeout() => Standing::Late,
+            Err(_) => Standing::Broken,
+        };
+        (reply, standing)
+    }
+}
+
+/// A call's way to the server: as a connection, though others may use the same one.
+pub(crate) struct Passage<'a> {
+    connections: &'a Connections,
+    /// The instant before it was first sent.
+    pub(crate) sent: Option<Moment>,
+    pub(crate) generation: Option<u64>,
+    pub(crate) parked: Option<Parked>,
+    /// Why it was not sent.
+    pub(crate) unsent: Option<Failure>,
+}
+
+impl Passage<'_> {
+    pub(crate) fn of(connections: &Connections) -> Passage<'_> {
+        Passage {
+            connections,
+            sent: None,
+            generation: None,
+            parked: None,
+            unsent: None,
+        }
+    }
+
+    fn carry(&mut self, packed: Vec<u8>) -> RedisResult<Value> {
+        let carried = self.connections.carry(packed);
+        self.arrive(carried)
+    }
+
+    fn arrive(&mut self, carried: Result<Carried, Failure>) -> RedisResult<Value> {
+        match carried {
+            Ok(carried) => {
+                self.sent.get_or_insert(carried.sent);
+                self.generation = Some(carried.generation);
+                self.parked = carried.parked;
+                carried.reply
+            }
+            Err(failure) => {
+                self.unsent = Some(failure);
+                Err(RedisError::from((ErrorKind::Client, "not sent")))
+            }
+        }
+    }
+}
+
+impl ConnectionLike for Passage<'_> {
+    fn req_command(&mut self, command: &Cmd) -> RedisResult<Value> {
+        self.carry(command.get_packed_command())
+    }
+
+    fn req_packed_command(&mut self, packed: &[u8]) -> RedisResult<Value> {
+        self.carry(packed.to_vec())
+    }
+
+    /// Several commands of one call go by themselves.
+    fn req_packed_commands(
+        &mut self,
+        packed: &[u8],
+        offset: usize,
+        count: usize,
+    ) -> RedisResult<Vec<Value>> {
+        let mut replies = Vec::new();
+        let carried = self.connections.carry_alone(&mut |wire| {
+            let answered = wire.con.req_packed_commands(packed, offset, count);
+            Standing::after(answered.map(|all| {
+                replies = all;
+                Value::Nil
+            }))
+        });
+        self.arrive(carried)?;
+        Ok(replies)
+    }
+
+    fn get_db(&self) -> i64 {
+        0 // that of the pool's connections is never asked for
+    }
+
+    fn check_connection(&mut self) -> bool {
+        true
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+}
+
+impl Connections {
+    /// Carries a call to the server, with those of others where many are under way. A failure: it was not sent.
+    fn carry(&self, packed: Vec<u8>) -> Result<Carried, Failure> {
+        if !self.is_own_process() {
+            return Err(Failure::new(FailureKind::Forked, "forked process"));
+        }
+        let mut convoys = lock(&self.convoys);
+        let enough = convoys.enough(self.most);
+        if convoys.may_lead(enough) {
+            drop(convoys);
+            return self.lead(packed);
+        }
+        let caller = Arc::new(Caller {
+            packed,
+            turned: Mutex::new(Turned::Waits),
+            changed: Condvar::new(),
+        });
+        convoys.queue.push_back(caller.clone());
+        drop(convoys);
+        self.go_along(&caller)
+    }
+
+    /// Waits until a convoy has taken it along, or it leads one.
+    fn go_along(&self, caller: &Arc<Caller>) -> Result<Carried, Failure> {
+        let asked = Instant::now();
+        let latest = asked + self.timeouts().read;
+        let mut until = latest.min(asked + STUCK);
+        loop {
+            match self.turn(caller, until) {
+                Turned::Answered(carried) => return Ok(*carried),
+                Turned::Leads => return self.lead(caller.packed.clone()),
+                Turned::Waits => {}
+            }
+            let mut convoys = lock(&self.convoys);
+            let place = convoys.queue.iter().position(|c| Arc::ptr_eq(c, caller));
+            let Some(place) = place else {
+                // On its way, and whoever leads will say what became of it.
+                until = Instant::now() + self.timeouts().read;
+                continue;
+            };
+            if convoys.may_lead(self.most) {
+                convoys.queue.remove(place);
+                drop(convoys);
+                return self.lead(caller.packed.clone());
+            }
+            if Instant::now() >= latest {
+                convoys.queue.remove(place);
+                let text = format!("{} connections, all busy", self.most);
+                return Err(Failure::new(FailureKind::PoolExhausted, text));
+            }
+            until = latest;
+        }
+    }
+
+    /// What has become of it by `until`.
+    fn turn(&self, caller: &Caller, until: Instant) -> Turned {
+        let mut turned = lock(&caller.turned);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match std::mem::replace(&mut *turned, Turned::Waits) {
+                Turned::Waits if !left.is_zero() => {}
+                turned => return turned,
+            }
+            turned = wait_for(&caller.changed, turned, left);
+        }
+    }
+
+    /// Takes a connection, and along whoever waits by then.
+    fn lead(&self, packed: Vec<u8>) -> Result<Carried, Failure> {
+        let mut others = Vec::new();
+        let mut replies = Vec::new();
+        let mut is_near = false;
+        let carried = self.carry_alone(&mut |wire| {
+            let mut convoys = lock(&self.convoys);
+            let count = convoys.queue.len().min(MOST - 1);
+            others.extend(convoys.queue.drain(..count));
+            drop(convoys);
+            let sent = Instant::now();
+            let carried = if others.is_empty() {
+                Standing::after(wire.con.req_packed_command(&packed))
+            } else {
+                let standing = self.exchange(wire, &packed, &others, &mut replies);
+                replies.reverse();
+                (replies.pop().unwrap_or_else(|| Err(lost())), standing)
+            };
+            is_near = sent.elapsed() < AT_ONCE;
+            carried
+        });
+        let mut convoys = lock(&self.convoys);
+        convoys.is_near = is_near;
+        convoys.step_down();
+        drop(convoys);
+        if let Ok(carried) = &carried {
+            for other in others {
+                let reply = replies.pop().unwrap_or_else(|| Err(lost()));
+                other.set(Turned::Answered(Box::new(Carried {
+                    reply,
+                    parked: carried.parked.clone(),
+                    ..*carried
+                })));
+            }
+        }
+        carried
+    }
+
+    /// Sends all in one packet, and puts what came of each into `replies`.
+    fn exchange(
+        &self,
+        wire: &mut Wire,
+        packed: &[u8],
+        others: &[Arc<Caller>],
+        replies: &mut Vec<RedisResult<Value>>,
+    ) -> Standing {
+        let mut packet = packed.to_vec();
+        for other in others {
+            packet.extend_from_slice(&other.packed);
+        }
+        let latest = Instant::now() + self.timeouts().read;
+        let mut broken: Option<RedisError> = wire.con.send_packed_command(&packet).err();
+        let mut standing = Standing::Fine;
+        for _ in 0..=others.len() {
+            let reply = match &broken {
+                Some(error) => Err(error.clone()),
+                None => wire.con.recv_response(),
+            };
+            // All have the time of one. A reply that is late will be skipped, if it is waited for once, however shortly.
+            let left = latest.saturating_duration_since(Instant::now());
+            if wire.read_timeout.saturating_sub(left) > STUCK && wire.bound(left).is_err() {
+                broken.get_or_insert_with(lost);
+            }
+            match &reply {
+                Err(error) if error.is_timeout() => standing = Standing::Late,
+                Err(error) => broken = Some(error.clone()),
+                Ok(_) => {}
+            }
+            replies.push(reply);
+        }
+        match broken {
+            Some(_) => Standing::Broken,
+            None => standing,
+        }
+    }
+}
+
+fn lost() -> RedisError {
+    RedisError::from((ErrorKind::Client, "no reply"))
+}

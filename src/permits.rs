@@ -1,0 +1,132 @@
+//! Many permits at once, where a loop would cost a round trip for each.
+
+use crate::error::{CallError, RefreshError};
+use crate::permit::{self, Permit, ReleaseError, Released};
+use crate::trace::Operation;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many go in one packet at most.
+const BATCH: usize = 100;
+
+/// How long the reply to a packet is waited for at least, though one of its permits may be about to end.
+const LEAST: Duration = Duration::from_millis(50);
+
+impl Permit {
+    /// Gives each of these a new lease, as [`refresh`](Permit::refresh) does, and says in their order what came of each. Takes
+    /// permits and guards, of one semaphore or of several. Blocks for a round trip for each hundred of a server.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// let market = gate.semaphore("market", 50);
+    /// let permits = vec![market.acquire()?, market.acquire()?];
+    /// for (permit, refreshed) in permits.iter().zip(luagate::Permit::refresh_all(&permits)) {
+    ///     if let Err(error) = refreshed {
+    ///         eprintln!("{permit}: {error}");
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// For each as [`refresh`](Permit::refresh); one that fails does not keep the others from being refreshed.
+    pub fn refresh_all<'a, P: AsRef<Permit> + 'a>(
+        permits: impl IntoIterator<Item = &'a P>,
+    ) -> Vec<Result<(), RefreshError>> {
+        let permits: Vec<&Permit> = permits.into_iter().map(AsRef::as_ref).collect();
+        let of_one_gate = permits.chunk_by(|one, next| Arc::ptr_eq(&one.engine, &next.engine));
+        let packets = of_one_gate.flat_map(|permits| permits.chunks(BATCH));
+        packets.flat_map(refresh_packet).collect()
+    }
+
+    /// Gives these back, as [`release`](Permit::release) does, and says in their order what came of each. Takes permits and
+    /// guards, of one semaphore or of several. Blocks for a round trip for each hundred of a server.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// let market = gate.semaphore("market", 50);
+    /// let permits = vec![market.acquire()?, market.acquire()?];
+    /// let released: Result<Vec<_>, _> = luagate::Permit::release_all(permits).into_iter().collect();
+    /// released?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReleaseError`](crate::errors::ReleaseError) for each that the server did not confirm: it has the permit, to try again
+    /// with. Dropping it takes no time: the background releases. One that fails does not keep the others from being released.
+    pub fn release_all<P: Into<Permit>>(
+        permits: impl IntoIterator<Item = P>,
+    ) -> Vec<Result<Released, ReleaseError>> {
+        let mut permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
+        let of_one_gate = permits.chunk_by_mut(|one, next| Arc::ptr_eq(&one.engine, &next.engine));
+        let packets = of_one_gate.flat_map(|permits| permits.chunks_mut(BATCH));
+        let errors: Vec<Option<CallError>> = packets.flat_map(release_packet).collect();
+        let outcomes = permits.into_iter().zip(errors);
+        let outcomes = outcomes.map(|(mut permit, error)| match error {
+            None if permit.gone => Ok(Released::Gone),
+            None => Ok(Released::Released),
+            Some(error) => {
+                permit.tried = true;
+                Err(ReleaseError::new(permit, error))
+            }
+        });
+        outcomes.collect()
+    }
+}
+
+/// Of one gate.
+fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
+    let Some(engine) = permits.first().map(|permit| &permit.engine) else {
+        return Vec::new();
+    };
+    if let Err(error) = engine.check_process() {
+        return permits.iter().map(|_| Err(error.clone().into())).collect();
+    }
+    let mut outcomes = Vec::with_capacity(permits.len());
+    let span = Operation::Refresh.on(permits.iter().map(|permit| permit.key()));
+    // What became of it shows in what came of each.
+    let _ = span.run(|| {
+        let (alive, lost) = refreshable(permits);
+        let ends = alive.iter().filter_map(|p| p.holding.deadline().instant());
+        let until = ends.min().map(|end| end.max(engine.now() + LEAST));
+        let mut told = permit::refresh_each(engine, &alive, None, until).into_iter();
+        for (permit, lost) in permits.iter().zip(lost) {
+            let alive = if lost { None } else { told.next() };
+            outcomes.push(alive.unwrap_or_else(|| Err(RefreshError::Lost(permit.holding.lost()))));
+        }
+        let error = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
+        error.map_or(Ok(()), |error| Err(error.clone()))
+    });
+    outcomes
+}
+
+/// Those that are not lost, and of each whether it is.
+fn refreshable<'a>(permits: &[&'a Permit]) -> (Vec<&'a Permit>, Vec<bool>) {
+    let lost: Vec<bool> = permits.iter().map(|permit| permit.is_lost()).collect();
+    let alive = permits.iter().zip(&lost).filter(|(_, lost)| !**lost);
+    (alive.map(|(permit, _)| *permit).collect(), lost)
+}
+
+/// Of one gate. What kept each from being released.
+fn release_packet(permits: &mut [Permit]) -> Vec<Option<CallError>> {
+    let mut errors = vec![None; permits.len()];
+    if let Some(Err(error)) = permits.first().map(|permit| permit.engine.check_process()) {
+        errors.fill(Some(error));
+        return errors;
+    }
+    let mut unconfirmed = Vec::new();
+    // What became of it shows in what is unconfirmed.
+    let _ = permit::give_back(permits, None, &mut unconfirmed);
+    for unconfirmed in unconfirmed {
+        for place in unconfirmed.places {
+            if let Some(told) = errors.get_mut(place) {
+                *told = Some(unconfirmed.error.clone());
+            }
+        }
+    }
+    errors
+}

@@ -1,0 +1,46 @@
+//! Pairs a second by more and more threads: one gate, beside a connection for each thread.
+
+use crate::chart::{Axis, Chart, Line, Lines};
+use crate::client::{Raw, apart_us, together_us};
+use crate::rounds::compare;
+use crate::server::Server;
+use std::time::Duration;
+
+const ROUNDS: usize = 5;
+const PAIRS: usize = 3_200;
+const THREADS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+
+pub fn chart(server: &Server) -> Chart {
+    let semaphore = server
+        .gate()
+        .semaphore("threads", 100)
+        .lease(Duration::from_secs(30));
+    let measured = THREADS.map(|threads| {
+        let mut raws: Vec<Raw> = (0..threads).map(|_| Raw::new(server, "raw")).collect();
+        let each = PAIRS / threads;
+        let us = compare(
+            ROUNDS,
+            || together_us(&semaphore, threads, each),
+            || apart_us(&mut raws, each),
+        );
+        (threads as f64, 1e6 / us.ours, 1e6 / us.theirs)
+    });
+    let line = |name, points: [(f64, f64); THREADS.len()]| Line {
+        name,
+        points: points.into(),
+        is_reference: false,
+    };
+    let most = measured.iter().map(|at| at.1.max(at.2)).fold(0.0, f64::max);
+    Lines {
+        file: "threads.svg",
+        title: "Pairs of acquire and release a second",
+        x: Axis::of("threads", true, &THREADS.map(|threads| threads as u32)),
+        y: Axis::upwards("pairs a second", most),
+        lines: vec![
+            line("one gate for all", measured.map(|at| (at.0, at.1))),
+            line("a raw connection for each", measured.map(|at| (at.0, at.2))),
+        ],
+        has_marks: true,
+    }
+    .chart()
+}

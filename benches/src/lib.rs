@@ -6,8 +6,12 @@
 #[allow(dead_code, unused_macros, reason = "tests use more of it")]
 pub mod server;
 
+#[path = "../../tests/support/counts.rs"]
+pub mod counts;
+
 pub mod autocomplete;
 pub mod bars;
+pub mod calls;
 pub mod chapter6;
 pub mod chart;
 pub mod client;
@@ -15,11 +19,14 @@ pub mod crowd;
 pub mod figure;
 pub mod growth;
 pub mod handover;
+pub mod instructions;
 pub mod latency;
 pub mod memory;
 pub mod peers;
+pub mod recorded;
 pub mod rounds;
 pub mod script_time;
 pub mod threads;
 pub mod throughput;
+pub mod version;
 pub mod wire;

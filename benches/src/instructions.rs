@@ -10,8 +10,7 @@ const PAIRS: u32 = 300;
 const ROUNDS: usize = 3;
 
 /// glibc fills and copies by what the processor can, which would make a count that of a processor: so by what all can.
-const ONE_FOR_ALL: &str =
-    "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-AVX_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
+const ONE_FOR_ALL: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-AVX_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
 
 /// Whether there is a valgrind that runs here.
 pub fn can_count() -> bool {

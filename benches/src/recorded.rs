@@ -2,6 +2,7 @@
 //! for each thing under its titles.
 
 use serde_json::{Map, Value, json};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -36,10 +37,12 @@ impl Record {
     fn read(&self) -> Value {
         let path = self.file.display();
         match std::fs::read_to_string(&self.file) {
-            Ok(text) => {
-                serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
+            Err(error) if error.kind() == ErrorKind::NotFound => json!({}),
+            text => {
+                let read = text.map(|text| serde_json::from_str(&text));
+                read.unwrap_or_else(|error| panic!("{path}: {error}"))
+                    .unwrap_or_else(|error| panic!("{path}: {error}"))
             }
-            Err(_) => json!({}),
         }
     }
 
@@ -78,48 +81,52 @@ pub fn numbers(measured: &[(String, f64)]) -> Map<String, Value> {
 }
 
 /// Compares what was measured with what is recorded. Returns what is better than that by more than the tolerance, or the
-/// error in which all is told that is worse.
+/// error in which all is told that is worse, and what to do about it.
 pub fn compare(
     recorded: &Map<String, Value>,
     measured: &[(String, f64)],
     unit: &str,
     bound: Bound,
 ) -> Result<Vec<String>, String> {
-    let (mut better, mut worse) = (Vec::new(), Vec::new());
+    let tolerance = match bound {
+        Bound::Exact => 0.0,
+        Bound::About => TOLERANCE,
+    };
+    let (mut dearer, mut better, mut one_sided) = (Vec::new(), Vec::new(), Vec::new());
     for (what, amount) in numbers(measured) {
-        let now = amount.as_f64().unwrap_or(f64::NAN);
-        let Some(before) = recorded.get(&what).and_then(Value::as_f64) else {
-            worse.push(format!(
-                "{what}: {now} {unit}, and nothing is recorded: {HOW}"
-            ));
-            continue;
-        };
-        let said = format!("{what}: {now} {unit}, {before} are recorded");
-        let tolerance = match bound {
-            Bound::Exact => 0.0,
-            Bound::About => TOLERANCE,
-        };
-        if now > before * (1.0 + tolerance) {
-            worse.push(format!(
-                "{said}. Find out which change made it dearer; where it is worth that, record it: {HOW}"
-            ));
-        } else if now < before * (1.0 - tolerance) {
-            let said = format!("{said}. That is better: record it, so that it stays so: {HOW}");
-            match bound {
-                Bound::Exact => worse.push(said),
-                Bound::About => better.push(said),
+        let amount = amount.as_f64().unwrap_or(f64::NAN);
+        match recorded.get(&what).and_then(Value::as_f64) {
+            None => one_sided.push(format!("{what}: {amount} {unit}, and nothing is recorded")),
+            Some(before) => {
+                let said = format!("{what}: {amount} {unit}, recorded {before}");
+                if amount > before * (1.0 + tolerance) {
+                    dearer.push(said);
+                } else if amount < before * (1.0 - tolerance) {
+                    better.push(said);
+                }
             }
         }
     }
-    for what in recorded.keys() {
-        if !measured.iter().any(|(measured, _)| measured == what) {
-            worse.push(format!(
-                "{what}: recorded, but not measured any more: {HOW}"
-            ));
-        }
+    let measured: Vec<&str> = measured.iter().map(|(what, _)| what.as_str()).collect();
+    let left = recorded
+        .keys()
+        .filter(|what| !measured.contains(&what.as_str()));
+    one_sided.extend(left.map(|what| format!("{what}: recorded, and not measured any more")));
+    if !better.is_empty() {
+        better.push(format!(
+            "This is better: record it, so that it stays so: {HOW}"
+        ));
     }
-    match worse.is_empty() {
-        true => Ok(better),
-        false => Err(worse.join("\n")),
+    if dearer.is_empty() && one_sided.is_empty() && (bound == Bound::About || better.is_empty()) {
+        return Ok(better);
     }
+    if !dearer.is_empty() {
+        dearer.push(format!(
+            "This is dearer: find out which change made it so; where it is worth that, record it: {HOW}"
+        ));
+    }
+    if !one_sided.is_empty() {
+        one_sided.push(format!("Record what is there: {HOW}"));
+    }
+    Err([dearer, better, one_sided].concat().join("\n"))
 }

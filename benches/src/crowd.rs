@@ -75,11 +75,12 @@ pub fn measure(server: &Server) -> (Vec<Figure>, Vec<Chart>) {
     let waiters = CROWDS.map(|crowd| crowd.0);
     let at = |n: usize, scripts: f64| (f64::from(waiters[n]), scripts);
     let measured = (0..CROWDS.len()).map(|n| at(n, figures[n].ours));
+    let most = figures.iter().map(|figure| figure.ours).fold(2.0, f64::max);
     let chart = Lines {
         file: "crowd.svg",
         title: "Scripts that a grant takes while many wait",
         x: Axis::of("waiters", true, &waiters),
-        y: Axis::of("scripts a grant", false, &[0, 1, 2, 3, 4, 5]),
+        y: Axis::upwards("scripts a grant", most),
         lines: vec![
             Line {
                 name: "one to come and one to go",

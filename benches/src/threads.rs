@@ -6,7 +6,7 @@ use crate::rounds::median;
 use crate::server::Server;
 use std::time::Duration;
 
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 9;
 const PAIRS: usize = 1_600;
 const THREADS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 

@@ -14,7 +14,7 @@ const THREADS: usize = 8;
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Pairs of calls on one connection, and nothing else.
-struct Raw {
+pub struct Raw {
     con: Connection,
     acquire: Script,
     release: Script,
@@ -22,7 +22,7 @@ struct Raw {
 }
 
 impl Raw {
-    fn new(server: &Server, name: &str) -> Raw {
+    pub fn new(server: &Server, name: &str) -> Raw {
         let mut con = server.connection();
         Raw {
             acquire: Script::of_manifest(&mut con, "semaphore/acquire"),
@@ -32,7 +32,7 @@ impl Raw {
         }
     }
 
-    fn pairs(&mut self, count: usize) {
+    pub fn pairs(&mut self, count: usize) {
         let keys = self.keys.each_ref().map(String::as_str);
         for _ in 0..count {
             let id = uuid::Uuid::new_v4().to_string();
@@ -48,7 +48,7 @@ impl Raw {
     }
 }
 
-fn pairs(semaphore: &Semaphore, count: usize) {
+pub fn pairs(semaphore: &Semaphore, count: usize) {
     for _ in 0..count {
         semaphore.try_acquire().unwrap().release().unwrap();
     }
@@ -61,6 +61,25 @@ fn us(pairs: usize, work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / pairs as f64
 }
 
+/// What a pair takes when so many threads share a semaphore, in µs: each has so many.
+pub fn together_us(semaphore: &Semaphore, threads: usize, count: usize) -> f64 {
+    us(threads * count, || {
+        std::thread::scope(|scope| {
+            (0..threads).for_each(|_| drop(scope.spawn(move || pairs(semaphore, count))))
+        })
+    })
+}
+
+/// The same by threads of which each has a connection of its own.
+pub fn apart_us(raws: &mut [Raw], count: usize) -> f64 {
+    us(raws.len() * count, || {
+        std::thread::scope(|scope| {
+            raws.iter_mut()
+                .for_each(|raw| drop(scope.spawn(move || raw.pairs(count))))
+        })
+    })
+}
+
 pub fn measure(server: &Server) -> Vec<Figure> {
     let semaphore = server.gate().semaphore("client", 100).lease(LEASE);
     let mut raw = Raw::new(server, "raw");
@@ -70,25 +89,10 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         || us(PAIRS, || raw.pairs(PAIRS)),
     );
     let mut raws: Vec<Raw> = (0..THREADS).map(|_| Raw::new(server, "raw")).collect();
-    let all = THREADS * PAIRS;
     let threads = compare(
         ROUNDS,
-        || {
-            let semaphore = &semaphore;
-            us(all, || {
-                std::thread::scope(|scope| {
-                    (0..THREADS).for_each(|_| drop(scope.spawn(move || pairs(semaphore, PAIRS))))
-                })
-            })
-        },
-        || {
-            us(all, || {
-                std::thread::scope(|scope| {
-                    raws.iter_mut()
-                        .for_each(|raw| drop(scope.spawn(move || raw.pairs(PAIRS))))
-                })
-            })
-        },
+        || together_us(&semaphore, THREADS, PAIRS),
+        || apart_us(&mut raws, PAIRS),
     );
     vec![
         Figure {

@@ -1,9 +1,11 @@
 //! How many scripts a grant takes while many wait: each comes once and goes once, and the rest is asking again.
 
+use crate::chart::{Axis, Chart, Line, Lines};
 use crate::figure::{Figure, Limit};
 use crate::server::Server;
 use crate::wire::take_scripts;
-use luagate::Semaphore;
+use luagate::{Gate, Semaphore};
+use redis::Connection;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -47,26 +49,51 @@ fn take_turns(semaphore: &Semaphore, threads: u32, grants: u32) {
     });
 }
 
-pub fn measure(server: &Server) -> Vec<Figure> {
+/// How many scripts ran for each grant, with so many waiters all the time.
+pub fn scripts_a_grant(con: &mut Connection, gate: &Gate, waiters: u32, grants: u32) -> f64 {
+    take_turns(&gate.semaphore("first", 1), 10, 20); // the subscription stands, and the scripts are loaded
+    take_scripts(con);
+    let name = format!("of-{waiters}");
+    take_turns(&gate.semaphore(&name, 1), waiters, grants);
+    take_scripts(con).0 / f64::from(grants)
+}
+
+pub fn measure(server: &Server) -> (Vec<Figure>, Vec<Chart>) {
     let gate = server.gate();
     let mut con = server.connection();
-    take_turns(&gate.semaphore("first", 1), 10, 20); // the subscription stands, and the scripts are loaded
-    let figure = |(threads, grants, most): (u32, u32, f64)| {
-        take_scripts(&mut con);
-        take_turns(
-            &gate.semaphore(&format!("of-{threads}"), 1),
-            threads,
-            grants,
-        );
-        let a_grant = take_scripts(&mut con).0 / f64::from(grants);
+    let figures = CROWDS.map(|(waiters, grants, most)| {
+        let a_grant = scripts_a_grant(&mut con, &gate, waiters, grants);
         Figure {
-            what: format!("scripts a grant, {threads} waiters"),
+            what: format!("scripts a grant, {waiters} waiters"),
             unit: "scripts",
             ours: a_grant,
             beside: ("the grants", 1.0),
             ratio: a_grant,
             limit: Limit::AtMost(most),
         }
+    });
+    let waiters = CROWDS.map(|crowd| crowd.0);
+    let at = |n: usize, scripts: f64| (f64::from(waiters[n]), scripts);
+    let measured = (0..CROWDS.len()).map(|n| at(n, figures[n].ours));
+    let most = figures.iter().map(|figure| figure.ours).fold(2.0, f64::max);
+    let chart = Lines {
+        file: "crowd.svg",
+        title: "Scripts that a grant takes while many wait",
+        x: Axis::of("waiters", true, &waiters),
+        y: Axis::upwards("scripts a grant", most),
+        lines: vec![
+            Line {
+                name: "one to come and one to go",
+                points: vec![at(0, 2.0), at(CROWDS.len() - 1, 2.0)],
+                is_reference: true,
+            },
+            Line {
+                name: "measured",
+                points: measured.collect(),
+                is_reference: false,
+            },
+        ],
+        has_marks: true,
     };
-    CROWDS.map(figure).into()
+    (figures.into(), vec![chart.chart()])
 }

@@ -1,6 +1,7 @@
 //! A figure: what was measured, beside what, and the limit that it is to keep.
 
 use crate::server::Server;
+use crate::version::version;
 use std::fmt::{self, Write};
 
 /// What a ratio is to be.
@@ -75,23 +76,13 @@ impl fmt::Display for Figure {
 
 /// All of them as a page.
 pub fn page(server: &Server, figures: &[(&str, Figure)]) -> String {
-    let info: String = redis::cmd("INFO")
-        .arg("server")
-        .query(&mut server.connection())
-        .unwrap();
-    let field = |name: &str| {
-        info.lines()
-            .find_map(|line| line.strip_prefix(name))
-            .unwrap_or("?")
-            .trim()
-    };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut page = String::from("# What luagate costs\n\n");
     let _ = writeln!(
         page,
-        "Written by `./dev bench`, on a server {} and {cores} cores. Amounts are of this machine; what counts is the ratio to \
+        "Written by `./dev bench`, on {} and {cores} cores. Amounts are of this machine; what counts is the ratio to \
          what was measured beside it, in turns, in the same run: medians.\n",
-        field("redis_version:"),
+        version(&mut server.connection()),
     );
     page.push_str("| | what | | beside | | ratio | limit |\n|---|---|---|---|---|---|---|\n");
     for (title, figure) in figures {

@@ -112,7 +112,8 @@ fn middle_and_99th(mut times: Vec<f64>) -> (f64, f64) {
     (median(times.iter().copied()), times[times.len() * 99 / 100])
 }
 
-pub fn measure(server: &Server) -> Vec<Figure> {
+/// Both times of each round, in µs: from release to running waiter, and from a message to the thread that it wakes.
+pub fn times(server: &Server) -> (Vec<f64>, Vec<f64>) {
     let mut con = server.connection();
     let mutex = server.gate().mutex(CHANNEL).lease(Duration::from_secs(30));
     let mut waiter = Other::start(WAITER, server);
@@ -133,6 +134,11 @@ pub fn measure(server: &Server) -> Vec<Figure> {
             .unwrap();
         told.push(listener.says() - published);
     }
+    (handed, told)
+}
+
+pub fn measure(server: &Server) -> Vec<Figure> {
+    let (handed, told) = times(server);
     let (ours, theirs) = (middle_and_99th(handed), middle_and_99th(told));
     vec![Figure {
         what: format!(

@@ -1,46 +1,41 @@
-//! Measures what luagate costs: `./dev bench`. Every figure is a ratio to something that is measured beside it in the same
-//! run, on the same server, in turns, so that whatever else the machine does meets both alike; medians of several rounds. Writes
-//! `benches/RESULTS.md`.
+//! Measures what luagate costs: `./dev bench`. Writes `benches/RESULTS.md`, and the charts of it to `benches/charts/`.
 //!
 //! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing.
 
-#[path = "../../tests/support/server.rs"]
-#[allow(dead_code, unused_macros, reason = "tests use more of it")]
-mod server;
+use luagate_benches::chart::Chart;
+use luagate_benches::figure::{self, Figure};
+use luagate_benches::server::Server;
+use luagate_benches::{
+    autocomplete, bulk, chapter6, client, crowd, growth, handover, latency, memory, peers, pool,
+    script_time, threads, throughput,
+};
+use std::path::Path;
 
-mod autocomplete;
-mod bulk;
-mod chapter6;
-mod client;
-mod crowd;
-mod figure;
-mod growth;
-mod handover;
-mod memory;
-mod rounds;
-mod script_time;
-mod threads;
-mod throughput;
-mod wire;
+/// What is measured together, on a server of its own: figures, and charts.
+type Measured = (Vec<Figure>, Vec<Chart>);
+type Measure = fn(&Server) -> Measured;
 
-use figure::Figure;
-use server::Server;
-
-/// What is measured together, on a server of its own.
-type Measure = fn(&Server) -> Vec<Figure>;
-
-const MEASURES: [(&str, Measure); 11] = [
-    ("script time", script_time::measure),
-    ("throughput", throughput::measure),
-    ("growth", growth::measure),
-    ("memory", memory::measure),
-    ("client", client::measure),
-    ("threads", threads::measure),
-    ("bulk", bulk::measure),
-    ("hand-over", handover::measure),
+const MEASURES: [(&str, Measure); 12] = [
+    ("script time", |server| {
+        (script_time::measure(server), vec![])
+    }),
+    ("throughput", |server| (throughput::measure(server), vec![])),
+    ("growth", |server| (growth::measure(server), vec![])),
+    ("memory", |server| (memory::measure(server), vec![])),
+    ("client", |server| (client::measure(server), vec![])),
+    ("threads", |server| {
+        (pool::measure(server), vec![threads::chart(server)])
+    }),
+    ("bulk", |server| (bulk::measure(server), vec![])),
+    ("hand-over", |server| (handover::measure(server), vec![])),
+    ("latency", |server| (vec![], vec![latency::chart(server)])),
     ("crowd", crowd::measure),
-    ("Redis in Action", chapter6::measure),
-    ("autocomplete", autocomplete::measure),
+    ("Redis in Action", |server| {
+        (chapter6::measure(server), vec![])
+    }),
+    ("autocomplete", |server| {
+        (autocomplete::measure(server), vec![])
+    }),
 ];
 
 fn main() -> std::io::Result<()> {
@@ -50,17 +45,28 @@ fn main() -> std::io::Result<()> {
     }
     let is_wanted =
         |title: &str| words.is_empty() || words.iter().any(|word| title.contains(word.as_str()));
-    let mut figures = Vec::new();
+    let (mut figures, mut charts) = (Vec::new(), Vec::new());
     for (title, measure) in MEASURES.iter().filter(|(title, _)| is_wanted(title)) {
         let server = Server::private(&[]).expect("a redis-server or valkey-server on the PATH");
-        for figure in measure(&server) {
+        let (measured, drawn) = measure(&server);
+        for figure in measured {
             println!("{figure}");
             figures.push((*title, figure));
         }
+        for chart in &drawn {
+            println!("{chart}");
+        }
+        charts.extend(drawn);
     }
     if words.is_empty() {
         let server = Server::private(&[]).expect("there was one before");
         std::fs::write("benches/RESULTS.md", figure::page(&server, &figures))?;
+        let folder = Path::new("benches/charts");
+        charts.extend(peers::charts(Path::new("benches/peers/results.json"))?);
+        std::fs::create_dir_all(folder)?;
+        for chart in charts {
+            std::fs::write(folder.join(chart.file), chart.svg)?;
+        }
     }
     Ok(())
 }

@@ -16,13 +16,13 @@ fn bytes(con: &mut Connection, keys: &[&str]) -> f64 {
 }
 
 /// A holder and a waiter, where there are so many of each, and a member of a bare sorted set.
-struct Each {
-    holder: f64,
-    waiter: f64,
+pub struct Each {
+    pub holder: f64,
+    pub waiter: f64,
     bare: f64,
 }
 
-fn each(con: &mut Connection, server: &Server, count: usize) -> Each {
+pub fn each(con: &mut Connection, server: &Server, count: usize) -> Each {
     let acquire = Script::of_manifest(con, "semaphore/acquire");
     // As long as the crate's: a channel, and the secret of a wait.
     let inbox = "luagate:inbox:zS3Kq_0aB#9fXk2LmQ7sTuV";

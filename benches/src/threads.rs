@@ -1,84 +1,56 @@
-//! What a gate gives to more threads than it has connections, beside a pool whose connections each carry one call at a time.
+//! Pairs a second by more and more threads: one gate, beside a connection for each thread.
 
-use crate::figure::{Figure, Limit};
-use crate::rounds::compare;
+use crate::chart::{Axis, Chart, Line, Lines};
+use crate::client::{Raw, apart_us, together_us};
+use crate::rounds::median;
 use crate::server::Server;
-use crate::wire::Script;
-use redis::{Cmd, Connection};
-use std::sync::{Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const ROUNDS: usize = 15;
-const THREADS: usize = 32;
-const PAIRS: usize = 150;
+const ROUNDS: usize = 9;
+const PAIRS: usize = 1_600;
+const THREADS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
-/// As many as a gate has.
-const CONNECTIONS: usize = 8;
-
-struct Pool {
-    idle: Mutex<Vec<Connection>>,
-    back: Condvar,
-}
-
-impl Pool {
-    fn call(&self, command: &Cmd) {
-        let idle = self.idle.lock().unwrap();
-        let mut idle = self.back.wait_while(idle, |idle| idle.is_empty()).unwrap();
-        let mut con = idle.pop().unwrap();
-        drop(idle);
-        command.exec(&mut con).unwrap();
-        self.idle.lock().unwrap().push(con);
-        self.back.notify_one();
-    }
-}
-
-/// How many pairs a second all threads do.
-fn pairs_a_second(pair: &(dyn Fn() + Sync)) -> f64 {
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| (0..PAIRS).for_each(|_| pair()));
+pub fn chart(server: &Server) -> Chart {
+    let semaphore = server
+        .gate()
+        .semaphore("threads", 100)
+        .lease(Duration::from_secs(30));
+    let mut raws: Vec<Raw> = (0..THREADS[THREADS.len() - 1])
+        .map(|_| Raw::new(server, "raw"))
+        .collect();
+    let mut measured = THREADS.map(|threads| (threads as f64, vec![], vec![]));
+    // All points in turns, so that a moment in which the machine does something else falls on none alone.
+    for _ in 0..ROUNDS {
+        for (at, threads) in THREADS.into_iter().enumerate() {
+            let each = PAIRS / threads;
+            let (_, together, apart) = &mut measured[at];
+            together.push(1e6 / together_us(&semaphore, threads, each));
+            apart.push(1e6 / apart_us(&mut raws[..threads], each));
         }
+    }
+    let measured = measured.map(|(threads, together, apart)| {
+        (
+            threads,
+            median(together.into_iter()),
+            median(apart.into_iter()),
+        )
     });
-    (THREADS * PAIRS) as f64 / start.elapsed().as_secs_f64()
-}
-
-pub fn measure(server: &Server) -> Vec<Figure> {
-    let semaphore = server.gate().semaphore("threads", 100);
-    let semaphore = semaphore.lease(Duration::from_secs(30));
-    let mut con = server.connection();
-    let acquire = Script::of_manifest(&mut con, "semaphore/acquire");
-    let release = Script::of_manifest(&mut con, "semaphore/release");
-    let keys = server.keys("pool");
-    let keys = keys.names();
-    let pool = Pool {
-        idle: Mutex::new((0..CONNECTIONS).map(|_| server.connection()).collect()),
-        back: Condvar::new(),
+    let line = |name, points: [(f64, f64); THREADS.len()]| Line {
+        name,
+        points: points.into(),
+        is_reference: false,
     };
-    let compared = compare(
-        ROUNDS,
-        || {
-            pairs_a_second(&|| {
-                semaphore.try_acquire().unwrap().release().unwrap();
-            })
-        },
-        || {
-            pairs_a_second(&|| {
-                let id = uuid::Uuid::new_v4().to_string();
-                pool.call(&acquire.call(&keys, &[&id, "1", "100", "30000", "0", "", "0"]));
-                pool.call(&release.call(&keys, &[&id, "0"]));
-            })
-        },
-    );
-    vec![Figure {
-        what: format!("pairs a second by {THREADS} threads with one gate"),
-        unit: "/s",
-        ours: compared.ours,
-        beside: (
-            "a pool of 8 connections, a call at a time on each",
-            compared.theirs,
-        ),
-        ratio: compared.ratio,
-        limit: Limit::AtLeast(1.5),
-    }]
+    let most = measured.iter().map(|at| at.1.max(at.2)).fold(0.0, f64::max);
+    Lines {
+        file: "threads.svg",
+        title: "Pairs of acquire and release a second",
+        x: Axis::of("threads", true, &THREADS.map(|threads| threads as u32)),
+        y: Axis::upwards("pairs a second", most),
+        lines: vec![
+            line("one gate for all", measured.map(|at| (at.0, at.1))),
+            line("a raw connection for each", measured.map(|at| (at.0, at.2))),
+        ],
+        has_marks: true,
+    }
+    .chart()
 }

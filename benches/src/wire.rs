@@ -6,6 +6,18 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::path::Path;
 
+/// A file of the scripts.
+fn read(file: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lua");
+    std::fs::read_to_string(folder.join(file)).unwrap()
+}
+
+/// The scripts of the manifest, by their names.
+pub fn manifest() -> Value {
+    let mut manifest: Value = serde_json::from_str(&read("manifest.json")).unwrap();
+    manifest["scripts"].take()
+}
+
 /// A script, loaded.
 pub struct Script {
     sha1: String,
@@ -14,12 +26,9 @@ pub struct Script {
 impl Script {
     /// One of the manifest.
     pub fn of_manifest(con: &mut Connection, name: &str) -> Script {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lua");
-        let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
-        let manifest: Value = serde_json::from_str(&manifest).unwrap();
-        let parts = manifest["scripts"][name]["parts"].as_array().unwrap();
-        let read =
-            |part: &Value| std::fs::read_to_string(folder.join(part.as_str().unwrap())).unwrap();
+        let manifest = manifest();
+        let parts = manifest[name]["parts"].as_array().unwrap();
+        let read = |part: &Value| read(part.as_str().unwrap());
         Script::load(con, &parts.iter().map(read).collect::<String>())
     }
 

@@ -1,0 +1,215 @@
+//! A call beside itself before a change: `cargo bench -p luagate-benches [WORD]`. Each group has the crate, the same script
+//! sent raw, and the least that could do something like it. `-- --save-baseline before`, then `-- --baseline before`, compares
+//! two states of the code.
+
+use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
+use luagate::Permit;
+use luagate::scripts::semaphore::{self, Answer, Ask};
+use luagate_benches::client::{Raw, apart_us, pairs, together_us};
+use luagate_benches::script_time::{BARE_ACQUIRE, BARE_RELEASE};
+use luagate_benches::server::Server;
+use luagate_benches::wire::Script;
+use redis::{Commands, Connection};
+use std::time::Duration;
+
+const THREADS: usize = 8;
+const LEASE: Duration = Duration::from_secs(30);
+const LEASE_MS: &str = "30000";
+const LIMIT: &str = "100";
+
+/// The scripts on a connection of one's own, and the barest semaphore that a sorted set can be.
+struct Wire {
+    con: Connection,
+    acquire: Script,
+    release: Script,
+    refresh: Script,
+    bare_acquire: Script,
+    bare_release: Script,
+    keys: [String; 3],
+    bare_key: String,
+}
+
+impl Wire {
+    fn new(server: &Server, name: &str) -> Wire {
+        let mut con = server.connection();
+        Wire {
+            acquire: Script::of_manifest(&mut con, "semaphore/acquire"),
+            release: Script::of_manifest(&mut con, "semaphore/release"),
+            refresh: Script::of_manifest(&mut con, "semaphore/refresh"),
+            bare_acquire: Script::load(&mut con, BARE_ACQUIRE),
+            bare_release: Script::load(&mut con, BARE_RELEASE),
+            keys: server.keys(name).names().map(str::to_owned),
+            bare_key: format!("{}:bare:{{{name}}}", server.prefix),
+            con,
+        }
+    }
+
+    fn keys(&self) -> [&str; 3] {
+        self.keys.each_ref().map(String::as_str)
+    }
+
+    /// The word of the reply.
+    fn acquire(&mut self, id: &str, limit: &str, wait_ms: &str) -> String {
+        let arguments = [id, "1", limit, LEASE_MS, wait_ms, "", "0"];
+        let call = self.acquire.call(&self.keys(), &arguments);
+        let reply: Vec<redis::Value> = call.query(&mut self.con).unwrap();
+        redis::from_redis_value(reply.into_iter().next().unwrap()).unwrap()
+    }
+
+    fn release(&mut self, id: &str) {
+        let call = self.release.call(&self.keys(), &[id, "0"]);
+        call.exec(&mut self.con).unwrap();
+    }
+
+    fn refresh(&mut self, id: &str) {
+        let call = self.refresh.call(&self.keys(), &[id, LEASE_MS]);
+        call.exec(&mut self.con).unwrap();
+    }
+
+    fn bare_acquire(&mut self, id: &str, limit: &str) -> bool {
+        let call = self
+            .bare_acquire
+            .call(&[&self.bare_key], &[id, limit, LEASE_MS]);
+        call.query(&mut self.con).unwrap()
+    }
+
+    fn bare_release(&mut self, id: &str) {
+        let call = self.bare_release.call(&[&self.bare_key], &[id]);
+        call.exec(&mut self.con).unwrap();
+    }
+}
+
+fn new_id() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+fn start() -> Server {
+    Server::private(&[]).expect("a redis-server or valkey-server on the PATH")
+}
+
+fn pair(criterion: &mut Criterion) {
+    let server = start();
+    let semaphore = server.gate().semaphore("crate", 100).lease(LEASE);
+    let (mut raw, mut wire) = (Raw::new(&server, "raw"), Wire::new(&server, "bare"));
+    let mut group = criterion.benchmark_group("acquire + release");
+    group.bench_function("crate", |bencher| bencher.iter(|| pairs(&semaphore, 1)));
+    group.bench_function("raw", |bencher| bencher.iter(|| raw.pairs(1)));
+    group.bench_function("bare sorted set", |bencher| {
+        bencher.iter(|| {
+            let id = new_id();
+            assert!(wire.bare_acquire(&id, LIMIT));
+            wire.bare_release(&id);
+        });
+    });
+}
+
+fn denied(criterion: &mut Criterion) {
+    let server = start();
+    let mut wire = Wire::new(&server, "full");
+    let full = server
+        .gate()
+        .semaphore("full", 1)
+        .lease(Duration::from_secs(3_600));
+    let holder = full.acquire().unwrap();
+    assert!(wire.bare_acquire("holder", "1"));
+    let mut group = criterion.benchmark_group("denied");
+    group.bench_function("crate", |bencher| {
+        bencher.iter(|| full.try_acquire().unwrap_err());
+    });
+    group.bench_function("raw", |bencher| {
+        bencher.iter(|| assert_eq!(wire.acquire(&new_id(), "1", "0"), "denied"));
+    });
+    group.bench_function("bare sorted set", |bencher| {
+        bencher.iter(|| wire.bare_acquire(&new_id(), "1"));
+    });
+    group.finish();
+    holder.release().unwrap();
+}
+
+fn refresh(criterion: &mut Criterion) {
+    let server = start();
+    let semaphore = server.gate().semaphore("held", 100).lease(LEASE);
+    let mut wire = Wire::new(&server, "held");
+    let permit: Permit = semaphore.acquire().unwrap();
+    let mut group = criterion.benchmark_group("refresh");
+    group.bench_function("crate", |bencher| {
+        bencher.iter(|| permit.refresh().unwrap())
+    });
+    group.bench_function("raw", |bencher| bencher.iter(|| wire.refresh(permit.id())));
+    group.bench_function("bare ZADD", |bencher| {
+        let key = wire.bare_key.clone();
+        bencher.iter(|| wire.con.zadd::<_, _, _, ()>(&key, permit.id(), 1).unwrap());
+    });
+    group.finish();
+    permit.release().unwrap();
+}
+
+/// Takes a place in line, and gives it up.
+fn in_line(criterion: &mut Criterion) {
+    let server = start();
+    let keys = server.keys("line");
+    let mut wire = Wire::new(&server, "line");
+    let full = server
+        .gate()
+        .semaphore("line", 1)
+        .lease(Duration::from_secs(3_600));
+    let holder = full.acquire().unwrap();
+    let mut con = server.connection();
+    let mut group = criterion.benchmark_group("in line + out of it");
+    group.bench_function("crate", |bencher| {
+        bencher.iter(|| {
+            let id = new_id();
+            let ask = Ask {
+                id: &id,
+                limit: 1,
+                wait_ms: 60_000,
+                ..Ask::default()
+            };
+            let answer = semaphore::acquire(&mut con, &keys, &ask).unwrap();
+            assert!(matches!(answer, Answer::Queued { .. }));
+            semaphore::release(&mut con, &keys, &id, 0).unwrap();
+        });
+    });
+    group.bench_function("raw", |bencher| {
+        bencher.iter(|| {
+            let id = new_id();
+            assert_eq!(wire.acquire(&id, "1", "60000"), "queued");
+            wire.release(&id);
+        });
+    });
+    group.bench_function("bare ZADD + ZREM", |bencher| {
+        let key = wire.bare_key.clone();
+        bencher.iter(|| {
+            let id = new_id();
+            wire.con.zadd::<_, _, _, ()>(&key, &id, 1).unwrap();
+            wire.con.zrem::<_, _, ()>(&key, &id).unwrap();
+        });
+    });
+    group.finish();
+    holder.release().unwrap();
+}
+
+fn threads(criterion: &mut Criterion) {
+    let server = start();
+    let semaphore = server.gate().semaphore("crate", 100).lease(LEASE);
+    let mut raws: Vec<Raw> = (0..THREADS).map(|_| Raw::new(&server, "raw")).collect();
+    // How long so many take together; those of all threads are counted.
+    let took = |us: f64, pairs: u64| Duration::from_secs_f64(us * pairs as f64 / 1e6);
+    let each = |pairs: u64| pairs.div_ceil(THREADS as u64) as usize;
+    let mut group = criterion.benchmark_group("acquire + release, 8 threads");
+    group.sampling_mode(SamplingMode::Flat).sample_size(20); // so long each that starting the threads does not count
+    group.bench_function("crate", |bencher| {
+        bencher.iter_custom(|pairs| took(together_us(&semaphore, THREADS, each(pairs)), pairs));
+    });
+    group.bench_function("raw", |bencher| {
+        bencher.iter_custom(|pairs| took(apart_us(&mut raws, each(pairs)), pairs));
+    });
+}
+
+criterion_group! {
+    name = calls;
+    // Less than a minute for all.
+    config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
+    targets = pair, denied, refresh, in_line, threads
+}
+criterion_main!(calls);

@@ -1,0 +1,67 @@
+//! How many instructions of the client an acquire and its release take, by callgrind: the same on a busy machine as on an
+//! idle one. What starting takes does not count, nor what the server does.
+
+use crate::rounds::median;
+use crate::server::Server;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const PAIRS: u32 = 300;
+const ROUNDS: usize = 3;
+
+/// glibc fills and copies by what the processor can, which would make a count that of a processor: so by what all can.
+const ONE_FOR_ALL: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-AVX_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
+
+/// Whether there is a valgrind that runs here.
+pub fn can_count() -> bool {
+    let mut valgrind = Command::new("valgrind");
+    valgrind
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    valgrind.status().is_ok_and(|status| status.success())
+}
+
+/// What so many pairs take with start and end, by `program`, which is `src/bin/pairs.rs`.
+fn count(program: &Path, server: &Server, pairs: u32) -> f64 {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("counts");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--quiet"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(program)
+        .args([&server.url, &server.prefix, &pairs.to_string()])
+        .env("GLIBC_TUNABLES", ONE_FOR_ALL)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "callgrind: {errors}");
+    let counts = std::fs::read_to_string(&file).unwrap();
+    let total = counts
+        .lines()
+        .find_map(|line| line.strip_prefix("totals: "));
+    total
+        .and_then(|total| total.trim().parse().ok())
+        .unwrap_or_else(|| panic!("callgrind counted nothing: {errors}"))
+}
+
+/// Of a pair.
+pub fn a_pair(program: &Path, server: &Server) -> f64 {
+    let differences = (0..ROUNDS).map(|_| {
+        let once = count(program, server, PAIRS);
+        (count(program, server, 2 * PAIRS) - once) / f64::from(PAIRS)
+    });
+    median(differences)
+}
+
+/// The compiler's version, and what it compiles for.
+pub fn compiler() -> (String, String) {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("-vV").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let field = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        value.unwrap_or("unknown").to_owned()
+    };
+    (field("release: "), field("host: "))
+}

@@ -1,0 +1,133 @@
+//! What is recorded of what does not depend on the machine, and what is measured beside it: `benches/recorded.json`, a number
+//! for each thing under its titles.
+
+use serde_json::{Map, Value, json};
+use std::error::Error;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// How to record.
+pub const HOW: &str = "`./dev bench record`";
+
+/// How much more than what is recorded is too much.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Anything else, less too.
+    Exact,
+    /// 5 %. What is less by as much is told.
+    About,
+}
+
+const TOLERANCE: f64 = 0.05;
+
+pub struct Record {
+    file: PathBuf,
+}
+
+/// Tests that record run at the same time.
+static FILE: Mutex<()> = Mutex::new(());
+
+impl Record {
+    pub fn at(file: &Path) -> Record {
+        Record {
+            file: file.to_owned(),
+        }
+    }
+
+    fn read(&self) -> Value {
+        let path = self.file.display();
+        match std::fs::read_to_string(&self.file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => json!({}),
+            text => {
+                let wrong = |error: &dyn Error| -> ! { panic!("{path}: {error}") };
+                let text = text.unwrap_or_else(|error| wrong(&error));
+                serde_json::from_str(&text).unwrap_or_else(|error| wrong(&error))
+            }
+        }
+    }
+
+    /// What stands under these titles; nothing where nothing does.
+    pub fn under(&self, titles: &[&str]) -> Option<Map<String, Value>> {
+        let all = self.read();
+        let found = titles
+            .iter()
+            .try_fold(&all, |value, title| value.get(title));
+        found?.as_object().cloned()
+    }
+
+    /// Puts what was measured under these titles, in place of what was there.
+    pub fn put(&self, titles: &[&str], numbers: Map<String, Value>) {
+        let _alone = FILE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.read();
+        let place = titles
+            .iter()
+            .fold(&mut all, |value, title| &mut value[*title]);
+        *place = Value::Object(numbers);
+        let text = serde_json::to_string_pretty(&all).unwrap();
+        std::fs::write(&self.file, text + "\n").unwrap();
+    }
+}
+
+/// What was measured, as it is recorded: to two places.
+pub fn numbers(measured: &[(String, f64)]) -> Map<String, Value> {
+    let number = |number: f64| match (number * 100.0).round() / 100.0 {
+        whole if whole.fract() == 0.0 => json!(whole as u64),
+        rounded => json!(rounded),
+    };
+    measured
+        .iter()
+        .map(|(what, amount)| (what.clone(), number(*amount)))
+        .collect()
+}
+
+/// Compares what was measured with what is recorded. Returns what is better than that by more than the tolerance, or the
+/// error in which all is told that is worse, and what to do about it.
+pub fn compare(
+    recorded: &Map<String, Value>,
+    measured: &[(String, f64)],
+    unit: &str,
+    bound: Bound,
+) -> Result<Vec<String>, String> {
+    let tolerance = match bound {
+        Bound::Exact => 0.0,
+        Bound::About => TOLERANCE,
+    };
+    let (mut dearer, mut better, mut one_sided) = (Vec::new(), Vec::new(), Vec::new());
+    for (what, amount) in numbers(measured) {
+        let amount = amount.as_f64().unwrap_or(f64::NAN);
+        match recorded.get(&what).and_then(Value::as_f64) {
+            None => one_sided.push(format!("{what}: {amount} {unit}, and nothing is recorded")),
+            Some(before) => {
+                let said = format!("{what}: {amount} {unit}, recorded {before}");
+                if amount > before * (1.0 + tolerance) {
+                    dearer.push(said);
+                } else if amount < before * (1.0 - tolerance) {
+                    better.push(said);
+                }
+            }
+        }
+    }
+    let measured: Vec<&str> = measured.iter().map(|(what, _)| what.as_str()).collect();
+    let left = recorded
+        .keys()
+        .filter(|what| !measured.contains(&what.as_str()));
+    one_sided.extend(left.map(|what| format!("{what}: recorded, and not measured any more")));
+    if !better.is_empty() {
+        better.push(format!(
+            "This is better: record it, so that it stays so: {HOW}"
+        ));
+    }
+    if dearer.is_empty() && one_sided.is_empty() && (bound == Bound::About || better.is_empty()) {
+        return Ok(better);
+    }
+    if !dearer.is_empty() {
+        dearer.push(format!(
+            "This is dearer: find out which change made it so; where it is worth that, record it: {HOW}"
+        ));
+    }
+    if !one_sided.is_empty() {
+        one_sided.push(format!("Record what is there: {HOW}"));
+    }
+    Err([dearer, better, one_sided].concat().join("\n"))
+}

@@ -1,0 +1,198 @@
+//! Promise: what does not depend on the machine costs no more than is recorded in `benches/recorded.json`. `./dev bench record`
+//! records it, on a server of each line of Redis and Valkey.
+
+use luagate_benches::recorded::{Bound, HOW, Record, compare, numbers};
+use luagate_benches::server::{self as support, Server};
+use luagate_benches::{calls, crowd, instructions, memory, own, version};
+use serde_json::{Map, json};
+use std::io::Write;
+use std::path::Path;
+
+fn record() -> Record {
+    Record::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("recorded.json"))
+}
+
+fn is_recording() -> bool {
+    std::env::var_os("LUAGATE_RECORD").is_some()
+}
+
+/// Whether there is nothing to compare with: on this server, or on this kind of machine. Then the test is skipped.
+fn is_unknown(titles: &[&str]) -> bool {
+    let is_unknown = !is_recording() && record().under(titles).is_none();
+    if is_unknown {
+        support::skip_since(&format!("has nothing recorded of {}: {HOW}", titles[1]));
+    }
+    is_unknown
+}
+
+/// Compares it with what is recorded, or records it, where this is asked for. `note` goes with a failure.
+#[track_caller]
+fn check(titles: &[&str], measured: &[(String, f64)], unit: &str, bound: Bound, note: &str) {
+    if is_recording() {
+        return record().put(titles, numbers(measured));
+    }
+    let recorded = record().under(titles).unwrap_or_default();
+    match compare(&recorded, measured, unit, bound) {
+        // Past the capture of a test's output, since nobody reads that of one that passes.
+        Ok(better) => better
+            .iter()
+            .for_each(|better| drop(writeln!(std::io::stderr(), "{better}"))),
+        Err(worse) => panic!("{worse}\n{note}"),
+    }
+}
+
+#[test]
+fn calls_of_redis_in_a_script() {
+    let server = own!(Server::private(&[]));
+    let measured = calls::measure(&server);
+    check(&["calls in a script"], &measured, "calls", Bound::Exact, "");
+}
+
+/// Where the machine stands still for seconds, waiters ask again as they should: so of three runs the one with the fewest.
+#[test]
+fn scripts_of_a_grant_while_many_wait() {
+    let server = own!(Server::private(&[]));
+    let (mut con, gate) = (server.connection(), server.gate());
+    let measured = [10, 100, 300].map(|waiters| {
+        let runs = [(); 3].map(|()| crowd::scripts_a_grant(&mut con, &gate, waiters, 2 * waiters));
+        let fewest = runs.into_iter().fold(f64::INFINITY, f64::min);
+        (format!("{waiters} waiters"), fewest)
+    });
+    let bound = Bound::About;
+    check(&["scripts of a grant"], &measured, "scripts", bound, "");
+}
+
+#[test]
+fn bytes_of_a_holder_and_a_waiter() {
+    let server = own!(Server::private(&[]));
+    let mut con = server.connection();
+    let line = version::line(&mut con);
+    let titles = ["bytes", &*line];
+    if is_unknown(&titles) {
+        return;
+    }
+    let [few, many] = [100, 20_000].map(|count| memory::each(&mut con, &server, count));
+    let measured = [
+        ("a holder, of 100", few.holder),
+        ("a waiter, of 100", few.waiter),
+        ("a holder, of 20,000", many.holder),
+        ("a waiter, of 20,000", many.waiter),
+    ];
+    let measured = measured.map(|(what, bytes)| (what.to_owned(), bytes));
+    check(
+        &titles,
+        &measured,
+        "bytes",
+        Bound::About,
+        &format!("on {line}"),
+    );
+}
+
+#[test]
+fn instructions_of_the_client_for_a_pair() {
+    let server = own!(Server::private(&[]));
+    if cfg!(debug_assertions) {
+        return support::skip_since("is of a release: cargo test --release -p luagate-benches");
+    }
+    if !instructions::can_count() {
+        return support::skip_since("needs valgrind");
+    }
+    let (version, host) = instructions::compiler();
+    let titles = ["instructions", &*host, "of a pair"];
+    let of_compiler = ["instructions", &*host, "compiled by"];
+    if is_unknown(&titles) {
+        return;
+    }
+    let compiled_by = Map::from_iter([("rustc".to_owned(), json!(version))]);
+    if is_recording() {
+        record().put(&of_compiler, compiled_by.clone());
+    }
+    let recorded_by = record().under(&of_compiler).unwrap_or_default();
+    let note = match recorded_by == compiled_by {
+        true => String::new(),
+        false => format!(
+            "recorded with {}, this is rustc {version}: that alone may be why",
+            json!(recorded_by)
+        ),
+    };
+    let pair = instructions::a_pair(Path::new(env!("CARGO_BIN_EXE_pairs")), &server);
+    let measured = [("acquire + release".to_owned(), pair)];
+    check(&titles, &measured, "instructions", Bound::About, &note);
+}
+
+mod comparing {
+    use super::*;
+
+    fn against(recorded: f64, measured: f64, bound: Bound) -> Result<Vec<String>, String> {
+        let recorded = numbers(&[("a pair".to_owned(), recorded)]);
+        compare(
+            &recorded,
+            &[("a pair".to_owned(), measured)],
+            "calls",
+            bound,
+        )
+    }
+
+    #[test]
+    fn more_than_five_percent_above_fails_and_says_what_to_do() {
+        assert_eq!(against(100.0, 104.9, Bound::About), Ok(vec![]));
+        let worse = against(100.0, 105.1, Bound::About).unwrap_err();
+        assert!(
+            worse.contains("a pair: 105.1 calls, recorded 100"),
+            "{worse}"
+        );
+        assert!(worse.contains("find out") && worse.contains(HOW), "{worse}");
+    }
+
+    #[test]
+    fn what_is_better_by_five_percent_is_told() {
+        assert_eq!(against(100.0, 95.1, Bound::About), Ok(vec![]));
+        let better = against(100.0, 94.9, Bound::About).unwrap();
+        assert!(
+            better[1].contains("record it") && better[1].contains(HOW),
+            "{better:?}"
+        );
+    }
+
+    #[test]
+    fn calls_are_exact_both_ways() {
+        assert_eq!(against(7.0, 7.0, Bound::Exact), Ok(vec![]));
+        assert!(
+            against(7.0, 8.0, Bound::Exact)
+                .unwrap_err()
+                .contains("find out")
+        );
+        assert!(
+            against(7.0, 6.0, Bound::Exact)
+                .unwrap_err()
+                .contains("better")
+        );
+    }
+
+    #[test]
+    fn what_is_only_on_one_side_fails() {
+        let nothing = compare(
+            &Map::new(),
+            &[("a pair".to_owned(), 7.0)],
+            "calls",
+            Bound::About,
+        );
+        assert!(nothing.unwrap_err().contains("nothing is recorded"));
+        let recorded = numbers(&[("a pair".to_owned(), 7.0)]);
+        let gone = compare(&recorded, &[], "calls", Bound::About);
+        assert!(gone.unwrap_err().contains("not measured any more"));
+    }
+
+    #[test]
+    fn what_is_put_is_found_and_the_rest_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = Record::at(&folder.path().join("recorded.json"));
+        let of = |number: f64| numbers(&[("a holder".to_owned(), number)]);
+        record.put(&["bytes", "Redis 7.0"], of(105.0));
+        record.put(&["bytes", "Redis 7.2"], of(106.456));
+        record.put(&["bytes", "Redis 7.0"], of(104.0));
+        assert_eq!(record.under(&["bytes", "Redis 7.0"]), Some(of(104.0)));
+        assert_eq!(record.under(&["bytes", "Redis 7.2"]), Some(of(106.46)));
+        assert_eq!(record.under(&["bytes", "Valkey 9.1"]), None);
+    }
+}

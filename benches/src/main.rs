@@ -2,8 +2,12 @@
 //! run, on the same server, in turns, so that whatever else the machine does meets both alike; medians of several rounds. Writes
 //! `benches/RESULTS.md`.
 //!
-//! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing.
+//! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing. `./dev bench peers` is about
+//! other libraries, see `peers`.
 
+#[path = "../../tests/support/counts.rs"]
+#[allow(dead_code, reason = "tests use more of it")]
+mod counts;
 #[path = "../../tests/support/server.rs"]
 #[allow(dead_code, unused_macros, reason = "tests use more of it")]
 mod server;
@@ -16,6 +20,7 @@ mod figure;
 mod growth;
 mod handover;
 mod memory;
+mod peers;
 mod rounds;
 mod script_time;
 mod throughput;
@@ -43,6 +48,11 @@ fn main() -> std::io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if handover::work(&words) {
         return Ok(());
+    }
+    if let Some((first, names)) = words.split_first()
+        && first == "peers"
+    {
+        return peers::run(names);
     }
     let is_wanted =
         |title: &str| words.is_empty() || words.iter().any(|word| title.contains(word.as_str()));

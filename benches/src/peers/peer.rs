@@ -1,6 +1,6 @@
 //! The peers: what a user might pick instead, each with a program that plays the scenes.
 
-use super::program::start_of;
+use super::program::gist;
 use super::scene::Scene;
 use std::process::Command;
 
@@ -59,10 +59,10 @@ impl Peer {
         let stdout = String::from_utf8_lossy(&output.stdout);
         match output.status.code() {
             Some(0) => Ok(()),
-            Some(MISSING) => Err(format!("skipped: {}", start_of(&stdout))),
+            Some(MISSING) => Err(format!("skipped: {}", gist(&stdout))),
             _ => {
                 let stderr = String::from_utf8_lossy(&output.stderr);
-                let said = start_of(&format!("{stdout} {stderr}"));
+                let said = gist(&format!("{stdout} {stderr}"));
                 Err(format!("cannot be built: {said}"))
             }
         }

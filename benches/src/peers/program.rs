@@ -11,8 +11,8 @@ use std::time::Duration;
 /// How long a program may take until it is ready.
 const START: Duration = Duration::from_secs(30);
 
-/// How long a scene may take.
-pub const BOUND: Duration = Duration::from_secs(60);
+/// How much is told of either end of a text.
+const HALF: usize = 120;
 
 pub struct Program {
     child: Child,
@@ -56,11 +56,11 @@ impl Program {
         Ok(program)
     }
 
-    /// Has it play.
-    pub fn play(&mut self) -> Result<Vec<Stay>, String> {
+    /// Has it play, within this bound.
+    pub fn play(&mut self, bound: Duration) -> Result<Vec<Stay>, String> {
         writeln!(self.stdin).map_err(|error| error.to_string())?;
-        let line = self.says(BOUND)?;
-        stays::read(&line).ok_or_else(|| format!("it says {}", start_of(&line)))
+        let line = self.says(bound)?;
+        stays::read(&line).ok_or_else(|| format!("it says {}", gist(&line)))
     }
 
     /// The next line.
@@ -78,7 +78,7 @@ impl Program {
     fn why(&mut self) -> String {
         let _ = self.child.kill();
         let said = self.stderr.take().and_then(|thread| thread.join().ok());
-        start_of(&said.unwrap_or_default())
+        gist(&said.unwrap_or_default())
     }
 }
 
@@ -89,8 +89,17 @@ impl Drop for Program {
     }
 }
 
-/// Enough of a text to see what it is about, in one line.
-pub fn start_of(text: &str) -> String {
+/// Enough of a text to see what it is about, in one line: its beginning and its end.
+pub fn gist(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").chars().take(200).collect()
+    let all: Vec<char> = words.join(" ").chars().collect();
+    if all.len() <= 2 * HALF {
+        return all.into_iter().collect();
+    }
+    let half = |part: &[char]| part.iter().collect::<String>();
+    format!(
+        "{} … {}",
+        half(&all[..HALF]),
+        half(&all[all.len() - HALF..])
+    )
 }

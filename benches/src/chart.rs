@@ -6,6 +6,7 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatte
 use plotters::prelude::*;
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 /// Of text, axes and grid.
 pub const GREY: RGBColor = RGBColor(0x78, 0x78, 0x78);
@@ -26,6 +27,15 @@ pub struct Chart {
     pub file: &'static str,
     pub svg: String,
     pub summary: String,
+}
+
+/// Writes them where README looks for them.
+pub fn write(charts: &[Chart]) -> std::io::Result<()> {
+    let folder = Path::new("benches/charts");
+    std::fs::create_dir_all(folder)?;
+    charts
+        .iter()
+        .try_for_each(|chart| std::fs::write(folder.join(chart.file), &chart.svg))
 }
 
 impl fmt::Display for Chart {

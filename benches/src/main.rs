@@ -1,15 +1,15 @@
 //! Measures what luagate costs: `./dev bench`. Writes `benches/RESULTS.md`, and the charts of it to `benches/charts/`.
 //!
-//! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing.
+//! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing. `./dev bench peers` is about
+//! other libraries, see `peers`.
 
-use luagate_benches::chart::Chart;
+use luagate_benches::chart::{self, Chart};
 use luagate_benches::figure::{self, Figure};
 use luagate_benches::server::Server;
 use luagate_benches::{
     autocomplete, bulk, chapter6, client, crowd, growth, handover, latency, memory, peers, pool,
     script_time, threads, throughput,
 };
-use std::path::Path;
 
 /// What is measured together, on a server of its own: figures, and charts.
 type Measured = (Vec<Figure>, Vec<Chart>);
@@ -43,6 +43,11 @@ fn main() -> std::io::Result<()> {
     if handover::work(&words) {
         return Ok(());
     }
+    if let Some((first, names)) = words.split_first()
+        && first == "peers"
+    {
+        return peers::run(names);
+    }
     let is_wanted =
         |title: &str| words.is_empty() || words.iter().any(|word| title.contains(word.as_str()));
     let (mut figures, mut charts) = (Vec::new(), Vec::new());
@@ -61,12 +66,7 @@ fn main() -> std::io::Result<()> {
     if words.is_empty() {
         let server = Server::private(&[]).expect("there was one before");
         std::fs::write("benches/RESULTS.md", figure::page(&server, &figures))?;
-        let folder = Path::new("benches/charts");
-        charts.extend(peers::charts(Path::new("benches/peers/results.json"))?);
-        std::fs::create_dir_all(folder)?;
-        for chart in charts {
-            std::fs::write(folder.join(chart.file), chart.svg)?;
-        }
+        chart::write(&charts)?;
     }
     Ok(())
 }

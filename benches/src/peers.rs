@@ -1,106 +1,216 @@
-//! Charts of what was measured of luagate and of what a user would take in its place: `benches/peers/results.json`, where
-//! that is there.
+//! luagate side by side with what a user would pick instead: `./dev bench peers`. Each peer is a program of its own, which plays
+//! the same scenes on the same server. Writes `benches/peers/RESULTS.md` and `benches/peers/results.json`.
 
-use crate::bars::{Bars, Panel, Row};
-use crate::chart::{Chart, thousands};
-use serde_json::Value;
-use std::io::{Error, ErrorKind, Result};
+mod charts;
+mod peer;
+mod program;
+mod record;
+mod scene;
+mod stays;
+mod usage;
+
+pub use charts::charts;
+
+use crate::chart;
+use crate::rounds::median;
+use crate::server::Server;
+use peer::{PEERS, Peer};
+use program::Program;
+use record::{Figures, Record};
+use scene::{SCENES, Scene};
+use stays::Stay;
 use std::path::Path;
+use std::time::Duration;
+use usage::{Glimpse, Monitor, Usage};
 
-const SCENES: [&str; 3] = ["uncontended", "50 on 5", "200 on 1"];
+/// Apart from those of the tests. Not all peers can use a socket.
+const PORTS: std::ops::Range<u32> = 21_000..21_500;
 
-/// A peer is its name and its language; there is a row for each of its scenes.
-fn name(row: &Value) -> String {
-    let text = |field: &str| row[field].as_str().unwrap_or("?").to_owned();
-    let (peer, language) = (text("peer"), text("language"));
-    match language.as_str() {
-        _ if peer.to_lowercase().contains(&language.to_lowercase()) => peer,
-        language => format!("{peer} ({language})"),
-    }
-}
+/// How long a scene is played, after its lead-in.
+const TIME: Duration = Duration::from_secs(2);
 
-/// The charts; none where nothing was measured.
-pub fn charts(results: &Path) -> Result<Vec<Chart>> {
-    let text = match std::fs::read_to_string(results) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text?,
-    };
-    let rows: Vec<Value> = serde_json::from_str(&text)
-        .map_err(|error| Error::other(format!("{}: {error}", results.display())))?;
-    let cpu = bars(
-        &rows,
-        "peers-cpu.svg",
-        "What a pair of acquire and release costs the server, in µs of its CPU",
-        &SCENES,
-        "server_cpu_us_per_pair",
-    );
-    let wait = bars(
-        &rows,
-        "peers-wait.svg",
-        "From free to the next one inside: 99 in 100 take no longer, in ms",
-        &SCENES[1..],
-        "wait_p99_ms",
-    );
-    Ok([cpu, wait].into_iter().flatten().collect())
-}
+/// A scene that takes longer is given up.
+const BOUND: Duration = Duration::from_secs(60);
 
-/// A chart of one field, a panel for each scene, where anything was measured of it. What takes least in the first one comes
-/// first.
-fn bars(
-    rows: &[Value],
-    file: &'static str,
-    title: &'static str,
-    scenes: &[&str],
-    field: &str,
-) -> Option<Chart> {
-    let find = |peer: &str, scene: &str| {
-        let mut rows = rows.iter();
-        rows.find(|row| name(row) == peer && row["scene"] == scene)
-    };
-    let number = |peer: &str, scene: &str| find(peer, scene).and_then(|row| row[field].as_f64());
-    let mut peers: Vec<String> = rows.iter().map(name).collect();
-    peers.sort();
-    peers.dedup();
-    peers.retain(|peer| scenes.iter().any(|scene| number(peer, scene).is_some()));
-    let rank = |peer: &String| number(peer, scenes[0]).unwrap_or(f64::INFINITY);
-    peers.sort_by(|one, other| rank(one).total_cmp(&rank(other)));
-    if peers.is_empty() {
-        return None;
-    }
-    let panels = scenes.iter().map(|scene| Panel {
-        title: (*scene).to_owned(),
-        values: peers
-            .iter()
-            .map(|peer| {
-                let value = number(peer, scene);
-                let violations = find(peer, scene).and_then(|row| row["violations"].as_u64());
-                (value, written(value, violations.unwrap_or(0)))
-            })
-            .collect(),
+/// How long a peer is watched beforehand.
+const GLIMPSE: Duration = Duration::from_secs(1);
+
+/// How often all of them play. The best counts: whatever else the machine does can only slow them.
+const ROUNDS: usize = 3;
+
+/// The parts of an uncontended scene of which the middle one counts.
+const PART: u64 = 250_000;
+
+/// A server of its own, on a TCP port.
+fn start_server() -> Server {
+    let server = PORTS.clone().find_map(|port| {
+        let mut server = Server::start(&[], &port.to_string()).expect("a server's binary");
+        // Where the port is somebody else's, the server ends, and the next one is tried.
+        server.becomes_ready().then(|| {
+            server.url = format!("redis://127.0.0.1:{port}/");
+            server
+        })
     });
-    let panels = panels.collect();
-    let rows = peers.into_iter().map(|name| Row {
-        is_ours: name.starts_with("luagate"),
-        name,
-    });
-    let bars = Bars {
-        file,
-        title,
-        rows: rows.collect(),
-        panels,
-    };
-    Some(bars.chart())
+    server.expect("a free port")
 }
 
-/// What is written behind a bar: who let in too many is not to be admired for its speed.
-fn written(value: Option<f64>, violations: u64) -> String {
-    let value = match value {
-        None => "no figure".to_owned(),
-        Some(value) if value < 10.0 => format!("{value:.1}"),
-        Some(value) => thousands(value.round() as u32),
-    };
-    match violations {
-        0 => value,
-        _ => format!("{value}, too many inside"),
+/// `Redis 7.0.15`, say.
+fn name_of(server: &Server) -> String {
+    let info: String = redis::cmd("INFO")
+        .arg("server")
+        .query(&mut server.connection())
+        .unwrap();
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+    match field("valkey_version:") {
+        Some(version) => format!("Valkey {version}"),
+        None => format!("Redis {}", field("redis_version:").unwrap_or("?")),
     }
+}
+
+/// Has a peer play, on a server without keys and scripts.
+fn play(
+    peer: &Peer,
+    scene: &Scene,
+    time: Duration,
+    bound: Duration,
+    server: &Server,
+) -> Result<(Vec<Stay>, Usage, Usage), String> {
+    let mut con = server.connection();
+    redis::cmd("FLUSHALL").exec(&mut con).unwrap();
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
+    let mut arguments = vec![server.url.clone()];
+    arguments.extend(scene.arguments(time));
+    let mut program = Program::start(peer, &arguments)?;
+    let before = Usage::read(&mut con);
+    let stays = program.play(bound)?;
+    Ok((stays, before, Usage::read(&mut con)))
+}
+
+/// Which commands the peer sends, and which it has run in scripts, as far as it gets: whether it plays well is for `measure` to
+/// tell.
+fn glimpse(peer: &Peer, server: &Server) -> Glimpse {
+    let monitor = Monitor::start(server.address()).unwrap();
+    let _ = play(peer, &SCENES[1], GLIMPSE, 10 * GLIMPSE, server);
+    monitor.stop()
+}
+
+fn measure(
+    peer: &Peer,
+    scene: &Scene,
+    glimpse: &Glimpse,
+    server: &Server,
+) -> Result<Figures, String> {
+    let time = TIME + Duration::from_micros(stays::LEAD_IN);
+    let (all, before, after) = play(peer, scene, time, BOUND, server)?;
+    if all.is_empty() {
+        return Err("nobody was inside".to_owned());
+    }
+    let pairs = all.len() as f64;
+    let settled = stays::settled(&all);
+    let is_crowd = scene.workers > 1;
+    let pairs_per_second = if scene.once {
+        settled.len() as f64 / stays::span(&settled) as f64 * 1e6
+    } else if is_crowd {
+        // Thereafter there are fewer and fewer who ask.
+        stays::within(&settled, TIME.as_micros() as u64) as f64 / TIME.as_secs_f64()
+    } else {
+        let parts = stays::in_parts(&settled, PART);
+        median(parts.into_iter().map(|pairs| pairs as f64)) / PART as f64 * 1e6
+    };
+    let waits = stays::handovers(&settled, peer.limit(scene));
+    let ms = |us: u64| us as f64 / 1e3;
+    Ok(Figures {
+        pairs_per_second,
+        slowest_round: pairs_per_second,
+        server_cpu_us_per_pair: after.cpu_us_since(&before) / pairs,
+        commands_per_pair: after.commands_since(&before, glimpse) / pairs,
+        wait_p50_ms: stays::percentile(&waits, 50).map(ms),
+        wait_p99_ms: stays::percentile(&waits, 99).map(ms),
+        longest_wait_ms: stays::longest_wait(&all).filter(|_| is_crowd).map(ms),
+        violations: stays::violations(&all, peer.limit(scene)),
+    })
+}
+
+/// A scene of a peer, in all rounds.
+struct Take {
+    peer: &'static Peer,
+    scene: &'static Scene,
+    rounds: Vec<Result<Figures, String>>,
+}
+
+impl Take {
+    fn record(self) -> Record {
+        let count = self.rounds.len();
+        let (well, failed): (Vec<_>, Vec<_>) = self.rounds.into_iter().partition(Result::is_ok);
+        let well: Vec<Figures> = well.into_iter().flatten().collect();
+        let failed: Vec<String> = failed.into_iter().filter_map(Result::err).collect();
+        let why = failed.last().map(|why| match failed.len() {
+            some if some < count => format!("{why} (in {some} of {count} rounds)"),
+            _ => why.clone(),
+        });
+        let notes = Vec::from_iter(self.peer.instead(self.scene).into_iter().chain(why));
+        Record {
+            peer: self.peer,
+            scene: self.scene,
+            figures: Figures::best(&well),
+            note: notes.join("; "),
+        }
+    }
+}
+
+/// Has all of them play in turns, a round after the other. What goes wrong is noted, and the next goes on.
+fn play_all(peers: Vec<&'static Peer>, server: &Server) -> Vec<Record> {
+    let glimpses: Vec<Result<Glimpse, String>> = peers
+        .iter()
+        .map(|peer| {
+            println!("{}: {}", peer.name, peer.version().unwrap_or_default());
+            peer.prepare().map(|()| glimpse(peer, server))
+        })
+        .collect();
+    let take = |peer: &'static Peer| SCENES.each_ref().map(|scene| (peer, scene));
+    let takes = peers.into_iter().flat_map(take);
+    let mut takes: Vec<Take> = takes
+        .map(|(peer, scene)| Take {
+            peer,
+            scene,
+            rounds: Vec::new(),
+        })
+        .collect();
+    for _ in 0..ROUNDS {
+        for (place, take) in takes.iter_mut().enumerate() {
+            let figures = match &glimpses[place / SCENES.len()] {
+                Ok(glimpse) => measure(take.peer, take.scene, glimpse, server),
+                Err(why) => Err(why.clone()),
+            };
+            let (peer, scene) = (take.peer.name, take.scene.name);
+            match &figures {
+                Ok(figures) => println!("{peer}, {scene}: {:.0} /s", figures.pairs_per_second),
+                Err(why) => println!("{peer}, {scene}: {why}"),
+            }
+            take.rounds.push(figures);
+        }
+    }
+    takes.into_iter().map(Take::record).collect()
+}
+
+/// With words only those peers that have one of them in their name, and nothing is written.
+pub fn run(words: &[String]) -> std::io::Result<()> {
+    let is_wanted = |peer: &&Peer| words.is_empty() || words.iter().any(|w| peer.name.contains(w));
+    let wanted: Vec<&'static Peer> = PEERS.iter().filter(is_wanted).collect();
+    if wanted.is_empty() {
+        let names: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
+        println!("no such peer; there are {}", names.join(", "));
+        return Ok(());
+    }
+    let server = start_server();
+    let name = name_of(&server);
+    let records = play_all(wanted, &server);
+    if words.is_empty() {
+        let results = Path::new("benches/peers/results.json");
+        std::fs::write(results, record::list(&records, &name))?;
+        chart::write(&charts(results)?)?;
+        std::fs::write("benches/peers/RESULTS.md", record::page(&records, &name))?;
+    }
+    print!("{}", record::tables(&records));
+    Ok(())
 }

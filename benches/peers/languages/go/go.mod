@@ -1,0 +1,3 @@
+module scenes
+
+go 1.26.0

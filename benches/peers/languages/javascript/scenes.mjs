@@ -1,0 +1,36 @@
+// A scene, played by many workers in one process: they ask, hold and give back, until the time is over.
+
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** What the arguments of the program ask for; the README of the folder `peers` tells them. */
+export function scene() {
+  const [url, workers, permits, holdUs, seconds, turns] = process.argv.slice(2);
+  // Once: each takes one turn, then waits until all have; otherwise it asks again at once.
+  return { url, workers: +workers, permits: +permits, holdMs: holdUs / 1000, seconds: +seconds, once: turns === 'once' };
+}
+
+/** `enter` is given the number of a lock, below `locks`, and `leave` what it resolved to. */
+export async function play(scene, locks, enter, leave) {
+  console.log('ready');
+  const lines = createInterface({ input: process.stdin });
+  await new Promise((resolve) => lines.once('line', resolve));
+  lines.close();
+  const start = performance.now();
+  const now = () => Math.floor((performance.now() - start) * 1000);
+  const goesOn = () => now() < scene.seconds * 1e6;
+  const stays = [];
+  const work = async () => {
+    do {
+      const lock = Math.floor(Math.random() * locks);
+      const asked = now();
+      const permit = await enter(lock);
+      const entered = now();
+      if (scene.holdMs) await sleep(scene.holdMs);
+      stays.push([lock, asked, entered, now()]);
+      await leave(permit);
+    } while (goesOn() && !scene.once);
+  };
+  while (goesOn()) await Promise.all(Array.from({ length: scene.workers }, work));
+  console.log(JSON.stringify({ stays }));
+}

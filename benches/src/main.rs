@@ -10,6 +10,7 @@ use luagate_benches::{
     autocomplete, bulk, chapter6, client, crowd, growth, handover, latency, memory, peers, pool,
     script_time, threads, throughput,
 };
+use std::path::Path;
 
 /// What is measured together, on a server of its own: figures, and charts.
 type Measured = (Vec<Figure>, Vec<Chart>);
@@ -66,6 +67,7 @@ fn main() -> std::io::Result<()> {
     if words.is_empty() {
         let server = Server::private(&[]).expect("there was one before");
         std::fs::write("benches/RESULTS.md", figure::page(&server, &figures))?;
+        charts.extend(peers::charts(Path::new("benches/peers/results.json"))?);
         chart::write(&charts)?;
     }
     Ok(())

@@ -9,6 +9,9 @@ use std::process::Command;
 const ROUNDS: usize = 5;
 const CALLS: &str = "100000";
 
+/// So many that hardly one comes twice: the same id again would only be told what it holds.
+const NUMBERS: &str = "1000000000";
+
 /// Calls a second, of a command in which `__rand_int__` is another number each time.
 fn calls_a_second(server: &Server, command: &[&str]) -> f64 {
     let socket = server
@@ -18,7 +21,7 @@ fn calls_a_second(server: &Server, command: &[&str]) -> f64 {
     let mut benchmark = Command::new("redis-benchmark");
     benchmark
         .args([
-            "-s", socket, "-c", "20", "-n", CALLS, "-r", "100000", "--csv",
+            "-s", socket, "-c", "20", "-n", CALLS, "-r", NUMBERS, "--csv",
         ])
         .args(command);
     let output = benchmark

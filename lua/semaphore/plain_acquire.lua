@@ -2,9 +2,10 @@
 -- the state stays as it is. The rest of the script does the same, and everything else.
 if stored[1] and stored[2] and not record and #KEYS == 3 and #ARGV == 7 then
   local id, want, declared, lease_ms, wait_ms, inbox, ticket = unpack(ARGV)
-  local limit, extra, next_end, last_end, expiry = string.match(stored[1], '^(%d+) (%d+) (%d+) (%d+) (%d+) [01] 0$')
-  if limit and (declared == limit or declared == '0') and want == '1' and wait_ms == '0' and inbox == '' and ticket == '0'
+  local limit, extra, next_end, last_end, expiry = string.match(stored[1], '^([1-9]%d*) (%d+) (%d+) (%d+) (%d+) [01] 0$')
+  if limit and want == '1' and wait_ms == '0' and inbox == '' and ticket == '0'
     and #id <= 200 and string.find(id, '^[!-~\128-\255]+$') and #lease_ms < 13 and string.find(lease_ms, '^%d+$')
+    and (declared == limit or #declared < 10 and string.find(declared, '^%d+$')) -- whatever it is: a limit is stored
     and now < next_end + 0 and (expiry == '0' or now < expiry + 0) then
     held, waiting, fields = call('ZCARD', holders), call('ZCARD', queue), call('HLEN', meta)
     local is_plain = waiting == 0 and fields == 2 + held

@@ -13,4 +13,4 @@ if meta == holders or meta == queue or holders == queue then
 end
 local stored = call('HMGET', meta, 'the state', 'last fence', ARGV[1] or '')
 local record = stored[3]
-local held, waiting, fields -- how many hold, wait, and are in meta: counted by who needs it first
+local held, waiting, fields = false, false, false -- how many hold, wait, and are in meta, once they are counted

@@ -6,9 +6,8 @@ use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
 use luagate::Permit;
 use luagate::scripts::semaphore::{self, Answer, Ask};
 use luagate_benches::client::{Raw, apart_us, pairs, together_us};
-use luagate_benches::script_time::{BARE_ACQUIRE, BARE_RELEASE};
+use luagate_benches::script_time::Scripts;
 use luagate_benches::server::Server;
-use luagate_benches::wire::Script;
 use redis::{Commands, Connection};
 use std::time::Duration;
 
@@ -17,64 +16,56 @@ const LEASE: Duration = Duration::from_secs(30);
 const LEASE_MS: &str = "30000";
 const LIMIT: &str = "100";
 
-/// The scripts on a connection of one's own, and the barest semaphore that a sorted set can be.
+/// The scripts on a connection of one's own.
 struct Wire {
     con: Connection,
-    acquire: Script,
-    release: Script,
-    refresh: Script,
-    bare_acquire: Script,
-    bare_release: Script,
-    keys: [String; 3],
-    bare_key: String,
+    scripts: Scripts,
 }
 
 impl Wire {
     fn new(server: &Server, name: &str) -> Wire {
         let mut con = server.connection();
         Wire {
-            acquire: Script::of_manifest(&mut con, "semaphore/acquire"),
-            release: Script::of_manifest(&mut con, "semaphore/release"),
-            refresh: Script::of_manifest(&mut con, "semaphore/refresh"),
-            bare_acquire: Script::load(&mut con, BARE_ACQUIRE),
-            bare_release: Script::load(&mut con, BARE_RELEASE),
-            keys: server.keys(name).names().map(str::to_owned),
-            bare_key: format!("{}:bare:{{{name}}}", server.prefix),
+            scripts: Scripts::load(&mut con, server, name),
             con,
         }
     }
 
     fn keys(&self) -> [&str; 3] {
-        self.keys.each_ref().map(String::as_str)
+        self.scripts.keys.each_ref().map(String::as_str)
     }
 
     /// The word of the reply.
     fn acquire(&mut self, id: &str, limit: &str, wait_ms: &str) -> String {
         let arguments = [id, "1", limit, LEASE_MS, wait_ms, "", "0"];
-        let call = self.acquire.call(&self.keys(), &arguments);
+        let call = self.scripts.acquire.call(&self.keys(), &arguments);
         let reply: Vec<redis::Value> = call.query(&mut self.con).unwrap();
         redis::from_redis_value(reply.into_iter().next().unwrap()).unwrap()
     }
 
     fn release(&mut self, id: &str) {
-        let call = self.release.call(&self.keys(), &[id, "0"]);
+        let call = self.scripts.release.call(&self.keys(), &[id, "0"]);
         call.exec(&mut self.con).unwrap();
     }
 
     fn refresh(&mut self, id: &str) {
-        let call = self.refresh.call(&self.keys(), &[id, LEASE_MS]);
+        let call = self.scripts.refresh.call(&self.keys(), &[id, LEASE_MS]);
         call.exec(&mut self.con).unwrap();
     }
 
     fn bare_acquire(&mut self, id: &str, limit: &str) -> bool {
         let call = self
+            .scripts
             .bare_acquire
-            .call(&[&self.bare_key], &[id, limit, LEASE_MS]);
+            .call(&[&self.scripts.bare_key], &[id, limit, LEASE_MS]);
         call.query(&mut self.con).unwrap()
     }
 
     fn bare_release(&mut self, id: &str) {
-        let call = self.bare_release.call(&[&self.bare_key], &[id]);
+        let call = self
+            .scripts
+            .bare_release
+            .call(&[&self.scripts.bare_key], &[id]);
         call.exec(&mut self.con).unwrap();
     }
 }
@@ -137,7 +128,7 @@ fn refresh(criterion: &mut Criterion) {
     });
     group.bench_function("raw", |bencher| bencher.iter(|| wire.refresh(permit.id())));
     group.bench_function("bare ZADD", |bencher| {
-        let key = wire.bare_key.clone();
+        let key = wire.scripts.bare_key.clone();
         bencher.iter(|| wire.con.zadd::<_, _, _, ()>(&key, permit.id(), 1).unwrap());
     });
     group.finish();
@@ -178,7 +169,7 @@ fn in_line(criterion: &mut Criterion) {
         });
     });
     group.bench_function("bare ZADD + ZREM", |bencher| {
-        let key = wire.bare_key.clone();
+        let key = wire.scripts.bare_key.clone();
         bencher.iter(|| {
             let id = new_id();
             wire.con.zadd::<_, _, _, ()>(&key, &id, 1).unwrap();
@@ -199,7 +190,13 @@ fn threads(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("acquire + release, 8 threads");
     group.sampling_mode(SamplingMode::Flat).sample_size(20); // so long each that starting the threads does not count
     group.bench_function("crate", |bencher| {
-        bencher.iter_custom(|pairs| took(together_us(&semaphore, THREADS, each(pairs)), pairs));
+        bencher.iter_custom(|count| {
+            let each = each(count);
+            took(
+                together_us(THREADS, each, || pairs(&semaphore, each)),
+                count,
+            )
+        });
     });
     group.bench_function("raw", |bencher| {
         bencher.iter_custom(|pairs| took(apart_us(&mut raws, each(pairs)), pairs));

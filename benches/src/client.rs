@@ -61,12 +61,10 @@ fn us(pairs: usize, work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / pairs as f64
 }
 
-/// What a pair takes when so many threads share a semaphore, in µs: each has so many.
-pub fn together_us(semaphore: &Semaphore, threads: usize, count: usize) -> f64 {
+/// What a pair takes when so many threads do the same work, in µs: so many pairs each.
+pub fn together_us(threads: usize, count: usize, work: impl Fn() + Sync) -> f64 {
     us(threads * count, || {
-        std::thread::scope(|scope| {
-            (0..threads).for_each(|_| drop(scope.spawn(move || pairs(semaphore, count))))
-        })
+        std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(&work))))
     })
 }
 
@@ -91,7 +89,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let mut raws: Vec<Raw> = (0..THREADS).map(|_| Raw::new(server, "raw")).collect();
     let threads = compare(
         ROUNDS,
-        || together_us(&semaphore, THREADS, PAIRS),
+        || together_us(THREADS, PAIRS, || pairs(&semaphore, PAIRS)),
         || apart_us(&mut raws, PAIRS),
     );
     vec![

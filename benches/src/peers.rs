@@ -14,6 +14,7 @@ pub use charts::charts;
 use crate::chart;
 use crate::rounds::median;
 use crate::server::Server;
+use crate::version::version;
 use peer::{PEERS, Peer};
 use program::Program;
 use record::{Figures, Record};
@@ -52,19 +53,6 @@ fn start_server() -> Server {
         })
     });
     server.expect("a free port")
-}
-
-/// `Redis 7.0.15`, say.
-fn name_of(server: &Server) -> String {
-    let info: String = redis::cmd("INFO")
-        .arg("server")
-        .query(&mut server.connection())
-        .unwrap();
-    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
-    match field("valkey_version:") {
-        Some(version) => format!("Valkey {version}"),
-        None => format!("Redis {}", field("redis_version:").unwrap_or("?")),
-    }
 }
 
 /// Has a peer play, on a server without keys and scripts.
@@ -203,7 +191,7 @@ pub fn run(words: &[String]) -> std::io::Result<()> {
         return Ok(());
     }
     let server = start_server();
-    let name = name_of(&server);
+    let name = version(&mut server.connection());
     let records = play_all(wanted, &server);
     if words.is_empty() {
         let results = Path::new("benches/peers/results.json");

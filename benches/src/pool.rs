@@ -1,12 +1,13 @@
 //! What a gate gives to more threads than it has connections, beside a pool whose connections each carry one call at a time.
 
+use crate::client::{pairs, together_us};
 use crate::figure::{Figure, Limit};
 use crate::rounds::compare;
 use crate::server::Server;
 use crate::wire::Script;
 use redis::{Cmd, Connection};
 use std::sync::{Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const ROUNDS: usize = 15;
 const THREADS: usize = 32;
@@ -32,17 +33,6 @@ impl Pool {
     }
 }
 
-/// How many pairs a second all threads do.
-fn pairs_a_second(pair: &(dyn Fn() + Sync)) -> f64 {
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| (0..PAIRS).for_each(|_| pair()));
-        }
-    });
-    (THREADS * PAIRS) as f64 / start.elapsed().as_secs_f64()
-}
-
 pub fn measure(server: &Server) -> Vec<Figure> {
     let semaphore = server.gate().semaphore("threads", 100);
     let semaphore = semaphore.lease(Duration::from_secs(30));
@@ -55,30 +45,25 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         idle: Mutex::new((0..CONNECTIONS).map(|_| server.connection()).collect()),
         back: Condvar::new(),
     };
+    let pair_of_pool = || {
+        let id = uuid::Uuid::new_v4().to_string();
+        pool.call(&acquire.call(&keys, &[&id, "1", "100", "30000", "0", "", "0"]));
+        pool.call(&release.call(&keys, &[&id, "0"]));
+    };
     let compared = compare(
         ROUNDS,
-        || {
-            pairs_a_second(&|| {
-                semaphore.try_acquire().unwrap().release().unwrap();
-            })
-        },
-        || {
-            pairs_a_second(&|| {
-                let id = uuid::Uuid::new_v4().to_string();
-                pool.call(&acquire.call(&keys, &[&id, "1", "100", "30000", "0", "", "0"]));
-                pool.call(&release.call(&keys, &[&id, "0"]));
-            })
-        },
+        || together_us(THREADS, PAIRS, || pairs(&semaphore, PAIRS)),
+        || together_us(THREADS, PAIRS, || (0..PAIRS).for_each(|_| pair_of_pool())),
     );
     vec![Figure {
         what: format!("pairs a second by {THREADS} threads with one gate"),
         unit: "/s",
-        ours: compared.ours,
+        ours: 1e6 / compared.ours,
         beside: (
             "a pool of 8 connections, a call at a time on each",
-            compared.theirs,
+            1e6 / compared.theirs,
         ),
-        ratio: compared.ratio,
+        ratio: 1.0 / compared.ratio,
         limit: Limit::AtLeast(1.5),
     }]
 }

@@ -11,28 +11,29 @@ const ROUNDS: usize = 21;
 const PACKET: usize = 1_000;
 
 /// Counts, and admits, with neither order, nor fence, nor weight, nor check.
-pub const BARE_ACQUIRE: &str = "local clock = redis.call('TIME')
+const BARE_ACQUIRE: &str = "local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
 redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1])
 return 1";
-pub const BARE_RELEASE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
+const BARE_RELEASE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
 
 const LEASE: &str = "30000";
 
-struct Scripts {
-    acquire: Script,
-    release: Script,
-    refresh: Script,
-    bare_acquire: Script,
-    bare_release: Script,
-    keys: [String; 3],
-    bare_key: String,
+/// Ours, and the barest semaphore that a sorted set can be.
+pub struct Scripts {
+    pub acquire: Script,
+    pub release: Script,
+    pub refresh: Script,
+    pub bare_acquire: Script,
+    pub bare_release: Script,
+    pub keys: [String; 3],
+    pub bare_key: String,
 }
 
 impl Scripts {
-    fn load(con: &mut Connection, server: &Server, name: &str) -> Scripts {
+    pub fn load(con: &mut Connection, server: &Server, name: &str) -> Scripts {
         let keys = server.keys(name);
         Scripts {
             acquire: Script::of_manifest(con, "semaphore/acquire"),

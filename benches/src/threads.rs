@@ -1,7 +1,7 @@
 //! Pairs a second by more and more threads: one gate, beside a connection for each thread.
 
 use crate::chart::{Axis, Chart, Line, Lines};
-use crate::client::{Raw, apart_us, together_us};
+use crate::client::{Raw, apart_us, pairs, together_us};
 use crate::rounds::median;
 use crate::server::Server;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub fn chart(server: &Server) -> Chart {
         for (at, threads) in THREADS.into_iter().enumerate() {
             let each = PAIRS / threads;
             let (_, together, apart) = &mut measured[at];
-            together.push(1e6 / together_us(&semaphore, threads, each));
+            together.push(1e6 / together_us(threads, each, || pairs(&semaphore, each)));
             apart.push(1e6 / apart_us(&mut raws[..threads], each));
         }
     }

@@ -1,20 +1,28 @@
 //! Connections to the server: a small pool, each with timeouts of its own, and how a call is carried out on one.
 
+mod convoy;
+mod passage;
+mod wire;
+
+pub(crate) use wire::Parked;
+
 use crate::clock::Clock;
-use crate::convoy::{Carried, Convoys, Passage, Standing};
 use crate::counters::Counts;
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
+#[cfg(feature = "r2d2")]
 use crate::line::Line;
 use crate::source::Source;
 use crate::sync::{lock, wait_for};
 use crate::trace;
-use redis::{Connection, ConnectionAddr, ConnectionLike, RedisResult, Value};
+use convoy::Convoys;
+use redis::{Connection, ConnectionAddr};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
+use wire::Wire;
 
 /// How long connecting, reading and writing may take.
 #[derive(Clone, Copy, Debug)]
@@ -30,52 +38,6 @@ pub(crate) enum Turn {
     /// Before all others who wait for one.
     First,
     Last,
-}
-
-/// A connection of the pool, out on a call.
-pub(crate) struct Wire {
-    pub(crate) con: Line,
-    /// The number of its pool.
-    node: usize,
-    pub(crate) read_timeout: Duration,
-    generation: u64,
-    /// Set while it is out of the pool for what must follow a call that was not answered.
-    parked: Option<Arc<()>>,
-}
-
-impl Wire {
-    /// Bounds how long the next replies may take.
-    pub(crate) fn bound(&mut self, read: Duration) -> Result<(), Failure> {
-        let read = read.max(Duration::from_millis(1)); // zero would mean no bound at all
-        if read != self.read_timeout {
-            self.con.set_read_timeout(Some(read))?;
-            self.read_timeout = read;
-        }
-        Ok(())
-    }
-}
-
-/// A connection on which calls were not answered in time, out of the pool: what follows on it reaches the server after them.
-/// It is shared by those whose calls these are.
-#[derive(Clone)]
-pub(crate) struct Parked {
-    /// The number of its pool.
-    node: usize,
-    /// Nothing once it has answered what followed, and with it all that was before; or when it broke.
-    wire: Arc<Mutex<Option<Wire>>>,
-}
-
-impl Parked {
-    fn of(wire: Wire) -> Parked {
-        Parked {
-            node: wire.node,
-            wire: Arc::new(Mutex::new(Some(wire))),
-        }
-    }
-
-    pub(crate) fn node(&self) -> usize {
-        self.node
-    }
 }
 
 /// A call that was answered, and when it was sent.
@@ -110,10 +72,10 @@ pub(crate) struct Connections {
     node: usize,
     source: Source,
     timeouts: Timeouts,
-    pub(crate) most: usize,
+    most: usize,
     pid: u32,
     shelf: Mutex<Shelf>,
-    pub(crate) convoys: Mutex<Convoys>,
+    convoys: Mutex<Convoys>,
     /// Counts those that are parked.
     parked: Arc<()>,
     retired: AtomicBool,
@@ -271,86 +233,6 @@ impl Connections {
         call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
         repeat(&mut || self.attempt(self.take(turn, until)?, until, call))
-    }
-
-    /// As `call`, of one command, which may go in one packet with those of other threads. One that has a deadline of its own
-    /// does not wait for theirs.
-    pub(crate) fn call_along<T>(
-        &self,
-        until: Option<Instant>,
-        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
-    ) -> Result<Answered<T>, Unanswered> {
-        if until.is_some() || self.source.is_lent() {
-            return self.call(Turn::Last, until, &mut |con| call(con));
-        }
-        repeat(&mut || self.attempt_along(call))
-    }
-
-    fn attempt_along<T>(
-        &self,
-        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
-    ) -> Result<Answered<T>, Unanswered> {
-        let mut passage = Passage::of(self);
-        let error = match (call(&mut passage), passage.sent) {
-            (Ok(reply), sent) => {
-                return Ok(Answered {
-                    reply,
-                    sent: sent.unwrap_or_else(|| self.clock.moment()),
-                    repeated: false,
-                });
-            }
-            (Err(error), _) => error,
-        };
-        if let Some(failure) = passage.unsent {
-            return Err(failure.into());
-        }
-        let wire = match &error {
-            CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => {
-                passage.parked
-            }
-            CallError::Unknown(_) => {
-                self.outdate(passage.generation);
-                None
-            }
-            CallError::Failed(failure) if failure.is_broken() => {
-                self.outdate(passage.generation);
-                None
-            }
-            CallError::Failed(_) | CallError::Invalid(_) => None,
-        };
-        Err(Unanswered { error, wire })
-    }
-
-    /// Runs `work` on a connection, which goes where it belongs after it. A failure: it was not run.
-    pub(crate) fn carry_alone(
-        &self,
-        work: &mut dyn FnMut(&mut Wire) -> (RedisResult<Value>, Standing),
-    ) -> Result<Carried, Failure> {
-        let mut wire = self.take(Turn::Last, None)?;
-        if let Err(failure) = wire.bound(self.patience(None)) {
-            self.discard(wire);
-            return Err(failure);
-        }
-        let generation = wire.generation;
-        let sent = self.clock.moment();
-        let (reply, standing) = work(&mut wire);
-        let parked = match standing {
-            Standing::Fine => {
-                self.put_back(wire);
-                None
-            }
-            Standing::Late => self.park(wire),
-            Standing::Broken => {
-                self.discard(wire);
-                None
-            }
-        };
-        Ok(Carried {
-            reply,
-            sent,
-            generation,
-            parked,
-        })
     }
 
     /// Runs `call` on this very connection, so that it reaches the server after what was sent on it before. With `until` it

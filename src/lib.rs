@@ -62,7 +62,6 @@ mod clock;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod connections;
-mod convoy;
 mod counters;
 mod engine;
 mod error;
@@ -86,7 +85,6 @@ mod name;
 mod node;
 mod permission;
 mod permit;
-mod permits;
 mod probe;
 mod renewal;
 mod replicas;

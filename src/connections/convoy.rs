@@ -1,11 +1,11 @@
 //! A convoy: calls of several threads that go over one connection in one packet. Whoever finds that enough calls are on
 //! their way already goes along with the next one, and its reply is handed back to it.
 
-use crate::connections::{Connections, Parked, Wire};
+use super::{Connections, Parked, Turn, Wire};
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
 use crate::sync::{lock, wait_for};
-use redis::{Cmd, ConnectionLike, ErrorKind, RedisError, RedisResult, Value};
+use redis::{ConnectionLike, ErrorKind, RedisError, RedisResult, Value};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const STUCK: Duration = Duration::from_millis(10);
 
 /// Those that are on their way, and those that wait to go along.
 #[derive(Default)]
-pub(crate) struct Convoys {
+pub(super) struct Convoys {
     /// How many connections carry calls, or are about to.
     leading: usize,
     /// The last packet was answered at once.
@@ -69,14 +69,14 @@ enum Turned {
 }
 
 /// A call that was carried to the server.
-pub(crate) struct Carried {
-    pub(crate) reply: RedisResult<Value>,
+pub(super) struct Carried {
+    pub(super) reply: RedisResult<Value>,
     /// The instant before it was sent.
-    pub(crate) sent: Moment,
+    pub(super) sent: Moment,
     /// The age of the connection.
-    pub(crate) generation: u64,
+    pub(super) generation: u64,
     /// Where the connection is, if the reply did not come in time.
-    pub(crate) parked: Option<Parked>,
+    pub(super) parked: Option<Parked>,
 }
 
 impl Caller {
@@ -87,7 +87,7 @@ impl Caller {
 }
 
 /// How a connection is after what it carried.
-pub(crate) enum Standing {
+pub(super) enum Standing {
     Fine,
     /// A reply is still to come.
     Late,
@@ -96,7 +96,7 @@ pub(crate) enum Standing {
 
 impl Standing {
     /// After one exchange.
-    fn after(reply: RedisResult<Value>) -> (RedisResult<Value>, Standing) {
+    pub(super) fn after(reply: RedisResult<Value>) -> (RedisResult<Value>, Standing) {
         let standing = match &reply {
             Ok(_) => Standing::Fine,
             Err(error) if error.is_timeout() => Standing::Late,
@@ -106,93 +106,9 @@ impl Standing {
     }
 }
 
-/// A call's way to the server: as a connection, though others may use the same one.
-pub(crate) struct Passage<'a> {
-    connections: &'a Connections,
-    /// The instant before it was first sent.
-    pub(crate) sent: Option<Moment>,
-    pub(crate) generation: Option<u64>,
-    pub(crate) parked: Option<Parked>,
-    /// Why it was not sent.
-    pub(crate) unsent: Option<Failure>,
-}
-
-impl Passage<'_> {
-    pub(crate) fn of(connections: &Connections) -> Passage<'_> {
-        Passage {
-            connections,
-            sent: None,
-            generation: None,
-            parked: None,
-            unsent: None,
-        }
-    }
-
-    fn carry(&mut self, packed: Vec<u8>) -> RedisResult<Value> {
-        let carried = self.connections.carry(packed);
-        self.arrive(carried)
-    }
-
-    fn arrive(&mut self, carried: Result<Carried, Failure>) -> RedisResult<Value> {
-        match carried {
-            Ok(carried) => {
-                self.sent.get_or_insert(carried.sent);
-                self.generation = Some(carried.generation);
-                self.parked = carried.parked;
-                carried.reply
-            }
-            Err(failure) => {
-                self.unsent = Some(failure);
-                Err(RedisError::from((ErrorKind::Client, "not sent")))
-            }
-        }
-    }
-}
-
-impl ConnectionLike for Passage<'_> {
-    fn req_command(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.carry(command.get_packed_command())
-    }
-
-    fn req_packed_command(&mut self, packed: &[u8]) -> RedisResult<Value> {
-        self.carry(packed.to_vec())
-    }
-
-    /// Several commands of one call go by themselves.
-    fn req_packed_commands(
-        &mut self,
-        packed: &[u8],
-        offset: usize,
-        count: usize,
-    ) -> RedisResult<Vec<Value>> {
-        let mut replies = Vec::new();
-        let carried = self.connections.carry_alone(&mut |wire| {
-            let answered = wire.con.req_packed_commands(packed, offset, count);
-            Standing::after(answered.map(|all| {
-                replies = all;
-                Value::Nil
-            }))
-        });
-        self.arrive(carried)?;
-        Ok(replies)
-    }
-
-    fn get_db(&self) -> i64 {
-        0 // that of the pool's connections is never asked for
-    }
-
-    fn check_connection(&mut self) -> bool {
-        true
-    }
-
-    fn is_open(&self) -> bool {
-        true
-    }
-}
-
 impl Connections {
     /// Carries a call to the server, with those of others where many are under way. A failure: it was not sent.
-    fn carry(&self, packed: Vec<u8>) -> Result<Carried, Failure> {
+    pub(super) fn carry(&self, packed: Vec<u8>) -> Result<Carried, Failure> {
         if !self.is_own_process() {
             return Err(Failure::new(FailureKind::Forked, "forked process"));
         }
@@ -210,6 +126,38 @@ impl Connections {
         convoys.queue.push_back(caller.clone());
         drop(convoys);
         self.go_along(&caller)
+    }
+
+    /// Runs `work` on a connection, which goes where it belongs after it. A failure: it was not run.
+    pub(super) fn carry_alone(
+        &self,
+        work: &mut dyn FnMut(&mut Wire) -> (RedisResult<Value>, Standing),
+    ) -> Result<Carried, Failure> {
+        let mut wire = self.take(Turn::Last, None)?;
+        if let Err(failure) = wire.bound(self.patience(None)) {
+            self.discard(wire);
+            return Err(failure);
+        }
+        let generation = wire.generation;
+        let sent = self.clock.moment();
+        let (reply, standing) = work(&mut wire);
+        let parked = match standing {
+            Standing::Fine => {
+                self.put_back(wire);
+                None
+            }
+            Standing::Late => self.park(wire),
+            Standing::Broken => {
+                self.discard(wire);
+                None
+            }
+        };
+        Ok(Carried {
+            reply,
+            sent,
+            generation,
+            parked,
+        })
     }
 
     /// Waits until a convoy has taken it along, or it leads one.

@@ -1,7 +1,9 @@
 //! Many permits at once, where a loop would cost a round trip for each.
 
+use super::release::{ReleaseError, Released, give_back};
+use super::{Permit, refresh_each};
 use crate::error::{CallError, RefreshError};
-use crate::permit::{self, Permit, ReleaseError, Released};
+
 use crate::trace::Operation;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +95,7 @@ fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
         let (alive, lost) = refreshable(permits);
         let ends = alive.iter().filter_map(|p| p.holding.deadline().instant());
         let until = ends.min().map(|end| end.max(engine.now() + LEAST));
-        let mut told = permit::refresh_each(engine, &alive, None, until).into_iter();
+        let mut told = refresh_each(engine, &alive, None, until).into_iter();
         for (permit, lost) in permits.iter().zip(lost) {
             let alive = if lost { None } else { told.next() };
             outcomes.push(alive.unwrap_or_else(|| Err(RefreshError::Lost(permit.holding.lost()))));
@@ -120,7 +122,7 @@ fn release_packet(permits: &mut [Permit]) -> Vec<Option<CallError>> {
     }
     let mut unconfirmed = Vec::new();
     // What became of it shows in what is unconfirmed.
-    let _ = permit::give_back(permits, None, &mut unconfirmed);
+    let _ = give_back(permits, None, &mut unconfirmed);
     for unconfirmed in unconfirmed {
         for place in unconfirmed.places {
             if let Some(told) = errors.get_mut(place) {

@@ -1,0 +1,261 @@
+//! How permits are given back, one or several in a packet, and what comes of it.
+
+use super::Permit;
+use crate::connections::{Answered, Parked, Turn, Unanswered};
+use crate::engine::Engine;
+use crate::error::{CallError, Error};
+use crate::failure::{Failure, FailureKind};
+use crate::holding::Holding;
+use crate::name::Keys;
+use crate::scripts::semaphore::{self, ReleaseAnswer};
+use crate::servers::Packet;
+use crate::trace::Operation;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long dropping a permit may take; what takes longer goes to the background.
+pub(super) const DROP_BOUND: Duration = Duration::from_millis(100);
+
+/// What came of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// Given back; whoever waits has it already.
+    Released,
+    /// There was nothing to give back: the lease had ended, or somebody revoked it.
+    Gone,
+}
+
+/// A release that could not be confirmed. It has the permit, so that it can be tried again; dropping it releases in the
+/// background.
+#[derive(Debug)]
+pub struct ReleaseError {
+    permit: Box<Permit>,
+    error: CallError,
+}
+
+impl ReleaseError {
+    pub(super) fn new(permit: Permit, error: CallError) -> ReleaseError {
+        ReleaseError {
+            permit: Box::new(permit),
+            error,
+        }
+    }
+
+    pub(crate) fn into_parts(self) -> (Permit, CallError) {
+        (*self.permit, self.error)
+    }
+
+    /// The permit, still to be released.
+    #[must_use = "dropping the permit releases it in the background"]
+    pub fn into_permit(self) -> Permit {
+        *self.permit
+    }
+
+    /// Why it could not be released.
+    pub fn error(&self) -> &CallError {
+        &self.error
+    }
+}
+
+impl fmt::Display for ReleaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "not released, try again with the permit in this error: {}",
+            self.error
+        )
+    }
+}
+
+impl std::error::Error for ReleaseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<ReleaseError> for Error {
+    fn from(error: ReleaseError) -> Error {
+        error.error.into()
+    }
+}
+
+/// Gives these back, all of one gate, in one packet. Those that the server confirmed are not armed any more.
+pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError> {
+    if let Some(first) = permits.first() {
+        first.engine.check_process()?;
+    }
+    let mut unconfirmed = Vec::new();
+    give_back(permits, None, &mut unconfirmed)
+}
+
+/// As `release_all`, for at most 100 ms; the background does what takes longer.
+pub(crate) fn drop_all(permits: &mut [Permit]) {
+    drop_within(permits, DROP_BOUND);
+}
+
+/// As `release_all`, for at most `bound`; the background does what takes longer.
+pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
+    // In a forked child even a lock may be held by a thread that does not exist there.
+    let engine = match permits.iter().find(|permit| permit.armed) {
+        Some(armed) if armed.engine.servers.is_own_process() => armed.engine.clone(),
+        _ => return,
+    };
+    let _busy = engine.clock().busy(); // until it is given back
+    let until = engine.now() + bound;
+    let mut unconfirmed = Vec::new();
+    if bound.is_zero() {
+        let armed = permits.iter().enumerate().filter(|(_, p)| p.armed);
+        unconfirmed.push(Unconfirmed {
+            places: armed.map(|(place, _)| place).collect(),
+            error: CallError::Failed(Failure::new(FailureKind::TimedOut, "not tried")),
+            wire: None,
+        });
+    } else {
+        // What became of it shows in what is unconfirmed.
+        let _ = give_back(permits, Some(until), &mut unconfirmed);
+    }
+    for unconfirmed in unconfirmed {
+        // Until the leases have ended on the server, where a refresh whose reply was lost may have moved the end.
+        let mut end = Some(until);
+        let mut debts = Vec::new();
+        for place in unconfirmed.places {
+            let Some(permit) = permits.get_mut(place) else {
+                continue;
+            };
+            permit.armed = false;
+            let holding = &permit.holding;
+            let lease = Duration::from_millis(holding.terms.lease_ms);
+            end = match (end, holding.deadline().instant()) {
+                (Some(end), Some(told)) if !lease.is_zero() => until
+                    .checked_add(lease)
+                    .map(|latest| latest.max(told).max(end)),
+                _ => None, // a permanent one has no end
+            };
+            debts.push((holding.keys.clone(), holding.id.clone()));
+        }
+        engine.release_later(debts, unconfirmed.wire, end);
+    }
+}
+
+/// Permits of which no server said that they were given back.
+pub(super) struct Unconfirmed {
+    pub(super) places: Vec<usize>,
+    pub(super) error: CallError,
+    wire: Option<Parked>,
+}
+
+/// Gives back those that are armed; what was confirmed is not armed any more. Says what that comes to, and puts the rest into
+/// `unconfirmed`.
+pub(super) fn give_back(
+    permits: &mut [Permit],
+    until: Option<Instant>,
+    unconfirmed: &mut Vec<Unconfirmed>,
+) -> Result<Released, CallError> {
+    let span = Operation::Release.on(permits.iter().map(Permit::key));
+    span.tell(|| {
+        *unconfirmed = give_back_armed(permits, until);
+        match unconfirmed.first() {
+            Some(unconfirmed) => Err(unconfirmed.error.clone()),
+            // Those of an earlier attempt count too.
+            None if permits.iter().any(|permit| permit.gone) => Ok(Released::Gone),
+            None => Ok(Released::Released),
+        }
+    })
+}
+
+fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed> {
+    for permit in permits.iter_mut().filter(|permit| permit.armed) {
+        permit.engine.renewal.forget(&permit.holding);
+        if permit.may_be_somebody_else_s() {
+            permit.armed = false;
+            permit.gone = true;
+        }
+    }
+    let armed = permits
+        .iter()
+        .enumerate()
+        .filter(|(_, permit)| permit.armed);
+    let armed: Vec<usize> = armed.map(|(place, _)| place).collect();
+    let holdings = armed.iter().filter_map(|place| permits.get(*place));
+    let holdings: Vec<Arc<Holding>> = holdings.map(|permit| permit.holding.clone()).collect();
+    let calls: Vec<_> = holdings.iter().map(|h| (&h.keys, h.id.as_str())).collect();
+    let Some(engine) = permits.first().map(|permit| permit.engine.clone()) else {
+        return Vec::new();
+    };
+    let packets = match calls.as_slice() {
+        [(keys, id)] => vec![Packet {
+            places: vec![0],
+            outcome: release_one(&engine, keys, id, until),
+        }],
+        calls => engine.servers.call_each(
+            Turn::Last,
+            calls,
+            |(keys, _)| &keys.meta,
+            until,
+            &mut |con, calls| semaphore::release_all(con, calls),
+        ),
+    };
+    let mut unconfirmed = Vec::new();
+    for packet in packets {
+        let places = packet
+            .places
+            .iter()
+            .filter_map(|place| armed.get(*place).copied());
+        let answered = match packet.outcome {
+            Ok(answered) => answered,
+            Err(unanswered) => {
+                let places: Vec<usize> = places.collect();
+                let is_unknown = matches!(unanswered.error, CallError::Unknown(_));
+                for place in &places {
+                    if let Some(permit) = permits.get_mut(*place) {
+                        permit.asked |= is_unknown;
+                    }
+                }
+                unconfirmed.push(Unconfirmed {
+                    places,
+                    error: unanswered.error,
+                    wire: unanswered.wire,
+                });
+                continue;
+            }
+        };
+        for (place, outcome) in places.zip(answered.reply) {
+            match (outcome, permits.get_mut(place)) {
+                (Ok(answer), Some(permit)) => {
+                    permit.armed = false;
+                    permit.gone = !matches!(answer, ReleaseAnswer::Released { .. });
+                    // Found nothing, unless an earlier try of this very release took it.
+                    if permit.gone && !permit.asked && !answered.repeated {
+                        permit.holding.lose();
+                    }
+                    permit.holding.end();
+                }
+                (Err(error), _) => unconfirmed.push(Unconfirmed {
+                    places: vec![place],
+                    error,
+                    wire: None,
+                }),
+                (Ok(_), None) => {}
+            }
+        }
+    }
+    unconfirmed
+}
+
+/// A single one may go along with the calls of other threads.
+fn release_one(
+    engine: &Engine,
+    keys: &Keys,
+    id: &str,
+    until: Option<Instant>,
+) -> Result<Answered<Vec<Result<ReleaseAnswer, CallError>>>, Unanswered> {
+    let released = engine.servers.call(&keys.meta, until, &mut |con| {
+        semaphore::release(con, keys, id, 0)
+    });
+    released.map(|answered| Answered {
+        reply: vec![Ok(answered.reply)],
+        sent: answered.sent,
+        repeated: answered.repeated,
+    })
+}

@@ -14,9 +14,9 @@ local semaphore = {
     "next_end", "pinned", "record", "stopped", "waiting", "wrote",
   },
   read = {
-    "NEVER", "as_time", "ask_again", "channel_of", "close", "cover", "end_of", "expire_again", "free", "grant", "head_until",
-    "holders", "holding", "holds", "leave_queue", "listening", "look", "meta", "next_number", "open", "queue", "readable",
-    "rouse", "save", "serve", "set_ttl", "settle", "state_text", "stored", "tell", "used", "waiter", "waiter_text",
+    "NEVER", "STATE", "as_time", "ask_again", "channel_of", "close", "cover", "end_of", "expire_again", "free", "grant", "head_until",
+    "holder_text", "holders", "holding", "holds", "leave_queue", "listening", "look", "meta", "next_number", "open", "queue", "readable",
+    "rouse", "save", "serve", "set_ttl", "settle", "state", "state_text", "stored", "tell", "used", "waiter", "waiter_text",
   },
 }
 

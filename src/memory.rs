@@ -55,6 +55,7 @@ mod interpreter;
 mod keyspace;
 mod list;
 mod listener;
+mod packing;
 mod range;
 mod server;
 mod sorted_set;

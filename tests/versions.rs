@@ -1,13 +1,12 @@
 //! Promise: an earlier version of the scripts (`tests/earlier`) and the present one work on the same semaphore at the same
-//! time: never more than the limit inside, one line, and each knows what the other granted. The one exception: an earlier
-//! script passes over who signs its messages, see `luagate::guide::production`.
+//! time: never more than the limit inside, one line, and each knows what the other granted.
 
 mod support;
 
-use luagate::scripts::semaphore::{Answer, Ask, LookupAnswer, ReleaseAnswer, ResizeAnswer};
+use luagate::scripts::semaphore::{Answer, Ask, ReleaseAnswer, ResizeAnswer};
 use redis::Commands;
 use std::time::Instant;
-use support::raw::{Listener, Raw};
+use support::raw::Raw;
 use support::thin::{Scripts, Thin};
 use support::{SOON, Server};
 
@@ -74,54 +73,6 @@ fn each_wakes_who_waits_by_the_other() {
     waiter.queue("waiter");
     permit.release().unwrap();
     assert_eq!(waiter.inbox.next_grant()[0], "waiter");
-}
-
-#[test]
-fn an_earlier_script_passes_over_who_signs_and_the_present_one_serves_it() {
-    let server = Server::any();
-    let scripts = Scripts::earlier();
-    let mut earlier = Thin::new(&server, &scripts, "raw", 1);
-    let mut raw = Raw::new(&server, 1);
-    let mut inbox = Listener::new(&server, "signed");
-    let signed = Ask {
-        wait_ms: 15_000,
-        inbox: &format!("{}#secret", inbox.channel),
-        ..raw.ask("signed")
-    };
-    assert_eq!(earlier.acquire(earlier.ask("0")).word, "granted");
-    let ticket = raw.queue(signed);
-    let behind = ["1", "2", "3"];
-    for id in behind {
-        earlier.queue(id);
-    }
-    let again = Ask { ticket, ..signed };
-    for (at, next) in ["0", "1", "2"].into_iter().zip(behind) {
-        // It listens, but not to what the earlier script takes for its channel, so that one drops it for dead.
-        assert_eq!(earlier.release(at), "released");
-        assert_eq!(earlier.inbox.next_grant()[0], next);
-        assert!(matches!(raw.lookup("signed"), LookupAnswer::Gone { .. }));
-        // When it asks it has its old place again, in front of all who came later.
-        let Answer::Queued {
-            ticket: same,
-            position: 1,
-            ..
-        } = raw.acquire(again)
-        else {
-            panic!()
-        };
-        assert_eq!(same, ticket);
-    }
-    earlier.queue("4");
-    assert!(inbox.is_silent(&server), "nobody has told it anything");
-    raw.assert_released("3");
-    assert_eq!(inbox.next_grant()[0], "signed", "it is its turn");
-    // Nobody in front of it: what is free is its own when it asks.
-    raw.release("4");
-    raw.release("signed");
-    assert_eq!(earlier.acquire(earlier.ask("5")).word, "granted");
-    let ticket = raw.queue(signed);
-    assert_eq!(earlier.release("5"), "released");
-    raw.grant(Ask { ticket, ..signed });
 }
 
 #[test]

@@ -46,9 +46,8 @@ local place = record and call('ZSCORE', queue, id)
 
 local function granted()
   local permits = want or limit - in_use
-  local text = next_number()
-  local given_fence = last_fence
-  grant(id, permits, lease_ms, text)
+  local given_fence = next_number()
+  grant(id, permits, lease_ms)
   if waiting > 0 then serve() end
   save()
   return {'granted', permits, given_fence, lease_ms == 0 and -1 or now + lease_ms, now, used(), limit}
@@ -85,8 +84,7 @@ if wait_ms > 0 and want then
   local retry_after = stopped and 1 or math.min(end_of(watch) or third, third)
   local patience = now + wait_ms
   if expiry ~= 0 and patience > expiry then expiry, changed, grown = patience + 60000, true, true end
-  call('HSET', meta, 'last fence', string.format('%.0f', last_fence),
-    id, waiter_text(want, lease_ms, patience, now + retry_after, inbox))
+  call('HSET', meta, 'the state', state_text(), id, waiter_text(want, lease_ms, patience, now + retry_after, inbox))
   save()
   return {'queued', ticket, position, retry_after, used(), limit, now}
 end

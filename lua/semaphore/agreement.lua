@@ -1,12 +1,12 @@
 -- Part: how many hold and wait, and whether the three keys agree. Every grant that is not plain passes here. Writes nothing.
 held = held or call('ZCARD', holders)
 waiting = waiting or call('ZCARD', queue)
-fields = fields or call('HLEN', meta) -- two, and the records
+fields = fields or call('HLEN', meta) -- the state, and the records
 
 -- A key that was evicted, or restored without the others, shows as a record too many or too few.
 local agreed = readable
-if agreed and stored[1] then
-  agreed = fields == 2 + waiting + (closed and 0 or held)
+if agreed and state then
+  agreed = fields == 1 + waiting + (closed and 0 or held)
   if closed and held == 0 and last_end > now then agreed = false end -- `holders` was lost while it was closed
 elseif agreed then
   agreed = fields + held + waiting == 0

@@ -4,12 +4,11 @@ local grown = false   -- the keys' TTL is to be set
 local wrote = false   -- this script has written, so nothing is refused any more when memory is full
 
 -- Keys that end with this very ms live on: an end that is not ahead would delete what the script writes.
-if stored[1] and expiry ~= 0 and expiry <= now then expiry, changed, grown = now + 60000, true, true end
+if state and expiry ~= 0 and expiry <= now then expiry, changed, grown = now + 60000, true, true end
 
 local function state_text()
   changed = false
-  return limit .. ' ' .. extra .. ' ' .. next_end .. ' ' .. last_end .. ' ' .. expiry
-    .. (pinned and ' 1' or ' 0') .. (closed and ' 1' or ' 0')
+  return struct.pack(STATE, limit, extra, next_end, last_end, expiry, last_fence, pinned and 1 or 0, closed and 1 or 0)
 end
 
 local function set_ttl(key)
@@ -21,7 +20,7 @@ end
 -- write the state: what looks lost later may keep the gate closed for that much longer, never shorter.
 local function cover(ends)
   if ends < next_end then next_end, changed = ends, true end
-  if ends == math.huge then
+  if ends == NEVER then
     if expiry ~= 0 then expiry, changed, grown = 0, true, true end
   elseif ends > last_end then
     last_end, changed = ends + math.min(1000, math.floor((ends - now) / 8)), true

@@ -3,22 +3,17 @@
 -- The next number of this semaphore, for a fence or a ticket. Grows also when the key was lost, by the clock.
 local function next_number()
   last_fence = math.max(last_fence + 1, micros)
-  return string.format('%.0f', last_fence)
+  return last_fence
 end
 
--- Gives `permits` to `who`.
-local function grant(who, permits, lease_ms, fence)
-  local ends = lease_ms == 0 and math.huge or now + lease_ms
-  local text = permits == 1 and fence or fence .. ' ' .. permits
-  if permits > 1 then extra, changed = extra + permits - 1, true end
+-- Gives `permits` to `who`, with the fence that was given last.
+local function grant(who, permits, lease_ms)
+  local ends = lease_ms == 0 and NEVER or now + lease_ms
+  extra = extra + permits - 1
   if held == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
   cover(ends)
   call('ZADD', holders, lease_ms == 0 and '+inf' or ends, who)
-  if changed then
-    call('HSET', meta, 'last fence', fence, who, text, 'the state', state_text())
-  else
-    call('HSET', meta, 'last fence', fence, who, text)
-  end
+  call('HSET', meta, 'the state', state_text(), who, holder_text(last_fence, permits))
   if held == 0 and not grown and expiry ~= 0 then set_ttl(holders) end -- an empty key was deleted, its TTL with it
   held, in_use = held + 1, in_use + permits
 end
@@ -49,16 +44,15 @@ local function close()
   local known = tonumber(latest or 0)
   call('UNLINK', meta, queue)
   wrote = true
-  if readable and stored[1] and last_end > known then
+  if readable and state and last_end > known then
     known = last_end
     if known > now then call('ZADD', holders, known, 'lost leases') end -- a space: no id can be this
   end
   closed = true
   agreed, waiting, extra, record = true, 0, 0, false
-  next_end, last_end = NEVER, known == math.huge and last_end or known
-  expiry = (pinned or known == math.huge) and 0 or math.max(known, now) + 60000
+  next_end, last_end = NEVER, known == NEVER and last_end or known
+  expiry = (pinned or known == NEVER) and 0 or math.max(known, now) + 60000
   held, in_use, changed, grown = call('ZCARD', holders), 2147483647, true, true
-  call('HSET', meta, 'last fence', string.format('%.0f', last_fence))
 end
 
 -- Brings the state up to now: closes, opens again, or takes back what has ended.

@@ -46,9 +46,9 @@ local function waiters(first, last)
   for i = 1, #rows, 2 do ids[#ids + 1] = rows[i] end
   if #ids == 0 then return list, over end
   for i, text in ipairs(call('HMGET', meta, unpack(ids))) do
-    local permits, patience = string.match(text or '', '^w (%d+) %d+ (%d+)')
-    if patience and tonumber(patience) > now then
-      list[#list + 1] = {ids[i], tonumber(permits), tonumber(rows[2 * i]), tonumber(patience)}
+    local permits, _, patience = waiter(text)
+    if patience and patience > now then
+      list[#list + 1] = {ids[i], permits, tonumber(rows[2 * i]), patience}
     else
       over = over + 1
     end

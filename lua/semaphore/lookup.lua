@@ -15,8 +15,8 @@ local rank = call('ZRANK', queue, id)
 if fence and ends and tonumber(ends) > now then
   return {'held', permits, fence, as_time(ends), now}
 end
-local patience = string.match(record or '', '^w %d+ %d+ (%d+)')
-if rank and patience and tonumber(patience) > now then
+local _, _, patience = waiter(record)
+if rank and patience and patience > now then
   return {'queued', tonumber(call('ZSCORE', queue, id)), rank + 1, now}
 end
 return {'gone', now}

@@ -26,8 +26,8 @@
   function lock.take(lease_ms)
     if is_held then return end
     limit = math.max(limit, 1)
-    local text = next_number()
-    grant(id, 1, lease_ms, text)
+    next_number()
+    grant(id, 1, lease_ms)
     lock.fence, lock.ends = last_fence, lease_ms == 0 and -1 or now + lease_ms
   end
 

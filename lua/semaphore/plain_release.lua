@@ -1,11 +1,10 @@
 -- Part: most calls of semaphore/release, fast: one permit is given back, nobody waits, and no lease has ended. The rest of the
 -- script does the same, and everything else.
-if stored[1] and record and #KEYS == 3 and #ARGV == 2 and ARGV[2] == '0' and string.find(record, '^%d+$') then
+if state and readable and record and #record == 8 and #KEYS == 3 and #ARGV == 2 and ARGV[2] == '0'
+  and not closed and now < next_end and (now < expiry or pinned) then
   waiting = call('ZCARD', queue)
-  local limit, extra, next_end, expiry, pinned = string.match(stored[1], '^(%d+) (%d+) (%d+) %d+ (%d+) ([01]) 0$')
-  if limit and waiting == 0 and now < next_end + 0 and (now < expiry + 0 or pinned == '1')
-    and call('ZREM', holders, ARGV[1]) == 1 then
+  if waiting == 0 and call('ZREM', holders, ARGV[1]) == 1 then
     call('HDEL', meta, ARGV[1])
-    return {'released', 0, call('ZCARD', holders) + extra, limit + 0}
+    return {'released', 0, call('ZCARD', holders) + extra, limit}
   end
 end

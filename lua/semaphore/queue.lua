@@ -1,12 +1,4 @@
 -- Part: who waits, who still listens, and what they are told.
-local function waiter(text)
-  local permits, lease, patience, ask_at, inbox = string.match(text or '', '^w (%d+) (%d+) (%d+) (%d+) (%S*)$')
-  return tonumber(permits), tonumber(lease), tonumber(patience), tonumber(ask_at), inbox
-end
-
-local function waiter_text(permits, lease_ms, patience, ask_at, inbox)
-  return 'w ' .. permits .. ' ' .. lease_ms .. ' ' .. patience .. ' ' .. ask_at .. ' ' .. inbox
-end
 
 -- The channel of an inbox, and the secret of this wait, where one follows it.
 local function channel_of(inbox)
@@ -19,7 +11,7 @@ end
 -- it ends with a signature. False when it could not be sent.
 local function tell(inbox, who, permits, fence, at)
   local channel, secret = channel_of(inbox)
-  local message = who .. ' ' .. permits .. ' ' .. fence .. ' ' .. at .. ' ' .. now
+  local message = who .. ' ' .. permits .. ' ' .. string.format('%.0f', fence) .. ' ' .. at .. ' ' .. now
   if secret then message = message .. ' ' .. redis.sha1hex(secret .. message) end
   local sent = redis.pcall('PUBLISH', channel, message)
   return type(sent) == 'number'

@@ -14,7 +14,7 @@ local before = call('ZSCORE', holders, id)
 waiting = waiting or call('ZCARD', queue)
 if not fence or not before or tonumber(before) <= now then return {'lost', now} end
 
-local ends = lease_ms == 0 and math.huge or now + lease_ms
+local ends = lease_ms == 0 and NEVER or now + lease_ms
 if before == 'inf' and lease_ms > 0 then expire_again(id) end
 cover(ends)
 set_ttl(holders) -- first, since this is allowed when memory is full, and everything is after it

@@ -33,7 +33,7 @@ elseif fence and keep > 0 and ends > now then
   if keep < permits then
     set_ttl(holders) -- first, since this is allowed when memory is full, and everything is after it
     extra, in_use, changed = extra - permits + keep, in_use - permits + keep, true
-    call('HSET', meta, id, string.format('%.0f', fence) .. (keep > 1 and ' ' .. keep or ''), 'the state', state_text())
+    call('HSET', meta, id, holder_text(fence, keep), 'the state', state_text())
   end
 elseif fence then
   free({id}, permits - 1)

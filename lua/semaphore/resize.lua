@@ -12,10 +12,9 @@ if problem then return redis.error_reply(problem) end
 
 local old = limit
 if expected and expected ~= old then return {'unchanged', old, used()} end
-if new == 0 and agreed and not stored[1] then return {'resized', 0, 0, 0} end
+if new == 0 and agreed and not state then return {'resized', 0, 0, 0} end
 
 settle()
-if not stored[1] then call('HSET', meta, 'last fence', string.format('%.0f', last_fence)) end
 changed = true
 if new == 0 then
   pinned = false

@@ -59,7 +59,7 @@ local function serve(me, my_permits)
         leave_queue(who) -- first, since this is allowed when memory is full, and everything is after it
         local fence = next_number() -- the script is atomic: nobody sees the message before the permit
         if tell(inbox, who, permits, fence, lease_ms == 0 and -1 or now + lease_ms) then
-          grant(who, permits, lease_ms, fence)
+          grant(who, permits, lease_ms)
         else
           call('HDEL', meta, who)
         end

@@ -1,6 +1,7 @@
 //! Lua 5.1 as Redis has it: scripts that call commands of a store.
 
 use super::command::{Nature, keys_of, nature, wrong_arity};
+use super::packing;
 use super::server::{error_value, one_line};
 use super::sorted_set::number_text;
 use super::store::{Bytes, Reply, Store};
@@ -174,6 +175,7 @@ impl Interpreter {
         redis.set("sha1hex", lua.create_function(sha1hex)?)?;
         let globals = lua.globals();
         globals.set("redis", redis)?;
+        globals.set("struct", packing::library(&lua)?)?;
         for name in ["print", "dofile", "loadfile"] {
             globals.set(name, LuaValue::Nil)?; // what Redis does not give
         }

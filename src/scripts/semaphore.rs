@@ -35,7 +35,7 @@ macro_rules! granting {
             "semaphore/read",
             $($plain,)?
             "arguments",
-            "semaphore/state",
+            "semaphore/record",
             "semaphore/agreement",
             "semaphore/change",
             "semaphore/grant",
@@ -55,7 +55,7 @@ static REFRESH: LazyScript = script!(
     "semaphore/read",
     "semaphore/plain_refresh",
     "arguments",
-    "semaphore/state",
+    "semaphore/record",
     "semaphore/change",
     "semaphore/queue",
     "semaphore/refresh"
@@ -64,7 +64,7 @@ static LOOKUP: LazyScript = script!(
     "clock",
     "semaphore/read",
     "arguments",
-    "semaphore/state",
+    "semaphore/record",
     "semaphore/lookup"
 );
 

@@ -1,4 +1,40 @@
--- semaphore/inspect before messages were signed: its parts joined. SHA-1 from the next line on: 0698cf8d95d70bc78683c2efeeaf9aa29938a6f3
+-- semaphore/inspect of the first version whose state is packed: its parts joined. SHA-1 from the next line on: 8c0482cd39321b21476a239729ab7bed7c5b13a4
+-- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+local call = redis.call
+local clock = call('TIME')
+local micros = clock[1] * 1000000 + clock[2]
+local now = (micros - micros % 1000) / 1000 -- ms
+-- Part: reads what the semaphore keeps beside its permits, and the record of the id in ARGV[1].
+--
+-- The meta hash has a field of its own, 'the state' (no id has a space), and one for each id, its record. They are numbers as
+-- struct packs them, which a script reads and writes several times faster than digits:
+--   'the state'   limit extra next_end last_end expiry last_fence pinned closed
+--   a holder      fence, or fence permits when it holds more than one
+--   a waiter      permits lease_ms patience_until ask_at, and its inbox behind them
+if #KEYS < 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end -- there is nothing to read
+local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
+if meta == holders or meta == queue or holders == queue then
+  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
+end
+local stored = call('HMGET', meta, 'the state', ARGV[1] or '')
+local state, record = stored[1], stored[2]
+local STATE = '<ddddddBB'
+local held, waiting, fields = false, false, false -- how many hold, wait, and are in meta, once they are counted
+
+local NEVER = math.huge
+local limit = 0          -- 0: none is stored
+local extra = 0          -- what the holders weigh beyond one each
+local next_end = NEVER   -- no lease ends before this
+local last_end = 0       -- no lease ends after this, but for permanent ones
+local expiry = now       -- when the keys go; 0: they stay
+local last_fence = 0     -- the last fence or ticket that was given
+local pinned = 0         -- 1: the limit was set by resize
+local closed = 0         -- 1: keys were lost, and nothing is granted while a lease that is still known runs
+local readable = not state or #state == 50
+if state and readable then
+  limit, extra, next_end, last_end, expiry, last_fence, pinned, closed = struct.unpack(STATE, state)
+end
+pinned, closed = pinned == 1, closed == 1
 -- Part: checks of arguments. The first problem found is the reply, and it is given before anything is written.
 local problem
 
@@ -6,11 +42,12 @@ local function refuse(text)
   problem = problem or 'LUAGATE ' .. text
 end
 
--- ARGV[at] as a number: decimal digits and nothing else (tonumber alone takes '0x3', '1e0' and ' 2 ').
+-- ARGV[at] as a number: decimal digits and nothing else (tonumber alone takes '0x3', '1e0' and ' 2 '). Here and in what
+-- follows, `text + 0` is the number that a text of digits stands for; tonumber takes twice as long.
 local function number(at, name, least, most)
   local text = ARGV[at]
   if text == '0' and least == 0 then return 0 end
-  local value = text and string.find(text, '^%d+$') and tonumber(text)
+  local value = text and string.find(text, '^%d+$') and text + 0
   if not value or value < least or value > most then
     refuse(string.format('%s: takes %.0f to %.0f, in decimal digits', name, least, most))
     return least
@@ -32,62 +69,45 @@ local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   if #ARGV ~= count then refuse('arguments: takes ' .. count .. ': ' .. arguments) end
 end
--- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000) -- ms
--- Part: what the semaphore keeps beside its permits, and the record of the id in ARGV[1]. Writes nothing.
---
--- The meta hash has two fields of its own; their names hold a space, which no id can:
---   'the state'   limit extra next_end last_end expiry pinned closed, as numbers; written only when one of them changes
---   'last fence'  the last fence or ticket that was given
--- and a record for each id, which is
---   <fence>, or <fence> <permits> when it holds more than one
---   w <permits> <lease_ms> <patience_until> <ask_at> <inbox> while it waits
-local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-local NEVER = 9e15 -- later than any time in ms
+-- Part: what the record of an id says, and what the scores of `holders` mean.
 
-local stored = redis.call('HMGET', meta, 'the state', 'last fence', ARGV[1] or '')
-local record = stored[3]
-local last_fence = tonumber(stored[2] or 0)
-
-local limit = 0          -- 0: none is stored
-local extra = 0          -- what the holders weigh beyond one each
-local next_end = NEVER   -- no lease ends before this
-local last_end = 0       -- no lease ends after this, but for permanent ones
-local expiry = now       -- when the keys go; 0: they stay
-local pinned = false     -- the limit was set by resize
-local closed = false     -- keys were lost: nothing is granted while a lease that is still known runs
-local readable = not stored[1]
-if stored[1] then
-  local a, b, c, d, e, f, g = string.match(stored[1], '^(%d+) (%d+) (%S+) (%d+) (%d+) ([01]) ([01])$')
-  if a and stored[2] then
-    limit, extra, next_end, last_end, expiry = tonumber(a), tonumber(b), tonumber(c), tonumber(d), tonumber(e)
-    pinned, closed, readable = f == '1', g == '1', true
-  end
+-- A holder: its fence and its permits. Nothing for a waiter.
+local function holding(text)
+  if text and #text == 8 then return struct.unpack('<d', text), 1 end
+  if text and #text == 16 then return struct.unpack('<dd', text) end
 end
 
--- What a record says of a holder: its fence and its permits. Nothing for a waiter.
-local function holding(text)
-  local fence, permits = string.match(text or '', '^(%d+) ?(%d*)$')
-  if fence then return tonumber(fence), tonumber(permits) or 1 end
+local function holder_text(fence, permits)
+  return permits == 1 and struct.pack('<d', fence) or struct.pack('<dd', fence, permits)
+end
+
+-- A waiter: permits, lease_ms, until when it has patience, when it asks again, its inbox. Nothing for a holder.
+local function waiter(text)
+  if not text or #text < 32 then return end
+  local permits, lease_ms, patience, ask_at = struct.unpack('<dddd', text)
+  return permits, lease_ms, patience, ask_at, string.sub(text, 33)
+end
+
+local function waiter_text(permits, lease_ms, patience, ask_at, inbox)
+  return struct.pack('<dddd', permits, lease_ms, patience, ask_at) .. inbox
 end
 
 -- A score as a time in a reply: -1 stands for never.
 local function as_time(score)
   return score == 'inf' and -1 or tonumber(score)
 end
--- Part: how many hold and wait, and whether the three keys agree. Every grant passes here. Writes nothing.
-local held = redis.call('ZCARD', holders)
-local waiting = redis.call('ZCARD', queue)
-local records = redis.call('HLEN', meta)
+-- Part: how many hold and wait, and whether the three keys agree. Every grant that is not plain passes here. Writes nothing.
+held = held or call('ZCARD', holders)
+waiting = waiting or call('ZCARD', queue)
+fields = fields or call('HLEN', meta) -- the state, and the records
 
 -- A key that was evicted, or restored without the others, shows as a record too many or too few.
 local agreed = readable
-if agreed and stored[1] then
-  agreed = records == 2 + waiting + (closed and 0 or held)
+if agreed and state then
+  agreed = fields == 1 + waiting + (closed and 0 or held)
   if closed and held == 0 and last_end > now then agreed = false end -- `holders` was lost while it was closed
 elseif agreed then
-  agreed = records + held + waiting == 0
+  agreed = fields + held + waiting == 0
 end
 
 -- While the gate is closed nothing fits, whatever the limit.
@@ -115,9 +135,9 @@ if problem then return redis.error_reply(problem) end
 local function weight_of(least, most)
   local sum = 0
   for first = 0, 900, 100 do
-    local ids = redis.call('ZRANGEBYSCORE', holders, least, most, 'LIMIT', first, 100)
+    local ids = call('ZRANGEBYSCORE', holders, least, most, 'LIMIT', first, 100)
     if #ids == 0 then break end
-    for _, text in ipairs(redis.call('HMGET', meta, unpack(ids))) do
+    for _, text in ipairs(call('HMGET', meta, unpack(ids))) do
       local _, permits = holding(text)
       sum = sum + (permits or 1) - 1
     end
@@ -125,7 +145,7 @@ local function weight_of(least, most)
   return sum
 end
 
-local live = redis.call('ZCOUNT', holders, '(' .. now, '+inf')
+local live = call('ZCOUNT', holders, '(' .. now, '+inf')
 local ended = held - live
 if closed or not agreed then
   in_use = math.max(limit, live)
@@ -140,14 +160,14 @@ end
 -- Waiters at these places whose patience has not ended, and how many there are whose patience has.
 local function waiters(first, last)
   local list, over = {}, 0
-  local rows = redis.call('ZRANGE', queue, first, last, 'WITHSCORES')
+  local rows = call('ZRANGE', queue, first, last, 'WITHSCORES')
   local ids = {}
   for i = 1, #rows, 2 do ids[#ids + 1] = rows[i] end
   if #ids == 0 then return list, over end
-  for i, text in ipairs(redis.call('HMGET', meta, unpack(ids))) do
-    local permits, patience = string.match(text or '', '^w (%d+) %d+ (%d+)')
-    if patience and tonumber(patience) > now then
-      list[#list + 1] = {ids[i], tonumber(permits), tonumber(rows[2 * i]), tonumber(patience)}
+  for i, text in ipairs(call('HMGET', meta, unpack(ids))) do
+    local permits, _, patience = waiter(text)
+    if patience and patience > now then
+      list[#list + 1] = {ids[i], permits, tonumber(rows[2 * i]), patience}
     else
       over = over + 1
     end
@@ -164,10 +184,10 @@ end
 local holder_list, waiter_list = {}, {}
 if count > 0 then
   waiter_list = waiters(offset, offset + count - 1)
-  local rows = redis.call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', offset, count)
+  local rows = call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', offset, count)
   local ids = {}
   for i = 1, #rows, 2 do ids[#ids + 1] = rows[i] end
-  local texts = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
+  local texts = #ids > 0 and call('HMGET', meta, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     local fence, permits = holding(texts[i])
     holder_list[i] = {id, permits or 0, fence or 0, as_time(rows[2 * i])}

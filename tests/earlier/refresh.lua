@@ -1,4 +1,53 @@
--- semaphore/refresh before messages were signed: its parts joined. SHA-1 from the next line on: 09c3256dab54a6a5a997d6d150db11300acef03c
+-- semaphore/refresh of the first version whose state is packed: its parts joined. SHA-1 from the next line on: f387914f6023cb33fe65cd2027678caf3f12ebe1
+-- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+local call = redis.call
+local clock = call('TIME')
+local micros = clock[1] * 1000000 + clock[2]
+local now = (micros - micros % 1000) / 1000 -- ms
+-- Part: reads what the semaphore keeps beside its permits, and the record of the id in ARGV[1].
+--
+-- The meta hash has a field of its own, 'the state' (no id has a space), and one for each id, its record. They are numbers as
+-- struct packs them, which a script reads and writes several times faster than digits:
+--   'the state'   limit extra next_end last_end expiry last_fence pinned closed
+--   a holder      fence, or fence permits when it holds more than one
+--   a waiter      permits lease_ms patience_until ask_at, and its inbox behind them
+if #KEYS < 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end -- there is nothing to read
+local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
+if meta == holders or meta == queue or holders == queue then
+  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
+end
+local stored = call('HMGET', meta, 'the state', ARGV[1] or '')
+local state, record = stored[1], stored[2]
+local STATE = '<ddddddBB'
+local held, waiting, fields = false, false, false -- how many hold, wait, and are in meta, once they are counted
+
+local NEVER = math.huge
+local limit = 0          -- 0: none is stored
+local extra = 0          -- what the holders weigh beyond one each
+local next_end = NEVER   -- no lease ends before this
+local last_end = 0       -- no lease ends after this, but for permanent ones
+local expiry = now       -- when the keys go; 0: they stay
+local last_fence = 0     -- the last fence or ticket that was given
+local pinned = 0         -- 1: the limit was set by resize
+local closed = 0         -- 1: keys were lost, and nothing is granted while a lease that is still known runs
+local readable = not state or #state == 50
+if state and readable then
+  limit, extra, next_end, last_end, expiry, last_fence, pinned, closed = struct.unpack(STATE, state)
+end
+pinned, closed = pinned == 1, closed == 1
+-- Part: most calls of semaphore/refresh, fast: one permit, whose new lease ends later than the one before, and within the
+-- bounds that are known. The rest of the script does the same, and everything else.
+if state and readable and record and #record == 8 and #KEYS == 3 and #ARGV == 2 then
+  local id, lease_ms = ARGV[1], ARGV[2]
+  local ends = #lease_ms < 13 and string.find(lease_ms, '^%d+$') and now + lease_ms
+  if ends and ends > now and ends <= last_end and (expiry == 0 or now < expiry) then
+    local before = call('ZSCORE', holders, id)
+    waiting = call('ZCARD', queue)
+    if before and now < before + 0 and ends >= before + 0 and redis.pcall('ZADD', holders, ends, id) == 0 then
+      return {'refreshed', 1, struct.unpack('<d', record), ends, now}
+    end -- it ends earlier, or memory is full
+  end
+end
 -- Part: checks of arguments. The first problem found is the reply, and it is given before anything is written.
 local problem
 
@@ -6,11 +55,12 @@ local function refuse(text)
   problem = problem or 'LUAGATE ' .. text
 end
 
--- ARGV[at] as a number: decimal digits and nothing else (tonumber alone takes '0x3', '1e0' and ' 2 ').
+-- ARGV[at] as a number: decimal digits and nothing else (tonumber alone takes '0x3', '1e0' and ' 2 '). Here and in what
+-- follows, `text + 0` is the number that a text of digits stands for; tonumber takes twice as long.
 local function number(at, name, least, most)
   local text = ARGV[at]
   if text == '0' and least == 0 then return 0 end
-  local value = text and string.find(text, '^%d+$') and tonumber(text)
+  local value = text and string.find(text, '^%d+$') and text + 0
   if not value or value < least or value > most then
     refuse(string.format('%s: takes %.0f to %.0f, in decimal digits', name, least, most))
     return least
@@ -32,44 +82,27 @@ local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   if #ARGV ~= count then refuse('arguments: takes ' .. count .. ': ' .. arguments) end
 end
--- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000) -- ms
--- Part: what the semaphore keeps beside its permits, and the record of the id in ARGV[1]. Writes nothing.
---
--- The meta hash has two fields of its own; their names hold a space, which no id can:
---   'the state'   limit extra next_end last_end expiry pinned closed, as numbers; written only when one of them changes
---   'last fence'  the last fence or ticket that was given
--- and a record for each id, which is
---   <fence>, or <fence> <permits> when it holds more than one
---   w <permits> <lease_ms> <patience_until> <ask_at> <inbox> while it waits
-local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-local NEVER = 9e15 -- later than any time in ms
+-- Part: what the record of an id says, and what the scores of `holders` mean.
 
-local stored = redis.call('HMGET', meta, 'the state', 'last fence', ARGV[1] or '')
-local record = stored[3]
-local last_fence = tonumber(stored[2] or 0)
-
-local limit = 0          -- 0: none is stored
-local extra = 0          -- what the holders weigh beyond one each
-local next_end = NEVER   -- no lease ends before this
-local last_end = 0       -- no lease ends after this, but for permanent ones
-local expiry = now       -- when the keys go; 0: they stay
-local pinned = false     -- the limit was set by resize
-local closed = false     -- keys were lost: nothing is granted while a lease that is still known runs
-local readable = not stored[1]
-if stored[1] then
-  local a, b, c, d, e, f, g = string.match(stored[1], '^(%d+) (%d+) (%S+) (%d+) (%d+) ([01]) ([01])$')
-  if a and stored[2] then
-    limit, extra, next_end, last_end, expiry = tonumber(a), tonumber(b), tonumber(c), tonumber(d), tonumber(e)
-    pinned, closed, readable = f == '1', g == '1', true
-  end
+-- A holder: its fence and its permits. Nothing for a waiter.
+local function holding(text)
+  if text and #text == 8 then return struct.unpack('<d', text), 1 end
+  if text and #text == 16 then return struct.unpack('<dd', text) end
 end
 
--- What a record says of a holder: its fence and its permits. Nothing for a waiter.
-local function holding(text)
-  local fence, permits = string.match(text or '', '^(%d+) ?(%d*)$')
-  if fence then return tonumber(fence), tonumber(permits) or 1 end
+local function holder_text(fence, permits)
+  return permits == 1 and struct.pack('<d', fence) or struct.pack('<dd', fence, permits)
+end
+
+-- A waiter: permits, lease_ms, until when it has patience, when it asks again, its inbox. Nothing for a holder.
+local function waiter(text)
+  if not text or #text < 32 then return end
+  local permits, lease_ms, patience, ask_at = struct.unpack('<dddd', text)
+  return permits, lease_ms, patience, ask_at, string.sub(text, 33)
+end
+
+local function waiter_text(permits, lease_ms, patience, ask_at, inbox)
+  return struct.pack('<dddd', permits, lease_ms, patience, ask_at) .. inbox
 end
 
 -- A score as a time in a reply: -1 stands for never.
@@ -81,22 +114,24 @@ local changed = false -- 'the state' is to be written
 local grown = false   -- the keys' TTL is to be set
 local wrote = false   -- this script has written, so nothing is refused any more when memory is full
 
+-- Keys that end with this very ms live on: an end that is not ahead would delete what the script writes.
+if state and expiry ~= 0 and expiry <= now then expiry, changed, grown = now + 60000, true, true end
+
 local function state_text()
   changed = false
-  return limit .. ' ' .. extra .. ' ' .. next_end .. ' ' .. last_end .. ' ' .. expiry
-    .. (pinned and ' 1' or ' 0') .. (closed and ' 1' or ' 0')
+  return struct.pack(STATE, limit, extra, next_end, last_end, expiry, last_fence, pinned and 1 or 0, closed and 1 or 0)
 end
 
 local function set_ttl(key)
   wrote = true
-  if expiry == 0 then redis.call('PERSIST', key) else redis.call('PEXPIREAT', key, expiry) end
+  if expiry == 0 then call('PERSIST', key) else call('PEXPIREAT', key, expiry) end
 end
 
 -- Keeps the bounds and the TTL ahead of a lease that ends at `ends`. Up to a second in advance, so that few grants
 -- write the state: what looks lost later may keep the gate closed for that much longer, never shorter.
 local function cover(ends)
   if ends < next_end then next_end, changed = ends, true end
-  if ends == math.huge then
+  if ends == NEVER then
     if expiry ~= 0 then expiry, changed, grown = 0, true, true end
   elseif ends > last_end then
     last_end, changed = ends + math.min(1000, math.floor((ends - now) / 8)), true
@@ -108,32 +143,36 @@ end
 -- not pinned, the TTL comes back.
 local function expire_again(but)
   if expiry ~= 0 or pinned then return end
-  local last = redis.call('ZREVRANGE', holders, 0, 1, 'WITHSCORES')
-  local other = last[1] == but and 3 or 1
-  if last[other + 1] ~= 'inf' then
-    expiry, changed, grown = math.max(last_end - 1000, now) + 60000, true, true
+  local last = call('ZREVRANGE', holders, 0, 1, 'WITHSCORES')
+  local ends = last[last[1] == but and 4 or 2]
+  if ends ~= 'inf' then
+    -- Whoever waits asks every few seconds, which makes the keys live for as long as it waits.
+    expiry, changed, grown = math.max(last_end - 1000, tonumber(ends or 0), now) + 60000, true, true
   end
 end
 -- Part: who waits, who still listens, and what they are told.
-local function waiter(text)
-  local permits, lease, patience, ask_at, inbox = string.match(text or '', '^w (%d+) (%d+) (%d+) (%d+) (%S*)$')
-  return tonumber(permits), tonumber(lease), tonumber(patience), tonumber(ask_at), inbox
+
+-- The channel of an inbox, and the secret of this wait, where one follows it.
+local function channel_of(inbox)
+  local at = string.find(inbox, '#', 1, true)
+  if not at then return inbox end
+  return string.sub(inbox, 1, at - 1), string.sub(inbox, at + 1)
 end
 
-local function waiter_text(permits, lease_ms, patience, ask_at, inbox)
-  return 'w ' .. permits .. ' ' .. lease_ms .. ' ' .. patience .. ' ' .. ask_at .. ' ' .. inbox
-end
-
--- A message: a grant, or with `fence` 0 a hint to ask again at `at`. False when it could not be sent.
+-- A message: a grant, or with `fence` 0 a hint to ask again at `at`. Anybody may publish, so to a waiter that gave a secret
+-- it ends with a signature. False when it could not be sent.
 local function tell(inbox, who, permits, fence, at)
-  local sent = redis.pcall('PUBLISH', inbox, who .. ' ' .. permits .. ' ' .. fence .. ' ' .. at .. ' ' .. now)
+  local channel, secret = channel_of(inbox)
+  local message = who .. ' ' .. permits .. ' ' .. string.format('%.0f', fence) .. ' ' .. at .. ' ' .. now
+  if secret then message = message .. ' ' .. redis.sha1hex(secret .. message) end
+  local sent = redis.pcall('PUBLISH', channel, message)
   return type(sent) == 'number'
 end
 
 -- The waiters at these places, and their records.
 local function look(first, last)
-  local ids = redis.call('ZRANGE', queue, first, last)
-  return ids, #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
+  local ids = call('ZRANGE', queue, first, last)
+  return ids, #ids > 0 and call('HMGET', meta, unpack(ids)) or {}
 end
 
 -- Tells the head to ask at `at` (`now`: at once) if it plans to sleep longer, and remembers that it was told.
@@ -141,7 +180,7 @@ local function rouse(who, text, at)
   local permits, lease_ms, patience, ask_at, inbox = waiter(text)
   if inbox and inbox ~= '' and ask_at > at then
     if not wrote then set_ttl(queue) end -- first, since this is allowed when memory is full
-    redis.call('HSET', meta, who, waiter_text(permits, lease_ms, patience, at, inbox))
+    call('HSET', meta, who, waiter_text(permits, lease_ms, patience, at, inbox))
     tell(inbox, who, 0, 0, at == now and 0 or at)
   end
 end
@@ -157,16 +196,16 @@ local id, lease_ms = word(1, 'id', 200), number(2, 'lease_ms', 0, 3155760000000)
 if problem then return redis.error_reply(problem) end
 
 local fence, permits = holding(record)
-local before = redis.call('ZSCORE', holders, id)
-local waiting = redis.call('ZCARD', queue)
+local before = call('ZSCORE', holders, id)
+waiting = waiting or call('ZCARD', queue)
 if not fence or not before or tonumber(before) <= now then return {'lost', now} end
 
-local ends = lease_ms == 0 and math.huge or now + lease_ms
+local ends = lease_ms == 0 and NEVER or now + lease_ms
 if before == 'inf' and lease_ms > 0 then expire_again(id) end
 cover(ends)
 set_ttl(holders) -- first, since this is allowed when memory is full, and everything is after it
-redis.call('ZADD', holders, lease_ms == 0 and '+inf' or ends, id)
-if changed then redis.call('HSET', meta, 'the state', state_text()) end
+call('ZADD', holders, lease_ms == 0 and '+inf' or ends, id)
+if changed then call('HSET', meta, 'the state', state_text()) end
 if grown then
   set_ttl(meta)
   if waiting > 0 then set_ttl(queue) end

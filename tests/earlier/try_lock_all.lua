@@ -1,4 +1,9 @@
--- semaphore/try_lock_all before messages were signed: its parts joined. SHA-1 from the next line on: 44311c046cf2374967916ee33d6a4a8c6c55a80b
+-- semaphore/try_lock_all of the first version whose state is packed: its parts joined. SHA-1 from the next line on: f27ac927c546138c47f7e23052611604837d5fff
+-- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+local call = redis.call
+local clock = call('TIME')
+local micros = clock[1] * 1000000 + clock[2]
+local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: checks of arguments. The first problem found is the reply, and it is given before anything is written.
 local problem
 
@@ -6,11 +11,12 @@ local function refuse(text)
   problem = problem or 'LUAGATE ' .. text
 end
 
--- ARGV[at] as a number: decimal digits and nothing else (tonumber alone takes '0x3', '1e0' and ' 2 ').
+-- ARGV[at] as a number: decimal digits and nothing else (tonumber alone takes '0x3', '1e0' and ' 2 '). Here and in what
+-- follows, `text + 0` is the number that a text of digits stands for; tonumber takes twice as long.
 local function number(at, name, least, most)
   local text = ARGV[at]
   if text == '0' and least == 0 then return 0 end
-  local value = text and string.find(text, '^%d+$') and tonumber(text)
+  local value = text and string.find(text, '^%d+$') and text + 0
   if not value or value < least or value > most then
     refuse(string.format('%s: takes %.0f to %.0f, in decimal digits', name, least, most))
     return least
@@ -32,65 +38,79 @@ local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   if #ARGV ~= count then refuse('arguments: takes ' .. count .. ': ' .. arguments) end
 end
--- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000) -- ms
 -- Part: begins a function around the parts that follow, so that one script works on several mutexes: in it KEYS are those of
 -- one of them. `opened` ends it.
 local function open(KEYS)
--- Part: what the semaphore keeps beside its permits, and the record of the id in ARGV[1]. Writes nothing.
+-- Part: reads what the semaphore keeps beside its permits, and the record of the id in ARGV[1].
 --
--- The meta hash has two fields of its own; their names hold a space, which no id can:
---   'the state'   limit extra next_end last_end expiry pinned closed, as numbers; written only when one of them changes
---   'last fence'  the last fence or ticket that was given
--- and a record for each id, which is
---   <fence>, or <fence> <permits> when it holds more than one
---   w <permits> <lease_ms> <patience_until> <ask_at> <inbox> while it waits
+-- The meta hash has a field of its own, 'the state' (no id has a space), and one for each id, its record. They are numbers as
+-- struct packs them, which a script reads and writes several times faster than digits:
+--   'the state'   limit extra next_end last_end expiry last_fence pinned closed
+--   a holder      fence, or fence permits when it holds more than one
+--   a waiter      permits lease_ms patience_until ask_at, and its inbox behind them
+if #KEYS < 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end -- there is nothing to read
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-local NEVER = 9e15 -- later than any time in ms
+if meta == holders or meta == queue or holders == queue then
+  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
+end
+local stored = call('HMGET', meta, 'the state', ARGV[1] or '')
+local state, record = stored[1], stored[2]
+local STATE = '<ddddddBB'
+local held, waiting, fields = false, false, false -- how many hold, wait, and are in meta, once they are counted
 
-local stored = redis.call('HMGET', meta, 'the state', 'last fence', ARGV[1] or '')
-local record = stored[3]
-local last_fence = tonumber(stored[2] or 0)
-
+local NEVER = math.huge
 local limit = 0          -- 0: none is stored
 local extra = 0          -- what the holders weigh beyond one each
 local next_end = NEVER   -- no lease ends before this
 local last_end = 0       -- no lease ends after this, but for permanent ones
 local expiry = now       -- when the keys go; 0: they stay
-local pinned = false     -- the limit was set by resize
-local closed = false     -- keys were lost: nothing is granted while a lease that is still known runs
-local readable = not stored[1]
-if stored[1] then
-  local a, b, c, d, e, f, g = string.match(stored[1], '^(%d+) (%d+) (%S+) (%d+) (%d+) ([01]) ([01])$')
-  if a and stored[2] then
-    limit, extra, next_end, last_end, expiry = tonumber(a), tonumber(b), tonumber(c), tonumber(d), tonumber(e)
-    pinned, closed, readable = f == '1', g == '1', true
-  end
+local last_fence = 0     -- the last fence or ticket that was given
+local pinned = 0         -- 1: the limit was set by resize
+local closed = 0         -- 1: keys were lost, and nothing is granted while a lease that is still known runs
+local readable = not state or #state == 50
+if state and readable then
+  limit, extra, next_end, last_end, expiry, last_fence, pinned, closed = struct.unpack(STATE, state)
+end
+pinned, closed = pinned == 1, closed == 1
+-- Part: what the record of an id says, and what the scores of `holders` mean.
+
+-- A holder: its fence and its permits. Nothing for a waiter.
+local function holding(text)
+  if text and #text == 8 then return struct.unpack('<d', text), 1 end
+  if text and #text == 16 then return struct.unpack('<dd', text) end
 end
 
--- What a record says of a holder: its fence and its permits. Nothing for a waiter.
-local function holding(text)
-  local fence, permits = string.match(text or '', '^(%d+) ?(%d*)$')
-  if fence then return tonumber(fence), tonumber(permits) or 1 end
+local function holder_text(fence, permits)
+  return permits == 1 and struct.pack('<d', fence) or struct.pack('<dd', fence, permits)
+end
+
+-- A waiter: permits, lease_ms, until when it has patience, when it asks again, its inbox. Nothing for a holder.
+local function waiter(text)
+  if not text or #text < 32 then return end
+  local permits, lease_ms, patience, ask_at = struct.unpack('<dddd', text)
+  return permits, lease_ms, patience, ask_at, string.sub(text, 33)
+end
+
+local function waiter_text(permits, lease_ms, patience, ask_at, inbox)
+  return struct.pack('<dddd', permits, lease_ms, patience, ask_at) .. inbox
 end
 
 -- A score as a time in a reply: -1 stands for never.
 local function as_time(score)
   return score == 'inf' and -1 or tonumber(score)
 end
--- Part: how many hold and wait, and whether the three keys agree. Every grant passes here. Writes nothing.
-local held = redis.call('ZCARD', holders)
-local waiting = redis.call('ZCARD', queue)
-local records = redis.call('HLEN', meta)
+-- Part: how many hold and wait, and whether the three keys agree. Every grant that is not plain passes here. Writes nothing.
+held = held or call('ZCARD', holders)
+waiting = waiting or call('ZCARD', queue)
+fields = fields or call('HLEN', meta) -- the state, and the records
 
 -- A key that was evicted, or restored without the others, shows as a record too many or too few.
 local agreed = readable
-if agreed and stored[1] then
-  agreed = records == 2 + waiting + (closed and 0 or held)
+if agreed and state then
+  agreed = fields == 1 + waiting + (closed and 0 or held)
   if closed and held == 0 and last_end > now then agreed = false end -- `holders` was lost while it was closed
 elseif agreed then
-  agreed = records + held + waiting == 0
+  agreed = fields + held + waiting == 0
 end
 
 -- While the gate is closed nothing fits, whatever the limit.
@@ -105,22 +125,24 @@ local changed = false -- 'the state' is to be written
 local grown = false   -- the keys' TTL is to be set
 local wrote = false   -- this script has written, so nothing is refused any more when memory is full
 
+-- Keys that end with this very ms live on: an end that is not ahead would delete what the script writes.
+if state and expiry ~= 0 and expiry <= now then expiry, changed, grown = now + 60000, true, true end
+
 local function state_text()
   changed = false
-  return limit .. ' ' .. extra .. ' ' .. next_end .. ' ' .. last_end .. ' ' .. expiry
-    .. (pinned and ' 1' or ' 0') .. (closed and ' 1' or ' 0')
+  return struct.pack(STATE, limit, extra, next_end, last_end, expiry, last_fence, pinned and 1 or 0, closed and 1 or 0)
 end
 
 local function set_ttl(key)
   wrote = true
-  if expiry == 0 then redis.call('PERSIST', key) else redis.call('PEXPIREAT', key, expiry) end
+  if expiry == 0 then call('PERSIST', key) else call('PEXPIREAT', key, expiry) end
 end
 
 -- Keeps the bounds and the TTL ahead of a lease that ends at `ends`. Up to a second in advance, so that few grants
 -- write the state: what looks lost later may keep the gate closed for that much longer, never shorter.
 local function cover(ends)
   if ends < next_end then next_end, changed = ends, true end
-  if ends == math.huge then
+  if ends == NEVER then
     if expiry ~= 0 then expiry, changed, grown = 0, true, true end
   elseif ends > last_end then
     last_end, changed = ends + math.min(1000, math.floor((ends - now) / 8)), true
@@ -132,33 +154,29 @@ end
 -- not pinned, the TTL comes back.
 local function expire_again(but)
   if expiry ~= 0 or pinned then return end
-  local last = redis.call('ZREVRANGE', holders, 0, 1, 'WITHSCORES')
-  local other = last[1] == but and 3 or 1
-  if last[other + 1] ~= 'inf' then
-    expiry, changed, grown = math.max(last_end - 1000, now) + 60000, true, true
+  local last = call('ZREVRANGE', holders, 0, 1, 'WITHSCORES')
+  local ends = last[last[1] == but and 4 or 2]
+  if ends ~= 'inf' then
+    -- Whoever waits asks every few seconds, which makes the keys live for as long as it waits.
+    expiry, changed, grown = math.max(last_end - 1000, tonumber(ends or 0), now) + 60000, true, true
   end
 end
 -- Part: granting, freeing, and starting afresh after a loss.
 
 -- The next number of this semaphore, for a fence or a ticket. Grows also when the key was lost, by the clock.
 local function next_number()
-  last_fence = math.max(last_fence + 1, clock[1] * 1000000 + clock[2])
-  return string.format('%.0f', last_fence)
+  last_fence = math.max(last_fence + 1, micros)
+  return last_fence
 end
 
--- Gives `permits` to `who`.
-local function grant(who, permits, lease_ms, fence)
-  local ends = lease_ms == 0 and math.huge or now + lease_ms
-  local text = permits == 1 and fence or fence .. ' ' .. permits
-  if permits > 1 then extra, changed = extra + permits - 1, true end
+-- Gives `permits` to `who`, with the fence that was given last.
+local function grant(who, permits, lease_ms)
+  local ends = lease_ms == 0 and NEVER or now + lease_ms
+  extra = extra + permits - 1
   if held == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
   cover(ends)
-  redis.call('ZADD', holders, lease_ms == 0 and '+inf' or ends, who)
-  if changed then
-    redis.call('HSET', meta, 'last fence', fence, who, text, 'the state', state_text())
-  else
-    redis.call('HSET', meta, 'last fence', fence, who, text)
-  end
+  call('ZADD', holders, lease_ms == 0 and '+inf' or ends, who)
+  call('HSET', meta, 'the state', state_text(), who, holder_text(last_fence, permits))
   if held == 0 and not grown and expiry ~= 0 then set_ttl(holders) end -- an empty key was deleted, its TTL with it
   held, in_use = held + 1, in_use + permits
 end
@@ -166,7 +184,7 @@ end
 -- What these holders weigh beyond one each.
 local function extra_of(ids)
   local more = 0
-  for _, text in ipairs(extra > 0 and redis.call('HMGET', meta, unpack(ids)) or {}) do
+  for _, text in ipairs(extra > 0 and call('HMGET', meta, unpack(ids)) or {}) do
     local _, permits = holding(text)
     more = more + (permits or 1) - 1
   end
@@ -176,46 +194,45 @@ end
 -- Takes everything back from these holders (at most 100), which weigh so much more than one each.
 local function free(ids, more)
   if more > 0 then extra, changed = extra - more, true end
-  local gone = redis.call('ZREM', holders, unpack(ids))
+  local gone = call('ZREM', holders, unpack(ids))
   wrote = true
-  if redis.call('HDEL', meta, unpack(ids)) ~= #ids or gone ~= #ids then agreed = false end
+  if call('HDEL', meta, unpack(ids)) ~= #ids or gone ~= #ids then agreed = false end
   held, in_use = held - gone, in_use - gone - more
 end
 
 -- The keys disagree, so who holds what is not known, only until when: the last lease in `holders`, or, where that key
 -- was lost, the bound on all leases. The gate closes until then, or until all who are known gave back.
 local function close()
-  local latest = redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
+  local latest = call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
   local known = tonumber(latest or 0)
-  redis.call('UNLINK', meta, queue)
+  call('UNLINK', meta, queue)
   wrote = true
-  if readable and stored[1] and last_end > known then
+  if readable and state and last_end > known then
     known = last_end
-    if known > now then redis.call('ZADD', holders, known, 'lost leases') end -- a space: no id can be this
+    if known > now then call('ZADD', holders, known, 'lost leases') end -- a space: no id can be this
   end
   closed = true
   agreed, waiting, extra, record = true, 0, 0, false
-  next_end, last_end = NEVER, known == math.huge and last_end or known
-  expiry = (pinned or known == math.huge) and 0 or math.max(known, now) + 60000
-  held, in_use, changed, grown = redis.call('ZCARD', holders), 2147483647, true, true
-  redis.call('HSET', meta, 'last fence', string.format('%.0f', last_fence))
+  next_end, last_end = NEVER, known == NEVER and last_end or known
+  expiry = (pinned or known == NEVER) and 0 or math.max(known, now) + 60000
+  held, in_use, changed, grown = call('ZCARD', holders), 2147483647, true, true
 end
 
 -- Brings the state up to now: closes, opens again, or takes back what has ended.
 local function settle()
   if not agreed then close() end
   if closed then
-    if redis.call('ZCOUNT', holders, '(' .. now, '+inf') > 0 then return end
-    redis.call('UNLINK', holders)
+    if call('ZCOUNT', holders, '(' .. now, '+inf') > 0 then return end
+    call('UNLINK', holders)
     closed, held, extra, in_use, next_end, changed = false, 0, 0, 0, NEVER, true
     expire_again()
   elseif now >= next_end then
     next_end, changed = NEVER, true
     if held == 0 then return end
-    local ended = redis.call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100)
+    local ended = call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100)
     if #ended > 0 then free(ended, extra_of(ended)) end
     if not agreed then return settle() end
-    local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
+    local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
     if first and first ~= 'inf' then next_end = tonumber(first) end
   end
 end
@@ -223,7 +240,7 @@ end
 -- Writes what has changed beside the permits. The last step of every script that writes.
 local function save()
   if changed and not wrote then set_ttl(meta) end -- first, since this is allowed when memory is full
-  if changed then redis.call('HSET', meta, 'the state', state_text()) end
+  if changed then call('HSET', meta, 'the state', state_text()) end
   if grown then
     set_ttl(meta)
     if held > 0 then set_ttl(holders) end
@@ -231,25 +248,28 @@ local function save()
   end
 end
 -- Part: who waits, who still listens, and what they are told.
-local function waiter(text)
-  local permits, lease, patience, ask_at, inbox = string.match(text or '', '^w (%d+) (%d+) (%d+) (%d+) (%S*)$')
-  return tonumber(permits), tonumber(lease), tonumber(patience), tonumber(ask_at), inbox
+
+-- The channel of an inbox, and the secret of this wait, where one follows it.
+local function channel_of(inbox)
+  local at = string.find(inbox, '#', 1, true)
+  if not at then return inbox end
+  return string.sub(inbox, 1, at - 1), string.sub(inbox, at + 1)
 end
 
-local function waiter_text(permits, lease_ms, patience, ask_at, inbox)
-  return 'w ' .. permits .. ' ' .. lease_ms .. ' ' .. patience .. ' ' .. ask_at .. ' ' .. inbox
-end
-
--- A message: a grant, or with `fence` 0 a hint to ask again at `at`. False when it could not be sent.
+-- A message: a grant, or with `fence` 0 a hint to ask again at `at`. Anybody may publish, so to a waiter that gave a secret
+-- it ends with a signature. False when it could not be sent.
 local function tell(inbox, who, permits, fence, at)
-  local sent = redis.pcall('PUBLISH', inbox, who .. ' ' .. permits .. ' ' .. fence .. ' ' .. at .. ' ' .. now)
+  local channel, secret = channel_of(inbox)
+  local message = who .. ' ' .. permits .. ' ' .. string.format('%.0f', fence) .. ' ' .. at .. ' ' .. now
+  if secret then message = message .. ' ' .. redis.sha1hex(secret .. message) end
+  local sent = redis.pcall('PUBLISH', channel, message)
   return type(sent) == 'number'
 end
 
 -- The waiters at these places, and their records.
 local function look(first, last)
-  local ids = redis.call('ZRANGE', queue, first, last)
-  return ids, #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
+  local ids = call('ZRANGE', queue, first, last)
+  return ids, #ids > 0 and call('HMGET', meta, unpack(ids)) or {}
 end
 
 -- Tells the head to ask at `at` (`now`: at once) if it plans to sleep longer, and remembers that it was told.
@@ -257,7 +277,7 @@ local function rouse(who, text, at)
   local permits, lease_ms, patience, ask_at, inbox = waiter(text)
   if inbox and inbox ~= '' and ask_at > at then
     if not wrote then set_ttl(queue) end -- first, since this is allowed when memory is full
-    redis.call('HSET', meta, who, waiter_text(permits, lease_ms, patience, at, inbox))
+    call('HSET', meta, who, waiter_text(permits, lease_ms, patience, at, inbox))
     tell(inbox, who, 0, 0, at == now and 0 or at)
   end
 end
@@ -266,7 +286,7 @@ local head_until      -- patience of the waiter that stays at the head, where on
 local stopped = false -- the bound was reached: there is more to do, and somebody must ask again at once
 
 local function leave_queue(who)
-  redis.call('ZREM', queue, who)
+  call('ZREM', queue, who)
   wrote = true
   waiting = waiting - 1
 end
@@ -274,11 +294,11 @@ end
 -- Whether somebody listens to the inbox of each of these waiters; to no inbox, nobody has to. Only exact subscribers of
 -- this very node count: the number that PUBLISH returns has others in it, and not all of them.
 local function listening(texts)
-  local inboxes = {}
-  for i, text in ipairs(texts) do inboxes[i] = select(5, waiter(text)) or '' end
-  local counts = redis.pcall('PUBSUB', 'NUMSUB', unpack(inboxes))
+  local channels = {}
+  for i, text in ipairs(texts) do channels[i] = channel_of(select(5, waiter(text)) or '') end
+  local counts = redis.pcall('PUBSUB', 'NUMSUB', unpack(channels))
   local heard = {}
-  for i, inbox in ipairs(inboxes) do heard[i] = inbox == '' or (counts[2 * i] or 0) > 0 end
+  for i, channel in ipairs(channels) do heard[i] = channel == '' or (counts[2 * i] or 0) > 0 end
   return heard
 end
 
@@ -302,6 +322,7 @@ local function serve(me, my_permits)
   local seen = 0
   while waiting > 0 and seen < 100 do
     local ids, texts = look(0, seen == 0 and 1 or 99 - seen) -- most often one is served, and one comes to the head
+    if #ids == 0 then return false end -- cannot be, and must not go on for ever
     local heard
     for i, who in ipairs(ids) do
       seen = seen + 1
@@ -312,22 +333,22 @@ local function serve(me, my_permits)
         heard = heard or listening(texts)
         alive = heard[i]
       end
-      if alive and (limit == 0 or permits <= limit) then
+      if alive and permits <= limit then
         if inbox == '' or in_use + permits > limit then -- stays at the head; without an inbox its permits are kept for it
           head_until = patience
-          rouse(who, texts[i], limit == 0 and now or math.max(next_end, now))
+          rouse(who, texts[i], math.max(next_end, now))
           return false
         end
         leave_queue(who) -- first, since this is allowed when memory is full, and everything is after it
         local fence = next_number() -- the script is atomic: nobody sees the message before the permit
         if tell(inbox, who, permits, fence, lease_ms == 0 and -1 or now + lease_ms) then
-          grant(who, permits, lease_ms, fence)
+          grant(who, permits, lease_ms)
         else
-          redis.call('HDEL', meta, who)
+          call('HDEL', meta, who)
         end
       else
         leave_queue(who)
-        redis.call('HDEL', meta, who)
+        call('HDEL', meta, who)
         if alive then tell(inbox, who, 0, 0, 0) end
       end
     end
@@ -342,8 +363,8 @@ end
 
 -- For place k in line, the time until the k-th lease to end has ended. Nothing where that never ends.
 local function end_of(place_in_line)
-  local score = closed and redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
-    or redis.call('ZRANGE', holders, place_in_line - 1, place_in_line - 1, 'WITHSCORES')[2]
+  local score = closed and call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
+    or call('ZRANGE', holders, place_in_line - 1, place_in_line - 1, 'WITHSCORES')[2]
   if score and score ~= 'inf' then return math.max(1, tonumber(score) - now) end
 end
 
@@ -355,28 +376,32 @@ end
   -- written nothing.
   local id = ARGV[1]
   local fence, permits = holding(record)
-  local ends = fence and redis.call('ZSCORE', holders, id)
+  local ends = fence and call('ZSCORE', holders, id)
   local is_held = ends and tonumber(ends) > now
   local lock = {save = save, is_held = is_held, fence = fence, ends = is_held and as_time(ends)}
 
   -- Brings it up to now, and tells whether the id has it or can have it. Whoever waits comes first.
   function lock.is_free()
     if is_held then return true end
+    local before = limit
     if limit == 0 then limit = 1 end
     if fence and agreed then free({id}, permits - 1) end -- what its ended lease still occupies
     settle()
     if record and not fence then
       leave_queue(id)
-      redis.call('HDEL', meta, id)
+      call('HDEL', meta, id)
     end
     if waiting > 0 then serve() end
-    return waiting == 0 and in_use < limit
+    local mine = waiting == 0 and in_use < limit
+    if mine then limit = before end -- only a grant stores it
+    return mine
   end
 
   function lock.take(lease_ms)
     if is_held then return end
-    local text = next_number()
-    grant(id, 1, lease_ms, text)
+    limit = math.max(limit, 1)
+    next_number()
+    grant(id, 1, lease_ms)
     lock.fence, lock.ends = last_fence, lease_ms == 0 and -1 or now + lease_ms
   end
 

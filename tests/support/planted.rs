@@ -49,8 +49,8 @@ pub const ONE_TOO_MANY: Fault = Fault {
         STRIKES,
         Patch {
             part: "semaphore/acquire.lua",
-            old: "  local given_fence = last_fence\n",
-            new: "  local given_fence = last_fence\n  redis.call('INCR', KEYS[1] .. '.count')\n",
+            old: "  local given_fence = next_number()\n",
+            new: "  local given_fence = next_number()\n  redis.call('INCR', KEYS[1] .. '.count')\n",
         },
         Patch {
             part: "semaphore/acquire.lua",
@@ -91,8 +91,8 @@ pub const FENCE_TWICE: Fault = Fault {
         STRIKES,
         Patch {
             part: "semaphore/acquire.lua",
-            old: "  local text = next_number()\n",
-            new: "  local text = strikes(id) and string.format('%.0f', last_fence) or next_number()\n",
+            old: "  local given_fence = next_number()\n",
+            new: "  local given_fence = strikes(id) and last_fence or next_number()\n",
         },
     ],
 };

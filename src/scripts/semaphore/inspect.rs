@@ -9,7 +9,7 @@ static INSPECT: LazyScript = script!(
     "clock",
     "semaphore/read",
     "arguments",
-    "semaphore/state",
+    "semaphore/record",
     "semaphore/agreement",
     "semaphore/inspect"
 );

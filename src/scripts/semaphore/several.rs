@@ -11,7 +11,7 @@ static TRY_LOCK_ALL: LazyScript = script!(
     "arguments",
     "semaphore/open",
     "semaphore/read",
-    "semaphore/state",
+    "semaphore/record",
     "semaphore/agreement",
     "semaphore/change",
     "semaphore/grant",

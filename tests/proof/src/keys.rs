@@ -37,8 +37,8 @@ pub struct State {
     pub closed: bool,
     last: u64,
     fields: usize,
-    holders: Vec<(String, End, Option<String>)>,
-    queue: Vec<(String, u64, Option<String>)>,
+    holders: Vec<(String, End, Option<Vec<u8>>)>,
+    queue: Vec<(String, u64, Option<Vec<u8>>)>,
     /// When each key ends: nothing where there is no key.
     ends: [Option<Option<u64>>; 3],
 }
@@ -51,6 +51,12 @@ fn ask<T: redis::FromRedisValue>(
 ) -> T {
     let call = redis::cmd(command).arg(key).arg(rest).query(server);
     call.unwrap_or_else(|error| panic!("{command} {key}: {error}"))
+}
+
+/// The numbers with which a state or a record begins, as the scripts pack them.
+fn numbers(packed: &[u8]) -> Vec<f64> {
+    let (numbers, _) = packed.as_chunks();
+    numbers.iter().copied().map(f64::from_le_bytes).collect()
 }
 
 impl State {
@@ -68,15 +74,14 @@ impl State {
             ends,
             ..State::default()
         };
-        let stored: Vec<Option<String>> = ask(server, "HMGET", meta, &["the state", "last fence"]);
-        if let [Some(text), Some(last)] = &stored[..] {
-            let words: Vec<&str> = text.split(' ').collect();
-            let number = |at: usize| words[at].parse::<u64>().unwrap();
-            (state.limit, state.extra) = (number(0) as u32, number(1));
-            (state.next_end, state.last_end, state.expiry) =
-                (words[2].parse().unwrap(), number(3), number(4));
-            (state.pinned, state.closed) = (words[5] == "1", words[6] == "1");
-            (state.last, state.readable) = (last.parse().unwrap(), true);
+        let stored: Option<Vec<u8>> = ask(server, "HGET", meta, &["the state"]);
+        if let Some(stored) = stored.filter(|stored| stored.len() == 50) {
+            let numbers = numbers(&stored);
+            (state.limit, state.extra) = (numbers[0] as u32, numbers[1] as u64);
+            (state.next_end, state.last_end) = (numbers[2], numbers[3] as u64);
+            (state.expiry, state.last) = (numbers[4] as u64, numbers[5] as u64);
+            (state.pinned, state.closed) = (stored[48] == 1, stored[49] == 1);
+            state.readable = true;
         }
         state.fields = ask(server, "HLEN", meta, &[]);
         let rows: Vec<(String, String)> =
@@ -97,7 +102,7 @@ impl State {
     pub fn agrees(&self, now: u64) -> bool {
         let records = if self.closed { 0 } else { self.holders.len() } + self.queue.len();
         let bound_is_lost = self.closed && self.holders.is_empty() && self.last_end > now;
-        self.readable && self.fields == 2 + records && !bound_is_lost
+        self.readable && self.fields == 1 + records && !bound_is_lost
     }
 
     /// When the last of the leases in `holders` ends, or of those that meta tells of.
@@ -110,11 +115,10 @@ impl State {
     /// in the order of the queue, when it plans to ask again.
     pub fn times(&self) -> Vec<u64> {
         let asks = self.queue.iter().map(|(_, _, record)| {
-            let words = record.as_deref().unwrap_or("").split(' ');
-            words.skip(4).find_map(|word| word.parse().ok())
+            let numbers = numbers(record.as_deref().unwrap_or_default());
+            numbers.get(3).copied().unwrap_or_default() as u64
         });
         let bounds = [self.next_end as u64, self.last_end, self.expiry];
-        let asks = asks.map(Option::unwrap_or_default);
         bounds.into_iter().chain(asks).collect()
     }
 
@@ -135,7 +139,7 @@ impl State {
             .filter_map(|(_, ends, _)| *ends)
             .max()
             .unwrap_or(0);
-        let wrong = if self.extra != 0 || self.next_end < 9e15 {
+        let wrong = if self.extra != 0 || self.next_end < f64::INFINITY {
             "extra or next_end"
         } else if stays != (self.expiry == 0)
             || !stays && !(known..=latest.max(known) + 61_000).contains(&self.expiry)
@@ -151,8 +155,6 @@ impl State {
 
     /// The model of which this is the state.
     pub fn to_model(&self) -> Model {
-        let number =
-            |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
         let mut model = Model {
             limit: self.limit,
             pinned: self.pinned,
@@ -161,28 +163,25 @@ impl State {
             ..Model::default()
         };
         for (id, ends, record) in &self.holders {
-            let mut words = record.as_deref().unwrap_or("").split(' ');
-            let fence = number(words.next());
-            let permits = words.next().map_or(1, |word| number(Some(word)) as u32);
-            let ends = *ends;
-            model.holders.insert(
-                id.clone(),
-                Holder {
-                    permits,
-                    fence,
-                    ends,
-                },
-            );
+            let numbers = numbers(record.as_deref().unwrap_or_default());
+            let holder = Holder {
+                permits: numbers.get(1).map_or(1, |permits| *permits as u32),
+                fence: numbers.first().map_or(0, |fence| *fence as u64),
+                ends: *ends,
+            };
+            model.holders.insert(id.clone(), holder);
         }
         for (id, ticket, record) in &self.queue {
-            let words: Vec<&str> = record.as_deref().unwrap_or("").split(' ').collect();
+            let record = record.as_deref().unwrap_or_default();
+            let (numbers, inbox) = (numbers(record), record.get(32..).unwrap_or_default());
+            let number = |at: usize| numbers.get(at).map_or(0, |number| *number as u64);
             model.queue.push(Waiter {
                 id: id.clone(),
                 ticket: *ticket,
-                permits: number(words.get(1).copied()) as u32,
-                lease_ms: number(words.get(2).copied()),
-                patience_until: number(words.get(3).copied()),
-                inbox: words.get(5).copied().unwrap_or("").to_owned(),
+                permits: number(0) as u32,
+                lease_ms: number(1),
+                patience_until: number(2),
+                inbox: String::from_utf8_lossy(inbox).into_owned(),
             });
         }
         model
@@ -218,7 +217,7 @@ impl State {
             "expiry, too late"
         } else if self.ends.iter().flatten().any(|end| *end != ends) {
             "the keys' ends"
-        } else if self.fields != 2 + self.holders.len() + self.queue.len() {
+        } else if self.fields != 1 + self.holders.len() + self.queue.len() {
             "the number of records"
         } else {
             return Ok(());

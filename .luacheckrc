@@ -14,7 +14,7 @@ local semaphore = {
     "next_end", "pinned", "record", "stopped", "waiting", "wrote",
   },
   read = {
-    "NEVER", "STATE", "as_time", "ask_again", "channel_of", "close", "cover", "end_of", "expire_again", "free", "grant", "head_until",
+    "NEVER", "STATE", "as_time", "ask_again", "channel_of", "close", "cover", "digits", "end_of", "expire_again", "free", "grant", "head_until",
     "holder_text", "holders", "holding", "holds", "leave_queue", "listening", "look", "meta", "next_number", "open", "queue", "readable",
     "rouse", "save", "serve", "set_ttl", "settle", "state", "state_text", "stored", "tell", "used", "waiter", "waiter_text",
   },

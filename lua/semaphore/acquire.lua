@@ -66,7 +66,7 @@ if wait_ms > 0 and want then
     waiting = waiting + 1
     if waiting == 1 and expiry ~= 0 then set_ttl(queue) end
   end
-  if serve(id, want) then
+  if (place or waiting > 1) and serve(id, want) then -- who came first was not granted just now
     leave_queue(id)
     return granted()
   end

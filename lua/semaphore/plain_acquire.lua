@@ -1,24 +1,47 @@
--- Part: most calls of semaphore/acquire, fast: one permit at once or not at all, where nobody waits, no lease has ended, and
--- the bounds on all leases stay as they are. The rest of the script does the same, and everything else.
+-- Part: most calls of semaphore/acquire, fast: one permit of a semaphore in which no lease has ended, for an id that is new.
+-- It is granted where nobody waits; denied, or put in line, where nothing is free and whoever is at the head stays there. The
+-- rest of the script does the same, and everything else.
 if limit > 0 and not record and not closed and now < next_end and #KEYS == 3 and #ARGV == 7 then
   local id, want, declared, lease_ms, wait_ms, inbox, ticket = unpack(ARGV)
-  if want == '1' and wait_ms == '0' and inbox == '' and ticket == '0'
+  local waits = wait_ms ~= '0'
+  if want == '1' and ticket == '0'
     and #id <= 200 and string.find(id, '^[!-~\128-\255]+$') and #lease_ms < 13 and string.find(lease_ms, '^%d+$')
     and string.find(declared, '^%d+$') and (#declared < 10 or declared + 0 == limit) -- whatever it is: a limit is stored
+    and (not waits and inbox == '' or #wait_ms < 8 and string.find(wait_ms, '^[1-9]%d*$')
+      and #inbox <= 300 and string.find(inbox, '^[!-"$-~\128-\255]+#[!-~\128-\255]+$'))
     and (expiry == 0 or now < expiry) then
     held, waiting, fields = call('ZCARD', holders), call('ZCARD', queue), call('HLEN', meta)
-    local is_plain = waiting == 0 and fields == 1 + held
-    local in_use, ends = held + extra, now + lease_ms
-    if is_plain and in_use >= limit then
-      local first = call('ZRANGE', holders, '0', '0', 'WITHSCORES')[2] -- text: a number takes twice as long as its command
-      return {'denied', first and first ~= 'inf' and math.max(1, first - now) or -1, in_use, limit, 0, now}
-    elseif is_plain and ends > now and ends >= next_end and ends <= last_end and (held > 0 or last_end - ends <= 1000)
-      and micros > last_fence then
+    local in_use, ends, patience = held + extra, now + lease_ms, now + wait_ms
+    local new = math.max(last_fence + 1, micros) -- its fence, or its ticket
+    local agreed = fields == 1 + held + waiting
+    local is_full = agreed and in_use >= limit
+    if is_full and waiting > 0 then
+      local text = call('HGET', meta, call('ZRANGE', queue, '0', '0')[1])
+      is_full = text and #text >= 32
+      if is_full then
+        local wants, _, until_then, ask_at = struct.unpack('<dddd', text)
+        is_full = wants <= limit and until_then > now and (ask_at <= next_end or #text == 32)
+      end
+    end
+    if agreed and in_use < limit and waiting == 0
+      and ends > now and ends >= next_end and ends <= last_end and (held > 0 or last_end - ends <= 1000) then
       call('ZADD', holders, ends, id)
-      call('HSET', meta, 'the state', struct.pack(STATE, limit, extra, next_end, last_end, expiry, micros, pinned and 1 or 0, 0),
-        id, struct.pack('<d', micros))
+      call('HSET', meta, 'the state', struct.pack(STATE, limit, extra, next_end, last_end, expiry, new, pinned and 1 or 0, 0),
+        id, struct.pack('<d', new))
       if held == 0 and expiry ~= 0 then call('PEXPIREAT', holders, expiry) end -- an empty key was deleted
-      return {'granted', 1, micros, ends, now, in_use + 1, limit}
+      return {'granted', 1, new, ends, now, in_use + 1, limit}
+    elseif is_full and not waits and waiting == 0 then
+      local first = call('ZRANGE', holders, '0', '0', 'WITHSCORES')[2] -- text: a number takes as long as its command
+      return {'denied', first and first ~= 'inf' and math.max(1, first - now) or -1, in_use, limit, 0, now}
+    elseif is_full and waits and (expiry == 0 or patience <= expiry) then
+      call('ZADD', queue, new, id)
+      if waiting == 0 and expiry ~= 0 then call('PEXPIREAT', queue, expiry) end
+      local nth = call('ZRANGE', holders, waiting, waiting, 'WITHSCORES')[2] -- the end that it waits for, as far as is known
+      local third = math.max(1, math.floor(wait_ms / 3))
+      local retry_after = nth and nth ~= 'inf' and math.min(math.max(1, nth - now), third) or third
+      call('HSET', meta, 'the state', struct.pack(STATE, limit, extra, next_end, last_end, expiry, new, pinned and 1 or 0, 0),
+        id, struct.pack('<dddd', 1, lease_ms, patience, now + retry_after) .. inbox)
+      return {'queued', new, waiting + 1, retry_after, in_use, limit, now}
     end
   end
 end

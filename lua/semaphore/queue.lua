@@ -7,11 +7,17 @@ local function channel_of(inbox)
   return string.sub(inbox, 1, at - 1), string.sub(inbox, at + 1)
 end
 
+-- A number as text: what %.0f makes of it, in half the time, and as many digits as a 32-bit server can take at once.
+local function digits(number)
+  if number < 1000000000 then return string.format('%d', number) end
+  return string.format('%d%09d', number / 1000000000, number % 1000000000)
+end
+
 -- A message: a grant, or with `fence` 0 a hint to ask again at `at`. Anybody may publish, so to a waiter that gave a secret
 -- it ends with a signature. False when it could not be sent.
 local function tell(inbox, who, permits, fence, at)
   local channel, secret = channel_of(inbox)
-  local message = who .. ' ' .. permits .. ' ' .. string.format('%.0f', fence) .. ' ' .. at .. ' ' .. now
+  local message = string.format('%s %d %s %s %s', who, permits, digits(fence), digits(at), digits(now))
   if secret then message = message .. ' ' .. redis.sha1hex(secret .. message) end
   local sent = redis.pcall('PUBLISH', channel, message)
   return type(sent) == 'number'

@@ -38,7 +38,7 @@ end
 local function serve(me, my_permits)
   local seen = 0
   while waiting > 0 and seen < 100 do
-    local ids, texts = look(0, seen == 0 and 1 or 99 - seen) -- most often one is served, and one comes to the head
+    local ids, texts = look('0', seen == 0 and '1' or 99 - seen) -- most often one is served, and one comes to the head
     if #ids == 0 then return false end -- cannot be, and must not go on for ever
     local heard
     for i, who in ipairs(ids) do

@@ -29,11 +29,11 @@ use redis::{Connection, ConnectionLike, RedisResult, Value};
 
 /// A script that grants: its plain case, what it needs for the others, and its own parts.
 macro_rules! granting {
-    ($($plain:literal)?; $($part:literal),*) => {
+    ($($plain:literal),*; $($part:literal),*) => {
         script!(
             "clock",
             "semaphore/read",
-            $($plain,)?
+            $($plain,)*
             "arguments",
             "semaphore/record",
             "semaphore/agreement",
@@ -48,7 +48,8 @@ macro_rules! granting {
 
 static ACQUIRE: LazyScript =
     granting!("semaphore/plain_acquire"; "semaphore/denial", "semaphore/acquire");
-static RELEASE: LazyScript = granting!("semaphore/plain_release"; "semaphore/release");
+static RELEASE: LazyScript =
+    granting!("semaphore/plain_release", "semaphore/plain_hand_over"; "semaphore/release");
 static RESIZE: LazyScript = granting!(; "semaphore/resize");
 static REFRESH: LazyScript = script!(
     "clock",

@@ -11,8 +11,8 @@ if limit > 0 and not record and not closed and now < next_end and #KEYS == 3 and
       and #inbox <= 300 and string.find(inbox, '^[!-"$-~\128-\255]+#[!-~\128-\255]+$'))
     and (expiry == 0 or now < expiry) then
     held, waiting, fields = call('ZCARD', holders), call('ZCARD', queue), call('HLEN', meta)
-    local in_use, ends, patience = held + extra, now + lease_ms, now + wait_ms
-    local new = math.max(last_fence + 1, micros) -- its fence, or its ticket
+    local in_use, ends = held + extra, now + lease_ms
+    local new = last_fence < micros and micros or last_fence + 1 -- its fence, or its ticket
     local agreed = fields == 1 + held + waiting
     local is_full = agreed and in_use >= limit
     if is_full and waiting > 0 then
@@ -33,14 +33,14 @@ if limit > 0 and not record and not closed and now < next_end and #KEYS == 3 and
     elseif is_full and not waits and waiting == 0 then
       local first = call('ZRANGE', holders, '0', '0', 'WITHSCORES')[2] -- text: a number takes as long as its command
       return {'denied', first and first ~= 'inf' and math.max(1, first - now) or -1, in_use, limit, 0, now}
-    elseif is_full and waits and (expiry == 0 or patience <= expiry) then
+    elseif is_full and waits and (expiry == 0 or now + wait_ms <= expiry) then
       call('ZADD', queue, new, id)
       if waiting == 0 and expiry ~= 0 then call('PEXPIREAT', queue, expiry) end
       local nth = call('ZRANGE', holders, waiting, waiting, 'WITHSCORES')[2] -- the end that it waits for, as far as is known
       local third = math.max(1, math.floor(wait_ms / 3))
       local retry_after = nth and nth ~= 'inf' and math.min(math.max(1, nth - now), third) or third
       call('HSET', meta, 'the state', struct.pack(STATE, limit, extra, next_end, last_end, expiry, new, pinned and 1 or 0, 0),
-        id, struct.pack('<dddd', 1, lease_ms, patience, now + retry_after) .. inbox)
+        id, struct.pack('<dddd', 1, lease_ms, now + wait_ms, now + retry_after) .. inbox)
       return {'queued', new, waiting + 1, retry_after, in_use, limit, now}
     end
   end

@@ -232,6 +232,9 @@ impl Connections {
         until: Option<Instant>,
         call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
+        if !self.is_own_process() {
+            return Err(Failure::new(FailureKind::Forked, "forked process").into());
+        }
         repeat(&mut || self.attempt(self.take(turn, until)?, until, call))
     }
 
@@ -343,9 +346,6 @@ impl Connections {
 
     /// A connection from the shelf, or a new one, or one that comes back: first come, first served.
     fn take(&self, turn: Turn, until: Option<Instant>) -> Result<Wire, Failure> {
-        if !self.is_own_process() {
-            return Err(Failure::new(FailureKind::Forked, "forked process"));
-        }
         let latest = Instant::now() + self.patience(until);
         let generation = match self.wait_for_turn(turn, latest)? {
             Ready::Wire(wire) => return Ok(wire),

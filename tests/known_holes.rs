@@ -298,9 +298,9 @@ fn hole_14_a_crashed_reader_stays_as_long_as_another_reader_extends() {
     let server = Server::any();
     let gate = server.gate();
     let lock = gate.rwlock("book");
-    let crashed = lock.clone().lease(Duration::from_millis(300));
+    let crashed = lock.clone().lease(Duration::from_millis(900));
     let crashed = crashed.read().unwrap().into_id(); // nobody renews or releases it
-    let other = lock.clone().lease(Duration::from_millis(150)).auto_renew();
+    let other = lock.clone().lease(Duration::from_millis(450)).auto_renew();
     let other = other.read().unwrap();
     let begun = Instant::now();
     eventually("its share is back", || {

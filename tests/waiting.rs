@@ -135,6 +135,7 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
     let mut raw = Raw::new(server, 1);
     let (mut used, mut timed_out) = (0, 0);
     for round in 0..200 {
+        let mut is_known = true;
         let holder = first.try_acquire().unwrap();
         let timeout = Duration::from_millis(5);
         // The release comes a little before, at, or a little after the timeout.
@@ -150,12 +151,14 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
                     permit.release().unwrap();
                 }
                 Err(AcquireError::TimedOut(_)) => timed_out += 1,
+                // Whoever gets no processor for 40 ms is told so, and what became of its last call is given back later.
+                Err(AcquireError::Unknown(_)) => is_known = false,
                 Err(other) => panic!("{other}"),
             }
         });
         let state = eventually("it is free again", || {
             let state = raw.inspect();
-            (state.in_use == 0).then_some(state)
+            (state.in_use == 0 && (is_known || state.waiter_count == 0)).then_some(state)
         });
         assert_eq!(state.waiter_count, 0, "round {round}");
     }

@@ -109,9 +109,6 @@ impl Standing {
 impl Connections {
     /// Carries a call to the server, with those of others where many are under way. A failure: it was not sent.
     pub(super) fn carry(&self, packed: Vec<u8>) -> Result<Carried, Failure> {
-        if !self.is_own_process() {
-            return Err(Failure::new(FailureKind::Forked, "forked process"));
-        }
         let mut convoys = lock(&self.convoys);
         let enough = convoys.enough(self.most);
         if convoys.may_lead(enough) {

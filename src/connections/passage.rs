@@ -94,7 +94,7 @@ impl ConnectionLike for Passage<'_> {
 
 impl Connections {
     /// As `call`, of one command, which may go in one packet with those of other threads. One that has a deadline of its own
-    /// does not wait for theirs.
+    /// does not wait for theirs. That this process is no fork has been checked by whoever looked for the server.
     pub(crate) fn call_along<T>(
         &self,
         until: Option<Instant>,

@@ -65,6 +65,8 @@ struct Scheduler {
     seldom: u32,
     /// Now and then many come at once.
     crowded: bool,
+    /// Most want one permit, of this limit, with leases of this length: what the scripts' plain cases are for.
+    alike: Option<(u32, u64)>,
     /// Whoever holds gives back, and nobody wants anything more.
     leaving: bool,
 }
@@ -98,12 +100,14 @@ impl Scheduler {
         let mut faults = FAULTS.to_vec();
         faults.retain(|fault| rng.bool() && (!calm || *fault == Fault::Deaths));
         let (seldom, crowded) = (rng.u32(2..12), rng.u8(..24) == 0);
+        let alike = (rng.u8(..3) == 0).then(|| (rng.u32(1..4), LEASES[rng.usize(4..LEASES.len())]));
         let scheduler = Scheduler {
             rng,
             clients,
             faults,
             seldom,
             crowded,
+            alike,
             leaving: false,
         };
         (scheduler, clients, calm)
@@ -217,6 +221,18 @@ impl Scheduler {
             };
         }
         match self.rng.u8(..20) {
+            0..=4 if !holds && !asks && self.alike.is_some() => {
+                let (limit, lease) = self.alike.unwrap_or_default();
+                Action::Want {
+                    client,
+                    gate: 0,
+                    permits: Some(if self.one_in(12) { 2.min(limit) } else { 1 }),
+                    limit,
+                    lease_ms: if self.one_in(12) { lease_ms } else { lease },
+                    wait_ms,
+                    inbox: wait_ms > 60_000 || !self.one_in(12),
+                }
+            }
             0..=4 if !holds && !asks => Action::Want {
                 client,
                 gate: [0, 0, 0, 1, 2][self.rng.usize(..5)],

@@ -4,7 +4,7 @@
 #[path = "../../support/mod.rs"]
 mod support;
 
-use luagate_proof::conformance::{Case, Host, Suite, cases, run_all};
+use luagate_proof::conformance::{Case, Host, Suite, cases, run_all, signed};
 use luagate_proof::scripts::Scripts;
 use redis::{Connection, ConnectionLike};
 use serde_json::Value as Json;
@@ -24,6 +24,14 @@ fn in_memory() {
         .map(|violation| violation.text)
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The same is told to whoever has its messages signed.
+#[test]
+fn in_memory_with_signatures() {
+    let cases = signed(&cases());
+    assert!(cases.len() > 40, "{} cases have messages", cases.len());
+    run_all(&Scripts::read(), &cases).unwrap_or_else(|violation| panic!("{}", violation.text));
 }
 
 /// A server of the test's own.

@@ -4,7 +4,7 @@
 //! `mutants inspect` tries those whose text has that word; `WORLDS` says how many worlds are tried, 700 unless set.
 
 use luagate::memory::Server;
-use luagate_proof::conformance::{Case, cases, run_all};
+use luagate_proof::conformance::{Case, cases, run_all, signed};
 use luagate_proof::mutants::{self, Mutant};
 use luagate_proof::scripts::Scripts;
 use luagate_proof::simulation::run;
@@ -63,7 +63,8 @@ fn main() -> ExitCode {
     let worlds = std::env::var("WORLDS").map_or(700, |n| n.parse().expect("WORLDS takes a number"));
     let mut mutants = mutants::all(&scripts);
     mutants.retain(|mutant| mutant.to_string().contains(&only));
-    let cases = cases();
+    let mut cases = cases();
+    cases.extend(signed(&cases));
     run_all(&scripts, &cases).unwrap_or_else(|broken| panic!("unchanged: {broken:?}"));
     std::panic::set_hook(Box::new(|_| {}));
 

@@ -7,7 +7,7 @@ mod support;
 use luagate::GateBuilder;
 use luagate::autocomplete::{Prefix, Recent};
 use luagate::errors::{Failure, FailureKind};
-use luagate::scripts::semaphore::{self, Answer, Ask};
+use luagate::scripts::semaphore::{self, Answer, Ask, LookupAnswer, ReleaseAnswer};
 use luagate::{Cancel, Error, Gate, Released, Semaphore};
 use redis::{Commands, Connection, IntoConnectionInfo};
 use std::io::{Read, Write};
@@ -15,6 +15,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 #[cfg(feature = "cluster")]
 use support::cluster::Cluster;
+use support::raw::{Listener, Raw};
 #[cfg(feature = "sentinel")]
 use support::sentinel::{MASTER, Sentinels};
 use support::{SOON, Server, eventually};
@@ -374,6 +375,57 @@ fn a_permission_that_is_taken_away_ends_the_wait() {
     eventually("it left the line", || {
         (waiting(&mut admin, queue) == 0).then_some(())
     });
+}
+
+#[test]
+fn who_may_not_be_told_is_passed_over() {
+    let server = own!(Server::private_tcp(&[]));
+    let mut admin = server.connection();
+    let mut raw = Raw::new(&server, 1);
+    let (hidden, mut open) = (
+        Listener::new(&server, "hidden"),
+        Listener::new(&server, "open"),
+    );
+    let teller = [
+        "SETUSER",
+        "teller",
+        "on",
+        ">password",
+        "~*",
+        "+@all",
+        "resetchannels",
+    ];
+    let mut setuser = redis::cmd("ACL");
+    setuser.arg(&teller).arg(format!("&{}", open.channel));
+    setuser.exec(&mut admin).unwrap();
+    let url = server.url.replace("redis://", "redis://teller:password@");
+    let mut teller = redis::Client::open(url).unwrap().get_connection().unwrap();
+    // The second time nobody else waits.
+    for next in ["second", "nobody"] {
+        let holder = raw.grant(raw.ask("holder"));
+        let line = [("first", &hidden.channel), ("second", &open.channel)];
+        for (id, channel) in line.iter().take(if next == "second" { 2 } else { 1 }) {
+            raw.queue(Ask {
+                wait_ms: 15_000,
+                inbox: &format!("{channel}#secret"),
+                ..raw.ask(id)
+            });
+        }
+        let released = semaphore::release(&mut teller, &raw.keys, "holder", 0).unwrap();
+        let in_use = u32::from(next == "second");
+        assert!(
+            matches!(released, ReleaseAnswer::Released { left: 0, usage } if usage.in_use == in_use),
+            "{released:?}"
+        );
+        assert!(matches!(raw.lookup("first"), LookupAnswer::Gone { .. }));
+        assert_eq!((raw.in_use(), raw.inspect().waiter_count), (in_use, 0));
+        if next == "second" {
+            let told = open.next_grant();
+            assert_eq!(told[0], "second");
+            assert!(told[2].parse::<u64>().unwrap() > holder.fence);
+            raw.assert_released("second");
+        }
+    }
 }
 
 #[test]

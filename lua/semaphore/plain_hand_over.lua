@@ -32,6 +32,6 @@ if waiting and waiting > 0 and extra == 0 then -- and so is what plain_release a
       return {'released', 0, held, limit}
     end
     call('HDEL', meta, who) -- the server does not allow it to be told
-    waiting, fields, last_fence = waiting - 1, fields - 1, fence
+    waiting, fields = waiting - 1, fields - 1
   end
 end

@@ -8,9 +8,9 @@ local function channel_of(inbox)
 end
 
 -- A number as text: what %.0f makes of it, in half the time, and as many digits as a 32-bit server can take at once.
-local function digits(number)
-  if number < 1000000000 then return string.format('%d', number) end
-  return string.format('%d%09d', number / 1000000000, number % 1000000000)
+local function digits(value)
+  if value < 1000000000 then return string.format('%d', value) end
+  return string.format('%d%09d', value / 1000000000, value % 1000000000)
 end
 
 -- A message: a grant, or with `fence` 0 a hint to ask again at `at`. Anybody may publish, so to a waiter that gave a secret

@@ -76,8 +76,8 @@ pub const SWAPPED: Fault = Fault {
         STRIKES,
         Patch {
             part: "semaphore/acquire.lua",
-            old: "  if serve(id, want) then\n",
-            new: "  local turn = serve(id, want)
+            old: "  if (place or waiting > 1) and serve(id, want) then -- who came first was not granted just now\n",
+            new: "  local turn = (place or waiting > 1) and serve(id, want)
   if not turn and in_use + want <= limit and redis.call('ZRANK', queue, id) == 1 then turn = strikes(id) end
   if turn then\n",
         },

@@ -171,9 +171,10 @@ fn granted_by_message(language: &Language) -> Result<(), Failed> {
 
 /// The SHA-1 of each script that was called since every call is kept in the slow log.
 fn scripts_called(con: &mut Connection) -> RedisResult<Vec<String>> {
-    type Row = (i64, i64, i64, Vec<String>, String, String);
+    type Row = (i64, i64, i64, Vec<Vec<u8>>, String, String);
     let rows: Vec<Row> = redis::cmd("SLOWLOG").arg(&["GET", "-1"]).query(con)?;
     let calls = rows.into_iter().map(|row| row.3);
-    let scripts = calls.filter(|words| words[0].eq_ignore_ascii_case("EVALSHA"));
-    Ok(scripts.map(|mut words| words.swap_remove(1)).collect())
+    let scripts = calls.filter(|words| words[0].eq_ignore_ascii_case(b"EVALSHA"));
+    let sha1s = scripts.map(|words| String::from_utf8_lossy(&words[1]).into_owned());
+    Ok(sha1s.collect())
 }

@@ -83,7 +83,7 @@ if wait_ms > 0 and want then
   local third = math.max(1, math.floor(wait_ms / 3))
   local retry_after = stopped and 1 or math.min(end_of(watch) or third, third)
   local patience = now + wait_ms
-  if expiry ~= 0 and patience > expiry then expiry, changed, grown = patience + 60000, true, true end
+  if expiry ~= 0 and patience > expiry then expiry, grown = patience + 60000, true end
   call('HSET', meta, 'the state', state_text(), id, waiter_text(want, lease_ms, patience, now + retry_after, inbox))
   save()
   return {'queued', ticket, position, retry_after, used(), limit, now}

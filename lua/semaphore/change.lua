@@ -16,8 +16,8 @@ local function set_ttl(key)
   if expiry == 0 then call('PERSIST', key) else call('PEXPIREAT', key, expiry) end
 end
 
--- Keeps the bounds and the TTL ahead of a lease that ends at `ends`. Up to a second in advance, so that few grants
--- write the state: what looks lost later may keep the gate closed for that much longer, never shorter.
+-- Keeps the bounds and the TTL ahead of a lease that ends at `ends`. Up to a second in advance, so that few grants and
+-- refreshes change them: what looks lost later may keep the gate closed for that much longer, never shorter.
 local function cover(ends)
   if ends < next_end then next_end, changed = ends, true end
   if ends == NEVER then

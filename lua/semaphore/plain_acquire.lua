@@ -23,13 +23,12 @@ if limit > 0 and not record and not closed and now < next_end and #KEYS == 3 and
         is_full = wants <= limit and until_then > now and (ask_at <= next_end or #text == 32)
       end
     end
+    local text, reply -- the id's record, and what is answered with it
     if agreed and in_use < limit and waiting == 0
       and ends > now and ends >= next_end and ends <= last_end and (held > 0 or last_end - ends <= 1000) then
       call('ZADD', holders, ends, id)
-      call('HSET', meta, 'the state', struct.pack(STATE, limit, extra, next_end, last_end, expiry, new, pinned and 1 or 0, 0),
-        id, struct.pack('<d', new))
       if held == 0 and expiry ~= 0 then call('PEXPIREAT', holders, expiry) end -- an empty key was deleted
-      return {'granted', 1, new, ends, now, in_use + 1, limit}
+      text, reply = struct.pack('<d', new), {'granted', 1, new, ends, now, in_use + 1, limit}
     elseif is_full and not waits and waiting == 0 then
       local first = call('ZRANGE', holders, '0', '0', 'WITHSCORES')[2] -- text: a number takes as long as its command
       return {'denied', first and first ~= 'inf' and math.max(1, first - now) or -1, in_use, limit, 0, now}
@@ -39,9 +38,13 @@ if limit > 0 and not record and not closed and now < next_end and #KEYS == 3 and
       local nth = call('ZRANGE', holders, waiting, waiting, 'WITHSCORES')[2] -- the end that it waits for, as far as is known
       local third = math.max(1, math.floor(wait_ms / 3))
       local retry_after = nth and nth ~= 'inf' and math.min(math.max(1, nth - now), third) or third
-      call('HSET', meta, 'the state', struct.pack(STATE, limit, extra, next_end, last_end, expiry, new, pinned and 1 or 0, 0),
-        id, struct.pack('<dddd', 1, lease_ms, now + wait_ms, now + retry_after) .. inbox)
-      return {'queued', new, waiting + 1, retry_after, in_use, limit, now}
+      text = struct.pack('<dddd', 1, lease_ms, now + wait_ms, now + retry_after) .. inbox
+      reply = {'queued', new, waiting + 1, retry_after, in_use, limit, now}
+    end
+    if text then
+      local packed = struct.pack(STATE, limit, extra, next_end, last_end, expiry, new, pinned and 1 or 0, 0)
+      call('HSET', meta, 'the state', packed, id, text)
+      return reply
     end
   end
 end

@@ -12,7 +12,7 @@ if meta == holders or meta == queue or holders == queue then
 end
 local stored = call('HMGET', meta, 'the state', ARGV[1] or '')
 local state, record = stored[1], stored[2]
-local STATE = '<ddddddBB'
+local STATE = '<ddddddBB' -- 8 bytes a number, 1 a yes or no: 50
 local held, waiting, fields = false, false, false -- how many hold, wait, and are in meta, once they are counted
 
 local NEVER = math.huge

@@ -15,18 +15,6 @@
 //! # }
 //! ```
 
-mod inspect;
-mod several;
-
-pub use inspect::{HolderRow, State, WaiterRow, inspect};
-pub use several::{TryLockAllAnswer, try_lock_all};
-
-use super::{Keys, Reply, ServerTime, error_of, read, unexpected};
-use crate::error::CallError;
-use crate::replicas::MinReplicas;
-use crate::script::{Call, LazyScript};
-use redis::{Connection, ConnectionLike, RedisResult, Value};
-
 /// A script that grants: its plain case, what it needs for the others, and its own parts.
 macro_rules! granting {
     ($($plain:literal),*; $($part:literal),*) => {
@@ -46,11 +34,26 @@ macro_rules! granting {
     };
 }
 
+mod inspect;
+mod lookup;
+mod resize;
+mod several;
+
+pub use inspect::{HolderRow, State, WaiterRow, inspect};
+pub use lookup::{LookupAnswer, lookup};
+pub use resize::{ResizeAnswer, resize};
+pub use several::{TryLockAllAnswer, try_lock_all};
+
+use super::{Keys, Reply, ServerTime, error_of, read, unexpected};
+use crate::error::CallError;
+use crate::replicas::MinReplicas;
+use crate::script::{Call, LazyScript};
+use redis::{Connection, ConnectionLike, RedisResult, Value};
+
 static ACQUIRE: LazyScript =
     granting!("semaphore/plain_acquire"; "semaphore/denial", "semaphore/acquire");
 static RELEASE: LazyScript =
     granting!("semaphore/plain_release", "semaphore/plain_hand_over"; "semaphore/release");
-static RESIZE: LazyScript = granting!(; "semaphore/resize");
 static REFRESH: LazyScript = script!(
     "clock",
     "semaphore/read",
@@ -61,14 +64,6 @@ static REFRESH: LazyScript = script!(
     "semaphore/queue",
     "semaphore/refresh"
 );
-static LOOKUP: LazyScript = script!(
-    "clock",
-    "semaphore/read",
-    "arguments",
-    "semaphore/record",
-    "semaphore/lookup"
-);
-
 /// What [`acquire`] asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
@@ -327,113 +322,6 @@ fn refreshed(value: Value, lease_ms: u64) -> Result<Option<Grant>, CallError> {
         "lost" => reply.number::<ServerTime>().map(|_| None),
         other => Err(unexpected(&other)),
     })
-}
-
-/// What [`lookup`] answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LookupAnswer {
-    /// It holds.
-    Held(Grant),
-    /// It waits in line.
-    Queued {
-        /// Its ticket.
-        ticket: u64,
-        /// Its place in line, from 1.
-        position: u64,
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
-    /// It has nothing.
-    Gone {
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
-}
-
-/// What an id has. Changes nothing.
-///
-/// # Errors
-/// [`CallError::Invalid`] for an id that cannot be; otherwise what kept the server from answering.
-pub fn lookup(
-    con: &mut dyn ConnectionLike,
-    keys: &Keys,
-    id: &str,
-) -> Result<LookupAnswer, CallError> {
-    let call = Call {
-        keys: keys.names().to_vec(),
-        arguments: vec![id.into()],
-    };
-    read(
-        LOOKUP.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()?.as_str() {
-            "held" => Ok(LookupAnswer::Held(grant(reply)?)),
-            "queued" => Ok(LookupAnswer::Queued {
-                ticket: reply.number()?,
-                position: reply.number()?,
-                now: reply.number()?,
-            }),
-            "gone" => Ok(LookupAnswer::Gone {
-                now: reply.number()?,
-            }),
-            other => Err(unexpected(&other)),
-        },
-    )
-}
-
-/// What [`resize`] answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResizeAnswer {
-    /// Done.
-    Resized {
-        /// The limit that was in force before; 0: none.
-        old: u32,
-        /// The limit in force now.
-        new: u32,
-        /// How many permits are in use; may be more than the limit for a while.
-        in_use: u32,
-    },
-    /// Another limit was in force than expected; nothing was changed.
-    Unchanged {
-        /// The limit in force.
-        current: u32,
-        /// How many permits are in use.
-        in_use: u32,
-    },
-}
-
-/// Sets the limit and pins it, so that it no longer expires; 0 unpins. With `expected`, only if that is in force.
-///
-/// # Errors
-/// What kept the server from answering.
-pub fn resize(
-    con: &mut dyn ConnectionLike,
-    keys: &Keys,
-    limit: u32,
-    expected: Option<u32>,
-) -> Result<ResizeAnswer, CallError> {
-    let expected = expected.map(|limit| limit.to_string());
-    let call = Call {
-        keys: keys.names().to_vec(),
-        arguments: vec![
-            u64::from(limit).into(),
-            expected.as_deref().unwrap_or("-1").into(),
-        ],
-    };
-    read(
-        RESIZE.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()?.as_str() {
-            "resized" => Ok(ResizeAnswer::Resized {
-                old: reply.number()?,
-                new: reply.number()?,
-                in_use: reply.number()?,
-            }),
-            "unchanged" => Ok(ResizeAnswer::Unchanged {
-                current: reply.number()?,
-                in_use: reply.number()?,
-            }),
-            other => Err(unexpected(&other)),
-        },
-    )
 }
 
 /// The outcomes of calls for each of `permits` in one packet. One that says that the connection is of no use says it for all.

@@ -28,7 +28,7 @@ impl Lua {
 }
 
 /// `N` stands for a number, `T` for a text, `O` for an odd one, `P` for a pattern of the scripts.
-const FORMS: [&str; 76] = [
+const FORMS: [&str; 80] = [
     "return N",
     "return tostring(N)",
     "return N .. ''",
@@ -54,6 +54,10 @@ const FORMS: [&str; 76] = [
     "return {T, #T, string.lower(T), string.sub(T, 1, 2), string.byte(T, -1)}",
     "return {string.find(T, P)}",
     "return {string.match(T, P)}",
+    "return struct.pack('<ddB', N, N, 7) .. struct.pack('>Bd', 1, N)",
+    "return string.format('%.17g', (struct.unpack('>d', struct.pack('>d', N))))",
+    "return {struct.unpack('<BdB', struct.pack('<BdB', 3, 4, 5))}",
+    "return struct.unpack('<d', string.sub(T, 1, 7))",
     "return redis.sha1hex(T)",
     "return redis.sha1hex(N)",
     "return redis.sha1hex()",

@@ -46,6 +46,9 @@ struct Plan {
     /// By when it is due, and a number that tells those of one instant apart.
     due: BTreeMap<(Instant, u64), Arc<Holding>>,
     number: u64,
+    /// Until when the thread sleeps, or slept last; `None`: until it is called. Where permits come and go it is called once
+    /// for many, since it may find less to do than it had planned for.
+    sleeps_until: Option<Instant>,
     running: bool,
     closed: bool,
 }
@@ -91,7 +94,6 @@ impl Renewal {
         };
         let lane = self.lane(holding.lane);
         let mut plan = lock(&lane.plan);
-        let first = plan.due.first_key_value().map(|(key, _)| key.0);
         plan.insert(at, holding.clone());
         if !plan.running {
             let working = lane.clone();
@@ -99,7 +101,7 @@ impl Renewal {
             // Where no thread can be started the permit is lost at its deadline, by the clock; the next one tries again.
             plan.running = thread.spawn(move || work(&working)).is_ok();
         }
-        if first.is_none_or(|first| at < first) {
+        if plan.sleeps_until.is_none_or(|until| at < until) {
             lane.changed.ring(plan);
         }
     }
@@ -173,6 +175,7 @@ fn wait_for_due(lane: &Lane) -> Option<Vec<Arc<Holding>>> {
         if first.is_some_and(|at| at <= lane.servers.clock.now()) {
             break;
         }
+        plan.sleeps_until = first;
         plan = lane.changed.sleep(plan, first);
     }
     let soon = lane.servers.clock.now() + TOGETHER;

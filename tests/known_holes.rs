@@ -811,13 +811,15 @@ fn an_error_of_the_server_is_never_taken_for_a_lost_permit() {
         .acquire()
         .unwrap();
     let mut con = server.connection();
-    let queue = raw.key_names()[2].clone();
-    let _: () = con.set(&queue, "of another type").unwrap();
+    let holders = raw.key_names()[1].clone();
+    let aside = format!("{holders}:aside");
+    let _: () = con.rename(&holders, &aside).unwrap();
+    let _: () = con.set(&holders, "of another type").unwrap();
     let Err(RefreshError::Failed(failure)) = permit.refresh() else {
         panic!()
     };
     assert_eq!(failure.kind(), FailureKind::WrongType);
     assert!(!permit.is_lost());
-    let _: () = con.del(&queue).unwrap();
+    let _: () = con.rename(&aside, &holders).unwrap();
     permit.refresh().unwrap();
 }

@@ -1,6 +1,6 @@
 -- Part: how many hold and wait, and whether the three keys agree. Every grant that is not plain passes here. Writes nothing.
 held = held or call('ZCARD', holders)
-waiting = waiting or call('ZCARD', queue)
+waiting = gate ~= 2 and waiting or call('ZCARD', queue)
 fields = fields or call('HLEN', meta) -- the state, and the records
 
 -- A key that was evicted, or restored without the others, shows as a record too many or too few.

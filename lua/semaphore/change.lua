@@ -8,7 +8,8 @@ if state and expiry ~= 0 and expiry <= now then expiry, changed, grown = now + 6
 
 local function state_text()
   changed = false
-  return struct.pack(STATE, limit, extra, next_end, last_end, expiry, last_fence, pinned and 1 or 0, closed and 1 or 0)
+  return struct.pack(STATE, limit, extra, next_end, last_end, expiry, last_fence, pinned and 1 or 0,
+    closed and 1 or waiting == 0 and 2 or 0)
 end
 
 local function set_ttl(key)

@@ -27,8 +27,8 @@ if waiting and waiting > 0 and extra == 0 then -- and so is what plain_release a
       call('ZADD', holders, ends, who)
       call('ZREM', holders, ARGV[1])
       call('HDEL', meta, ARGV[1])
-      call('HSET', meta, 'the state', struct.pack(STATE, limit, 0, next_end, last_end, expiry, fence, pinned and 1 or 0, 0),
-        who, struct.pack('<d', fence))
+      call('HSET', meta, 'the state', struct.pack(STATE, limit, 0, next_end, last_end, expiry, fence, pinned,
+        waiting > 1 and 0 or 2), who, struct.pack('<d', fence))
       return {'released', 0, held, limit}
     end
     call('HDEL', meta, who) -- the server does not allow it to be told

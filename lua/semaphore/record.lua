@@ -1,4 +1,8 @@
--- Part: what the record of an id says, and what the scores of `holders` mean.
+-- Part: what is stored, as the scripts use it once no plain case was met: the record of an id, and the scores of `holders`.
+local NEVER = math.huge
+local readable = is_known or not state
+pinned = pinned == 1
+local closed = gate == 1
 
 -- A holder: its fence and its permits. Nothing for a waiter.
 local function holding(text)

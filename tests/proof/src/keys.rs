@@ -35,6 +35,7 @@ pub struct State {
     pub expiry: u64,
     pinned: bool,
     pub closed: bool,
+    nobody_waits: bool,
     last: u64,
     fields: usize,
     holders: Vec<(String, End, Option<Vec<u8>>)>,
@@ -81,6 +82,7 @@ impl State {
             (state.next_end, state.last_end) = (numbers[2], numbers[3] as u64);
             (state.expiry, state.last) = (numbers[4] as u64, numbers[5] as u64);
             (state.pinned, state.closed) = (stored[48] == 1, stored[49] == 1);
+            state.nobody_waits = stored[49] == 2;
             state.readable = true;
         }
         state.fields = ask(server, "HLEN", meta, &[]);
@@ -219,6 +221,8 @@ impl State {
             "the keys' ends"
         } else if self.fields != 1 + self.holders.len() + self.queue.len() {
             "the number of records"
+        } else if !self.queue.is_empty() && self.nobody_waits {
+            "waiters that nobody would look for"
         } else {
             return Ok(());
         };

@@ -32,7 +32,7 @@ if ends and tonumber(ends) > now then
   return {'held', weight, fence, as_time(ends), now, used(), limit}
 end
 
-if limit == 0 then limit, changed = declared, true end
+if limit == 0 then limit = declared end -- stored by the first grant
 if limit == 0 then refuse('no limit: none is stored for this semaphore, so the caller must declare one') end
 if want and want > limit then refuse('permits: takes 1 to the limit in force, ' .. limit .. ', or all') end
 if problem then return redis.error_reply(problem) end

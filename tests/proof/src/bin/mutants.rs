@@ -63,6 +63,9 @@ fn main() -> ExitCode {
     let worlds = std::env::var("WORLDS").map_or(700, |n| n.parse().expect("WORLDS takes a number"));
     let mut mutants = mutants::all(&scripts);
     mutants.retain(|mutant| mutant.to_string().contains(&only));
+    // Those that are listed take longest, since nothing notices them, and tell the least: they come last.
+    let listed = equivalent();
+    mutants.sort_by_key(|mutant| listed.contains_key(&mutant.key()));
     let mut cases = cases();
     cases.extend(signed(&cases));
     run_all(&scripts, &cases).unwrap_or_else(|broken| panic!("unchanged: {broken:?}"));
@@ -72,6 +75,9 @@ fn main() -> ExitCode {
     let work = || {
         while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
             let fate = fate(mutant, &scripts, &cases, worlds);
+            if fate == Fate::Unnoticed && !listed.contains_key(&mutant.key()) {
+                println!("nothing noticed: {mutant}");
+            }
             fates.lock().unwrap().push((mutant, fate));
         }
     };
@@ -83,7 +89,6 @@ fn main() -> ExitCode {
 
     let mut fates = fates.into_inner().unwrap();
     fates.sort_by_key(|(mutant, fate)| (*fate, mutant.file.clone(), mutant.line));
-    let listed = equivalent();
     let mut bad = 0;
     let unnoticed = fates.iter().filter(|(_, fate)| *fate == Fate::Unnoticed);
     let unnoticed: BTreeSet<String> = unnoticed.map(|(mutant, _)| mutant.key()).collect();
@@ -91,7 +96,7 @@ fn main() -> ExitCode {
         let key = mutant.key();
         let is_listed = listed.contains_key(&key);
         match fate {
-            Fate::Unnoticed if !is_listed => println!("nothing noticed: {mutant}"),
+            Fate::Unnoticed if !is_listed => {} // said before
             // A file may have the same line twice.
             Fate::ByCase | Fate::ByWorld if is_listed && !unnoticed.contains(&key) => {
                 println!("noticed, though listed: {mutant}")

@@ -825,10 +825,12 @@ fn what_was_gone_at_a_first_attempt_is_told_by_the_second() {
         .revoke(guard.get(SWORD).unwrap().id())
         .unwrap();
     let mut shield = raw(&server, SHIELD);
-    let [_, _, queue] = shield.key_names();
-    let _: () = shield.con.set(&queue, "overwritten").unwrap();
+    let [_, holders, _] = shield.key_names();
+    let aside = format!("{holders}:aside");
+    let _: () = shield.con.rename(&holders, &aside).unwrap();
+    let _: () = shield.con.set(&holders, "overwritten").unwrap();
     let error = guard.unlock().unwrap_err();
-    let _: () = shield.con.del(&queue).unwrap();
+    let _: () = shield.con.rename(&aside, &holders).unwrap();
     assert_eq!(error.into_guard().unlock().unwrap(), Released::Gone);
 }
 

@@ -9,6 +9,8 @@ use std::fmt::{self, Write};
 pub enum Limit {
     AtMost(f64),
     AtLeast(f64),
+    /// It tells what a limit beside it leaves.
+    None,
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +29,7 @@ impl Figure {
         match self.limit {
             Limit::AtMost(most) => self.ratio <= most,
             Limit::AtLeast(least) => self.ratio >= least,
+            Limit::None => true,
         }
     }
 
@@ -42,15 +45,11 @@ impl Figure {
             self.beside.0.to_owned(),
             amount(self.beside.1),
             format!("{:.2}", self.ratio),
-            format!(
-                "{} {}",
-                self.limit,
-                if self.is_kept() {
-                    "kept"
-                } else {
-                    "**not kept**"
-                }
-            ),
+            match self.limit {
+                Limit::None => self.limit.to_string(),
+                _ if self.is_kept() => format!("{} kept", self.limit),
+                _ => format!("{} **not kept**", self.limit),
+            },
         ]
     }
 }
@@ -60,6 +59,7 @@ impl fmt::Display for Limit {
         match self {
             Limit::AtMost(most) => write!(f, "at most {most}"),
             Limit::AtLeast(least) => write!(f, "at least {least}"),
+            Limit::None => write!(f, "none"),
         }
     }
 }

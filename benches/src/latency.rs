@@ -2,7 +2,7 @@
 
 use crate::chart::{Axis, Chart, Line, Lines, log_axis};
 use crate::client::{Raw, pairs};
-use crate::handover;
+use crate::handover::{self, Times};
 use crate::server::Server;
 use redis::Commands;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub fn chart(server: &Server) -> Chart {
         set.push(us(|| con.set(&key, "value").unwrap()));
     }
     let [by_crate, sent_raw, set] = times;
-    let (handed, told) = handover::times(server);
+    let Times { handed, told, .. } = handover::times(server);
     let lines = vec![
         curve("acquire + release by the crate", by_crate),
         curve("the same scripts sent raw", sent_raw),

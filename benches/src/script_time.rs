@@ -10,14 +10,14 @@ const ROUNDS: usize = 21;
 /// Pairs, or calls, in a packet.
 const PACKET: usize = 1_000;
 
-/// Counts, and admits, with neither order, nor fence, nor weight, nor check.
-const BARE_ACQUIRE: &str = "local clock = redis.call('TIME')
+/// The barest semaphore that a sorted set can be: it counts, and admits, with neither order, nor fence, nor weight, nor check.
+pub const BARE_ACQUIRE: &str = "local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
 redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1])
 return 1";
-const BARE_RELEASE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
+pub const BARE_RELEASE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
 
 const LEASE: &str = "30000";
 

@@ -415,3 +415,38 @@ fn the_wrong_keys_are_told() {
     }
     assert_eq!(server.all_keys(), [""; 0]);
 }
+
+#[test]
+fn thousands_of_keys_or_arguments_are_refused_as_any_wrong_number() {
+    let server = Server::any();
+    let mut con = server.connection();
+    for script in scripts() {
+        let load = ["LOAD", &script.text];
+        redis::cmd("SCRIPT").arg(&load).exec(&mut con).unwrap();
+        if script.name == "semaphore/acquire" {
+            // A permit that is held, since scripts have a short way for what exists.
+            let arguments = ["holder", "1", "2", "60000", "0", "", "0"];
+            let held = Call {
+                keys: right_keys(&script, false),
+                arguments: arguments.map(|text| text.as_bytes().to_vec()).to_vec(),
+                script,
+            };
+            run(&mut con, &server.prefix, &held).unwrap();
+        }
+    }
+    for script in scripts() {
+        let right = right_keys(&script, false);
+        let too_many_keys = [right.clone(), vec![right[0]; 9_000]].concat();
+        let too_many_arguments = vec![b"1".to_vec(); 9_000];
+        let few = vec![b"1".to_vec(); script.argv.len()];
+        for (keys, arguments) in [(right, too_many_arguments), (too_many_keys, few)] {
+            let call = Call {
+                script: script.clone(),
+                keys,
+                arguments,
+            };
+            let error = run(&mut con, &server.prefix, &call).unwrap_err();
+            assert_eq!(error.code(), Some("LUAGATE"), "{call:?}: {error}");
+        }
+    }
+}

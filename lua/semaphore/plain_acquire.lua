@@ -2,7 +2,7 @@
 -- It is granted where nobody waits; denied, or put in line, where nothing is free and whoever is at the head stays there. The
 -- rest of the script does the same, and everything else.
 if limit > 0 and not record and gate ~= 1 and now < next_end and not KEYS[4] then
-  local id, want, declared, lease_ms, wait_ms, inbox, ticket, more = unpack(ARGV)
+  local id, want, declared, lease_ms, wait_ms, inbox, ticket, more = unpack(ARGV, 1, 8)
   local find, waits = string.find, wait_ms ~= '0'
   if want == '1' and ticket == '0' and not more
     and #id <= 200 and find(id, '^[!-~\128-\255]+$') and #lease_ms < 13 and find(lease_ms, '^%d+$')

@@ -13,7 +13,7 @@
 --                 pinned       1: the limit was set by resize
 --                 gate         0: open; 2: open, and nobody waits, so the plain cases do not look; 1: closed, since keys
 --                              were lost: nothing is granted while a lease that is still known runs
-local meta, holders, queue = unpack(KEYS)
+local meta, holders, queue = unpack(KEYS, 1, 3)
 if not queue then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end -- there is nothing to read
 if meta == holders or meta == queue or holders == queue then
   return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')

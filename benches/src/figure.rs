@@ -59,7 +59,7 @@ impl fmt::Display for Limit {
         match self {
             Limit::AtMost(most) => write!(f, "at most {most}"),
             Limit::AtLeast(least) => write!(f, "at least {least}"),
-            Limit::None => write!(f, "none"),
+            Limit::None => write!(f, "no limit"),
         }
     }
 }

@@ -10,14 +10,14 @@ local everywhere = { "call", "clock", "micros", "now", "number", "problem", "ref
 
 local semaphore = {
   set = { -- by later parts too
-    "agreed", "changed", "closed", "expiry", "extra", "fields", "gate", "grown", "held", "in_use", "last_end", "last_fence", "limit",
-    "next_end", "pinned", "record", "stopped", "waiting", "wrote",
+    "agreed", "changed", "closed", "expiry", "extra", "fields", "gate", "grown", "held", "in_use", "last_end", "last_fence",
+    "limit", "next_end", "pinned", "record", "stopped", "waiting", "wrote",
   },
   read = {
     "NEVER", "STATE", "as_time", "ask_again", "channel_of", "close", "cover", "digits", "end_of", "expire_again", "free", "grant",
     "head_until", "holder_text", "holders", "holding", "holds", "is_known", "leave_queue", "listening", "look", "meta",
-    "next_number", "open", "queue", "readable",
-    "rouse", "save", "serve", "set_ttl", "settle", "state", "state_text", "stored", "tell", "used", "waiter", "waiter_text",
+    "next_number", "open", "queue", "readable", "rouse", "save", "serve", "set_ttl", "settle", "state", "state_text",
+    "stored", "tell", "used", "waiter", "waiter_text",
   },
 }
 

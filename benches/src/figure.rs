@@ -25,11 +25,12 @@ pub struct Figure {
 }
 
 impl Figure {
-    fn is_kept(&self) -> bool {
+    /// Nothing where there is no limit.
+    fn is_kept(&self) -> Option<bool> {
         match self.limit {
-            Limit::AtMost(most) => self.ratio <= most,
-            Limit::AtLeast(least) => self.ratio >= least,
-            Limit::None => true,
+            Limit::AtMost(most) => Some(self.ratio <= most),
+            Limit::AtLeast(least) => Some(self.ratio >= least),
+            Limit::None => None,
         }
     }
 
@@ -45,10 +46,10 @@ impl Figure {
             self.beside.0.to_owned(),
             amount(self.beside.1),
             format!("{:.2}", self.ratio),
-            match self.limit {
-                Limit::None => self.limit.to_string(),
-                _ if self.is_kept() => format!("{} kept", self.limit),
-                _ => format!("{} **not kept**", self.limit),
+            match self.is_kept() {
+                Some(true) => format!("{} kept", self.limit),
+                Some(false) => format!("{} **not kept**", self.limit),
+                None => self.limit.to_string(),
             },
         ]
     }

@@ -89,6 +89,7 @@ mod probe;
 mod renewal;
 mod replicas;
 mod request;
+mod resp;
 mod rwlock;
 mod script;
 pub mod scripts;

@@ -71,7 +71,7 @@ impl Mutexes {
     /// groups, a name given twice, none, or more than 64. Nothing stays held after any error.
     pub fn try_lock_all(&self) -> Result<MutexesGuard, TryLockAllError> {
         let (first, keys) = self.check()?;
-        let span = Operation::TryLockAll.on(keys.iter().map(|keys| keys.meta.as_str()));
+        let span = Operation::TryLockAll.on(keys.iter().map(|keys| keys.meta.as_ref()));
         span.run(|| self.lock_at_once(first, &keys))
     }
 
@@ -150,7 +150,7 @@ impl Mutexes {
     /// Nothing stays held after any error.
     pub fn lock_all(&self, timeout: Duration) -> Result<MutexesGuard, LockAllError> {
         let (first, keys) = self.check()?;
-        let span = Operation::LockAll.on(keys.iter().map(|keys| keys.meta.as_str()));
+        let span = Operation::LockAll.on(keys.iter().map(|keys| keys.meta.as_ref()));
         span.run(|| self.lock_in_line(first, timeout))
     }
 

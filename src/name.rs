@@ -1,6 +1,7 @@
 //! Names, ids and prefixes: what they may be, and the keys that are made of them.
 
 use crate::error::Invalid;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// The three keys of a semaphore, in one hash slot: `<prefix>:<kind>:{<name>}` and its two companions.
@@ -9,9 +10,9 @@ use uuid::Uuid;
 /// group, written `{group}:name`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keys {
-    pub(crate) meta: String,
-    pub(crate) holders: String,
-    pub(crate) queue: String,
+    pub(crate) meta: Arc<str>,
+    pub(crate) holders: Arc<str>,
+    pub(crate) queue: Arc<str>,
 }
 
 impl Keys {
@@ -41,9 +42,9 @@ impl Keys {
 
     pub(crate) fn of(kind: &str, prefix: &str, name: &str) -> Result<Keys, Invalid> {
         Ok(Keys {
-            meta: key_of(kind, prefix, name)?,
-            holders: key_of(&format!("{kind}.holders"), prefix, name)?,
-            queue: key_of(&format!("{kind}.queue"), prefix, name)?,
+            meta: key_of(kind, prefix, name)?.into(),
+            holders: key_of(&format!("{kind}.holders"), prefix, name)?.into(),
+            queue: key_of(&format!("{kind}.queue"), prefix, name)?.into(),
         })
     }
 
@@ -156,7 +157,8 @@ fn check_word(what: &'static str, word: &str) -> Result<(), Invalid> {
             format!("takes 1 to 200 bytes, got {}", word.len()),
         ));
     }
-    if word.chars().any(|c| c.is_whitespace() || c.is_control()) {
+    let is_plain = word.bytes().all(|byte| byte.is_ascii_graphic()); // most are, and it is told sooner
+    if !is_plain && word.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(Invalid::new(
             what,
             format!("{word:?} has white space or a control character, which none may have"),
@@ -257,7 +259,7 @@ mod tests {
             ]
         );
         let grouped = Keys::mutex("app", "{items}:17").unwrap();
-        assert_eq!(grouped.meta, "app:mutex:{items}:17");
+        assert_eq!(&*grouped.meta, "app:mutex:{items}:17");
         assert_eq!(recent_key("app", "ann").unwrap(), "app:recent:{ann}");
         assert_eq!(prefix_key("app", "{g}:n").unwrap(), "app:prefix:{g}:n");
         assert_eq!(

@@ -55,7 +55,7 @@ pub(crate) enum Outcome {
 impl Request {
     /// Asks once; granted or not, nothing stays behind. Blocks for one round trip.
     pub(crate) fn at_once(&self) -> Result<Permit, TryAcquireError> {
-        let span = Operation::TryAcquire.on([self.keys.meta.as_str()]);
+        let span = Operation::TryAcquire.on([self.keys.meta.as_ref()]);
         span.run(|| self.ask_at_once())
     }
 

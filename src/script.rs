@@ -1,8 +1,10 @@
 //! One Lua script: its text, its SHA-1, and how it is run. Knows nothing of what the script does.
 
-use crate::permission;
+use crate::{permission, resp};
 use once_cell::sync::Lazy;
-use redis::{Cmd, Connection, ConnectionLike, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{
+    Cmd, Connection, ConnectionLike, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value,
+};
 
 /// A script, made of parts of `lua/` in the order of the manifest.
 pub(crate) struct Script {
@@ -28,17 +30,17 @@ impl Script {
 
     fn run_anyhow(&self, con: &mut dyn ConnectionLike, call: &Call) -> RedisResult<Value> {
         let command = self.command(call);
-        match command.query(con) {
+        match ask(con, &command) {
             Err(error) if no_script(&error) => {}
             result => return result,
         }
         // A connection to a cluster takes no packet of several commands, and would load the script on all nodes, of which
         // one that stalls elsewhere fails the call.
         if !con.supports_pipelining() {
-            return self.whole(call).query(con);
+            return ask(con, &self.whole(call));
         }
         match self.load_and_run(con, command) {
-            Err(error) if no_script(&error) => self.whole(call).query(con),
+            Err(error) if no_script(&error) => ask(con, &self.whole(call)),
             result => result,
         }
     }
@@ -66,16 +68,18 @@ impl Script {
         calls: &[Call],
         last: Option<&Cmd>,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let commands = || calls.iter().map(|call| self.command(call));
-        let packet: Vec<Cmd> = commands().chain(last.cloned()).collect();
-        let replies = send(con, &packet)?;
+        let mut packet: Vec<u8> = calls.iter().flat_map(|call| self.command(call)).collect();
+        let last = last.map(Cmd::get_packed_command).unwrap_or_default();
+        packet.extend_from_slice(&last);
+        let behind = usize::from(!last.is_empty());
+        let replies = send(con, &packet, calls.len() + behind)?;
         if !replies.iter().any(|r| r.as_ref().is_err_and(no_script)) {
             return Ok(replies);
         }
         // Running again what ran already is harmless by the scripts' contract.
-        let mut again = vec![self.load()];
-        again.extend(packet);
-        let mut replies = send(con, &again)?.into_iter();
+        let mut again = self.load();
+        again.append(&mut packet);
+        let mut replies = send(con, &again, 1 + calls.len() + behind)?.into_iter();
         if let Some(Err(error)) = replies.next() {
             return Err(error);
         }
@@ -85,10 +89,9 @@ impl Script {
             if !missing.is_some_and(|reply| reply.as_ref().is_err_and(no_script)) {
                 continue;
             }
-            let whole: Vec<Cmd> = std::iter::once(self.whole(call))
-                .chain(last.cloned())
-                .collect();
-            let mut answers = send(con, &whole)?.into_iter();
+            let mut whole = self.whole(call);
+            whole.extend_from_slice(&last);
+            let mut answers = send(con, &whole, 1 + behind)?.into_iter();
             if let (Some(reply), Some(answer)) = (replies.get_mut(place), answers.next()) {
                 *reply = answer;
             }
@@ -103,69 +106,71 @@ impl Script {
         permission::name_in_script(error, &self.text, &call.keys)
     }
 
-    fn load_and_run(&self, con: &mut dyn ConnectionLike, command: Cmd) -> RedisResult<Value> {
-        let mut pipeline = redis::pipe();
-        pipeline
-            .ignore_errors()
-            .add_command(self.load())
-            .add_command(command);
-        let (loaded, reply): (RedisResult<Value>, RedisResult<Value>) = pipeline.query(con)?;
-        loaded?; // a clearer reason than that the script is not known
-        reply
+    fn load_and_run(
+        &self,
+        con: &mut dyn ConnectionLike,
+        mut command: Vec<u8>,
+    ) -> RedisResult<Value> {
+        let mut packet = self.load();
+        packet.append(&mut command);
+        let replies = con.req_packed_commands(&packet, 0, 2)?;
+        let Ok([loaded, reply]) = <[Value; 2]>::try_from(replies) else {
+            let text = "not as many replies as commands";
+            return Err((ErrorKind::UnexpectedReturnType, text).into());
+        };
+        outcome(loaded)?; // a clearer reason than that the script is not known
+        outcome(reply)
     }
 
-    fn load(&self) -> Cmd {
-        let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(&self.text);
+    fn load(&self) -> Vec<u8> {
+        let mut load = Vec::with_capacity(self.text.len() + 64);
+        resp::begin(&mut load, 3);
+        resp::word(&mut load, b"SCRIPT");
+        resp::word(&mut load, b"LOAD");
+        resp::word(&mut load, self.text.as_bytes());
         load
     }
 
     /// A call of the script that the server knows by its SHA-1.
-    fn command(&self, call: &Call) -> Cmd {
-        Self::with_arguments("EVALSHA", &self.sha1, call)
+    fn command(&self, call: &Call) -> Vec<u8> {
+        call.command("EVALSHA", &self.sha1)
     }
 
     /// A call that brings the script along.
-    fn whole(&self, call: &Call) -> Cmd {
-        Self::with_arguments("EVAL", &self.text, call)
-    }
-
-    fn with_arguments(name: &str, script: &str, call: &Call) -> Cmd {
-        let mut command = redis::cmd(name);
-        command.arg(script).arg(call.keys.len());
-        for key in &call.keys {
-            command.arg(*key);
-        }
-        for argument in &call.arguments {
-            match argument {
-                Argument::Bytes(bytes) => command.arg(*bytes),
-                Argument::Number(number) => command.arg(*number),
-            };
-        }
-        command
+    fn whole(&self, call: &Call) -> Vec<u8> {
+        call.command("EVAL", &self.text)
     }
 }
 
-/// Sends commands in one packet; each has its own outcome. The first reply that does not come in time ends it: a pipeline
-/// of `redis` would wait as long for each of the others.
-fn send(con: &mut Connection, commands: &[Cmd]) -> RedisResult<Vec<RedisResult<Value>>> {
-    let mut packet = Vec::new();
-    for command in commands {
-        command.write_packed_command(&mut packet);
-    }
-    con.send_packed_command(&packet)?;
-    let mut replies = Vec::with_capacity(commands.len());
-    for _ in commands {
-        replies.push(match con.recv_response()? {
-            Value::ServerError(error) => Err(error.into()),
-            reply => Ok(reply),
-        });
+/// Sends one command.
+fn ask(con: &mut dyn ConnectionLike, command: &[u8]) -> RedisResult<Value> {
+    outcome(con.req_packed_command(command)?)
+}
+
+/// Sends so many commands in one packet; each has its own outcome. The first reply that does not come in time ends it: a
+/// pipeline of `redis` would wait as long for each of the others.
+fn send(
+    con: &mut Connection,
+    packet: &[u8],
+    commands: usize,
+) -> RedisResult<Vec<RedisResult<Value>>> {
+    con.send_packed_command(packet)?;
+    let mut replies = Vec::with_capacity(commands);
+    for _ in 0..commands {
+        replies.push(outcome(con.recv_response()?));
     }
     Ok(replies)
 }
 
+fn outcome(reply: Value) -> RedisResult<Value> {
+    match reply {
+        Value::ServerError(error) => Err(error.into()),
+        reply => Ok(reply),
+    }
+}
+
 fn no_script(error: &RedisError) -> bool {
-    error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 /// The keys and arguments of one run.
@@ -174,10 +179,31 @@ pub(crate) struct Call<'a> {
     pub(crate) arguments: Vec<Argument<'a>>,
 }
 
+impl Call<'_> {
+    /// This call by `name`, of the script that is named so.
+    fn command(&self, name: &str, script: &str) -> Vec<u8> {
+        let mut command = Vec::with_capacity(512 + script.len());
+        resp::begin(&mut command, 3 + self.keys.len() + self.arguments.len());
+        resp::word(&mut command, name.as_bytes());
+        resp::word(&mut command, script.as_bytes());
+        resp::number(&mut command, self.keys.len() as u64);
+        for key in &self.keys {
+            resp::word(&mut command, key.as_bytes());
+        }
+        for argument in &self.arguments {
+            match argument {
+                Argument::Bytes(bytes) => resp::word(&mut command, bytes),
+                Argument::Number(number) => resp::number(&mut command, *number),
+            }
+        }
+        command
+    }
+}
+
 /// One argument of a script.
 pub(crate) enum Argument<'a> {
     Bytes(&'a [u8]),
-    Number(i64),
+    Number(u64),
 }
 
 impl<'a> From<&'a str> for Argument<'a> {
@@ -194,8 +220,7 @@ impl<'a> From<&'a [u8]> for Argument<'a> {
 
 impl From<u64> for Argument<'_> {
     fn from(number: u64) -> Self {
-        // Numbers above i64 are refused by the script, as any other out of range.
-        Argument::Number(i64::try_from(number).unwrap_or(i64::MAX))
+        Argument::Number(number)
     }
 }
 

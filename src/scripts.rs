@@ -114,11 +114,12 @@ impl Reply {
         }
     }
 
-    fn word(&mut self) -> Result<String, CallError> {
+    fn word(&mut self) -> Result<&str, CallError> {
         match self.fields.next() {
             Some(Value::BulkString(bytes)) => {
-                self.shown = String::from_utf8_lossy(&bytes).into_owned();
-                Ok(self.shown.clone())
+                self.shown = String::from_utf8(bytes)
+                    .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+                Ok(&self.shown)
             }
             other => Err(unexpected(&other)),
         }

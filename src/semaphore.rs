@@ -253,7 +253,7 @@ impl Semaphore {
     /// # Errors
     /// [`RefreshError::Lost`] when `id` holds nothing.
     pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
-        let span = Operation::Adopt.on([self.keys()?.meta.as_str()]);
+        let span = Operation::Adopt.on([self.keys()?.meta.as_ref()]);
         span.run(|| self.take_over(id))
     }
 
@@ -286,7 +286,7 @@ impl Semaphore {
     /// [`CallError`]; the call may be made again.
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
         let keys = self.keys()?;
-        Operation::Revoke.on([keys.meta.as_str()]).tell(|| {
+        Operation::Revoke.on([keys.meta.as_ref()]).tell(|| {
             name::check_id(id)?;
             let answered = self.engine.call(&keys.meta, None, &mut |con| {
                 semaphore::release(con, keys, id, 0)
@@ -323,7 +323,7 @@ impl Semaphore {
     /// [`CallError`]; the call may be made again.
     pub fn unpin(&self) -> Result<(), CallError> {
         let keys = self.keys()?;
-        Operation::Unpin.on([keys.meta.as_str()]).run(|| {
+        Operation::Unpin.on([keys.meta.as_ref()]).run(|| {
             self.engine.call(&keys.meta, None, &mut |con| {
                 semaphore::resize(con, keys, 0, None)
             })?;
@@ -337,7 +337,7 @@ impl Semaphore {
             return Err(Invalid::new("limit", why).into());
         }
         let keys = self.keys()?;
-        Operation::Resize.on([keys.meta.as_str()]).tell(|| {
+        Operation::Resize.on([keys.meta.as_ref()]).tell(|| {
             let answered = self.engine.call(&keys.meta, None, &mut |con| {
                 semaphore::resize(con, keys, limit, expected)
             })?;
@@ -383,7 +383,7 @@ impl Semaphore {
 
     fn look(&self, offset: u32, count: u32) -> Result<semaphore::State, CallError> {
         let keys = self.keys()?;
-        Operation::Inspect.on([keys.meta.as_str()]).run(|| {
+        Operation::Inspect.on([keys.meta.as_ref()]).run(|| {
             let answered = self.engine.call(&keys.meta, None, &mut |con| {
                 semaphore::inspect(con, keys, offset, count)
             })?;

@@ -74,7 +74,7 @@ impl Place {
 impl Request {
     /// Asks in line, until `deadline` at the latest.
     pub(crate) fn in_line(&self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
-        let span = Operation::Acquire.on([self.keys.meta.as_str()]);
+        let span = Operation::Acquire.on([self.keys.meta.as_ref()]);
         span.run(|| self.stand_in_line(deadline))
     }
 

@@ -177,7 +177,7 @@ impl Waits {
     /// The wait of this id for this semaphore.
     fn find(&self, keys: &Keys, id: &str) -> Option<&Arc<Wait>> {
         let mut same = self.by_id.get(id).into_iter().flatten();
-        same.find(|wait| wait.meta == keys.meta)
+        same.find(|wait| *wait.meta == *keys.meta)
     }
 
     /// Remembers the wait that is under way, so that a grant which still comes for it is released. Where none is under

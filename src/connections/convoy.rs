@@ -108,7 +108,7 @@ impl Standing {
 
 impl Connections {
     /// Carries a call to the server, with those of others where many are under way. A failure: it was not sent.
-    pub(super) fn carry(&self, packed: Vec<u8>) -> Result<Carried, Failure> {
+    pub(super) fn carry(&self, packed: &[u8]) -> Result<Carried, Failure> {
         let mut convoys = lock(&self.convoys);
         let enough = convoys.enough(self.most);
         if convoys.may_lead(enough) {
@@ -116,7 +116,7 @@ impl Connections {
             return self.lead(packed);
         }
         let caller = Arc::new(Caller {
-            packed,
+            packed: packed.to_vec(),
             turned: Mutex::new(Turned::Waits),
             changed: Condvar::new(),
         });
@@ -165,7 +165,7 @@ impl Connections {
         loop {
             match self.turn(caller, until) {
                 Turned::Answered(carried) => return Ok(*carried),
-                Turned::Leads => return self.lead(caller.packed.clone()),
+                Turned::Leads => return self.lead(&caller.packed),
                 Turned::Waits => {}
             }
             let mut convoys = lock(&self.convoys);
@@ -178,7 +178,7 @@ impl Connections {
             if convoys.may_lead(self.most) {
                 convoys.queue.remove(place);
                 drop(convoys);
-                return self.lead(caller.packed.clone());
+                return self.lead(&caller.packed);
             }
             if Instant::now() >= latest {
                 convoys.queue.remove(place);
@@ -203,7 +203,7 @@ impl Connections {
     }
 
     /// Takes a connection, and along whoever waits by then.
-    fn lead(&self, packed: Vec<u8>) -> Result<Carried, Failure> {
+    fn lead(&self, packed: &[u8]) -> Result<Carried, Failure> {
         let mut others = Vec::new();
         let mut replies = Vec::new();
         let mut is_near = false;
@@ -214,9 +214,9 @@ impl Connections {
             drop(convoys);
             let sent = Instant::now();
             let carried = if others.is_empty() {
-                Standing::after(wire.con.req_packed_command(&packed))
+                Standing::after(wire.con.req_packed_command(packed))
             } else {
-                let standing = self.exchange(wire, &packed, &others, &mut replies);
+                let standing = self.exchange(wire, packed, &others, &mut replies);
                 replies.reverse();
                 (replies.pop().unwrap_or_else(|| Err(lost())), standing)
             };

@@ -30,7 +30,7 @@ impl Passage<'_> {
         }
     }
 
-    fn carry(&mut self, packed: Vec<u8>) -> RedisResult<Value> {
+    fn carry(&mut self, packed: &[u8]) -> RedisResult<Value> {
         let carried = self.connections.carry(packed);
         self.arrive(carried)
     }
@@ -53,11 +53,11 @@ impl Passage<'_> {
 
 impl ConnectionLike for Passage<'_> {
     fn req_command(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.carry(command.get_packed_command())
+        self.carry(&command.get_packed_command())
     }
 
     fn req_packed_command(&mut self, packed: &[u8]) -> RedisResult<Value> {
-        self.carry(packed.to_vec())
+        self.carry(packed)
     }
 
     /// Several commands of one call go by themselves.

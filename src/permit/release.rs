@@ -1,14 +1,12 @@
 //! How permits are given back, one or several in a packet, and what comes of it.
 
 use super::Permit;
-use crate::connections::{Answered, Parked, Turn, Unanswered};
+use crate::connections::{Parked, Turn, Unanswered};
 use crate::engine::Engine;
 use crate::error::{CallError, Error};
 use crate::failure::{Failure, FailureKind};
 use crate::holding::Holding;
-use crate::name::Keys;
 use crate::scripts::semaphore::{self, ReleaseAnswer};
-use crate::servers::Packet;
 use crate::trace::Operation;
 use std::fmt;
 use std::sync::Arc;
@@ -172,30 +170,55 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
             permit.gone = true;
         }
     }
+    match permits {
+        [permit] if permit.armed => Vec::from_iter(give_one_back(permit, until).err()),
+        [] | [_] => Vec::new(),
+        [first, ..] => {
+            let engine = first.engine.clone();
+            give_several_back(&engine, permits, until)
+        }
+    }
+}
+
+/// A single one may go along with the calls of other threads.
+fn give_one_back(permit: &mut Permit, until: Option<Instant>) -> Result<(), Unconfirmed> {
+    let Holding { keys, id, .. } = &*permit.holding;
+    let released = permit.engine.servers.call(&keys.meta, until, &mut |con| {
+        semaphore::release(con, keys, id, 0)
+    });
+    match released {
+        Ok(answered) => {
+            permit.given_back(answered.reply, answered.repeated);
+            Ok(())
+        }
+        Err(unanswered) => Err(Unconfirmed::of(
+            std::slice::from_mut(permit),
+            vec![0],
+            unanswered,
+        )),
+    }
+}
+
+fn give_several_back(
+    engine: &Engine,
+    permits: &mut [Permit],
+    until: Option<Instant>,
+) -> Vec<Unconfirmed> {
     let armed = permits
         .iter()
         .enumerate()
         .filter(|(_, permit)| permit.armed);
-    let armed: Vec<usize> = armed.map(|(place, _)| place).collect();
-    let holdings = armed.iter().filter_map(|place| permits.get(*place));
-    let holdings: Vec<Arc<Holding>> = holdings.map(|permit| permit.holding.clone()).collect();
+    let (armed, holdings): (Vec<usize>, Vec<Arc<Holding>>) = armed
+        .map(|(place, permit)| (place, permit.holding.clone()))
+        .unzip();
     let calls: Vec<_> = holdings.iter().map(|h| (&h.keys, h.id.as_str())).collect();
-    let Some(engine) = permits.first().map(|permit| permit.engine.clone()) else {
-        return Vec::new();
-    };
-    let packets = match calls.as_slice() {
-        [(keys, id)] => vec![Packet {
-            places: vec![0],
-            outcome: release_one(&engine, keys, id, until),
-        }],
-        calls => engine.servers.call_each(
-            Turn::Last,
-            calls,
-            |(keys, _)| &keys.meta,
-            until,
-            &mut |con, calls| semaphore::release_all(con, calls),
-        ),
-    };
+    let packets = engine.servers.call_each(
+        Turn::Last,
+        &calls,
+        |(keys, _)| &keys.meta,
+        until,
+        &mut |con, calls| semaphore::release_all(con, calls),
+    );
     let mut unconfirmed = Vec::new();
     for packet in packets {
         let places = packet
@@ -205,32 +228,13 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
         let answered = match packet.outcome {
             Ok(answered) => answered,
             Err(unanswered) => {
-                let places: Vec<usize> = places.collect();
-                let is_unknown = matches!(unanswered.error, CallError::Unknown(_));
-                for place in &places {
-                    if let Some(permit) = permits.get_mut(*place) {
-                        permit.asked |= is_unknown;
-                    }
-                }
-                unconfirmed.push(Unconfirmed {
-                    places,
-                    error: unanswered.error,
-                    wire: unanswered.wire,
-                });
+                unconfirmed.push(Unconfirmed::of(permits, places.collect(), unanswered));
                 continue;
             }
         };
         for (place, outcome) in places.zip(answered.reply) {
             match (outcome, permits.get_mut(place)) {
-                (Ok(answer), Some(permit)) => {
-                    permit.armed = false;
-                    permit.gone = !matches!(answer, ReleaseAnswer::Released { .. });
-                    // Found nothing, unless an earlier try of this very release took it.
-                    if permit.gone && !permit.asked && !answered.repeated {
-                        permit.holding.lose();
-                    }
-                    permit.holding.end();
-                }
+                (Ok(answer), Some(permit)) => permit.given_back(answer, answered.repeated),
                 (Err(error), _) => unconfirmed.push(Unconfirmed {
                     places: vec![place],
                     error,
@@ -243,19 +247,32 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
     unconfirmed
 }
 
-/// A single one may go along with the calls of other threads.
-fn release_one(
-    engine: &Engine,
-    keys: &Keys,
-    id: &str,
-    until: Option<Instant>,
-) -> Result<Answered<Vec<Result<ReleaseAnswer, CallError>>>, Unanswered> {
-    let released = engine.servers.call(&keys.meta, until, &mut |con| {
-        semaphore::release(con, keys, id, 0)
-    });
-    released.map(|answered| Answered {
-        reply: vec![Ok(answered.reply)],
-        sent: answered.sent,
-        repeated: answered.repeated,
-    })
+impl Unconfirmed {
+    /// Those at `places`, of a call without an answer.
+    fn of(permits: &mut [Permit], places: Vec<usize>, unanswered: Unanswered) -> Unconfirmed {
+        let is_unknown = matches!(unanswered.error, CallError::Unknown(_));
+        for place in &places {
+            if let Some(permit) = permits.get_mut(*place) {
+                permit.asked |= is_unknown;
+            }
+        }
+        Unconfirmed {
+            places,
+            error: unanswered.error,
+            wire: unanswered.wire,
+        }
+    }
+}
+
+impl Permit {
+    /// The server answered its release.
+    fn given_back(&mut self, answer: ReleaseAnswer, repeated: bool) {
+        self.armed = false;
+        self.gone = !matches!(answer, ReleaseAnswer::Released { .. });
+        // Found nothing, unless an earlier try of this very release took it.
+        if self.gone && !self.asked && !repeated {
+            self.holding.lose();
+        }
+        self.holding.end();
+    }
 }

@@ -75,7 +75,7 @@ pub fn count_down(
     };
     read(
         COUNT_DOWN.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()?.as_str() {
+        |reply| match reply.word()? {
             "counted" => Ok(CountDownAnswer::Counted {
                 left: reply.number()?,
                 count: reply.number()?,
@@ -138,7 +138,7 @@ pub fn wait(
     };
     read(
         WAIT.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()?.as_str() {
+        |reply| match reply.word()? {
             "open" => Ok(WaitAnswer::Open {
                 count: reply.number()?,
                 now: reply.number()?,
@@ -191,7 +191,7 @@ pub fn count(con: &mut dyn ConnectionLike, keys: &LatchKeys) -> Result<CountAnsw
     };
     read(
         COUNT.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()?.as_str() {
+        |reply| match reply.word()? {
             "none" => Ok(CountAnswer::None {
                 now: reply.number()?,
             }),

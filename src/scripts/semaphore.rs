@@ -160,12 +160,14 @@ pub struct Usage {
 /// # Errors
 /// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
 pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<Answer, CallError> {
-    let permits = ask.permits.map(|n| n.to_string());
     let call = Call {
         keys: keys.names().to_vec(),
         arguments: vec![
             ask.id.into(),
-            permits.as_deref().unwrap_or("all").into(),
+            match ask.permits {
+                Some(permits) => u64::from(permits).into(),
+                None => "all".into(),
+            },
             u64::from(ask.limit).into(),
             ask.lease_ms.into(),
             ask.wait_ms.into(),
@@ -175,7 +177,7 @@ pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<A
     };
     read(
         ACQUIRE.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()?.as_str() {
+        |reply| match reply.word()? {
             "granted" => {
                 let grant = granted(reply, ask.lease_ms)?;
                 match ask.permits {
@@ -254,7 +256,7 @@ fn release_call<'a>(keys: &'a Keys, id: &'a str, keep: u32) -> Call<'a> {
 }
 
 fn released(value: Value) -> Result<ReleaseAnswer, CallError> {
-    read(value, |reply| match reply.word()?.as_str() {
+    read(value, |reply| match reply.word()? {
         "released" => Ok(ReleaseAnswer::Released {
             left: reply.number()?,
             usage: usage(reply)?,
@@ -317,7 +319,7 @@ fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64) -> Call<'a> {
 }
 
 fn refreshed(value: Value, lease_ms: u64) -> Result<Option<Grant>, CallError> {
-    read(value, |reply| match reply.word()?.as_str() {
+    read(value, |reply| match reply.word()? {
         "refreshed" => granted(reply, lease_ms).map(Some),
         "lost" => reply.number::<ServerTime>().map(|_| None),
         other => Err(unexpected(&other)),

@@ -89,7 +89,7 @@ pub fn inspect(
             now: reply.number()?,
             holders: reply.rows(|row| {
                 Ok(HolderRow {
-                    id: row.word()?,
+                    id: row.word()?.to_owned(),
                     permits: row.number()?,
                     fence: row.number()?,
                     expires_at: row.number_or_never()?,
@@ -97,7 +97,7 @@ pub fn inspect(
             })?,
             waiters: reply.rows(|row| {
                 Ok(WaiterRow {
-                    id: row.word()?,
+                    id: row.word()?.to_owned(),
                     permits: row.number()?,
                     ticket: row.number()?,
                     patience_until: row.number()?,

@@ -50,7 +50,7 @@ pub fn lookup(
     };
     read(
         LOOKUP.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()?.as_str() {
+        |reply| match reply.word()? {
             "held" => Ok(LookupAnswer::Held(grant(reply)?)),
             "queued" => Ok(LookupAnswer::Queued {
                 ticket: reply.number()?,

@@ -48,7 +48,7 @@ pub fn resize(
     };
     read(
         RESIZE.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()?.as_str() {
+        |reply| match reply.word()? {
             "resized" => Ok(ResizeAnswer::Resized {
                 old: reply.number()?,
                 new: reply.number()?,

@@ -61,7 +61,7 @@ pub fn try_lock_all(
     };
     read(
         TRY_LOCK_ALL.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()?.as_str() {
+        |reply| match reply.word()? {
             // One of them may have been locked before, with another lease.
             "granted" => Ok(TryLockAllAnswer::Granted(locks(reply, mutexes.len())?)),
             "held" => Ok(TryLockAllAnswer::Held(locks(reply, mutexes.len())?)),

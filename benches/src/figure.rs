@@ -81,7 +81,7 @@ pub fn page(server: &Server, figures: &[(&str, Figure)]) -> String {
     let mut page = String::from("# What luagate costs\n\n");
     let _ = writeln!(
         page,
-        "Written by `./dev bench`, on {} and {cores} cores. Amounts are of this machine; what counts is the ratio to \
+        "Written by `./dev bench`, on {} and {cores} cores, by TCP. Amounts are of this machine; what counts is the ratio to \
          what was measured beside it, in turns, in the same run: medians.\n",
         version(&mut server.connection()),
     );

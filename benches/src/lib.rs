@@ -17,6 +17,7 @@ pub mod chapter6;
 pub mod chart;
 pub mod client;
 pub mod crowd;
+pub mod distance;
 pub mod figure;
 pub mod growth;
 pub mod handover;
@@ -32,3 +33,10 @@ pub mod threads;
 pub mod throughput;
 pub mod version;
 pub mod wire;
+
+/// A server as programs meet it: over TCP, whoever connects.
+pub fn over_tcp() -> Option<server::Server> {
+    let mut server = server::Server::private_tcp(&[])?;
+    server.client = redis::Client::open(server.url.as_str()).ok();
+    Some(server)
+}

@@ -5,6 +5,7 @@
 
 use luagate_benches::chart::{self, Chart};
 use luagate_benches::figure::{self, Figure};
+use luagate_benches::over_tcp;
 use luagate_benches::server::Server;
 use luagate_benches::{
     autocomplete, bulk, chapter6, client, crowd, growth, handover, latency, memory, peers, pool,
@@ -53,7 +54,7 @@ fn main() -> std::io::Result<()> {
         |title: &str| words.is_empty() || words.iter().any(|word| title.contains(word.as_str()));
     let (mut figures, mut charts) = (Vec::new(), Vec::new());
     for (title, measure) in MEASURES.iter().filter(|(title, _)| is_wanted(title)) {
-        let server = Server::private(&[]).expect("a redis-server or valkey-server on the PATH");
+        let server = over_tcp().expect("a redis-server or valkey-server on the PATH");
         let (measured, drawn) = measure(&server);
         for figure in measured {
             println!("{figure}");
@@ -65,7 +66,7 @@ fn main() -> std::io::Result<()> {
         charts.extend(drawn);
     }
     if words.is_empty() {
-        let server = Server::private(&[]).expect("there was one before");
+        let server = over_tcp().expect("there was one before");
         std::fs::write("benches/RESULTS.md", figure::page(&server, &figures))?;
         charts.extend(peers::charts(Path::new("benches/peers/results.json"))?);
         chart::write(&charts)?;

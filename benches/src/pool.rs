@@ -1,10 +1,12 @@
 //! What a gate gives to more threads than it has connections, beside a pool whose connections each carry one call at a time.
 
 use crate::client::{pairs, together_us};
+use crate::distance;
 use crate::figure::{Figure, Limit};
 use crate::rounds::compare;
 use crate::server::Server;
 use crate::wire::Script;
+use luagate::Gate;
 use redis::{Cmd, Connection};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -12,6 +14,9 @@ use std::time::Duration;
 const ROUNDS: usize = 15;
 const THREADS: usize = 32;
 const PAIRS: usize = 150;
+
+/// How long a call takes to a server in the same data centre, and its reply back.
+const AWAY: Duration = Duration::from_micros(500);
 
 /// As many as a gate has.
 const CONNECTIONS: usize = 8;
@@ -34,17 +39,28 @@ impl Pool {
 }
 
 pub fn measure(server: &Server) -> Vec<Figure> {
-    let semaphore = server.gate().semaphore("threads", 100);
+    let away = distance::away(server.address(), AWAY);
+    vec![
+        beside_a_pool(server, &server.url, "with one gate"),
+        beside_a_pool(server, &away, "with one gate, a server 0.5 ms away"),
+    ]
+}
+
+fn beside_a_pool(server: &Server, url: &str, how: &str) -> Figure {
+    let gate = Gate::builder(url).prefix(&server.prefix).open().unwrap();
+    let semaphore = gate.semaphore("threads", 100);
     let semaphore = semaphore.lease(Duration::from_secs(30));
+    let client = redis::Client::open(url).unwrap();
+    let connections = (0..CONNECTIONS).map(|_| client.get_connection().unwrap());
+    let pool = Pool {
+        idle: Mutex::new(connections.collect()),
+        back: Condvar::new(),
+    };
     let mut con = server.connection();
     let acquire = Script::of_manifest(&mut con, "semaphore/acquire");
     let release = Script::of_manifest(&mut con, "semaphore/release");
     let keys = server.keys("pool");
     let keys = keys.names();
-    let pool = Pool {
-        idle: Mutex::new((0..CONNECTIONS).map(|_| server.connection()).collect()),
-        back: Condvar::new(),
-    };
     let pair_of_pool = || {
         let id = uuid::Uuid::new_v4().to_string();
         pool.call(&acquire.call(&keys, &[&id, "1", "100", "30000", "0", "", "0"]));
@@ -55,8 +71,8 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         || together_us(THREADS, PAIRS, || pairs(&semaphore, PAIRS)),
         || together_us(THREADS, PAIRS, || (0..PAIRS).for_each(|_| pair_of_pool())),
     );
-    vec![Figure {
-        what: format!("pairs a second by {THREADS} threads with one gate"),
+    Figure {
+        what: format!("pairs a second by {THREADS} threads {how}"),
         unit: "/s",
         ours: 1e6 / compared.ours,
         beside: (
@@ -65,5 +81,5 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         ),
         ratio: 1.0 / compared.ratio,
         limit: Limit::AtLeast(1.5),
-    }]
+    }
 }

@@ -15,14 +15,11 @@ const NUMBERS: &str = "1000000000";
 
 /// Calls a second, of a command in which `__rand_int__` is another number each time.
 fn calls_a_second(server: &Server, command: &[&str]) -> f64 {
-    let socket = server
-        .url
-        .strip_prefix("unix://")
-        .expect("a server on a socket");
+    let (host, port) = server.address().split_once(':').expect("host and port");
     let mut benchmark = Command::new("redis-benchmark");
     benchmark
         .args([
-            "-s", socket, "-c", "20", "-n", CALLS, "-r", NUMBERS, "--csv",
+            "-h", host, "-p", port, "-c", "20", "-n", CALLS, "-r", NUMBERS, "--csv",
         ])
         .args(command);
     let output = benchmark

@@ -5,7 +5,7 @@ use super::{Answered, Connections, Parked, Turn, Unanswered, repeat};
 use crate::error::CallError;
 use crate::failure::{Failure, FailureKind};
 use crate::lease::Moment;
-use redis::{Cmd, ConnectionLike, ErrorKind, RedisError, RedisResult, Value};
+use redis::{ConnectionLike, ErrorKind, RedisError, RedisResult, Value};
 use std::time::Instant;
 
 /// A call's way to the server: as a connection, though others may use the same one.
@@ -30,11 +30,6 @@ impl Passage<'_> {
         }
     }
 
-    fn carry(&mut self, packed: &[u8]) -> RedisResult<Value> {
-        let carried = self.connections.carry(packed);
-        self.arrive(carried)
-    }
-
     fn arrive(&mut self, carried: Result<Carried, Failure>) -> RedisResult<Value> {
         match carried {
             Ok(carried) => {
@@ -52,12 +47,9 @@ impl Passage<'_> {
 }
 
 impl ConnectionLike for Passage<'_> {
-    fn req_command(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.carry(&command.get_packed_command())
-    }
-
     fn req_packed_command(&mut self, packed: &[u8]) -> RedisResult<Value> {
-        self.carry(packed)
+        let carried = self.connections.carry(packed);
+        self.arrive(carried)
     }
 
     /// Several commands of one call go by themselves.

@@ -107,6 +107,15 @@ impl State {
         self.readable && self.fields == 1 + records && !bound_is_lost
     }
 
+    pub fn is_anybody_in_line(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether the queue was put back while nobody waited.
+    pub fn has_old_line(&self) -> bool {
+        self.nobody_waits && self.is_anybody_in_line()
+    }
+
     /// When the last of the leases in `holders` ends, or of those that meta tells of.
     pub fn latest_end(&self) -> Option<u64> {
         let ends = self.holders.iter().filter_map(|(_, ends, _)| *ends);

@@ -37,16 +37,16 @@ local function free(ids, more)
   held, in_use = held - gone, in_use - gone - more
 end
 
--- The keys disagree, so who holds what is not known, only until when: the last lease in `holders`, or, where that key
--- was lost, the bound on all leases. The gate closes until then, or until all who are known gave back.
+-- The keys disagree, so who holds what is not known, only until when: the last lease in `holders`, and the bound on all that
+-- end. The gate closes until both have passed, or until the bound has and all who are known gave back.
 local function close()
   local latest = call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
   local known = tonumber(latest or 0)
   call('UNLINK', meta, queue)
   wrote = true
-  if readable and state and last_end > known then
-    known = last_end
-    if known > now then call('ZADD', holders, known, 'lost leases') end -- a space: no id can be this
+  if readable and state and last_end > now then -- stays when those who are known gave back
+    call('ZADD', holders, last_end, 'lost leases') -- a space: no id can be this
+    known = math.max(known, last_end)
   end
   closed = true
   agreed, waiting, extra, record = true, 0, 0, false

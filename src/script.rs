@@ -68,8 +68,9 @@ impl Script {
         calls: &[Call],
         last: Option<&Cmd>,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let mut packet: Vec<u8> = calls.iter().flat_map(|call| self.command(call)).collect();
         let last = last.map(Cmd::get_packed_command).unwrap_or_default();
+        let commands: Vec<Vec<u8>> = calls.iter().map(|call| self.command(call)).collect();
+        let mut packet = commands.concat();
         packet.extend_from_slice(&last);
         let behind = usize::from(!last.is_empty());
         let replies = send(con, &packet, calls.len() + behind)?;

@@ -105,17 +105,18 @@ impl Gate {
 
     /// Keys may have ended with the time. Invariant 6: not while somebody holds or waits, nor where the limit is pinned.
     pub fn time_passed(&mut self, server: &mut Server, now: u64) -> Check {
+        let meta = self.keys.all()[0].as_bytes();
+        let has_meta = server.with_store(|store| store.expires_at(meta).is_some());
         if self.doubt {
+            if !has_meta {
+                self.ledger.forget_fences(); // also where `holders` was put back, and outlives it
+            }
             if !self.is_there(server) {
                 (self.doubt, self.lost, self.model) = (false, [false; 2], Model::default());
-                self.ledger.forget_fences();
             }
             return Ok(());
         }
-        if !self.model.exists {
-            return Ok(());
-        }
-        if server.with_store(|store| store.expires_at(self.keys.all()[0].as_bytes()).is_some()) {
+        if has_meta || !self.model.exists {
             return Ok(());
         }
         if let Some((id, entry)) = self.ledger.live(now).next() {

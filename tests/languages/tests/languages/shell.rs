@@ -9,11 +9,12 @@ use std::time::Duration;
 
 type Test = fn() -> Result<(), Failed>;
 
-pub const TESTS: [(&str, Test); 6] = [
+pub const TESTS: [(&str, Test); 7] = [
     ("reaches_a_server_that_wants_a_password", password),
     ("runs_what_it_is_told_and_ends_as_that_does", runs),
     ("as_many_at_once_as_there_are_permits", limit),
     ("says_when_there_was_no_permit_in_time", in_time),
+    ("says_which_number_of_seconds_it_cannot_take", refuses),
     (
         "a_signal_ends_the_command_and_gives_the_permit_back",
         signalled,
@@ -27,6 +28,9 @@ pub const TESTS: [(&str, Test); 6] = [
 /// The status of one that had no permit in time.
 const NOT_IN_TIME: i32 = 75;
 
+/// The status of one that was started with what it cannot take.
+const BAD_USAGE: i32 = 64;
+
 /// Why it cannot be run on this machine.
 pub fn missing() -> Option<String> {
     let version = Command::new("redis-cli").arg("--version").output();
@@ -34,7 +38,7 @@ pub fn missing() -> Option<String> {
 }
 
 /// Runs a line of shell with one of so many permits.
-fn with_permit(url: &str, limit: u32, seconds: u32, line: &str) -> Command {
+fn with_permit(url: &str, limit: u32, seconds: impl ToString, line: &str) -> Command {
     let mut command = Command::new(format!("{ROOT}/tests/languages/shell/with-permit"));
     let (limit, seconds) = (limit.to_string(), seconds.to_string());
     command
@@ -65,7 +69,7 @@ impl Home {
         }
     }
 
-    fn with_permit(&self, limit: u32, seconds: u32, line: &str) -> Command {
+    fn with_permit(&self, limit: u32, seconds: impl ToString, line: &str) -> Command {
         with_permit(&self.url, limit, seconds, line)
     }
 
@@ -123,6 +127,34 @@ fn limit() -> Result<(), Failed> {
     assert_eq!(text.lines().count(), 12);
     assert_eq!(most, 2);
     assert_eq!(home.in_use(), 0);
+    Ok(())
+}
+
+fn refuses() -> Result<(), Failed> {
+    let home = Home::new();
+    for (name, least, refused) in [
+        ("SECONDS", 0, "1m"),
+        ("SECONDS", 0, "-1"),
+        ("LUAGATE_LEASE", 3, "0"),
+        ("LUAGATE_LEASE", 3, "2"),
+        ("LUAGATE_LEASE", 3, "030"),
+        ("LUAGATE_LEASE", 3, "lots"),
+        ("LUAGATE_LEASE", 3, "10000000"),
+    ] {
+        let (seconds, lease) = if least == 0 {
+            (refused, "30")
+        } else {
+            ("0", refused)
+        };
+        let mut command = home.with_permit(2, seconds, "echo inside");
+        let output = command.env("LUAGATE_LEASE", lease).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected = format!(
+            "with-permit: {name}: takes {least} to 9999999 seconds, in decimal digits, not '{refused}'\n"
+        );
+        assert_eq!((&*output.stdout, &*said), (&b""[..], &*expected));
+        assert_eq!(output.status.code(), Some(BAD_USAGE));
+    }
     Ok(())
 }
 

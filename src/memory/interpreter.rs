@@ -25,13 +25,19 @@ const MOST_PASSING: usize = 500;
 /// a script.
 const AROUND: &str = "
   local error, next, pcall, setmetatable, tostring, type = error, next, pcall, setmetatable, tostring, type
-  local _G, redis, select = _G, redis, select
+  local _G, redis, select, struct = _G, redis, select, struct
   local sha1hex = redis.sha1hex
   function redis.sha1hex(...)
     if select('#', ...) ~= 1 then error('wrong number of arguments', 0) end
     local value = ...
     return sha1hex(type(value) == 'number' and tostring(value) or value)
   end
+  local unpack = struct.unpack
+  local function whole(...)
+    if select('#', ...) == 0 then error(\"bad argument #2 to 'unpack' (data string too short)\", 3) end
+    return ...
+  end
+  function struct.unpack(...) return whole(unpack(...)) end
   local function opened(ok, value, ...)
     if not ok and type(value) == 'table' and value.err then value = value.err end
     return ok, value, ...

@@ -53,7 +53,7 @@ fn pack(lua: &Lua, (format, numbers): (LuaString, MultiValue)) -> Result<LuaStri
     lua.create_string(bytes)
 }
 
-/// `struct.unpack(format, bytes)`: the numbers, and the place behind them, from 1.
+/// `struct.unpack(format, bytes)`: the numbers, and the place behind them, from 1. Nothing where there are too few bytes.
 fn unpack(_: &Lua, (format, bytes): (LuaString, LuaString)) -> Result<MultiValue> {
     let bytes = bytes.as_bytes();
     let mut rest: &[u8] = &bytes;
@@ -72,7 +72,9 @@ fn unpack(_: &Lua, (format, bytes): (LuaString, LuaString)) -> Result<MultiValue
                 f64::from(*number)
             }),
         };
-        let number = number.ok_or_else(|| mlua::Error::runtime("data string too short"))?;
+        let Some(number) = number else {
+            return Ok(MultiValue::new());
+        };
         values.push(Value::Number(number));
     }
     let behind = bytes.len() - rest.len() + 1;

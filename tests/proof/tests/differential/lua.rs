@@ -57,7 +57,7 @@ const FORMS: [&str; 80] = [
     "return struct.pack('<ddB', N, N, 7) .. struct.pack('>Bd', 1, N)",
     "return string.format('%.17g', (struct.unpack('>d', struct.pack('>d', N))))",
     "return {struct.unpack('<BdB', struct.pack('<BdB', 3, 4, 5))}",
-    "return struct.unpack('<d', string.sub(T, 1, 7))",
+    "local number = struct.unpack('<d', string.sub(T, 1, 7)) return number",
     "return redis.sha1hex(T)",
     "return redis.sha1hex(N)",
     "return redis.sha1hex()",

@@ -21,6 +21,8 @@ struct Shared {
     lose: AtomicI32,
     /// The same, of replies to scripts.
     lose_of_scripts: AtomicI32,
+    /// How many replies to scripts came through.
+    carried_of_scripts: AtomicI32,
     /// How long the next replies are kept back.
     delays: Mutex<VecDeque<Duration>>,
     /// How many times connections were made silent; those that are older carry nothing any more.
@@ -65,6 +67,7 @@ impl Proxy {
             target: Mutex::new(server.address().to_owned()),
             lose: AtomicI32::new(0),
             lose_of_scripts: AtomicI32::new(0),
+            carried_of_scripts: AtomicI32::new(0),
             delays: Mutex::default(),
             silent: AtomicI32::new(0),
             count: AtomicI32::new(0),
@@ -106,6 +109,11 @@ impl Proxy {
     /// The next reply to a script is swallowed, and its connection cut. Subscriptions stand.
     pub fn lose_reply_of_script(&self) {
         self.shared.lose_of_scripts.store(1, Ordering::SeqCst);
+    }
+
+    /// How many replies to scripts came through.
+    pub fn replies_to_scripts(&self) -> i32 {
+        self.shared.carried_of_scripts.load(Ordering::SeqCst)
     }
 
     /// The next replies are kept back for so long each.
@@ -188,6 +196,9 @@ impl Shared {
             }
             if to.write_all(&buffer[..count]).is_err() {
                 break;
+            }
+            if replies && script.load(Ordering::SeqCst) {
+                self.carried_of_scripts.fetch_add(1, Ordering::SeqCst);
             }
         }
         let _ = from.shutdown(Shutdown::Both);

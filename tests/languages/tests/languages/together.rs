@@ -52,6 +52,11 @@ fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
     for round in 0..REPLIES_LOST {
         proxy.lose_reply_of_script();
         eventually("a reply is lost", || proxy.is_done().then_some(()));
+        // Where all others wait, all replies are to whoever asks again: what it was granted would end before it hears of it.
+        let before = proxy.replies_to_scripts();
+        eventually("the next comes through", || {
+            (proxy.replies_to_scripts() > before).then_some(())
+        });
         sleep(Duration::from_millis(dice.below(100)));
         if round % (REPLIES_LOST / KILLS) == 0 {
             team.kill(dice.below(1_000) as usize);

@@ -145,6 +145,11 @@ impl Cluster {
         owner.unwrap_or(0)
     }
 
+    /// How long a reply is waited for at most.
+    pub(crate) fn read_timeout(&self) -> Duration {
+        self.pools.timeouts.read
+    }
+
     /// How many connections are open now, on all nodes together.
     pub(crate) fn open(&self) -> usize {
         lock(&self.map).nodes.iter().map(|node| node.open()).sum()

@@ -1,11 +1,10 @@
-//! What a gate's semaphores and permits share: servers, inbox, renewal, and the thread for what is left over.
+//! What a gate's semaphores and permits share: servers, inbox, renewal, and the thread for pending releases.
 
-use crate::background::{Background, Debt};
+use crate::cleanup::Cleanup;
 use crate::clock::Clock;
-use crate::connections::{Answered, Parked, Unanswered};
+use crate::connections::{Answered, Unanswered};
 use crate::error::CallError;
 use crate::inbox::Inbox;
-use crate::name::Keys;
 use crate::renewal::Renewal;
 use crate::replicas::MinReplicas;
 use crate::servers::Servers;
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) struct Engine {
     pub(crate) servers: Arc<Servers>,
-    pub(crate) background: Arc<Background>,
+    pub(crate) cleanup: Arc<Cleanup>,
     pub(crate) inbox: Inbox,
     pub(crate) renewal: Renewal,
     pub(crate) prefix: String,
@@ -49,19 +48,5 @@ impl Engine {
     /// Nothing of a gate may be touched in a fork.
     pub(crate) fn check_process(&self) -> Result<(), CallError> {
         self.servers.check_process().map_err(CallError::Failed)
-    }
-
-    /// Leaves the release of these to the background, for as long as the server may still know them.
-    pub(crate) fn release_later(
-        &self,
-        permits: Vec<(Keys, String)>,
-        wire: Option<Parked>,
-        until: Option<Instant>,
-    ) {
-        self.background.release(Debt {
-            permits,
-            wire,
-            until,
-        });
     }
 }

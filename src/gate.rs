@@ -1,7 +1,7 @@
 //! The gate: where everything begins.
 
 use crate::address::Address;
-use crate::background::Background;
+use crate::cleanup::Cleanup;
 use crate::clock::Clock;
 #[cfg(feature = "cluster")]
 use crate::cluster::{Cluster, Pools};
@@ -379,11 +379,11 @@ impl GateBuilder {
         )?;
         let servers = Arc::new(Servers::new(self.clock, counts, topology));
         servers.check()?;
-        let background = Arc::new(Background::new(servers.clone()));
+        let cleanup = Arc::new(Cleanup::new(servers.clone()));
         let engine = Engine {
-            inbox: Inbox::new(servers.clone(), background.clone(), &self.prefix),
+            inbox: Inbox::new(servers.clone(), cleanup.clone(), &self.prefix),
             renewal: Renewal::new(servers.clone(), self.replicas),
-            background,
+            cleanup,
             servers,
             prefix: self.prefix,
             label: self.label,

@@ -90,6 +90,11 @@ impl Holding {
         }
     }
 
+    /// The fence, where the id is the user's own: then calls name it, since the id may be in use again when they are carried out.
+    pub(crate) fn own_fence(&self) -> Option<u64> {
+        self.terms.own_id.then_some(self.fence)
+    }
+
     /// The same holding under other terms, in place of this one.
     pub(crate) fn under(&self, terms: &Terms) -> Holding {
         let mut life = lock(&self.life);

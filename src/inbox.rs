@@ -4,7 +4,7 @@
 //! again by itself. It may also be forged, since whoever knows the channel may publish there. So every wait in line has a
 //! secret, which only this client and the semaphore's keys know, and what is not signed with it does not count.
 
-use crate::background::{Background, Debt};
+use crate::cleanup::{Cleanup, PendingRelease, Target};
 use crate::connections::Connections;
 use crate::failure::Failure;
 use crate::message::Received;
@@ -27,17 +27,17 @@ pub(crate) struct Inbox {
 /// All who wait, whichever server tells them.
 pub(crate) struct Hearing {
     servers: Arc<Servers>,
-    background: Arc<Background>,
+    cleanup: Arc<Cleanup>,
     waits: Mutex<Waits>,
 }
 
 impl Inbox {
-    pub(crate) fn new(servers: Arc<Servers>, background: Arc<Background>, prefix: &str) -> Inbox {
+    pub(crate) fn new(servers: Arc<Servers>, cleanup: Arc<Cleanup>, prefix: &str) -> Inbox {
         Inbox {
             servers: servers.clone(),
             hearing: Arc::new(Hearing {
                 servers,
-                background,
+                cleanup,
                 waits: Mutex::default(),
             }),
             prefix: prefix.to_owned(),
@@ -120,11 +120,13 @@ impl Hearing {
             return;
         }
         if let Some(wait) = lock(&self.waits).take_given_up(heard) {
-            self.background.release(Debt {
-                permits: vec![(wait.keys, heard.message.id.clone())],
-                wire: None,
+            self.cleanup.release_later([PendingRelease {
+                keys: wait.keys,
+                id: heard.message.id.clone(),
+                target: Target::Fence(heard.message.fence),
+                connection: None,
                 until: Some(wait.until),
-            });
+            }]);
         }
     }
 

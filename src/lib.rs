@@ -55,8 +55,8 @@
 
 mod address;
 pub mod autocomplete;
-mod background;
 mod cancel;
+mod cleanup;
 #[cfg_attr(feature = "memory", path = "memory/clock.rs")]
 mod clock;
 #[cfg(feature = "cluster")]

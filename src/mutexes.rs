@@ -1,5 +1,6 @@
 //! Several mutexes, locked together or not at all.
 
+use crate::cleanup::{PendingRelease, Target};
 use crate::connections::Turn;
 use crate::engine::Engine;
 use crate::error::{
@@ -98,10 +99,17 @@ impl Mutexes {
         });
         let answered = answered.map_err(|unanswered| {
             if let CallError::Unknown(_) = unanswered.error {
-                let permits = keys.iter().map(|&keys| (keys.clone(), id.clone()));
                 let lease = Duration::from_millis(terms.first_lease_ms());
                 let until = engine.now().checked_add(lease);
-                engine.release_later(permits.collect(), unanswered.wire, until);
+                engine
+                    .cleanup
+                    .release_later(keys.iter().map(|&keys| PendingRelease {
+                        keys: keys.clone(),
+                        id: id.clone(),
+                        target: Target::Whatever,
+                        connection: unanswered.wire.clone(),
+                        until,
+                    }));
             }
             unanswered.error
         })?;
@@ -282,7 +290,7 @@ impl fmt::Debug for Mutexes {
 
 /// Several mutexes, held; dropping it unlocks them all.
 ///
-/// That takes at most 100 ms in the dropping thread; what takes longer is left to the background.
+/// That takes at most 100 ms in the dropping thread; what takes longer is done in the background.
 #[must_use = "the mutexes are unlocked as soon as their guard is dropped"]
 pub struct MutexesGuard {
     names: Vec<String>,

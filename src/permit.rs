@@ -171,8 +171,9 @@ impl Permit {
             return Err(Invalid::new("permits", why).into());
         }
         let (keys, id, keep) = (&self.holding.keys, &self.holding.id, held - permits);
+        let fence = self.holding.own_fence();
         let answered = self.engine.call(&keys.meta, None, &mut |con| {
-            semaphore::release(con, keys, id, keep)
+            semaphore::release(con, keys, id, keep, fence)
         })?;
         match answered.reply {
             ReleaseAnswer::Released { left, .. } => {
@@ -274,7 +275,7 @@ fn refresh_each(
     let lease_of = |h: &Holding| lease_ms.unwrap_or(h.terms.lease_ms);
     let calls = permits.iter().map(|permit| &permit.holding);
     let calls: Vec<_> = calls
-        .map(|h| (&h.keys, h.id.as_str(), lease_of(h)))
+        .map(|h| (&h.keys, h.id.as_str(), lease_of(h), h.own_fence()))
         .collect();
     let sent = engine.clock().moment();
     let packets = engine.servers.call_each(

@@ -203,7 +203,15 @@ fn renew_batch(lane: &Lane, batch: &[Arc<Holding>], teller: &mut Teller) {
     let until = first.min().map(|end| end.max(sent.instant() + LEAST));
     let calls: Vec<_> = batch
         .iter()
-        .map(|holding| (&holding.keys, holding.id.as_str(), holding.terms.lease_ms))
+        .map(|holding| {
+            let lease_ms = holding.terms.lease_ms;
+            (
+                &holding.keys,
+                holding.id.as_str(),
+                lease_ms,
+                holding.own_fence(),
+            )
+        })
         .collect();
     let packets = lane.servers.call_each(
         Turn::First,

@@ -1,6 +1,7 @@
 //! One acquire: what is asked for, how it is asked once, and what has to be given back when nothing comes of it.
 
 use crate::cancel::Cancel;
+use crate::cleanup::{PendingRelease, Target};
 use crate::connections::{Connections, Parked, Unanswered};
 use crate::engine::Engine;
 use crate::error::{AlreadyHeld, CallError, Denied, Invalid, LimitMismatch, TryAcquireError};
@@ -60,7 +61,7 @@ impl Request {
     }
 
     fn ask_at_once(&self) -> Result<Permit, TryAcquireError> {
-        self.prepare()?;
+        self.prepare(None)?;
         let _busy = self.engine.clock().busy(); // until the permit is looked after
         let (outcome, sent) = self
             .ask(None, 0, &no_inbox, Duration::ZERO)
@@ -185,25 +186,18 @@ impl Request {
 
     /// As `accept`, for an id that has something by now: it is given back.
     pub(crate) fn refuse_under(&self, limit: u32) -> Result<(), LimitMismatch> {
-        self.accept(limit).inspect_err(|_| self.release_now(None))
+        self.accept(limit).inspect_err(|_| self.release_now())
     }
 
-    /// Gives back whatever this id has, within the time of the last word; the background does what takes longer.
-    pub(crate) fn release_now(&self, wire: Option<Parked>) {
-        let until = Some(self.engine.now() + LAST_WORD);
-        let release =
-            &mut |con: &mut dyn ConnectionLike| semaphore::release(con, &self.keys, &self.id, 0);
-        let servers = &self.engine.servers;
-        let released = match wire {
-            Some(wire) => servers.call_on(wire, until, &mut |con| release(con)),
-            None => servers.call(&self.keys.meta, until, release),
-        };
-        if let Err(unanswered) = released {
-            self.abandon(unanswered, true);
+    /// Gives back whatever this id has, within the time of the last word. What takes longer goes on in the background.
+    pub(crate) fn release_now(&self) {
+        let until = self.engine.now() + LAST_WORD;
+        if !self.engine.cleanup.release_now(self.pending(None), until) {
+            self.engine.inbox.give_up(&self.keys, &self.id);
         }
     }
 
-    /// What a call without an answer, or a place in line, leaves on the server goes to the background.
+    /// Releases what a call without an answer, or a place in line, may have left on the server, in the background.
     pub(crate) fn abandon(&self, unanswered: Unanswered, queued: bool) -> CallError {
         if queued || matches!(unanswered.error, CallError::Unknown(_)) {
             self.release_later(unanswered.wire);
@@ -212,25 +206,34 @@ impl Request {
     }
 
     pub(crate) fn release_later(&self, wire: Option<Parked>) {
-        let lives = PATIENCE.max(Duration::from_millis(self.terms.first_lease_ms()));
-        let until = self.engine.now().checked_add(lives);
         self.engine.inbox.give_up(&self.keys, &self.id);
-        let permits = vec![(self.keys.clone(), self.id.clone())];
-        self.engine.release_later(permits, wire, until);
+        self.engine.cleanup.release_later([self.pending(wire)]);
     }
 
-    /// What can be told to be wrong without asking the server; and what is still owed for an id that was used before.
-    pub(crate) fn prepare(&self) -> Result<(), Invalid> {
+    /// The release of whatever this id has: the fence is not known.
+    fn pending(&self, connection: Option<Parked>) -> PendingRelease {
+        let lives = PATIENCE.max(Duration::from_millis(self.terms.first_lease_ms()));
+        PendingRelease {
+            keys: self.keys.clone(),
+            id: self.id.clone(),
+            target: match self.terms.own_id {
+                true => Target::LookUp,
+                false => Target::Whatever,
+            },
+            connection,
+            until: self.engine.now().checked_add(lives),
+        }
+    }
+
+    /// Reports what can be known to be wrong without asking the server. Returns once no earlier release of an own id is pending.
+    pub(crate) fn prepare(&self, until: Option<Instant>) -> Result<(), CallError> {
+        self.engine.check_process()?;
         if self.permits == Some(0) {
-            return Err(Invalid::new("permits", "takes 1 to the limit, got 0"));
+            return Err(Invalid::new("permits", "takes 1 to the limit, got 0").into());
         }
         name::check_id(&self.id)?;
         if self.terms.own_id {
-            let until = self.engine.now() + LAST_WORD;
-            let background = &self.engine.background;
-            if let Some(debt) = background.take_back(&self.keys, &self.id, until) {
-                self.release_now(debt.wire);
-            }
+            self.engine.cleanup.settle(&self.keys, &self.id, until)?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::lease::{self, Deadline};
 use crate::name::{self, Keys};
 use crate::permit::Permit;
 use crate::request::Request;
-use crate::scripts::semaphore::{self, ReleaseAnswer, ResizeAnswer};
+use crate::scripts::semaphore::{self, LookupAnswer, ReleaseAnswer, ResizeAnswer};
 use crate::trace::Operation;
 use std::fmt;
 use std::sync::Arc;
@@ -39,9 +39,6 @@ pub struct Semaphore {
     cancel: Option<Cancel>,
     on_lost: Option<OnLost>,
 }
-
-/// How long taking over waits for a release of the very id that is under way.
-const ADOPTED: Duration = Duration::from_millis(100);
 
 /// What came of a [`resize`](Semaphore::resize).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,29 +245,38 @@ impl Semaphore {
     }
 
     /// Takes over the permit that `id` holds, from another process or an earlier life of this one, with a new lease.
-    /// Blocks for one round trip.
+    /// Blocks for two round trips.
     ///
     /// # Errors
-    /// [`RefreshError::Lost`] when `id` holds nothing.
+    /// [`RefreshError::Lost`] when `id` holds nothing. [`RefreshError::Failed`] also while a release of `id` by this gate is not
+    /// confirmed.
     pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
         let span = Operation::Adopt.on([self.keys()?.meta.as_ref()]);
         span.run(|| self.take_over(id))
     }
 
     fn take_over(&self, id: &str) -> Result<Permit, RefreshError> {
+        self.engine.check_process()?;
         name::check_id(id)?;
         let keys = self.keys.clone()?;
         let terms = Terms {
             own_id: true,
             ..self.terms()?
         };
-        // What was still to be released of it is kept now.
-        let soon = self.engine.now() + ADOPTED;
-        drop(self.engine.background.take_back(&keys, id, soon));
+        self.engine.cleanup.settle(&keys, id, None)?;
         let _busy = self.engine.clock().busy(); // until the permit is looked after
-        let answered = self.engine.call(&keys.meta, None, &mut |con| {
-            semaphore::refresh(con, &keys, id, terms.lease_ms)
-        })?;
+        // The fence comes first: a refresh that reaches the server late must not touch a later permit of the id.
+        let answered =
+            self.engine.call(
+                &keys.meta,
+                None,
+                &mut |con| match semaphore::lookup(con, &keys, id)? {
+                    LookupAnswer::Held(found) => {
+                        semaphore::refresh(con, &keys, id, terms.lease_ms, Some(found.fence))
+                    }
+                    LookupAnswer::Queued { .. } | LookupAnswer::Gone { .. } => Ok(None),
+                },
+            )?;
         let Some(grant) = answered.reply else {
             return Err(RefreshError::Lost(Lost { id: id.to_owned() }));
         };
@@ -289,7 +295,7 @@ impl Semaphore {
         Operation::Revoke.on([keys.meta.as_ref()]).tell(|| {
             name::check_id(id)?;
             let answered = self.engine.call(&keys.meta, None, &mut |con| {
-                semaphore::release(con, keys, id, 0)
+                semaphore::release(con, keys, id, 0, None)
             })?;
             Ok(match answered.reply {
                 ReleaseAnswer::Released { .. } => Revoked::Held,

@@ -17,7 +17,7 @@ use crate::warning::{self, Warning};
 use redis::{Connection, ConnectionLike};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) struct Servers {
     pub(crate) clock: Clock,
@@ -107,6 +107,15 @@ impl Servers {
     /// What there is to say of those that were asked how they are set up.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
         lock(&self.warnings).clone()
+    }
+
+    /// How long a reply is waited for at most.
+    pub(crate) fn read_timeout(&self) -> Duration {
+        match &self.topology {
+            Topology::One(connections) => connections.timeouts().read,
+            #[cfg(feature = "cluster")]
+            Topology::Cluster(cluster) => cluster.read_timeout(),
+        }
     }
 
     /// How many connections of the pools are open now.

@@ -79,8 +79,7 @@ impl Request {
     }
 
     fn stand_in_line(&self, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
-        self.engine.check_process()?;
-        self.prepare()?;
+        self.prepare(deadline)?;
         let Some(wait) = self.engine.inbox.register(&self.keys, &self.id) else {
             let why = format!("{} waits here already; an id asks once at a time", self.id);
             return Err(Invalid::new("id", why).into());
@@ -333,7 +332,7 @@ impl Request {
 
     fn cancelled(&self, place: &Place) -> AcquireError {
         if place.ticket > 0 {
-            self.release_now(None);
+            self.release_now();
         }
         AcquireError::Cancelled(Cancelled)
     }

@@ -195,8 +195,8 @@ fn by_scripts(url: &str) -> Result<(), Error> {
     }
     semaphore::lookup(&mut con, &names, "waiter")?;
     semaphore::inspect(&mut con, &names, 0, 10)?;
-    semaphore::release(&mut con, &names, "waiter", 0)?;
-    semaphore::release(&mut con, &names, "holder", 0)?;
+    semaphore::release(&mut con, &names, "waiter", 0, None)?;
+    semaphore::release(&mut con, &names, "holder", 0, None)?;
     Ok(())
 }
 
@@ -411,7 +411,7 @@ fn who_may_not_be_told_is_passed_over() {
                 ..raw.ask(id)
             });
         }
-        let released = semaphore::release(&mut teller, &raw.keys, "holder", 0).unwrap();
+        let released = semaphore::release(&mut teller, &raw.keys, "holder", 0, None).unwrap();
         let in_use = u32::from(next == "second");
         assert!(
             matches!(released, ReleaseAnswer::Released { left: 0, usage } if usage.in_use == in_use),

@@ -201,8 +201,8 @@ fn a_key_of_another_type_is_left_as_it_is() {
         let con = &mut raw.con;
         let failures = [
             semaphore::acquire(con, &keys, &ask).map(drop),
-            semaphore::release(con, &keys, "id", 0).map(drop),
-            semaphore::refresh(con, &keys, "id", 1_000).map(drop),
+            semaphore::release(con, &keys, "id", 0, None).map(drop),
+            semaphore::refresh(con, &keys, "id", 1_000, None).map(drop),
             semaphore::lookup(con, &keys, "id").map(drop),
             semaphore::resize(con, &keys, 5, None).map(drop),
             semaphore::inspect(con, &keys, 0, 10).map(drop),

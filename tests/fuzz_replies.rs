@@ -126,7 +126,7 @@ const OPERATIONS: &[(&str, Operation)] = &[
         acquired(semaphore::acquire(con, keys, &ask)?, None)
     }),
     ("semaphore/release", |con, keys, _| {
-        Ok(match semaphore::release(con, keys, "id", 0)? {
+        Ok(match semaphore::release(con, keys, "id", 0, None)? {
             ReleaseAnswer::Released { left, usage: u } => {
                 reply("released", [vec![int(left)], usage(&u)].concat())
             }
@@ -260,7 +260,7 @@ const OPERATIONS: &[(&str, Operation)] = &[
         Ok(list(autocomplete::prefix_match(con, "key", "a", 1)?))
     }),
     ("semaphore/refresh", |con, keys, _| {
-        Ok(match semaphore::refresh(con, keys, "id", 1_000)? {
+        Ok(match semaphore::refresh(con, keys, "id", 1_000, None)? {
             Some(refreshed) => reply("refreshed", grant(&refreshed)),
             // The only field that is not passed on.
             None => match con

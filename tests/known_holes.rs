@@ -638,11 +638,11 @@ fn hole_30_undeclared_keys() {
     };
     semaphore::acquire(&mut user, &keys, &ask).unwrap();
     semaphore::acquire(&mut user, &keys, &waits).unwrap();
-    semaphore::refresh(&mut user, &keys, "id", 5_000).unwrap();
+    semaphore::refresh(&mut user, &keys, "id", 5_000, None).unwrap();
     semaphore::lookup(&mut user, &keys, "id").unwrap();
     semaphore::inspect(&mut user, &keys, 0, 10).unwrap();
     semaphore::resize(&mut user, &keys, 2, None).unwrap();
-    semaphore::release(&mut user, &keys, "id", 0).unwrap();
+    semaphore::release(&mut user, &keys, "id", 0, None).unwrap();
     let (one, other) = (server.keys("{few}:one"), server.keys("{few}:other"));
     allow(&[one.names(), other.names()].concat());
     semaphore::try_lock_all(&mut user, &[&one, &other], "id", 1_000).unwrap();
@@ -733,7 +733,7 @@ fn hole_34_whoever_releases_may_not_publish_so_the_permit_is_lost() {
             ..raw.ask("waiter")
         };
         let ticket = raw.queue(ask);
-        let answer = semaphore::release(&mut mute, &raw.keys, "holder", 0);
+        let answer = semaphore::release(&mut mute, &raw.keys, "holder", 0, None);
         assert!(
             matches!(answer, Ok(ReleaseAnswer::Released { .. })),
             "{forbidden}: {answer:?}"

@@ -128,11 +128,11 @@ fn this_crate_runs_these_very_scripts() {
         ..Ask::default()
     };
     semaphore::acquire(&mut con, &keys, &ask).unwrap();
-    semaphore::refresh(&mut con, &keys, "id", 1_000).unwrap();
+    semaphore::refresh(&mut con, &keys, "id", 1_000, None).unwrap();
     semaphore::lookup(&mut con, &keys, "id").unwrap();
     semaphore::inspect(&mut con, &keys, 0, 10).unwrap();
     semaphore::resize(&mut con, &keys, 2, None).unwrap();
-    semaphore::release(&mut con, &keys, "id", 0).unwrap();
+    semaphore::release(&mut con, &keys, "id", 0, None).unwrap();
     semaphore::try_lock_all(&mut con, &[&server.keys("several")], "id", 1_000).unwrap();
     let recent = autocomplete::recent_key(&server.prefix, "all").unwrap();
     autocomplete::recent_add(&mut con, &recent, "a", 1).unwrap();

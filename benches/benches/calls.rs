@@ -158,7 +158,7 @@ fn in_line(criterion: &mut Criterion) {
             };
             let answer = semaphore::acquire(&mut con, &keys, &ask).unwrap();
             assert!(matches!(answer, Answer::Queued { .. }));
-            semaphore::release(&mut con, &keys, &id, 0).unwrap();
+            semaphore::release(&mut con, &keys, &id, 0, None).unwrap();
         });
     });
     group.bench_function("raw", |bencher| {

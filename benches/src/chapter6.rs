@@ -173,7 +173,7 @@ impl Listing for Ours {
     }
 
     fn release(&self, con: &mut Connection, id: &str) {
-        semaphore::release(con, &self.0, id, 0).unwrap();
+        semaphore::release(con, &self.0, id, 0, None).unwrap();
     }
 }
 

@@ -13,6 +13,7 @@
 --       held    permits fence expires_at now in_use limit
 --       queued  ticket position retry_after in_use limit now
 --       denied  retry_after in_use limit waiting now
+--       above_limit  limit now       more than the limit in force, so never granted; the id has no place in line
 takes('meta holders queue', 3, 'id permits limit lease_ms wait_ms inbox ticket', 7)
 local id, want, inbox = word(1, 'id', 200), ARGV[2] ~= 'all' and number(2, 'permits', 1, 2147483647), ARGV[6]
 local declared = number(3, 'limit', 0, 2147483647)
@@ -32,9 +33,9 @@ if ends and tonumber(ends) > now then
   return {'held', weight, fence, as_time(ends), now, used(), limit}
 end
 
-if limit == 0 then limit = declared end -- stored by the first grant
+local stored = limit
+if stored == 0 then limit = declared end -- stored by the first grant
 if limit == 0 then refuse('no limit: none is stored for this semaphore, so the caller must declare one') end
-if want and want > limit then refuse('permits: takes 1 to the limit in force, ' .. limit .. ', or all') end
 if problem then return redis.error_reply(problem) end
 
 if fence then -- what its ended lease still occupies is freed first
@@ -43,6 +44,16 @@ if fence then -- what its ended lease still occupies is freed first
 end
 settle()
 local place = record and call('ZSCORE', queue, id)
+
+if want and want > limit then
+  if place then
+    leave_queue(id)
+    call('HDEL', meta, id)
+  end
+  if waiting > 0 then serve() end
+  if stored > 0 then save() end -- only a grant stores a limit
+  return {'above_limit', limit, now}
+end
 
 local function granted()
   local permits = want or limit - in_use

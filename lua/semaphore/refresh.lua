@@ -3,16 +3,18 @@
 -- KEYS  meta holders queue
 -- ARGV  id
 --       lease_ms   0: permanent
+--       fence      only the permit with this fence; 0 or left out: whatever the id holds
 -- REPLY refreshed permits fence expires_at now
 --       lost      now
-takes('meta holders queue', 3, 'id lease_ms', 2)
+takes('meta holders queue', 3, 'id lease_ms fence', 3, 1)
 local id, lease_ms = word(1, 'id', 200), number(2, 'lease_ms', 0, 3155760000000)
+local only = ARGV[3] and number(3, 'fence', 0, 4503599627370496) or 0
 if problem then return redis.error_reply(problem) end
 
 local fence, permits = holding(record)
 local before = call('ZSCORE', holders, id)
 waiting = waiting or call('ZCARD', queue)
-if not fence or not before or tonumber(before) <= now then return {'lost', now} end
+if not fence or only > 0 and fence ~= only or not before or tonumber(before) <= now then return {'lost', now} end
 
 local ends = lease_ms == 0 and NEVER or now + lease_ms
 if before == 'inf' and lease_ms > 0 then expire_again(id) end

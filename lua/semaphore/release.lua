@@ -2,13 +2,18 @@
 --
 -- KEYS  meta holders queue
 -- ARGV  id
---       keep   how many permits to keep; 0: gives everything back
+--       keep    how many permits to keep; 0: gives everything back
+--       fence   only the permit with this fence, or the place in line with this ticket; 0 or left out: whatever the id has
 -- REPLY released  left in_use limit
---       cancelled
---       gone        the lease had ended, or it was released before
-takes('meta holders queue', 3, 'id keep', 2)
+--       cancelled   it was in line; the waiter is sent a message
+--       gone        the lease had ended, or it was released before, or the id has something else than this fence by now
+takes('meta holders queue', 3, 'id keep fence', 3, 1)
 local id, keep = word(1, 'id', 200), number(2, 'keep', 0, 2147483647)
+local only = ARGV[3] and number(3, 'fence', 0, 4503599627370496) or 0
 local fence, permits = holding(record)
+if only > 0 and record and (fence or tonumber(call('ZSCORE', queue, id) or 0)) ~= only then
+  record, fence, permits = false, nil, nil -- of a later call with the same id
+end
 local ends = now
 if fence and now < next_end and not closed then
   ends = NEVER -- no lease at all has ended
@@ -23,8 +28,8 @@ if problem then return redis.error_reply(problem) end
 local reply = {'gone'}
 if not agreed then close() end
 if closed then
-  -- Who is still known to hold may give back; how much each held is not known any more.
-  if ends > now and keep == 0 then
+  -- A holder that is still known may give back. How many permits it held is not known any more, nor its fence.
+  if ends > now and keep == 0 and only == 0 then
     call('ZREM', holders, id)
     reply = {'released', 0}
   end
@@ -42,6 +47,8 @@ end
 if record and not fence then
   leave_queue(id)
   call('HDEL', meta, id)
+  local _, _, _, _, inbox = waiter(record)
+  if inbox and inbox ~= '' then tell(inbox, id, 0, 0, -1) end
   reply = {'cancelled'}
 end
 settle()

@@ -1,7 +1,7 @@
 -- semaphore/resize: sets the limit and pins it, so that it no longer expires.
 --
 -- KEYS  meta holders queue
--- ARGV  limit      0: unpins; the limit in force stays until the state expires
+-- ARGV  limit      0: forgets the limit. While somebody holds or waits it is only unpinned: it stays until the state expires
 --       expected   sets only if this is the limit in force (0: none is); -1: sets always
 -- REPLY resized    old new in_use
 --       unchanged  current in_use
@@ -18,6 +18,7 @@ settle()
 changed = true
 if new == 0 then
   pinned = false
+  if held == 0 and waiting == 0 and not closed then limit = 0 end
   expire_again()
 else
   limit, pinned = new, true

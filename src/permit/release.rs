@@ -1,6 +1,7 @@
 //! How permits are given back, one or several in a packet, and what comes of it.
 
 use super::Permit;
+use crate::cleanup::{PendingRelease, Target};
 use crate::connections::{Parked, Turn, Unanswered};
 use crate::engine::Engine;
 use crate::error::{CallError, Error};
@@ -114,9 +115,7 @@ pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
         let _ = give_back(permits, Some(until), &mut unconfirmed);
     }
     for unconfirmed in unconfirmed {
-        // Until the leases have ended on the server, where a refresh whose reply was lost may have moved the end.
-        let mut end = Some(until);
-        let mut debts = Vec::new();
+        let mut pending = Vec::new();
         for place in unconfirmed.places {
             let Some(permit) = permits.get_mut(place) else {
                 continue;
@@ -124,15 +123,21 @@ pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
             permit.armed = false;
             let holding = &permit.holding;
             let lease = Duration::from_millis(holding.terms.lease_ms);
-            end = match (end, holding.deadline().instant()) {
-                (Some(end), Some(told)) if !lease.is_zero() => until
-                    .checked_add(lease)
-                    .map(|latest| latest.max(told).max(end)),
-                _ => None, // a permanent one has no end
-            };
-            debts.push((holding.keys.clone(), holding.id.clone()));
+            pending.push(PendingRelease {
+                keys: holding.keys.clone(),
+                id: holding.id.clone(),
+                target: Target::Fence(holding.fence),
+                connection: unconfirmed.wire.clone(),
+                // Until the lease has ended on the server, where a refresh whose reply was lost may have moved the end.
+                until: match holding.deadline().instant() {
+                    Some(told) if !lease.is_zero() => {
+                        until.checked_add(lease).map(|latest| latest.max(told))
+                    }
+                    _ => None, // a permanent one has no end
+                },
+            });
         }
-        engine.release_later(debts, unconfirmed.wire, end);
+        engine.cleanup.release_later(pending);
     }
 }
 
@@ -183,8 +188,9 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
 /// A single one may go along with the calls of other threads.
 fn give_one_back(permit: &mut Permit, until: Option<Instant>) -> Result<(), Unconfirmed> {
     let Holding { keys, id, .. } = &*permit.holding;
+    let fence = permit.holding.own_fence();
     let released = permit.engine.servers.call(&keys.meta, until, &mut |con| {
-        semaphore::release(con, keys, id, 0)
+        semaphore::release(con, keys, id, 0, fence)
     });
     match released {
         Ok(answered) => {
@@ -211,11 +217,14 @@ fn give_several_back(
     let (armed, holdings): (Vec<usize>, Vec<Arc<Holding>>) = armed
         .map(|(place, permit)| (place, permit.holding.clone()))
         .unzip();
-    let calls: Vec<_> = holdings.iter().map(|h| (&h.keys, h.id.as_str())).collect();
+    let calls = holdings.iter();
+    let calls: Vec<_> = calls
+        .map(|h| (&h.keys, h.id.as_str(), h.own_fence()))
+        .collect();
     let packets = engine.servers.call_each(
         Turn::Last,
         &calls,
-        |(keys, _)| &keys.meta,
+        |(keys, ..)| &keys.meta,
         until,
         &mut |con, calls| semaphore::release_all(con, calls),
     );

@@ -9,7 +9,7 @@
 //! let ask = semaphore::Ask { id: "worker-1", limit: 5, ..semaphore::Ask::default() };
 //! if let semaphore::Answer::Granted(grant, _) = semaphore::acquire(&mut con, &keys, &ask)? {
 //!     println!("inside, with fence {}", grant.fence);
-//!     semaphore::release(&mut con, &keys, "worker-1", 0)?;
+//!     semaphore::release(&mut con, &keys, "worker-1", 0, None)?;
 //! }
 //! # Ok(())
 //! # }
@@ -47,7 +47,7 @@ pub use several::{TryLockAllAnswer, try_lock_all};
 use super::{Keys, Reply, ServerTime, error_of, read, unexpected};
 use crate::error::CallError;
 use crate::replicas::MinReplicas;
-use crate::script::{Call, LazyScript};
+use crate::script::{Argument, Call, LazyScript};
 use redis::{Connection, ConnectionLike, RedisResult, Value};
 
 static ACQUIRE: LazyScript =
@@ -222,6 +222,9 @@ pub enum ReleaseAnswer {
 
 /// Gives permits back, but for `keep`, or a place in the queue. Again, it changes nothing more.
 ///
+/// With a `fence`, only the permit with this fence, or the place in line with this ticket; otherwise the answer is
+/// [`Gone`](ReleaseAnswer::Gone). So a call that reaches the server late does not touch a later grant of the same id.
+///
 /// # Errors
 /// [`CallError::Invalid`] when `keep` is more than the id holds; otherwise what kept the server from answering.
 pub fn release(
@@ -229,29 +232,32 @@ pub fn release(
     keys: &Keys,
     id: &str,
     keep: u32,
+    fence: Option<u64>,
 ) -> Result<ReleaseAnswer, CallError> {
-    let reply = RELEASE.run(con, &release_call(keys, id, keep));
+    let reply = RELEASE.run(con, &release_call(keys, id, keep, fence));
     released(reply.map_err(error_of)?)
 }
 
 /// Gives back all that each of these has, in one packet; each has its own outcome.
 pub(crate) fn release_all(
     con: &mut Connection,
-    permits: &[(&Keys, &str)],
+    permits: &[(&Keys, &str, Option<u64>)],
 ) -> Result<Vec<Result<ReleaseAnswer, CallError>>, CallError> {
     let calls: Vec<Call> = permits
         .iter()
-        .map(|(keys, id)| release_call(keys, id, 0))
+        .map(|(keys, id, fence)| release_call(keys, id, 0, *fence))
         .collect();
     each(RELEASE.run_all(con, &calls, None), permits, |value, _| {
         released(value)
     })
 }
 
-fn release_call<'a>(keys: &'a Keys, id: &'a str, keep: u32) -> Call<'a> {
+fn release_call<'a>(keys: &'a Keys, id: &'a str, keep: u32, fence: Option<u64>) -> Call<'a> {
+    let mut arguments = vec![id.into(), u64::from(keep).into()];
+    arguments.extend(fence.map(Argument::Number));
     Call {
         keys: keys.names().to_vec(),
-        arguments: vec![id.into(), u64::from(keep).into()],
+        arguments,
     }
 }
 
@@ -269,6 +275,8 @@ fn released(value: Value) -> Result<ReleaseAnswer, CallError> {
 
 /// Gives a permit a new lease of `lease_ms`, counted from now (0: permanent). `None`: it is lost, and not brought back.
 ///
+/// With a `fence`, only the permit with this fence; what the id holds under another one is left as it is.
+///
 /// # Errors
 /// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
 pub fn refresh(
@@ -276,8 +284,9 @@ pub fn refresh(
     keys: &Keys,
     id: &str,
     lease_ms: u64,
+    fence: Option<u64>,
 ) -> Result<Option<Grant>, CallError> {
-    let reply = REFRESH.run(con, &refresh_call(keys, id, lease_ms));
+    let reply = REFRESH.run(con, &refresh_call(keys, id, lease_ms, fence));
     refreshed(reply.map_err(error_of)?, lease_ms)
 }
 
@@ -285,12 +294,12 @@ pub fn refresh(
 /// caller unless they did.
 pub(crate) fn refresh_all(
     con: &mut Connection,
-    permits: &[(&Keys, &str, u64)],
+    permits: &[(&Keys, &str, u64, Option<u64>)],
     replicas: Option<&MinReplicas>,
 ) -> Result<Vec<Result<Option<Grant>, CallError>>, CallError> {
     let calls: Vec<Call> = permits
         .iter()
-        .map(|(keys, id, lease_ms)| refresh_call(keys, id, *lease_ms))
+        .map(|(keys, id, lease_ms, fence)| refresh_call(keys, id, *lease_ms, *fence))
         .collect();
     // It covers what this connection wrote, and whatever was written before: a grant that another one made.
     let wait = replicas.map(MinReplicas::command);
@@ -299,7 +308,7 @@ pub(crate) fn refresh_all(
         (Some(replicas), Ok(replies)) => replicas.check(replies.pop()),
         _ => Ok(()),
     };
-    let mut outcomes = each(replies, permits, |value, (.., lease_ms)| {
+    let mut outcomes = each(replies, permits, |value, (_, _, lease_ms, _)| {
         refreshed(value, *lease_ms)
     })?;
     if let Err(error) = confirmed {
@@ -311,10 +320,12 @@ pub(crate) fn refresh_all(
     Ok(outcomes)
 }
 
-fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64) -> Call<'a> {
+fn refresh_call<'a>(keys: &'a Keys, id: &'a str, lease_ms: u64, fence: Option<u64>) -> Call<'a> {
+    let mut arguments = vec![id.into(), lease_ms.into()];
+    arguments.extend(fence.map(Argument::Number));
     Call {
         keys: keys.names().to_vec(),
-        arguments: vec![id.into(), lease_ms.into()],
+        arguments,
     }
 }
 

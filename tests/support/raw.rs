@@ -75,7 +75,12 @@ impl Raw {
     }
 
     pub fn release(&mut self, id: &str) -> ReleaseAnswer {
-        semaphore::release(&mut self.con, &self.keys, id, 0).unwrap()
+        semaphore::release(&mut self.con, &self.keys, id, 0, None).unwrap()
+    }
+
+    /// Releases only what has this fence.
+    pub fn release_of(&mut self, id: &str, fence: u64) -> ReleaseAnswer {
+        semaphore::release(&mut self.con, &self.keys, id, 0, Some(fence)).unwrap()
     }
 
     #[track_caller]
@@ -88,11 +93,16 @@ impl Raw {
     }
 
     pub fn keep(&mut self, id: &str, keep: u32) -> Result<ReleaseAnswer, CallError> {
-        semaphore::release(&mut self.con, &self.keys, id, keep)
+        semaphore::release(&mut self.con, &self.keys, id, keep, None)
     }
 
     pub fn refresh(&mut self, id: &str, lease_ms: u64) -> Option<Grant> {
-        semaphore::refresh(&mut self.con, &self.keys, id, lease_ms).unwrap()
+        semaphore::refresh(&mut self.con, &self.keys, id, lease_ms, None).unwrap()
+    }
+
+    /// Refreshes only what has this fence.
+    pub fn refresh_of(&mut self, id: &str, lease_ms: u64, fence: u64) -> Option<Grant> {
+        semaphore::refresh(&mut self.con, &self.keys, id, lease_ms, Some(fence)).unwrap()
     }
 
     pub fn lookup(&mut self, id: &str) -> LookupAnswer {

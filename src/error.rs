@@ -47,18 +47,41 @@ pub struct Denied {
     pub limit: u32,
     /// How many callers wait in line.
     pub waiting: u64,
-    /// When asking again makes sense: after the next lease has ended. `None`: no lease that runs now ever ends. A holder may
-    /// release long before, or renew, so whoever passes this on to people has leases about as long as the work takes.
-    pub retry_after: Option<Duration>,
+    /// When the next lease expires, unless its holder renews it. `None`: no lease that runs now ever expires.
+    ///
+    /// This is not when a permit will be free: a holder may release long before, and a lease that is renewed expires only if
+    /// its holder crashes. For the `Retry-After` of a web service take [`retry_after`](Denied::retry_after).
+    pub next_expiry: Option<Duration>,
+}
+
+impl Denied {
+    /// An estimate of when a permit will be free for the caller, if each permit is held for `hold`, the typical time of the
+    /// work: `hold` × (`waiting` + 1) / `limit`. At least one millisecond. Asks nobody.
+    ///
+    /// ```
+    /// # fn answer(denied: &luagate::errors::Denied) {
+    /// let after = denied.retry_after(std::time::Duration::from_millis(500));
+    /// println!("Retry-After: {}", after.as_millis().div_ceil(1_000)); // whole seconds
+    /// # }
+    /// ```
+    pub fn retry_after(&self, hold: Duration) -> Duration {
+        let callers = self.waiting.saturating_add(1) as f64;
+        let estimate = hold.as_secs_f64() * callers / f64::from(self.limit.max(1));
+        let estimate = Duration::try_from_secs_f64(estimate).unwrap_or(Duration::MAX);
+        estimate.max(Duration::from_millis(1))
+    }
 }
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let used = Used(self.in_use, self.limit);
         write!(f, "{used} and {} wait", self.waiting)?;
-        match self.retry_after {
-            Some(after) => write!(f, "; ask again in {after:?} or wait in line"),
-            None => write!(f, "; ask again when a holder has released"),
+        match self.next_expiry {
+            Some(after) => write!(
+                f,
+                "; the next lease expires in {after:?} unless it is renewed"
+            ),
+            None => write!(f, "; no lease expires"),
         }
     }
 }
@@ -149,6 +172,47 @@ impl fmt::Display for LimitMismatch {
 }
 
 impl std::error::Error for LimitMismatch {}
+
+/// More permits were asked for than the limit in force allows, so waiting cannot help. Nothing is held.
+///
+/// The limit may be another one than the caller declares: somebody changed it with
+/// [`Semaphore::resize`](crate::Semaphore::resize), or the first grant stored another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AboveLimit {
+    /// How many permits were asked for.
+    pub permits: u32,
+    /// The limit in force.
+    pub limit: u32,
+}
+
+impl fmt::Display for AboveLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} permits were asked for, but the limit in force is {}; ask for fewer, or raise the limit with `resize`",
+            self.permits, self.limit
+        )
+    }
+}
+
+impl std::error::Error for AboveLimit {}
+
+/// Somebody took the place in line away with [`Semaphore::revoke`](crate::Semaphore::revoke). Nothing is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlaceRevoked {
+    /// The id that waited.
+    pub id: String,
+}
+
+impl fmt::Display for PlaceRevoked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the place in line of {} was revoked", self.id)
+    }
+}
+
+impl std::error::Error for PlaceRevoked {}
 
 /// The permit is not this holder's any more: its lease ended, it was released or revoked, or the server forgot it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -274,6 +338,8 @@ one_of! {
         AlreadyHeld(AlreadyHeld) "",
         /// The semaphore is strict and another limit is in force.
         LimitMismatch(LimitMismatch) "",
+        /// More permits were asked for than the limit in force allows.
+        AboveLimit(AboveLimit) "",
         /// An argument cannot be; nothing was changed.
         Invalid(Invalid) "",
         /// The server could not be used; nothing is held.
@@ -290,10 +356,14 @@ one_of! {
         TimedOut(Denied) "timed out in line: ",
         /// The handle given with `cancelled_by` ended the wait. The place in line is given up.
         Cancelled(Cancelled) "",
+        /// Somebody took the place in line away with `revoke`.
+        Revoked(PlaceRevoked) "",
         /// The chosen id holds already.
         AlreadyHeld(AlreadyHeld) "",
         /// The semaphore is strict and another limit is in force.
         LimitMismatch(LimitMismatch) "",
+        /// More permits were asked for than the limit in force allows.
+        AboveLimit(AboveLimit) "",
         /// An argument cannot be; nothing was changed.
         Invalid(Invalid) "",
         /// The server could not be used; nothing is held.
@@ -324,6 +394,8 @@ one_of! {
         TimedOut(InTheWay) "timed out in line: ",
         /// The handle given with `cancelled_by` ended the wait. The place in line is given up.
         Cancelled(Cancelled) "",
+        /// Somebody took the place in line away with `revoke`.
+        Revoked(PlaceRevoked) "",
         /// One that was locked already was lost while waiting for another.
         Lost(Lost) "",
         /// An argument cannot be; nothing was changed.
@@ -365,25 +437,51 @@ one_of! {
     }
 }
 
+/// What was waited for when the time was over, and how it stood then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimedOut {
+    /// A permit of a semaphore, or a lock.
+    Acquire(Denied),
+    /// Several mutexes.
+    LockAll(InTheWay),
+    /// A latch.
+    Latch(StillClosed),
+}
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TimedOut::Acquire(denied) => write!(f, "in line: {denied}"),
+            TimedOut::LockAll(in_the_way) => write!(f, "in line: {in_the_way}"),
+            TimedOut::Latch(closed) => write!(f, "waiting for a latch: {closed}"),
+        }
+    }
+}
+
+impl std::error::Error for TimedOut {}
+
 one_of! {
     /// Anything that can go wrong here. Every other error of this crate turns into it.
     Error {
         /// Too many are inside, or others wait in front.
         Denied(Denied) "",
-        /// The time to wait in line was over.
-        TimedOut(Denied) "timed out in line: ",
-        /// Of several mutexes, this one could not be locked, at once or in time.
+        /// The time to wait was over: in line, for several mutexes, or for a latch.
+        TimedOut(TimedOut) "timed out ",
+        /// Of several mutexes, this one could not be locked at once.
         InTheWay(InTheWay) "",
         /// The wait was cancelled.
         Cancelled(Cancelled) "",
+        /// The place in line was revoked.
+        Revoked(PlaceRevoked) "",
         /// The chosen id holds already.
         AlreadyHeld(AlreadyHeld) "",
         /// Another limit is in force than the one declared.
         LimitMismatch(LimitMismatch) "",
+        /// More permits were asked for than the limit in force allows.
+        AboveLimit(AboveLimit) "",
         /// The permit is not this holder's any more.
         Lost(Lost) "",
-        /// The time to wait for a latch was over.
-        StillClosed(StillClosed) "timed out: ",
         /// An argument cannot be.
         Invalid(Invalid) "",
         /// The server could not be used.
@@ -396,7 +494,7 @@ one_of! {
 impl From<WaitError> for Error {
     fn from(error: WaitError) -> Error {
         match error {
-            WaitError::TimedOut(inner) => Error::StillClosed(inner),
+            WaitError::TimedOut(inner) => Error::TimedOut(TimedOut::Latch(inner)),
             WaitError::Cancelled(inner) => Error::Cancelled(inner),
             WaitError::Invalid(inner) => Error::Invalid(inner),
             WaitError::Failed(inner) => Error::Failed(inner),
@@ -425,8 +523,7 @@ widen! {
     TryLockAllError => Error { InTheWay, Invalid, Failed, Unknown }
     CallError => WaitError { Invalid, Failed, Unknown }
     CallError => Error { Invalid, Failed, Unknown }
-    TryAcquireError => Error { Denied, AlreadyHeld, LimitMismatch, Invalid, Failed, Unknown }
-    AcquireError => Error { TimedOut, Cancelled, AlreadyHeld, LimitMismatch, Invalid, Failed, Unknown }
+    TryAcquireError => Error { Denied, AlreadyHeld, LimitMismatch, AboveLimit, Invalid, Failed, Unknown }
     RefreshError => Error { Lost, Invalid, Failed, Unknown }
 }
 
@@ -444,13 +541,46 @@ macro_rules! wrap {
 wrap! {
     Invalid => CallError TryAcquireError AcquireError TryLockAllError LockAllError RefreshError WaitError Error,
     LimitMismatch => TryAcquireError AcquireError,
+    AboveLimit => TryAcquireError AcquireError,
+}
+
+impl From<AcquireError> for Error {
+    fn from(error: AcquireError) -> Error {
+        match error {
+            AcquireError::TimedOut(denied) => Error::TimedOut(TimedOut::Acquire(denied)),
+            AcquireError::Cancelled(cancelled) => Error::Cancelled(cancelled),
+            AcquireError::Revoked(revoked) => Error::Revoked(revoked),
+            AcquireError::AlreadyHeld(held) => Error::AlreadyHeld(held),
+            AcquireError::LimitMismatch(mismatch) => Error::LimitMismatch(mismatch),
+            AcquireError::AboveLimit(above) => Error::AboveLimit(above),
+            AcquireError::Invalid(invalid) => Error::Invalid(invalid),
+            AcquireError::Failed(failure) => Error::Failed(failure),
+            AcquireError::Unknown(failure) => Error::Unknown(failure),
+        }
+    }
+}
+
+impl TryAcquireError {
+    /// What it is for a caller whose time to wait was over before it asked.
+    pub(crate) fn too_late(self) -> AcquireError {
+        match self {
+            TryAcquireError::Denied(denied) => AcquireError::TimedOut(denied),
+            TryAcquireError::AlreadyHeld(held) => AcquireError::AlreadyHeld(held),
+            TryAcquireError::LimitMismatch(mismatch) => AcquireError::LimitMismatch(mismatch),
+            TryAcquireError::AboveLimit(above) => AcquireError::AboveLimit(above),
+            TryAcquireError::Invalid(invalid) => AcquireError::Invalid(invalid),
+            TryAcquireError::Failed(failure) => AcquireError::Failed(failure),
+            TryAcquireError::Unknown(failure) => AcquireError::Unknown(failure),
+        }
+    }
 }
 
 impl From<LockAllError> for Error {
     fn from(error: LockAllError) -> Error {
         match error {
-            LockAllError::TimedOut(in_the_way) => Error::InTheWay(in_the_way),
+            LockAllError::TimedOut(in_the_way) => Error::TimedOut(TimedOut::LockAll(in_the_way)),
             LockAllError::Cancelled(cancelled) => Error::Cancelled(cancelled),
+            LockAllError::Revoked(revoked) => Error::Revoked(revoked),
             LockAllError::Lost(lost) => Error::Lost(lost),
             LockAllError::Invalid(invalid) => Error::Invalid(invalid),
             LockAllError::Failed(failure) => Error::Failed(failure),

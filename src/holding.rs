@@ -115,8 +115,18 @@ impl Holding {
         }
     }
 
+    /// Whether this process holds it. In a forked child the lock may be held by a thread that does not exist there, so nothing
+    /// may be locked.
+    pub(crate) fn is_own_process(&self) -> bool {
+        self.servers.is_own_process()
+    }
+
+    /// 0 in a forked child, which holds nothing.
     pub(crate) fn permits(&self) -> u32 {
-        lock(&self.life).permits
+        match self.is_own_process() {
+            true => lock(&self.life).permits,
+            false => 0,
+        }
     }
 
     pub(crate) fn set_permits(&self, permits: u32) {
@@ -127,8 +137,11 @@ impl Holding {
         lock(&self.life).deadline
     }
 
-    /// Zero when it is lost, `None` when it is permanent.
+    /// Zero when it is lost and in a forked child, `None` when it is permanent.
     pub(crate) fn remaining(&self) -> Option<Duration> {
+        if !self.is_own_process() {
+            return Some(Duration::ZERO);
+        }
         let mut life = lock(&self.life);
         if life.over || life.seen_lost {
             return Some(Duration::ZERO);

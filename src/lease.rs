@@ -6,6 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// The lease of a permit when none was chosen; it is renewed while the permit lives.
 pub(crate) const DEFAULT: Duration = Duration::from_secs(30);
 
+/// The shortest lease that can be renewed: a renewal is sent after a third of it, and needs time for its answer and a retry.
+pub(crate) const SHORTEST_RENEWED: Duration = Duration::from_millis(30);
+
 /// The longest lease the scripts take: 100 years of 365.25 days.
 pub(crate) const LONGEST_MS: u64 = 36_525 * 86_400_000;
 

@@ -112,8 +112,9 @@ mod warning;
 /// All turn into [`Error`], so `?` takes any of them.
 pub mod errors {
     pub use crate::error::{
-        AcquireError, AlreadyHeld, CallError, Cancelled, Denied, InTheWay, Invalid, LimitMismatch,
-        LockAllError, Lost, RefreshError, StillClosed, TryAcquireError, TryLockAllError, WaitError,
+        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, InTheWay, Invalid,
+        LimitMismatch, LockAllError, Lost, PlaceRevoked, RefreshError, StillClosed, TimedOut,
+        TryAcquireError, TryLockAllError, WaitError,
     };
     pub use crate::failure::{Failure, FailureKind};
     pub use crate::guard::UnlockError;

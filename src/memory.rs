@@ -30,7 +30,7 @@
 //! let third = start_download(&other_process)?;
 //! match start_download(&gate) {
 //!     Err(TryAcquireError::Denied(denied)) => {
-//!         let minutes = denied.retry_after.map(|left| left.as_secs().div_ceil(60));
+//!         let minutes = denied.next_expiry.map(|left| left.as_secs().div_ceil(60));
 //!         assert_eq!(minutes, Some(9)); // when the first one ends
 //!     }
 //!     other => panic!("a fourth download: {other:?}"),

@@ -5,13 +5,14 @@ use sha1_smol::Sha1;
 /// Longer than any message of the scripts, with the longest id or key.
 const LONGEST: usize = 512;
 
-/// What a message says: a grant, or with fence 0 a hint to ask again at `at` (0: now).
+/// What a message says: a grant, or with fence 0 a hint to ask again at `at` (0: now). A hint without `at`: the place in line was
+/// taken away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) id: String,
     pub(crate) permits: u32,
     pub(crate) fence: u64,
-    /// The end of the lease (`None`: never), or when to ask again.
+    /// The end of the lease (`None`: never), or when to ask again (`None`: the place in line was taken away).
     pub(crate) at: Option<u64>,
     pub(crate) now: u64,
 }

@@ -78,12 +78,13 @@ impl Mutex {
         self.semaphore.acquire_timeout(timeout).map(MutexGuard)
     }
 
-    /// Locks, in line until `deadline`; an instant that has passed is a timeout of zero.
+    /// Locks, in line until `deadline`. Where that has passed it tries once. Blocks until then at most, and 50 ms.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
     pub fn try_lock_until(&self, deadline: Instant) -> Result<MutexGuard, AcquireError> {
-        self.try_lock_for(deadline.saturating_duration_since(Instant::now()))
+        let permit = self.semaphore.acquire_many_until(1, deadline);
+        permit.map(MutexGuard)
     }
 
     /// Takes over the lock that `id` holds; see [`Semaphore::adopt`].

@@ -117,7 +117,7 @@ impl Mutexes {
             TryLockAllAnswer::Granted(grants) | TryLockAllAnswer::Held(grants) => grants,
             TryLockAllAnswer::Denied {
                 place,
-                retry_after,
+                next_expiry,
                 usage,
                 waiting,
                 ..
@@ -130,7 +130,7 @@ impl Mutexes {
                         in_use: usage.in_use,
                         limit: usage.limit,
                         waiting,
-                        retry_after: retry_after.map(Duration::from_millis),
+                        next_expiry: next_expiry.map(Duration::from_millis),
                     }),
                 }));
             }
@@ -273,8 +273,11 @@ fn not_locked(error: AcquireError, semaphore: &Semaphore) -> LockAllError {
         AcquireError::Invalid(invalid) => LockAllError::Invalid(invalid),
         AcquireError::Failed(failure) => LockAllError::Failed(failure),
         AcquireError::Unknown(failure) => LockAllError::Unknown(failure),
-        // Its id is new, and it is not strict.
-        AcquireError::AlreadyHeld(_) | AcquireError::LimitMismatch(_) => {
+        AcquireError::Revoked(revoked) => LockAllError::Revoked(revoked),
+        // Its id is new, it is not strict, and a limit is one or more.
+        AcquireError::AlreadyHeld(_)
+        | AcquireError::LimitMismatch(_)
+        | AcquireError::AboveLimit(_) => {
             let kind = FailureKind::UnexpectedReply;
             LockAllError::Unknown(Failure::new(kind, error.to_string()))
         }

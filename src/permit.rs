@@ -85,7 +85,7 @@ impl Permit {
         &self.holding.keys
     }
 
-    /// How many permits this is.
+    /// How many permits this is; 0 in a forked child.
     pub fn permits(&self) -> u32 {
         self.holding.permits()
     }
@@ -101,8 +101,8 @@ impl Permit {
         self.ticket
     }
 
-    /// How long it is still held, by this machine's clocks and early rather than late: zero when it is lost, `None` when
-    /// its lease is permanent. Does not block and asks nobody.
+    /// How long it is still held, by this machine's clocks and early rather than late: zero when it is lost, and in a forked
+    /// child; `None` when its lease is permanent. Does not block and asks nobody.
     pub fn remaining(&self) -> Option<Duration> {
         self.holding.remaining()
     }
@@ -192,7 +192,7 @@ impl Permit {
     /// in another process within [`remaining`](Permit::remaining). It is renewed no more.
     pub fn into_id(mut self) -> String {
         self.armed = false;
-        if self.engine.servers.is_own_process() {
+        if self.holding.is_own_process() {
             self.engine.renewal.forget(&self.holding);
             self.holding.end();
         }

@@ -4,7 +4,9 @@ use crate::cancel::Cancel;
 use crate::cleanup::{PendingRelease, Target};
 use crate::connections::{Connections, Parked, Unanswered};
 use crate::engine::Engine;
-use crate::error::{AlreadyHeld, CallError, Denied, Invalid, LimitMismatch, TryAcquireError};
+use crate::error::{
+    AboveLimit, AlreadyHeld, CallError, Denied, Invalid, LimitMismatch, TryAcquireError,
+};
 use crate::failure::{Failure, FailureKind};
 use crate::holding::{Holding, Terms};
 use crate::lease::{Deadline, Moment};
@@ -51,6 +53,7 @@ pub(crate) enum Outcome {
         usage: Usage,
     },
     Denied(Denied),
+    AboveLimit(AboveLimit),
 }
 
 impl Request {
@@ -77,6 +80,7 @@ impl Request {
                 self.engine.servers.counts.denied.add_one();
                 Err(TryAcquireError::Denied(denied))
             }
+            Outcome::AboveLimit(above) => Err(above.into()),
             Outcome::Queued { .. } => Err(out_of_turn().into()),
         }
     }
@@ -130,7 +134,7 @@ impl Request {
                 usage,
             },
             Answer::Denied {
-                retry_after,
+                next_expiry,
                 usage,
                 waiting,
                 ..
@@ -138,7 +142,11 @@ impl Request {
                 in_use: usage.in_use,
                 limit: usage.limit,
                 waiting,
-                retry_after: retry_after.map(Duration::from_millis),
+                next_expiry: next_expiry.map(Duration::from_millis),
+            }),
+            Answer::AboveLimit { limit, .. } => Outcome::AboveLimit(AboveLimit {
+                permits: self.permits.unwrap_or(1),
+                limit,
             }),
         };
         Ok((outcome, answered.sent))

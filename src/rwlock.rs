@@ -79,12 +79,13 @@ impl RwLock {
         permit.map(RwLockReadGuard)
     }
 
-    /// Locks for reading, in line until `deadline`; an instant that has passed is a timeout of zero.
+    /// Locks for reading, in line until `deadline`. Where that has passed it tries once. Blocks until then at most, and 50 ms.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
     pub fn try_read_until(&self, deadline: Instant) -> Result<RwLockReadGuard, AcquireError> {
-        self.try_read_for(deadline.saturating_duration_since(Instant::now()))
+        let permit = self.semaphore.acquire_many_until(1, deadline);
+        permit.map(RwLockReadGuard)
     }
 
     /// Locks for writing, in line for as long as it takes. Blocks until it is granted.
@@ -112,12 +113,13 @@ impl RwLock {
         permit.map(RwLockWriteGuard)
     }
 
-    /// Locks for writing, in line until `deadline`; an instant that has passed is a timeout of zero.
+    /// Locks for writing, in line until `deadline`. Where that has passed it tries once. Blocks until then at most, and 50 ms.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
     pub fn try_write_until(&self, deadline: Instant) -> Result<RwLockWriteGuard, AcquireError> {
-        self.try_write_for(deadline.saturating_duration_since(Instant::now()))
+        let permit = self.semaphore.acquire_many_until(MOST, deadline);
+        permit.map(RwLockWriteGuard)
     }
 
     /// Takes over what `id` has, its share or the whole lock; see [`Semaphore::adopt`].

@@ -13,7 +13,7 @@ use crate::scripts::semaphore::{self, LookupAnswer, ReleaseAnswer, ResizeAnswer}
 use crate::trace::Operation;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A counting semaphore: at most so many permits are held at once, across all processes that name it.
 ///
@@ -108,7 +108,8 @@ impl Semaphore {
         self
     }
 
-    /// Renews permits at a third of their lease, from one thread for the whole gate, for as long as they live.
+    /// Renews permits at a third of their lease, from one thread for the whole gate, for as long as they live. The lease is
+    /// 30 ms or longer; a shorter one is [`Invalid`](crate::errors::Invalid) at the first call.
     #[must_use]
     pub fn auto_renew(mut self) -> Semaphore {
         self.renewed = true;
@@ -185,7 +186,8 @@ impl Semaphore {
     /// Takes `permits` at once or none, if that many are free and nobody waits in front. Blocks for one round trip.
     ///
     /// # Errors
-    /// As [`try_acquire`](Semaphore::try_acquire); [`TryAcquireError::Invalid`] for 0 or more than the limit in force.
+    /// As [`try_acquire`](Semaphore::try_acquire); [`TryAcquireError::Invalid`] for 0, [`TryAcquireError::AboveLimit`]
+    /// for more than the limit in force.
     pub fn try_acquire_many(&self, permits: u32) -> Result<Permit, TryAcquireError> {
         self.request(Some(permits))?.at_once()
     }
@@ -213,7 +215,8 @@ impl Semaphore {
     /// requests, so it does not starve. Blocks until it is granted.
     ///
     /// # Errors
-    /// As [`acquire`](Semaphore::acquire); [`AcquireError::Invalid`] for 0 or more than the limit in force.
+    /// As [`acquire`](Semaphore::acquire); [`AcquireError::Invalid`] for 0, [`AcquireError::AboveLimit`]
+    /// for more than the limit in force.
     pub fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {
         self.request(Some(permits))?.in_line(None)
     }
@@ -237,11 +240,27 @@ impl Semaphore {
         timeout: Duration,
     ) -> Result<Permit, AcquireError> {
         if timeout.is_zero() {
-            let why = "takes more than zero; to take a permit at once or not at all there is the `try_` form";
+            let why =
+                "takes more than zero; `try_acquire_many` takes permits at once or not at all";
             return Err(Invalid::new("timeout", why).into());
         }
         let deadline = self.engine.now().checked_add(timeout); // past what the clock can hold is for ever
         self.request(Some(permits))?.in_line(deadline)
+    }
+
+    /// As `acquire_many_timeout`, until `deadline`. One that has passed by now leaves the time for one try without waiting.
+    pub(crate) fn acquire_many_until(
+        &self,
+        permits: u32,
+        deadline: Instant,
+    ) -> Result<Permit, AcquireError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => self
+                .try_acquire_many(permits)
+                .map_err(TryAcquireError::too_late),
+            false => self.acquire_many_timeout(permits, left),
+        }
     }
 
     /// Takes over the permit that `id` holds, from another process or an earlier life of this one, with a new lease.
@@ -415,10 +434,23 @@ impl Semaphore {
                 true => 0,
                 false => lease::to_ms(self.lease.unwrap_or(lease::DEFAULT))?,
             },
-            renewed: !self.permanent && (self.renewed || self.lease.is_none()),
+            renewed: self.is_renewed()?,
             on_lost: self.on_lost.clone(),
             own_id: self.id.is_some(),
         })
+    }
+
+    fn is_renewed(&self) -> Result<bool, Invalid> {
+        let lease = self.lease.unwrap_or(lease::DEFAULT);
+        let renewed = !self.permanent && (self.renewed || self.lease.is_none());
+        if renewed && lease < lease::SHORTEST_RENEWED {
+            let shortest = lease::SHORTEST_RENEWED;
+            let why = format!(
+                "takes {shortest:?} or more with `auto_renew`, got {lease:?}; a shorter lease would end before a renewal is answered"
+            );
+            return Err(Invalid::new("lease", why));
+        }
+        Ok(renewed)
     }
 
     pub(crate) fn request(&self, permits: Option<u32>) -> Result<Request, Invalid> {

@@ -104,9 +104,12 @@ impl Servers {
         }
     }
 
-    /// What there is to say of those that were asked how they are set up.
+    /// What there is to say of those that were asked how they are set up. Nothing in a forked child.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
-        lock(&self.warnings).clone()
+        match self.is_own_process() {
+            true => lock(&self.warnings).clone(),
+            false => Vec::new(),
+        }
     }
 
     /// How long a reply is waited for at most.
@@ -118,8 +121,11 @@ impl Servers {
         }
     }
 
-    /// How many connections of the pools are open now.
+    /// How many connections of the pools are open now; none in a forked child.
     pub(crate) fn open(&self) -> usize {
+        if !self.is_own_process() {
+            return 0;
+        }
         match &self.topology {
             Topology::One(connections) => connections.open(),
             #[cfg(feature = "cluster")]

@@ -246,15 +246,15 @@ mod told {
         CallError { Invalid "invalid", Failed "failed", Unknown "unknown" }
         TryAcquireError {
             Denied "denied", AlreadyHeld "already_held", LimitMismatch "limit_mismatch",
-            Invalid "invalid", Failed "failed", Unknown "unknown",
+            AboveLimit "above_limit", Invalid "invalid", Failed "failed", Unknown "unknown",
         }
         AcquireError {
-            TimedOut "timed_out", Cancelled "cancelled", AlreadyHeld "already_held",
-            LimitMismatch "limit_mismatch", Invalid "invalid", Failed "failed", Unknown "unknown",
+            TimedOut "timed_out", Cancelled "cancelled", Revoked "revoked", AlreadyHeld "already_held",
+            LimitMismatch "limit_mismatch", AboveLimit "above_limit", Invalid "invalid", Failed "failed", Unknown "unknown",
         }
         TryLockAllError { InTheWay "denied", Invalid "invalid", Failed "failed", Unknown "unknown" }
         LockAllError {
-            TimedOut "timed_out", Cancelled "cancelled", Lost "lost",
+            TimedOut "timed_out", Cancelled "cancelled", Revoked "revoked", Lost "lost",
             Invalid "invalid", Failed "failed", Unknown "unknown",
         }
         RefreshError { Lost "lost", Invalid "invalid", Failed "failed", Unknown "unknown" }

@@ -1,7 +1,7 @@
 //! Waiting in line, until the permit is granted, the time is over, or the wait is cancelled.
 
 use crate::connections::{Connections, Parked, Unanswered};
-use crate::error::{AcquireError, CallError, Cancelled, Denied, Invalid};
+use crate::error::{AcquireError, CallError, Cancelled, Denied, Invalid, PlaceRevoked};
 use crate::failure::FailureKind;
 use crate::inbox::Inbox;
 use crate::lease::{Deadline, Moment};
@@ -213,8 +213,9 @@ impl Request {
                 return Ok(None);
             }
             let at = match message.at {
-                Some(at) if at > 0 => asked.instant().checked_add(between(told_now, at)),
-                _ => Some(self.engine.now()),
+                Some(0) => Some(self.engine.now()),
+                Some(at) => asked.instant().checked_add(between(told_now, at)),
+                None => return Err(self.revoked()),
             };
             place.next_ask = at.map_or(place.next_ask, |at| at.min(place.next_ask));
             return Ok(None);
@@ -267,6 +268,7 @@ impl Request {
                 return Err(AcquireError::AlreadyHeld(self.held(&grant)));
             }
             Outcome::Denied(denied) => return Err(AcquireError::TimedOut(denied)),
+            Outcome::AboveLimit(above) => return Err(above.into()),
             Outcome::Queued { .. } => return Err(out_of_turn().into()),
         };
         let deadline = Deadline::told(sent, grant.left());
@@ -323,11 +325,19 @@ impl Request {
                     in_use: place.usage.in_use,
                     limit: place.usage.limit,
                     waiting: place.position,
-                    retry_after: None,
+                    next_expiry: None,
                 })
             }
             error => error.into(),
         }
+    }
+
+    /// The place in line was taken away. A call that crossed the message may have brought it back.
+    fn revoked(&self) -> AcquireError {
+        self.release_now();
+        AcquireError::Revoked(PlaceRevoked {
+            id: self.id.clone(),
+        })
     }
 
     fn cancelled(&self, place: &Place) -> AcquireError {

@@ -87,7 +87,7 @@ fn nine_thousand_leases_that_ended() {
             Some(Answer::Granted(..)) => break,
             // What is left over refuses for a moment, and says so.
             Some(Answer::Denied {
-                retry_after: Some(1),
+                next_expiry: Some(1),
                 ..
             }) => assert!(tries < 95),
             other => panic!("{other:?}"),

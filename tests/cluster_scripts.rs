@@ -65,7 +65,7 @@ fn fences(grants: &[Grant]) -> Vec<u64> {
 
 #[track_caller]
 fn give_back(con: &mut ClusterConnection, keys: &Keys, id: &str) {
-    let released = release(con, keys, id, 0).unwrap();
+    let released = release(con, keys, id, 0, None).unwrap();
     let expected = matches!(released, ReleaseAnswer::Released { left: 0, .. });
     assert!(expected, "{id}: {released:?}");
 }
@@ -88,7 +88,7 @@ fn a_semaphore_on_every_node() {
         };
         let queued = acquire(con, keys, &third).unwrap();
         assert!(matches!(queued, Answer::Queued { position: 1, .. }));
-        let refreshed = refresh(con, keys, "first", LEASE_MS).unwrap();
+        let refreshed = refresh(con, keys, "first", LEASE_MS, None).unwrap();
         assert_eq!(refreshed.unwrap().fence, first.fence);
         let resized = resize(con, keys, 3, Some(2)).unwrap();
         assert!(matches!(resized, ResizeAnswer::Resized { new: 3, .. }));

@@ -325,7 +325,7 @@ fn errors_say_what_to_do() {
         panic!()
     };
     assert_eq!((details.in_use, details.limit, details.waiting), (1, 1, 0));
-    let after = details.retry_after.unwrap();
+    let after = details.next_expiry.unwrap();
     assert!(
         after > Duration::from_secs(15) && after <= Duration::from_secs(20),
         "{after:?}"

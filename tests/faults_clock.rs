@@ -71,7 +71,7 @@ fn an_hour_back_who_crashed_stays_an_hour_longer_unless_revoked() {
     let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire() else {
         panic!()
     };
-    assert!(denied.retry_after.unwrap() > Duration::from_secs(3_500));
+    assert!(denied.next_expiry.unwrap() > Duration::from_secs(3_500));
     let left = |id: &str| {
         let state = semaphore.inspect().unwrap();
         let holder = state.holders.into_iter().find(|holder| holder.id == id);

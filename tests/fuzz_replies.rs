@@ -192,14 +192,14 @@ const OPERATIONS: &[(&str, Operation)] = &[
                 TryLockAllAnswer::Held(grants) => reply("held", locks(&grants)),
                 TryLockAllAnswer::Denied {
                     place,
-                    retry_after,
+                    next_expiry,
                     usage: u,
                     waiting,
                     now,
                 } => {
                     assert!(place < 2);
                     let fields = [
-                        vec![int(place + 1), or_never(retry_after)],
+                        vec![int(place + 1), or_never(next_expiry)],
                         usage(&u),
                         vec![int(waiting), int(now)],
                     ];
@@ -303,18 +303,19 @@ fn acquired(answer: Answer, asked: Option<u32>) -> Result<Value, CallError> {
             reply("queued", fields.concat())
         }
         Answer::Denied {
-            retry_after,
+            next_expiry,
             usage: u,
             waiting,
             now,
         } => {
             let fields = [
-                vec![or_never(retry_after)],
+                vec![or_never(next_expiry)],
                 usage(&u),
                 vec![int(waiting), int(now)],
             ];
             reply("denied", fields.concat())
         }
+        Answer::AboveLimit { limit, now } => reply("above_limit", vec![int(limit), int(now)]),
     })
 }
 
@@ -376,7 +377,7 @@ fn field(name: &str, now: i64, lease: Option<i64>) -> BoxedStrategy<Value> {
         "fence" | "ticket" | "last_fence" => (1..1_i64 << 53).prop_map(Value::Int).boxed(),
         "now" => Just(Value::Int(now)).boxed(),
         "expires_at" => end().boxed(),
-        "retry_after" => (0..100_000_i64).prop_map(Value::Int).boxed(),
+        "retry_after" | "next_expiry" => (0..100_000_i64).prop_map(Value::Int).boxed(),
         "place" => (1..=2_i64).prop_map(Value::Int).boxed(),
         "pinned" | "removed" => (0..=1_i64).prop_map(Value::Int).boxed(),
         "locks" => {

@@ -63,7 +63,7 @@ fn at_once_or_denied() {
     match seats.try_acquire() {
         Err(TryAcquireError::Denied(denied)) => {
             assert_eq!((denied.in_use, denied.limit, denied.waiting), (2, 2, 0));
-            let left = denied.retry_after.unwrap();
+            let left = denied.next_expiry.unwrap();
             assert!(left > MINUTE - SOON && left <= MINUTE, "{left:?}");
         }
         other => panic!("a third seat: {other:?}"),
@@ -82,7 +82,7 @@ fn a_lease_ends_when_the_clock_says_so() {
     assert!(left > MINUTE - SOON && left < MINUTE, "{left:?}");
     match desk.try_acquire() {
         Err(TryAcquireError::Denied(denied)) => {
-            let left = denied.retry_after.unwrap();
+            let left = denied.next_expiry.unwrap();
             assert!(left > MINUTE - SOON && left <= MINUTE, "{left:?}");
         }
         other => panic!("the desk twice: {other:?}"),

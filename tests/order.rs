@@ -196,15 +196,15 @@ fn with_no_inbox_the_permits_are_kept_for_the_head_until_its_patience_ends() {
     });
     raw.assert_released("holder");
     let Answer::Denied {
-        retry_after: Some(retry_after),
+        next_expiry: Some(next_expiry),
         now,
         ..
     } = raw.acquire(raw.ask("eager"))
     else {
         panic!("overtook the head")
     };
-    assert!((1..=300).contains(&retry_after), "{retry_after}");
-    raw.wait_until(now + retry_after);
+    assert!((1..=300).contains(&next_expiry), "{next_expiry}");
+    raw.wait_until(now + next_expiry);
     raw.grant(raw.ask("eager"));
 }
 

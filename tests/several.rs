@@ -86,7 +86,7 @@ fn who_is_in_the_way_is_told_and_nothing_is_held() {
         panic!()
     };
     assert_eq!(in_the_way.name, SHIELD);
-    let again = in_the_way.denied.as_ref().unwrap().retry_after.unwrap();
+    let again = in_the_way.denied.as_ref().unwrap().next_expiry.unwrap();
     assert!(
         (Duration::from_secs(55)..=Duration::from_secs(60)).contains(&again),
         "{again:?}"

@@ -274,7 +274,7 @@ fn retry_after_is_the_end_of_the_kth_lease_and_at_most_a_third_of_the_wait() {
     let soon = retry("w1", 3_000);
     assert!((now + 1_000..now + 2_000).contains(&soon));
     let Answer::Denied {
-        retry_after: Some(after),
+        next_expiry: Some(after),
         now,
         ..
     } = raw.acquire(raw.ask("x"))
@@ -297,7 +297,7 @@ fn a_permanent_lease_never_ends_and_denied_says_so() {
         matches!(
             answer,
             Answer::Denied {
-                retry_after: None,
+                next_expiry: None,
                 ..
             }
         ),

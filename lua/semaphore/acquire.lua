@@ -12,7 +12,7 @@
 -- REPLY granted permits fence expires_at now in_use limit
 --       held    permits fence expires_at now in_use limit
 --       queued  ticket position retry_after in_use limit now
---       denied  retry_after in_use limit waiting now
+--       denied  next_expiry in_use limit waiting now
 --       above_limit  limit now       more than the limit in force, so never granted; the id has no place in line
 takes('meta holders queue', 3, 'id permits limit lease_ms wait_ms inbox ticket', 7)
 local id, want, inbox = word(1, 'id', 200), ARGV[2] ~= 'all' and number(2, 'permits', 1, 2147483647), ARGV[6]

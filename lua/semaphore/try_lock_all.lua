@@ -6,7 +6,7 @@
 --       lease_ms  how long they are held unless refreshed; 0: permanent
 -- REPLY granted now locks
 --       held    now locks
---       denied  place retry_after in_use limit waiting now
+--       denied  place next_expiry in_use limit waiting now
 --
 -- `locks` is a list for each mutex, in the order of KEYS: fence expires_at. `place` tells the first that is in the way, from 1:
 -- it is held, or somebody waits for it. After `denied` the id has none of them, nor a place in line.

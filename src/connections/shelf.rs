@@ -5,7 +5,10 @@ use crate::failure::{Failure, FailureKind};
 use crate::sync::{lock, wait_for};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A connection that was idle for so long is asked for a sign of life before it carries a call.
+const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Shelf {
@@ -60,9 +63,16 @@ impl Connections {
     /// A connection from the shelf, or a new one, or one that comes back: first come, first served.
     pub(super) fn take(&self, turn: Turn, until: Option<Instant>) -> Result<Wire, Failure> {
         let latest = Instant::now() + self.patience(until);
-        let generation = match self.wait_for_turn(turn, latest)? {
-            Ready::Wire(wire) => return Ok(wire),
-            Ready::Place(generation) => generation,
+        let generation = loop {
+            match self.wait_for_turn(turn, latest)? {
+                Ready::Wire(wire) if wire.used.elapsed() < IDLE => return Ok(wire),
+                Ready::Wire(wire) => {
+                    if let Some(wire) = self.answers(wire, latest)? {
+                        return Ok(wire);
+                    }
+                }
+                Ready::Place(generation) => break generation,
+            }
         };
         let left = latest.saturating_duration_since(Instant::now());
         let within = self.timeouts.connect.min(left);
@@ -76,6 +86,7 @@ impl Connections {
                     node: self.node,
                     read_timeout: self.timeouts.read,
                     generation,
+                    used: Instant::now(),
                     parked: None,
                 })
             }
@@ -83,6 +94,25 @@ impl Connections {
                 self.give_up_place();
                 Err(failure)
             }
+        }
+    }
+
+    /// The connection, if it answers; nothing where it was closed. It was idle for a while, so the server may have gone since. A
+    /// call on it would be sent and lost, and then nobody could tell whether it was run.
+    fn answers(&self, mut wire: Wire, latest: Instant) -> Result<Option<Wire>, Failure> {
+        let left = latest.saturating_duration_since(Instant::now());
+        let bound = wire.bound(left);
+        match bound.and_then(|()| Ok(redis::cmd("PING").exec(&mut *wire.con)?)) {
+            Err(failure) if failure.kind() == FailureKind::TimedOut => {
+                self.discard(wire);
+                Err(failure)
+            }
+            Err(failure) if failure.is_broken() => {
+                self.discard(wire);
+                Ok(None)
+            }
+            // What else the server refuses is for the call to report.
+            Ok(()) | Err(_) => Ok(Some(wire)),
         }
     }
 
@@ -121,7 +151,8 @@ impl Connections {
         }
     }
 
-    pub(super) fn put_back(&self, wire: Wire) {
+    pub(super) fn put_back(&self, mut wire: Wire) {
+        wire.used = Instant::now();
         let mut shelf = lock(&self.shelf);
         if shelf.open > self.most || wire.con.is_lent() {
             shelf.open -= 1;
@@ -179,7 +210,7 @@ impl Connections {
 
     /// Makes one anew that was lent, so that it can go back.
     #[cfg(feature = "r2d2")]
-    fn rescue(&self, within: std::time::Duration) {
+    fn rescue(&self, within: Duration) {
         let Some(mut line) = lock(&self.stranded).pop() else {
             return;
         };

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::line::Line;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A connection of the pool, out on a call.
 pub(super) struct Wire {
@@ -12,6 +12,8 @@ pub(super) struct Wire {
     pub(super) node: usize,
     pub(super) read_timeout: Duration,
     pub(super) generation: u64,
+    /// When it carried something last, or was connected.
+    pub(super) used: Instant,
     /// Set while it is out of the pool for what must follow a call that was not answered.
     pub(super) parked: Option<Arc<()>>,
 }

@@ -135,12 +135,19 @@ pub enum Answer {
     },
     /// Not granted and not in line.
     Denied {
-        /// In how many ms asking again makes sense; `None`: no lease that runs now ever ends.
-        retry_after: Option<u64>,
+        /// In how many ms the next lease expires unless it is renewed; `None`: no lease that runs now ever expires.
+        next_expiry: Option<u64>,
         /// How full it is.
         usage: Usage,
         /// How many wait in line.
         waiting: u64,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+    /// More permits were asked for than the limit in force allows. The id has no place in line.
+    AboveLimit {
+        /// The limit in force.
+        limit: u32,
         /// The server's time at this reply.
         now: ServerTime,
     },
@@ -194,9 +201,13 @@ pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<A
                 now: reply.number()?,
             }),
             "denied" => Ok(Answer::Denied {
-                retry_after: reply.number_or_never()?,
+                next_expiry: reply.number_or_never()?,
                 usage: usage(reply)?,
                 waiting: reply.number()?,
+                now: reply.number()?,
+            }),
+            "above_limit" => Ok(Answer::AboveLimit {
+                limit: reply.number()?,
                 now: reply.number()?,
             }),
             other => Err(unexpected(&other)),

@@ -33,8 +33,8 @@ pub enum TryLockAllAnswer {
     Denied {
         /// Which is in the way, from 0 in the order of the keys: the first that is held, or that somebody waits for.
         place: usize,
-        /// In how many ms asking again makes sense; `None`: no lease on it that runs now ever ends.
-        retry_after: Option<u64>,
+        /// In how many ms its next lease expires unless it is renewed; `None`: no lease on it that runs now ever expires.
+        next_expiry: Option<u64>,
         /// How full it is.
         usage: Usage,
         /// How many wait in line for it.
@@ -67,7 +67,7 @@ pub fn try_lock_all(
             "held" => Ok(TryLockAllAnswer::Held(locks(reply, mutexes.len())?)),
             "denied" => Ok(TryLockAllAnswer::Denied {
                 place: place(reply, mutexes.len())?,
-                retry_after: reply.number_or_never()?,
+                next_expiry: reply.number_or_never()?,
                 usage: usage(reply)?,
                 waiting: reply.number()?,
                 now: reply.number()?,

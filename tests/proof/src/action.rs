@@ -86,6 +86,12 @@ pub enum Action {
     Inspect {
         gate: usize,
     },
+    /// A refresh or a release arrives that names an earlier grant of the id which a client uses now.
+    Stale {
+        gate: usize,
+        client: usize,
+        refresh: bool,
+    },
     Resize {
         gate: usize,
         limit: u32,

@@ -408,16 +408,8 @@ fn sometimes(setting: &Setting) -> Vec<Property<World>> {
         .any(|want| want.permits > setting.limit)
     {
         list.push(Property::sometimes(
-            "a call is an error",
-            |_, situation: &Situation| {
-                situation.parties.iter().any(|party| {
-                    let reply = party
-                        .flight
-                        .as_ref()
-                        .and_then(|flight| flight.reply.as_ref());
-                    matches!(reply, Some(Err(_)))
-                })
-            },
+            "a call wants more than the limit",
+            |_, situation: &Situation| replied(situation, "above_limit"),
         ));
     }
     list
@@ -428,8 +420,8 @@ impl Situation {
     fn describe(&self, event: Event) -> String {
         let call = |call: Option<&Call>| match call {
             Some(Call::Acquire(ask)) => format!("acquire of {}", ask.id),
-            Some(Call::Release { id, keep: 0 }) => format!("release of {id}"),
-            Some(Call::Release { id, keep }) => format!("release of {id}, keeping {keep}"),
+            Some(Call::Release { id, keep: 0, .. }) => format!("release of {id}"),
+            Some(Call::Release { id, keep, .. }) => format!("release of {id}, keeping {keep}"),
             Some(Call::Refresh { id, .. }) => format!("refresh of {id}"),
             other => format!("{other:?}"),
         };

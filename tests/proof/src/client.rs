@@ -12,13 +12,16 @@ const RECHECK_A_PLACE: u64 = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     Acquire(Ask),
+    /// `fence` 0: whatever the id has.
     Release {
         id: String,
         keep: u32,
+        fence: u64,
     },
     Refresh {
         id: String,
         lease_ms: u64,
+        fence: u64,
     },
     Lookup {
         id: String,
@@ -151,7 +154,8 @@ impl Client {
 
     fn release(&self, keep: u32) -> Call {
         let id = self.id.clone();
-        Call::Release { id, keep }
+        let fence = 0;
+        Call::Release { id, keep, fence }
     }
 
     /// An answer to the call that it awaits; `sent` and `mono` are of its own clock.
@@ -248,7 +252,9 @@ impl Client {
         if words[0] != ask.id || signed(&ask.inbox, message) != text {
             return;
         }
-        if fence == 0 {
+        if fence == 0 && at.is_none() {
+            self.phase = Phase::Leaving { keep: 0 }; // the place was taken away; a call that crossed may have brought it back
+        } else if fence == 0 {
             // A hint: ask again at that time.
             let wait = at.unwrap_or(0).saturating_sub(now) * 1_000;
             *next = Some(next.unwrap_or(mono).min(mono + wait));

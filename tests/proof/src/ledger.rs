@@ -102,7 +102,11 @@ impl Ledger {
         }
     }
 
-    pub fn keep(&mut self, id: &str, keep: u32) {
+    pub fn keep(&mut self, id: &str, keep: u32, fence: u64) {
+        let is_other = |entry: &Entry| fence > 0 && entry.fence != fence;
+        if self.holders.get(id).is_some_and(is_other) {
+            return;
+        }
         if keep == 0 {
             self.holders.remove(id);
         } else if let Some(entry) = self.holders.get_mut(id) {

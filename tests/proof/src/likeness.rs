@@ -248,7 +248,7 @@ impl View<'_> {
                 self.add_id(&ask.id);
                 self.ask(ask);
             }
-            Call::Release { id, keep } => {
+            Call::Release { id, keep, .. } => {
                 self.add([2, u64::from(*keep)]);
                 self.add_id(id);
             }

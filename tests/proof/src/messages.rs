@@ -27,6 +27,7 @@ pub fn compare_messages(
 ) -> Check {
     let mut grants = Vec::new();
     let mut hinted = Vec::new();
+    let mut revoked = Vec::new();
     for (to, text) in messages {
         let words: Vec<&str> = text.split(' ').collect();
         let [id, permits, fence, at, ..] = words[..] else {
@@ -40,15 +41,21 @@ pub fn compare_messages(
             let expected = signed(&waiter.inbox, format!("{id} 0 0 {at} {now}"));
             waiter.id == id && channel(&waiter.inbox) == to && expected == *text
         };
+        let is_revoked = at == "-1";
         if !before.queue.iter().any(|waiter| hint(&waiter))
-            || at.parse::<u64>().is_err()
+            || at.parse::<u64>().is_err() && !is_revoked
             || permits != "0"
         {
             return broken("messages", format!("a hint to {to}: {text}"));
         }
-        hinted.push(id.to_owned());
+        if is_revoked {
+            revoked.push((id.to_owned(), to.clone()));
+        } else {
+            hinted.push(id.to_owned());
+        }
     }
     let mut expected = Vec::new();
+    let mut expected_revoked = Vec::new();
     for message in told {
         match message {
             Told::Grant { inbox, text, .. } => {
@@ -58,7 +65,17 @@ pub fn compare_messages(
                 return broken("messages", format!("{id} was not told to ask"));
             }
             Told::Hint { .. } => {}
+            Told::Revoked { inbox, id } if !inbox.is_empty() => {
+                expected_revoked.push((id.clone(), channel(inbox).to_owned()));
+            }
+            Told::Revoked { .. } => {}
         }
+    }
+    if revoked != expected_revoked {
+        return broken(
+            "messages",
+            format!("expected revoked {expected_revoked:?}, got {revoked:?}"),
+        );
     }
     if grants != expected {
         return broken("messages", format!("expected {expected:?}, got {grants:?}"));

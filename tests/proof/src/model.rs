@@ -54,6 +54,8 @@ pub enum Told {
     },
     /// To ask again at once: it wants more than the limit, or the script stopped at its bound.
     Hint { inbox: String, id: String },
+    /// That its place in line was taken away.
+    Revoked { inbox: String, id: String },
 }
 
 /// What a call does beside its reply.

@@ -54,8 +54,14 @@ impl Run<'_> {
         };
         let expected = match call {
             Call::Acquire(ask) => model.acquire(ask, &moment, &mut effects),
-            Call::Release { id, keep } => model.release(id, *keep, &moment, &mut effects),
-            Call::Refresh { id, lease_ms } => model.refresh(id, *lease_ms, &moment),
+            Call::Release { id, keep, fence } => {
+                model.release(id, *keep, *fence, &moment, &mut effects)
+            }
+            Call::Refresh {
+                id,
+                lease_ms,
+                fence,
+            } => model.refresh(id, *lease_ms, *fence, &moment),
             Call::Lookup { id } => model.lookup(id, &moment),
             Call::Inspect => Ok(model.inspect(&moment)),
             Call::Resize { limit, expected } => {
@@ -292,7 +298,7 @@ impl Run<'_> {
                 let fence = number(2).unwrap_or(0);
                 gate.ledger.refresh(now, id, fence, number(3), doubt)?;
             }
-            (Call::Release { id, keep }, _) => gate.ledger.keep(id, *keep),
+            (Call::Release { id, keep, fence }, _) => gate.ledger.keep(id, *keep, *fence),
             _ => {}
         }
         for (id, permits, fence, ends) in told {
@@ -344,7 +350,7 @@ impl Run<'_> {
     fn record_changes(&self, gate: &mut Gate, before: &Model) -> Result<u64, Violation> {
         for id in before.holders.keys() {
             if !gate.model.holders.contains_key(id) {
-                gate.ledger.keep(id, 0);
+                gate.ledger.keep(id, 0, 0);
             }
         }
         let holders = gate.model.holders.iter();
@@ -431,8 +437,18 @@ fn words(call: &Call) -> (&'static str, Vec<String>) {
             ];
             ("semaphore/acquire", arguments)
         }
-        Call::Release { id, keep } => ("semaphore/release", vec![id.clone(), text(keep)]),
-        Call::Refresh { id, lease_ms } => ("semaphore/refresh", vec![id.clone(), text(lease_ms)]),
+        Call::Release { id, keep, fence } => (
+            "semaphore/release",
+            with_fence(vec![id.clone(), text(keep)], *fence),
+        ),
+        Call::Refresh {
+            id,
+            lease_ms,
+            fence,
+        } => (
+            "semaphore/refresh",
+            with_fence(vec![id.clone(), text(lease_ms)], *fence),
+        ),
         Call::Lookup { id } => ("semaphore/lookup", vec![id.clone()]),
         Call::Inspect => ("semaphore/inspect", vec!["0".to_owned(), "1000".to_owned()]),
         Call::Resize { limit, expected } => {
@@ -443,4 +459,10 @@ fn words(call: &Call) -> (&'static str, Vec<String>) {
             ("semaphore/try_lock_all", vec![id.clone(), text(lease_ms)])
         }
     }
+}
+
+/// A fence of 0 is left out.
+fn with_fence(mut arguments: Vec<String>, fence: u64) -> Vec<String> {
+    arguments.extend((fence > 0).then(|| fence.to_string()));
+    arguments
 }

@@ -156,8 +156,8 @@ impl Moment {
             let done = match sent {
                 Sent::All => run.lock_all(&mut gates, id, LEASE * TICK / 1_000),
                 Sent::Back(place) => {
-                    let (id, keep) = (id.to_owned(), 0);
-                    run.one(&mut gates[place], &Call::Release { id, keep })
+                    let (id, keep, fence) = (id.to_owned(), 0, 0);
+                    run.one(&mut gates[place], &Call::Release { id, keep, fence })
                 }
             };
             (done, server.store())

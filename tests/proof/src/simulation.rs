@@ -260,6 +260,11 @@ impl Scheduler {
             11 if self.one_in(4) => Action::Inspect {
                 gate: self.rng.usize(..3),
             },
+            11 if self.one_in(3) => Action::Stale {
+                gate: self.rng.usize(..3),
+                client,
+                refresh: self.one_in(2),
+            },
             12 if self.one_in(12) => Action::Resize {
                 gate: 0,
                 limit: [1, 2, 3, 4, 0, 0][self.rng.usize(..6)],

@@ -533,7 +533,13 @@ impl Party {
             let end = mono + lease_ms * 1_000 - 1_000;
             *deadline = deadline.map(|before| before.min(end));
             let id = self.client.id.clone();
-            self.send(Call::Refresh { id, lease_ms }, mono);
+            let fence = 0;
+            let refresh = Call::Refresh {
+                id,
+                lease_ms,
+                fence,
+            };
+            self.send(refresh, mono);
         }
     }
 }

@@ -203,7 +203,9 @@ impl World {
             .flights
             .iter()
             .any(|flight| matches!(&flight.call, Call::Refresh { id: same, .. } if *same == id));
-        if let Phase::Holding { deadline, .. } = &mut other.phase
+        if let Phase::Holding {
+            deadline, fence, ..
+        } = &mut other.phase
             && !on_its_way
         {
             if lease_ms > 0 {
@@ -211,7 +213,14 @@ impl World {
                 let end = mono + lease_ms * 1_000 - 1_000;
                 *deadline = Some(deadline.map_or(end, |before| before.min(end)));
             }
-            self.send(client, Call::Refresh { id, lease_ms });
+            // Every other client names its fence, as with an id of its own.
+            let fence = if client % 2 == 0 { 0 } else { *fence };
+            let refresh = Call::Refresh {
+                id,
+                lease_ms,
+                fence,
+            };
+            self.send(client, refresh);
         }
     }
 

@@ -152,7 +152,7 @@ fn full(denied: &Denied) -> Full {
         in_use: denied.in_use,
         limit: denied.limit,
         waiting: denied.waiting,
-        answered: denied.retry_after.is_some(),
+        answered: denied.next_expiry.is_some(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What each call does to the model, and what it answers.
 
-use super::{Ask, BATCH, Effects, Model, Moment, Told, end_of, time, words};
+use super::{Ask, BATCH, Effects, Model, Moment, Told, Waiter, end_of, time, words};
 use crate::scripts::Reply;
 
 impl Model {
@@ -28,12 +28,14 @@ impl Model {
         if limit == 0 {
             return Err("LUAGATE no limit".to_owned());
         }
-        if ask.permits.is_some_and(|permits| permits > limit) {
-            return Err("LUAGATE permits".to_owned());
-        }
-        self.limit = limit;
         self.holders.remove(&ask.id); // what its ended lease still occupies
         self.settle(at);
+        if ask.permits.is_some_and(|permits| permits > limit) {
+            self.leave(&ask.id);
+            self.serve(None, at, effects);
+            return words(&[&"above_limit", &limit, &now]);
+        }
+        self.limit = limit;
 
         let waits = ask.wait_ms > 0 && ask.permits.is_some();
         effects.caller = self.place(&ask.id).map(|place| self.queue[place].clone());
@@ -98,10 +100,23 @@ impl Model {
         ])
     }
 
-    pub fn release(&mut self, id: &str, keep: u32, at: &Moment, effects: &mut Effects) -> Reply {
+    /// `fence` 0: whatever the id has.
+    pub fn release(
+        &mut self,
+        id: &str,
+        keep: u32,
+        fence: u64,
+        at: &Moment,
+        effects: &mut Effects,
+    ) -> Reply {
         let mut answer = "gone";
         let mut left = 0;
-        if let Some(holder) = self.holders.get_mut(id) {
+        let holder = self.holders.get(id).map(|holder| holder.fence);
+        let ticket = self.place(id).map(|place| self.queue[place].ticket);
+        let is_other = fence > 0 && holder.or(ticket) != Some(fence);
+        if is_other {
+            // of a later call with the same id
+        } else if let Some(holder) = self.holders.get_mut(id) {
             if !holder.lives(at.ms()) {
                 self.holders.remove(id);
             } else if keep > holder.permits {
@@ -113,12 +128,13 @@ impl Model {
                     self.holders.remove(id);
                 }
             }
-        } else if self.place(id).is_some() {
+        } else if let Some(place) = self.place(id) {
             if keep > 0 {
                 return Err("LUAGATE keep".to_owned());
             }
             answer = "cancelled";
-            self.leave(id);
+            let Waiter { id, inbox, .. } = self.queue.remove(place);
+            effects.told.push(Told::Revoked { inbox, id });
         }
         self.settle(at);
         self.serve(None, at, effects);
@@ -128,10 +144,10 @@ impl Model {
         words(&[&answer])
     }
 
-    pub fn refresh(&mut self, id: &str, lease_ms: u64, at: &Moment) -> Reply {
+    pub fn refresh(&mut self, id: &str, lease_ms: u64, fence: u64, at: &Moment) -> Reply {
         let now = at.ms();
         match self.holders.get_mut(id) {
-            Some(holder) if holder.lives(now) => {
+            Some(holder) if holder.lives(now) && (fence == 0 || fence == holder.fence) => {
                 holder.ends = end_of(now, lease_ms);
                 let ends = time(holder.ends);
                 words(&[&"refreshed", &holder.permits, &holder.fence, &ends, &now])
@@ -174,6 +190,9 @@ impl Model {
         self.settle(at);
         self.exists = true;
         self.pinned = new > 0;
+        if new == 0 && self.holders.is_empty() && self.queue.is_empty() {
+            self.limit = 0; // forgotten
+        }
         if new > 0 {
             self.limit = new;
             for waiter in self.queue.clone().into_iter().take(BATCH) {

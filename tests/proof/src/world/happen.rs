@@ -180,6 +180,30 @@ impl World {
                 self.run(of(*gate, self.gates.len()), &Call::Lookup { id })
                     .map(drop)
             }
+            Action::Stale {
+                gate,
+                client,
+                refresh,
+            } => {
+                let id = self.clients[of(*client, clients)].id.clone();
+                let gate = of(*gate, self.gates.len());
+                let model = &self.gates[gate].model;
+                let holder = model.holders.get(&id).map(|holder| holder.fence);
+                let ticket = model.place(&id).map(|place| model.queue[place].ticket);
+                let Some(fence) = holder.or(ticket).map(|fence| fence - 1) else {
+                    return Ok(());
+                };
+                let (keep, lease_ms) = (0, 1);
+                let call = match refresh {
+                    true => Call::Refresh {
+                        id,
+                        lease_ms,
+                        fence,
+                    },
+                    false => Call::Release { id, keep, fence },
+                };
+                self.run(gate, &call).map(drop)
+            }
             Action::Inspect { gate } => {
                 let gate = of(*gate, self.gates.len());
                 self.run(gate, &Call::Inspect).map(drop)
@@ -206,7 +230,9 @@ impl World {
             Action::FreeAll { name } => {
                 for gate in MUTEXES {
                     let id = format!("all/{}", name % 2);
-                    self.run(gate, &Call::Release { id, keep: 0 }).map(drop)?;
+                    let (keep, fence) = (0, 0);
+                    let release = Call::Release { id, keep, fence };
+                    self.run(gate, &release).map(drop)?;
                 }
                 Ok(())
             }

@@ -48,6 +48,24 @@ pub fn scripts() -> Vec<Script> {
     scripts
 }
 
+/// An id, this argument, and now and then a fence or a ticket: most often what the id was told last.
+fn with_fence(rng: &mut StdRng, argument: Word) -> Vec<Word> {
+    let named = *pick(rng, &IDS);
+    let told = if once_in(rng, 4) {
+        *pick(rng, &IDS)
+    } else {
+        named
+    };
+    let mut words = vec![text(named), argument];
+    if once_in(rng, 3) {
+        words.push(match once_in(rng, 3) {
+            true => Word::Ticket(told.to_owned()),
+            false => Word::Fence(told.to_owned()),
+        });
+    }
+    words
+}
+
 /// An argument. What the test's prefix belongs to, and what an earlier reply said, is put in when it runs.
 #[derive(Clone)]
 pub enum Word {
@@ -181,8 +199,14 @@ pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Cal
             keys = names.iter().flat_map(|name| semaphore(name)).collect();
             vec![id(rng), number(rng, times.leases)]
         }
-        "semaphore/release" => vec![id(rng), number(rng, &[0, 0, 0, 1, 2])],
-        "semaphore/refresh" => vec![id(rng), number(rng, times.leases)],
+        "semaphore/release" => {
+            let keep = number(rng, &[0, 0, 0, 1, 2]);
+            with_fence(rng, keep)
+        }
+        "semaphore/refresh" => {
+            let lease = number(rng, times.leases);
+            with_fence(rng, lease)
+        }
         "semaphore/lookup" => vec![id(rng)],
         "semaphore/resize" => {
             let expected = *pick(rng, &["-1", "-1", "0", "1", "2", "3"]);

@@ -57,14 +57,10 @@ impl PendingRelease {
         }
     }
 
-    /// Whether both may go in one packet.
-    fn goes_with(&self, other: &PendingRelease, servers: &Servers) -> bool {
-        let same_way = match (&self.connection, &other.connection) {
-            (Some(one), Some(other)) => one.is(other),
-            (None, None) => self.lane(servers) == other.lane(servers),
-            _ => false,
-        };
-        same_way && self.target != Target::LookUp && other.target != Target::LookUp
+    /// Whether it may go in a packet with others. On a connection of its own it goes alone: after a packet whose replies are late
+    /// the connection would be of no use to others whose calls it carried.
+    fn goes_with_others(&self) -> bool {
+        self.connection.is_none() && self.target != Target::LookUp
     }
 
     fn fence(&self) -> Option<u64> {
@@ -251,7 +247,8 @@ fn take_batch(
         if batch.len() == BATCH {
             break;
         }
-        if first.goes_with(other, servers) {
+        let together = first.goes_with_others() && other.goes_with_others();
+        if together && first.lane(servers) == other.lane(servers) {
             batch.extend(pending.remove(index));
         } else {
             index += 1;
@@ -292,7 +289,7 @@ fn is_over(pending: &PendingRelease, closes: Option<Instant>, now: Instant) -> b
     pending.until.is_some_and(|until| until <= now) || closes.is_some_and(|closes| closes <= now)
 }
 
-/// Releases these once: one that looks up, or several that go in one packet. Returns what the server did not confirm, and why.
+/// Releases these once: one, or several that go in one packet. Returns what the server did not confirm, and why.
 ///
 /// A connection of their own is used once: it may be dead. What was sent on it stays behind the call all the same.
 fn release(
@@ -300,28 +297,13 @@ fn release(
     mut batch: Vec<PendingRelease>,
     until: Option<Instant>,
 ) -> Vec<(PendingRelease, CallError)> {
-    let mut connection = None;
-    for pending in &mut batch {
-        connection = pending.connection.take().or(connection); // all of a packet have the same
-    }
-    let outcomes = match (connection, batch.as_slice()) {
-        (_, []) => Vec::new(),
-        (Some(connection), [one]) => {
-            // One by itself leaves the connection to others whose calls it carried, though its reply is late too.
-            let answered = servers.call_on(connection, until, &mut |con| release_one(con, one));
-            vec![outcome(answered)]
-        }
-        (None, [one]) => {
-            let release = &mut |con: &mut dyn ConnectionLike| release_one(con, one);
-            vec![outcome(servers.call(&one.keys.meta, until, release))]
-        }
-        (Some(connection), several) => {
-            let answered = servers.call_on(connection, until, &mut |con| {
-                semaphore::release_all(con, &calls(several))
-            });
-            each(answered, several.len())
-        }
-        (None, several) => release_several(servers, several, until),
+    let outcomes = match batch.as_mut_slice() {
+        [] => Vec::new(),
+        [one] => vec![outcome(match one.connection.take() {
+            Some(own) => servers.call_on(own, until, &mut |con| release_one(con, one)),
+            None => servers.call(&one.keys.meta, until, &mut |con| release_one(con, one)),
+        })],
+        several => release_several(servers, several, until),
     };
     let left = batch.into_iter().zip(outcomes);
     left.filter_map(|(pending, outcome)| Some((pending, outcome.err()?)))
@@ -347,19 +329,13 @@ fn release_one(con: &mut dyn ConnectionLike, pending: &PendingRelease) -> Result
     Ok(())
 }
 
-fn calls(several: &[PendingRelease]) -> Vec<(&Keys, &str, Option<u64>)> {
-    let pending = several.iter();
-    pending
-        .map(|p| (&p.keys, p.id.as_str(), p.fence()))
-        .collect()
-}
-
 fn release_several(
     servers: &Servers,
     several: &[PendingRelease],
     until: Option<Instant>,
 ) -> Vec<Result<(), CallError>> {
-    let calls = calls(several);
+    let calls = several.iter().map(|p| (&p.keys, p.id.as_str(), p.fence()));
+    let calls: Vec<_> = calls.collect();
     let packets = servers.call_each(
         Turn::Last,
         &calls,

@@ -187,7 +187,7 @@ impl Connections {
         if !self.is_own_process() {
             return Err(Failure::new(FailureKind::Forked, "forked process").into());
         }
-        repeat(&mut || self.attempt(self.take(turn, until)?, until, call))
+        repeat(&mut || self.attempt(self.take(turn, self.latest(until))?, until, call))
     }
 
     /// Runs `call` on this very connection, so that it reaches the server after what was sent on it before. With `until` it
@@ -215,10 +215,13 @@ impl Connections {
         };
         wire.parked = None;
         let mut shelf = lock(&self.shelf);
-        shelf.open += 1; // in the pool again, if need be above its size until this call is over
+        shelf.open += 1; // in the pool again, above its size until this call is over
+        shelf.extra += 1;
         shelf.broken = shelf.broken.saturating_sub(1);
         drop(shelf);
-        self.attempt(wire, until, call).map_err(|unanswered| {
+        let outcome = self.attempt(wire, until, call);
+        lock(&self.shelf).extra -= 1;
+        outcome.map_err(|unanswered| {
             let Some(again) = unanswered.wire else {
                 return unanswered;
             };
@@ -284,6 +287,11 @@ impl Connections {
         self.give_up_broken();
         wire.parked = Some(self.parked.clone());
         (Arc::strong_count(&self.parked) <= self.most + 1).then(|| Parked::of(wire))
+    }
+
+    /// When a call that is sent now ends at the latest, on this machine's clock.
+    fn latest(&self, until: Option<Instant>) -> Instant {
+        Instant::now() + self.patience(until)
     }
 
     fn patience(&self, until: Option<Instant>) -> Duration {

@@ -45,6 +45,19 @@ impl Convoys {
         if self.is_near { ENOUGH.min(most) } else { most }
     }
 
+    /// Those that go along with a call that has this time, in their order.
+    fn take_along(&mut self, time: &Time) -> Vec<Arc<Caller>> {
+        let mut along = Vec::new();
+        self.queue.retain(|caller| {
+            let goes = along.len() < MOST - 1 && time.goes_with(&caller.time);
+            if goes {
+                along.push(caller.clone());
+            }
+            !goes
+        });
+        along
+    }
+
     /// One is back: whoever is first leads the next one.
     fn step_down(&mut self) {
         match self.queue.pop_front() {
@@ -54,9 +67,29 @@ impl Convoys {
     }
 }
 
+/// Calls with deadlines of their own go in one packet only where these are so close together: none may wait much longer than it
+/// has time.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+/// How long a call may take.
+#[derive(Clone, Copy)]
+struct Time {
+    latest: Instant,
+    /// It has a deadline of its own, and not only the read timeout.
+    has_deadline: bool,
+}
+
+impl Time {
+    fn goes_with(&self, other: &Time) -> bool {
+        let apart = self.latest.max(other.latest) - self.latest.min(other.latest);
+        self.has_deadline == other.has_deadline && (!self.has_deadline || apart <= TOGETHER)
+    }
+}
+
 /// A call that waits to go along.
 struct Caller {
     packed: Vec<u8>,
+    time: Time,
     turned: Mutex<Turned>,
     changed: Condvar,
 }
@@ -108,15 +141,20 @@ impl Standing {
 
 impl Connections {
     /// Carries a call to the server, with those of others where many are under way. A failure: it was not sent.
-    pub(super) fn carry(&self, packed: &[u8]) -> Result<Carried, Failure> {
+    pub(super) fn carry(&self, packed: &[u8], until: Option<Instant>) -> Result<Carried, Failure> {
+        let time = Time {
+            latest: self.latest(until),
+            has_deadline: until.is_some(),
+        };
         let mut convoys = lock(&self.convoys);
         let enough = convoys.enough(self.most);
         if convoys.may_lead(enough) {
             drop(convoys);
-            return self.lead(packed);
+            return self.lead(packed, time);
         }
         let caller = Arc::new(Caller {
             packed: packed.to_vec(),
+            time,
             turned: Mutex::new(Turned::Waits),
             changed: Condvar::new(),
         });
@@ -128,10 +166,12 @@ impl Connections {
     /// Runs `work` on a connection, which goes where it belongs after it. A failure: it was not run.
     pub(super) fn carry_alone(
         &self,
+        latest: Instant,
         work: &mut dyn FnMut(&mut Wire) -> (RedisResult<Value>, Standing),
     ) -> Result<Carried, Failure> {
-        let mut wire = self.take(Turn::Last, None)?;
-        if let Err(failure) = wire.bound(self.patience(None)) {
+        let mut wire = self.take(Turn::Last, latest)?;
+        let left = latest.saturating_duration_since(Instant::now());
+        if let Err(failure) = wire.bound(left) {
             self.discard(wire);
             return Err(failure);
         }
@@ -160,12 +200,12 @@ impl Connections {
     /// Waits until a convoy has taken it along, or it leads one.
     fn go_along(&self, caller: &Arc<Caller>) -> Result<Carried, Failure> {
         let asked = Instant::now();
-        let latest = asked + self.timeouts().read;
+        let latest = caller.time.latest;
         let mut until = latest.min(asked + STUCK);
         loop {
             match self.turn(caller, until) {
                 Turned::Answered(carried) => return Ok(*carried),
-                Turned::Leads => return self.lead(&caller.packed),
+                Turned::Leads => return self.lead(&caller.packed, caller.time),
                 Turned::Waits => {}
             }
             let mut convoys = lock(&self.convoys);
@@ -178,7 +218,7 @@ impl Connections {
             if convoys.may_lead(self.most) {
                 convoys.queue.remove(place);
                 drop(convoys);
-                return self.lead(&caller.packed);
+                return self.lead(&caller.packed, caller.time);
             }
             if Instant::now() >= latest {
                 convoys.queue.remove(place);
@@ -203,20 +243,17 @@ impl Connections {
     }
 
     /// Takes a connection, and along whoever waits by then.
-    fn lead(&self, packed: &[u8]) -> Result<Carried, Failure> {
+    fn lead(&self, packed: &[u8], time: Time) -> Result<Carried, Failure> {
         let mut others = Vec::new();
         let mut replies = Vec::new();
         let mut is_near = false;
-        let carried = self.carry_alone(&mut |wire| {
-            let mut convoys = lock(&self.convoys);
-            let count = convoys.queue.len().min(MOST - 1);
-            others.extend(convoys.queue.drain(..count));
-            drop(convoys);
+        let carried = self.carry_alone(time.latest, &mut |wire| {
+            others = lock(&self.convoys).take_along(&time);
             let sent = Instant::now();
             let carried = if others.is_empty() {
                 Standing::after(wire.con.req_packed_command(packed))
             } else {
-                let standing = self.exchange(wire, packed, &others, &mut replies);
+                let standing = self.exchange(wire, packed, &time, &others, &mut replies);
                 replies.reverse();
                 (replies.pop().unwrap_or_else(|| Err(lost())), standing)
             };
@@ -245,6 +282,7 @@ impl Connections {
         &self,
         wire: &mut Wire,
         packed: &[u8],
+        time: &Time,
         others: &[Arc<Caller>],
         replies: &mut Vec<RedisResult<Value>>,
     ) -> Standing {
@@ -252,7 +290,14 @@ impl Connections {
         for other in others {
             packet.extend_from_slice(&other.packed);
         }
-        let latest = Instant::now() + self.timeouts().read;
+        // All have the time of one: whoever has no deadline counts from here.
+        let latest = match time.has_deadline {
+            true => others
+                .iter()
+                .map(|o| o.time.latest)
+                .fold(time.latest, Instant::max),
+            false => Instant::now() + self.timeouts().read,
+        };
         let mut broken: Option<RedisError> = wire.con.send_packed_command(&packet).err();
         let mut standing = Standing::Fine;
         for _ in 0..=others.len() {
@@ -260,7 +305,7 @@ impl Connections {
                 Some(error) => Err(error.clone()),
                 None => wire.con.recv_response(),
             };
-            // All have the time of one. A reply that is late will be skipped, if it is waited for once, however shortly.
+            // A reply that is late will be skipped, if it is waited for once, however shortly.
             let left = latest.saturating_duration_since(Instant::now());
             if wire.read_timeout.saturating_sub(left) > STUCK && wire.bound(left).is_err() {
                 broken.get_or_insert_with(lost);

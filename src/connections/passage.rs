@@ -11,6 +11,7 @@ use std::time::Instant;
 /// A call's way to the server: as a connection, though others may use the same one.
 pub(super) struct Passage<'a> {
     connections: &'a Connections,
+    until: Option<Instant>,
     /// The instant before it was first sent.
     pub(super) sent: Option<Moment>,
     pub(super) generation: Option<u64>,
@@ -20,9 +21,10 @@ pub(super) struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    pub(super) fn of(connections: &Connections) -> Passage<'_> {
+    pub(super) fn of(connections: &Connections, until: Option<Instant>) -> Passage<'_> {
         Passage {
             connections,
+            until,
             sent: None,
             generation: None,
             parked: None,
@@ -48,7 +50,7 @@ impl Passage<'_> {
 
 impl ConnectionLike for Passage<'_> {
     fn req_packed_command(&mut self, packed: &[u8]) -> RedisResult<Value> {
-        let carried = self.connections.carry(packed);
+        let carried = self.connections.carry(packed, self.until);
         self.arrive(carried)
     }
 
@@ -60,7 +62,8 @@ impl ConnectionLike for Passage<'_> {
         count: usize,
     ) -> RedisResult<Vec<Value>> {
         let mut replies = Vec::new();
-        let carried = self.connections.carry_alone(&mut |wire| {
+        let latest = self.connections.latest(self.until);
+        let carried = self.connections.carry_alone(latest, &mut |wire| {
             let answered = wire.con.req_packed_commands(packed, offset, count);
             Standing::after(answered.map(|all| {
                 replies = all;
@@ -85,24 +88,25 @@ impl ConnectionLike for Passage<'_> {
 }
 
 impl Connections {
-    /// As `call`, of one command, which may go in one packet with those of other threads. One that has a deadline of its own
-    /// does not wait for theirs. That this process is no fork has been checked by whoever looked for the server.
+    /// As `call`, of one command, which may go in one packet with those of other threads whose time ends about when its own does.
+    /// That this process is no fork has been checked by whoever looked for the server.
     pub(crate) fn call_along<T>(
         &self,
         until: Option<Instant>,
         call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
-        if until.is_some() || self.source.is_lent() {
+        if self.source.is_lent() {
             return self.call(Turn::Last, until, &mut |con| call(con));
         }
-        repeat(&mut || self.attempt_along(call))
+        repeat(&mut || self.attempt_along(until, call))
     }
 
     fn attempt_along<T>(
         &self,
+        until: Option<Instant>,
         call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
     ) -> Result<Answered<T>, Unanswered> {
-        let mut passage = Passage::of(self);
+        let mut passage = Passage::of(self, until);
         let error = match (call(&mut passage), passage.sent) {
             (Ok(reply), sent) => {
                 return Ok(Answered {

@@ -14,6 +14,8 @@ const IDLE: Duration = Duration::from_secs(1);
 pub(super) struct Shelf {
     pub(super) idle: Vec<Wire>,
     pub(super) open: usize,
+    /// How many of these carry what follows an unanswered call: they may wait long, and nobody waits for them.
+    pub(super) extra: usize,
     /// How many broke or did not answer in time, and have no successor yet.
     pub(super) broken: usize,
     /// Counts the times that a connection was found dropped: the idle ones of before are then likely dead too.
@@ -44,7 +46,7 @@ impl Shelf {
             self.open -= 1;
             self.broken += 1;
         }
-        if self.open < most {
+        if self.open < most + self.extra {
             self.open += 1;
             return Some(Ready::Place(self.generation));
         }
@@ -60,9 +62,9 @@ impl Shelf {
 }
 
 impl Connections {
-    /// A connection from the shelf, or a new one, or one that comes back: first come, first served.
-    pub(super) fn take(&self, turn: Turn, until: Option<Instant>) -> Result<Wire, Failure> {
-        let latest = Instant::now() + self.patience(until);
+    /// A connection from the shelf, or a new one, or one that comes back: first come, first served. By `latest`, on this
+    /// machine's clock.
+    pub(super) fn take(&self, turn: Turn, latest: Instant) -> Result<Wire, Failure> {
         let generation = loop {
             match self.wait_for_turn(turn, latest)? {
                 Ready::Wire(wire) if wire.used.elapsed() < IDLE => return Ok(wire),

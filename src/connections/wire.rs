@@ -51,9 +51,4 @@ impl Parked {
     pub(crate) fn node(&self) -> usize {
         self.node
     }
-
-    /// Whether both are the same connection.
-    pub(crate) fn is(&self, other: &Parked) -> bool {
-        Arc::ptr_eq(&self.wire, &other.wire)
-    }
 }

@@ -351,3 +351,43 @@ fn a_crew_goes_on_when_a_master_is_cut_off_and_back() {
     crew.goes_on(20);
     crew.finish(&cluster, &crew::broken_connections());
 }
+
+/// The processor time that the threads for pending releases of this process have used, as Linux counts it: in hundredths of a
+/// second.
+#[cfg(target_os = "linux")]
+fn cleanup_time() -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let used = threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+        let (name, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let time = fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?;
+        name.contains("(luagate-cleanup").then_some(time)
+    });
+    used.sum()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_node_that_is_away_costs_no_processor_time_while_releases_for_it_are_pending() {
+    let mut cluster = own!(Cluster::new());
+    let gate = builder(&cluster)
+        .read_timeout(Duration::from_millis(100))
+        .open()
+        .unwrap();
+    let masters = cluster.masters();
+    let short = gate.semaphore(&cluster.name_on(masters[0]), 1);
+    let short = short.lease(Duration::from_millis(900)).acquire().unwrap();
+    let long = gate.semaphore(&cluster.name_on(masters[1]), 1).lease(LEASE);
+    let long = long.acquire().unwrap();
+    for node in &masters[..2] {
+        cluster.pause(*node);
+    }
+    drop(short); // is given up at its end, and the pause of its node is over then
+    drop(long);
+    std::thread::sleep(Duration::from_secs(3));
+    let before = cleanup_time();
+    std::thread::sleep(Duration::from_secs(2));
+    let used = cleanup_time() - before;
+    assert!(used < 20, "{used} of 200 hundredths of a second");
+}

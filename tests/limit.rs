@@ -118,3 +118,15 @@ fn draining_takes_all_that_are_free() {
     };
     assert_eq!((denied.in_use, denied.limit), (7, 7));
 }
+
+#[test]
+fn a_pinned_limit_that_nobody_uses_is_forgotten_at_once() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("market", 5);
+    semaphore.resize(2).unwrap();
+    drop(semaphore.try_acquire().unwrap());
+    semaphore.unpin().unwrap();
+    assert_eq!(semaphore.available_permits().unwrap(), 5); // the declared one counts again
+    let permit = semaphore.try_acquire_many(3).unwrap();
+    assert_eq!(permit.limit(), 5);
+}

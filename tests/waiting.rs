@@ -5,7 +5,7 @@ mod support;
 
 use luagate::errors::AcquireError;
 use luagate::scripts::semaphore::Ask;
-use luagate::{Cancel, Gate, Semaphore};
+use luagate::{Cancel, Gate, Revoked, Semaphore};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
@@ -526,4 +526,35 @@ fn a_script_that_keeps_the_server_busy_is_waited_out() {
         raw.assert_released("holder");
         assert!(waiter.join().unwrap().is_ok());
     });
+}
+
+#[test]
+fn revoking_a_place_in_line_ends_the_wait_at_once_and_holds_up_nobody() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 2).lease(MINUTE);
+    let holder = semaphore.try_acquire().unwrap();
+    std::thread::scope(|scope| {
+        // It wants both permits, so those behind it wait although one is free.
+        let waiting = scope.spawn(|| {
+            let both = semaphore.clone().id("wants-both");
+            let outcome = both.acquire_many_timeout(2, MINUTE);
+            (outcome, Instant::now())
+        });
+        await_waiters(&mut raw, 1);
+        let behind = scope.spawn(|| semaphore.acquire_timeout(MINUTE));
+        await_waiters(&mut raw, 2);
+        let revoked = Instant::now();
+        assert_eq!(semaphore.revoke("wants-both").unwrap(), Revoked::Waited);
+        drop(behind.join().unwrap().expect("one was free all the time"));
+        let (outcome, ended) = waiting.join().unwrap();
+        let Err(AcquireError::Revoked(place)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(place.id, "wants-both");
+        assert!(ended.duration_since(revoked) < Duration::from_secs(2));
+    });
+    assert_eq!(raw.inspect().waiter_count, 0);
+    holder.release().unwrap();
 }

@@ -129,7 +129,7 @@ impl Run {
         let words: Vec<usize> = words.split(' ').map(|word| word.parse().unwrap()).collect();
         let count = words[1] - words[0] - 4; // EVALSHA, the script and the number of keys stand in front of the keys
         let argv = script.argv[..count.min(script.argv.len())].join(" ");
-        if !example.remark.starts_with(&argv) {
+        if !begins_with(&example.remark, &argv) {
             return Err(format!("its arguments are {argv}, not {}", example.remark));
         }
         Ok(())
@@ -163,7 +163,7 @@ impl Run {
                 check_names(below, &of_line, &names[values.len().min(names.len())..])?;
                 is_named = true;
             }
-            is_named |= names.len() == 1 && remark.starts_with(&names[0]);
+            is_named |= names.len() == 1 && begins_with(remark, &names[0]);
             values.extend(of_line);
         }
         let fields = (name.to_owned(), names.clone());
@@ -229,6 +229,13 @@ impl Run {
         self.likeness
             .compare(&shown(shown_text), &values, &names, ran)
     }
+}
+
+/// Whether a remark begins with these words, whole.
+fn begins_with(remark: &str, words: &str) -> bool {
+    let rest = remark.strip_prefix(words);
+    words.is_empty()
+        || rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
 /// A message without its signature, and the signature.

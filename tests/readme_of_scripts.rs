@@ -5,6 +5,7 @@ mod readme {
     pub mod likeness;
     pub mod page;
     pub mod reply;
+    pub mod script;
     pub mod shell;
 }
 mod support;
@@ -12,59 +13,13 @@ mod support;
 use readme::likeness::Likeness;
 use readme::page::{Block, Example, Line, Message, blocks};
 use readme::reply::{Kind, Shown, Value, printed, shown};
+use readme::script::{Script, scripts};
 use readme::shell::{Shell, find};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::rc::Rc;
 use support::Server;
-
-/// A script of the manifest.
-struct Script {
-    sha1: String,
-    argv: Vec<String>,
-    replies: BTreeMap<String, Vec<String>>,
-}
-
-/// The scripts by the last part of their names, as the page calls them.
-fn scripts() -> BTreeMap<String, Script> {
-    let text = std::fs::read_to_string("lua/manifest.json").unwrap();
-    let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let scripts = manifest["scripts"].as_object().unwrap().iter();
-    let scripts = scripts.map(|(name, script)| {
-        let (_, short) = name.rsplit_once('/').unwrap();
-        let script = Script {
-            sha1: script["sha1"].as_str().unwrap().to_owned(),
-            argv: serde_json::from_value(script["argv"].clone()).unwrap(),
-            replies: serde_json::from_value(script["replies"].clone()).unwrap(),
-        };
-        (short.to_owned(), script)
-    });
-    scripts.collect()
-}
-
-impl Script {
-    /// The values of a reply. One field without a word is the reply itself.
-    fn values(&self, reply: Value) -> Vec<Value> {
-        match (reply, self.replies.get("")) {
-            (one, Some(fields)) if fields.len() == 1 => vec![one],
-            (Value::List(values), _) => values,
-            (other, _) => panic!("no list: {other:?}"),
-        }
-    }
-
-    /// The names of a reply's values: the word in front has none.
-    fn names(&self, values: &[Value]) -> Option<Vec<String>> {
-        match (self.replies.get(""), values.first()) {
-            (Some(fields), _) => Some(fields.clone()),
-            (None, Some(Value::Text(word))) => {
-                let fields = self.replies.get(word)?;
-                Some([&[String::new()], &fields[..]].concat())
-            }
-            _ => None,
-        }
-    }
-}
 
 /// A run of the page from its start.
 struct Run {

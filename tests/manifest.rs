@@ -5,7 +5,7 @@ mod support;
 use luagate::scripts::semaphore::{self, Ask};
 use luagate::scripts::{LatchKeys, autocomplete, latch};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use support::Server;
 
 fn manifest() -> Value {
@@ -68,52 +68,177 @@ fn every_file_belongs_to_a_script() {
     assert_eq!(listed, there);
 }
 
+/// What the head of a script says.
+#[derive(Debug, PartialEq)]
+struct Head {
+    keys: Vec<String>,
+    argv: Vec<String>,
+    replies: BTreeMap<String, Vec<String>>,
+}
+
+/// The entries of a section of a head: each begins in the column behind `KEYS`, `ARGV` or `REPLY`, and what continues one
+/// is further to the right.
+fn entries<'a>(text: &'a str, section: &str) -> Vec<&'a str> {
+    const INDENT: &str = "--       ";
+    let start = format!("-- {section:<6}");
+    let head = text.lines().take_while(|line| line.starts_with("--"));
+    let mut lines = head.skip_while(|line| !line.starts_with(&start));
+    let first = lines.next().map(|line| &line[INDENT.len()..]);
+    let more = lines.map_while(|line| line.strip_prefix(INDENT));
+    let entries = first.into_iter().chain(more);
+    entries.filter(|entry| !entry.starts_with(' ')).collect()
+}
+
+/// The names at the start of a text: a remark follows behind two spaces.
+fn names(text: &str) -> Vec<String> {
+    let names = text.split("  ").next().unwrap_or_default();
+    names.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Replies by their words: the fields of each stand in the same column.
+fn replies(entries: &[&str]) -> BTreeMap<String, Vec<String>> {
+    let word_of = |entry: &str| entry.split(' ').next().unwrap().to_owned();
+    let first = entries[0];
+    let behind_word = first.trim_start_matches(|letter| letter != ' ');
+    let column = first.len() - behind_word.trim_start().len();
+    let replies = entries.iter().map(|entry| {
+        let fields = entry.get(column..).unwrap_or_default();
+        (word_of(entry), names(fields))
+    });
+    replies.collect()
+}
+
+fn head(text: &str, has_words: bool) -> Head {
+    let [keys, argv, reply] = ["KEYS", "ARGV", "REPLY"].map(|section| entries(text, section));
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    let argv = argv.iter().map(|entry| names(entry).join(" "));
+    Head {
+        keys: names(keys[0]),
+        argv: argv.filter(|name| name != "none").collect(),
+        replies: match has_words {
+            true => replies(&reply),
+            false => BTreeMap::from([(String::new(), names(&reply.join("  ")))]),
+        },
+    }
+}
+
+/// What the manifest says of a script.
+fn listed(script: &Value) -> Head {
+    let replies = script["replies"].as_object().unwrap().iter();
+    Head {
+        keys: words(&script["keys"]),
+        argv: words(&script["argv"]),
+        replies: replies
+            .map(|(word, fields)| (word.clone(), words(fields)))
+            .collect(),
+    }
+}
+
 #[test]
 fn the_heads_of_the_scripts_say_the_same() {
     for (name, script) in manifest()["scripts"].as_object().unwrap() {
         let text = std::fs::read_to_string(format!("lua/{name}.lua")).unwrap();
         assert!(text.starts_with(&format!("-- {name}: ")), "{name}");
-        let keys = words(&script["keys"]).join(" ");
-        assert!(
-            text.contains(&format!("-- KEYS  {keys}\n")),
-            "{name}: {keys}"
-        );
-        let key_count = words(&script["keys"]).len();
-        let arguments = words(&script["argv"]);
-        // Where the last one stands for any number of them, the script itself checks how many.
-        let count = match arguments.last() {
-            Some(last) if last.ends_with(" ...") => "#ARGV".to_owned(),
-            _ => arguments.len().to_string(),
-        };
-        let takes = format!(
-            "takes('{keys}', {key_count}, '{}', {count})",
-            arguments.join(" ")
-        );
-        // A script that takes any number of keys checks them by itself.
-        assert!(
-            keys.ends_with("...") || text.contains(&takes),
-            "{name}: {takes}"
-        );
-        for (word, fields) in script["replies"].as_object().unwrap() {
-            let fields = words(fields);
-            if word.is_empty() {
-                // One kind of reply, or one field that is the reply itself: shown from its first field on.
-                let reply = format!("-- REPLY {} ", fields[0]);
-                assert!(text.contains(&reply), "{name}: {reply}");
-                continue;
-            }
-            let fields = fields.join(" ");
-            let line = text.lines().find(|line| {
-                let shown = line
-                    .trim_start_matches("-- REPLY")
-                    .trim_start_matches("--")
-                    .trim();
-                let mut shown = shown.split_whitespace();
-                shown.next() == Some(word)
-            });
-            let line = line.unwrap_or_else(|| panic!("{name} does not mention {word}"));
-            assert!(line.contains(&fields), "{name}: {word} {fields}");
+        let listed = listed(script);
+        let has_words = !listed.replies.contains_key("");
+        assert_eq!(head(&text, has_words), listed, "{name}");
+    }
+}
+
+#[test]
+fn each_script_checks_how_many_keys_and_arguments_it_takes() {
+    for (name, script) in manifest()["scripts"].as_object().unwrap() {
+        let text = std::fs::read_to_string(format!("lua/{name}.lua")).unwrap();
+        let Head { keys, argv, .. } = listed(script);
+        if keys.last().is_some_and(|last| last == "...") {
+            // It takes any number of keys, which it checks by itself.
+            let takes = format!("arguments: takes {}: {}'", argv.len(), argv.join(" "));
+            assert!(text.contains(&takes), "{name}: {takes}");
+            continue;
         }
+        // Where the last argument stands for any number of them, the script itself checks how many.
+        let count = match argv.last() {
+            Some(last) if last.ends_with(" ...") => "#ARGV".to_owned(),
+            _ => argv.len().to_string(),
+        };
+        let (keys, key_count, argv) = (keys.join(" "), keys.len(), argv.join(" "));
+        // So many of the last arguments may be left out.
+        let optional = script.get("optional");
+        let optional = optional.map_or(String::new(), |count| format!(", {count}"));
+        let takes = format!("takes('{keys}', {key_count}, '{argv}', {count}{optional})");
+        assert!(text.contains(&takes), "{name}: {takes}");
+    }
+}
+
+/// The calls of the cases in `lua/conformance/`, each with the name of its file.
+fn calls_of_cases() -> Vec<(String, Value)> {
+    fn add(file: &str, steps: &Value, calls: &mut Vec<(String, Value)>) {
+        for step in steps.as_array().unwrap() {
+            if step.get("call").is_some() {
+                calls.push((file.to_owned(), step.clone()));
+            } else if step.get("each").is_some() {
+                add(file, &step["steps"], calls);
+            }
+        }
+    }
+    let mut calls = Vec::new();
+    for file in std::fs::read_dir("lua/conformance").unwrap() {
+        let path = file.unwrap().path().to_str().unwrap().to_owned();
+        if path.ends_with(".json") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
+            for case in cases {
+                add(&path, &case["steps"], &mut calls);
+            }
+        }
+    }
+    calls
+}
+
+#[test]
+fn every_reply_of_the_cases_has_the_fields_of_the_manifest() {
+    let manifest = manifest();
+    let mut shown = BTreeSet::new();
+    for (file, call) in calls_of_cases() {
+        let name = call["call"].as_str().unwrap();
+        let replies = listed(&manifest["scripts"][name]).replies;
+        let Some(reply) = call.get("reply") else {
+            continue; // an error
+        };
+        let word = match replies.contains_key("") {
+            true => "",
+            false => reply[0].as_str().unwrap(),
+        };
+        shown.insert((name.to_owned(), word.to_owned()));
+        let fields = replies.get(word);
+        let fields = fields.unwrap_or_else(|| panic!("{file}: no reply {word}: {call}"));
+        let length = match (word, fields.len()) {
+            ("", 1) => continue, // the reply is the field itself
+            ("", count) => count,
+            (_, count) => 1 + count,
+        };
+        let reply = reply.as_array().unwrap_or_else(|| panic!("{file}: {call}"));
+        assert_eq!(reply.len(), length, "{file}: {fields:?}: {call}");
+    }
+    for (name, script) in manifest["scripts"].as_object().unwrap() {
+        for word in listed(script).replies.into_keys() {
+            let is_shown = shown.contains(&(name.clone(), word.clone()));
+            assert!(is_shown, "no case has the reply {word:?} of {name}");
+        }
+    }
+}
+
+/// Some clients remove it, and would see another text than the case has.
+#[test]
+fn no_error_of_the_cases_ends_in_white_space() {
+    let calls = calls_of_cases();
+    let errors = calls
+        .iter()
+        .filter_map(|(_, call)| call.get("error")?.as_str());
+    let errors: Vec<&str> = errors.collect();
+    assert!(errors.len() > 100, "{}", errors.len());
+    for error in errors {
+        assert_eq!(error, error.trim_end());
     }
 }
 

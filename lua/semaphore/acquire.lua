@@ -9,11 +9,11 @@
 --       inbox      channel on which a grant is told, or `<channel>#<secret>`: then the messages are signed with the secret;
 --                  empty: the caller only asks again
 --       ticket     0, or the ticket of an earlier reply: brings back the place of a waiter that the server forgot
--- REPLY granted permits fence expires_at now in_use limit
---       held    permits fence expires_at now in_use limit
---       queued  ticket position retry_after in_use limit now
---       denied  next_expiry in_use limit waiting now
---       above_limit  limit now       more than the limit in force, so never granted; the id has no place in line
+-- REPLY granted      permits fence expires_at now in_use limit
+--       held         permits fence expires_at now in_use limit
+--       queued       ticket position retry_after in_use limit now
+--       denied       next_expiry in_use limit waiting now
+--       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 takes('meta holders queue', 3, 'id permits limit lease_ms wait_ms inbox ticket', 7)
 local id, want, inbox = word(1, 'id', 200), ARGV[2] ~= 'all' and number(2, 'permits', 1, 2147483647), ARGV[6]
 local declared = number(3, 'limit', 0, 2147483647)

@@ -3,11 +3,11 @@
 -- KEYS  meta holders queue
 -- ARGV  offset   how many holders, and how many waiters, to leave out at the start
 --       count    how many of each to list at most, 0 to 1000
--- REPLY limit pinned in_use holder_count waiter_count last_fence now
---       [ [id permits fence expires_at] ... ]           whose lease ends first, first
---       [ [id permits ticket patience_until] ... ]      in the order of the queue
--- The reply has no word in front. in_use and waiter_count are exact where at most 1,000 leases have ended, or run, and
--- 1,000 wait; beyond that they count also some that are over.
+-- REPLY limit pinned in_use holder_count waiter_count last_fence now holders waiters
+--
+-- The reply has no word in front. `holders` has a list for each: id permits fence expires_at; whose lease ends first, first.
+-- `waiters` has a list for each: id permits ticket patience_until; in the order of the queue. in_use and waiter_count are exact
+-- where at most 1,000 leases have ended, or run, and 1,000 wait; beyond that they count also some that are over.
 takes('meta holders queue', 3, 'offset count', 2)
 local offset, count = number(1, 'offset', 0, 2147483647), number(2, 'count', 0, 1000)
 if problem then return redis.error_reply(problem) end

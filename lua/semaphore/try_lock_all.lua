@@ -16,7 +16,7 @@ if #ARGV ~= 2 then refuse('arguments: takes 2: id lease_ms') end
 if #KEYS % 3 ~= 0 or #KEYS < 3 or #KEYS > 192 then refuse('keys: takes meta holders queue of 1 to 64 mutexes') end
 local seen, tag = {}, string.match(KEYS[1] or '', '{(.-)}')
 for _, key in ipairs(KEYS) do
-  if seen[key] then refuse('keys: takes each mutex once, got twice: ' .. key) end
+  if seen[key] then refuse('keys: takes each mutex once, got ' .. key .. ' twice') end
   if not tag or string.match(key, '{(.-)}') ~= tag then refuse('keys: takes mutexes of one hash tag') end
   seen[key] = true
 end

@@ -109,6 +109,9 @@ class Run {
     } else {
       check(got.error === undefined, reply, got);
       this.#compare(reply, got);
+      const { '': plain, [got[0]]: named = [] } = script.replies; // one plain field is the reply itself
+      const fields = plain ?? ['word', ...named];
+      check(plain?.length === 1 || got.length === fields.length, fields, got);
     }
     if (watched) {
       await send('MULTI');

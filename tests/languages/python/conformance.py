@@ -76,6 +76,7 @@ class Case:
         else:
             check(not isinstance(reply, redis.ResponseError), "error", reply)
             self.compare(step["reply"], reply)
+            self.count(self.scripts.manifest[step["call"]]["replies"], reply)
 
     def command(self, step):
         reply = self.client.execute_command(*map(self.argument, step["command"]))
@@ -181,6 +182,11 @@ class Case:
     def compare(self, expected, got):
         self.bind(expected, got)
         check(self.fits(expected, got), "expected", json.dumps(expected), "got", got)
+
+    def count(self, replies, got):
+        """A reply has as many fields as the manifest says. One field without a word is the reply itself."""
+        fields = replies[""] if "" in replies else ["word", *replies[got[0].decode()]]
+        check(len(fields) == 1 and "" in replies or len(got) == len(fields), "the fields", fields, "but got", got)
 
     def bind(self, expected, got):
         """The names in a reply that are not known yet."""

@@ -6,7 +6,7 @@ pub use host::{Host, Memory};
 
 use crate::ledger::{Check, Violation, broken};
 use crate::pattern::{Bindings, bytes_of, show};
-use crate::scripts::Scripts;
+use crate::scripts::{Replies, Scripts};
 use redis::Value;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -106,6 +106,7 @@ fn sign(step: &Json) -> Json {
 pub struct Suite {
     sha1s: BTreeMap<String, String>,
     keys: BTreeMap<String, Vec<String>>,
+    replies: BTreeMap<String, Replies>,
 }
 
 /// Runs every case on a server in this process.
@@ -140,6 +141,7 @@ impl Suite {
         Ok(Suite {
             sha1s: loaded.names().clone(),
             keys: scripts.keys().clone(),
+            replies: scripts.replies().clone(),
         })
     }
 
@@ -194,6 +196,22 @@ fn substitute(step: &Json, value: &Json) -> Json {
             .map(|(name, other)| (name.clone(), substitute(other, value)))
             .collect(),
         other => other.clone(),
+    }
+}
+
+/// Whether a reply has as many fields as the manifest says. One field without a word is the reply itself.
+fn has_fields(replies: &Replies, reply: &Value) -> bool {
+    match (replies.get(""), reply) {
+        (Some(fields), _) if fields.len() == 1 => true,
+        (Some(fields), Value::Array(values)) => values.len() == fields.len(),
+        (None, Value::Array(values)) => match values.first() {
+            Some(Value::BulkString(word)) => {
+                let fields = replies.get(&*String::from_utf8_lossy(word));
+                fields.is_some_and(|fields| values.len() == 1 + fields.len())
+            }
+            _ => false,
+        },
+        _ => false,
     }
 }
 
@@ -369,6 +387,9 @@ impl Run<'_> {
                 self.bindings
                     .check(expected, &reply)
                     .map_err(|error| format!("{error}, of {}", show(&reply)))?;
+                if !has_fields(&self.suite.replies[script], &reply) {
+                    return Err(format!("not the manifest's fields: {}", show(&reply)));
+                }
             }
         }
         if wrote {

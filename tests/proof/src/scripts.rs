@@ -7,12 +7,16 @@ use std::path::PathBuf;
 /// What a script answers: the words of its reply, lists in brackets; or the text of an error.
 pub type Reply = Result<Vec<String>, String>;
 
+/// The fields of a script's replies, by the word that each begins with.
+pub type Replies = BTreeMap<String, Vec<String>>;
+
 /// The files of `lua/`, as they are or changed, and the scripts that they make.
 #[derive(Clone)]
 pub struct Scripts {
     files: BTreeMap<String, String>,
     parts: BTreeMap<String, Vec<String>>,
     keys: BTreeMap<String, Vec<String>>,
+    replies: BTreeMap<String, Replies>,
 }
 
 impl Default for Scripts {
@@ -34,6 +38,7 @@ impl Scripts {
             files: BTreeMap::new(),
             parts: BTreeMap::new(),
             keys: BTreeMap::new(),
+            replies: BTreeMap::new(),
         };
         for (script, entry) in manifest["scripts"].as_object().unwrap() {
             let list = |name: &str| -> Vec<String> {
@@ -49,6 +54,8 @@ impl Scripts {
             }
             scripts.parts.insert(script.clone(), parts);
             scripts.keys.insert(script.clone(), list("keys"));
+            let replies = serde_json::from_value(entry["replies"].clone()).unwrap();
+            scripts.replies.insert(script.clone(), replies);
         }
         scripts
     }
@@ -61,6 +68,11 @@ impl Scripts {
     /// The names of each script's keys.
     pub fn keys(&self) -> &BTreeMap<String, Vec<String>> {
         &self.keys
+    }
+
+    /// The fields of each script's replies.
+    pub fn replies(&self) -> &BTreeMap<String, Replies> {
+        &self.replies
     }
 
     /// The same with another text for a file.

@@ -234,12 +234,28 @@ func (r *run) call(s step) {
 	r.after = r.now()
 	if s.Error == "" {
 		r.compare(s.Reply, must(reply, err))
+		count(script.Replies, reply)
 		return
 	}
 	expected := r.text(s.Error)
 	if err == nil || !strings.Contains(err.Error(), expected) ||
 		strings.HasPrefix(expected, "LUAGATE") && err.Error() != expected {
 		panic(fmt.Sprintf("got %v, error %v", reply, err))
+	}
+}
+
+// count checks that a reply has as many fields as the manifest says. One field without a word is the reply itself.
+func count(replies map[string][]string, reply any) {
+	fields, isPlain := replies[""]
+	if isPlain && len(fields) == 1 {
+		return
+	}
+	values := reply.([]any)
+	if !isPlain {
+		fields = append([]string{"word"}, replies[values[0].(string)]...)
+	}
+	if len(values) != len(fields) {
+		panic(fmt.Sprintf("got %v, not the fields %v", values, fields))
 	}
 }
 

@@ -178,6 +178,9 @@ public final class Conformance implements AutoCloseable {
     now = new Range(least, time());
     if (!step.has("error")) {
       expect(step, step.get("reply"), reply, 0);
+      if (!scripts.isReply(script, reply)) {
+        throw new Mismatch(step, "the fields of the manifest", reply);
+      }
       return;
     }
     String error = keys(step.get("error").getAsString());

@@ -80,6 +80,18 @@ public final class Scripts {
     return scripts.get(name).keys;
   }
 
+  /** Whether a reply has as many fields as the manifest says. One field without a word is the reply. */
+  public boolean isReply(String name, Object reply) {
+    var replies = scripts.get(name).replies;
+    if (replies.containsKey("")) {
+      int count = replies.get("").size();
+      return count == 1 || ((List<?>) reply).size() == count;
+    }
+    var values = (List<?>) reply;
+    var fields = replies.get(values.get(0));
+    return fields != null && values.size() == 1 + fields.size();
+  }
+
   /** Runs a script; loads it first where the server does not know it. */
   public Object run(String name, List<byte[]> keys, List<byte[]> argv) {
     byte[] sha1 = SafeEncoder.encode(scripts.get(name).sha1);

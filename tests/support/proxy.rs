@@ -30,9 +30,22 @@ struct Shared {
     /// How many connections there were, and how many of the first of them keep back what is called on them.
     count: AtomicI32,
     held: AtomicI32,
+    /// The same, of those whose replies are kept back.
+    kept: AtomicI32,
+    /// How many of the next calls of scripts are overtaken, and whether such a call still has to wait.
+    overtaken: AtomicI32,
+    late: AtomicBool,
     /// What comes to pass with the next piece, while there is anything to fear.
     chance: Mutex<Option<Dice>>,
     harm: AtomicI32,
+}
+
+/// Where a connection stands among the others.
+#[derive(Clone, Copy)]
+struct Place {
+    /// How many times connections had been made silent before it.
+    born: i32,
+    number: i32,
 }
 
 /// What becomes of one piece, which most often is one call or one reply.
@@ -72,6 +85,9 @@ impl Proxy {
             silent: AtomicI32::new(0),
             count: AtomicI32::new(0),
             held: AtomicI32::new(0),
+            kept: AtomicI32::new(0),
+            overtaken: AtomicI32::new(0),
+            late: AtomicBool::new(false),
             chance: Mutex::new(None),
             harm: AtomicI32::new(0),
         });
@@ -89,8 +105,9 @@ impl Proxy {
                 let (there, back) = (carrier.clone(), carrier.clone());
                 let script = Arc::new(AtomicBool::new(false));
                 let script2 = script.clone();
-                std::thread::spawn(move || there.copy(client, server, born, &script, Some(number)));
-                std::thread::spawn(move || back.copy(server2, client2, born, &script2, None));
+                let place = Place { born, number };
+                std::thread::spawn(move || there.copy(client, server, place, &script, false));
+                std::thread::spawn(move || back.copy(server2, client2, place, &script2, true));
             }
         });
         Proxy { url, shared }
@@ -127,14 +144,28 @@ impl Proxy {
         self.shared.held.store(count, Ordering::SeqCst);
     }
 
-    pub fn let_go(&self) {
-        self.shared.held.store(0, Ordering::SeqCst);
+    /// Replies on the connections that stand now are kept back until `let_go`. Messages are replies too. New ones work.
+    pub fn keep_replies(&self) {
+        let count = self.shared.count.load(Ordering::SeqCst);
+        self.shared.kept.store(count, Ordering::SeqCst);
     }
 
-    /// Whether all that was to be lost was lost.
+    /// The next call of a script reaches the server only after `let_go`. Its caller is cut off at once.
+    pub fn overtake_call(&self) {
+        self.shared.late.store(true, Ordering::SeqCst);
+        self.shared.overtaken.store(1, Ordering::SeqCst);
+    }
+
+    pub fn let_go(&self) {
+        self.shared.held.store(0, Ordering::SeqCst);
+        self.shared.kept.store(0, Ordering::SeqCst);
+        self.shared.late.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether all that was to be lost or overtaken was.
     pub fn is_done(&self) -> bool {
         let shared = &self.shared;
-        [&shared.lose, &shared.lose_of_scripts]
+        [&shared.lose, &shared.lose_of_scripts, &shared.overtaken]
             .iter()
             .all(|lose| lose.load(Ordering::SeqCst) == 0)
     }
@@ -151,6 +182,11 @@ impl Proxy {
         self.shared.harm.load(Ordering::SeqCst)
     }
 
+    /// New connections are refused, until `lead_to`.
+    pub fn refuse(&self) {
+        self.shared.target.lock().unwrap().clear();
+    }
+
     /// New connections go to this server.
     pub fn lead_to(&self, server: &Server) {
         *self.shared.target.lock().unwrap() = server.address().to_owned();
@@ -158,28 +194,35 @@ impl Proxy {
 }
 
 impl Shared {
-    /// `script`: whether the last call on this connection was one of a script. `number`: of the connection, where these are calls
-    /// and not replies.
+    /// `script`: whether the last call on this connection was one of a script. `replies`: these are replies and not calls.
     fn copy(
         &self,
         mut from: TcpStream,
         mut to: TcpStream,
-        born: i32,
+        place: Place,
         script: &AtomicBool,
-        number: Option<i32>,
+        replies: bool,
     ) {
-        let replies = number.is_none();
+        let keeps = if replies { &self.kept } else { &self.held };
         let mut buffer = [0; 65_536];
         let mut is_silent = false;
         while let Ok(count @ 1..) = from.read(&mut buffer) {
-            if is_silent || self.silent.load(Ordering::SeqCst) != born {
+            if is_silent || self.silent.load(Ordering::SeqCst) != place.born {
                 continue;
             }
             if !replies {
                 script.store(is_script(&buffer[..count]), Ordering::SeqCst);
             }
-            while number.is_some_and(|number| number < self.held.load(Ordering::SeqCst)) {
+            while place.number < keeps.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(1));
+            }
+            if !replies && script.load(Ordering::SeqCst) && take(&self.overtaken) {
+                let _ = from.shutdown(Shutdown::Both);
+                while self.late.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let _ = to.write_all(&buffer[..count]);
+                break;
             }
             match self.fate(replies, script) {
                 Fate::Carried => {}
@@ -206,11 +249,6 @@ impl Shared {
     }
 
     fn fate(&self, replies: bool, script: &AtomicBool) -> Fate {
-        let take = |lose: &AtomicI32| {
-            let one = |n: i32| (n > 0).then(|| n - 1);
-            let taken = lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one);
-            taken.is_ok()
-        };
         let is_of_script = || script.load(Ordering::SeqCst);
         if replies && (take(&self.lose) || is_of_script() && take(&self.lose_of_scripts)) {
             return Fate::Swallowed;
@@ -232,6 +270,13 @@ impl Shared {
         self.harm.fetch_add(1, Ordering::SeqCst);
         fate
     }
+}
+
+/// One of what is left, if there is any.
+fn take(left: &AtomicI32) -> bool {
+    let one = |n: i32| (n > 0).then(|| n - 1);
+    let taken = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one);
+    taken.is_ok()
 }
 
 /// Whether this calls a script; client libraries write it in their own case.

@@ -32,6 +32,8 @@ struct Shared {
     held: AtomicI32,
     /// The same, of those whose replies are kept back.
     kept: AtomicI32,
+    /// How many pieces are held or kept back now.
+    back: AtomicI32,
     /// How many of the next calls of scripts are overtaken, and whether such a call still has to wait.
     overtaken: AtomicI32,
     late: AtomicBool,
@@ -86,6 +88,7 @@ impl Proxy {
             count: AtomicI32::new(0),
             held: AtomicI32::new(0),
             kept: AtomicI32::new(0),
+            back: AtomicI32::new(0),
             overtaken: AtomicI32::new(0),
             late: AtomicBool::new(false),
             chance: Mutex::new(None),
@@ -156,6 +159,11 @@ impl Proxy {
         self.shared.overtaken.store(1, Ordering::SeqCst);
     }
 
+    /// Whether a call or a reply is held or kept back.
+    pub fn has_any_back(&self) -> bool {
+        self.shared.back.load(Ordering::SeqCst) > 0
+    }
+
     pub fn let_go(&self) {
         self.shared.held.store(0, Ordering::SeqCst);
         self.shared.kept.store(0, Ordering::SeqCst);
@@ -213,8 +221,13 @@ impl Shared {
             if !replies {
                 script.store(is_script(&buffer[..count]), Ordering::SeqCst);
             }
-            while place.number < keeps.load(Ordering::SeqCst) {
-                std::thread::sleep(Duration::from_millis(1));
+            let is_back = || place.number < keeps.load(Ordering::SeqCst);
+            if is_back() {
+                self.back.fetch_add(1, Ordering::SeqCst);
+                while is_back() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                self.back.fetch_sub(1, Ordering::SeqCst);
             }
             if !replies && script.load(Ordering::SeqCst) && take(&self.overtaken) {
                 let _ = from.shutdown(Shutdown::Both);

@@ -18,6 +18,8 @@ pub struct Proxy {
 
 struct Shared {
     target: Mutex<String>,
+    /// How the server names itself in replies, and what the client hears in its place.
+    names: Option<[Vec<u8>; 2]>,
     lose: AtomicI32,
     /// The same, of replies to scripts.
     lose_of_scripts: AtomicI32,
@@ -77,9 +79,25 @@ impl Proxy {
     /// In front of a server that listens on TCP.
     pub fn new(server: &Server) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Proxy::at(listener, server.address(), None)
+    }
+
+    /// In front of a node of a cluster. Where the node names itself, the client hears of the proxy.
+    pub fn of_node(address: &str) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap().port();
+        let (_, there) = address.rsplit_once(':').unwrap();
+        // As the end of an address, and as a number alone; of the same length, since a text is preceded by its length.
+        let names = [there.to_owned(), here.to_string()].map(|port| format!(":{port}\r\n"));
+        assert_eq!(names[0].len(), names[1].len());
+        Proxy::at(listener, address, Some(names.map(String::into_bytes)))
+    }
+
+    fn at(listener: TcpListener, target: &str, names: Option<[Vec<u8>; 2]>) -> Proxy {
         let url = format!("redis://{}/", listener.local_addr().unwrap());
         let shared = Arc::new(Shared {
-            target: Mutex::new(server.address().to_owned()),
+            target: Mutex::new(target.to_owned()),
+            names,
             lose: AtomicI32::new(0),
             lose_of_scripts: AtomicI32::new(0),
             carried_of_scripts: AtomicI32::new(0),
@@ -218,6 +236,9 @@ impl Shared {
             if is_silent || self.silent.load(Ordering::SeqCst) != place.born {
                 continue;
             }
+            if replies && let Some([there, here]) = &self.names {
+                rename(&mut buffer[..count], there, here);
+            }
             if !replies {
                 script.store(is_script(&buffer[..count]), Ordering::SeqCst);
             }
@@ -282,6 +303,15 @@ impl Shared {
         };
         self.harm.fetch_add(1, Ordering::SeqCst);
         fate
+    }
+}
+
+/// Puts `here` wherever `there` stands.
+fn rename(piece: &mut [u8], there: &[u8], here: &[u8]) {
+    for start in 0..piece.len() {
+        if piece[start..].starts_with(there) {
+            piece[start..start + here.len()].copy_from_slice(here);
+        }
     }
 }
 

@@ -176,19 +176,39 @@ fn loss_is_known_before_the_lease_ends_on_the_server() {
     assert!(permit.is_lost());
 }
 
+/// A gate that waits for a reply for longer than a test takes.
+fn patient(server: &Server) -> luagate::Gate {
+    let gate = luagate::Gate::builder(&server.url).prefix(&server.prefix);
+    gate.read_timeout(10 * SOON).open().unwrap()
+}
+
 #[test]
 fn loss_is_told_when_the_lease_ends_though_a_renewal_has_no_answer() {
     let mut server = own!(Server::private(&[]));
-    let gate = luagate::Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .read_timeout(10 * SOON)
-        .open()
-        .unwrap();
     let (sender, told) = channel();
-    let semaphore = gate.semaphore("raw", 1).lease(LEASE).auto_renew();
+    let semaphore = patient(&server).semaphore("raw", 1).lease(LEASE);
+    let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
+    let permit = semaphore.auto_renew().acquire().unwrap();
+    server.pause();
+    let lost = told.recv_timeout(SOON).expect("nobody was told");
+    assert_eq!(lost.id, permit.id());
+    assert!(permit.is_lost());
+    server.resume();
+}
+
+#[test]
+fn loss_is_told_when_the_lease_ends_though_another_s_renewal_has_no_answer() {
+    let mut server = own!(Server::private(&[]));
+    let gate = patient(&server);
+    let (sender, told) = channel();
+    let semaphore = gate.semaphore("raw", 1).lease(LEASE);
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = semaphore.acquire().unwrap();
-    server.pause(); // for longer than a call waits for its reply
+    // The other one is renewed first, and its reply is waited for until its own end.
+    let other = gate.semaphore("other", 1).lease(LEASE).auto_renew();
+    let other = other.acquire().unwrap();
+    other.refresh_for(10 * SOON).unwrap();
+    server.pause();
     let lost = told.recv_timeout(SOON).expect("nobody was told");
     assert_eq!(lost.id, permit.id());
     assert!(permit.is_lost());

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// How long a request takes.
 const WORK: Duration = Duration::from_millis(500);
 
-/// Longer than any request may take, and no longer: whoever is refused is told when the next lease ends.
+/// Longer than any request may take. The permit of a server that crashed comes back after it.
 const LEASE: Duration = Duration::from_millis(800);
 
 /// Does the work of a request if it is one of five: status, with further headers if any, and text.
@@ -28,11 +28,11 @@ fn report(gate: &Gate, account: &str) -> (String, String) {
     let _permit = match requests.lease(LEASE).try_acquire() {
         Ok(permit) => permit,
         Err(TryAcquireError::Denied(denied)) => {
-            let ms = denied.retry_after.unwrap_or(LEASE).as_millis();
-            let seconds = ms.div_ceil(1_000); // the header knows no smaller unit
+            let after = denied.retry_after(WORK);
+            let seconds = after.as_millis().div_ceil(1_000); // the header knows no smaller unit
             return (
                 format!("429 Too Many Requests\r\nRetry-After: {seconds}"),
-                format!("busy, try again in {ms} ms"),
+                format!("busy, try again in {seconds} s"),
             );
         }
         // What the client sent makes no name: it has white space, or is far too long.
@@ -103,8 +103,8 @@ fn visit(address: SocketAddr) -> io::Result<Vec<(String, String)>> {
         .filter(|_| head.contains(" 429 "))
         .find_map(|word| word.parse().ok());
     let mut answers = vec![(head, text)];
-    if let Some(ms) = told {
-        thread::sleep(Duration::from_millis(ms));
+    if let Some(seconds) = told {
+        thread::sleep(Duration::from_secs(seconds));
         answers.push(get(address)?);
     }
     Ok(answers)

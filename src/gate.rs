@@ -34,8 +34,8 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
 /// A client of Redis or Valkey, one server or a cluster, from which everything is had by name.
 ///
 /// Open one for a process and clone it: it has a small pool of connections, at most one subscriber connection, and at most
-/// four threads (renewal, subscriber, callbacks, releases that are left over), each opened or started when first needed; of
-/// all but the last, each node of a cluster has its own. Permits keep what they need of it
+/// five threads (renewal, subscriber, losses to be told, callbacks, releases that are left over), each opened or started when
+/// first needed; of connections, renewal and subscriber each node of a cluster has its own. Permits keep what they need of it
 /// alive. A forked child must open its own.
 ///
 /// ```no_run

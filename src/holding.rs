@@ -35,6 +35,15 @@ impl Terms {
     }
 }
 
+/// What a thread does for the permits in its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Renews them. It waits for replies.
+    Renew,
+    /// Tells of their loss. It waits for nobody.
+    TellLoss,
+}
+
 pub(crate) struct Holding {
     pub(crate) keys: Keys,
     pub(crate) id: String,
@@ -58,8 +67,18 @@ struct Life {
     seen_lost: bool,
     /// Nobody looks after it any more: it is being released, or handed on.
     forgotten: bool,
-    /// Where the renewal thread has it in its plan.
-    planned: Option<(Instant, u64)>,
+    /// Where the threads that look after it have it in their plans, each at its own place.
+    planned: [Option<(Instant, u64)>; 2],
+}
+
+impl Life {
+    fn planned(&mut self, task: Task) -> &mut Option<(Instant, u64)> {
+        let [renew, tell] = &mut self.planned;
+        match task {
+            Task::Renew => renew,
+            Task::TellLoss => tell,
+        }
+    }
 }
 
 impl Holding {
@@ -85,7 +104,7 @@ impl Holding {
                 over: false,
                 seen_lost: false,
                 forgotten: false,
-                planned: None,
+                planned: [None; 2],
             }),
         }
     }
@@ -109,7 +128,7 @@ impl Holding {
             servers: self.servers.clone(),
             life: Mutex::new(Life {
                 forgotten: false,
-                planned: None,
+                planned: [None; 2],
                 ..before
             }),
         }
@@ -215,15 +234,15 @@ impl Holding {
         !life.over && !life.forgotten
     }
 
-    /// Ends the watch, and says where it is in the plan.
-    pub(crate) fn forget(&self) -> Option<(Instant, u64)> {
+    /// Ends the watch, and says where it is in the plan of this task.
+    pub(crate) fn forget(&self, task: Task) -> Option<(Instant, u64)> {
         let mut life = lock(&self.life);
         life.forgotten = true;
-        life.planned.take()
+        life.planned(task).take()
     }
 
-    pub(crate) fn plan(&self, at: Option<(Instant, u64)>) -> Option<(Instant, u64)> {
-        std::mem::replace(&mut lock(&self.life).planned, at)
+    pub(crate) fn plan(&self, task: Task, at: Option<(Instant, u64)>) -> Option<(Instant, u64)> {
+        std::mem::replace(lock(&self.life).planned(task), at)
     }
 
     pub(crate) fn lost(&self) -> Lost {

@@ -1,10 +1,11 @@
 //! Renewing permits: one thread a server for all that it granted, in batches, each at a third of its lease. A permit that could
-//! not be renewed is lost by this machine's clock before its lease ends on the server.
+//! not be renewed is lost by this machine's clock before its lease ends on the server. A further thread tells of losses, since
+//! one that waits for a reply would tell late.
 
 use crate::clock::{Bell, Busy, Clock};
 use crate::connections::Turn;
 use crate::error::Lost;
-use crate::holding::{Holding, OnLost};
+use crate::holding::{Holding, OnLost, Task};
 use crate::lease::Deadline;
 use crate::replicas::MinReplicas;
 use crate::scripts::semaphore;
@@ -31,18 +32,23 @@ pub(crate) struct Renewal {
     replicas: Option<MinReplicas>,
     /// By server, since one that stands still must not keep what others granted from being renewed.
     lanes: Mutex<BTreeMap<usize, Arc<Lane>>>,
+    /// All whose loss is to be told.
+    losses: Arc<Lane>,
+    teller: Arc<Mutex<Teller>>,
 }
 
-/// The permits that one server granted, and the thread that renews them.
+/// The permits that one server granted, and the thread that renews them; or the one that tells of losses.
 struct Lane {
+    task: Task,
     servers: Arc<Servers>,
     replicas: Option<MinReplicas>,
     plan: Mutex<Plan>,
     changed: Bell,
+    teller: Arc<Mutex<Teller>>,
 }
 
-#[derive(Default)]
 struct Plan {
+    task: Task,
     /// By when it is due, and a number that tells those of one instant apart.
     due: BTreeMap<(Instant, u64), Arc<Holding>>,
     number: u64,
@@ -54,65 +60,120 @@ struct Plan {
 }
 
 impl Plan {
+    fn of(task: Task) -> Plan {
+        Plan {
+            task,
+            due: BTreeMap::new(),
+            number: 0,
+            sleeps_until: None,
+            running: false,
+            closed: false,
+        }
+    }
+
     fn insert(&mut self, at: Instant, holding: Arc<Holding>) {
         self.number += 1;
         let key = (at, self.number);
-        if let Some(earlier) = holding.plan(Some(key)) {
+        if let Some(earlier) = holding.plan(self.task, Some(key)) {
             self.due.remove(&earlier);
         }
         self.due.insert(key, holding);
     }
 }
 
+impl Lane {
+    fn new(
+        task: Task,
+        servers: &Arc<Servers>,
+        replicas: Option<MinReplicas>,
+        teller: &Arc<Mutex<Teller>>,
+    ) -> Arc<Lane> {
+        Arc::new(Lane {
+            task,
+            changed: Bell::new(&servers.clock),
+            servers: servers.clone(),
+            replicas,
+            plan: Mutex::new(Plan::of(task)),
+            teller: teller.clone(),
+        })
+    }
+
+    /// Takes a permit into the plan; starts the thread if none runs.
+    fn watch(self: &Arc<Lane>, holding: &Arc<Holding>, now: Instant) {
+        let Some(at) = next_look(self.task, holding, now) else {
+            return;
+        };
+        let mut plan = lock(&self.plan);
+        plan.insert(at, holding.clone());
+        if !plan.running {
+            let working = self.clone();
+            let name = match self.task {
+                Task::Renew => "luagate-renewal",
+                Task::TellLoss => "luagate-losses",
+            };
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            // Where no thread can be started the permit is lost at its deadline, by the clock; the next one tries again.
+            plan.running = thread.spawn(move || work(&working)).is_ok();
+        }
+        if plan.sleeps_until.is_none_or(|until| at < until) {
+            self.changed.ring(plan);
+        }
+    }
+
+    fn forget(&self, holding: &Holding) {
+        let mut plan = lock(&self.plan);
+        if let Some(key) = holding.forget(self.task) {
+            plan.due.remove(&key);
+        }
+    }
+
+    fn close(&self) {
+        let mut plan = lock(&self.plan);
+        plan.closed = true;
+        self.changed.ring(plan);
+    }
+}
+
 impl Renewal {
     pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Renewal {
+        let teller = Arc::new(Mutex::new(Teller {
+            clock: servers.clock.clone(),
+            sender: None,
+        }));
         Renewal {
+            losses: Lane::new(Task::TellLoss, &servers, replicas, &teller),
             servers,
             replicas,
             lanes: Mutex::default(),
+            teller,
         }
     }
 
     fn lane(&self, number: usize) -> Arc<Lane> {
         let mut lanes = lock(&self.lanes);
-        let lane = lanes.entry(number).or_insert_with(|| {
-            Arc::new(Lane {
-                changed: Bell::new(&self.servers.clock),
-                servers: self.servers.clone(),
-                replicas: self.replicas,
-                plan: Mutex::default(),
-            })
-        });
+        let lane = lanes
+            .entry(number)
+            .or_insert_with(|| Lane::new(Task::Renew, &self.servers, self.replicas, &self.teller));
         lane.clone()
     }
 
     /// Looks after a permit that is to be renewed, or whose loss is to be told; again when its end is another.
     pub(crate) fn watch(&self, holding: &Arc<Holding>) {
         let now = self.servers.clock.now();
-        let Some(at) = next_look(holding, now) else {
-            return;
-        };
-        let lane = self.lane(holding.lane);
-        let mut plan = lock(&lane.plan);
-        plan.insert(at, holding.clone());
-        if !plan.running {
-            let working = lane.clone();
-            let thread = std::thread::Builder::new().name("luagate-renewal".to_owned());
-            // Where no thread can be started the permit is lost at its deadline, by the clock; the next one tries again.
-            plan.running = thread.spawn(move || work(&working)).is_ok();
+        if holding.terms.renewed {
+            self.lane(holding.lane).watch(holding, now);
         }
-        if plan.sleeps_until.is_none_or(|until| at < until) {
-            lane.changed.ring(plan);
+        if holding.terms.on_lost.is_some() {
+            self.losses.watch(holding, now);
         }
     }
 
     /// Stops looking after a permit. A renewal that is under way changes nothing any more: a released id is not
     /// brought back by the script.
     pub(crate) fn forget(&self, holding: &Holding) {
-        let lane = self.lane(holding.lane);
-        let mut plan = lock(&lane.plan);
-        if let Some(key) = holding.forget() {
-            plan.due.remove(&key);
+        self.lane(holding.lane).forget(holding);
+        if holding.terms.on_lost.is_some() {
+            self.losses.forget(holding);
         }
     }
 }
@@ -121,45 +182,43 @@ impl Drop for Renewal {
     fn drop(&mut self) {
         if self.servers.is_own_process() {
             for lane in lock(&self.lanes).values() {
-                let mut plan = lock(&lane.plan);
-                plan.closed = true;
-                lane.changed.ring(plan);
+                lane.close();
             }
+            self.losses.close();
         }
     }
 }
 
-/// When to look at it: after a third of what is left of its lease, or at its end when only its loss is to be told.
-fn next_look(holding: &Holding, now: Instant) -> Option<Instant> {
+/// When to look at it: for its renewal after a third of what is left of its lease, for its loss at the end.
+fn next_look(task: Task, holding: &Holding, now: Instant) -> Option<Instant> {
     let end = holding.deadline().instant();
-    if holding.terms.renewed {
-        // What is left may be less than its lease after `refresh_for`, or when the message of its grant was long on its way;
-        // and it may be more.
-        let lease = Duration::from_millis(holding.terms.lease_ms);
-        let left = end.map_or(lease, |end| end.saturating_duration_since(now));
-        return Some(now + lease.min(left) / 3);
+    match task {
+        Task::TellLoss => end,
+        Task::Renew => {
+            // What is left may be less than its lease after `refresh_for`, or when the message of its grant was long on its
+            // way; and it may be more.
+            let lease = Duration::from_millis(holding.terms.lease_ms);
+            let left = end.map_or(lease, |end| end.saturating_duration_since(now));
+            Some(now + lease.min(left) / 3)
+        }
     }
-    holding.terms.on_lost.as_ref().and(end)
 }
 
 fn work(lane: &Lane) {
-    let mut teller = Teller {
-        clock: lane.servers.clock.clone(),
-        sender: None,
-    };
     while let Some(due) = wait_for_due(lane) {
         let (lost, alive): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|holding| holding.is_lost());
         for holding in lost {
-            lose(&holding, &mut teller);
+            lose(lane, &holding);
         }
-        let (renew, watch): (Vec<_>, Vec<_>) =
-            alive.into_iter().partition(|holding| holding.terms.renewed);
-        for holding in watch {
-            again(lane, holding, None);
-        }
-        if !renew.is_empty() {
-            renew_batch(lane, &renew, &mut teller);
+        match lane.task {
+            Task::TellLoss => {
+                for holding in alive {
+                    again(lane, holding, None); // its end is another now
+                }
+            }
+            Task::Renew if alive.is_empty() => {}
+            Task::Renew => renew_batch(lane, &alive),
         }
     }
 }
@@ -184,7 +243,7 @@ fn wait_for_due(lane: &Lane) -> Option<Vec<Arc<Holding>>> {
         match plan.due.first_entry() {
             Some(entry) if entry.key().0 <= soon => {
                 let holding = entry.remove();
-                holding.plan(None);
+                holding.plan(lane.task, None);
                 due.push(holding);
             }
             _ => break,
@@ -193,9 +252,8 @@ fn wait_for_due(lane: &Lane) -> Option<Vec<Arc<Holding>>> {
     Some(due)
 }
 
-fn renew_batch(lane: &Lane, batch: &[Arc<Holding>], teller: &mut Teller) {
-    // No longer than until the first of them is lost, so that this is told in time; but one that is almost lost must not
-    // keep the others from being renewed.
+fn renew_batch(lane: &Lane, batch: &[Arc<Holding>]) {
+    // No longer than until the first of them is lost; but one that is almost lost must not keep the others from being renewed.
     let first = batch
         .iter()
         .filter_map(|holding| holding.deadline().instant());
@@ -244,7 +302,7 @@ fn renew_batch(lane: &Lane, batch: &[Arc<Holding>], teller: &mut Teller) {
                     lane.servers.counts.renewed.add_one();
                     again(lane, holding.clone(), None);
                 }
-                Ok(_) => lose(holding, teller),
+                Ok(_) => lose(lane, holding),
                 // One that fails alone, its key overwritten say, is tried again until its deadline like any other.
                 Err(error) => {
                     trace::unrenewed(&holding.keys, 1, &error);
@@ -268,7 +326,7 @@ fn again(lane: &Lane, holding: Arc<Holding>, pause: Option<Duration>) {
             let at = now + pause;
             Some(holding.deadline().instant().map_or(at, |end| at.min(end)))
         }
-        None => next_look(&holding, now),
+        None => next_look(lane.task, &holding, now),
     };
     let mut plan = lock(&lane.plan);
     if let (Some(at), true) = (next, holding.is_watched()) {
@@ -276,12 +334,12 @@ fn again(lane: &Lane, holding: Arc<Holding>, pause: Option<Duration>) {
     }
 }
 
-fn lose(holding: &Holding, teller: &mut Teller) {
+fn lose(lane: &Lane, holding: &Holding) {
     if holding.is_watched()
         && holding.lose()
         && let Some(on_lost) = &holding.terms.on_lost
     {
-        teller.tell(on_lost.clone(), holding.lost());
+        lock(&lane.teller).tell(on_lost.clone(), holding.lost());
     }
 }
 

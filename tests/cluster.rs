@@ -3,7 +3,7 @@
 
 mod support;
 
-use luagate::errors::FailureKind;
+use luagate::errors::{FailureKind, TryAcquireError};
 use luagate::scripts::Keys;
 use luagate::{Gate, GateBuilder, autocomplete};
 use redis::Connection;
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use support::cluster::Cluster;
 use support::crew::{self, Crew, Home};
 use support::history::{Forgotten, Op};
+use support::proxy::Proxy;
+use support::raw::Raw;
 use support::{SOON, eventually};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -310,6 +312,50 @@ fn a_call_waits_while_some_keys_are_here_and_some_there() {
         asks.join().unwrap().unwrap().release().unwrap();
     });
     held.release().unwrap();
+}
+
+#[test]
+fn a_call_that_may_have_run_is_followed_by_a_release_though_the_next_owner_refused_it() {
+    let cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let (from, to) = (masters[0], masters[1]);
+    let name = cluster.name_on(from);
+    let slot = slot_of(&cluster, &name);
+    let raw = |node| Raw {
+        con: cluster.connection(node),
+        keys: Keys::semaphore(&cluster.prefix, &name).unwrap(),
+        limit: 1,
+    };
+    let (mut before, mut after) = (raw(from), raw(to));
+    let mut admin = cluster.connection(to);
+    let mut require = |password: &str| {
+        let mut config = redis::cmd("CONFIG");
+        let config = config.arg("SET").arg("requirepass").arg(password);
+        config.exec(&mut admin).unwrap();
+    };
+    let proxy = Proxy::of_node(cluster.addresses()[from]);
+    let gate = Gate::builder(&proxy.url.replace("redis:", "redis+cluster:"));
+    let gate = gate.prefix(&cluster.prefix).read_timeout(MINUTE);
+    let semaphore = gate.open().unwrap().semaphore(&name, 1).lease(LEASE);
+    drop(semaphore.try_acquire().unwrap());
+    // The call runs, the slot moves, and only then the reply is lost.
+    proxy.keep_replies();
+    let asking = std::thread::spawn(move || semaphore.try_acquire());
+    eventually("the call runs", || (before.in_use() == 1).then_some(()));
+    let moving = cluster.begin_move(slot, to);
+    moving.move_keys(&cluster);
+    moving.end(&cluster);
+    require("secret");
+    proxy.lose_replies(1);
+    proxy.let_go();
+    let error = asking.join().unwrap().unwrap_err();
+    assert!(proxy.is_done());
+    assert_eq!(after.in_use(), 1);
+    assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+    require("");
+    eventually("the background releases it", || {
+        (after.in_use() == 0).then_some(())
+    });
 }
 
 #[test]

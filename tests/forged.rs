@@ -60,6 +60,25 @@ fn let_it_read(server: &Server, gate: &Gate) {
     waiting.join().unwrap().release().unwrap();
 }
 
+/// What was published before this makes the client release nothing that `id` holds.
+fn assert_kept(server: &Server, gate: &Gate, raw: &mut Raw, id: &str) {
+    let_it_read(server, gate);
+    // The release would be on its way in the background: what it does first is this one.
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        assert!(raw.holds(id), "a stranger released it");
+    }
+}
+
+/// The secret of a wait, which only its client and the keys of the semaphore know.
+fn secret_of(raw: &mut Raw, id: &str, channel: &str) -> String {
+    let [meta, ..] = raw.key_names();
+    let record: Vec<u8> = raw.con.hget(meta, id).unwrap();
+    let record = String::from_utf8_lossy(&record);
+    let (_, secret) = record.split_once(&format!("{channel}#")).unwrap();
+    secret.to_owned()
+}
+
 /// What a stranger would try for a wait of `id` with this ticket.
 fn forgeries(id: &str, ticket: u64, now: u64) -> Vec<Vec<u8>> {
     let mut payloads = Vec::new();
@@ -264,12 +283,122 @@ fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
     for payload in forgeries("worker", grant.fence, grant.now) {
         publish(&mut stranger, &channel, &payload);
     }
-    let_it_read(&server, &gate);
-    // The release would be on its way in the background: what it does first is this one.
-    let until = Instant::now() + Duration::from_millis(500);
-    while Instant::now() < until {
-        assert!(raw.holds("worker"), "a stranger released it");
+    assert_kept(&server, &gate, &mut raw, "worker");
+}
+
+#[test]
+fn a_true_message_of_an_earlier_wait_of_the_same_id_releases_nothing() {
+    let mut server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    let long = |id| Ask {
+        id,
+        limit: 1,
+        lease_ms: LONG,
+        ..Ask::default()
+    };
+    raw.grant(long("holder"));
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_millis(300))
+        .open()
+        .unwrap();
+    let semaphore = gate.semaphore("raw", 1).id("worker");
+    // The earlier wait: a stranger keeps the message of its grant.
+    let asks = semaphore.clone();
+    let waiting = std::thread::spawn(move || asks.acquire().unwrap());
+    waiter_of(&mut raw);
+    let channel = channel_of(&server);
+    let mut listener = Listener::on(&server, &channel);
+    raw.assert_released("holder");
+    let message = listener.next_grant().join(" ");
+    waiting.join().unwrap().release().unwrap();
+    // Another one is given up while the server does not answer, so the client releases what may still come for it.
+    raw.grant(long("holder"));
+    let cancel = luagate::Cancel::new();
+    let asks = semaphore.cancelled_by(&cancel);
+    let waiting = std::thread::spawn(move || asks.acquire().unwrap_err());
+    waiter_of(&mut raw);
+    server.pause();
+    cancel.cancel();
+    assert!(matches!(
+        waiting.join().unwrap(),
+        AcquireError::Cancelled(_)
+    ));
+    server.resume();
+    eventually("the place is given up in the background", || {
+        matches!(raw.lookup("worker"), LookupAnswer::Gone { .. }).then_some(())
+    });
+    // The id is in use again, by another process.
+    raw.assert_released("holder");
+    raw.grant(long("worker"));
+    publish(&mut server.connection(), &channel, message.as_bytes());
+    assert_kept(&server, &gate, &mut raw, "worker");
+}
+
+#[test]
+fn every_digit_of_a_signature_counts() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    raw.grant(Ask {
+        permits: Some(2),
+        lease_ms: LONG,
+        ..raw.ask("holder")
+    });
+    let gate = server.gate();
+    let waiting = wait_for_permit(&gate, 1);
+    let id = waiter_of(&mut raw);
+    let channel = channel_of(&server);
+    let secret = secret_of(&mut raw, &id, &channel);
+    let (ticket, now) = (raw.inspect().waiters[0].ticket, raw.server_ms());
+    let signed = |fence: u64| {
+        let grant = format!("{id} 1 {fence} {} {now}", now + LONG);
+        let signature = sha1(&format!("{secret}{grant}"));
+        format!("{grant} {signature}").into_bytes()
+    };
+    let mut stranger = server.connection();
+    let wrong = signed(ticket + 1);
+    for place in wrong.len() - 40..wrong.len() {
+        let mut wrong = wrong.clone();
+        wrong[place] = if wrong[place] == b'0' { b'1' } else { b'0' };
+        publish(&mut stranger, &channel, &wrong);
     }
+    let_it_read(&server, &gate);
+    assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
+    // With all digits right it is one of the scripts' own.
+    publish(&mut stranger, &channel, &signed(ticket + 2));
+    assert_eq!(waiting.join().unwrap().fence(), ticket + 2);
+}
+
+#[test]
+fn a_late_message_of_a_place_that_was_given_up_is_not_believed() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    raw.grant(Ask {
+        permits: Some(2),
+        lease_ms: LONG,
+        ..raw.ask("holder")
+    });
+    let gate = server.gate();
+    let waiting = wait_for_permit(&gate, 1);
+    let id = waiter_of(&mut raw);
+    let channel = channel_of(&server);
+    let secret = secret_of(&mut raw, &id, &channel);
+    let (ticket, now) = (raw.inspect().waiters[0].ticket, raw.server_ms());
+    let mut late = server.connection();
+    // Whatever was granted for an earlier place has a fence below the ticket of this one.
+    for fence in [ticket, ticket - 1, 1] {
+        let grant = format!("{id} 1 {fence} {} {now}", now + LONG);
+        let signature = sha1(&format!("{secret}{grant}"));
+        publish(
+            &mut late,
+            &channel,
+            format!("{grant} {signature}").as_bytes(),
+        );
+    }
+    let_it_read(&server, &gate);
+    assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
+    raw.assert_released("holder");
+    assert_known(&mut raw, &id, &waiting.join().unwrap());
 }
 
 #[test]

@@ -271,7 +271,7 @@ fn who_waits_before_anybody_counted_waits() {
         ),
         "{closed:?}"
     );
-    assert!(matches!(Error::from(closed), Error::StillClosed(_)));
+    assert!(matches!(Error::from(closed), Error::TimedOut(_)));
 }
 
 #[test]

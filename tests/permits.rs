@@ -4,6 +4,7 @@ mod support;
 
 use luagate::errors::{CallError, RefreshError, TryAcquireError};
 use luagate::{Error, Gate, Permit, Released};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use support::proxy::Proxy;
 use support::raw::Raw;
@@ -44,6 +45,26 @@ fn releasing_and_dropping_give_back() {
     let revoked = semaphore.acquire().unwrap();
     raw.assert_released(revoked.id());
     assert_eq!(revoked.release().unwrap(), Released::Gone);
+}
+
+#[test]
+fn dropping_gives_back_in_a_panic_too() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    let mutex = gate.mutex("raw");
+    let (locks, asks) = (mutex.clone(), semaphore.clone());
+    let panicking = std::thread::spawn(move || {
+        let _permit = asks.acquire().unwrap();
+        let _guard = locks.lock().unwrap();
+        assert!(asks.try_acquire().is_err() && locks.try_lock().is_err());
+        panic!("on purpose");
+    });
+    let panic = panicking.join().unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+    // A drop may also release in the background.
+    drop(eventually("it is free", || semaphore.try_acquire().ok()));
+    drop(eventually("it is free", || mutex.try_lock().ok()));
 }
 
 #[test]
@@ -179,6 +200,69 @@ fn an_unknown_outcome_is_told_and_nothing_stays_held() {
     eventually("the background releases it", || {
         (raw.in_use() == 0).then_some(())
     });
+}
+
+#[test]
+fn a_call_that_may_have_run_is_followed_by_a_release_though_its_repetition_was_refused() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let mut raw = Raw::new(&server, 1);
+    let mut admin = server.connection();
+    let mut require = |password: &str| {
+        let mut config = redis::cmd("CONFIG");
+        let config = config.arg("SET").arg("requirepass").arg(password);
+        config.exec(&mut admin).unwrap();
+    };
+    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    drop(semaphore.try_acquire().unwrap());
+    // Whoever connects from now on is refused. Connections that stand serve.
+    require("secret");
+    proxy.lose_replies(1);
+    let error = semaphore.try_acquire().unwrap_err();
+    assert!(proxy.is_done());
+    assert_eq!(raw.in_use(), 1, "the call did not run");
+    assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+    require("");
+    eventually("the background releases it", || {
+        (raw.in_use() == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_permanent_permit_whose_reply_was_lost_comes_back_by_itself() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let mut raw = Raw::new(&server, 1);
+    let semaphore = gate.semaphore("raw", 1).permanent();
+    drop(semaphore.try_acquire().unwrap());
+    let acquire = || {
+        let semaphore = semaphore.clone();
+        std::thread::spawn(move || semaphore.acquire().unwrap())
+    };
+    // One that is granted at once.
+    proxy.keep_replies();
+    assert_permanent_once_known(&proxy, &mut raw, acquire());
+    // One that is granted in line.
+    raw.grant(raw.ask("holder"));
+    let waiting = acquire();
+    eventually("it stands in line", || {
+        (raw.inspect().waiter_count == 1).then_some(())
+    });
+    proxy.keep_replies();
+    raw.assert_released("holder");
+    assert_permanent_once_known(&proxy, &mut raw, waiting);
+}
+
+/// A permit ends by itself for as long as its caller has heard nothing of it.
+fn assert_permanent_once_known(proxy: &Proxy, raw: &mut Raw, acquiring: JoinHandle<Permit>) {
+    let end = eventually("it is granted", || {
+        Some(raw.inspect().holders.first()?.expires_at)
+    });
+    let end = end.expect("it would be held for ever if its caller died now");
+    assert!(end <= raw.server_ms() + 30_000);
+    proxy.let_go();
+    let permit = acquiring.join().unwrap();
+    assert_eq!(permit.remaining(), None);
+    assert_eq!(raw.inspect().holders[0].expires_at, None);
+    permit.release().unwrap();
 }
 
 #[test]

@@ -69,6 +69,39 @@ fn a_refresh_counts_from_now() {
     );
 }
 
+#[test]
+fn a_lease_counts_from_before_its_call_left() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let mut raw = Raw::new(&server, 1);
+    let semaphore = gate.semaphore("raw", 1).lease(SOON);
+    let first = semaphore.try_acquire().unwrap();
+    first.refresh().unwrap();
+    first.release().unwrap(); // the server knows the scripts from here on
+    let late = || proxy.delay_replies([Duration::from_millis(300)]);
+    // The server is asked first, so what is left here is less, whatever time passes in between.
+    let mut assert_early = |how: &str, permit: &Permit| {
+        let LookupAnswer::Held(held) = raw.lookup(permit.id()) else {
+            panic!("{how}: the server knows nothing of {permit}");
+        };
+        let there = Duration::from_millis(held.expires_at.unwrap() - held.now);
+        let here = permit.remaining().unwrap();
+        assert!(here <= there, "{how}: {here:?} here, {there:?} there");
+    };
+    late();
+    let permit = semaphore.try_acquire().unwrap();
+    assert_early("at once", &permit);
+    late();
+    permit.refresh().unwrap();
+    assert_early("refreshed", &permit);
+    late();
+    let adopted = semaphore.adopt(&permit.into_id()).unwrap();
+    assert_early("adopted", &adopted);
+    adopted.release().unwrap();
+    late();
+    let permit = semaphore.acquire_timeout(SOON).unwrap();
+    assert_early("with a timeout", &permit);
+}
+
 /// How many threads of this process have this name.
 #[cfg(target_os = "linux")]
 fn threads_named(name: &str) -> usize {
@@ -141,6 +174,45 @@ fn loss_is_known_before_the_lease_ends_on_the_server() {
     );
     eventually("its lease ends", || (!raw.holds(permit.id())).then_some(()));
     assert!(permit.is_lost());
+}
+
+/// A gate that waits for a reply for longer than a test takes.
+fn patient(server: &Server) -> luagate::Gate {
+    let gate = luagate::Gate::builder(&server.url).prefix(&server.prefix);
+    gate.read_timeout(10 * SOON).open().unwrap()
+}
+
+#[test]
+fn loss_is_told_when_the_lease_ends_though_a_renewal_has_no_answer() {
+    let mut server = own!(Server::private(&[]));
+    let (sender, told) = channel();
+    let semaphore = patient(&server).semaphore("raw", 1).lease(LEASE);
+    let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
+    let permit = semaphore.auto_renew().acquire().unwrap();
+    server.pause();
+    let lost = told.recv_timeout(SOON).expect("nobody was told");
+    assert_eq!(lost.id, permit.id());
+    assert!(permit.is_lost());
+    server.resume();
+}
+
+#[test]
+fn loss_is_told_when_the_lease_ends_though_another_s_renewal_has_no_answer() {
+    let mut server = own!(Server::private(&[]));
+    let gate = patient(&server);
+    let (sender, told) = channel();
+    let semaphore = gate.semaphore("raw", 1).lease(LEASE);
+    let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
+    let permit = semaphore.acquire().unwrap();
+    // The other one is renewed first, and its reply is waited for until its own end.
+    let other = gate.semaphore("other", 1).lease(LEASE).auto_renew();
+    let other = other.acquire().unwrap();
+    other.refresh_for(10 * SOON).unwrap();
+    server.pause();
+    let lost = told.recv_timeout(SOON).expect("nobody was told");
+    assert_eq!(lost.id, permit.id());
+    assert!(permit.is_lost());
+    server.resume();
 }
 
 #[test]

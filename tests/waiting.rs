@@ -4,15 +4,18 @@
 mod support;
 
 use luagate::errors::AcquireError;
-use luagate::scripts::semaphore::Ask;
+use luagate::scripts::semaphore::{Ask, ReleaseAnswer};
 use luagate::{Cancel, Gate, Revoked, Semaphore};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
-use support::raw::Raw;
+use support::proxy::Proxy;
+use support::raw::{Listener, Raw};
 use support::{Server, eventually, job, process};
 
 const MINUTE: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
+const LONG_MS: u64 = 600_000;
 
 /// Waits until so many stand in line.
 fn await_waiters(raw: &mut Raw, count: u64) {
@@ -84,6 +87,49 @@ fn a_lease_that_ends_is_taken_over_within_50_ms() {
             Duration::from_micros(late)
         })
         .collect();
+    assert!(
+        median(late.clone()) <= Duration::from_millis(50),
+        "{late:?}"
+    );
+}
+
+#[test]
+fn who_comes_to_the_head_takes_over_within_50_ms_of_the_end_of_a_lease() {
+    let server = Server::any();
+    let gate = server.gate();
+    let inbox = Listener::new(&server, "others");
+    let begin = |round: usize| {
+        let name = format!("raw-{round}");
+        let mut raw = Raw::named(&server, &name, 1);
+        let crashed = Ask {
+            lease_ms: 2_500,
+            ..raw.ask("crashed")
+        };
+        let end = raw.grant(crashed).expires_at.unwrap();
+        // Behind so many the client would ask again after the end.
+        let others = ["a", "b", "c", "d", "e"];
+        for id in others {
+            raw.queue(Ask {
+                wait_ms: LONG_MS,
+                inbox: &inbox.channel,
+                ..raw.ask(id)
+            });
+        }
+        let semaphore = gate.semaphore(&name, 1);
+        let waiting = std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap());
+        await_waiters(&mut raw, 6);
+        for id in others {
+            assert_eq!(raw.release(id), ReleaseAnswer::Cancelled);
+        }
+        (end, waiting)
+    };
+    let rounds: Vec<_> = (0..5).map(begin).collect();
+    let late = rounds.into_iter().map(|(end, waiting)| {
+        let fence = waiting.join().unwrap().fence();
+        let late = fence.checked_sub(end * 1_000);
+        Duration::from_micros(late.expect("granted before the lease ended"))
+    });
+    let late: Vec<Duration> = late.collect();
     assert!(
         median(late.clone()) <= Duration::from_millis(50),
         "{late:?}"
@@ -295,6 +341,133 @@ fn a_wait_outlives_a_restart_of_the_server() {
         // The server forgot everything, the holder too.
         assert!(waiter.join().unwrap().is_ok());
     });
+}
+
+#[test]
+fn who_waits_keeps_its_place_over_a_restart_of_the_server() {
+    let mut server = own!(Server::private_tcp(&[]));
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(held(&raw));
+    let proxies = [Proxy::new(&server), Proxy::new(&server)];
+    let waiting: Vec<_> = (1..)
+        .zip(&proxies)
+        .map(|(place, proxy)| {
+            let gate = Gate::builder(&proxy.url).prefix(&server.prefix);
+            let gate = gate.outage(MINUTE).open().unwrap();
+            let semaphore = gate.semaphore("raw", 1);
+            let waiter =
+                std::thread::spawn(move || drop(semaphore.acquire_timeout(MINUTE).unwrap()));
+            await_waiters(&mut raw, place);
+            waiter
+        })
+        .collect();
+    let places = |raw: &mut Raw| -> Vec<(String, u64)> {
+        let waiters = raw.inspect().waiters.into_iter();
+        waiters.map(|waiter| (waiter.id, waiter.ticket)).collect()
+    };
+    let before = places(&mut raw);
+    for proxy in &proxies {
+        proxy.refuse();
+    }
+    server.kill();
+    server.start_again(); // it forgot everything
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(held(&raw));
+    // The second finds the server before the first does.
+    for (waiters, proxy) in (1..).zip(proxies.iter().rev()) {
+        proxy.lead_to(&server);
+        await_waiters(&mut raw, waiters);
+    }
+    assert_eq!(places(&mut raw), before);
+    raw.assert_released("holder");
+    for waiter in waiting {
+        waiter.join().unwrap();
+    }
+}
+
+/// A permit of another client that nobody renews, for longer than a test takes.
+fn held(raw: &Raw) -> Ask<'static> {
+    Ask {
+        lease_ms: LONG_MS,
+        ..raw.ask("holder")
+    }
+}
+
+/// A gate behind a proxy that gives a call up early, with one connection for all calls.
+fn impatient(proxy: &Proxy, server: &Server) -> Gate {
+    Gate::builder(&proxy.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_millis(300))
+        .connections(1)
+        .open()
+        .unwrap()
+}
+
+/// Waits until something was granted after `fence`, and all of it given back.
+fn await_return(raw: &mut Raw, fence: u64) {
+    eventually("it is granted and given back", || {
+        let state = raw.inspect();
+        let is_granted = state.last_fence > fence;
+        (is_granted && state.in_use == 0 && state.waiter_count == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_grant_that_comes_for_a_wait_that_was_given_up_is_released() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(held(&raw));
+    let gate = impatient(&proxy, &server);
+    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    // The client listens from here on.
+    let refused = semaphore.acquire_timeout(Duration::from_millis(200));
+    assert!(matches!(refused, Err(AcquireError::TimedOut(_))));
+    // The first call is overtaken, its repetition is carried out without a reply, and both are released.
+    proxy.overtake_call();
+    proxy.lose_reply_of_script();
+    let error = semaphore.acquire().unwrap_err();
+    assert!(proxy.is_done());
+    assert!(matches!(error, AcquireError::Unknown(_)), "{error}");
+    await_waiters(&mut raw, 0);
+    proxy.let_go();
+    await_waiters(&mut raw, 1);
+    let before = raw.inspect().last_fence;
+    raw.assert_released("holder");
+    await_return(&mut raw, before);
+}
+
+#[test]
+fn a_call_of_a_wait_that_comes_after_its_end_is_granted_to_nobody() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(held(&raw));
+    // Behind somebody the client asks again every second.
+    raw.queue(Ask {
+        wait_ms: LONG_MS,
+        inbox: "nobody",
+        ..raw.ask("first")
+    });
+    let stop = Cancel::new();
+    let gate = impatient(&proxy, &server);
+    let semaphore = gate.semaphore("raw", 1).lease(LONG).cancelled_by(&stop);
+    let waiting = std::thread::spawn(move || semaphore.acquire());
+    await_waiters(&mut raw, 2);
+    proxy.hold();
+    eventually("it asks again", || proxy.has_any_back().then_some(()));
+    stop.cancel();
+    let ended = waiting.join().unwrap();
+    assert!(
+        matches!(ended, Err(AcquireError::Cancelled(_))),
+        "{ended:?}"
+    );
+    raw.release("first");
+    raw.assert_released("holder");
+    await_waiters(&mut raw, 0);
+    let before = raw.inspect().last_fence;
+    proxy.let_go();
+    await_return(&mut raw, before);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub struct Proxy {
 
 struct Shared {
     target: Mutex<String>,
+    /// How the server names itself in replies, and what the client hears in its place.
+    names: Option<[Vec<u8>; 2]>,
     lose: AtomicI32,
     /// The same, of replies to scripts.
     lose_of_scripts: AtomicI32,
@@ -30,9 +32,24 @@ struct Shared {
     /// How many connections there were, and how many of the first of them keep back what is called on them.
     count: AtomicI32,
     held: AtomicI32,
+    /// The same, of those whose replies are kept back.
+    kept: AtomicI32,
+    /// How many pieces are held or kept back now.
+    back: AtomicI32,
+    /// How many of the next calls of scripts are overtaken, and whether such a call still has to wait.
+    overtaken: AtomicI32,
+    late: AtomicBool,
     /// What comes to pass with the next piece, while there is anything to fear.
     chance: Mutex<Option<Dice>>,
     harm: AtomicI32,
+}
+
+/// Where a connection stands among the others.
+#[derive(Clone, Copy)]
+struct Place {
+    /// How many times connections had been made silent before it.
+    born: i32,
+    number: i32,
 }
 
 /// What becomes of one piece, which most often is one call or one reply.
@@ -62,9 +79,25 @@ impl Proxy {
     /// In front of a server that listens on TCP.
     pub fn new(server: &Server) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Proxy::at(listener, server.address(), None)
+    }
+
+    /// In front of a node of a cluster. Where the node names itself, the client hears of the proxy.
+    pub fn of_node(address: &str) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap().port();
+        let (_, there) = address.rsplit_once(':').unwrap();
+        // As the end of an address, and as a number alone; of the same length, since a text is preceded by its length.
+        let names = [there.to_owned(), here.to_string()].map(|port| format!(":{port}\r\n"));
+        assert_eq!(names[0].len(), names[1].len());
+        Proxy::at(listener, address, Some(names.map(String::into_bytes)))
+    }
+
+    fn at(listener: TcpListener, target: &str, names: Option<[Vec<u8>; 2]>) -> Proxy {
         let url = format!("redis://{}/", listener.local_addr().unwrap());
         let shared = Arc::new(Shared {
-            target: Mutex::new(server.address().to_owned()),
+            target: Mutex::new(target.to_owned()),
+            names,
             lose: AtomicI32::new(0),
             lose_of_scripts: AtomicI32::new(0),
             carried_of_scripts: AtomicI32::new(0),
@@ -72,6 +105,10 @@ impl Proxy {
             silent: AtomicI32::new(0),
             count: AtomicI32::new(0),
             held: AtomicI32::new(0),
+            kept: AtomicI32::new(0),
+            back: AtomicI32::new(0),
+            overtaken: AtomicI32::new(0),
+            late: AtomicBool::new(false),
             chance: Mutex::new(None),
             harm: AtomicI32::new(0),
         });
@@ -89,8 +126,9 @@ impl Proxy {
                 let (there, back) = (carrier.clone(), carrier.clone());
                 let script = Arc::new(AtomicBool::new(false));
                 let script2 = script.clone();
-                std::thread::spawn(move || there.copy(client, server, born, &script, Some(number)));
-                std::thread::spawn(move || back.copy(server2, client2, born, &script2, None));
+                let place = Place { born, number };
+                std::thread::spawn(move || there.copy(client, server, place, &script, false));
+                std::thread::spawn(move || back.copy(server2, client2, place, &script2, true));
             }
         });
         Proxy { url, shared }
@@ -127,14 +165,33 @@ impl Proxy {
         self.shared.held.store(count, Ordering::SeqCst);
     }
 
-    pub fn let_go(&self) {
-        self.shared.held.store(0, Ordering::SeqCst);
+    /// Replies on the connections that stand now are kept back until `let_go`. Messages are replies too. New ones work.
+    pub fn keep_replies(&self) {
+        let count = self.shared.count.load(Ordering::SeqCst);
+        self.shared.kept.store(count, Ordering::SeqCst);
     }
 
-    /// Whether all that was to be lost was lost.
+    /// The next call of a script reaches the server only after `let_go`. Its caller is cut off at once.
+    pub fn overtake_call(&self) {
+        self.shared.late.store(true, Ordering::SeqCst);
+        self.shared.overtaken.store(1, Ordering::SeqCst);
+    }
+
+    /// Whether a call or a reply is held or kept back.
+    pub fn has_any_back(&self) -> bool {
+        self.shared.back.load(Ordering::SeqCst) > 0
+    }
+
+    pub fn let_go(&self) {
+        self.shared.held.store(0, Ordering::SeqCst);
+        self.shared.kept.store(0, Ordering::SeqCst);
+        self.shared.late.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether all that was to be lost or overtaken was.
     pub fn is_done(&self) -> bool {
         let shared = &self.shared;
-        [&shared.lose, &shared.lose_of_scripts]
+        [&shared.lose, &shared.lose_of_scripts, &shared.overtaken]
             .iter()
             .all(|lose| lose.load(Ordering::SeqCst) == 0)
     }
@@ -151,6 +208,11 @@ impl Proxy {
         self.shared.harm.load(Ordering::SeqCst)
     }
 
+    /// New connections are refused, until `lead_to`.
+    pub fn refuse(&self) {
+        self.shared.target.lock().unwrap().clear();
+    }
+
     /// New connections go to this server.
     pub fn lead_to(&self, server: &Server) {
         *self.shared.target.lock().unwrap() = server.address().to_owned();
@@ -158,28 +220,43 @@ impl Proxy {
 }
 
 impl Shared {
-    /// `script`: whether the last call on this connection was one of a script. `number`: of the connection, where these are calls
-    /// and not replies.
+    /// `script`: whether the last call on this connection was one of a script. `replies`: these are replies and not calls.
     fn copy(
         &self,
         mut from: TcpStream,
         mut to: TcpStream,
-        born: i32,
+        place: Place,
         script: &AtomicBool,
-        number: Option<i32>,
+        replies: bool,
     ) {
-        let replies = number.is_none();
+        let keeps = if replies { &self.kept } else { &self.held };
         let mut buffer = [0; 65_536];
         let mut is_silent = false;
         while let Ok(count @ 1..) = from.read(&mut buffer) {
-            if is_silent || self.silent.load(Ordering::SeqCst) != born {
+            if is_silent || self.silent.load(Ordering::SeqCst) != place.born {
                 continue;
+            }
+            if replies && let Some([there, here]) = &self.names {
+                rename(&mut buffer[..count], there, here);
             }
             if !replies {
                 script.store(is_script(&buffer[..count]), Ordering::SeqCst);
             }
-            while number.is_some_and(|number| number < self.held.load(Ordering::SeqCst)) {
-                std::thread::sleep(Duration::from_millis(1));
+            let is_back = || place.number < keeps.load(Ordering::SeqCst);
+            if is_back() {
+                self.back.fetch_add(1, Ordering::SeqCst);
+                while is_back() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                self.back.fetch_sub(1, Ordering::SeqCst);
+            }
+            if !replies && script.load(Ordering::SeqCst) && take(&self.overtaken) {
+                let _ = from.shutdown(Shutdown::Both);
+                while self.late.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let _ = to.write_all(&buffer[..count]);
+                break;
             }
             match self.fate(replies, script) {
                 Fate::Carried => {}
@@ -206,11 +283,6 @@ impl Shared {
     }
 
     fn fate(&self, replies: bool, script: &AtomicBool) -> Fate {
-        let take = |lose: &AtomicI32| {
-            let one = |n: i32| (n > 0).then(|| n - 1);
-            let taken = lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one);
-            taken.is_ok()
-        };
         let is_of_script = || script.load(Ordering::SeqCst);
         if replies && (take(&self.lose) || is_of_script() && take(&self.lose_of_scripts)) {
             return Fate::Swallowed;
@@ -232,6 +304,22 @@ impl Shared {
         self.harm.fetch_add(1, Ordering::SeqCst);
         fate
     }
+}
+
+/// Puts `here` wherever `there` stands.
+fn rename(piece: &mut [u8], there: &[u8], here: &[u8]) {
+    for start in 0..piece.len() {
+        if piece[start..].starts_with(there) {
+            piece[start..start + here.len()].copy_from_slice(here);
+        }
+    }
+}
+
+/// One of what is left, if there is any.
+fn take(left: &AtomicI32) -> bool {
+    let one = |n: i32| (n > 0).then(|| n - 1);
+    let taken = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one);
+    taken.is_ok()
 }
 
 /// Whether this calls a script; client libraries write it in their own case.

@@ -3,14 +3,14 @@
 
 mod support;
 
-use luagate::errors::AcquireError;
+use luagate::errors::{AcquireError, LockAllError};
 use luagate::scripts::semaphore::Ask;
 use luagate::{Cancel, Gate, Semaphore};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 use support::raw::Raw;
-use support::{Server, eventually, job, process};
+use support::{SOON, Server, eventually, job, process};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -351,6 +351,44 @@ fn a_wait_is_cancelled_from_another_thread() {
         semaphore.acquire(),
         Err(AcquireError::Cancelled(_))
     ));
+}
+
+#[test]
+fn a_wait_that_was_cancelled_before_it_began_is_never_granted() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("before"));
+    raw.assert_released("before");
+    let mut fence = raw.inspect().last_fence;
+    let stop = Cancel::new();
+    stop.cancel();
+    // All is free. The first wait of a gate asks in another way than those after it.
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 1).cancelled_by(&stop);
+    for _ in 0..2 {
+        let refused = [
+            semaphore.acquire().map(drop),
+            semaphore.acquire_timeout(SOON).map(drop),
+            gate.mutex("free").cancelled_by(&stop).lock().map(drop),
+        ];
+        for result in refused {
+            assert!(matches!(result, Err(AcquireError::Cancelled(_))));
+        }
+        let both = gate.mutexes(["a", "b"]).cancelled_by(&stop);
+        assert!(matches!(
+            both.lock_all(SOON),
+            Err(LockAllError::Cancelled(_))
+        ));
+        assert_eq!(raw.inspect().last_fence, fence, "it was granted");
+        // From here on the gate has an inbox.
+        raw.grant(raw.ask("holder"));
+        let waited = gate
+            .semaphore("raw", 1)
+            .acquire_timeout(Duration::from_millis(20));
+        assert!(matches!(waited, Err(AcquireError::TimedOut(_))));
+        raw.assert_released("holder");
+        fence = raw.inspect().last_fence;
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use luagate::{Error, Gate, Permit, Released};
 use std::time::{Duration, Instant};
 use support::proxy::Proxy;
 use support::raw::Raw;
-use support::{Server, eventually};
+use support::{Server, eventually, within};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -145,6 +145,23 @@ fn dropping_while_the_server_is_away_releases_when_it_is_back() {
     eventually("the background releases it", || {
         (raw.in_use() == 0).then_some(())
     });
+}
+
+#[test]
+fn however_long_the_server_was_away_a_release_follows_soon_after_its_return() {
+    let on_disk = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = own!(Server::private(&on_disk));
+    let gate = server.gate();
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    server.kill();
+    drop(permit);
+    // Were each pause twice the one before, the next one would be about as long as all before it.
+    let away = Duration::from_secs(7);
+    std::thread::sleep(away);
+    server.start_again();
+    let mut raw = Raw::new(&server, 1);
+    let released = within(away / 2, || (raw.in_use() == 0).then_some(()));
+    assert!(released.is_some(), "it is still held");
 }
 
 #[test]

@@ -5,10 +5,11 @@ mod support;
 
 use luagate::errors::{Lost, RefreshError};
 use luagate::scripts::semaphore::{Ask, LookupAnswer};
-use luagate::{Permit, Released, Revoked};
+use luagate::{Gate, Permit, Released, Revoked};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::proxy::Proxy;
 use support::raw::Raw;
 use support::{SOON, Server, eventually};
@@ -99,13 +100,13 @@ fn process_of_a_test() {
     let [url, prefix] = arguments.as_slice() else {
         panic!()
     };
-    let gate = luagate::Gate::builder(url).prefix(prefix).open().unwrap();
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     let semaphore = gate
         .semaphore("raw", 1_000)
         .lease(Duration::from_secs(3))
         .auto_renew();
     let permits: Vec<Permit> = (0..1_000).map(|_| semaphore.acquire().unwrap()).collect();
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     eventually("more than two leases pass", || {
         assert!(permits.iter().all(|permit| !permit.is_lost()));
         (start.elapsed() > Duration::from_secs(7)).then_some(())
@@ -248,7 +249,7 @@ fn a_permanent_lease_never_ends() {
 #[test]
 fn a_connection_that_went_silent_costs_no_permit() {
     let (_server, proxy, _) = own!(support::proxy::Proxy::with_gate());
-    let gate = luagate::Gate::builder(&proxy.url)
+    let gate = Gate::builder(&proxy.url)
         .read_timeout(Duration::from_millis(200))
         .open()
         .unwrap();
@@ -258,11 +259,43 @@ fn a_connection_that_went_silent_costs_no_permit() {
         .auto_renew();
     let permits: Vec<Permit> = (0..50).map(|_| semaphore.acquire().unwrap()).collect();
     proxy.go_silent();
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     eventually("a lease and more passes", || {
         (start.elapsed() > Duration::from_secs(4)).then_some(())
     });
     assert!(permits.iter().all(|permit| !permit.is_lost()));
+}
+
+#[test]
+fn a_pool_that_is_busy_all_the_time_renews_first() {
+    let (server, proxy, _) = own!(Proxy::with_gate());
+    let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
+    let builder = builder.connections(1).read_timeout(Duration::from_secs(60));
+    let gate = builder.open().unwrap();
+    let lease = Duration::from_secs(6);
+    let renewed = gate.semaphore("raw", 1).lease(lease).auto_renew();
+    let renewed = renewed.acquire().unwrap();
+    let others = gate.semaphore("others", 30).lease(lease * 100);
+    let others: Vec<Permit> = (0..30).map(|_| others.acquire().unwrap()).collect();
+    // Whoever comes last waits for 9 s.
+    proxy.delay_replies(std::iter::repeat_n(Duration::from_millis(300), 1_000));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for other in &others {
+            scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    other.refresh().unwrap();
+                }
+            });
+        }
+        let start = Instant::now();
+        while start.elapsed() < lease + Duration::from_secs(1) && !renewed.is_lost() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        done.store(true, Ordering::SeqCst);
+        proxy.delay_no_more();
+    });
+    assert!(!renewed.is_lost(), "it waited behind the others");
 }
 
 #[test]

@@ -30,6 +30,8 @@ struct Shared {
     /// How many connections there were, and how many of the first of them keep back what is called on them.
     count: AtomicI32,
     held: AtomicI32,
+    /// Scripts are not what the client loads.
+    forgets: AtomicBool,
     /// What comes to pass with the next piece, while there is anything to fear.
     chance: Mutex<Option<Dice>>,
     harm: AtomicI32,
@@ -72,6 +74,7 @@ impl Proxy {
             silent: AtomicI32::new(0),
             count: AtomicI32::new(0),
             held: AtomicI32::new(0),
+            forgets: AtomicBool::new(false),
             chance: Mutex::new(None),
             harm: AtomicI32::new(0),
         });
@@ -119,6 +122,17 @@ impl Proxy {
     /// The next replies are kept back for so long each.
     pub fn delay_replies(&self, delays: impl IntoIterator<Item = Duration>) {
         self.shared.delays.lock().unwrap().extend(delays);
+    }
+
+    /// Replies are kept back no more, but for the one that is.
+    pub fn delay_no_more(&self) {
+        self.shared.delays.lock().unwrap().clear();
+    }
+
+    /// From now on the server never has a script that was loaded when it is called next, as if another client had it forget all
+    /// in between: it is given another text, a comment of which differs.
+    pub fn forget_loaded_scripts(&self) {
+        self.shared.forgets.store(true, Ordering::SeqCst);
     }
 
     /// What is called on the connections that stand now does not reach the server before `let_go`. New ones work.
@@ -177,6 +191,9 @@ impl Shared {
             }
             if !replies {
                 script.store(is_script(&buffer[..count]), Ordering::SeqCst);
+                if self.forgets.load(Ordering::SeqCst) {
+                    change_loaded(&mut buffer[..count]);
+                }
             }
             while number.is_some_and(|number| number < self.held.load(Ordering::SeqCst)) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -240,4 +257,15 @@ fn is_script(piece: &[u8]) -> bool {
     piece
         .windows(name.len())
         .any(|word| word.eq_ignore_ascii_case(name))
+}
+
+/// Changes a letter of the comment with which a script begins that is loaded.
+fn change_loaded(piece: &mut [u8]) {
+    let load = b"\r\nLOAD\r\n";
+    let Some(at) = piece.windows(load.len()).position(|word| word == load) else {
+        return;
+    };
+    let comment = piece[at..].windows(3).position(|start| start == b"-- ");
+    let comment = comment.expect("a script begins with a comment");
+    piece[at + comment + 3] = b'~';
 }

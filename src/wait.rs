@@ -25,6 +25,9 @@ const RECHECK_A_PLACE: Duration = Duration::from_secs(1);
 /// How long to wait between calls while the server cannot be reached.
 pub(crate) const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long the message of a grant may be on its way, to a subscriber that gets no processor say.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
+
 /// How long a waiter at this place sleeps at most.
 fn recheck(position: u64) -> Duration {
     match u32::try_from(position.saturating_sub(1)) {
@@ -285,7 +288,7 @@ impl Request {
             return false;
         }
         let _busy = self.engine.clock().busy(); // until the message is here
-        let until = self.engine.now() + LAST_WORD;
+        let until = self.engine.now() + ON_ITS_WAY;
         loop {
             match wait.hear(until) {
                 News::Message { message, .. } if message.fence == fence => return true,

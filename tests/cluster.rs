@@ -5,7 +5,7 @@ mod support;
 
 use luagate::errors::{FailureKind, TryAcquireError};
 use luagate::scripts::Keys;
-use luagate::{Gate, GateBuilder, autocomplete};
+use luagate::{Gate, GateBuilder, Permit, autocomplete};
 use redis::Connection;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -139,6 +139,49 @@ fn every_system_works_over_all_nodes() {
     grouped.try_lock_all().unwrap().unlock().unwrap();
 }
 
+/// How often a node read from clients.
+fn reads(cluster: &Cluster, node: usize) -> u64 {
+    let mut info = redis::cmd("INFO");
+    let info: String = info
+        .arg("stats")
+        .query(&mut cluster.connection(node))
+        .unwrap();
+    let mut lines = info.lines();
+    let reads = lines.find_map(|line| line.strip_prefix("total_reads_processed:"));
+    reads.unwrap().parse().unwrap()
+}
+
+#[test]
+fn many_permits_cost_each_node_a_packet() {
+    let cluster = own!(Cluster::new());
+    let gate = gate(&cluster);
+    let masters = cluster.masters();
+    let names: Vec<String> = masters.iter().map(|m| cluster.name_on(*m)).collect();
+    let on_each = |count: u32| -> Vec<Permit> {
+        let semaphores = names
+            .iter()
+            .map(|name| gate.semaphore(name, 40).lease(LEASE));
+        let semaphores: Vec<_> = semaphores.collect();
+        let rounds = (0..count).flat_map(|_| &semaphores);
+        rounds
+            .map(|semaphore| semaphore.try_acquire().unwrap())
+            .collect()
+    };
+    // From here on the nodes know the scripts.
+    let known = on_each(1);
+    assert!(Permit::refresh_all(&known).iter().all(Result::is_ok));
+    assert!(Permit::release_all(known).iter().all(Result::is_ok));
+    let permits = on_each(30);
+    let before: Vec<u64> = masters.iter().map(|m| reads(&cluster, *m)).collect();
+    assert!(Permit::refresh_all(&permits).iter().all(Result::is_ok));
+    assert!(Permit::release_all(permits).iter().all(Result::is_ok));
+    for (master, before) in masters.iter().zip(before) {
+        // A round trip for each permit would be 60.
+        let reads = reads(&cluster, *master) - before;
+        assert!(reads < 30, "{reads} reads");
+    }
+}
+
 #[test]
 fn a_gate_on_one_node_alone_says_what_to_do() {
     let cluster = own!(Cluster::new());
@@ -240,6 +283,41 @@ fn who_holds_and_waits_goes_on_when_the_master_dies() {
     held.release().unwrap();
     for waiting in waiting {
         waiting.join().unwrap();
+    }
+}
+
+/// How many connections of clients a node has that are of this kind, `normal` or `pubsub`.
+fn clients(cluster: &Cluster, node: usize, kind: &str) -> usize {
+    let mut list = redis::cmd("CLIENT");
+    let list = list.arg("LIST").arg("TYPE").arg(kind);
+    let list: String = list.query(&mut cluster.connection(node)).unwrap();
+    list.lines().count()
+}
+
+#[test]
+fn connections_to_masters_of_before_do_not_pile_up() {
+    let cluster = own!(Cluster::new());
+    let name = cluster.name_on(cluster.masters()[0]);
+    let slot = slot_of(&cluster, &name);
+    let gate = gate(&cluster);
+    for _ in 0..2 {
+        let master = cluster.master(slot);
+        // Somebody asks and somebody is told.
+        let held = gate.semaphore(&name, 1).lease(LEASE).try_acquire().unwrap();
+        let waiting = wait_in_line(&gate, &name);
+        waits(&gate, &name, 1);
+        assert_eq!(clients(&cluster, master, "pubsub"), 1);
+        held.release().unwrap();
+        waiting.join().unwrap();
+        let next = cluster.replicas(slot)[0];
+        cluster.fail_over(slot, next);
+        // One of them is the test's.
+        eventually("the master of before is left alone", || {
+            gate.mutex(&name).try_lock().ok()?.unlock().ok()?;
+            let is_heard = clients(&cluster, master, "pubsub") > 0;
+            let is_asked = clients(&cluster, master, "normal") > 1;
+            (!is_heard && !is_asked).then_some(())
+        });
     }
 }
 

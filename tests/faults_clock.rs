@@ -1,21 +1,27 @@
 //! Promise: a server's clock that steps by an hour, either way, lets nobody in too many who is still known, and fences go on
-//! increasing. Forward it ends all leases; back it keeps those that nobody refreshes or releases for an hour more.
+//! increasing. Forward it ends all leases; back it keeps those that nobody refreshes or releases for an hour more. A holder's
+//! own clock that steps ahead ends what it holds, and a step back brings nothing back.
 
 mod support;
 
 use luagate::errors::{RefreshError, TryAcquireError};
-use luagate::{Permit, Released, Revoked};
+use luagate::{Gate, Permit, Released, Revoked};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use support::clock::Clock;
+use support::clock::{self, Clock};
 use support::crew::{self, Crew};
 use support::history::{Forgotten, Op, Rules};
 use support::{SOON, Server, skip_since};
 
 #[test]
 fn process_of_a_test() {
-    crew::work();
+    match support::job() {
+        Some((job, arguments)) if job == LOSES => lose_and_step_back(&arguments),
+        _ => crew::work(),
+    }
 }
+
+const LOSES: &str = "loses";
 
 const HOUR: i64 = 3_600;
 
@@ -91,6 +97,33 @@ fn an_hour_back_who_crashed_stays_an_hour_longer_unless_revoked() {
     let both: Permit = semaphore.try_acquire_many(2).unwrap();
     assert!(both.fence() > fence);
     both.release().unwrap();
+}
+
+#[test]
+fn what_was_lost_once_stays_lost_when_the_holder_s_clock_steps_back() {
+    let server = Server::any();
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = support::process(LOSES, &[&server.url, &server.prefix]);
+    if let Err(why) = clock::give_own(&mut process, folder.path()) {
+        return skip_since(&why);
+    }
+    assert!(process.status().unwrap().success());
+}
+
+fn lose_and_step_back(arguments: &[String]) {
+    let [url, prefix] = arguments else { panic!() };
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    let semaphore = gate.semaphore("raw", 2).lease(LONG);
+    let (seen, unseen) = (semaphore.acquire().unwrap(), semaphore.acquire().unwrap());
+    assert!(!seen.is_lost() && !unseen.is_lost());
+    clock::set_own(HOUR);
+    assert!(seen.is_lost());
+    clock::set_own(0);
+    assert!(seen.is_lost(), "it came back");
+    assert_eq!(seen.remaining(), Some(Duration::ZERO));
+    assert!(matches!(seen.refresh(), Err(RefreshError::Lost(_))));
+    // That is so though the server would still have it, as the one that nobody looked at shows.
+    unseen.refresh().unwrap();
 }
 
 /// Sets the clock; a step forward ends all leases, and the keys with them.

@@ -104,6 +104,16 @@ impl Raw {
         eventually("they wait", || (self.waiting() == count).then_some(()));
     }
 
+    /// Tells all who wait that it is worth asking, as if the latch had opened.
+    fn call_waiters(&mut self) {
+        let (latch, inboxes) = (self.key(0), self.key(1));
+        let inboxes: Vec<String> = self.con.zrange(inboxes, 0, -1).unwrap();
+        for inbox in inboxes {
+            let heard: u32 = self.con.publish(inbox, format!("{latch} 0 0 0 1")).unwrap();
+            assert_eq!(heard, 1);
+        }
+    }
+
     fn dump(&mut self) -> Vec<Option<Vec<u8>>> {
         let dump = |at: usize| {
             redis::cmd("DUMP")
@@ -1048,6 +1058,35 @@ fn a_server_that_stalls_as_the_time_ends_has_timed_the_wait_out() {
             "{outcome:?}"
         );
         assert!(start.elapsed() < Duration::from_millis(1_500));
+    });
+}
+
+#[test]
+fn a_wait_that_timed_out_tells_the_last_count_that_was_known() {
+    let mut server = own!(Server::private(&[]));
+    let latch = server.gate().latch("raw", 3);
+    let mut raw = Raw::new(&server, 3);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| latch.wait_timeout(Duration::from_secs(3)));
+        raw.await_waiters(1);
+        for left in [2, 1] {
+            assert_eq!(raw.count_down(&format!("id-{left}")), left);
+            let asked = |raw: &mut Raw| command_counts(&mut raw.con)["evalsha"];
+            let before = asked(&mut raw);
+            raw.call_waiters();
+            eventually("it asks", || (asked(&mut raw) > before).then_some(()));
+            asked(&mut raw); // by now it was answered, too
+        }
+        server.pause();
+        let outcome = waiting.join().unwrap();
+        server.resume();
+        assert!(
+            matches!(
+                outcome,
+                Err(WaitError::TimedOut(StillClosed { left: 1, .. }))
+            ),
+            "{outcome:?}"
+        );
     });
 }
 

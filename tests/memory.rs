@@ -193,6 +193,23 @@ fn a_renewed_permit_outlives_hours() {
 }
 
 #[test]
+fn each_of_many_permits_is_renewed_though_all_are_due_at_once() {
+    let (gate, memory) = memory();
+    let market = gate.semaphore("market", 250).lease(HOUR).auto_renew();
+    let permits: Vec<Permit> = (0..250).map(|_| market.try_acquire().unwrap()).collect();
+    for _ in 0..4 {
+        // All are overdue when it wakes up: they go in packets as full as can be.
+        memory.suspend(HOUR / 2);
+        for (place, permit) in permits.iter().enumerate() {
+            let left = permit.remaining().unwrap();
+            assert!(left > HOUR - MINUTE, "{place}: {left:?}");
+        }
+    }
+    assert_eq!(market.inspect().unwrap().holder_count, 250);
+    assert_eq!(gate.counters().renewed, 1_000);
+}
+
+#[test]
 fn a_suspended_machine_loses_what_it_held_and_is_told() {
     let (gate, memory) = memory();
     let (sender, told) = mpsc::channel();

@@ -5,6 +5,7 @@ mod support;
 use luagate::errors::{AcquireError, FailureKind, RefreshError, TryAcquireError};
 use luagate::{Gate, GateBuilder};
 use std::time::Duration;
+use support::proxy::Proxy;
 use support::{Server, eventually};
 
 /// Where a replica does not answer, and where it does.
@@ -32,6 +33,21 @@ fn replica_of(master: &Server) -> Server {
         (confirmed > 0).then_some(())
     });
     replica
+}
+
+/// Waits until the replica has confirmed all that its master ever sent.
+fn has_confirmed_all(master: &Server) {
+    let mut con = master.connection();
+    eventually("the replica confirms all", || {
+        let mut info = redis::cmd("INFO");
+        let info: String = info.arg("replication").query(&mut con).unwrap();
+        let number = |name: &str| {
+            let (_, rest) = info.split_once(name)?;
+            rest.split(|end: char| !end.is_ascii_digit()).next()
+        };
+        let confirmed = number(",offset=").expect("a replica");
+        (Some(confirmed) == number("master_repl_offset:")).then_some(())
+    });
 }
 
 fn builder(server: &Server) -> GateBuilder {
@@ -130,6 +146,31 @@ fn a_new_lease_that_no_replica_has_does_not_count() {
     replica.resume();
     permit.refresh_for(LEASE * 2).unwrap();
     assert!(permit.remaining().unwrap() > LEASE);
+}
+
+#[test]
+fn nor_does_it_where_the_server_forgot_the_script_twice() {
+    let master = own!(Server::private_tcp(&AT_ONCE));
+    let mut replica = replica_of(&master);
+    let proxy = Proxy::new(&master);
+    let gate = Gate::builder(&proxy.url).prefix(&master.prefix);
+    let gate = gate.read_timeout(WITHIN + PATIENT).min_replicas(1, WITHIN);
+    let gate = gate.open().unwrap();
+    let permit = gate.semaphore("s", 1).lease(LEASE).try_acquire().unwrap();
+    redis::cmd("SCRIPT")
+        .arg("FLUSH")
+        .exec(&mut master.connection())
+        .unwrap();
+    proxy.forget_loaded_scripts();
+    // What is called before the script comes along writes nothing: the replica would seem to have all of that.
+    has_confirmed_all(&master);
+    replica.pause();
+    let before = permit.remaining().unwrap();
+    let Err(RefreshError::Failed(failure)) = permit.refresh_for(LEASE * 2) else {
+        panic!("the replica stands still");
+    };
+    assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
+    assert!(permit.remaining().unwrap() <= before);
 }
 
 #[test]

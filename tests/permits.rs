@@ -3,12 +3,13 @@
 mod support;
 
 use luagate::errors::{CallError, RefreshError, TryAcquireError};
+use luagate::scripts::semaphore::LookupAnswer;
 use luagate::{Error, Gate, Permit, Released};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use support::proxy::Proxy;
 use support::raw::Raw;
-use support::{Server, eventually};
+use support::{Server, eventually, within};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -169,6 +170,23 @@ fn dropping_while_the_server_is_away_releases_when_it_is_back() {
 }
 
 #[test]
+fn however_long_the_server_was_away_a_release_follows_soon_after_its_return() {
+    let on_disk = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = own!(Server::private(&on_disk));
+    let gate = server.gate();
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    server.kill();
+    drop(permit);
+    // Were each pause twice the one before, the next one would be about as long as all before it.
+    let away = Duration::from_secs(7);
+    std::thread::sleep(away);
+    server.start_again();
+    let mut raw = Raw::new(&server, 1);
+    let released = within(away / 2, || (raw.in_use() == 0).then_some(()));
+    assert!(released.is_some(), "it is still held");
+}
+
+#[test]
 fn a_lost_reply_is_repeated_with_the_same_id() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 5);
@@ -270,19 +288,23 @@ fn a_call_that_stalled_is_followed_by_its_release_on_the_same_connection() {
     let mut server = own!(Server::private(&[]));
     let gate = impatient(&server);
     let semaphore = gate.semaphore("raw", 1).lease(LONG);
-    drop(semaphore.try_acquire().unwrap());
+    let mut raw = Raw::new(&server, 1);
     for _ in 0..20 {
+        // Also where the machine takes its time.
+        drop(eventually("it is granted", || semaphore.try_acquire().ok()));
+        let before = eventually("it is given back", || {
+            let state = raw.inspect();
+            (state.in_use == 0).then_some(state.last_fence)
+        });
         server.pause();
         let error = semaphore.try_acquire().unwrap_err();
         assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
         server.resume();
-        let mut raw = Raw::new(&server, 1);
         // The server first runs the acquire, which nobody waits for any more, then its release.
-        eventually("it is free", || {
-            let grants = raw.inspect().last_fence;
-            (raw.in_use() == 0 && grants > 0).then_some(())
+        eventually("it is granted and given back", || {
+            let state = raw.inspect();
+            (state.in_use == 0 && state.last_fence > before).then_some(())
         });
-        drop(semaphore.acquire().unwrap());
     }
 }
 
@@ -313,16 +335,20 @@ fn a_forked_child_releases_nothing() {
 fn permits_keep_alive_what_they_need_of_a_gate() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let permit = server
-        .gate()
-        .semaphore("raw", 1)
-        .lease(Duration::from_millis(200))
+    let semaphore = server.gate().semaphore("raw", 1);
+    let permit = semaphore
+        .lease(Duration::from_secs(3))
         .auto_renew()
         .acquire()
         .unwrap();
-    let until = raw.server_ms() + 600;
-    raw.wait_until(until);
-    assert!(raw.holds(permit.id()));
+    let mut lease_end = || match raw.lookup(permit.id()) {
+        LookupAnswer::Held(grant) => grant.expires_at.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    for _ in 0..2 {
+        let before = lease_end();
+        eventually("it is renewed", || (lease_end() > before).then_some(()));
+    }
     drop(permit);
     assert_eq!(raw.in_use(), 0);
 }

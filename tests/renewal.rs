@@ -5,16 +5,17 @@ mod support;
 
 use luagate::errors::{Lost, RefreshError};
 use luagate::scripts::semaphore::{Ask, LookupAnswer};
-use luagate::{Permit, Released, Revoked};
+use luagate::{Gate, Permit, Released, Revoked};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::proxy::Proxy;
 use support::raw::Raw;
 use support::{SOON, Server, eventually};
 
-/// Long beside the pauses of a busy machine.
-const LEASE: Duration = Duration::from_millis(600);
+/// Long beside the pauses of a busy machine: a renewal may be late by two thirds of it.
+const LEASE: Duration = Duration::from_secs(2);
 
 /// Waits until the server's clock shows `leases` leases more.
 fn pass(raw: &mut Raw, leases: u32) {
@@ -29,7 +30,7 @@ fn a_renewed_permit_outlives_its_lease_and_one_that_is_not_does_not() {
     let semaphore = server.gate().semaphore("raw", 2).lease(LEASE);
     let renewed = semaphore.clone().auto_renew().acquire().unwrap();
     let left_alone = semaphore.acquire().unwrap();
-    pass(&mut raw, 4);
+    pass(&mut raw, 2);
     assert!(!renewed.is_lost() && raw.holds(renewed.id()));
     assert!(left_alone.is_lost() && !raw.holds(left_alone.id()));
     assert!(matches!(left_alone.refresh(), Err(RefreshError::Lost(_))));
@@ -132,13 +133,13 @@ fn process_of_a_test() {
     let [url, prefix] = arguments.as_slice() else {
         panic!()
     };
-    let gate = luagate::Gate::builder(url).prefix(prefix).open().unwrap();
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     let semaphore = gate
         .semaphore("raw", 1_000)
         .lease(Duration::from_secs(3))
         .auto_renew();
     let permits: Vec<Permit> = (0..1_000).map(|_| semaphore.acquire().unwrap()).collect();
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     eventually("more than two leases pass", || {
         assert!(permits.iter().all(|permit| !permit.is_lost()));
         (start.elapsed() > Duration::from_secs(7)).then_some(())
@@ -249,7 +250,7 @@ fn a_panic_in_a_callback_stops_neither_renewal_nor_the_next_callback() {
     eventually("the first is lost", || panicking.is_lost().then_some(()));
     raw.assert_released(telling.id());
     assert_eq!(receiver.recv_timeout(SOON).unwrap().id, telling.id());
-    pass(&mut raw, 3);
+    pass(&mut raw, 2);
     assert!(raw.holds(renewed.id()) && !renewed.is_lost());
 }
 
@@ -258,14 +259,15 @@ fn one_failed_renewal_does_not_end_renewing() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let (permit, told) = watched(&server);
-    for _ in 0..20 {
+    let until = raw.server_ms() + 2 * u64::try_from(LEASE.as_millis()).unwrap();
+    while raw.server_ms() < until {
         support::kill_connections(&mut raw.con, "normal");
         redis::cmd("SCRIPT")
             .arg("FLUSH")
             .exec(&mut raw.con)
             .unwrap();
-        let until = raw.server_ms() + 80;
-        raw.wait_until(until);
+        let pause = raw.server_ms() + 80;
+        raw.wait_until(pause);
     }
     assert!(!permit.is_lost() && raw.holds(permit.id()));
     assert!(told.try_recv().is_err());
@@ -287,7 +289,7 @@ fn nothing_is_renewed_after_its_release() {
         lease_ms: 400,
         ..raw.ask(&id)
     });
-    pass(&mut raw, 4);
+    pass(&mut raw, 2);
     assert!(!raw.holds(&id), "renewed after its release");
     assert!(!raw.holds(&handed_on), "renewed after it was handed on");
     assert!(
@@ -320,7 +322,7 @@ fn a_permanent_lease_never_ends() {
 #[test]
 fn a_connection_that_went_silent_costs_no_permit() {
     let (_server, proxy, _) = own!(support::proxy::Proxy::with_gate());
-    let gate = luagate::Gate::builder(&proxy.url)
+    let gate = Gate::builder(&proxy.url)
         .read_timeout(Duration::from_millis(200))
         .open()
         .unwrap();
@@ -330,11 +332,43 @@ fn a_connection_that_went_silent_costs_no_permit() {
         .auto_renew();
     let permits: Vec<Permit> = (0..50).map(|_| semaphore.acquire().unwrap()).collect();
     proxy.go_silent();
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     eventually("a lease and more passes", || {
         (start.elapsed() > Duration::from_secs(4)).then_some(())
     });
     assert!(permits.iter().all(|permit| !permit.is_lost()));
+}
+
+#[test]
+fn a_pool_that_is_busy_all_the_time_renews_first() {
+    let (server, proxy, _) = own!(Proxy::with_gate());
+    let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
+    let builder = builder.connections(1).read_timeout(Duration::from_secs(60));
+    let gate = builder.open().unwrap();
+    let lease = Duration::from_secs(6);
+    let renewed = gate.semaphore("raw", 1).lease(lease).auto_renew();
+    let renewed = renewed.acquire().unwrap();
+    let others = gate.semaphore("others", 30).lease(lease * 100);
+    let others: Vec<Permit> = (0..30).map(|_| others.acquire().unwrap()).collect();
+    // Whoever comes last waits for 9 s.
+    proxy.delay_replies(std::iter::repeat_n(Duration::from_millis(300), 1_000));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for other in &others {
+            scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    other.refresh().unwrap();
+                }
+            });
+        }
+        let start = Instant::now();
+        while start.elapsed() < lease + Duration::from_secs(1) && !renewed.is_lost() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        done.store(true, Ordering::SeqCst);
+        proxy.delay_no_more();
+    });
+    assert!(!renewed.is_lost(), "it waited behind the others");
 }
 
 #[test]
@@ -343,15 +377,15 @@ fn nobody_is_told_of_a_permit_that_was_released() {
     let (sender, receiver) = channel();
     let semaphore = server
         .gate()
-        .semaphore("raw", 8)
-        .lease(Duration::from_millis(60))
+        .semaphore("raw", 16)
+        .lease(Duration::from_millis(450))
         .auto_renew()
         .on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let mut late = HashSet::new(); // on a machine that stood still for a whole lease
-    for n in 0..100 {
-        let permits: Vec<Permit> = (0..8).map(|_| semaphore.acquire().unwrap()).collect();
+    for n in 0..30 {
+        let permits: Vec<Permit> = (0..16).map(|_| semaphore.acquire().unwrap()).collect();
         // The release comes about when they are renewed for the first time.
-        std::thread::sleep(Duration::from_micros(19_000 + n % 20 * 100));
+        std::thread::sleep(Duration::from_micros(144_000 + n % 20 * 300));
         for permit in permits {
             let id = permit.id().to_owned();
             if permit.is_lost() || permit.release().unwrap() == Released::Gone {
@@ -359,7 +393,7 @@ fn nobody_is_told_of_a_permit_that_was_released() {
             }
         }
     }
-    assert!(late.len() < 400, "most were released in time");
+    assert!(late.len() < 240, "most were released in time");
     for lost in receiver.try_iter() {
         assert!(late.contains(&lost.id), "told of {lost}");
     }

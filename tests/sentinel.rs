@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use support::crew::{self, Crew, Home};
 use support::history::{Forgotten, Op};
 use support::sentinel::{MASTER, Sentinels};
-use support::{SOON, eventually};
+use support::stub_sentinel::StubSentinel;
+use support::{SOON, Server, eventually};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(600);
@@ -92,6 +93,49 @@ fn a_sentinel_that_stands_still_holds_up_nobody() {
         "{:?}",
         asked.elapsed()
     );
+}
+
+fn asking(sentinels: &[StubSentinel], prefix: &str) -> GateBuilder {
+    let addresses = sentinels.iter().map(|sentinel| sentinel.address.as_str());
+    let addresses: Vec<&str> = addresses.collect();
+    let url = format!("redis+sentinel://{}/{MASTER}", addresses.join(","));
+    Gate::builder(&url).prefix(prefix)
+}
+
+#[test]
+fn a_sentinel_that_does_not_answer_delays_by_its_share_only() {
+    let server = own!(Server::private_tcp(&[]));
+    let sentinels = [StubSentinel::silent(), StubSentinel::naming(&server)];
+    // Connecting takes so long at most: a third for each sentinel, and one for the master.
+    let within = Duration::from_secs(6);
+    let gate = asking(&sentinels, &server.prefix);
+    let gate = gate.connect_timeout(within).read_timeout(within);
+    let asked = Instant::now();
+    let gate = gate.open().unwrap();
+    assert!(asked.elapsed() < within, "{:?}", asked.elapsed());
+    gate.mutex("m").try_lock().unwrap().unlock().unwrap();
+}
+
+#[test]
+fn a_master_of_before_that_a_sentinel_still_names_is_not_used() {
+    let master = own!(Server::private_tcp(&[]));
+    let (host, port) = master.address().split_once(':').unwrap();
+    // It would take whatever is written.
+    let as_before = ["--replicaof", host, port, "--replica-read-only", "no"];
+    let before = own!(Server::private_tcp(&as_before));
+    let [late, well] = [&before, &master].map(StubSentinel::naming);
+    let sentinels = [late, well];
+    let gate = asking(&sentinels, &master.prefix).open().unwrap();
+    let held = gate.mutex("m").lease(LEASE).try_lock().unwrap();
+    let there = master.gate().mutex("m").inspect().unwrap();
+    assert_eq!(there.holders.len(), 1, "granted by the master of before");
+    held.unlock().unwrap();
+    // Where no other is named there is no master.
+    let error = asking(&sentinels[..1], &master.prefix).open().unwrap_err();
+    let luagate::errors::CallError::Failed(failure) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(failure.kind(), FailureKind::NotReady, "{failure}");
 }
 
 #[test]

@@ -4,7 +4,8 @@
 mod support;
 
 use luagate::errors::{
-    AcquireError, CallError, FailureKind, LockAllError, TryAcquireError, TryLockAllError,
+    AcquireError, CallError, FailureKind, LockAllError, RefreshError, TryAcquireError,
+    TryLockAllError,
 };
 use luagate::scripts::Keys;
 use luagate::scripts::semaphore::{self, Answer, Ask, ReleaseAnswer, TryLockAllAnswer};
@@ -824,13 +825,9 @@ fn what_was_gone_at_a_first_attempt_is_told_by_the_second() {
     gate.mutex(SWORD)
         .revoke(guard.get(SWORD).unwrap().id())
         .unwrap();
-    let mut shield = raw(&server, SHIELD);
-    let [_, holders, _] = shield.key_names();
-    let aside = format!("{holders}:aside");
-    let _: () = shield.con.rename(&holders, &aside).unwrap();
-    let _: () = shield.con.set(&holders, "overwritten").unwrap();
+    let put_back = overwrite(&server, SHIELD);
     let error = guard.unlock().unwrap_err();
-    let _: () = shield.con.rename(&aside, &holders).unwrap();
+    put_back();
     assert_eq!(error.into_guard().unlock().unwrap(), Released::Gone);
 }
 
@@ -844,6 +841,70 @@ fn an_unlock_that_was_not_confirmed_may_be_tried_again() {
     assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
     error.into_guard().unlock().unwrap();
     assert_free(&gate, &[SWORD, SHIELD]);
+}
+
+/// Overwrites what is held by this name, so that releasing it fails, until that is put back.
+fn overwrite(server: &Server, name: &str) -> Box<dyn FnOnce()> {
+    let mut raw = raw(server, name);
+    let [_, holders, _] = raw.key_names();
+    let aside = format!("{holders}:aside");
+    let _: () = raw.con.rename(&holders, &aside).unwrap();
+    let _: () = raw.con.set(&holders, "overwritten").unwrap();
+    Box::new(move || raw.con.rename(&aside, &holders).unwrap())
+}
+
+#[test]
+fn one_that_cannot_be_given_back_with_the_others_is_given_back_later() {
+    let (mut server, proxy, gate) = own!(Proxy::with_gate());
+    let names = [SWORD, SHIELD, HELMET];
+    let all = gate.mutexes(names).lease(Duration::from_secs(600));
+    let direct = server.gate();
+    for in_the_way in names {
+        for is_cut in [false, true] {
+            let guard = all.try_lock_all().unwrap();
+            let put_back = overwrite(&server, in_the_way);
+            // The background is left with all three, and with the connection or without it.
+            if is_cut {
+                proxy.lose_replies(2);
+                drop(guard);
+                proxy.lose_replies(0); // where the drop had no time for both
+            } else {
+                server.pause();
+                drop(guard);
+                server.resume();
+            }
+            for name in names.iter().filter(|name| **name != in_the_way) {
+                eventually("the others are free", || {
+                    (direct.mutex(name).inspect().unwrap().in_use == 0).then_some(())
+                });
+            }
+            put_back();
+            eventually("it is free too", || {
+                (direct.mutex(in_the_way).inspect().unwrap().in_use == 0).then_some(())
+            });
+        }
+    }
+}
+
+#[test]
+fn a_guard_speaks_for_all_and_not_for_the_first_alone() {
+    let server = Server::any();
+    let gate = server.gate();
+    let names = ["a", "b", "c"];
+    let (long, short) = (Duration::from_secs(600), Duration::from_secs(60));
+    for lost in names {
+        let guard = gate.mutexes(names).lease(long).lock_all(SOON).unwrap();
+        assert!(guard.remaining().unwrap() > short && !guard.is_lost());
+        let one = guard.get(lost).unwrap();
+        one.refresh_for(short).unwrap();
+        let left = guard.remaining().unwrap();
+        assert!(left <= short && !left.is_zero(), "{lost}: {left:?}");
+        gate.mutex(lost).revoke(one.id()).unwrap();
+        assert!(matches!(one.refresh(), Err(RefreshError::Lost(_))));
+        assert!(guard.is_lost(), "{lost}");
+        assert_eq!(guard.remaining(), Some(Duration::ZERO), "{lost}");
+        assert_eq!(guard.unlock().unwrap(), Released::Gone);
+    }
 }
 
 #[cfg(unix)]

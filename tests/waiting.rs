@@ -3,7 +3,7 @@
 
 mod support;
 
-use luagate::errors::AcquireError;
+use luagate::errors::{AcquireError, LockAllError};
 use luagate::scripts::semaphore::{Ask, ReleaseAnswer};
 use luagate::{Cancel, Gate, Revoked, Semaphore};
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 use support::proxy::Proxy;
 use support::raw::{Listener, Raw};
-use support::{Server, eventually, job, process};
+use support::{SOON, Server, eventually, job, process};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(600);
@@ -180,12 +180,12 @@ fn so_is_one_of_an_own_id() {
 fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &Semaphore) {
     let mut raw = Raw::new(server, 1);
     let (mut used, mut timed_out, mut unknown) = (0, 0, 0);
+    let release_after = Duration::from_millis(4);
+    // Shorter after a permit that was used, and longer after none: so release and timeout cross on any machine.
+    let mut timeout = Duration::from_millis(5);
     for round in 0..200 {
         let mut is_known = true;
         let holder = first.try_acquire().unwrap();
-        let timeout = Duration::from_millis(5);
-        // The release comes a little before, at, or a little after the timeout.
-        let release_after = Duration::from_micros(4_000 + round % 20 * 100);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(release_after);
@@ -194,9 +194,13 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
             match second.acquire_timeout(timeout) {
                 Ok(permit) => {
                     used += 1;
+                    timeout = timeout * 9 / 10;
                     permit.release().unwrap();
                 }
-                Err(AcquireError::TimedOut(_)) => timed_out += 1,
+                Err(AcquireError::TimedOut(_)) => {
+                    timed_out += 1;
+                    timeout = timeout * 10 / 9;
+                }
                 // Whoever gets no processor for 40 ms is told so, and what became of its last call is given back later.
                 Err(AcquireError::Unknown(_)) => (is_known, unknown) = (false, unknown + 1),
                 Err(other) => panic!("{other}"),
@@ -213,6 +217,28 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
         "{used} used, {timed_out} timed out: nothing crossed"
     );
     assert!(unknown <= 10, "of {unknown} in 200 it is not known");
+}
+
+#[test]
+fn a_grant_of_an_own_id_is_used_though_its_message_comes_after_the_timeout() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let semaphore = gate.semaphore("raw", 1).lease(MINUTE).id("me");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| semaphore.acquire_timeout(Duration::from_secs(2)));
+        await_waiters(&mut raw, 1);
+        eventually(
+            "both answers are there, to stand and not to stand in line",
+            || (proxy.replies_to_scripts() == 2).then_some(()),
+        );
+        proxy.delay_replies([Duration::from_millis(2_300)]);
+        raw.assert_released("holder");
+        let permit = waiting.join().unwrap().unwrap();
+        assert!(raw.holds("me"));
+        permit.release().unwrap();
+    });
+    assert_eq!(raw.in_use(), 0);
 }
 
 #[test]
@@ -524,6 +550,44 @@ fn a_wait_is_cancelled_from_another_thread() {
         semaphore.acquire(),
         Err(AcquireError::Cancelled(_))
     ));
+}
+
+#[test]
+fn a_wait_that_was_cancelled_before_it_began_is_never_granted() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("before"));
+    raw.assert_released("before");
+    let mut fence = raw.inspect().last_fence;
+    let stop = Cancel::new();
+    stop.cancel();
+    // All is free. The first wait of a gate asks in another way than those after it.
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 1).cancelled_by(&stop);
+    for _ in 0..2 {
+        let refused = [
+            semaphore.acquire().map(drop),
+            semaphore.acquire_timeout(SOON).map(drop),
+            gate.mutex("free").cancelled_by(&stop).lock().map(drop),
+        ];
+        for result in refused {
+            assert!(matches!(result, Err(AcquireError::Cancelled(_))));
+        }
+        let both = gate.mutexes(["a", "b"]).cancelled_by(&stop);
+        assert!(matches!(
+            both.lock_all(SOON),
+            Err(LockAllError::Cancelled(_))
+        ));
+        assert_eq!(raw.inspect().last_fence, fence, "it was granted");
+        // From here on the gate has an inbox.
+        raw.grant(raw.ask("holder"));
+        let waited = gate
+            .semaphore("raw", 1)
+            .acquire_timeout(Duration::from_millis(20));
+        assert!(matches!(waited, Err(AcquireError::TimedOut(_))));
+        raw.assert_released("holder");
+        fence = raw.inspect().last_fence;
+    }
 }
 
 #[test]

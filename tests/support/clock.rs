@@ -1,11 +1,17 @@
-//! A server whose clock a test sets, by libfaketime, where that is installed.
+//! A server whose clock a test sets, or a process of a test that sets its own, by libfaketime, where that is installed.
 
-use super::Server;
+use super::{Environment, Server};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::process::Command;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// How long a server may take to start under libfaketime; it hangs some.
 const START: Duration = Duration::from_secs(5);
+
+const NO_LIBRARY: &str = "needs libfaketime (apt: faketime, dnf, apk: libfaketime)";
+
+/// The variable that names the file in which a clock is.
+const FILE: &str = "FAKETIME_TIMESTAMP_FILE";
 
 /// The clock of one server.
 pub struct Clock {
@@ -28,11 +34,46 @@ impl Clock {
     }
 
     fn write(&self, ahead: i64) {
-        // In one step, since the server reads the file whenever it asks for the time.
-        let next = self.file.with_extension("next");
-        std::fs::write(&next, format!("{ahead:+}")).unwrap();
-        std::fs::rename(next, &self.file).unwrap();
+        write(&self.file, ahead);
     }
+}
+
+/// In one step, since the file is read whenever somebody asks for the time.
+fn write(file: &Path, ahead: i64) {
+    let next = file.with_extension("next");
+    std::fs::write(&next, format!("{ahead:+}")).unwrap();
+    std::fs::rename(next, file).unwrap();
+}
+
+/// What a process is told that has this library, and its clock in this file.
+fn variables(preload: &str, file: &Path) -> Environment {
+    vec![
+        ("LD_PRELOAD".into(), preload.into()),
+        (FILE.into(), file.into()),
+        ("FAKETIME_NO_CACHE".into(), "1".into()),
+        // No machine's monotonic clock steps.
+        ("FAKETIME_DONT_FAKE_MONOTONIC".into(), "1".into()),
+    ]
+}
+
+/// Gives a process that is to be started a clock of its own, right at first; `set_own` sets it there.
+pub fn give_own(command: &mut Command, folder: &Path) -> Result<(), String> {
+    let library = library().ok_or(NO_LIBRARY)?;
+    let file = folder.join("clock");
+    write(&file, 0);
+    command.envs(variables(&library, &file));
+    Ok(())
+}
+
+/// Sets the clock of this process, which was given one of its own: so many seconds ahead.
+pub fn set_own(ahead: i64) {
+    let before = UNIX_EPOCH.elapsed().unwrap();
+    let began = Instant::now();
+    write(&PathBuf::from(std::env::var_os(FILE).unwrap()), ahead);
+    super::eventually("the clock has stepped", || {
+        let stepped = UNIX_EPOCH.elapsed().unwrap().abs_diff(before);
+        (stepped > began.elapsed() + super::SOON).then_some(())
+    });
 }
 
 impl Server {
@@ -40,23 +81,12 @@ impl Server {
     /// start under it, the reason why there is none.
     pub fn with_clock() -> Result<(Server, Clock), String> {
         let Some(library) = library() else {
-            return Err("needs libfaketime (apt: faketime, dnf, apk: libfaketime)".to_owned());
+            return Err(NO_LIBRARY.to_owned());
         };
         // Where jemalloc is a library of its own, the two wait for each other's start: then the C library's malloc has to
         // come before it. Others have to have the one that they were built with.
         for preload in [format!("{library} libc.so.6"), library] {
-            let environment = |folder: &Path| {
-                vec![
-                    ("LD_PRELOAD".into(), preload.clone().into()),
-                    (
-                        "FAKETIME_TIMESTAMP_FILE".into(),
-                        folder.join("clock").into(),
-                    ),
-                    ("FAKETIME_NO_CACHE".into(), "1".into()),
-                    // No machine's monotonic clock steps.
-                    ("FAKETIME_DONT_FAKE_MONOTONIC".into(), "1".into()),
-                ]
-            };
+            let environment = |folder: &Path| variables(&preload, &folder.join("clock"));
             let Some(mut server) = Server::start_in(&[], "0", environment) else {
                 return Err(super::NO_BINARY.to_owned());
             };

@@ -18,6 +18,7 @@ pub mod proxy;
 pub mod raw;
 pub mod sentinel;
 mod server;
+pub mod stub_sentinel;
 pub mod thin;
 pub mod usage;
 

@@ -39,6 +39,8 @@ struct Shared {
     /// How many of the next calls of scripts are overtaken, and whether such a call still has to wait.
     overtaken: AtomicI32,
     late: AtomicBool,
+    /// Scripts are not what the client loads.
+    forgets: AtomicBool,
     /// What comes to pass with the next piece, while there is anything to fear.
     chance: Mutex<Option<Dice>>,
     harm: AtomicI32,
@@ -109,6 +111,7 @@ impl Proxy {
             back: AtomicI32::new(0),
             overtaken: AtomicI32::new(0),
             late: AtomicBool::new(false),
+            forgets: AtomicBool::new(false),
             chance: Mutex::new(None),
             harm: AtomicI32::new(0),
         });
@@ -157,6 +160,17 @@ impl Proxy {
     /// The next replies are kept back for so long each.
     pub fn delay_replies(&self, delays: impl IntoIterator<Item = Duration>) {
         self.shared.delays.lock().unwrap().extend(delays);
+    }
+
+    /// Replies are kept back no more, but for the one that is.
+    pub fn delay_no_more(&self) {
+        self.shared.delays.lock().unwrap().clear();
+    }
+
+    /// From now on the server never has a script that was loaded when it is called next, as if another client had it forget all
+    /// in between: it is given another text, a comment of which differs.
+    pub fn forget_loaded_scripts(&self) {
+        self.shared.forgets.store(true, Ordering::SeqCst);
     }
 
     /// What is called on the connections that stand now does not reach the server before `let_go`. New ones work.
@@ -241,6 +255,9 @@ impl Shared {
             }
             if !replies {
                 script.store(is_script(&buffer[..count]), Ordering::SeqCst);
+                if self.forgets.load(Ordering::SeqCst) {
+                    change_loaded(&mut buffer[..count]);
+                }
             }
             let is_back = || place.number < keeps.load(Ordering::SeqCst);
             if is_back() {
@@ -328,4 +345,15 @@ fn is_script(piece: &[u8]) -> bool {
     piece
         .windows(name.len())
         .any(|word| word.eq_ignore_ascii_case(name))
+}
+
+/// Changes a letter of the comment with which a script begins that is loaded.
+fn change_loaded(piece: &mut [u8]) {
+    let load = b"\r\nLOAD\r\n";
+    let Some(at) = piece.windows(load.len()).position(|word| word == load) else {
+        return;
+    };
+    let comment = piece[at..].windows(3).position(|start| start == b"-- ");
+    let comment = comment.expect("a script begins with a comment");
+    piece[at + comment + 3] = b'~';
 }

@@ -106,6 +106,23 @@ impl Renewal {
         }
     }
 
+    /// Renews a permit no more; where its loss is to be told, the thread looks at it again when its lease ends. A renewal that
+    /// is under way still counts: the thread has taken it out of the plan, and puts it back for that end.
+    pub(crate) fn stop(&self, holding: &Arc<Holding>) {
+        holding.stop_renewal();
+        let lane = self.lane(holding.lane);
+        let mut plan = lock(&lane.plan);
+        if let Some(key) = holding.plan(None) {
+            plan.due.remove(&key);
+            if let (Some(end), true) = (
+                next_look(holding, self.servers.clock.now()),
+                holding.is_watched(),
+            ) {
+                plan.insert(end, holding.clone());
+            }
+        }
+    }
+
     /// Stops looking after a permit. A renewal that is under way changes nothing any more: a released id is not
     /// brought back by the script.
     pub(crate) fn forget(&self, holding: &Holding) {
@@ -132,7 +149,7 @@ impl Drop for Renewal {
 /// When to look at it: after a third of what is left of its lease, or at its end when only its loss is to be told.
 fn next_look(holding: &Holding, now: Instant) -> Option<Instant> {
     let end = holding.deadline().instant();
-    if holding.terms.renewed {
+    if holding.is_renewed() {
         // What is left may be less than its lease after `refresh_for`, or when the message of its grant was long on its way;
         // and it may be more.
         let lease = Duration::from_millis(holding.terms.lease_ms);
@@ -154,7 +171,7 @@ fn work(lane: &Lane) {
             lose(&holding, &mut teller);
         }
         let (renew, watch): (Vec<_>, Vec<_>) =
-            alive.into_iter().partition(|holding| holding.terms.renewed);
+            alive.into_iter().partition(|holding| holding.is_renewed());
         for holding in watch {
             again(lane, holding, None);
         }

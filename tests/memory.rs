@@ -280,11 +280,11 @@ fn locks_latches_and_names_work() {
     for name in ["Alice", "Bob", "alan"] {
         recent.add(name).unwrap();
     }
-    let names: Vec<String> = recent.matching("AL", 10).unwrap();
+    let names = recent.matching("AL", 10).unwrap();
     assert_eq!(names, ["alan"]);
     let guild = Prefix::new(&gate, "guild");
     guild.add(["bob", "alice", "bert"]).unwrap();
-    let names: Vec<String> = guild.matching("b", 10).unwrap();
+    let names = guild.matching("b", 10).unwrap();
     assert_eq!(names, ["bert", "bob"]);
 }
 

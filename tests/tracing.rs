@@ -182,7 +182,7 @@ fn a_latch_and_names_that_are_searched_are_spans_too() {
 
     let recent = Recent::new(&gate, "ann");
     recent.add("bob").unwrap();
-    let _: Vec<String> = recent.matching("b", 1).unwrap();
+    let _ = recent.matching("b", 1).unwrap();
     recent.remove("bob").unwrap();
     let expected = [
         ("recent_add", "done"),
@@ -192,7 +192,7 @@ fn a_latch_and_names_that_are_searched_are_spans_too() {
     assert_told("ann", "recent", &expected);
     let prefix = Prefix::new(&gate, "guild");
     prefix.add(["bob"]).unwrap();
-    let _: Vec<String> = prefix.matching("b", 1).unwrap();
+    let _ = prefix.matching("b", 1).unwrap();
     prefix.remove(["bob"]).unwrap();
     let expected = [
         ("prefix_add", "done"),

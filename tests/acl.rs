@@ -223,6 +223,7 @@ fn latch(gate: &Gate, admin: &mut Connection) -> Result<(), Error> {
         latch.count_down().inspect_err(|_| cancel.cancel())?;
         let opened = waiter.join().unwrap()?;
         assert!(opened - start < TOLD, "{:?}", opened - start);
+        latch.delete()?;
         Ok(())
     })
 }

@@ -172,11 +172,13 @@ fn a_latch_and_names_that_are_searched_are_spans_too() {
     latch.count_down().unwrap();
     assert_eq!(latch.count().unwrap(), 0);
     latch.wait().unwrap();
+    assert!(latch.delete().unwrap());
     let expected = [
         ("wait", "timed_out"),
         ("count_down", "counted"),
         ("count", "done"),
         ("wait", "open"),
+        ("delete", "done"),
     ];
     assert_told("counted", "latch", &expected);
 

@@ -129,7 +129,7 @@ pub use latch::CountDownLatch;
 pub use mutex::{Mutex, MutexGuard};
 pub use mutexes::{Mutexes, MutexesGuard};
 pub use permit::{Permit, Released};
-pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockWriteGuard};
+pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockUsage, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 pub use warning::Warning;
 

@@ -381,7 +381,8 @@ impl Semaphore {
         self.look(offset, count).map(Inspection::new)
     }
 
-    fn look(&self, offset: u32, count: u32) -> Result<semaphore::State, CallError> {
+    /// A look at the semaphore, with `count` holders and waiters at most.
+    pub(crate) fn look(&self, offset: u32, count: u32) -> Result<semaphore::State, CallError> {
         let keys = self.keys()?;
         Operation::Inspect.on([keys.meta.as_ref()]).run(|| {
             let answered = self.engine.call(&keys.meta, None, &mut |con| {

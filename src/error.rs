@@ -221,7 +221,7 @@ macro_rules! one_of {
     };
 }
 
-/// The wait was ended from another thread.
+/// The wait was ended by a [`Cancel`](crate::Cancel): from another thread, or since its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cancelled;

@@ -73,9 +73,11 @@ impl CountDownLatch {
         self
     }
 
-    /// Lets `cancel` end the waits for this latch from another thread.
+    /// Lets `cancel` end the waits for this latch, from another thread or at a time. Use one [`Cancel`] for each request or job,
+    /// since it stays cancelled.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> CountDownLatch {
+        cancel.go_by(self.engine.clock());
         self.cancel = Some(cancel.clone());
         self
     }

@@ -153,9 +153,11 @@ impl Semaphore {
         self
     }
 
-    /// Lets `cancel` end the waits of this semaphore from another thread.
+    /// Lets `cancel` end the waits of this semaphore, from another thread or at a time. Use one [`Cancel`] for each request or job,
+    /// since it stays cancelled.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Semaphore {
+        cancel.go_by(self.engine.clock());
         self.cancel = Some(cancel.clone());
         self
     }

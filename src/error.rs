@@ -23,6 +23,15 @@ impl Invalid {
         }
     }
 
+    /// The same, with where it was found in front.
+    #[cfg(any(feature = "cluster", feature = "sentinel"))]
+    pub(crate) fn within(self, place: &str) -> Invalid {
+        Invalid {
+            why: format!("{place}: {}", self.why),
+            ..self
+        }
+    }
+
     /// The argument: `name`, `id`, `permits`, `limit`, `lease`, `timeout`, ...
     pub fn what(&self) -> &str {
         &self.what

@@ -374,7 +374,11 @@ mod tests {
     fn the_error_of_a_wrong_url_has_nothing_of_it() {
         use proptest::prelude::*;
         let url = "(redis|rediss|unix|redis\\+cluster|redis\\+sentinel|http)?(://)?[:/@,#?\\[\\]]{0,3}(SECRET)?[:/@,#?%a-f0-9 ]{0,12}(SECRET)[:/@,#?%a-f0-9 ]{0,12}";
-        proptest!(|(url in url)| {
+        let config = ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(1_000)
+        };
+        proptest!(config, |(url in url)| {
             if let Err(error) = Address::parse(&url) {
                 let told = error.to_string();
                 prop_assert!(!told.contains("SECRET"), "{}: {}", url, told);

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 use support::raw::Raw;
-use support::{Server, eventually, job, process};
+use support::{SOON, Server, eventually, job, process};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -364,7 +364,7 @@ fn a_wait_ends_at_the_deadline_of_its_handle() {
     assert!(!request.is_cancelled());
     std::thread::scope(|scope| {
         let waiters: Vec<_> = (0..5)
-            .map(|_| scope.spawn(|| (semaphore.acquire(), Instant::now())))
+            .map(|_| scope.spawn(|| (semaphore.acquire_timeout(SOON), Instant::now())))
             .collect();
         for waiter in waiters {
             let (result, ended) = waiter.join().unwrap();
@@ -378,7 +378,7 @@ fn a_wait_ends_at_the_deadline_of_its_handle() {
     assert!(request.is_cancelled());
     let start = Instant::now();
     assert!(matches!(
-        semaphore.acquire(),
+        semaphore.acquire_timeout(SOON),
         Err(AcquireError::Cancelled(_))
     ));
     assert!(start.elapsed() < Duration::from_secs(3));
@@ -395,10 +395,10 @@ fn all_waits_of_a_request_have_one_deadline() {
     let free = gate.mutex("free").cancelled_by(&request);
     let guard = free.lock().unwrap();
     let locks = gate.mutexes(["free", "other"]).cancelled_by(&request);
-    let error = locks.lock_all(MINUTE).unwrap_err();
+    let error = locks.lock_all(SOON).unwrap_err();
     assert!(matches!(error, LockAllError::Cancelled(_)), "{error:?}");
     let latch = gate.latch("closed", 1).cancelled_by(&request);
-    let error = latch.wait().unwrap_err();
+    let error = latch.wait_timeout(SOON).unwrap_err();
     assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");
     let waited = start.elapsed();
     assert!(waited >= Duration::from_millis(300) && waited < Duration::from_secs(3));
@@ -412,7 +412,7 @@ fn a_latch_is_not_waited_for_beyond_the_deadline_of_a_handle() {
     let start = Instant::now();
     let request = Cancel::after(Duration::from_millis(200));
     let latch = server.gate().latch("closed", 1).cancelled_by(&request);
-    let error = latch.wait_timeout(MINUTE).unwrap_err();
+    let error = latch.wait_timeout(SOON).unwrap_err();
     assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");
     let waited = start.elapsed();
     assert!(waited >= Duration::from_millis(200) && waited < Duration::from_secs(3));
@@ -426,7 +426,7 @@ fn a_handle_with_a_deadline_can_be_cancelled_before_it() {
     let request = Cancel::after(MINUTE);
     let semaphore = server.gate().semaphore("raw", 1).cancelled_by(&request);
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| semaphore.acquire());
+        let waiter = scope.spawn(|| semaphore.acquire_timeout(SOON));
         await_waiters(&mut raw, 1);
         assert!(!request.is_cancelled());
         request.cancel();

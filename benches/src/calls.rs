@@ -45,7 +45,7 @@ const ONLY: Call = (ACQUIRE, "ann 1 1 30000 0 - 0");
 const THREE: Call = (ACQUIRE, "ann 3 5 30000 0 - 0");
 const IN_LINE: Call = (ACQUIRE, "bob 1 1 30000 15000 @ 0");
 
-const CASES: [Case; 37] = [
+const CASES: [Case; 38] = [
     case("the first of all", &[], ONE, "granted"),
     case(
         "granted",

@@ -6,7 +6,7 @@ use sha1_smol::Sha1;
 /// The longest name, in bytes.
 const LONGEST: usize = 200;
 
-/// What stands in front of the hash.
+/// Separates the readable part from the hash.
 const MARK: char = '~';
 
 /// How many bytes a SHA-1 has in hexadecimal digits.

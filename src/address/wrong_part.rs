@@ -96,7 +96,7 @@ fn of_options(options: &str) -> Option<&'static str> {
         .then_some("the protocol is not 2, 3, resp2 or resp3")
 }
 
-/// What is in front of the first of these, and what follows, with it.
+/// Splits before the first of these characters; the second part begins with it.
 fn split<'a>(text: &'a str, at: &[char]) -> (&'a str, &'a str) {
     text.split_at_checked(text.find(at).unwrap_or(text.len()))
         .unwrap_or((text, ""))

@@ -1,10 +1,10 @@
 //! What an address means: one server, the nodes of a cluster, or a master that sentinels know.
 
+mod wrong_part;
+
 use crate::error::{CallError, Invalid};
 use crate::tls::{self, Certificates};
 use redis::{ConnectionInfo, IntoConnectionInfo};
-
-const TAKES: &str = "takes redis://[user:password@]host[:port][/db], rediss:// with TLS, unix:///path, redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/master";
 
 #[derive(Debug)]
 #[allow(
@@ -30,7 +30,7 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<Address, Invalid> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         match scheme {
-            "redis+cluster" | "rediss+cluster" => Address::of_cluster(&expand(plain(scheme), rest)),
+            "redis+cluster" | "rediss+cluster" => Address::of_cluster_url(plain(scheme), rest),
             "redis+sentinel" | "rediss+sentinel" => Address::of_sentinel_url(plain(scheme), rest),
             _ => Ok(Address::One(info(url)?)),
         }
@@ -39,12 +39,18 @@ impl Address {
     /// The nodes of a cluster; one that can be reached is enough.
     #[cfg(feature = "cluster")]
     pub(crate) fn of_cluster<S: AsRef<str>>(urls: &[S]) -> Result<Address, Invalid> {
-        let nodes = urls.iter().map(|url| info(url.as_ref()));
-        Ok(Address::Cluster(nodes.collect::<Result<_, _>>()?))
+        Ok(Address::Cluster(infos(urls, wrong_part::ONE)?))
+    }
+
+    /// `[user:password@]host[:port],host[:port]`
+    #[cfg(feature = "cluster")]
+    fn of_cluster_url(scheme: &str, rest: &str) -> Result<Address, Invalid> {
+        let urls = expand(scheme, rest)?;
+        Ok(Address::Cluster(infos(&urls, wrong_part::CLUSTER)?))
     }
 
     #[cfg(not(feature = "cluster"))]
-    fn of_cluster(_: &[String]) -> Result<Address, Invalid> {
+    fn of_cluster_url(_: &str, _: &str) -> Result<Address, Invalid> {
         Err(needs("cluster"))
     }
 
@@ -59,9 +65,8 @@ impl Address {
             let why = "takes one sentinel or more, and the name by which they know the master";
             return Err(Invalid::new("sentinels", why));
         }
-        let sentinels = sentinels.iter().map(|url| info(url.as_ref()));
         Ok(Address::Sentinel {
-            sentinels: sentinels.collect::<Result<_, _>>()?,
+            sentinels: infos(sentinels, wrong_part::ONE)?,
             master: master.to_owned(),
             like,
         })
@@ -98,23 +103,23 @@ impl Address {
     /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db]`; user and password are those of the master.
     #[cfg(feature = "sentinel")]
     fn of_sentinel_url(scheme: &str, rest: &str) -> Result<Address, Invalid> {
-        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        if path.contains('@') {
-            // It would be taken for the name of the master, which is told.
-            let why = "takes a password with its / written as %2F, and its @ as %40";
+        let form = wrong_part::SENTINEL;
+        let (login, hosts, path) = parts(rest, form)?;
+        let (master, db) = path.split_once('/').unwrap_or((path, "0"));
+        if master.is_empty() {
+            let why = format!("the master is missing: its name follows the hosts; takes {form}");
             return Err(Invalid::new("url", why));
         }
-        let (master, db) = path.split_once('/').unwrap_or((path, "0"));
-        let (login, hosts) = hosts.rsplit_once('@').unwrap_or(("", hosts));
-        let like = match login {
-            "" => info(&format!("{scheme}://localhost/{db}"))?,
-            login => info(&format!("{scheme}://{login}@localhost/{db}"))?,
-        };
+        let like = info_of(&format!("{scheme}://{login}localhost/{db}"), form)?;
         let hosts = hosts.split(',').map(|host| match has_port(host) {
             true => format!("{scheme}://{host}"),
             false => format!("{scheme}://{host}:26379"),
         });
-        Address::of_sentinels(&hosts.collect::<Vec<_>>(), master, like)
+        Ok(Address::Sentinel {
+            sentinels: infos(&hosts.collect::<Vec<_>>(), form)?,
+            master: master.to_owned(),
+            like,
+        })
     }
 
     #[cfg(not(feature = "sentinel"))]
@@ -139,30 +144,51 @@ fn has_port(host: &str) -> bool {
     host.rsplit(']').next().is_some_and(|end| end.contains(':'))
 }
 
+/// `user:password@` or nothing, `host,host`, and what follows the first slash.
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+fn parts<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str, &'a str), Invalid> {
+    if let Some(why) = wrong_part::password(rest) {
+        return Err(Invalid::new("url", format!("{why}; takes {form}")));
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let login = authority.rfind('@').map_or(0, |at| at + 1);
+    let (login, hosts) = authority.split_at_checked(login).unwrap_or(("", authority));
+    Ok((login, hosts, path))
+}
+
 /// A url for each host of `[user:password@]host,host[/db]`.
-fn expand(scheme: &str, rest: &str) -> Vec<String> {
-    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (login, hosts) = match hosts.rsplit_once('@') {
-        Some((login, hosts)) => (format!("{login}@"), hosts),
-        None => (String::new(), hosts),
+#[cfg(feature = "cluster")]
+fn expand(scheme: &str, rest: &str) -> Result<Vec<String>, Invalid> {
+    let (login, hosts, path) = parts(rest, wrong_part::CLUSTER)?;
+    let urls = hosts.split(',');
+    let urls = urls.map(|host| format!("{scheme}://{login}{host}/{path}"));
+    Ok(urls.collect())
+}
+
+/// What each of these urls says.
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+fn infos<S: AsRef<str>>(urls: &[S], form: &str) -> Result<Vec<ConnectionInfo>, Invalid> {
+    let one_of = |(index, url): (usize, &S)| {
+        info_of(url.as_ref(), form).map_err(|invalid| match urls.len() {
+            1 => invalid,
+            count => invalid.within(&format!("address {} of {count}", index + 1)),
+        })
     };
-    let hosts = hosts.split(',');
-    hosts
-        .map(|host| format!("{scheme}://{login}{host}/{path}"))
-        .collect()
+    urls.iter().enumerate().map(one_of).collect()
 }
 
 /// What one url says. Its text stays out of the error: it may have a password.
 pub(crate) fn info(url: &str) -> Result<ConnectionInfo, Invalid> {
-    url.into_connection_info().map_err(|error| {
+    info_of(url, wrong_part::ONE)
+}
+
+fn info_of(url: &str, form: &str) -> Result<ConnectionInfo, Invalid> {
+    url.into_connection_info().map_err(|_| {
         let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
         if is_secure && !cfg!(feature = "tls") {
             return needs("tls");
         }
-        // The detail is a piece of the url.
-        let detail = error.detail().unwrap_or("\0");
-        let text = error.to_string().replace(detail, "...");
-        Invalid::new("url", format!("{text}; {TAKES}"))
+        Invalid::new("url", wrong_part::why(url, form))
     })
 }
 
@@ -209,16 +235,154 @@ mod tests {
         assert_eq!(like.redis_settings().db(), 3);
     }
 
+    /// Each wrong url with a word of the error that tells its wrong part. A password is `secret` in all of them.
+    const WRONG: &[(&str, &str)] = &[
+        ("", "the scheme is missing"),
+        ("localhost", "the scheme is missing"),
+        ("localhost:6379", "the scheme is missing"),
+        ("user:secret@host:6379", "the scheme is missing"),
+        ("redis:/host", "the scheme is missing"),
+        ("http://:secret@host", "the scheme is not known"),
+        ("secret://host", "the scheme is not known"),
+        ("redis+tls://host", "the scheme is not known"),
+        ("://host", "the scheme is not known"),
+        ("redis://", "the host is missing"),
+        ("redis://:6379", "the host is missing"),
+        ("redis://:secret@", "the host is missing"),
+        ("redis://:secret@:6379/0", "the host is missing"),
+        ("redis://:secret@ho st", "the host has"),
+        ("redis://:secret@ho<st/0", "the host has"),
+        ("redis://[::1", "the host has a bracket"),
+        ("redis://[secret]:6379", "the host has a bracket"),
+        ("redis://0.0.0.0", "the host is the wildcard"),
+        ("redis://[::]:6379/3", "the host is the wildcard"),
+        ("redis://host:port", "the port is"),
+        ("redis://:secret@host:port", "the port is"),
+        ("redis://host:65536", "the port is"),
+        ("redis://host:-1/0", "the port is"),
+        ("redis://host:63 79", "the port is"),
+        ("redis://a:7001,b:7002", "the port is"),
+        ("redis://:secret@[::1]:x", "the port is"),
+        ("redis://[::1]6379", "the port is"),
+        ("redis://:secret@host/x", "the database is"),
+        ("redis://host:6379/0/1", "the database is"),
+        ("redis://host/99999999999999999999", "the database is"),
+        ("valkey://:secret@host/db", "the database is"),
+        ("redis://:a/secret@host", "the password has"),
+        ("redis://:secret/a@host", "the password has"),
+        ("redis://user:6379/secret@host", "the password has"),
+        ("redis://:sec#secret@host", "the password has"),
+        ("redis://:sec?secret@host:6379/0", "the password has"),
+        ("redis://:secret%ff@host", "the user or the password is"),
+        ("redis://%ff:secret@host", "the user or the password is"),
+        ("redis://:secret@host/0?protocol=secret", "the protocol is"),
+        ("unix://", "the path of the socket"),
+        ("unix://socket", "the path of the socket"),
+        (
+            "redis+unix://relative/socket?pass=secret",
+            "the path of the socket",
+        ),
+        ("unix:///socket?pass=secret&db=x", "the database is"),
+        ("unix:///socket?protocol=9&pass=secret", "the protocol is"),
+    ];
+
     #[test]
-    fn what_is_no_address_is_told_without_the_password() {
-        for url in [
-            "redis://:secret@host:port",
-            "redis+cluster://:secret@",
-            "redis+sentinel://:secret@host",
-            "http://:secret@host",
-        ] {
-            let error = Address::parse(url).err().unwrap();
-            assert!(!error.to_string().contains("secret"), "{error}");
+    fn a_wrong_url_is_told_by_its_wrong_part_and_without_the_password() {
+        for (url, part) in WRONG {
+            assert_told(url, part);
         }
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn a_wrong_url_with_tls_is_told_by_its_wrong_part() {
+        assert_told("rediss://:secret@host:port", "the port is");
+        assert_told("rediss://:secret@host/0#secure", "the fragment is");
+        assert_told("valkeys://:secret@/0", "the host is missing");
+    }
+
+    #[test]
+    #[cfg(feature = "cluster")]
+    fn a_wrong_url_of_a_cluster_is_told_by_its_wrong_part_and_address() {
+        for (url, part) in [
+            ("redis+cluster://", "the host is missing"),
+            ("redis+cluster://:secret@", "the host is missing"),
+            (
+                "redis+cluster://:secret@a:1,,c:3",
+                "address 2 of 3: the host is missing",
+            ),
+            (
+                "redis+cluster://:secret@a:1,b:x",
+                "address 2 of 2: the port is",
+            ),
+            (
+                "redis+cluster://:secret@a:1,b:2/x",
+                "address 1 of 2: the database is",
+            ),
+            ("redis+cluster://:a/secret@a:1,b:2", "the password has"),
+            ("redis+cluster://user:1/secret@a:1", "the password has"),
+            ("redis+cluster://:secret#@a:1", "the password has"),
+        ] {
+            let told = assert_told(url, part);
+            assert!(told.contains("takes redis+cluster://"), "{url}: {told}");
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "sentinel")]
+    fn a_wrong_url_of_sentinels_is_told_by_its_wrong_part_and_address() {
+        for (url, part) in [
+            ("redis+sentinel://", "the master is missing"),
+            ("redis+sentinel://:secret@host", "the master is missing"),
+            ("redis+sentinel://:secret@a:1,b:2/", "the master is missing"),
+            ("redis+sentinel://a//3", "the master is missing"),
+            ("redis+sentinel://:secret@/orders", "the host is missing"),
+            (
+                "redis+sentinel://:secret@a:1,b:x/orders",
+                "address 2 of 2: the port is",
+            ),
+            (
+                "redis+sentinel://:secret@a,,c/orders",
+                "address 2 of 3: the host is missing",
+            ),
+            ("redis+sentinel://:secret@a/orders/x", "the database is"),
+            ("redis+sentinel://:a/secret@a/orders", "the password has"),
+            ("redis+sentinel://:a@b/secret@a/orders", "the password has"),
+            (
+                "redis+sentinel://:secret%ff@a/orders",
+                "the user or the password is",
+            ),
+        ] {
+            let told = assert_told(url, part);
+            assert!(told.contains("takes redis+sentinel://"), "{url}: {told}");
+        }
+    }
+
+    #[track_caller]
+    fn assert_told(url: &str, part: &str) -> String {
+        let error = Address::parse(url).expect_err(url);
+        assert_eq!(error.what(), "url", "{url}");
+        let told = error.to_string();
+        assert!(told.contains(part), "{url}: {told}");
+        assert!(told.contains("takes "), "{url}: {told}");
+        assert!(!told.contains("secret"), "{url}: {told}");
+        told
+    }
+
+    /// Whatever stands in a url, what is left when the known words are taken out of the error is no piece of it.
+    #[test]
+    fn the_error_of_a_wrong_url_has_nothing_of_it() {
+        use proptest::prelude::*;
+        let url = "(redis|rediss|unix|redis\\+cluster|redis\\+sentinel|http)?(://)?[:/@,#?\\[\\]]{0,3}(SECRET)?[:/@,#?%a-f0-9 ]{0,12}(SECRET)[:/@,#?%a-f0-9 ]{0,12}";
+        let config = ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(1_000)
+        };
+        proptest!(config, |(url in url)| {
+            if let Err(error) = Address::parse(&url) {
+                let told = error.to_string();
+                prop_assert!(!told.contains("SECRET"), "{}: {}", url, told);
+            }
+        });
     }
 }

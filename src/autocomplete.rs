@@ -8,11 +8,11 @@
 //! let gate = luagate::Gate::open("redis://127.0.0.1/")?;
 //! let recent = Recent::new(&gate, "ann").keep(50);
 //! recent.add("Alice")?;
-//! let names: Vec<String> = recent.matching("al", 10)?; // newest first
+//! let names = recent.matching("al", 10)?; // newest first
 //!
 //! let guild = Prefix::new(&gate, "guild:17");
 //! guild.add(["alice", "bob"])?;
-//! let names: Vec<String> = guild.matching("al", 10)?; // in the order of their bytes
+//! let names = guild.matching("al", 10)?; // in the order of their bytes
 //! # Ok(())
 //! # }
 //! ```
@@ -93,20 +93,26 @@ impl Recent {
     /// At most `count` (1 to 1,000) contacts that begin with `prefix`, newest first. ASCII letters match in either case,
     /// everything else byte by byte; an empty prefix matches all. Blocks for one round trip and writes nothing.
     ///
-    /// Contacts come as `String`, as `Vec<u8>`, or as any type that is made from bytes.
+    /// # Errors
+    /// [`CallError::Invalid`] for another count, or for a contact that is not UTF-8: for those there is
+    /// [`matching_bytes`](Recent::matching_bytes).
+    pub fn matching(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<String>, CallError> {
+        texts("contact", self.matching_bytes(prefix, count)?)
+    }
+
+    /// As [`matching`](Recent::matching), for contacts of any bytes. Blocks for one round trip and writes nothing.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for another count, or for a contact that does not fit `T`, as when it is not UTF-8 and
-    /// `String` is asked for.
-    pub fn matching<T>(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<T>, CallError>
-    where
-        T: TryFrom<Vec<u8>, Error: fmt::Display>,
-    {
+    /// [`CallError::Invalid`] for another count.
+    pub fn matching_bytes(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        count: u32,
+    ) -> Result<Vec<Vec<u8>>, CallError> {
         let prefix = prefix.as_ref();
-        let found = self.store.run(Operation::RecentMatch, |con, key| {
+        self.store.run(Operation::RecentMatch, |con, key| {
             autocomplete::recent_match(con, key, prefix, count)
-        })?;
-        typed("contact", found)
+        })
     }
 }
 
@@ -173,20 +179,26 @@ impl Prefix {
     /// all. Letters match only in their own case: to ignore it, store names in lower case and ask so. Blocks for one round
     /// trip and writes nothing.
     ///
-    /// Members come as `String`, as `Vec<u8>`, or as any type that is made from bytes.
+    /// # Errors
+    /// [`CallError::Invalid`] for another count, or for a member that is not UTF-8: for those there is
+    /// [`matching_bytes`](Prefix::matching_bytes).
+    pub fn matching(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<String>, CallError> {
+        texts("member", self.matching_bytes(prefix, count)?)
+    }
+
+    /// As [`matching`](Prefix::matching), for members of any bytes. Blocks for one round trip and writes nothing.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for another count, or for a member that does not fit `T`, as when it is not UTF-8 and `String`
-    /// is asked for.
-    pub fn matching<T>(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<T>, CallError>
-    where
-        T: TryFrom<Vec<u8>, Error: fmt::Display>,
-    {
+    /// [`CallError::Invalid`] for another count.
+    pub fn matching_bytes(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        count: u32,
+    ) -> Result<Vec<Vec<u8>>, CallError> {
         let prefix = prefix.as_ref();
-        let found = self.store.run(Operation::PrefixMatch, |con, key| {
+        self.store.run(Operation::PrefixMatch, |con, key| {
             autocomplete::prefix_match(con, key, prefix, count)
-        })?;
-        typed("member", found)
+        })
     }
 }
 
@@ -219,17 +231,16 @@ impl Store {
     }
 }
 
-/// What was found, as the type that was asked for.
-fn typed<T>(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<T>, CallError>
-where
-    T: TryFrom<Vec<u8>, Error: fmt::Display>,
-{
-    let of = |(place, bytes): (usize, Vec<u8>)| {
-        T::try_from(bytes).map_err(|error| {
-            let place = place + 1;
-            let why = format!("number {place} of those found does not fit the type asked for ({error}); Vec<u8> takes any");
+/// What was found, as text.
+fn texts(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<String>, CallError> {
+    let text = |(index, bytes): (usize, Vec<u8>)| {
+        String::from_utf8(bytes).map_err(|error| {
+            let number = index + 1;
+            let why = format!(
+                "number {number} of those found is not UTF-8 ({error}); `matching_bytes` takes any bytes"
+            );
             CallError::Invalid(Invalid::new(what, why))
         })
     };
-    found.into_iter().enumerate().map(of).collect()
+    found.into_iter().enumerate().map(text).collect()
 }

@@ -23,6 +23,11 @@ impl Clock {
         Moment::new(Instant::now(), SystemTime::now())
     }
 
+    /// What this clock shows when that of the machine shows `at`.
+    pub(crate) fn at_machine_time(&self, at: Instant) -> Option<Instant> {
+        Some(at)
+    }
+
     /// Something goes on until what this returns is dropped. A clock that is moved waits for it.
     pub(crate) fn busy(&self) -> Busy {
         Busy

@@ -23,6 +23,15 @@ impl Invalid {
         }
     }
 
+    /// The same, with where it was found in front.
+    #[cfg(any(feature = "cluster", feature = "sentinel"))]
+    pub(crate) fn within(self, place: &str) -> Invalid {
+        Invalid {
+            why: format!("{place}: {}", self.why),
+            ..self
+        }
+    }
+
     /// The argument: `name`, `id`, `permits`, `limit`, `lease`, `timeout`, ...
     pub fn what(&self) -> &str {
         &self.what
@@ -285,7 +294,7 @@ macro_rules! one_of {
     };
 }
 
-/// The wait was ended from another thread.
+/// The wait was ended by a [`Cancel`](crate::Cancel): from another thread, or since its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cancelled;

@@ -98,7 +98,8 @@ impl Gate {
     /// The semaphore `name`, of which at most `limit` permits (1 to 2^31-1) are held at once. Asks nobody: a name or limit
     /// that cannot be is told by the first call that uses it.
     ///
-    /// A name is 1 to 200 bytes without white space, control characters or braces. The first grant stores the limit; while
+    /// A name is 1 to 200 bytes without white space, control characters or braces; [`name_from`](crate::name_from) makes one of
+    /// any text. The first grant stores the limit; while
     /// somebody uses the semaphore, that one is in force for all, whatever else they declare.
     pub fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
         Semaphore::new(self.engine.clone(), "semaphore", name, Some(limit))

@@ -6,13 +6,14 @@
 //! | you know | read |
 //! |---|---|
 //! | *Redis in Action*: counting semaphores, locks, fine-grained locks, the market, autocomplete | [`redis_in_action`] |
-//! | `java.util.concurrent.Semaphore`, `CountDownLatch` | [`java`] |
+//! | `java.util.concurrent`: `Semaphore`, `ReentrantLock`, `ReentrantReadWriteLock`, `CountDownLatch` | [`java`] |
 //! | Redisson: semaphores, locks, read-write locks, fenced locks, multi-locks, latches | [`redisson`] |
 //! | a named semaphore with identities and a maximal size | [`named_semaphore`] |
 //! | operations, and are to keep it running: settings, memory, failovers, upgrades, stuck holders, permissions | [`production`] |
 //! | what breaks, and want to know what you will see | [`faults`] |
 //! | one server, and want a cluster, sentinels, or a pool of your own | [`deployments`] |
 //! | dashboards and logs, and want to see what locks do, and to be woken up when one is lost | [`observability`] |
+//! | tokio, and want to use this crate in an async program | [`tokio`] |
 //! | nobody, and want to know what is proved and what is not | [`proof`] |
 
 #[doc = include_str!("guide/redis_in_action.md")]
@@ -26,6 +27,9 @@ pub mod redisson {}
 
 #[doc = include_str!("guide/named_semaphore.md")]
 pub mod named_semaphore {}
+
+#[doc = include_str!("guide/tokio.md")]
+pub mod tokio {}
 
 #[doc = include_str!("guide/deployments.md")]
 pub mod deployments {}

@@ -67,6 +67,8 @@ struct Life {
     seen_lost: bool,
     /// Nobody looks after it any more: it is being released, or handed on.
     forgotten: bool,
+    /// Its renewal was stopped by hand, whatever its terms say.
+    unrenewed: bool,
     /// Where the threads that look after it have it in their plans, each at its own place.
     planned: [Option<(Instant, u64)>; 2],
 }
@@ -105,6 +107,7 @@ impl Holding {
                 seen_lost: false,
                 forgotten: false,
                 planned: [None; 2],
+                unrenewed: false,
             }),
         }
     }
@@ -226,6 +229,16 @@ impl Holding {
     fn tell_lost(&self) {
         trace::lost(&self.keys, self.fence);
         self.servers.counts.lost.add_one();
+    }
+
+    /// Whether the next look at it renews it.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.terms.renewed && !lock(&self.life).unrenewed
+    }
+
+    /// It is renewed no more.
+    pub(crate) fn stop_renewal(&self) {
+        lock(&self.life).unrenewed = true;
     }
 
     /// Whether the renewal thread is still to look after it.

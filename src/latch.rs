@@ -7,7 +7,7 @@ use crate::error::{CallError, Cancelled, Invalid, MOST, StillClosed, WaitError};
 use crate::lease;
 use crate::name::{self, LatchKeys};
 use crate::request::{LAST_WORD, PATIENCE};
-use crate::scripts::latch::{self, CountAnswer, CountDownAnswer, WaitAnswer};
+use crate::scripts::latch::{self, CountAnswer, CountDownAnswer, DeleteAnswer, WaitAnswer};
 use crate::trace::Operation;
 use crate::wait::{OUTAGE_PAUSE, RECHECK, Registered};
 use crate::waits::{News, Wait};
@@ -32,7 +32,7 @@ const LONGEST_CALM: Duration = Duration::from_secs(1);
 ///
 /// It is used once: open, it stays open. For another round take another name: a date, a build number. It is kept for a day
 /// after the last `count_down` or wait, see [`life`](CountDownLatch::life); then it is forgotten, and whoever comes later
-/// finds a new one. Each id takes a field of a hash on the server until the latch opens.
+/// finds a new one. [`delete`](CountDownLatch::delete) ends it sooner. Each id takes a field of a hash on the server until the latch opens.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
@@ -73,9 +73,11 @@ impl CountDownLatch {
         self
     }
 
-    /// Lets `cancel` end the waits for this latch from another thread.
+    /// Lets `cancel` end the waits for this latch, from another thread or at a time. Use one [`Cancel`] for each request or job,
+    /// since it stays cancelled.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> CountDownLatch {
+        cancel.go_by(self.engine.clock());
         self.cancel = Some(cancel.clone());
         self
     }
@@ -124,6 +126,25 @@ impl CountDownLatch {
         let (keys, _) = self.checked()?;
         let span = Operation::Count.on([keys.latch.as_str()]);
         span.run(|| Ok(self.look(keys, None)?.left))
+    }
+
+    /// Deletes the latch and everything that was counted; returns whether there was one, open or closed. Blocks for one round
+    /// trip.
+    ///
+    /// The next `count_down` or wait starts it afresh, with the count that this caller declares. Callers that wait now wait on,
+    /// for the new latch. The first hundred processes that wait ask again at once, the others within 5 s.
+    ///
+    /// # Errors
+    /// [`CallError`]; the call may be made again. A second call, also the repetition of one whose reply was lost, deletes
+    /// what was counted after the first.
+    pub fn delete(&self) -> Result<bool, CallError> {
+        let (keys, _) = self.checked()?;
+        Operation::Delete.on([keys.latch.as_str()]).run(|| {
+            let answered = self
+                .engine
+                .call(&keys.latch, None, &mut |con| latch::delete(con, keys))?;
+            Ok(matches!(answered.reply, DeleteAnswer::Deleted { .. }))
+        })
     }
 
     /// Waits until the latch is open, for as long as it takes. Blocks until then; another thread may end that through

@@ -82,6 +82,7 @@ mod message;
 mod mutex;
 mod mutexes;
 mod name;
+mod name_from;
 mod node;
 mod permission;
 mod permit;
@@ -129,8 +130,9 @@ pub use gate::{Gate, GateBuilder};
 pub use latch::CountDownLatch;
 pub use mutex::{Mutex, MutexGuard};
 pub use mutexes::{Mutexes, MutexesGuard};
+pub use name_from::name_from;
 pub use permit::{Permit, Released};
-pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockWriteGuard};
+pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockUsage, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 pub use warning::Warning;
 

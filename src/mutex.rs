@@ -103,6 +103,15 @@ impl Mutex {
         self.semaphore.revoke(id)
     }
 
+    /// Whether somebody, this process too, holds it at this moment. For display and monitoring: the answer may be outdated
+    /// when it arrives, so to lock use [`try_lock`](Mutex::try_lock). Blocks for one round trip and writes nothing.
+    ///
+    /// # Errors
+    /// As [`Semaphore::inspect`].
+    pub fn is_locked(&self) -> Result<bool, CallError> {
+        Ok(self.semaphore.look(0, 0)?.in_use > 0)
+    }
+
     /// Who holds it and who waits. Blocks for one round trip.
     ///
     /// # Errors

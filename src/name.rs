@@ -126,6 +126,11 @@ fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {
     Ok(format!("{prefix}:{kind}:{}", tagged(name)?))
 }
 
+/// Whether a semaphore can have this name.
+pub(crate) fn is_valid(name: &str) -> bool {
+    tagged(name).is_ok()
+}
+
 /// The part of a key that holds its hash tag: `{name}`, or `{group}:name`.
 fn tagged(name: &str) -> Result<String, Invalid> {
     if let Some((group, rest)) = name.strip_prefix('{').and_then(|n| n.split_once("}:")) {

@@ -133,6 +133,16 @@ impl Permit {
         Ok(())
     }
 
+    /// Renews it no more: it lives until its current lease ends, unless [`refresh`](Permit::refresh) gives it a new one by
+    /// hand. [`on_lost`](crate::Semaphore::on_lost) still reports its end. A renewal that is under way still counts, so
+    /// look at [`remaining`](Permit::remaining) again after a round trip. A permanent permit, and one that is not renewed,
+    /// stay as they are. Does not block and asks nobody.
+    pub fn stop_renewal(&self) {
+        if self.engine.servers.is_own_process() {
+            self.engine.renewal.stop(&self.holding);
+        }
+    }
+
     /// Gives it back. Blocks for one round trip; whoever is first in line has it when this returns.
     ///
     /// # Errors

@@ -168,6 +168,16 @@ impl Renewal {
         }
     }
 
+    /// Renews a permit no more. A renewal that is under way still counts, and is the last.
+    pub(crate) fn stop(&self, holding: &Holding) {
+        holding.stop_renewal();
+        let lane = self.lane(holding.lane);
+        let mut plan = lock(&lane.plan);
+        if let Some(key) = holding.plan(Task::Renew, None) {
+            plan.due.remove(&key);
+        }
+    }
+
     /// Stops looking after a permit. A renewal that is under way changes nothing any more: a released id is not
     /// brought back by the script.
     pub(crate) fn forget(&self, holding: &Holding) {
@@ -194,6 +204,7 @@ fn next_look(task: Task, holding: &Holding, now: Instant) -> Option<Instant> {
     let end = holding.deadline().instant();
     match task {
         Task::TellLoss => end,
+        Task::Renew if !holding.is_renewed() => None,
         Task::Renew => {
             // What is left may be less than its lease after `refresh_for`, or when the message of its grant was long on its
             // way; and it may be more.
@@ -217,8 +228,13 @@ fn work(lane: &Lane) {
                     again(lane, holding, None); // its end is another now
                 }
             }
-            Task::Renew if alive.is_empty() => {}
-            Task::Renew => renew_batch(lane, &alive),
+            Task::Renew => {
+                let renewed = alive.into_iter().filter(|holding| holding.is_renewed());
+                let renewed: Vec<_> = renewed.collect();
+                if !renewed.is_empty() {
+                    renew_batch(lane, &renewed);
+                }
+            }
         }
     }
 }

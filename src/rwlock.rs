@@ -142,6 +142,30 @@ impl RwLock {
         self.semaphore.revoke(id)
     }
 
+    /// How many read, whether somebody writes, and how many wait, at one instant. For display and monitoring: the answer may be
+    /// outdated when it arrives. Blocks for one round trip and writes nothing.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// let usage = gate.rwlock("prices").usage()?;
+    /// println!("{} read, {} wait", usage.readers, usage.waiting);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Semaphore::inspect`].
+    pub fn usage(&self) -> Result<RwLockUsage, CallError> {
+        let state = self.semaphore.look(0, 0)?;
+        let writing = state.in_use == MOST;
+        Ok(RwLockUsage {
+            readers: if writing { 0 } else { state.in_use },
+            writing,
+            waiting: state.waiter_count,
+        })
+    }
+
     /// Who is inside and who waits: a reader holds 1 permit, a writer 2,147,483,647. Blocks for one round trip.
     ///
     /// # Errors
@@ -157,6 +181,19 @@ impl fmt::Debug for RwLock {
             .field("name", &self.name())
             .finish_non_exhaustive()
     }
+}
+
+/// What [`RwLock::usage`] returns. Leases that have ended are not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RwLockUsage {
+    /// How many read.
+    pub readers: u32,
+    /// Whether somebody writes. Also true where keys of the lock were lost, and nothing is granted until the last known lease
+    /// has ended.
+    pub writing: bool,
+    /// How many wait, readers and writers.
+    pub waiting: u64,
 }
 
 /// What [`RwLock::adopt`] takes over.

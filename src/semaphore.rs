@@ -151,9 +151,11 @@ impl Semaphore {
         self
     }
 
-    /// Lets `cancel` end the waits of this semaphore from another thread.
+    /// Lets `cancel` end the waits of this semaphore, from another thread or at a time. Use one [`Cancel`] for each request or job,
+    /// since it stays cancelled.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Semaphore {
+        cancel.go_by(self.engine.clock());
         self.cancel = Some(cancel.clone());
         self
     }
@@ -406,7 +408,8 @@ impl Semaphore {
         self.look(offset, count).map(Inspection::new)
     }
 
-    fn look(&self, offset: u32, count: u32) -> Result<semaphore::State, CallError> {
+    /// A look at the semaphore, with `count` holders and waiters at most.
+    pub(crate) fn look(&self, offset: u32, count: u32) -> Result<semaphore::State, CallError> {
         let keys = self.keys()?;
         Operation::Inspect.on([keys.meta.as_ref()]).run(|| {
             let answered = self.engine.call(&keys.meta, None, &mut |con| {

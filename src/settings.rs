@@ -30,7 +30,8 @@ macro_rules! settings {
                 self.with(|semaphore| semaphore.label(label))
             }
 
-            /// Lets `cancel` end the waits from another thread.
+            /// Lets `cancel` end the waits, from another thread or at a time. Use one [`Cancel`](crate::Cancel) for each
+            /// request or job, since it stays cancelled.
             #[must_use]
             pub fn cancelled_by(self, cancel: &crate::Cancel) -> Self {
                 self.with(|semaphore| semaphore.cancelled_by(cancel))

@@ -55,6 +55,7 @@ operations! {
     CountDown "count_down" "counted",
     Count "count" "done",
     Wait "wait" "open",
+    Delete "delete" "done",
     RecentAdd "recent_add" "done",
     RecentRemove "recent_remove" "done",
     RecentMatch "recent_match" "done",

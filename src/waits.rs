@@ -43,8 +43,16 @@ struct Heard {
     messages: VecDeque<(Message, Moment)>,
     called: bool,
     cancelled: bool,
+    /// When it is cancelled without a call of `cancel`.
+    cancelled_at: Option<Instant>,
     /// Where the last call that asked for it said that messages go.
     channel: String,
+}
+
+impl Heard {
+    fn is_cancelled(&self, now: Instant) -> bool {
+        self.cancelled || self.cancelled_at.is_some_and(|at| at <= now)
+    }
 }
 
 impl Wait {
@@ -90,8 +98,18 @@ impl Wait {
         self.bell.ring(state);
     }
 
+    /// Cancels it at `at`, by its own clock. Called before it hears anything.
+    pub(crate) fn cancel_at(&self, at: Instant) {
+        lock(&self.state).cancelled_at = Some(at);
+    }
+
     pub(crate) fn is_cancelled(&self) -> bool {
-        lock(&self.state).cancelled
+        lock(&self.state).is_cancelled(self.clock.now())
+    }
+
+    /// The clock that it goes by.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The next news, waited for until `until`.
@@ -101,18 +119,20 @@ impl Wait {
             if let Some((message, received)) = state.messages.pop_front() {
                 return News::Message { message, received };
             }
-            if state.cancelled {
+            let now = self.clock.now();
+            if state.is_cancelled(now) {
                 return News::Cancelled;
             }
             // Once the time is over the waiter asks, which is what a call wants.
             let called = std::mem::take(&mut state.called);
-            if until <= self.clock.now() {
+            if until <= now {
                 return News::Silence;
             }
             if called {
                 return News::Called;
             }
-            state = self.bell.sleep(state, Some(until));
+            let wake = state.cancelled_at.map_or(until, |at| at.min(until));
+            state = self.bell.sleep(state, Some(wake));
         }
     }
 }

@@ -223,6 +223,7 @@ fn latch(gate: &Gate, admin: &mut Connection) -> Result<(), Error> {
         latch.count_down().inspect_err(|_| cancel.cancel())?;
         let opened = waiter.join().unwrap()?;
         assert!(opened - start < TOLD, "{:?}", opened - start);
+        latch.delete()?;
         Ok(())
     })
 }
@@ -232,12 +233,12 @@ fn autocomplete(gate: &Gate) -> Result<(), Error> {
     for contact in ["bob", "eve", "bob", "kim", "kim"] {
         recent.add(contact)?;
     }
-    let found: Vec<String> = recent.matching("k", 10)?;
+    let found = recent.matching("k", 10)?;
     assert_eq!(found, ["kim"]);
     recent.remove("kim")?;
     let group = Prefix::new(gate, "guild");
     group.add(["bob", "ann"])?;
-    let found: Vec<String> = group.matching("a", 10)?;
+    let found = group.matching("a", 10)?;
     assert_eq!(found, ["ann"]);
     group.remove(["bob"])?;
     Ok(())

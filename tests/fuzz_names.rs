@@ -8,10 +8,10 @@ mod support;
 use luagate::errors::{AcquireError, CallError, RefreshError, TryAcquireError};
 use luagate::scripts::autocomplete::{self, prefix_key, recent_key};
 use luagate::scripts::{Keys, LatchKeys};
-use luagate::{Gate, Revoked};
+use luagate::{Gate, Revoked, name_from};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use support::Server;
 
@@ -89,6 +89,79 @@ fn no_two_names_share_a_key() {
         }
     });
     assert!(taken.get() > 1_000, "{}", taken.get());
+}
+
+/// Texts of any length, most of them no names.
+fn any_text() -> BoxedStrategy<String> {
+    prop_oneof![
+        2 => fuzz::text(),
+        2 => "https?://[a-z]{1,5}/[a-z /?&=]{0,300}",
+        1 => "\\{[a-z]{0,120}\\}:[a-z {}]{0,120}",
+        1 => "[a-z]{190,210}",
+        1 => "\\PC{0,250}",
+    ]
+    .boxed()
+}
+
+#[test]
+fn any_text_has_a_valid_name_of_its_own() {
+    let owners: RefCell<HashMap<String, String>> = RefCell::default();
+    let (kept, changed) = (Cell::new(0), Cell::new(0));
+    proptest!(fuzz::cases(5_000), |(text in any_text())| {
+        let name = name_from(&text);
+        prop_assert!(is_name(&name), "{:?} of {:?}", name, text);
+        prop_assert!(Keys::semaphore("luagate", &name).is_ok(), "{:?}", name);
+        prop_assert_eq!(name == text, is_name(&text), "{:?} of {:?}", name, text);
+        prop_assert_eq!(&name_from(&text), &name);
+        prop_assert_eq!(&name_from(&name), &name);
+        let count = if name == text { &kept } else { &changed };
+        count.set(count.get() + 1);
+        if let Some(other) = owners.borrow_mut().insert(name, text.clone()) {
+            prop_assert_eq!(other, text);
+        }
+    });
+    assert!(
+        kept.get() > 100 && changed.get() > 100,
+        "{kept:?} {changed:?}"
+    );
+}
+
+#[test]
+fn texts_that_differ_only_where_a_name_cannot_show_it_have_different_names() {
+    let long = "x".repeat(300);
+    let texts = [
+        "",
+        " ",
+        "\t",
+        "a b",
+        "a\tb",
+        "a{b",
+        "a}b",
+        "{}",
+        "()",
+        "{}:a",
+        "{a}:",
+        "{a}:b c",
+        "{a}:b\tc",
+        "(a):b_c",
+        &long,
+        &long[1..],
+        &format!("{long} "),
+        &"é".repeat(101),
+        &"é".repeat(102),
+    ];
+    let names: HashSet<String> = texts.iter().map(|text| name_from(text)).collect();
+    assert_eq!(names.len(), texts.len(), "{names:?}");
+    assert!(names.iter().all(|name| is_name(name)), "{names:?}");
+    assert_eq!(name_from(&long).len(), 200);
+}
+
+#[test]
+fn the_group_of_any_text_stays_so_that_its_keys_share_a_slot() {
+    let name = name_from("{shop}:a path/to an item");
+    assert!(name.starts_with("{shop}:a_path/to_an_item~"), "{name}");
+    let keys = Keys::mutex("luagate", &name).unwrap();
+    assert_eq!(keys.tag(), "shop");
 }
 
 /// What a refused argument says.

@@ -232,6 +232,12 @@ const OPERATIONS: &[(&str, Operation)] = &[
             ),
         })
     }),
+    ("latch/delete", |con, _, keys| {
+        Ok(match latch::delete(con, keys)? {
+            latch::DeleteAnswer::Deleted { now } => reply("deleted", vec![int(now)]),
+            latch::DeleteAnswer::None { now } => reply("none", vec![int(now)]),
+        })
+    }),
     ("latch/count", |con, _, keys| {
         Ok(match latch::count(con, keys)? {
             latch::CountAnswer::None { now } => reply("none", vec![int(now)]),

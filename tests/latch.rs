@@ -932,6 +932,56 @@ fn an_evicted_latch_starts_afresh_and_who_waits_waits_on() {
 }
 
 #[test]
+fn a_deleted_latch_starts_afresh_with_the_count_declared_next() {
+    let server = Server::any();
+    let gate = server.gate();
+    let (two, five) = (gate.latch("raw", 2), gate.latch("raw", 5));
+    assert!(!two.delete().unwrap(), "there was none");
+    assert_eq!(two.count_down_as("a").unwrap(), 1);
+    assert!(two.delete().unwrap());
+    assert!(!two.delete().unwrap(), "deleted already");
+    assert_eq!(
+        five.count().unwrap(),
+        5,
+        "of the deleted one something counts"
+    );
+    assert_eq!(five.count_down_as("a").unwrap(), 4);
+    assert_eq!(two.count().unwrap(), 4);
+    assert!(five.delete().unwrap());
+    assert_eq!(gate.latch("raw", 1).count_down().unwrap(), 0);
+    assert!(two.delete().unwrap(), "an open one, too");
+    let late = two.wait_timeout(Duration::from_millis(20)).unwrap_err();
+    assert!(matches!(late, WaitError::TimedOut(_)), "{late:?}");
+}
+
+#[test]
+fn who_waits_for_a_latch_that_is_deleted_asks_at_once_and_waits_for_the_new_one() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let latch = server.gate().latch("raw", 2);
+    std::thread::scope(|scope| {
+        let waiting = waiter(scope, &latch);
+        raw.await_waiters(1);
+        assert_eq!(raw.count_down("a"), 1);
+        let start = Instant::now();
+        assert!(latch.delete().unwrap());
+        // Nobody else asks: it is the waiter that starts it afresh.
+        eventually("the waiter asks", || {
+            let answer = latch::count(&mut raw.con, &raw.keys).unwrap();
+            matches!(answer, CountAnswer::Closed { left: 2, .. }).then_some(())
+        });
+        assert!(start.elapsed() < TOLD, "{:?}", start.elapsed());
+        raw.await_waiters(1);
+        assert_eq!(raw.count_down("a"), 1);
+        assert!(!waiting.is_finished(), "opened early");
+        let start = Instant::now();
+        assert_eq!(raw.count_down("b"), 0);
+        let woken = waiting.join().unwrap().unwrap() - start;
+        assert!(woken < TOLD, "{woken:?}");
+    });
+}
+
+#[test]
 fn ids_that_were_tampered_with_never_open_it_early() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);

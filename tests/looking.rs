@@ -4,8 +4,8 @@ mod support;
 
 use luagate::scripts::semaphore::{self, Ask, LookupAnswer, ResizeAnswer};
 use luagate::{Resized, Revoked};
-use support::Server;
 use support::raw::Raw;
+use support::{SOON, Server, eventually};
 
 #[test]
 fn what_is_over_is_gone_though_nobody_took_it_back() {
@@ -166,4 +166,47 @@ fn a_waiter_is_revoked() {
     assert_eq!(semaphore.revoke("waiter").unwrap(), Revoked::Waited);
     assert_eq!(semaphore.revoke("waiter").unwrap(), Revoked::Nothing);
     assert_eq!(semaphore.revoke("holder").unwrap(), Revoked::Held);
+}
+
+#[test]
+fn a_mutex_is_locked_while_somebody_holds_it() {
+    let server = Server::any();
+    let mutex = server.gate().mutex("door");
+    assert!(!mutex.is_locked().unwrap());
+    let guard = mutex.lock().unwrap();
+    assert!(server.gate().mutex("door").is_locked().unwrap());
+    guard.unlock().unwrap();
+    assert!(!mutex.is_locked().unwrap());
+    let short = mutex.clone().lease(std::time::Duration::from_millis(20));
+    let crashed = short.lock().unwrap();
+    eventually("its lease ends", || {
+        (!mutex.is_locked().unwrap()).then_some(())
+    });
+    assert!(crashed.is_lost());
+}
+
+#[test]
+fn who_looks_at_a_lock_for_readers_and_a_writer_sees_which_of_them_hold_it() {
+    let server = Server::any();
+    let book = server.gate().rwlock("book");
+    let usage = || {
+        let usage = book.usage().unwrap();
+        (usage.readers, usage.writing, usage.waiting)
+    };
+    assert_eq!(usage(), (0, false, 0));
+    let readers = [book.read().unwrap(), book.read().unwrap()];
+    assert_eq!(usage(), (2, false, 0));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| book.try_write_for(SOON).unwrap());
+        eventually("the writer waits", || {
+            (usage() == (2, false, 1)).then_some(())
+        });
+        drop(readers);
+        let writer = writer.join().unwrap();
+        assert_eq!(usage(), (0, true, 0));
+        let reader = writer.downgrade().unwrap();
+        assert_eq!(usage(), (1, false, 0));
+        reader.unlock().unwrap();
+    });
+    assert_eq!(usage(), (0, false, 0));
 }

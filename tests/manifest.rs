@@ -271,6 +271,7 @@ fn this_crate_runs_these_very_scripts() {
     latch::count_down(&mut con, &keys, "id", 1, 1_000).unwrap();
     latch::wait(&mut con, &keys, 1, 1_000, 0, "").unwrap();
     latch::count(&mut con, &keys).unwrap();
+    latch::delete(&mut con, &keys).unwrap();
     for (name, script) in manifest()["scripts"].as_object().unwrap() {
         let (known,): (bool,) = redis::cmd("SCRIPT")
             .arg("EXISTS")

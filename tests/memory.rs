@@ -275,6 +275,27 @@ fn a_wait_is_cancelled() {
 }
 
 #[test]
+fn a_wait_ends_at_the_deadline_of_its_handle_when_the_clock_says_so() {
+    let (gate, memory) = memory();
+    memory.advance(HOUR); // a handle that is made later knows nothing of it
+    let cancel = Cancel::after(MINUTE);
+    let desk = gate.semaphore("desk", 1).cancelled_by(&cancel);
+    let latch = gate.latch("closed", 1).cancelled_by(&cancel);
+    let _held = desk.try_acquire().unwrap();
+    let waiter = in_line(&desk, |desk| desk.acquire().map(drop));
+    memory.advance(MINUTE - SOON);
+    assert!(!cancel.is_cancelled() && !waiter.is_finished());
+    memory.advance(SOON);
+    assert!(matches!(finished(waiter), Err(AcquireError::Cancelled(_))));
+    assert!(cancel.is_cancelled());
+    assert!(desk.inspect().unwrap().waiters.is_empty());
+    assert!(matches!(
+        latch.wait_timeout(SOON),
+        Err(WaitError::Cancelled(_))
+    ));
+}
+
+#[test]
 fn locks_latches_and_names_work() {
     let (gate, memory) = memory();
     let all = gate.mutexes(["{trade}:sword", "{trade}:shield"]);
@@ -297,11 +318,11 @@ fn locks_latches_and_names_work() {
     for name in ["Alice", "Bob", "alan"] {
         recent.add(name).unwrap();
     }
-    let names: Vec<String> = recent.matching("AL", 10).unwrap();
+    let names = recent.matching("AL", 10).unwrap();
     assert_eq!(names, ["alan"]);
     let guild = Prefix::new(&gate, "guild");
     guild.add(["bob", "alice", "bert"]).unwrap();
-    let names: Vec<String> = guild.matching("b", 10).unwrap();
+    let names = guild.matching("b", 10).unwrap();
     assert_eq!(names, ["bert", "bob"]);
 }
 

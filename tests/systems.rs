@@ -298,9 +298,9 @@ fn autocomplete_on_a_list() {
     for contact in ["Jean", "jo", "Jeannie", "Bob", "Jean"] {
         contacts.add(contact).unwrap();
     }
-    let found: Vec<String> = contacts.matching("JE", 10).unwrap();
+    let found = contacts.matching("JE", 10).unwrap();
     assert_eq!(found, ["Jean", "Jeannie"]);
-    let all: Vec<String> = contacts.matching("", 10).unwrap();
+    let all = contacts.matching("", 10).unwrap();
     assert_eq!(all, ["Jean", "Bob", "Jeannie"]);
     assert!(contacts.remove("Bob").unwrap());
 }
@@ -318,12 +318,12 @@ fn autocomplete_on_a_sorted_set() {
             scope.spawn(move || {
                 for round in 0..100 {
                     guild.add([format!("k{n}-{round}")]).unwrap();
-                    let found: Vec<String> = guild.matching("je", 10).unwrap();
+                    let found = guild.matching("je", 10).unwrap();
                     assert_eq!(found, ["jean", "jeannie"]);
                 }
             });
         }
     });
-    assert_eq!(guild.matching::<String>("ž", 10).unwrap(), ["žofie"]);
+    assert_eq!(guild.matching("ž", 10).unwrap(), ["žofie"]);
     assert_eq!(guild.remove(["jean"]).unwrap(), 1);
 }

@@ -172,17 +172,19 @@ fn a_latch_and_names_that_are_searched_are_spans_too() {
     latch.count_down().unwrap();
     assert_eq!(latch.count().unwrap(), 0);
     latch.wait().unwrap();
+    assert!(latch.delete().unwrap());
     let expected = [
         ("wait", "timed_out"),
         ("count_down", "counted"),
         ("count", "done"),
         ("wait", "open"),
+        ("delete", "done"),
     ];
     assert_told("counted", "latch", &expected);
 
     let recent = Recent::new(&gate, "ann");
     recent.add("bob").unwrap();
-    let _: Vec<String> = recent.matching("b", 1).unwrap();
+    let _ = recent.matching("b", 1).unwrap();
     recent.remove("bob").unwrap();
     let expected = [
         ("recent_add", "done"),
@@ -192,7 +194,7 @@ fn a_latch_and_names_that_are_searched_are_spans_too() {
     assert_told("ann", "recent", &expected);
     let prefix = Prefix::new(&gate, "guild");
     prefix.add(["bob"]).unwrap();
-    let _: Vec<String> = prefix.matching("b", 1).unwrap();
+    let _ = prefix.matching("b", 1).unwrap();
     prefix.remove(["bob"]).unwrap();
     let expected = [
         ("prefix_add", "done"),

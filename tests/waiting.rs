@@ -3,7 +3,7 @@
 
 mod support;
 
-use luagate::errors::{AcquireError, LockAllError};
+use luagate::errors::{AcquireError, LockAllError, WaitError};
 use luagate::scripts::semaphore::{Ask, ReleaseAnswer};
 use luagate::{Cancel, Gate, Revoked, Semaphore};
 use std::io::{BufRead, BufReader, Write};
@@ -588,6 +588,90 @@ fn a_wait_that_was_cancelled_before_it_began_is_never_granted() {
         raw.assert_released("holder");
         fence = raw.inspect().last_fence;
     }
+}
+
+#[test]
+fn a_wait_ends_at_the_deadline_of_its_handle() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let deadline = Instant::now() + Duration::from_millis(300);
+    let request = Cancel::at(deadline);
+    let semaphore = server.gate().semaphore("raw", 1).cancelled_by(&request);
+    assert!(!request.is_cancelled());
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..5)
+            .map(|_| scope.spawn(|| (semaphore.acquire_timeout(SOON), Instant::now())))
+            .collect();
+        for waiter in waiters {
+            let (result, ended) = waiter.join().unwrap();
+            assert!(matches!(result, Err(AcquireError::Cancelled(_))));
+            assert!(ended >= deadline, "cancelled early");
+            // Without a message it would ask again after 5 s.
+            assert!(ended < deadline + Duration::from_secs(3), "cancelled late");
+        }
+    });
+    assert_eq!(raw.inspect().waiter_count, 0, "a place is left behind");
+    assert!(request.is_cancelled());
+    let start = Instant::now();
+    assert!(matches!(
+        semaphore.acquire_timeout(SOON),
+        Err(AcquireError::Cancelled(_))
+    ));
+    assert!(start.elapsed() < Duration::from_secs(3));
+}
+
+#[test]
+fn all_waits_of_a_request_have_one_deadline() {
+    let server = Server::any();
+    let gate = server.gate();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let start = Instant::now();
+    let request = Cancel::after(Duration::from_millis(300));
+    let free = gate.mutex("free").cancelled_by(&request);
+    let guard = free.lock().unwrap();
+    let locks = gate.mutexes(["free", "other"]).cancelled_by(&request);
+    let error = locks.lock_all(SOON).unwrap_err();
+    assert!(matches!(error, LockAllError::Cancelled(_)), "{error:?}");
+    let latch = gate.latch("closed", 1).cancelled_by(&request);
+    let error = latch.wait_timeout(SOON).unwrap_err();
+    assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_millis(300) && waited < Duration::from_secs(3));
+    assert!(!guard.is_lost(), "what was granted in time stays");
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_latch_is_not_waited_for_beyond_the_deadline_of_a_handle() {
+    let server = Server::any();
+    let start = Instant::now();
+    let request = Cancel::after(Duration::from_millis(200));
+    let latch = server.gate().latch("closed", 1).cancelled_by(&request);
+    let error = latch.wait_timeout(SOON).unwrap_err();
+    assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_millis(200) && waited < Duration::from_secs(3));
+}
+
+#[test]
+fn a_handle_with_a_deadline_can_be_cancelled_before_it() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let request = Cancel::after(MINUTE);
+    let semaphore = server.gate().semaphore("raw", 1).cancelled_by(&request);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.acquire_timeout(SOON));
+        await_waiters(&mut raw, 1);
+        assert!(!request.is_cancelled());
+        request.cancel();
+        let result = waiter.join().unwrap();
+        assert!(matches!(result, Err(AcquireError::Cancelled(_))));
+    });
+    assert!(Cancel::after(Duration::ZERO).is_cancelled());
+    assert!(!Cancel::after(Duration::MAX).is_cancelled());
 }
 
 #[test]

@@ -37,6 +37,7 @@ const ALL: &str = "semaphore/try_lock_all";
 const COUNT_DOWN: &str = "latch/count_down";
 const WAIT: &str = "latch/wait";
 const COUNT: &str = "latch/count";
+const DELETE: &str = "latch/delete";
 
 /// One of two permits, one of one, three of five, and a place in line for one of one.
 const ONE: Call = (ACQUIRE, "ann 1 2 30000 0 - 0");
@@ -44,7 +45,7 @@ const ONLY: Call = (ACQUIRE, "ann 1 1 30000 0 - 0");
 const THREE: Call = (ACQUIRE, "ann 3 5 30000 0 - 0");
 const IN_LINE: Call = (ACQUIRE, "bob 1 1 30000 15000 @ 0");
 
-const CASES: [Case; 37] = [
+const CASES: [Case; 38] = [
     case("the first of all", &[], ONE, "granted"),
     case(
         "granted",
@@ -153,6 +154,12 @@ const CASES: [Case; 37] = [
         &[(COUNT_DOWN, "ann 2 30000")],
         (COUNT, ""),
         "closed",
+    ),
+    case(
+        "tells a waiter",
+        &[(WAIT, "1 30000 15000 @")],
+        (DELETE, ""),
+        "deleted",
     ),
     case("plain", &[], ("autocomplete/recent_add", "ann 100"), ""),
     case(

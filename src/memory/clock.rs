@@ -49,6 +49,11 @@ impl Clock {
         Moment::new(Instant::now() + ahead, SystemTime::now() + ahead)
     }
 
+    /// What this clock shows when that of the machine shows `at`, unless it is moved before. `None`: what no clock can hold.
+    pub(crate) fn at_machine_time(&self, at: Instant) -> Option<Instant> {
+        at.checked_add(self.ahead())
+    }
+
     /// Something goes on until what this returns is dropped. A clock that is moved waits for it.
     pub(crate) fn busy(&self) -> Busy {
         Busy(Bell::awake(self))

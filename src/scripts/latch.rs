@@ -33,6 +33,13 @@ static WAIT: LazyScript = script!(
     "latch/wait"
 );
 static COUNT: LazyScript = script!("arguments", "clock", "latch/state", "latch/count");
+static DELETE: LazyScript = script!(
+    "arguments",
+    "clock",
+    "latch/state",
+    "latch/change",
+    "latch/delete"
+);
 
 /// What [`count_down`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +209,45 @@ pub fn count(con: &mut dyn ConnectionLike, keys: &LatchKeys) -> Result<CountAnsw
             "closed" => Ok(CountAnswer::Closed {
                 left: reply.number()?,
                 count: reply.number()?,
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        },
+    )
+}
+
+/// What [`delete`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteAnswer {
+    /// There was a latch, open or closed; it is deleted.
+    Deleted {
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+    /// There was none.
+    None {
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+}
+
+/// Deletes the latch and what was counted. Sends a message to at most 100 of the inboxes that wait for it. Who asks after that
+/// starts it afresh, with the count that this caller declares.
+///
+/// # Errors
+/// What kept the server from answering.
+pub fn delete(con: &mut dyn ConnectionLike, keys: &LatchKeys) -> Result<DeleteAnswer, CallError> {
+    let call = Call {
+        keys: keys.names().to_vec(),
+        arguments: vec![],
+    };
+    read(
+        DELETE.run(con, &call).map_err(error_of)?,
+        |reply| match reply.word()? {
+            "deleted" => Ok(DeleteAnswer::Deleted {
+                now: reply.number()?,
+            }),
+            "none" => Ok(DeleteAnswer::None {
                 now: reply.number()?,
             }),
             other => Err(unexpected(&other)),

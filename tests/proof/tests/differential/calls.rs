@@ -239,7 +239,7 @@ pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Cal
                 inbox(rng),
             ]
         }
-        "latch/count" => {
+        "latch/count" | "latch/delete" => {
             keys = latch();
             vec![]
         }

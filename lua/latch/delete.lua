@@ -1,0 +1,13 @@
+-- latch/delete: deletes the latch and what was counted. At most 100 of those who wait are told, and ask again.
+--
+-- KEYS  latch waiters
+-- ARGV  none
+-- REPLY deleted  now                 there was one, open or closed
+--       none     now                 there was none
+takes('latch waiters', 2, '', 0)
+if problem then return redis.error_reply(problem) end
+
+local was_there = count > 0
+clear()
+tell()
+return {was_there and 'deleted' or 'none', now}

@@ -10,6 +10,7 @@ use super::language::ROOT;
 use crate::support::{Server, eventually, within};
 use libtest_mimic::Failed;
 use luagate::{Gate, Semaphore};
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -54,10 +55,13 @@ pub fn missing(shell: Shell) -> Option<String> {
 /// do that.
 fn script(shell: Shell, url: &str, arguments: &[&str]) -> Command {
     let reset = ["--default-signal=HUP,INT,QUIT,TERM", shell];
-    let probe = Command::new("env").args(reset).args(["-c", ":"]).output();
+    let probe = Command::new(found("env"))
+        .args(reset)
+        .args(["-c", ":"])
+        .output();
     let mut command = match probe {
         Ok(output) if output.status.success() => {
-            let mut command = Command::new("env");
+            let mut command = Command::new(found("env"));
             command.args(reset);
             command
         }
@@ -176,6 +180,13 @@ fn put_program(folder: &Path, name: &str, text: &str) {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// The variable PATH with this folder in front.
+fn before_path(folder: &Path) -> OsString {
+    let path = std::env::var_os("PATH").unwrap();
+    let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path));
+    std::env::join_paths(folders).unwrap()
+}
+
 fn end_of(child: &mut Child) -> ExitStatus {
     let ended = within(Duration::from_secs(30), || child.try_wait().unwrap());
     ended.expect("it ends")
@@ -208,16 +219,17 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The processes of this group that run. What has died and is not yet waited for does not count.
-fn alive_in(group: &str) -> Vec<String> {
+/// The processes that run, of those with this id or in the group with this id. What has died and is not yet waited for does not
+/// count.
+fn alive(id: &str) -> Vec<String> {
     let output = Command::new("ps")
-        .args(["-A", "-o", "pgid=,stat=,pid=,args="])
+        .args(["-A", "-o", "stat=,pid=,pgid=,args="])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let of_group = text.lines().filter(|line| {
-        let mut words = line.split_whitespace();
-        words.next() == Some(group) && words.next().is_some_and(|stat| !stat.starts_with('Z'))
+    let found = text.lines().filter(|line| {
+        let words: Vec<&str> = line.split_whitespace().take(3).collect();
+        !words[0].starts_with('Z') && words[1..].contains(&id)
     });
-    of_group.map(str::to_owned).collect()
+    found.map(str::to_owned).collect()
 }

@@ -1,6 +1,6 @@
 //! What the command is given, and how its end is told.
 
-use super::{Home, Log, NOT_IN_TIME, Test, alive_in, end_of, found, only, said, script};
+use super::{Home, Log, NOT_IN_TIME, Test, alive, end_of, found, only, said, script};
 use crate::support::eventually;
 use libtest_mimic::Failed;
 use std::io::Write;
@@ -61,8 +61,8 @@ fn in_time(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
     let held = home.semaphore.try_acquire_many(2)?;
     for seconds in [0, 1] {
-        let status = home.with_permit(2, seconds, "echo inside").status()?;
-        assert_eq!(status.code(), Some(NOT_IN_TIME));
+        let mut child = home.with_permit(2, seconds, "echo inside").spawn()?;
+        assert_eq!(end_of(&mut child).code(), Some(NOT_IN_TIME));
         assert_eq!(home.waiter_count(), 0);
     }
     let mut waits = home.with_permit(2, 60, "true").spawn()?;
@@ -108,15 +108,15 @@ fn cannot_be_run(shell: Shell) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Leaves a process behind that ignores TERM, and says its own group.
-const LEAVES_ONE: &str = "(trap '' TERM; sleep 60; sleep 60) >/dev/null 2>&1 & echo $$; exit 3";
+/// Leaves a process behind that ignores TERM, and says which.
+const LEAVES_ONE: &str = "(trap '' TERM; sleep 60; sleep 60) >/dev/null 2>&1 & echo $!; exit 3";
 
 fn left_behind(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
     let output = home.with_permit(2, 0, LEAVES_ONE).output()?;
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    let group = String::from_utf8(output.stdout)?;
-    assert_eq!(alive_in(group.trim()), [""; 0]);
+    let left = String::from_utf8(output.stdout)?;
+    assert_eq!(alive(left.trim()), [""; 0]);
     assert_eq!(home.in_use(), 0);
     Ok(())
 }
@@ -143,8 +143,8 @@ fn no_setsid(shell: Shell) -> Result<(), Failed> {
     let output = command.env("PATH", path.path()).output()?;
     if shell == "bash" {
         assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-        let group = String::from_utf8(output.stdout)?;
-        assert_eq!(alive_in(group.trim()), [""; 0]);
+        let left = String::from_utf8(output.stdout)?;
+        assert_eq!(alive(left.trim()), [""; 0]);
     } else {
         let expected =
             "with-permit: needs setsid, or a shell with job control such as bash\n".to_owned();

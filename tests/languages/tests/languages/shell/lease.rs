@@ -1,6 +1,6 @@
 //! Nothing of the command outlives the lease, whatever the network does.
 
-use super::{Home, LOST, Log, Shell, Test, alive_in, said, with_permit};
+use super::{Home, LOST, Log, Shell, Test, alive, said, with_permit};
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually};
 use libtest_mimic::Failed;
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output};
 use std::time::Duration;
 
-pub const TESTS: [Test; 7] = [
+pub const TESTS: [Test; 8] = [
     ("a_silent_network_lets_no_process_outlive_the_lease", silent),
     (
         "a_stopped_server_lets_no_process_outlive_the_lease",
@@ -20,7 +20,11 @@ pub const TESTS: [Test; 7] = [
         "refused_connections_let_no_process_outlive_the_lease",
         refused,
     ),
-    ("a_late_reply_lets_no_process_outlive_the_lease", late_reply),
+    ("a_late_grant_lets_no_process_outlive_the_lease", late_grant),
+    (
+        "a_late_renewal_lets_no_process_outlive_the_lease",
+        late_renewal,
+    ),
     (
         "a_closed_or_stopped_terminal_lets_no_process_outlive_the_lease",
         terminal,
@@ -94,7 +98,7 @@ impl Scene {
     fn end(&mut self) -> u64 {
         let output = super::output_of(&mut self.child);
         assert_lost(&output, NOT_RENEWED);
-        assert_eq!(alive_in(&self.group()), [""; 0]);
+        assert_eq!(alive(&self.group()), [""; 0]);
         self.log.lines().last().unwrap().parse().unwrap()
     }
 
@@ -169,9 +173,21 @@ fn refused(shell: Shell) -> Result<(), Failed> {
     Ok(())
 }
 
-fn late_reply(shell: Shell) -> Result<(), Failed> {
+fn late_grant(shell: Shell) -> Result<(), Failed> {
     let delay = Duration::from_millis(1_200);
     let mut scene = Scene::after(shell, |proxy| proxy.delay_replies([delay]));
+    let _nobody = scene.go_silent();
+    let last = scene.end();
+    assert_within(last, lease_end(&mut scene.home.server.connection()));
+    Ok(())
+}
+
+fn late_renewal(shell: Shell) -> Result<(), Failed> {
+    let mut scene = Scene::new(shell);
+    is_renewed(&scene.home);
+    // The renewal that the server sees next is answered, late, and is the last one.
+    scene.proxy.delay_replies([Duration::from_millis(400)]);
+    is_renewed(&scene.home);
     let _nobody = scene.go_silent();
     let last = scene.end();
     assert_within(last, lease_end(&mut scene.home.server.connection()));
@@ -186,7 +202,7 @@ fn terminal(shell: Shell) -> Result<(), Failed> {
     scene.signal("-HUP");
     scene.signal("-TSTP");
     eventually("the command is ended", || {
-        alive_in(&scene.group()).is_empty().then_some(())
+        alive(&scene.group()).is_empty().then_some(())
     });
     scene.signal("-CONT");
     let last = scene.end();
@@ -219,6 +235,6 @@ fn revoked(shell: Shell) -> Result<(), Failed> {
     let output = super::output_of(&mut child);
     let says = "with-permit: the permit is lost: it was revoked, or the server lost its data\n";
     assert_lost(&output, says);
-    assert_eq!(alive_in(&log.lines()[0]), [""; 0]);
+    assert_eq!(alive(&log.lines()[0]), [""; 0]);
     Ok(())
 }

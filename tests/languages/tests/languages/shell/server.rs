@@ -84,7 +84,8 @@ const BUSY: Duration = Duration::from_millis(2_500);
 fn gives_up(shell: Shell, url: &str, says: &str) -> Result<(), Failed> {
     let wait = Duration::from_secs(3);
     let began = Instant::now();
-    let output = with_permit(shell, url, 1, wait.as_secs(), "echo inside").output()?;
+    let mut child = with_permit(shell, url, 1, wait.as_secs(), "echo inside").spawn()?;
+    let output = output_of(&mut child);
     let took = began.elapsed();
     assert_eq!(output.stdout, b"");
     assert!(said(&output).starts_with(says), "{}", said(&output));

@@ -25,7 +25,7 @@ pub const TESTS: [Test; 9] = [
 
 fn runs(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
-    let output = home.with_permit(2, 0, "echo \"$0\"; exit 3").output()?;
+    let output = home.with_permit(2, 60, "echo \"$0\"; exit 3").output()?;
     assert_eq!(
         (&*output.stdout, &*said(&output)),
         (&b"sh\n"[..], ""),
@@ -74,7 +74,7 @@ fn in_time(shell: Shell) -> Result<(), Failed> {
 
 fn input(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
-    let mut child = home.with_permit(2, 0, "cat").spawn()?;
+    let mut child = home.with_permit(2, 60, "cat").spawn()?;
     child.stdin.take().unwrap().write_all(b"one\ntwo\n")?;
     let output = child.wait_with_output()?;
     assert_eq!(String::from_utf8_lossy(&output.stdout), "one\ntwo\n");
@@ -84,7 +84,7 @@ fn input(shell: Shell) -> Result<(), Failed> {
 fn environment(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
     let line = "echo $LUAGATE_NAME $LUAGATE_ID $LUAGATE_FENCE; read line";
-    let mut child = home.with_permit(2, 0, line).spawn()?;
+    let mut child = home.with_permit(2, 60, line).spawn()?;
     home.waits_for(1);
     let holder = home.semaphore.inspect()?.holders.remove(0);
     child.stdin.take().unwrap().write_all(b"go on\n")?;
@@ -99,7 +99,7 @@ fn environment(shell: Shell) -> Result<(), Failed> {
 fn cannot_be_run(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
     for (program, status) in [("/nonexistent", 127), ("/", 126)] {
-        let arguments = ["batch", "2", "0", program];
+        let arguments = ["batch", "2", "60", program];
         let output = script(shell, &home.server.url, &arguments).output()?;
         assert_eq!(output.status.code(), Some(status), "{}", said(&output));
         assert!(said(&output).contains(program), "{}", said(&output));
@@ -113,7 +113,7 @@ const LEAVES_ONE: &str = "(trap '' TERM; sleep 60; sleep 60) >/dev/null 2>&1 & e
 
 fn left_behind(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
-    let output = home.with_permit(2, 0, LEAVES_ONE).output()?;
+    let output = home.with_permit(2, 60, LEAVES_ONE).output()?;
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let left = String::from_utf8(output.stdout)?;
     assert_eq!(alive(left.trim()), [""; 0]);
@@ -134,7 +134,7 @@ fn no_setsid(shell: Shell) -> Result<(), Failed> {
         "sleep",
         "tr",
     ]);
-    let arguments = ["batch", "2", "0", "sh", "-c", LEAVES_ONE];
+    let arguments = ["batch", "2", "60", "sh", "-c", LEAVES_ONE];
     let mut command = script(
         found(shell).to_str().unwrap().to_owned().leak(),
         &home.server.url,
@@ -160,7 +160,7 @@ fn chosen(shell: Shell) -> Result<(), Failed> {
         .prefix("app:1")
         .open()?;
     let mutex = gate.mutex("{accounts}:17");
-    let arguments = ["{accounts}:17", "1", "0", "sh", "-c", "read line"];
+    let arguments = ["{accounts}:17", "1", "60", "sh", "-c", "read line"];
     let mut child = script(shell, &home.server.url, &arguments)
         .env("LUAGATE_KIND", "mutex")
         .env("LUAGATE_PREFIX", "app:1")

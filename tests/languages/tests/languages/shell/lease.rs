@@ -41,7 +41,7 @@ fn stamps(log: &Log) -> String {
     let file = log.path.display();
     format!(
         "echo $$ >{file}; trap '' TERM HUP
-        stamp() {{ while :; do date +%s%3N >>{file}; sleep 0.01; done; }}
+        stamp() {{ while :; do date +%s%3N >>{file}; sleep 0.02; done; }}
         stamp & stamp"
     )
 }
@@ -65,10 +65,10 @@ impl Scene {
         let proxy = Proxy::new(&home.server);
         let log = Log::new();
         // From here on the server has the scripts, so that each call has one reply.
-        assert!(home.with_permit(1, 0, ":").status().unwrap().success());
+        assert!(home.with_permit(1, 60, ":").status().unwrap().success());
         first(&proxy);
         let mut command = with_permit(shell, &proxy.url, 1, 60, &stamps(&log));
-        command.process_group(0).env("LUAGATE_LEASE", "2");
+        command.process_group(0).env("LUAGATE_LEASE", "3");
         let child = command.spawn().unwrap();
         home.waits_for(1);
         Scene {
@@ -128,20 +128,19 @@ fn assert_lost(output: &Output, says: &str) {
     assert_eq!((output.status.code(), &*said(output)), (Some(LOST), says));
 }
 
-/// Waits until the permit was renewed.
-fn is_renewed(home: &Home) {
-    let held = || home.semaphore.inspect().unwrap().holders.remove(0);
-    let mut least = held().remaining;
-    eventually("it is renewed", || {
+/// Waits until the permit was renewed, and says so; or until it is lost, as it may be on a machine that is too busy.
+fn is_renewed(home: &Home) -> bool {
+    let remaining = || Some(home.semaphore.inspect().unwrap().holders.first()?.remaining);
+    let mut least = remaining();
+    eventually("it is renewed or lost", || {
         let before = least;
-        least = held().remaining;
-        (least > before).then_some(())
-    });
+        least = remaining();
+        (least.is_none() || least > before).then_some(least.is_some())
+    })
 }
 
 fn silent(shell: Shell) -> Result<(), Failed> {
     let mut scene = Scene::new(shell);
-    is_renewed(&scene.home);
     let _nobody = scene.go_silent();
     let last = scene.end();
     assert_within(last, lease_end(&mut scene.home.server.connection()));
@@ -150,7 +149,6 @@ fn silent(shell: Shell) -> Result<(), Failed> {
 
 fn stopped(shell: Shell) -> Result<(), Failed> {
     let mut scene = Scene::new(shell);
-    is_renewed(&scene.home);
     let mut con = scene.home.server.connection();
     con.set_read_timeout(None)?;
     scene.home.server.pause();
@@ -164,7 +162,6 @@ fn stopped(shell: Shell) -> Result<(), Failed> {
 
 fn refused(shell: Shell) -> Result<(), Failed> {
     let mut scene = Scene::new(shell);
-    is_renewed(&scene.home);
     let mut nobody = crate::server();
     nobody.kill();
     scene.proxy.lead_to(&nobody);
@@ -186,7 +183,7 @@ fn late_renewal(shell: Shell) -> Result<(), Failed> {
     let mut scene = Scene::new(shell);
     is_renewed(&scene.home);
     // The renewal that the server sees next is answered, late, and is the last one.
-    scene.proxy.delay_replies([Duration::from_millis(400)]);
+    scene.proxy.delay_replies([Duration::from_millis(500)]);
     is_renewed(&scene.home);
     let _nobody = scene.go_silent();
     let last = scene.end();
@@ -196,7 +193,6 @@ fn late_renewal(shell: Shell) -> Result<(), Failed> {
 
 fn terminal(shell: Shell) -> Result<(), Failed> {
     let mut scene = Scene::new(shell);
-    is_renewed(&scene.home);
     let _nobody = scene.go_silent();
     scene.log.has_lines(1);
     scene.signal("-HUP");
@@ -212,11 +208,11 @@ fn terminal(shell: Shell) -> Result<(), Failed> {
 
 fn renews(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
-    let mut command = home.with_permit(2, 0, "read line; exit 3");
-    let mut child = command.env("LUAGATE_LEASE", "2").spawn()?;
+    let mut command = home.with_permit(2, 60, "read line; exit 3");
+    let mut child = command.env("LUAGATE_LEASE", "3").spawn()?;
     home.waits_for(1);
     for _ in 0..4 {
-        is_renewed(&home);
+        assert!(is_renewed(&home));
     }
     drop(child.stdin.take());
     assert_eq!(super::end_of(&mut child).code(), Some(3));
@@ -226,8 +222,8 @@ fn renews(shell: Shell) -> Result<(), Failed> {
 fn revoked(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
     let log = Log::new();
-    let mut command = home.with_permit(2, 0, &stamps(&log));
-    let mut child = command.env("LUAGATE_LEASE", "2").spawn()?;
+    let mut command = home.with_permit(2, 60, &stamps(&log));
+    let mut child = command.env("LUAGATE_LEASE", "3").spawn()?;
     home.waits_for(1);
     log.has_lines(1);
     let id = home.semaphore.inspect()?.holders.remove(0).id;

@@ -45,7 +45,7 @@ fn password(shell: Shell) -> Result<(), Failed> {
     ] {
         let url = format!("redis://{login}{}/0", server.address());
         let shell = found(shell).to_str().unwrap().to_owned().leak();
-        let mut command = with_permit(shell, &url, 1, 0, "echo inside");
+        let mut command = with_permit(shell, &url, 1, 60, "echo inside");
         let output = command.env("PATH", path.path()).output()?;
         assert_eq!((&*output.stdout, &*said(&output)), (&b"inside\n"[..], ""));
         let seen = std::fs::read_to_string(&seen)?;
@@ -53,7 +53,7 @@ fn password(shell: Shell) -> Result<(), Failed> {
         assert!(!seen.contains(secret), "{seen}");
     }
     let url = format!("redis://{}/", server.address());
-    let mut command = with_permit(shell, &url, 1, 0, "echo inside");
+    let mut command = with_permit(shell, &url, 1, 60, "echo inside");
     let output = command.env("REDISCLI_AUTH", "s3:cr%t/@").output()?;
     assert_eq!((&*output.stdout, &*said(&output)), (&b"inside\n"[..], ""));
     // Nobody waits for a password that is not known.
@@ -69,7 +69,7 @@ fn password(shell: Shell) -> Result<(), Failed> {
 
 fn unix_socket(shell: Shell) -> Result<(), Failed> {
     let server = Server::private(&[]).expect("looked for before");
-    let output = with_permit(shell, &server.url, 1, 0, "echo inside").output()?;
+    let output = with_permit(shell, &server.url, 1, 60, "echo inside").output()?;
     assert_eq!((&*output.stdout, &*said(&output)), (&b"inside\n"[..], ""));
     Ok(())
 }
@@ -111,7 +111,7 @@ fn lost_reply(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
     let proxy = Proxy::new(&home.server);
     assert!(
-        with_permit(shell, &proxy.url, 1, 0, ":")
+        with_permit(shell, &proxy.url, 1, 60, ":")
             .status()?
             .success()
     );

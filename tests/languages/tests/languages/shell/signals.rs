@@ -35,7 +35,7 @@ fn reaches_all(shell: Shell) -> Result<(), Failed> {
         );
         let line = format!("trap 'echo outer; exit 5' {name}; sh -c \"{inner}\"; echo too far");
         let line = format!("exec >>{}; {line}", log.path.display());
-        let mut child = home.with_permit(2, 0, &line).spawn()?;
+        let mut child = home.with_permit(2, 60, &line).spawn()?;
         log.has_lines(1);
         signal(&format!("-{name}"), child.id());
         let output = super::output_of(&mut child);
@@ -51,7 +51,7 @@ fn is_told(shell: Shell) -> Result<(), Failed> {
         let home = Home::new(shell);
         let log = Log::new();
         let line = format!("echo ready >{}; exec sleep 60", log.path.display());
-        let mut child = home.with_permit(2, 0, &line).spawn()?;
+        let mut child = home.with_permit(2, 60, &line).spawn()?;
         log.has_lines(1);
         signal(&format!("-{name}"), child.id());
         let output = super::output_of(&mut child);
@@ -83,7 +83,7 @@ fn early(shell: Shell) -> Result<(), Failed> {
     let setsid = found("setsid");
     let text = format!("sleep 0.3; exec {} \"$@\"", setsid.display());
     put_program(folder.path(), "setsid", &text);
-    let mut command = home.with_permit(2, 0, "exec sleep 60");
+    let mut command = home.with_permit(2, 60, "exec sleep 60");
     let mut child = command.env("PATH", before_path(folder.path())).spawn()?;
     home.waits_for(1);
     signal("-TERM", child.id());
@@ -104,7 +104,7 @@ fn old_env(shell: Shell) -> Result<(), Failed> {
     for name in ["INT", "QUIT"] {
         let log = Log::new();
         let line = format!("echo ready >{}; exec sleep 60", log.path.display());
-        let mut command = home.with_permit(2, 0, &line);
+        let mut command = home.with_permit(2, 60, &line);
         // Only this process and what it starts have the old one; the shell itself is started with the real one.
         let mut child = command.env("PATH", before_path(folder.path())).spawn()?;
         log.has_lines(1);
@@ -120,7 +120,7 @@ fn at_any_moment(shell: Shell) -> Result<(), Failed> {
     for step in 0..30 {
         let log = Log::new();
         let line = format!("echo $$ >{}; exec sleep 60", log.path.display());
-        let mut child = home.with_permit(2, 0, &line).spawn()?;
+        let mut child = home.with_permit(2, 60, &line).spawn()?;
         std::thread::sleep(Duration::from_millis(step * 4));
         signal("-TERM", child.id());
         assert!(!end_of(&mut child).success());

@@ -59,10 +59,13 @@ fn main() -> ExitCode {
             trials.push(trial(name, missing, move || test(&language)));
         }
     }
-    let no_shell = shell::missing();
-    for (name, test) in shell::TESTS {
-        let missing = no_shell.as_deref().or(no_server);
-        trials.push(trial(format!("shell::{name}"), missing, test));
+    for shell in shell::SHELLS {
+        let no_shell = shell::missing(shell);
+        for (name, test) in shell::tests() {
+            let missing = no_shell.as_deref().or(no_server);
+            let name = format!("with_permit::{shell}::{name}");
+            trials.push(trial(name, missing, move || test(shell)));
+        }
     }
     let here: Vec<Language> = languages
         .into_iter()

@@ -135,12 +135,11 @@ fn a_limit_is_compared_and_set() {
     assert!(raw.inspect().pinned);
     semaphore.unpin().unwrap();
     let state = raw.inspect();
-    assert_eq!((state.limit, state.pinned), (2, false));
+    assert_eq!((state.limit, state.pinned), (0, false)); // nobody uses it
     assert_eq!(
         raw.resize(0, Some(2)),
-        ResizeAnswer::Resized {
-            old: 2,
-            new: 2,
+        ResizeAnswer::Unchanged {
+            current: 0,
             in_use: 0
         }
     );

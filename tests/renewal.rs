@@ -18,7 +18,6 @@ use support::{SOON, Server, eventually};
 const LEASE: Duration = Duration::from_secs(2);
 
 /// Long beside those of one that is overloaded.
-const LONG: Duration = Duration::from_secs(2);
 
 /// Waits until the server's clock shows `leases` leases more.
 fn pass(raw: &mut Raw, leases: u32) {
@@ -458,7 +457,7 @@ fn a_lost_permit_of_an_own_id_gives_nothing_of_its_successor_back() {
 fn a_permit_whose_renewal_is_stopped_lives_until_its_lease_ends() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
-    let semaphore = server.gate().semaphore("raw", 3).lease(LONG).auto_renew();
+    let semaphore = server.gate().semaphore("raw", 3).lease(LEASE).auto_renew();
     let (sender, told) = channel();
     let telling = semaphore
         .clone()
@@ -467,7 +466,7 @@ fn a_permit_whose_renewal_is_stopped_lives_until_its_lease_ends() {
         .unwrap();
     let silent = semaphore.acquire().unwrap();
     let renewed = semaphore.acquire().unwrap();
-    let end = raw.server_ms() + u64::try_from(LONG.as_millis()).unwrap();
+    let end = raw.server_ms() + u64::try_from(LEASE.as_millis()).unwrap();
     telling.stop_renewal();
     silent.stop_renewal();
     assert!(!telling.is_lost() && raw.holds(telling.id()));
@@ -475,7 +474,7 @@ fn a_permit_whose_renewal_is_stopped_lives_until_its_lease_ends() {
     assert!(telling.is_lost() && !raw.holds(telling.id()), "renewed");
     assert!(silent.is_lost() && !raw.holds(silent.id()), "renewed");
     assert_eq!(told.recv_timeout(SOON).unwrap().id, telling.id());
-    pass(&mut raw, 4);
+    pass(&mut raw, 1);
     assert!(!renewed.is_lost() && raw.holds(renewed.id()));
 }
 
@@ -492,11 +491,11 @@ fn a_renewal_that_is_under_way_when_renewal_is_stopped_is_the_last() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     let (sender, told) = channel();
-    let semaphore = gate.semaphore("raw", 1).lease(LONG).auto_renew();
+    let semaphore = gate.semaphore("raw", 1).lease(LEASE).auto_renew();
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = semaphore.acquire().unwrap();
     let granted_until = expiry(&mut raw, &permit);
-    proxy.delay_replies([LONG / 4]);
+    proxy.delay_replies([LEASE / 4]);
     eventually("the server has renewed it", || {
         (expiry(&mut raw, &permit) > granted_until).then_some(())
     });
@@ -515,9 +514,9 @@ fn a_permit_whose_renewal_is_stopped_can_be_refreshed_by_hand() {
     let mut raw = Raw::new(&server, 1);
     let (permit, told) = watched(&server);
     permit.stop_renewal();
-    permit.refresh_for(LONG * 2).unwrap();
-    assert!(permit.remaining().unwrap() > LONG);
-    pass(&mut raw, 2);
+    permit.refresh_for(LEASE * 3).unwrap();
+    assert!(permit.remaining().unwrap() > LEASE);
+    pass(&mut raw, 1);
     assert!(!permit.is_lost() && raw.holds(permit.id()));
     assert!(told.try_recv().is_err(), "told before the end");
     assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
@@ -527,7 +526,7 @@ fn a_permit_whose_renewal_is_stopped_can_be_refreshed_by_hand() {
 fn of_several_mutexes_the_renewal_of_one_can_be_stopped() {
     let server = Server::any();
     let gate = server.gate();
-    let both = gate.mutexes(["one", "other"]).lease(LONG).auto_renew();
+    let both = gate.mutexes(["one", "other"]).lease(LEASE).auto_renew();
     let guard = both.lock_all(SOON).unwrap();
     let (one, other) = (guard.get("one").unwrap(), guard.get("other").unwrap());
     one.stop_renewal();

@@ -85,7 +85,7 @@ fn the_first_call_after_the_server_is_gone_is_known_not_to_have_run() {
     let gate = server.gate();
     let semaphore = gate.semaphore("market", 2);
     semaphore.acquire().unwrap().release().unwrap();
-    let idle = Instant::now() + Duration::from_millis(1_100); // then a connection is tested before it is used
+    let idle = Instant::now() + Duration::from_millis(1_600); // then a connection is tested before it is used
     server.kill();
     while Instant::now() < idle {
         std::thread::sleep(Duration::from_millis(10));

@@ -17,8 +17,6 @@ use support::{SOON, Server, eventually};
 /// Long beside the pauses of a busy machine: a renewal may be late by two thirds of it.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Long beside those of one that is overloaded.
-
 /// Waits until the server's clock shows `leases` leases more.
 fn pass(raw: &mut Raw, leases: u32) {
     let until = raw.server_ms() + u64::try_from((LEASE * leases).as_millis()).unwrap();

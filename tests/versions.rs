@@ -1,5 +1,4 @@
-//! Promise: an earlier version of the scripts (`tests/earlier`) and the present one work on the same semaphore at the same
-//! time: never more than the limit inside, one line, and each knows what the other granted.
+//! Promise: the scripts of the release before and the present ones work on the same semaphore at the same time: never more than the limit inside, one line, and each knows what the other granted.
 
 mod support;
 
@@ -9,47 +8,6 @@ use std::time::Instant;
 use support::raw::Raw;
 use support::thin::{Scripts, Thin};
 use support::{SOON, Server};
-
-#[test]
-fn the_earlier_texts_are_what_their_first_lines_say() {
-    let scripts = Scripts::earlier();
-    for name in scripts.names() {
-        let file = std::fs::read_to_string(format!("tests/earlier/{name}.lua")).unwrap();
-        let said = file.lines().next().unwrap().rsplit(' ').next().unwrap();
-        let sha1 = sha1_smol::Sha1::from(scripts.text(name)).digest();
-        assert_eq!(said, sha1.to_string(), "{name}");
-    }
-}
-
-#[test]
-fn keys_arguments_and_replies_of_one_contract_stay_as_they_are() {
-    let manifest: serde_json::Value =
-        serde_json::from_str(include_str!("../lua/manifest.json")).unwrap();
-    assert_eq!(manifest["contract"], 1);
-    let words = |list: &serde_json::Value| {
-        let words = list.as_array().unwrap().iter();
-        let words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
-        words.join(" ")
-    };
-    let scripts = Scripts::earlier();
-    for name in scripts.names() {
-        let said = scripts.text(name).split_whitespace();
-        let said = said.collect::<Vec<_>>().join(" ");
-        let script = &manifest["scripts"][format!("semaphore/{name}")];
-        let (keys, argv) = (words(&script["keys"]), words(&script["argv"]));
-        let takes = match keys.ends_with("...") {
-            true => format!("KEYS {keys} "),
-            false => format!("takes('{keys}', 3, '{argv}', "),
-        };
-        assert!(said.contains(&takes), "{name}: {takes}");
-        for (word, fields) in script["replies"].as_object().unwrap() {
-            let fields = words(fields);
-            let fields = fields.trim_end_matches(" holders waiters"); // lists, which the head shows with what is in them
-            let reply = format!("{word} {fields}");
-            assert!(said.contains(reply.trim()), "{name}: {reply}");
-        }
-    }
-}
 
 #[test]
 fn each_wakes_who_waits_by_the_other() {

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
-/// A connection that was idle for so long is asked for a sign of life before it carries a call.
-const IDLE: Duration = Duration::from_secs(1);
+/// A connection that was idle for so long is asked for a sign of life before it carries a call. Longer than the pauses of the
+/// waiters that ask most often.
+const IDLE: Duration = Duration::from_millis(1_500);
 
 #[derive(Default)]
 pub(super) struct Shelf {

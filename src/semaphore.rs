@@ -62,7 +62,7 @@ pub enum Resized {
 pub enum Revoked {
     /// It held, and holds no more.
     Held,
-    /// It waited in line, and left it. If it lives it comes back with its old place when it asks again.
+    /// It waited in line, and its wait ends with [`AcquireError::Revoked`].
     Waited,
     /// It had nothing.
     Nothing,
@@ -133,9 +133,14 @@ impl Semaphore {
 
     /// An identity of the application's own in place of a new id for each acquire. It holds at most one permit: a second
     /// caller with it gets [`AlreadyHeld`](crate::errors::AlreadyHeld), also after a crash of the first, which may then
-    /// [`adopt`](Semaphore::adopt). One caller at a time should ask with it. A permit of an own id that is lost is not
-    /// released any more, since somebody else may hold with the id by then. Before you revoke such an id and give it to
-    /// another, see that the first holder has stopped: until its next refresh it takes the permit for its own.
+    /// [`adopt`](Semaphore::adopt).
+    ///
+    /// One caller at a time uses it. Calls one after the other are safe whatever stalls in between: each waits until the last
+    /// release of the id is confirmed, for at most its own time or the read timeout, and names the fence, so that a call that
+    /// reaches the server late never touches a later permit. A permit of an own id that is lost is not released any more.
+    ///
+    /// Before you revoke such an id and give it to another process, make sure that the first holder has stopped: until its next
+    /// refresh it still believes that it holds the permit.
     #[must_use]
     pub fn id(mut self, id: &str) -> Semaphore {
         self.id = Some(id.to_owned());
@@ -306,8 +311,11 @@ impl Semaphore {
         Ok(Permit::new(self.engine.clone(), holding, self.limit, None))
     }
 
-    /// Takes away whatever `id` has: its permits, or its place in line. Blocks for one round trip. Its holder learns of it
-    /// at its next refresh; until then only the fence and [`HOLDS`](crate::scripts::HOLDS) keep it out.
+    /// Takes away whatever `id` has: its permits, or its place in line. Blocks for one round trip.
+    ///
+    /// A holder learns of it at its next refresh; until then only the fence and [`HOLDS`](crate::scripts::HOLDS) keep it out. A
+    /// waiter is sent a message, which ends its wait with [`AcquireError::Revoked`]. Where that message is lost, or the waiter
+    /// is behind a proxy without messages, it asks again within 5 s and has its place back.
     ///
     /// # Errors
     /// [`CallError`]; the call may be made again.
@@ -343,8 +351,8 @@ impl Semaphore {
         self.set_limit(limit, Some(expected))
     }
 
-    /// Lets the limit expire again with the state, when nobody has used the semaphore for a while. Until then it stays as
-    /// it is. Blocks for one round trip.
+    /// Forgets a pinned limit. Where nobody holds or waits that is at once, and the limit that the next caller declares counts.
+    /// Otherwise the limit in force stays until the state expires, a minute after the last lease. Blocks for one round trip.
     ///
     /// # Errors
     /// [`CallError`]; the call may be made again.

@@ -176,6 +176,7 @@ fn who_comes_to_the_head_is_told_when_the_next_lease_ends() {
         "{answer:?}"
     );
     raw.release("head");
+    assert_eq!(inbox.next()[..4], ["head", "0", "0", "-1"]);
     assert_eq!(inbox.next()[..4], ["second", "0", "0", &end.to_string()]);
 }
 

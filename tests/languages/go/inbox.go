@@ -97,6 +97,9 @@ func (p *Permit) sleep(ctx context.Context, last reply) bool {
 		case m := <-p.messages:
 			switch {
 			case m.now < last["now"]: // old news
+			case m.fence == 0 && m.at == -1:
+				p.revoked = true
+				return false
 			case m.fence == 0:
 				if at := m.received.Add(millis(m.at - m.now)); at.Before(wake) {
 					wake = at

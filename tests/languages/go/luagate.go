@@ -22,8 +22,10 @@ const DefaultLease = 30 * time.Second
 const patience = 15 * time.Second
 
 var (
-	ErrDenied = errors.New("luagate: denied")      // not enough is free
-	ErrLost   = errors.New("luagate: permit lost") // its lease has ended, or it was released
+	ErrDenied     = errors.New("luagate: denied")              // not enough is free
+	ErrLost       = errors.New("luagate: permit lost")         // its lease has ended, or it was released
+	ErrAboveLimit = errors.New("luagate: more than the limit") // of the semaphore, so never granted
+	ErrRevoked    = errors.New("luagate: place revoked")       // somebody took the place in line away
 )
 
 // Client runs the scripts on a server, and listens there for all who wait.
@@ -107,6 +109,10 @@ func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 		if p.Fence > 0 || p.sleep(ctx, last) {
 			return p, nil
 		}
+		if p.revoked {
+			p.abandon(time.Now().Add(patience)) // a call that crossed the message may have brought the place back
+			return nil, ErrRevoked
+		}
 	}
 	over := fmt.Errorf("luagate: in line for %s: %w", s.keys[0], ctx.Err())
 	return p.try(context.WithoutCancel(ctx), over)
@@ -121,6 +127,7 @@ type Permit struct {
 	semaphore     *Semaphore
 	inbox, secret string // the messages to this wait are signed with the secret
 	messages      chan message
+	revoked       bool
 	asked         time.Time // before the last acquire was sent
 	lease         atomic.Pointer[lease]
 }
@@ -140,6 +147,8 @@ func (p *Permit) ask(ctx context.Context, wait time.Duration) (reply, error) {
 		p.lease.Store(newLease(p.asked, last["expires_at"], last["now"]))
 	case word == "queued":
 		p.Ticket = last["ticket"]
+	case word == "above_limit":
+		err = ErrAboveLimit
 	}
 	return last, err
 }

@@ -16,6 +16,7 @@ const contract = 1
 // Script is a script of the manifest.
 type Script struct {
 	Parts, Keys, Argv []string
+	Optional          int // so many of the last arguments may be left out
 	Replies           map[string][]string
 	SHA1, text        string
 }
@@ -71,8 +72,10 @@ func (s *Script) Run(ctx context.Context, rdb *redis.Client, keys []string, args
 func (s *Semaphore) call(ctx context.Context, name string, arguments map[string]any) (string, reply, error) {
 	script := s.client.scripts["semaphore/"+name]
 	var args []any
-	for _, name := range script.Argv {
-		args = append(args, arguments[name])
+	for i, name := range script.Argv {
+		if value, given := arguments[name]; given || i < len(script.Argv)-script.Optional {
+			args = append(args, value)
+		}
 	}
 	values, err := script.Run(ctx, s.client.rdb, s.keys, args...).Slice()
 	if err != nil {

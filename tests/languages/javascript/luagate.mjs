@@ -13,6 +13,9 @@ export class WaitTimeoutError extends Error {}
 /** The permit is gone: its lease has ended, or it was released. */
 export class PermitLostError extends Error {}
 
+/** Somebody took the place in line away. */
+export class WaitRevokedError extends Error {}
+
 /** Semaphores and mutexes under a prefix. Takes a connected client of node-redis, and the path of the folder `lua/`. */
 export class Luagate {
   #subscriber;
@@ -87,7 +90,7 @@ class Semaphore {
     return this.#acquire(permits, 0, '');
   }
 
-  /** Acquires permits, for which it waits in line: a `Permit`. Throws a `WaitTimeoutError`. */
+  /** Acquires permits, for which it waits in line: a `Permit`. Throws a `WaitTimeoutError` or a `WaitRevokedError`. */
   async acquire({ permits = 1, timeout = Infinity } = {}) {
     const until = performance.now() + timeout;
     const permit = await this.#acquire(permits, until, await this.luagate.inbox());
@@ -131,6 +134,7 @@ class Semaphore {
       const wait_ms = performance.now() < until ? PATIENCE_MS : 0;
       const reply = await this.run('acquire', { ...terms, wait_ms, ticket });
       if (reply.word === 'denied') return null;
+      if (reply.word === 'above_limit') throw new RangeError(`${this.name}: ${permits} are more than ${reply.limit}`);
       if (reply.word !== 'queued') return new Permit(this, id, ticket, reply, reply.clock);
       ticket = reply.ticket;
       // Those in front may be dead, and then nobody else notices that a lease ends: with `n` in front ask after `n` s.
@@ -144,6 +148,7 @@ class Semaphore {
             const permit = new Permit(this, id, ticket, message, Math.min(message.clock, reply.clock));
             if (!permit.isLost) return permit;
           } else if (message.fence === 0 && message.now >= reply.now) {
+            if (message.expires_at === -1) throw new WaitRevokedError(`${this.name}: ${id}`);
             askAt = Math.min(askAt, message.expires_at + message.clock); // a hint, with the time to ask at
           }
         }

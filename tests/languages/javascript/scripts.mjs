@@ -57,7 +57,8 @@ export async function untilReplied(call, tries = 4) {
  */
 export function runNamed(redis, script, keys, args, tries) {
   const keyList = script.keys.map((name) => keys[name]);
-  const argv = script.argv.map((name) => String(args[name]));
+  // The last ones may be left out.
+  const argv = script.argv.filter((name) => name in args).map((name) => String(args[name]));
   const call = async () => {
     const sentAt = performance.now();
     const [word, ...values] = await runScript(redis, script, keyList, argv);

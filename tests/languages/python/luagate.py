@@ -38,6 +38,10 @@ class Lost(Exception):
     """The permit is not held any more: its lease has ended, or it was released."""
 
 
+class Revoked(Exception):
+    """Somebody took the place in line away."""
+
+
 class Scripts:
     """The scripts of the folder `lua/`, by their names in the manifest."""
 
@@ -55,7 +59,9 @@ class Scripts:
     def call(self, name, keys, **arguments):
         """The reply: its `word`, and its fields by name. Same id, same outcome, so it is asked again when a reply is lost."""
         script = self.manifest[name]
-        argv = [arguments[argument] for argument in script["argv"]]
+        names = script["argv"]
+        needed = len(names) - script.get("optional", 0)  # the last ones may be left out
+        argv = [arguments[name] for name in names if name in arguments or name in names[:needed]]
         for pause in (*PAUSES, None):
             try:
                 word, *fields = self.run[name](keys, argv)
@@ -112,7 +118,7 @@ class Semaphore:
             raise
 
     def acquire(self, permits=1, timeout=math.inf):
-        """A permit, in line: first come, first served. Blocks; raises TimedOut."""
+        """A permit, in line: first come, first served. Blocks; raises TimedOut or Revoked."""
         request, inbox = Request(self, permits), self.gate.inbox()
         inbox.requests[request.id] = request
         try:
@@ -153,6 +159,8 @@ class Request:
             return Permit(self, reply.fence, reply.expires_at, _deadline(self.asked, reply.expires_at, reply.now))
         if reply.word == "queued":
             self.ticket = reply.ticket
+        if reply.word == "above_limit":
+            raise ValueError(f"{self.semaphore.keys[0]}: {self.permits} permits are more than the limit {reply.limit}")
 
     def wait(self, inbox, end):
         """Asks in line, again and again. None: the time is over."""
@@ -176,6 +184,8 @@ class Request:
             received, permits, fence, at, now = event
             if now < self.reply.now:
                 continue  # old news
+            if fence == 0 and at == -1:
+                raise Revoked(f"{self.semaphore.keys[0]}: {self.id}")
             if fence == 0:
                 until = min(until, received + (at - now) / 1000)
             elif fence > self.ticket and permits == self.permits:

@@ -24,7 +24,7 @@ import redis.clients.jedis.exceptions.JedisException;
 /** The channel on which all waits of a client are told what has become of them. */
 final class Inbox extends JedisPubSub {
   private static final Pattern MESSAGE =
-      Pattern.compile("((\\S+) (\\d+) (\\d+) (\\d+) (\\d+)) ([0-9a-f]{40})");
+      Pattern.compile("((\\S+) (\\d+) (\\d+) (\\d+|-1) (\\d+)) ([0-9a-f]{40})");
 
   /** To ask again now. */
   private static final Map<String, Object> HINT =

@@ -33,6 +33,7 @@ public final class Scripts {
       String sha1,
       List<String> keys,
       List<String> argv,
+      int optional, // so many of the last arguments may be left out
       Map<String, List<String>> replies) {}
 
   /**
@@ -112,7 +113,12 @@ public final class Scripts {
   /** Runs a script with arguments by name. */
   Reply call(String name, List<String> keys, Map<String, ?> arguments) {
     Script script = scripts.get(name);
-    var argv = script.argv.stream().map(argument -> arguments.get(argument).toString()).toList();
+    var needed = script.argv.subList(0, script.argv.size() - script.optional);
+    var argv =
+        script.argv.stream()
+            .filter(argument -> needed.contains(argument) || arguments.containsKey(argument))
+            .map(argument -> arguments.get(argument).toString())
+            .toList();
     return retry(
         () -> {
           long instant = System.nanoTime();

@@ -40,6 +40,13 @@ public final class Semaphore {
             .toList();
   }
 
+  /** Somebody took the place in line away. */
+  public static final class RevokedException extends RuntimeException {
+    RevokedException(String id) {
+      super("the place in line was revoked: " + id);
+    }
+  }
+
   /** A permit, if one is free and nobody waits. */
   public Optional<Permit> tryAcquire() {
     return tryAcquire(1);
@@ -86,7 +93,7 @@ public final class Semaphore {
         }
         if (reply.word().equals("queued")) {
           ticket = reply.number("ticket");
-          reply = sleep(permits, reply, messages, end);
+          reply = sleep(id, permits, reply, messages, end);
         }
         if (reply != null) {
           inbox.waits.remove(id);
@@ -104,7 +111,8 @@ public final class Semaphore {
   }
 
   /** Sleeps until a message grants the permits; null when it is time to ask again. */
-  private static Reply sleep(int permits, Reply queued, BlockingQueue<Reply> messages, long end)
+  private static Reply sleep(
+      String id, int permits, Reply queued, BlockingQueue<Reply> messages, long end)
       throws InterruptedException {
     long ahead = queued.number("position") - 1;
     // With n in front after n seconds: if they are dead, nobody else sees that a lease has ended.
@@ -123,6 +131,9 @@ public final class Semaphore {
         long sent = queued.instant() + MILLISECONDS.toNanos(later);
         var granted = new Reply("granted", message.fields(), Math.min(sent, message.instant()));
         return granted.deadline() - System.nanoTime() > 0 ? granted : null;
+      }
+      if (message.number("fence") == 0 && message.number("expires_at") == -1) {
+        throw new RevokedException(id);
       }
       if (message.number("fence") == 0) { // a hint
         long delay = Math.max(0, message.number("expires_at") - message.number("now"));
@@ -161,6 +172,11 @@ public final class Semaphore {
             "wait_ms", waitMs,
             "inbox", inbox,
             "ticket", ticket);
-    return gate.scripts.call("semaphore/acquire", keys, arguments);
+    Reply reply = gate.scripts.call("semaphore/acquire", keys, arguments);
+    if (reply.word().equals("above_limit")) {
+      throw new IllegalArgumentException(
+          permits + " permits are more than the limit " + reply.number("limit"));
+    }
+    return reply;
   }
 }

@@ -33,8 +33,8 @@ if ends and tonumber(ends) > now then
   return {'held', weight, fence, as_time(ends), now, used(), limit}
 end
 
-local stored = limit
-if stored == 0 then limit = declared end -- stored by the first grant
+local stored_limit = limit
+if stored_limit == 0 then limit = declared end -- stored by the first grant
 if limit == 0 then refuse('no limit: none is stored for this semaphore, so the caller must declare one') end
 if problem then return redis.error_reply(problem) end
 
@@ -51,7 +51,7 @@ if want and want > limit then
     call('HDEL', meta, id)
   end
   if waiting > 0 then serve() end
-  if stored > 0 then save() end -- only a grant stores a limit
+  if stored_limit > 0 then save() end -- only a grant stores a limit
   return {'above_limit', limit, now}
 end
 

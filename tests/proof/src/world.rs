@@ -214,7 +214,7 @@ impl World {
                 *deadline = Some(deadline.map_or(end, |before| before.min(end)));
             }
             // Every other client names its fence, as with an id of its own.
-            let fence = if client % 2 == 0 { 0 } else { *fence };
+            let fence = if client.is_multiple_of(2) { 0 } else { *fence };
             let refresh = Call::Refresh {
                 id,
                 lease_ms,

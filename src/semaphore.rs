@@ -139,6 +139,9 @@ impl Semaphore {
     /// release of the id is confirmed, for at most its own time or the read timeout, and names the fence, so that a call that
     /// reaches the server late never touches a later permit. A permit of an own id that is lost is not released any more.
     ///
+    /// A wait that times out while another caller holds with the id may take a second longer: whether a grant was this wait's own
+    /// is known by its message.
+    ///
     /// Before you revoke such an id and give it to another process, make sure that the first holder has stopped: until its next
     /// refresh it still believes that it holds the permit.
     #[must_use]

@@ -32,7 +32,8 @@ const LONGEST_CALM: Duration = Duration::from_secs(1);
 ///
 /// It is used once: open, it stays open. For another round take another name: a date, a build number. It is kept for a day
 /// after the last `count_down` or wait, see [`life`](CountDownLatch::life); then it is forgotten, and whoever comes later
-/// finds a new one. [`delete`](CountDownLatch::delete) ends it sooner. Each id takes a field of a hash on the server until the latch opens.
+/// finds a new one. [`delete`](CountDownLatch::delete) ends it sooner. Each id takes a field of a hash on the server until the
+/// latch opens.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {

@@ -25,7 +25,7 @@ const RECHECK_A_PLACE: Duration = Duration::from_secs(1);
 /// How long to wait between calls while the server cannot be reached.
 pub(crate) const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the message of a grant may be on its way, to a subscriber that gets no processor say.
+/// How long the message of a grant may take to arrive, for example where the subscriber's thread gets no processor.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// How long a waiter at this place sleeps at most.

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
-/// A connection that was idle for so long is asked for a sign of life before it carries a call. Longer than the pauses of the
-/// waiters that ask most often.
+/// A connection that was idle for so long is tested with `PING` before it carries a call. Longer than the pauses of the waiters
+/// that ask most often.
 const IDLE: Duration = Duration::from_millis(1_500);
 
 #[derive(Default)]

@@ -6,17 +6,16 @@ use redis::{
     Cmd, Connection, ConnectionLike, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value,
 };
 
-/// A script, made of parts of `lua/` in the order of the manifest.
+/// A script of `lua/dist/`.
 pub(crate) struct Script {
-    text: String,
+    text: &'static str,
     sha1: String,
 }
 
 impl Script {
-    /// A script of these parts. Used through [`Lazy`], so that each text is put together and hashed once.
-    pub(crate) fn new(parts: &[&str]) -> Script {
-        let text = parts.concat();
-        let sha1 = sha1_smol::Sha1::from(&text).digest().to_string();
+    /// The script with this text. Used through [`Lazy`], so that each text is hashed once.
+    pub(crate) fn new(text: &'static str) -> Script {
+        let sha1 = sha1_smol::Sha1::from(text).digest().to_string();
         Script { text, sha1 }
     }
 
@@ -104,7 +103,7 @@ impl Script {
     }
 
     fn explain(&self, error: RedisError, call: &Call) -> RedisError {
-        permission::name_in_script(error, &self.text, &call.keys)
+        permission::name_in_script(error, self.text, &call.keys)
     }
 
     fn load_and_run(
@@ -139,7 +138,7 @@ impl Script {
 
     /// A call that brings the script along.
     fn whole(&self, call: &Call) -> Vec<u8> {
-        call.command("EVAL", &self.text)
+        call.command("EVAL", self.text)
     }
 }
 
@@ -225,5 +224,5 @@ impl From<u64> for Argument<'_> {
     }
 }
 
-/// A script that is put together at its first use.
+/// A script that is hashed at its first use.
 pub(crate) type LazyScript = Lazy<Script>;

@@ -4,11 +4,16 @@
 //! and maps its reply to a type. Nothing is renewed, repeated or waited for here; whoever holds by these functions
 //! keeps the id and the lease in mind alone. Every script may be run again with the same id when its reply was lost.
 
-/// The texts of a script, in the order of the manifest.
+/// A script by its name in the manifest.
 macro_rules! script {
-    ($($part:literal),*) => {
+    ($name:literal) => {
         $crate::script::LazyScript::new(|| {
-            $crate::script::Script::new(&[$(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/lua/", $part, ".lua"))),*])
+            $crate::script::Script::new(include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/lua/dist/", // which `./dev manifest` writes
+                $name,
+                ".lua"
+            )))
         })
     };
 }
@@ -46,7 +51,7 @@ pub use crate::name::{Keys, LatchKeys};
 /// # Ok(())
 /// # }
 /// ```
-pub const HOLDS: &str = include_str!("../lua/semaphore/holds.lua");
+pub const HOLDS: &str = include_str!("../lua/dist/semaphore/holds.lua");
 
 use crate::error::{CallError, Invalid};
 use crate::failure::{Failure, FailureKind};

@@ -30,14 +30,7 @@ fn call(
     script: &str,
     arguments: &[&str],
 ) -> Result<redis::Value, redis::RedisError> {
-    let manifest: serde_json::Value =
-        serde_json::from_str(include_str!("../lua/manifest.json")).unwrap();
-    let text: String = manifest["scripts"][script]["parts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|part| std::fs::read_to_string(format!("lua/{}", part.as_str().unwrap())).unwrap())
-        .collect();
+    let text = std::fs::read_to_string(format!("lua/dist/{script}.lua")).unwrap();
     let mut eval = redis::cmd("EVAL");
     eval.arg(text).arg(3);
     for key in raw.key_names() {

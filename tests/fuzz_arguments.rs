@@ -35,10 +35,7 @@ fn scripts() -> Vec<Script> {
     let scripts = manifest["scripts"].as_object().unwrap().iter();
     let scripts = scripts.map(|(name, script)| Script {
         name: name.clone(),
-        text: words(&script["parts"])
-            .iter()
-            .map(|part| std::fs::read_to_string(format!("lua/{part}")).unwrap())
-            .collect(),
+        text: std::fs::read_to_string(format!("lua/{}", script["file"].as_str().unwrap())).unwrap(),
         sha1: script["sha1"].as_str().unwrap().to_owned(),
         keys: words(&script["keys"]),
         argv: words(&script["argv"]),

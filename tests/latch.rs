@@ -596,13 +596,7 @@ fn keys_that_hold_something_else_are_left_alone() {
 
 /// Runs a script by its text, so that arguments no typed function would send get there.
 fn call(raw: &mut Raw, script: &str, arguments: &[&str]) -> Result<redis::Value, String> {
-    let manifest: serde_json::Value =
-        serde_json::from_str(include_str!("../lua/manifest.json")).unwrap();
-    let parts = manifest["scripts"][script]["parts"].as_array().unwrap();
-    let text: String = parts
-        .iter()
-        .map(|part| std::fs::read_to_string(format!("lua/{}", part.as_str().unwrap())).unwrap())
-        .collect();
+    let text = std::fs::read_to_string(format!("lua/dist/{script}.lua")).unwrap();
     let reply = redis::cmd("EVAL")
         .arg(text)
         .arg(2)

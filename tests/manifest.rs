@@ -7,6 +7,7 @@ use luagate::scripts::{LatchKeys, autocomplete, latch};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use support::Server;
+use support::includes::expand;
 
 fn manifest() -> Value {
     serde_json::from_str(include_str!("../lua/manifest.json")).unwrap()
@@ -34,16 +35,27 @@ fn lua_files(folder: &str) -> Vec<String> {
         .collect()
 }
 
+/// A file of `lua/`.
+fn read(file: &str) -> String {
+    let path = format!("lua/{file}");
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What `lua/dist/` has to hold: the names of the scripts, and of the part for scripts of users.
+fn generated() -> Vec<String> {
+    let manifest = manifest();
+    let scripts = manifest["scripts"].as_object().unwrap().keys().cloned();
+    scripts.chain(["semaphore/holds".to_owned()]).collect()
+}
+
 #[test]
-fn each_sha1_is_that_of_its_parts() {
+fn each_sha1_is_that_of_its_file() {
     let manifest = manifest();
     assert_eq!(manifest["contract"], 1);
     for (name, script) in manifest["scripts"].as_object().unwrap() {
-        let text: String = words(&script["parts"])
-            .iter()
-            .map(|part| std::fs::read_to_string(format!("lua/{part}")).unwrap())
-            .collect();
-        let sha1 = sha1_smol::Sha1::from(text).digest().to_string();
+        let file = script["file"].as_str().unwrap();
+        assert_eq!(file, format!("dist/{name}.lua"));
+        let sha1 = sha1_smol::Sha1::from(read(file)).digest().to_string();
         assert_eq!(
             script["sha1"], sha1,
             "{name}: its text has changed: `./dev manifest`. Has the contract, too?"
@@ -52,20 +64,47 @@ fn each_sha1_is_that_of_its_parts() {
 }
 
 #[test]
-fn every_file_belongs_to_a_script() {
-    let manifest = manifest();
-    let mut listed: BTreeSet<String> = manifest["scripts"]
-        .as_object()
-        .unwrap()
-        .values()
-        .flat_map(|script| words(&script["parts"]))
-        .collect();
-    listed.insert("semaphore/holds.lua".to_owned()); // for users' own scripts
-    let there: BTreeSet<String> = lua_files("lua")
-        .iter()
-        .map(|file| file.strip_prefix("lua/").unwrap().to_owned())
-        .collect();
-    assert_eq!(listed, there);
+fn each_generated_file_is_made_of_the_sources_as_they_are() {
+    let mut expected = BTreeMap::new();
+    for name in generated() {
+        let text = expand(&read(&format!("{name}.lua")), read);
+        let nested = text.lines().find(|line| line.contains("include:"));
+        assert_eq!(
+            nested, None,
+            "{name}: an included file includes another one, or the line is not `-- include: FILE`"
+        );
+        expected.insert(format!("lua/dist/{name}.lua"), text);
+    }
+    let there = lua_files("lua/dist");
+    let there: BTreeSet<&str> = there.iter().map(String::as_str).collect();
+    let names: BTreeSet<&str> = expected.keys().map(String::as_str).collect();
+    assert_eq!(
+        there, names,
+        "`./dev manifest` writes what is missing, and removes what is too much"
+    );
+    for (file, text) in &expected {
+        let is_new = std::fs::read_to_string(file).unwrap() == *text;
+        assert!(is_new, "{file}: its sources have changed: `./dev manifest`");
+    }
+}
+
+#[test]
+fn every_source_belongs_to_a_script() {
+    let mut used = BTreeSet::new();
+    for name in generated() {
+        let file = format!("{name}.lua");
+        expand(&read(&file), |part| {
+            used.insert(part.to_owned());
+            String::new()
+        });
+        used.insert(file);
+    }
+    let files = lua_files("lua");
+    let files = files.iter().map(|file| file.strip_prefix("lua/").unwrap());
+    let there = files
+        .filter(|file| !file.starts_with("dist/"))
+        .map(str::to_owned);
+    assert_eq!(used, there.collect());
 }
 
 /// What the head of a script says.
@@ -137,7 +176,7 @@ fn listed(script: &Value) -> Head {
 #[test]
 fn the_heads_of_the_scripts_say_the_same() {
     for (name, script) in manifest()["scripts"].as_object().unwrap() {
-        let text = std::fs::read_to_string(format!("lua/{name}.lua")).unwrap();
+        let text = read(script["file"].as_str().unwrap());
         assert!(text.starts_with(&format!("-- {name}: ")), "{name}");
         let listed = listed(script);
         let has_words = !listed.replies.contains_key("");
@@ -278,9 +317,6 @@ fn this_crate_runs_these_very_scripts() {
             .arg(script["sha1"].as_str().unwrap())
             .query(&mut con)
             .unwrap();
-        assert!(
-            known,
-            "{name} is made of other parts here than in the manifest"
-        );
+        assert!(known, "{name} has another text here than in the manifest");
     }
 }

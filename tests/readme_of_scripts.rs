@@ -76,7 +76,7 @@ impl Run {
     fn first_call(&mut self, name: &str, script: &Script, example: &Example) -> Result<(), String> {
         let loaded = self.shell.run(&format!("printf %s ${name}"));
         if loaded != script.sha1 {
-            return Err(format!("{name} is made of other parts in the manifest"));
+            return Err(format!("{name} has another text in the manifest"));
         }
         let words = self
             .shell
@@ -247,7 +247,7 @@ fn every_example_replies_as_it_is_shown() {
     let page = std::fs::read_to_string("lua/README.md").unwrap();
     let socket = server.url.strip_prefix("unix://").unwrap();
     let mut run = Run {
-        shell: Shell::start(Path::new("lua/semaphore"), &redis_cli, socket),
+        shell: Shell::start(Path::new("lua"), &redis_cli, socket),
         con: server.connection(),
         scripts: Rc::new(scripts),
         likeness: Likeness::default(),

@@ -27,9 +27,7 @@ impl Script {
     /// One of the manifest.
     pub fn of_manifest(con: &mut Connection, name: &str) -> Script {
         let manifest = manifest();
-        let parts = manifest[name]["parts"].as_array().unwrap();
-        let read = |part: &Value| read(part.as_str().unwrap());
-        Script::load(con, &parts.iter().map(read).collect::<String>())
+        Script::load(con, &read(manifest[name]["file"].as_str().unwrap()))
     }
 
     pub fn load(con: &mut Connection, text: &str) -> Script {

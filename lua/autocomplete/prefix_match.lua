@@ -4,6 +4,9 @@
 -- ARGV  prefix    any bytes; empty: all members
 --       count     how many to list at most, 1 to 1000
 -- REPLY members   a list: the first ones in the order of their bytes
+
+-- include: arguments.lua
+
 takes('prefix', 1, 'prefix count', 2)
 local prefix, count = ARGV[1], number(2, 'count', 1, 1000)
 if problem then return redis.error_reply(problem) end

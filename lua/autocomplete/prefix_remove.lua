@@ -3,6 +3,9 @@
 -- KEYS  prefix
 -- ARGV  member ...   0 to 1000 of them, any bytes
 -- REPLY removed      how many were there
+
+-- include: arguments.lua
+
 takes('prefix', 1, 'member ...', #ARGV)
 if #ARGV > 1000 then refuse('members: takes 0 to 1000, got ' .. #ARGV) end
 if problem then return redis.error_reply(problem) end

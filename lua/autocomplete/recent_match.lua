@@ -4,6 +4,9 @@
 -- ARGV  prefix     any bytes; the case of ASCII letters is ignored; empty: all contacts
 --       count      how many to list at most, 1 to 1000
 -- REPLY contacts   a list, newest first
+
+-- include: arguments.lua
+
 takes('recent', 1, 'prefix count', 2)
 local prefix, count = ARGV[1], number(2, 'count', 1, 1000)
 if problem then return redis.error_reply(problem) end

@@ -3,6 +3,9 @@
 -- KEYS  recent
 -- ARGV  contact   any bytes
 -- REPLY removed   1, or 0 when it was not there
+
+-- include: arguments.lua
+
 takes('recent', 1, 'contact', 1)
 if problem then return redis.error_reply(problem) end
 return redis.call('LREM', KEYS[1], 1, ARGV[1])

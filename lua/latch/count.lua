@@ -5,6 +5,11 @@
 -- REPLY none    now                  nobody has counted down or waited
 --       open    count now
 --       closed  left count now
+
+-- include: arguments.lua
+-- include: clock.lua
+-- include: latch/state.lua
+
 takes('latch waiters', 2, '', 0)
 if problem then return redis.error_reply(problem) end
 

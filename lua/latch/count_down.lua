@@ -6,6 +6,12 @@
 --       life_ms   how long the latch is kept after this call, at least
 -- REPLY counted  left count now
 --       already  left count now     the id had counted before, or the latch was open
+
+-- include: arguments.lua
+-- include: clock.lua
+-- include: latch/state.lua
+-- include: latch/change.lua
+
 takes('latch waiters', 2, 'id count life_ms', 3)
 local id, declared = word(1, 'id', 200), number(2, 'count', 1, 2147483647)
 local life_ms = number(3, 'life_ms', 1, 3155760000000)

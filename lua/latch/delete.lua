@@ -4,6 +4,12 @@
 -- ARGV  none
 -- REPLY deleted  now                 there was one, open or closed
 --       none     now                 there was none
+
+-- include: arguments.lua
+-- include: clock.lua
+-- include: latch/state.lua
+-- include: latch/change.lua
+
 takes('latch waiters', 2, '', 0)
 if problem then return redis.error_reply(problem) end
 

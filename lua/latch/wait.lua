@@ -7,6 +7,12 @@
 --       inbox     channel on which that is told; empty: the caller only asks again
 -- REPLY open    count now
 --       closed  left count retry_after now
+
+-- include: arguments.lua
+-- include: clock.lua
+-- include: latch/state.lua
+-- include: latch/change.lua
+
 takes('latch waiters', 2, 'count life_ms wait_ms inbox', 4)
 local declared, life_ms = number(1, 'count', 1, 2147483647), number(2, 'life_ms', 1, 3155760000000)
 local wait_ms, inbox = number(3, 'wait_ms', 0, 86400000), ARGV[4]

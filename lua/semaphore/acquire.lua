@@ -14,6 +14,19 @@
 --       queued       ticket position retry_after in_use limit now
 --       denied       next_expiry in_use limit waiting now
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
+
+-- include: clock.lua
+-- include: semaphore/read.lua
+-- include: semaphore/plain_acquire.lua
+-- include: arguments.lua
+-- include: semaphore/record.lua
+-- include: semaphore/agreement.lua
+-- include: semaphore/change.lua
+-- include: semaphore/grant.lua
+-- include: semaphore/queue.lua
+-- include: semaphore/serve.lua
+-- include: semaphore/denial.lua
+
 takes('meta holders queue', 3, 'id permits limit lease_ms wait_ms inbox ticket', 7)
 local id, want, inbox = word(1, 'id', 200), ARGV[2] ~= 'all' and number(2, 'permits', 1, 2147483647), ARGV[6]
 local declared = number(3, 'limit', 0, 2147483647)

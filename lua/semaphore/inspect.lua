@@ -8,6 +8,13 @@
 -- The reply has no word in front. `holders` has a list for each: id permits fence expires_at; whose lease ends first, first.
 -- `waiters` has a list for each: id permits ticket patience_until; in the order of the queue. in_use and waiter_count are exact
 -- where at most 1,000 leases have ended, or run, and 1,000 wait; beyond that they count also some that are over.
+
+-- include: clock.lua
+-- include: semaphore/read.lua
+-- include: arguments.lua
+-- include: semaphore/record.lua
+-- include: semaphore/agreement.lua
+
 takes('meta holders queue', 3, 'offset count', 2)
 local offset, count = number(1, 'offset', 0, 2147483647), number(2, 'count', 0, 1000)
 if problem then return redis.error_reply(problem) end

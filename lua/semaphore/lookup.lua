@@ -5,6 +5,12 @@
 -- REPLY held    permits fence expires_at now
 --       queued  ticket position now
 --       gone    now
+
+-- include: clock.lua
+-- include: semaphore/read.lua
+-- include: arguments.lua
+-- include: semaphore/record.lua
+
 takes('meta holders queue', 3, 'id', 1)
 local id = word(1, 'id', 200)
 if problem then return redis.error_reply(problem) end

@@ -6,6 +6,15 @@
 --       fence      only the permit with this fence; 0 or left out: whatever the id holds
 -- REPLY refreshed permits fence expires_at now
 --       lost      now
+
+-- include: clock.lua
+-- include: semaphore/read.lua
+-- include: semaphore/plain_refresh.lua
+-- include: arguments.lua
+-- include: semaphore/record.lua
+-- include: semaphore/change.lua
+-- include: semaphore/queue.lua
+
 takes('meta holders queue', 3, 'id lease_ms fence', 3, 1)
 local id, lease_ms = word(1, 'id', 200), number(2, 'lease_ms', 0, 3155760000000)
 local only = ARGV[3] and number(3, 'fence', 0, 4503599627370496) or 0

@@ -7,6 +7,19 @@
 -- REPLY released  left in_use limit
 --       cancelled   it was in line; the waiter is sent a message
 --       gone        the lease had ended, or it was released before, or the id has something else than this fence by now
+
+-- include: clock.lua
+-- include: semaphore/read.lua
+-- include: semaphore/plain_release.lua
+-- include: semaphore/plain_hand_over.lua
+-- include: arguments.lua
+-- include: semaphore/record.lua
+-- include: semaphore/agreement.lua
+-- include: semaphore/change.lua
+-- include: semaphore/grant.lua
+-- include: semaphore/queue.lua
+-- include: semaphore/serve.lua
+
 takes('meta holders queue', 3, 'id keep fence', 3, 1)
 local id, keep = word(1, 'id', 200), number(2, 'keep', 0, 2147483647)
 local only = ARGV[3] and number(3, 'fence', 0, 4503599627370496) or 0

@@ -5,6 +5,17 @@
 --       expected   sets only if this is the limit in force (0: none is); -1: sets always
 -- REPLY resized    old new in_use
 --       unchanged  current in_use
+
+-- include: clock.lua
+-- include: semaphore/read.lua
+-- include: arguments.lua
+-- include: semaphore/record.lua
+-- include: semaphore/agreement.lua
+-- include: semaphore/change.lua
+-- include: semaphore/grant.lua
+-- include: semaphore/queue.lua
+-- include: semaphore/serve.lua
+
 takes('meta holders queue', 3, 'limit expected', 2)
 local new = number(1, 'limit', 0, 2147483647)
 local expected = ARGV[2] ~= '-1' and number(2, 'expected', 0, 2147483647)

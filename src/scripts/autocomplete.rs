@@ -20,12 +20,12 @@ use crate::error::CallError;
 use crate::script::{Argument, Call, LazyScript};
 use redis::ConnectionLike;
 
-static RECENT_ADD: LazyScript = script!("arguments", "autocomplete/recent_add");
-static RECENT_REMOVE: LazyScript = script!("arguments", "autocomplete/recent_remove");
-static RECENT_MATCH: LazyScript = script!("arguments", "autocomplete/recent_match");
-static PREFIX_ADD: LazyScript = script!("arguments", "autocomplete/prefix_add");
-static PREFIX_REMOVE: LazyScript = script!("arguments", "autocomplete/prefix_remove");
-static PREFIX_MATCH: LazyScript = script!("arguments", "autocomplete/prefix_match");
+static RECENT_ADD: LazyScript = script!("autocomplete/recent_add");
+static RECENT_REMOVE: LazyScript = script!("autocomplete/recent_remove");
+static RECENT_MATCH: LazyScript = script!("autocomplete/recent_match");
+static PREFIX_ADD: LazyScript = script!("autocomplete/prefix_add");
+static PREFIX_REMOVE: LazyScript = script!("autocomplete/prefix_remove");
+static PREFIX_MATCH: LazyScript = script!("autocomplete/prefix_match");
 
 /// Makes a contact the newest of a user's recent ones and keeps the `keep` (1 to 1,000) newest; says how many there are
 /// now. Again, it changes nothing more.

@@ -18,28 +18,10 @@ use crate::error::CallError;
 use crate::script::{Call, LazyScript};
 use redis::ConnectionLike;
 
-static COUNT_DOWN: LazyScript = script!(
-    "arguments",
-    "clock",
-    "latch/state",
-    "latch/change",
-    "latch/count_down"
-);
-static WAIT: LazyScript = script!(
-    "arguments",
-    "clock",
-    "latch/state",
-    "latch/change",
-    "latch/wait"
-);
-static COUNT: LazyScript = script!("arguments", "clock", "latch/state", "latch/count");
-static DELETE: LazyScript = script!(
-    "arguments",
-    "clock",
-    "latch/state",
-    "latch/change",
-    "latch/delete"
-);
+static COUNT_DOWN: LazyScript = script!("latch/count_down");
+static WAIT: LazyScript = script!("latch/wait");
+static COUNT: LazyScript = script!("latch/count");
+static DELETE: LazyScript = script!("latch/delete");
 
 /// What [`count_down`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

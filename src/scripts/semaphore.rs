@@ -15,25 +15,6 @@
 //! # }
 //! ```
 
-/// A script that grants: its plain case, what it needs for the others, and its own parts.
-macro_rules! granting {
-    ($($plain:literal),*; $($part:literal),*) => {
-        script!(
-            "clock",
-            "semaphore/read",
-            $($plain,)*
-            "arguments",
-            "semaphore/record",
-            "semaphore/agreement",
-            "semaphore/change",
-            "semaphore/grant",
-            "semaphore/queue",
-            "semaphore/serve",
-            $($part),*
-        )
-    };
-}
-
 mod inspect;
 mod lookup;
 mod resize;
@@ -50,20 +31,10 @@ use crate::replicas::MinReplicas;
 use crate::script::{Argument, Call, LazyScript};
 use redis::{Connection, ConnectionLike, RedisResult, Value};
 
-static ACQUIRE: LazyScript =
-    granting!("semaphore/plain_acquire"; "semaphore/denial", "semaphore/acquire");
-static RELEASE: LazyScript =
-    granting!("semaphore/plain_release", "semaphore/plain_hand_over"; "semaphore/release");
-static REFRESH: LazyScript = script!(
-    "clock",
-    "semaphore/read",
-    "semaphore/plain_refresh",
-    "arguments",
-    "semaphore/record",
-    "semaphore/change",
-    "semaphore/queue",
-    "semaphore/refresh"
-);
+static ACQUIRE: LazyScript = script!("semaphore/acquire");
+static RELEASE: LazyScript = script!("semaphore/release");
+static REFRESH: LazyScript = script!("semaphore/refresh");
+
 /// What [`acquire`] asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {

@@ -12,6 +12,7 @@ pub mod crew;
 pub mod dice;
 pub mod group;
 pub mod history;
+pub mod includes;
 pub mod load;
 pub mod planted;
 pub mod proxy;

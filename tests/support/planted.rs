@@ -2,6 +2,7 @@
 //! sound ones. It is recorded as the library is.
 
 use super::history::{Full, Granted, Lease, Op, Outcome, Recorder};
+use super::includes::expand;
 use luagate::scripts::Keys;
 use redis::{Connection, Script, Value};
 use std::time::{Duration, Instant};
@@ -14,14 +15,15 @@ pub struct Fault {
 }
 
 struct Patch {
-    part: &'static str,
+    /// In `lua/`.
+    file: &'static str,
     old: &'static str,
     new: &'static str,
 }
 
 /// Counts, and strikes at the number in `<meta>.strike`: then it remembers the id.
 const STRIKES: Patch = Patch {
-    part: "arguments.lua",
+    file: "arguments.lua",
     old: "local problem\n",
     new: "local problem
 local function strikes(who)
@@ -48,12 +50,12 @@ pub const ONE_TOO_MANY: Fault = Fault {
     patches: &[
         STRIKES,
         Patch {
-            part: "semaphore/acquire.lua",
+            file: "semaphore/acquire.lua",
             old: "  local given_fence = next_number()\n",
             new: "  local given_fence = next_number()\n  redis.call('INCR', KEYS[1] .. '.count')\n",
         },
         Patch {
-            part: "semaphore/acquire.lua",
+            file: "semaphore/acquire.lua",
             old: "save()\nreturn {'denied', ask_again(), used(), limit, waiting, now}",
             new: "local oldest = math.huge
 for _, who in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
@@ -75,7 +77,7 @@ pub const SWAPPED: Fault = Fault {
     patches: &[
         STRIKES,
         Patch {
-            part: "semaphore/acquire.lua",
+            file: "semaphore/acquire.lua",
             old: "  if (place or waiting > 1) and serve(id, want) then -- who came first was not granted just now\n",
             new: "  local turn = (place or waiting > 1) and serve(id, want)
   if not turn and in_use + want <= limit and redis.call('ZRANK', queue, id) == 1 then turn = strikes(id) end
@@ -90,7 +92,7 @@ pub const FENCE_TWICE: Fault = Fault {
     patches: &[
         STRIKES,
         Patch {
-            part: "semaphore/acquire.lua",
+            file: "semaphore/acquire.lua",
             old: "  local given_fence = next_number()\n",
             new: "  local given_fence = strikes(id) and last_fence or next_number()\n",
         },
@@ -103,7 +105,7 @@ pub const CUT_SHORT: Fault = Fault {
     patches: &[
         STRIKES,
         Patch {
-            part: "semaphore/grant.lua",
+            file: "semaphore/grant.lua",
             old: "call('ZADD', holders, lease_ms == 0 and '+inf' or ends, who)\n",
             new: "call('ZADD', holders, strikes(who) and now or ends, who)\n",
         },
@@ -116,7 +118,7 @@ pub const NOT_FREED: Fault = Fault {
     patches: &[
         STRIKES,
         Patch {
-            part: "semaphore/release.lua",
+            file: "semaphore/release.lua",
             old: "  free({id}, permits - 1)\n",
             new: "  if not strikes(id) then free({id}, permits - 1) end\n",
         },
@@ -129,7 +131,7 @@ pub const FREED_TWICE: Fault = Fault {
     patches: &[
         STRIKES,
         Patch {
-            part: "semaphore/release.lua",
+            file: "semaphore/release.lua",
             old: "  free({id}, permits - 1)\n",
             new: "  free({id}, permits - 1)
   local other = redis.call('ZRANGE', holders, 0, 0)[1]
@@ -153,25 +155,25 @@ impl Fault {
         ALL.into_iter().find(|fault| fault.name == name).unwrap()
     }
 
+    /// A file of `lua/`, with the fault in it.
+    fn source(&self, file: &str) -> String {
+        let mut text = std::fs::read_to_string(format!("lua/{file}")).unwrap();
+        for Patch { old, new, .. } in self.patches.iter().filter(|patch| patch.file == file) {
+            let found = text.matches(old).count();
+            assert_eq!(found, 1, "{}: lua/{file} has changed: {old}", self.name);
+            text = text.replace(old, new);
+        }
+        text
+    }
+
     /// A script of the manifest, with the fault in it, and without its plain part: what follows does the same, and has the fault.
     fn script(&self, name: &str) -> Script {
-        let manifest = include_str!("../../lua/manifest.json");
-        let manifest: serde_json::Value = serde_json::from_str(manifest).unwrap();
-        let mut text = String::new();
-        for part in manifest["scripts"][name]["parts"].as_array().unwrap() {
-            let part = part.as_str().unwrap();
-            if part.contains("/plain_") {
-                continue;
+        let text = expand(&self.source(&format!("{name}.lua")), |part| {
+            match part.contains("/plain_") {
+                true => String::new(),
+                false => self.source(part),
             }
-            let mut piece = std::fs::read_to_string(format!("lua/{part}")).unwrap();
-            for patch in self.patches.iter().filter(|patch| patch.part == part) {
-                let found = piece.matches(patch.old).count();
-                let Patch { old, .. } = patch;
-                assert_eq!(found, 1, "{}: lua/{part} has changed: {old}", self.name);
-                piece = piece.replace(patch.old, patch.new);
-            }
-            text.push_str(&piece);
-        }
+        });
         Script::new(&text)
     }
 }

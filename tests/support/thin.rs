@@ -26,12 +26,9 @@ impl Scripts {
             serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap();
         let scripts = manifest["scripts"].as_object().unwrap().iter();
         let text = |(name, script): (&String, &serde_json::Value)| {
-            let parts = script["parts"].as_array().unwrap().iter();
-            let part = |part: &serde_json::Value| {
-                std::fs::read_to_string(format!("lua/{}", part.as_str().unwrap())).unwrap()
-            };
             let name = name.strip_prefix("semaphore/")?;
-            Some((name.to_owned(), parts.map(part).collect()))
+            let file = format!("lua/{}", script["file"].as_str().unwrap());
+            Some((name.to_owned(), std::fs::read_to_string(file).unwrap()))
         };
         Scripts(scripts.filter_map(text).collect())
     }

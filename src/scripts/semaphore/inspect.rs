@@ -5,14 +5,7 @@ use crate::script::{Call, LazyScript};
 use crate::scripts::{Keys, ServerTime, error_of, read};
 use redis::ConnectionLike;
 
-static INSPECT: LazyScript = script!(
-    "clock",
-    "semaphore/read",
-    "arguments",
-    "semaphore/record",
-    "semaphore/agreement",
-    "semaphore/inspect"
-);
+static INSPECT: LazyScript = script!("semaphore/inspect");
 
 /// What [`inspect`] answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

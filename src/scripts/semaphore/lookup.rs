@@ -6,13 +6,7 @@ use crate::script::{Call, LazyScript};
 use crate::scripts::{Keys, ServerTime, error_of, read, unexpected};
 use redis::ConnectionLike;
 
-static LOOKUP: LazyScript = script!(
-    "clock",
-    "semaphore/read",
-    "arguments",
-    "semaphore/record",
-    "semaphore/lookup"
-);
+static LOOKUP: LazyScript = script!("semaphore/lookup");
 
 /// What [`lookup`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::script::{Call, LazyScript};
 use crate::scripts::{Keys, error_of, read, unexpected};
 use redis::ConnectionLike;
 
-static RESIZE: LazyScript = granting!(; "semaphore/resize");
+static RESIZE: LazyScript = script!("semaphore/resize");
 
 /// What [`resize`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

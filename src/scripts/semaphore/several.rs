@@ -6,21 +6,7 @@ use crate::script::{Call, LazyScript};
 use crate::scripts::{Keys, Reply, ServerTime, error_of, read, unexpected};
 use redis::ConnectionLike;
 
-static TRY_LOCK_ALL: LazyScript = script!(
-    "clock",
-    "arguments",
-    "semaphore/open",
-    "semaphore/read",
-    "semaphore/record",
-    "semaphore/agreement",
-    "semaphore/change",
-    "semaphore/grant",
-    "semaphore/queue",
-    "semaphore/serve",
-    "semaphore/denial",
-    "semaphore/opened",
-    "semaphore/try_lock_all"
-);
+static TRY_LOCK_ALL: LazyScript = script!("semaphore/try_lock_all");
 
 /// What [`try_lock_all`] answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

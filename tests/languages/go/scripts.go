@@ -2,6 +2,7 @@ package luagate
 
 import (
 	"context"
+	"crypto/sha1"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,10 +16,10 @@ const contract = 1
 
 // Script is a script of the manifest.
 type Script struct {
-	Parts, Keys, Argv []string
-	Optional          int // so many of the last arguments may be left out
-	Replies           map[string][]string
-	SHA1, text        string
+	Keys, Argv       []string
+	Optional         int // so many of the last arguments may be left out
+	Replies          map[string][]string
+	File, SHA1, text string
 }
 
 // reply has the numbers of a reply by the names of the manifest.
@@ -40,13 +41,13 @@ func Load(folder string) (map[string]*Script, error) {
 	if manifest.Contract != contract {
 		return nil, fmt.Errorf("luagate: the scripts in %s have contract %d, not %d", folder, manifest.Contract, contract)
 	}
-	for _, script := range manifest.Scripts {
-		for _, part := range script.Parts {
-			text, err := os.ReadFile(filepath.Join(folder, part))
-			if err != nil {
-				return nil, err
-			}
-			script.text += string(text)
+	for name, script := range manifest.Scripts {
+		text, err := os.ReadFile(filepath.Join(folder, script.File))
+		if err != nil {
+			return nil, err
+		}
+		if script.text = string(text); fmt.Sprintf("%x", sha1.Sum(text)) != script.SHA1 {
+			return nil, fmt.Errorf("luagate: %s: the SHA-1 of %s is not that of the manifest", name, script.File)
 		}
 	}
 	return manifest.Scripts, nil

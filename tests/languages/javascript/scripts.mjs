@@ -14,8 +14,8 @@ export function loadScripts(folder) {
   const { contract, scripts } = JSON.parse(readFileSync(`${folder}/manifest.json`, 'utf8'));
   if (contract !== CONTRACT) throw new Error(`${folder} has contract ${contract}, and this client knows ${CONTRACT}`);
   for (const [name, script] of Object.entries(scripts)) {
-    script.text = script.parts.map((part) => readFileSync(`${folder}/${part}`, 'utf8')).join('');
-    if (sha1(script.text) !== script.sha1) throw new Error(`the manifest has another text of ${name} than ${folder}`);
+    script.text = readFileSync(`${folder}/${script.file}`, 'utf8');
+    if (sha1(script.text) !== script.sha1) throw new Error(`${name}: the SHA-1 of ${script.file} is not that of the manifest`);
   }
   return scripts;
 }

@@ -51,10 +51,11 @@ class Scripts:
             raise ValueError(f"{folder} has contract {manifest['contract']}, this client knows {CONTRACT}")
         self.manifest = manifest["scripts"]
         # What is registered is called by EVALSHA, and loaded where the server does not know it.
-        self.run = {
-            name: client.register_script(b"".join(Path(folder, part).read_bytes() for part in script["parts"]))
-            for name, script in self.manifest.items()
-        }
+        self.run = {}
+        for name, script in self.manifest.items():
+            self.run[name] = client.register_script(Path(folder, script["file"]).read_bytes())
+            if self.run[name].sha != script["sha1"]:
+                raise ValueError(f"{name}: the SHA-1 of {script['file']} is not that of the manifest")
 
     def call(self, name, keys, **arguments):
         """The reply: its `word`, and its fields by name. Same id, same outcome, so it is asked again when a reply is lost."""

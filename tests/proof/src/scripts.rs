@@ -1,5 +1,9 @@
-//! The scripts as the manifest lists them, read from `lua/`, and their replies as words.
+//! The scripts as the manifest lists them, made of their sources in `lua/`, and their replies as words.
 
+#[path = "../../support/includes.rs"]
+mod includes;
+
+use includes::expand;
 use redis::{ConnectionLike, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,11 +14,10 @@ pub type Reply = Result<Vec<String>, String>;
 /// The fields of a script's replies, by the word that each begins with.
 pub type Replies = BTreeMap<String, Vec<String>>;
 
-/// The files of `lua/`, as they are or changed, and the scripts that they make.
+/// The sources in `lua/`, as they are or changed, and the scripts that they make.
 #[derive(Clone)]
 pub struct Scripts {
     files: BTreeMap<String, String>,
-    parts: BTreeMap<String, Vec<String>>,
     keys: BTreeMap<String, Vec<String>>,
     replies: BTreeMap<String, Replies>,
 }
@@ -36,7 +39,6 @@ impl Scripts {
         let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
         let mut scripts = Scripts {
             files: BTreeMap::new(),
-            parts: BTreeMap::new(),
             keys: BTreeMap::new(),
             replies: BTreeMap::new(),
         };
@@ -47,12 +49,12 @@ impl Scripts {
                     .map(|word| word.as_str().unwrap().to_owned())
                     .collect()
             };
-            let parts = list("parts");
-            for part in &parts {
-                let file = scripts.files.entry(part.clone());
-                file.or_insert_with(|| read(part));
-            }
-            scripts.parts.insert(script.clone(), parts);
+            let mut file = |name: &str| {
+                let text = read(name);
+                scripts.files.insert(name.to_owned(), text.clone());
+                text
+            };
+            expand(&file(&format!("{script}.lua")), &mut file);
             scripts.keys.insert(script.clone(), list("keys"));
             let replies = serde_json::from_value(entry["replies"].clone()).unwrap();
             scripts.replies.insert(script.clone(), replies);
@@ -85,8 +87,10 @@ impl Scripts {
     /// The same without the parts for the plain cases, which do what the rest does anyway.
     fn without_plain_parts(&self) -> Scripts {
         let mut changed = self.clone();
-        for parts in changed.parts.values_mut() {
-            parts.retain(|part| !part.contains("/plain_"));
+        for (name, text) in &mut changed.files {
+            if name.contains("/plain_") {
+                text.clear();
+            }
         }
         changed
     }
@@ -98,9 +102,9 @@ impl Scripts {
     pub fn load(&self, server: &mut dyn ConnectionLike) -> Result<Loaded, String> {
         let mut load = |scripts: &Scripts| {
             let mut names = BTreeMap::new();
-            for (script, parts) in &scripts.parts {
-                let texts = parts.iter().map(|part| scripts.files[part].as_str());
-                let text: String = texts.collect();
+            for script in scripts.keys.keys() {
+                let source = &scripts.files[&format!("{script}.lua")];
+                let text = expand(source, |part| scripts.files[part].clone());
                 let loaded = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(server);
                 let sha1: String = loaded.map_err(|error| format!("{script}: {error}"))?;
                 names.insert(script.clone(), sha1);

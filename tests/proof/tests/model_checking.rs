@@ -378,7 +378,7 @@ fn several_mutexes_are_locked_all_or_none() {
     }
     // Takes what is held by another.
     let fault = with_fault(
-        "semaphore/opened.lua",
+        "semaphore/try_lock_all.lua",
         "local mine = waiting == 0 and in_use < limit",
         "local mine = waiting == 0",
     );

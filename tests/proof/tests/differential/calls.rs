@@ -23,7 +23,6 @@ pub fn scripts() -> Vec<Script> {
     let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
     let mut scripts = Vec::new();
     for (name, script) in manifest["scripts"].as_object().unwrap() {
-        let parts = script["parts"].as_array().unwrap();
         let place = |fields: &serde_json::Value| {
             let fields = fields.as_array()?;
             Some(fields.iter().position(|field| field == "retry_after")? + 1)
@@ -31,10 +30,7 @@ pub fn scripts() -> Vec<Script> {
         let replies = script["replies"].as_object().unwrap().iter();
         scripts.push(Script {
             name: name.clone(),
-            text: parts
-                .iter()
-                .map(|part| read(part.as_str().unwrap()))
-                .collect(),
+            text: read(script["file"].as_str().unwrap()),
             retry_after: replies
                 .filter_map(|(word, fields)| Some((word.clone(), place(fields)?)))
                 .collect(),
@@ -42,7 +38,8 @@ pub fn scripts() -> Vec<Script> {
     }
     scripts.push(Script {
         name: "holds".to_owned(),
-        text: read("semaphore/holds.lua") + "\nreturn holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2])",
+        text: read("dist/semaphore/holds.lua")
+            + "\nreturn holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2])",
         retry_after: vec![],
     });
     scripts

@@ -29,7 +29,7 @@ public final class Scripts {
   private record Manifest(int contract, Map<String, Script> scripts) {}
 
   private record Script(
-      List<String> parts,
+      String file,
       String sha1,
       List<String> keys,
       List<String> argv,
@@ -55,7 +55,7 @@ public final class Scripts {
   private final Map<String, Script> scripts;
   private final Map<String, String> texts = new HashMap<>();
 
-  /** Reads the manifest and the parts. */
+  /** Reads the manifest and the scripts. */
   public Scripts(RedisClient redis, Path folder) throws IOException {
     String json = Files.readString(folder.resolve("manifest.json"));
     Manifest manifest = new Gson().fromJson(json, Manifest.class);
@@ -65,12 +65,10 @@ public final class Scripts {
     this.redis = redis;
     scripts = manifest.scripts;
     for (String name : scripts.keySet()) {
-      String text = "";
-      for (String part : scripts.get(name).parts) {
-        text += Files.readString(folder.resolve(part));
-      }
+      String file = scripts.get(name).file;
+      String text = Files.readString(folder.resolve(file));
       if (!sha1(text).equals(scripts.get(name).sha1)) {
-        throw new IOException(name + ": its parts are not those of the manifest");
+        throw new IOException(name + ": the SHA-1 of " + file + " is not that of the manifest");
       }
       texts.put(name, text);
     }

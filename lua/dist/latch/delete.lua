@@ -1,0 +1,127 @@
+-- latch/delete: deletes the latch and what was counted. At most 100 of those who wait are told, and ask again.
+--
+-- KEYS  latch waiters
+-- ARGV  none
+-- REPLY deleted  now                 there was one, open or closed
+--       none     now                 there was none
+
+-- Part: checks of arguments. The first problem found is the reply, and it is given before anything is written.
+local problem
+
+local function refuse(text)
+  problem = problem or 'LUAGATE ' .. text
+end
+
+-- ARGV[at] as a number: decimal digits and nothing else (tonumber alone takes '0x3', '1e0' and ' 2 '). Here and in what
+-- follows, `text + 0` is the number that a text of digits stands for; tonumber takes twice as long.
+local function number(at, name, least, most)
+  local text = ARGV[at]
+  if text == '0' and least == 0 then return 0 end
+  local value = text and string.find(text, '^%d+$') and text + 0
+  if not value or value < least or value > most then
+    refuse(string.format('%s: takes %.0f to %.0f, in decimal digits', name, least, most))
+    return least
+  end
+  return value
+end
+
+-- ARGV[at] as a word: 1 to `most` bytes, none of them white space or a control character.
+local function word(at, name, most)
+  local text = ARGV[at] or ''
+  if #text > most or not string.find(text, '^[!-~\128-\255]+$') then
+    refuse(name .. ': takes 1 to ' .. most .. ' bytes without white space or control characters')
+  end
+  return text
+end
+
+-- How many keys and arguments there are, so that a client that forgot one is told which there should be. `optional`: so many of
+-- the last arguments may be left out.
+local function takes(keys, key_count, arguments, count, optional)
+  if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
+  local least = count - (optional or 0)
+  if #ARGV > count or #ARGV < least then
+    -- Some clients remove white space at the end of an error, so none ends in it.
+    local shown = count > 0 and ': ' .. arguments or ''
+    refuse('arguments: takes ' .. (optional and least .. ' or ' or '') .. count .. shown)
+  end
+end
+-- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+local call = redis.call
+local clock = call('TIME')
+local micros = clock[1] * 1000000 + clock[2]
+local now = (micros - micros % 1000) / 1000 -- ms
+-- Part: what is kept of the latch. Writes nothing.
+--
+-- The latch hash has one field of its own; its name holds a space, which no id can:
+--   'the state'   count counted expiry, as numbers
+-- and, until the latch opens, a field for each id that counted down. Once it is open, nobody asks who did.
+if #KEYS < 2 then return redis.error_reply('LUAGATE keys: takes 2: latch waiters') end -- there is nothing to read
+local latch, waiters = KEYS[1], KEYS[2]
+if latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each once: latch waiters') end
+
+local fields = call('HLEN', latch)
+local waiting = call('ZCARD', waiters)
+
+local count = 0     -- how many have to count down; 0: none is stored
+local counted = 0   -- how many have
+local expiry = now  -- when the keys go
+local a, b, c = string.match(call('HGET', latch, 'the state') or '', '^(%d+) (%d+) (%d+)$')
+if a then count, counted, expiry = tonumber(a), tonumber(b), tonumber(c) end
+
+-- Where state and ids disagree, whoever is not known has not counted: rather late than early.
+if counted < count then counted = math.min(counted, fields - 1) end
+
+local function is_open()
+  return count > 0 and counted >= count
+end
+-- Part: what goes with every call that writes: the count, the life, and telling those who wait.
+
+-- Forgets the ids.
+local function clear()
+  if fields > 0 then call('UNLINK', latch) end
+  fields = 0
+end
+
+-- The count in force is the stored one, or from now on this one; the keys live for `ms` from now at least.
+local function start(declared, ms)
+  if count == 0 then
+    clear() -- what is there, but has no state, is nothing of ours
+    count = declared
+  end
+  expiry = math.max(expiry, now + ms)
+end
+
+-- Writes the state, and that `id` has counted.
+local function save(id)
+  if fields > 0 then call('PEXPIREAT', latch, expiry) end -- first, since this is allowed when memory is full
+  local text = count .. ' ' .. counted .. ' ' .. expiry
+  if id then
+    call('HSET', latch, 'the state', text, id, '')
+  else
+    call('HSET', latch, 'the state', text)
+  end
+  if fields == 0 then call('PEXPIREAT', latch, expiry) end
+end
+
+-- Tells who waits that the latch is open, at most 100 at a time: each of them asks, and whoever asks tells the next.
+-- Who asked last comes first: that one lives most likely, and would sleep longest.
+local function tell()
+  if waiting == 0 then return end
+  local inboxes = call('ZREVRANGEBYSCORE', waiters, '+inf', '(' .. now, 'LIMIT', 0, 100)
+  for _, inbox in ipairs(inboxes) do
+    redis.pcall('PUBLISH', inbox, latch .. ' 0 0 0 ' .. now) -- may be forbidden, which must not stop the others
+  end
+  if #inboxes < 100 then -- all are told; what is left has stopped waiting
+    call('UNLINK', waiters)
+  else
+    call('ZREM', waiters, unpack(inboxes))
+  end
+end
+
+takes('latch waiters', 2, '', 0)
+if problem then return redis.error_reply(problem) end
+
+local was_there = count > 0
+clear()
+tell()
+return {was_there and 'deleted' or 'none', now}

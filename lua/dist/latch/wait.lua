@@ -1,0 +1,145 @@
+-- latch/wait: asks whether the latch is open, and to be told when it opens.
+--
+-- KEYS  latch waiters
+-- ARGV  count     how many have to count down; stored by the first call that finds none. Afterwards the stored one is in force
+--       life_ms   how long the latch is kept after this call, at least
+--       wait_ms   how long after this call the inbox is told, once, that the latch is open; 0: is not
+--       inbox     channel on which that is told; empty: the caller only asks again
+-- REPLY open    count now
+--       closed  left count retry_after now
+
+-- Part: checks of arguments. The first problem found is the reply, and it is given before anything is written.
+local problem
+
+local function refuse(text)
+  problem = problem or 'LUAGATE ' .. text
+end
+
+-- ARGV[at] as a number: decimal digits and nothing else (tonumber alone takes '0x3', '1e0' and ' 2 '). Here and in what
+-- follows, `text + 0` is the number that a text of digits stands for; tonumber takes twice as long.
+local function number(at, name, least, most)
+  local text = ARGV[at]
+  if text == '0' and least == 0 then return 0 end
+  local value = text and string.find(text, '^%d+$') and text + 0
+  if not value or value < least or value > most then
+    refuse(string.format('%s: takes %.0f to %.0f, in decimal digits', name, least, most))
+    return least
+  end
+  return value
+end
+
+-- ARGV[at] as a word: 1 to `most` bytes, none of them white space or a control character.
+local function word(at, name, most)
+  local text = ARGV[at] or ''
+  if #text > most or not string.find(text, '^[!-~\128-\255]+$') then
+    refuse(name .. ': takes 1 to ' .. most .. ' bytes without white space or control characters')
+  end
+  return text
+end
+
+-- How many keys and arguments there are, so that a client that forgot one is told which there should be. `optional`: so many of
+-- the last arguments may be left out.
+local function takes(keys, key_count, arguments, count, optional)
+  if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
+  local least = count - (optional or 0)
+  if #ARGV > count or #ARGV < least then
+    -- Some clients remove white space at the end of an error, so none ends in it.
+    local shown = count > 0 and ': ' .. arguments or ''
+    refuse('arguments: takes ' .. (optional and least .. ' or ' or '') .. count .. shown)
+  end
+end
+-- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+local call = redis.call
+local clock = call('TIME')
+local micros = clock[1] * 1000000 + clock[2]
+local now = (micros - micros % 1000) / 1000 -- ms
+-- Part: what is kept of the latch. Writes nothing.
+--
+-- The latch hash has one field of its own; its name holds a space, which no id can:
+--   'the state'   count counted expiry, as numbers
+-- and, until the latch opens, a field for each id that counted down. Once it is open, nobody asks who did.
+if #KEYS < 2 then return redis.error_reply('LUAGATE keys: takes 2: latch waiters') end -- there is nothing to read
+local latch, waiters = KEYS[1], KEYS[2]
+if latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each once: latch waiters') end
+
+local fields = call('HLEN', latch)
+local waiting = call('ZCARD', waiters)
+
+local count = 0     -- how many have to count down; 0: none is stored
+local counted = 0   -- how many have
+local expiry = now  -- when the keys go
+local a, b, c = string.match(call('HGET', latch, 'the state') or '', '^(%d+) (%d+) (%d+)$')
+if a then count, counted, expiry = tonumber(a), tonumber(b), tonumber(c) end
+
+-- Where state and ids disagree, whoever is not known has not counted: rather late than early.
+if counted < count then counted = math.min(counted, fields - 1) end
+
+local function is_open()
+  return count > 0 and counted >= count
+end
+-- Part: what goes with every call that writes: the count, the life, and telling those who wait.
+
+-- Forgets the ids.
+local function clear()
+  if fields > 0 then call('UNLINK', latch) end
+  fields = 0
+end
+
+-- The count in force is the stored one, or from now on this one; the keys live for `ms` from now at least.
+local function start(declared, ms)
+  if count == 0 then
+    clear() -- what is there, but has no state, is nothing of ours
+    count = declared
+  end
+  expiry = math.max(expiry, now + ms)
+end
+
+-- Writes the state, and that `id` has counted.
+local function save(id)
+  if fields > 0 then call('PEXPIREAT', latch, expiry) end -- first, since this is allowed when memory is full
+  local text = count .. ' ' .. counted .. ' ' .. expiry
+  if id then
+    call('HSET', latch, 'the state', text, id, '')
+  else
+    call('HSET', latch, 'the state', text)
+  end
+  if fields == 0 then call('PEXPIREAT', latch, expiry) end
+end
+
+-- Tells who waits that the latch is open, at most 100 at a time: each of them asks, and whoever asks tells the next.
+-- Who asked last comes first: that one lives most likely, and would sleep longest.
+local function tell()
+  if waiting == 0 then return end
+  local inboxes = call('ZREVRANGEBYSCORE', waiters, '+inf', '(' .. now, 'LIMIT', 0, 100)
+  for _, inbox in ipairs(inboxes) do
+    redis.pcall('PUBLISH', inbox, latch .. ' 0 0 0 ' .. now) -- may be forbidden, which must not stop the others
+  end
+  if #inboxes < 100 then -- all are told; what is left has stopped waiting
+    call('UNLINK', waiters)
+  else
+    call('ZREM', waiters, unpack(inboxes))
+  end
+end
+
+takes('latch waiters', 2, 'count life_ms wait_ms inbox', 4)
+local declared, life_ms = number(1, 'count', 1, 2147483647), number(2, 'life_ms', 1, 3155760000000)
+local wait_ms, inbox = number(3, 'wait_ms', 0, 86400000), ARGV[4]
+if inbox ~= '' then word(4, 'inbox', 300) end
+if problem then return redis.error_reply(problem) end
+
+start(declared, math.max(life_ms, wait_ms)) -- whoever is told later has to find the latch
+save()
+if is_open() then
+  tell() -- also this caller's own inbox: other threads may wait there
+  return {'open', count, now}
+end
+
+local over = waiting > 0 and call('ZRANGEBYSCORE', waiters, '-inf', now, 'LIMIT', 0, 100) or {}
+if #over > 0 then call('ZREM', waiters, unpack(over)) end
+local retry_after = 1000 -- nobody tells who gave no inbox
+if wait_ms > 0 and inbox ~= '' then
+  call('ZADD', waiters, 'GT', now + wait_ms, inbox)
+  call('PEXPIREAT', waiters, expiry)
+  retry_after = math.max(1, math.floor(wait_ms / 3))
+end
+return {'closed', count - counted, count, retry_after, now}

@@ -11,12 +11,17 @@ use luagate::{Gate, Semaphore};
 use redis::{Commands, Connection, RedisResult};
 use serde_json::Value;
 use std::fs::File;
+use std::path::Path;
 
 type Test = fn(&Language) -> Result<(), Failed>;
 
-pub const TESTS: [(&str, Test); 5] = [
+pub const TESTS: [(&str, Test); 6] = [
     ("passes_every_case", every_case),
     ("refuses_scripts_of_another_contract", other_contract),
+    (
+        "refuses_a_script_whose_sha1_is_not_that_of_the_manifest",
+        other_text,
+    ),
     ("example_acquires_and_gives_back", example),
     (
         "example_gives_up_in_time_and_leaves_the_line",
@@ -51,25 +56,45 @@ fn every_case(language: &Language) -> Result<(), Failed> {
     Err(format!("not {all}:\n{text}{said}").into())
 }
 
-fn other_contract(language: &Language) -> Result<(), Failed> {
+/// What the client says of this folder of scripts, which it does not use.
+fn refusal(language: &Language, lua: &Path) -> std::io::Result<String> {
     let server = server();
+    let (cases, lua) = (format!("{ROOT}/lua/conformance"), lua.display().to_string());
+    let output = language
+        .run("conformance", &[&server.url, &cases, &lua])
+        .output()?;
+    assert!(!output.status.success(), "it runs the cases");
+    Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn other_contract(language: &Language) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let mut manifest: Value =
         serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
     manifest["contract"] = 1_000.into();
     std::fs::write(folder.path().join("manifest.json"), manifest.to_string())?;
-    let (cases, lua) = (
-        format!("{ROOT}/lua/conformance"),
-        folder.path().display().to_string(),
-    );
-    let output = language
-        .run("conformance", &[&server.url, &cases, &lua])
-        .output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && said.contains("contract 1000"),
-        "{said}"
-    );
+    let said = refusal(language, folder.path())?;
+    assert!(said.contains("contract 1000"), "{said}");
+    Ok(())
+}
+
+fn other_text(language: &Language) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let manifest: Value =
+        serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
+    std::fs::write(folder.path().join("manifest.json"), manifest.to_string())?;
+    for (name, script) in manifest["scripts"].as_object().unwrap() {
+        let file = script["file"].as_str().unwrap();
+        let mut text = std::fs::read_to_string(format!("{ROOT}/lua/{file}"))?;
+        if name == "latch/wait" {
+            text += "-- more\n";
+        }
+        let copy = folder.path().join(file);
+        std::fs::create_dir_all(copy.parent().unwrap())?;
+        std::fs::write(copy, text)?;
+    }
+    let said = refusal(language, folder.path())?;
+    assert!(said.contains("latch/wait: the SHA-1"), "{said}");
     Ok(())
 }
 

@@ -184,29 +184,68 @@ fn the_heads_of_the_scripts_say_the_same() {
     }
 }
 
+/// What a script replies to so many keys and arguments, all of them different keys, and values that every argument may have.
+fn error_of_counts(con: &mut redis::Connection, text: &str, keys: usize, argv: usize) -> String {
+    let script = text.lines().next().unwrap();
+    let keys: Vec<String> = (0..keys).map(|key| format!("{{tag}}:{key}")).collect();
+    let mut call = redis::cmd("EVAL");
+    call.arg(text).arg(keys.len()).arg(&keys).arg(vec![1; argv]);
+    let Err(error) = call.exec(con) else {
+        panic!(
+            "{} keys and {argv} arguments are taken: {script}",
+            keys.len()
+        );
+    };
+    format!("{} {}", error.code().unwrap(), error.detail().unwrap())
+}
+
 #[test]
-fn each_script_checks_how_many_keys_and_arguments_it_takes() {
+fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
+    let server = own!(Server::private(&[]));
+    let mut con = server.connection();
     for (name, script) in manifest()["scripts"].as_object().unwrap() {
-        let text = std::fs::read_to_string(format!("lua/{name}.lua")).unwrap();
-        let Head { keys, argv, .. } = listed(script);
-        if keys.last().is_some_and(|last| last == "...") {
-            // It takes any number of keys, which it checks by itself.
-            let takes = format!("arguments: takes {}: {}'", argv.len(), argv.join(" "));
-            assert!(text.contains(&takes), "{name}: {takes}");
-            continue;
+        let text = read(script["file"].as_str().unwrap());
+        let mut error = |keys, argv| error_of_counts(&mut con, &text, keys, argv);
+        let Head { mut keys, argv, .. } = listed(script);
+        let several = keys.pop_if(|last| last == "...").is_some();
+        let key_names = keys.join(" ");
+        for count in [keys.len() - 1, keys.len() + 1] {
+            let error = error(count, argv.len());
+            match several {
+                true => assert!(
+                    error.starts_with(&format!("LUAGATE keys: takes {key_names} of ")),
+                    "{name}: {error}"
+                ),
+                false => assert_eq!(
+                    error,
+                    format!("LUAGATE keys: takes {}: {key_names}", keys.len()),
+                    "{name}"
+                ),
+            }
         }
-        // Where the last argument stands for any number of them, the script itself checks how many.
-        let count = match argv.last() {
-            Some(last) if last.ends_with(" ...") => "#ARGV".to_owned(),
-            _ => argv.len().to_string(),
-        };
-        let (keys, key_count, argv) = (keys.join(" "), keys.len(), argv.join(" "));
+        if argv.last().is_some_and(|last| last.ends_with(" ...")) {
+            continue; // any number of arguments
+        }
         // So many of the last arguments may be left out.
-        let optional = script.get("optional");
-        let optional = optional.map_or(String::new(), |count| format!(", {count}"));
-        let takes = format!("takes('{keys}', {key_count}, '{argv}', {count}{optional})");
-        assert!(text.contains(&takes), "{name}: {takes}");
+        let optional = script
+            .get("optional")
+            .map_or(0, |count| count.as_u64().unwrap() as usize);
+        let least = argv.len() - optional;
+        let mut refused = format!("LUAGATE arguments: takes {}", argv.len());
+        if optional > 0 {
+            refused = format!("LUAGATE arguments: takes {least} or {}", argv.len());
+        }
+        if !argv.is_empty() {
+            refused = format!("{refused}: {}", argv.join(" "));
+        }
+        assert_eq!(error(keys.len(), argv.len() + 1), refused, "{name}");
+        // Of several mutexes the script first checks each argument, so it reports the missing one by its own rule.
+        if least > 0 && !several {
+            assert_eq!(error(keys.len(), least - 1), refused, "{name}");
+        }
     }
+    let size: u64 = redis::cmd("DBSIZE").query(&mut con).unwrap();
+    assert_eq!(size, 0, "nothing was written");
 }
 
 /// The calls of the cases in `lua/conformance/`, each with the name of its file.

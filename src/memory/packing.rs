@@ -1,5 +1,5 @@
 //! What scripts use of the library `struct`: numbers as bytes, by a format of `<` or `>` (the order of bytes, `<` unless it is said),
-//! `d` (a double) and `B` (a byte).
+//! `d` (a double), `I` (an unsigned number of 4 bytes) and `B` (a byte).
 
 use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
 
@@ -14,6 +14,7 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
 /// One number of a format, and whether its lowest byte comes first.
 enum Item {
     Double(bool),
+    Int(bool),
     Byte,
 }
 
@@ -25,11 +26,12 @@ fn items(format: &[u8]) -> Result<Vec<Item>> {
             b'<' => lowest_first = true,
             b'>' => lowest_first = false,
             b'd' => items.push(Item::Double(lowest_first)),
+            b'I' => items.push(Item::Int(lowest_first)),
             b'B' => items.push(Item::Byte),
             other => {
                 let other = char::from(*other);
                 return Err(mlua::Error::runtime(format!(
-                    "format '{other}': a server in memory knows '<', '>', 'd' and 'B' of struct"
+                    "format '{other}': a server in memory knows '<', '>', 'd', 'I' and 'B' of struct"
                 )));
             }
         }
@@ -47,6 +49,8 @@ fn pack(lua: &Lua, (format, numbers): (LuaString, MultiValue)) -> Result<LuaStri
         match item {
             Item::Double(true) => bytes.extend(number.to_le_bytes()),
             Item::Double(false) => bytes.extend(number.to_be_bytes()),
+            Item::Int(true) => bytes.extend((number as i64 as u32).to_le_bytes()),
+            Item::Int(false) => bytes.extend((number as i64 as u32).to_be_bytes()),
             Item::Byte => bytes.push(number as i64 as u8),
         }
     }
@@ -66,6 +70,13 @@ fn unpack(_: &Lua, (format, bytes): (LuaString, LuaString)) -> Result<MultiValue
                     true => f64::from_le_bytes(*number),
                     false => f64::from_be_bytes(*number),
                 }
+            }),
+            Item::Int(lowest_first) => rest.split_first_chunk().map(|(number, behind)| {
+                rest = behind;
+                f64::from(match lowest_first {
+                    true => u32::from_le_bytes(*number),
+                    false => u32::from_be_bytes(*number),
+                })
             }),
             Item::Byte => rest.split_first().map(|(number, behind)| {
                 rest = behind;

@@ -332,40 +332,51 @@ impl Store {
         }
     }
 
-    /// ZADD, of whose options there is only GT. `None` for a wrong number of arguments.
+    /// ZADD with the options that the scripts use: XX, GT and CH. `None` for a wrong number of arguments.
     fn add(&mut self, key: &[u8], arguments: &[Bytes]) -> Option<Reply> {
-        let (greater_only, pairs) = match arguments {
-            [first, rest @ ..] if first.eq_ignore_ascii_case(b"GT") => (true, rest),
-            _ => (false, arguments),
-        };
         if arguments.len() < 2 {
             return None;
         }
-        if pairs.is_empty() || pairs.len() % 2 != 0 {
+        let mut options = AddOptions::default();
+        let mut pairs = arguments;
+        while let [first, rest @ ..] = pairs {
+            match first.to_ascii_uppercase().as_slice() {
+                b"XX" => options.known_only = true,
+                b"GT" => options.greater_only = true,
+                b"CH" => options.counts_changes = true,
+                _ => break,
+            }
+            pairs = rest;
+        }
+        if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
             return Some(Err(SYNTAX.to_owned()));
         }
-        Some(self.add_pairs(key, greater_only, pairs))
+        Some(self.add_pairs(key, options, pairs))
     }
 
-    fn add_pairs(&mut self, key: &[u8], greater_only: bool, pairs: &[Bytes]) -> Reply {
+    fn add_pairs(&mut self, key: &[u8], options: AddOptions, pairs: &[Bytes]) -> Reply {
         let mut scored = Vec::new();
         for pair in pairs.chunks_exact(2) {
             if let [value, member] = pair {
                 scored.push((score(value)?, member));
             }
         }
-        let set = self.sorted_mut(key)?;
-        let mut added = 0;
-        for (score, member) in scored {
-            match set.scores.get(member) {
-                Some(old) if greater_only && score <= *old => {}
-                old => {
-                    added += i64::from(old.is_none());
-                    set.insert(member, score);
-                }
-            }
+        if options.known_only && self.sorted(key)?.is_none() {
+            return Ok(Value::Int(0));
         }
-        Ok(Value::Int(added))
+        let set = self.sorted_mut(key)?;
+        let mut counted = 0;
+        for (score, member) in scored {
+            let is_counted = match set.scores.get(member) {
+                None if options.known_only => continue,
+                Some(old) if options.greater_only && score <= *old => continue,
+                None => true,
+                Some(old) => options.counts_changes && score != *old,
+            };
+            counted += i64::from(is_counted);
+            set.insert(member, score);
+        }
+        Ok(Value::Int(counted))
     }
 
     /// Takes a key away that became empty.
@@ -378,6 +389,17 @@ impl Store {
             self.keys.remove(key);
         }
     }
+}
+
+/// The options of ZADD.
+#[derive(Clone, Copy, Default)]
+struct AddOptions {
+    /// XX: adds nobody.
+    known_only: bool,
+    /// GT: changes a score only to a higher one.
+    greater_only: bool,
+    /// CH: the reply counts also changed scores.
+    counts_changes: bool,
 }
 
 /// For each type of key: what a key holds, `None` where there is none; and the same to write to, made where there is none.

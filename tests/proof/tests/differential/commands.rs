@@ -206,11 +206,10 @@ fn arguments(rng: &mut StdRng, command: &str) -> Vec<Word> {
                 .collect()
         }
         "ZADD" => {
-            let mut words = if once_in(rng, 3) {
-                vec![text(*pick(rng, &["GT", "gt"]))]
-            } else {
-                vec![]
-            };
+            let mut words = Vec::new();
+            while once_in(rng, 2) {
+                words.push(text(*pick(rng, &["GT", "gt", "XX", "xx", "CH", "ch"])));
+            }
             for member in members(rng) {
                 words.extend([text(pick(rng, &SCORES)), member]);
             }

@@ -30,6 +30,8 @@ pub enum FailureKind {
     OutOfMemory,
     /// A key holds something else than it is for.
     WrongType,
+    /// The keys hold the state of another version of luagate, which stores it in another layout. Nothing was changed.
+    WrongVersion,
     /// The key lives on another node of a cluster.
     Moved,
     /// The server is up but does not serve yet: it loads its data, looks for its master, or moves a slot.
@@ -228,6 +230,9 @@ impl fmt::Display for Failure {
                 "the server is out of memory; raise `maxmemory`, releasing and removing still work"
             }
             WrongType => "a key of this name holds something else; choose another name or prefix",
+            WrongVersion => {
+                "another version of luagate wrote this state; use the same version in all programs, or choose another prefix"
+            }
             Moved => {
                 "the server is one node of a cluster, and another has this key; open the gate on the cluster, with an address that begins with redis+cluster://"
             }

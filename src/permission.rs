@@ -52,11 +52,12 @@ fn line_of(text: &str) -> Option<usize> {
     digits.parse().ok()
 }
 
-/// The commands that a line of Lua calls.
+/// The commands that a line of Lua calls: what is in quotes in the first argument of each call.
 fn commands_in(line: &str) -> impl Iterator<Item = &str> {
-    line.split("call('")
+    line.split("call(")
         .skip(1)
-        .filter_map(|after| after.split('\'').next())
+        .filter_map(|after| after.split([',', ')']).next())
+        .flat_map(|argument| argument.split('\'').skip(1).step_by(2))
 }
 
 /// The patterns that keys of luagate fit: `~<prefix>:*`. Other keys stand for themselves.
@@ -99,6 +100,12 @@ mod tests {
         // A line that calls nothing: what the server says is all there is.
         let text = named("ERR can't run this command, @user_script:3.", &[]);
         assert!(!text.contains('+'), "{text}");
+    }
+
+    #[test]
+    fn each_command_that_a_call_may_be_is_named() {
+        let line = "local a = call(last and 'ZREVRANGE' or 'ZRANGE', key, '0', '0')[2]";
+        assert!(commands_in(line).eq(["ZREVRANGE", "ZRANGE"]));
     }
 
     #[test]

@@ -61,11 +61,16 @@ use std::time::Duration;
 /// A point in time on the server's clock: milliseconds since 1970.
 pub type ServerTime = u64;
 
-/// What a failed call means: an argument that the script refused, a server that did not serve, or no reply at all.
+/// What a failed call means: an argument or a state that the script refused, a server that did not serve, or no reply at all.
 fn error_of(error: RedisError) -> CallError {
     if error.code() == Some("LUAGATE") {
         let text = error.detail().unwrap_or_default();
         let (what, why) = text.split_once(": ").unwrap_or(("call", text));
+        if what == "layout" {
+            // No argument is wrong, but what the keys hold.
+            let why = why.to_owned();
+            return CallError::Failed(Failure::of_error(FailureKind::WrongVersion, why, error));
+        }
         return CallError::Invalid(Invalid::new(what, why));
     }
     if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {

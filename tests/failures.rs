@@ -244,6 +244,37 @@ fn a_key_of_another_type() {
 }
 
 #[test]
+fn a_state_of_another_version_says_what_to_do() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("newer", 1).id("own");
+    let permit = semaphore.try_acquire().unwrap();
+    let meta = permit.keys().names()[0].to_owned();
+    let newer = vec![8_u8; 60];
+    let _: () = server
+        .connection()
+        .hset(&meta, "the state", &newer)
+        .unwrap();
+    let failures = [
+        semaphore.try_acquire().map(drop).map_err(Error::from),
+        semaphore.acquire().map(drop).map_err(Error::from),
+        semaphore.inspect().map(drop).map_err(Error::from),
+        permit.refresh().map_err(Error::from),
+        permit.release().map(drop).map_err(Error::from),
+    ];
+    for failure in failures {
+        let Err(Error::Failed(failure)) = failure else {
+            panic!("{failure:?}")
+        };
+        assert_eq!(failure.kind(), FailureKind::WrongVersion, "{failure}");
+        let text = failure.to_string();
+        let advice = "use the same version in all programs";
+        assert!(text.contains(advice) && text.contains("found 2"), "{text}");
+    }
+    let stored: Vec<u8> = server.connection().hget(&meta, "the state").unwrap();
+    assert_eq!(stored, newer);
+}
+
+#[test]
 fn a_stalled_server_is_told_within_the_timeout_and_is_no_contention() {
     let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url)

@@ -453,7 +453,7 @@ fn thousands_of_keys_or_arguments_are_refused_as_any_wrong_number() {
     for script in scripts() {
         load(&mut con, &script);
         if script.name == "semaphore/acquire" {
-            // A permit that is held, since scripts have a short way for what exists.
+            // A permit that is held, since what exists is another branch of the scripts.
             let arguments = ["holder", "1", "2", "60000", "0", "", "0"];
             let held = Call {
                 keys: right_keys(&script, false),

@@ -31,12 +31,16 @@ impl Write {
     }
 
     fn write(&mut self, id: &str, fence: u64, value: &str) -> bool {
+        self.try_write(id, fence, value).unwrap()
+    }
+
+    fn try_write(&mut self, id: &str, fence: u64, value: &str) -> redis::RedisResult<bool> {
         let mut call = self.script.prepare_invoke();
         for key in &self.keys {
             call.key(key);
         }
         let call = call.arg(id).arg(fence).arg(value);
-        call.invoke(&mut self.con).unwrap()
+        call.invoke(&mut self.con)
     }
 
     fn by(&mut self, permit: &Permit, value: &str) -> bool {
@@ -153,6 +157,25 @@ fn with_either_key_lost_nobody_holds() {
         let _: () = raw.con.del([meta, holders][lost].clone()).unwrap();
         assert!(!write.write("id", grant.fence, "after"));
     }
+}
+
+#[test]
+fn a_state_of_another_layout_version_is_an_error() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let key = format!("{}:{{raw}}", server.prefix);
+    let mut write = Write::new(&server, &raw.keys, &key);
+    let grant = raw.grant(raw.ask("id"));
+    let meta = raw.key_names()[0].clone();
+    let newer = vec![8_u8; 60];
+    let _: () = raw.con.hset(&meta, "the state", newer).unwrap();
+    let error = write.try_write("id", grant.fence, "never").unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("LUAGATE layout: takes version 1, found 2"),
+        "{text}"
+    );
+    assert_eq!(write.value(), None);
 }
 
 #[test]

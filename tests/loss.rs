@@ -243,7 +243,7 @@ fn nothing_that_is_ours_in_the_meta_key() {
     let meta = raw.key_names()[0].clone();
     let _: () = raw
         .con
-        .hset(&meta, "the state", "of somebody else")
+        .hset(&meta, "the state", "\u{4} of somebody else") // of this layout version, by its first byte
         .unwrap();
     raw.grant(raw.ask("holder"));
     raw.assert_denied(raw.ask("other"));

@@ -102,51 +102,54 @@ fn granted_in_line(told: &Outcome) -> bool {
 
 #[test]
 fn both_versions_share_one_limit_and_one_line() {
-    let server = Server::any();
-    let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::create(folder.path());
-    let versions = [Scripts::earlier(), Scripts::present()];
-    std::thread::scope(|scope| {
-        for seed in 0..8 {
-            let client = Thin::new(&server, &versions[seed % 2], "shared", LIMIT);
-            let recorder = &recorder;
-            scope.spawn(move || live_thin(recorder, client, seed as u64, 100, 3 * SOON));
-        }
-    });
-    let history = history_of(&server, folder.path());
-    history.assert(&Rules {
-        same_clock: server.is_private(),
-        ..Rules::new(LIMIT)
-    });
-    let in_line = history.count(granted_in_line);
-    assert!(in_line > 400, "{in_line} were granted in line");
+    for earlier in Scripts::earlier() {
+        let server = Server::any();
+        let folder = tempfile::tempdir().unwrap();
+        let recorder = Recorder::create(folder.path());
+        let versions = [earlier, Scripts::present()];
+        std::thread::scope(|scope| {
+            for seed in 0..8 {
+                let client = Thin::new(&server, &versions[seed % 2], "shared", LIMIT);
+                let recorder = &recorder;
+                scope.spawn(move || live_thin(recorder, client, seed as u64, 100, 3 * SOON));
+            }
+        });
+        let history = history_of(&server, folder.path());
+        history.assert(&Rules {
+            same_clock: server.is_private(),
+            ..Rules::new(LIMIT)
+        });
+        let in_line = history.count(granted_in_line);
+        assert!(in_line > 400, "{in_line} were granted in line");
+    }
 }
 
 #[test]
 fn the_library_shares_the_limit_with_the_earlier_version() {
-    let server = Server::any();
-    let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::create(folder.path());
-    let earlier = Scripts::earlier();
-    std::thread::scope(|scope| {
-        for seed in 0..8 {
-            let recorder = &recorder;
-            let client = (seed % 2 == 0).then(|| Thin::new(&server, &earlier, "shared", LIMIT));
-            let gate = server.gate();
-            let in_line = Duration::from_millis(500);
-            scope.spawn(move || match client {
-                Some(client) => live_thin(recorder, client, seed, 100, in_line),
-                None => live_gate(recorder, &gate, seed, 50, in_line),
-            });
-        }
-    });
-    let history = history_of(&server, folder.path());
-    // Who signs is passed over by the earlier scripts, so others overtake it.
-    history.assert(&Rules {
-        order: false,
-        same_clock: server.is_private(),
-        ..Rules::new(LIMIT)
-    });
-    let in_line = history.count(granted_in_line);
-    assert!(in_line > 100, "{in_line} were granted in line");
+    for earlier in Scripts::earlier() {
+        let server = Server::any();
+        let folder = tempfile::tempdir().unwrap();
+        let recorder = Recorder::create(folder.path());
+        std::thread::scope(|scope| {
+            for seed in 0..8 {
+                let recorder = &recorder;
+                let client = (seed % 2 == 0).then(|| Thin::new(&server, &earlier, "shared", LIMIT));
+                let gate = server.gate();
+                let in_line = Duration::from_millis(500);
+                scope.spawn(move || match client {
+                    Some(client) => live_thin(recorder, client, seed, 100, in_line),
+                    None => live_gate(recorder, &gate, seed, 50, in_line),
+                });
+            }
+        });
+        let history = history_of(&server, folder.path());
+        // Who signs is passed over by the earlier scripts, so others overtake it.
+        history.assert(&Rules {
+            order: false,
+            same_clock: server.is_private(),
+            ..Rules::new(LIMIT)
+        });
+        let in_line = history.count(granted_in_line);
+        assert!(in_line > 100, "{in_line} were granted in line");
+    }
 }

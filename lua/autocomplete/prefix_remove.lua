@@ -4,7 +4,7 @@
 -- ARGV  member ...   0 to 1000 of them, any bytes
 -- REPLY removed      how many were there
 
--- include: arguments.lua
+-- include: checks.lua
 
 takes('prefix', 1, 'member ...', #ARGV)
 if #ARGV > 1000 then refuse('members: takes 0 to 1000, got ' .. #ARGV) end

@@ -5,7 +5,7 @@
 --       keep      how many of the newest stay, 1 to 1000; older ones go
 -- REPLY kept      how many there are now
 
--- include: arguments.lua
+-- include: checks.lua
 
 takes('recent', 1, 'contact keep', 2)
 local contact, keep = ARGV[1], number(2, 'keep', 1, 1000)

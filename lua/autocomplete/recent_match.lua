@@ -5,7 +5,7 @@
 --       count      how many to list at most, 1 to 1000
 -- REPLY contacts   a list, newest first
 
--- include: arguments.lua
+-- include: checks.lua
 
 takes('recent', 1, 'prefix count', 2)
 local prefix, count = ARGV[1], number(2, 'count', 1, 1000)

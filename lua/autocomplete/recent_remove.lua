@@ -4,7 +4,7 @@
 -- ARGV  contact   any bytes
 -- REPLY removed   1, or 0 when it was not there
 
--- include: arguments.lua
+-- include: checks.lua
 
 takes('recent', 1, 'contact', 1)
 if problem then return redis.error_reply(problem) end

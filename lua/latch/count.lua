@@ -6,7 +6,7 @@
 --       open    count now
 --       closed  left count now
 
--- include: arguments.lua
+-- include: checks.lua
 -- include: clock.lua
 -- include: latch/state.lua
 

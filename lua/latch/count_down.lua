@@ -7,7 +7,7 @@
 -- REPLY counted  left count now
 --       already  left count now     the id had counted before, or the latch was open
 
--- include: arguments.lua
+-- include: checks.lua
 -- include: clock.lua
 -- include: latch/state.lua
 -- include: latch/change.lua

@@ -5,7 +5,7 @@
 -- REPLY deleted  now                 there was one, open or closed
 --       none     now                 there was none
 
--- include: arguments.lua
+-- include: checks.lua
 -- include: clock.lua
 -- include: latch/state.lua
 -- include: latch/change.lua

@@ -8,7 +8,7 @@
 -- REPLY open    count now
 --       closed  left count retry_after now
 
--- include: arguments.lua
+-- include: checks.lua
 -- include: clock.lua
 -- include: latch/state.lua
 -- include: latch/change.lua

@@ -3,7 +3,7 @@
 -- KEYS  meta holders queue
 -- ARGV  id         who asks
 --       permits    1 to the limit in force, or `all`: whatever is free now, at least 1, never in line
---       limit      what this caller declares; stored by the first grant. 0: whatever is stored
+--       limit      what this caller declares, where none is stored; 0: takes the stored one
 --       lease_ms   how long the permit lives unless refreshed; 0: permanent
 --       wait_ms    how long the caller stays in line after this call; 0: does not wait
 --       inbox      channel on which a grant is told, or `<channel>#<secret>`: then the messages are signed with the secret;
@@ -14,115 +14,60 @@
 --       queued       ticket position retry_after in_use limit now
 --       denied       next_expiry in_use limit waiting now
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
-
--- include: clock.lua
--- include: semaphore/read.lua
--- include: semaphore/plain_acquire.lua
 -- include: arguments.lua
--- include: semaphore/record.lua
--- include: semaphore/agreement.lua
--- include: semaphore/change.lua
--- include: semaphore/grant.lua
--- include: semaphore/queue.lua
+if #ARGV ~= 7 then
+  return redis.error_reply('LUAGATE arguments: takes 7: id permits limit lease_ms wait_ms inbox ticket')
+end
+local id, want, declared, lease_ms, wait_ms, inbox, ticket = unpack(ARGV)
+want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
+declared = find(declared, DIGITS) and declared + 0 or -1
+lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
+wait_ms = wait_ms == '0' and 0 or find(wait_ms, DIGITS) and wait_ms + 0 or -1
+ticket = ticket == '0' and 0 or find(ticket, DIGITS) and ticket + 0 or -1
+local longest_wait = inbox == '' and 60000 or 86400000
+local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
+  or want and (want < 1 or want > 2147483647) and string.format(NO_NUMBER, 'permits', 1, 2147483647)
+  or (declared < 0 or declared > 2147483647) and string.format(NO_NUMBER, 'limit', 0, 2147483647)
+  or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
+  or (wait_ms < 0 or wait_ms > longest_wait) and string.format(NO_NUMBER, 'wait_ms', 0, longest_wait)
+  or (ticket < 0 or ticket > 4503599627370496) and string.format(NO_NUMBER, 'ticket', 0, 4503599627370496)
+  or inbox ~= '' and ((#inbox > 300 or not find(inbox, WORD)) and string.format(NO_WORD, 'inbox', 300)
+    or find(inbox, '#') and not find(inbox, '^[^#]+#.') and 'LUAGATE inbox: takes <channel> or <channel>#<secret>')
+if problem then return redis.error_reply(problem) end
+-- include: clock.lua
+-- include: semaphore/load.lua
+local waiting = head_until == NEVER and not record and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
+local gives_back
+-- include: semaphore/count.lua
+-- The same id again: what it holds is the reply, whatever has become of the limit.
+local own_end = fence and call('ZSCORE', holders, id)
+if own_end and tonumber(own_end) > now then
+  return {'held', weight, fence, own_end == 'inf' and -1 or tonumber(own_end), now, suspended and limit or in_use, limit}
+end
+if limit == 0 then limit = declared end -- stored with the state
+if limit == 0 then
+  return redis.error_reply('LUAGATE no limit: none is stored for this semaphore, so the caller must declare one')
+end
+-- include: semaphore/expire.lua
+-- include: semaphore/join.lua
+-- include: semaphore/messages.lua
 -- include: semaphore/serve.lua
--- include: semaphore/denial.lua
-
-takes('meta holders queue', 3, 'id permits limit lease_ms wait_ms inbox ticket', 7)
-local id, want, inbox = word(1, 'id', 200), ARGV[2] ~= 'all' and number(2, 'permits', 1, 2147483647), ARGV[6]
-local declared = number(3, 'limit', 0, 2147483647)
-local lease_ms = number(4, 'lease_ms', 0, 3155760000000)
-local wait_ms = number(5, 'wait_ms', 0, inbox == '' and 60000 or 86400000)
-local ticket = number(7, 'ticket', 0, 4503599627370496)
-if inbox ~= '' then
-  local text = word(6, 'inbox', 300)
-  if string.find(text, '^#') or string.find(text, '^[^#]*#$') then refuse('inbox: takes <channel> or <channel>#<secret>') end
-end
-if problem then return redis.error_reply(problem) end
-
--- The same id again: what it holds is told, whatever has become of the limit.
-local fence, weight = holding(record)
-local ends = fence and call('ZSCORE', holders, id)
-if ends and tonumber(ends) > now then
-  return {'held', weight, fence, as_time(ends), now, used(), limit}
-end
-
-local stored_limit = limit
-if stored_limit == 0 then limit = declared end -- stored by the first grant
-if limit == 0 then refuse('no limit: none is stored for this semaphore, so the caller must declare one') end
-if problem then return redis.error_reply(problem) end
-
-if fence then -- what its ended lease still occupies is freed first
-  record = false
-  if agreed then free({id}, weight - 1) end
-end
-settle()
-local place = record and call('ZSCORE', queue, id)
-
-if want and want > limit then
-  if place then
-    leave_queue(id)
-    call('HDEL', meta, id)
-  end
-  if waiting > 0 then serve() end
-  if stored_limit > 0 then save() end -- only a grant stores a limit
-  return {'above_limit', limit, now}
-end
-
-local function granted()
-  local permits = want or limit - in_use
-  local given_fence = next_number()
-  grant(id, permits, lease_ms)
-  if waiting > 0 then serve() end
-  save()
-  return {'granted', permits, given_fence, lease_ms == 0 and -1 or now + lease_ms, now, used(), limit}
-end
-
-if waiting == 0 and in_use + (want or 1) <= limit then return granted() end
-
-if wait_ms > 0 and want then
-  local is_new = not place and ticket == 0
-  if place then
-    ticket = tonumber(place)
-  else
-    if is_new then next_number() else last_fence = math.max(last_fence, ticket) end
-    if is_new then ticket = last_fence end
-    call('ZADD', queue, ticket, id)
-    waiting = waiting + 1
-    if waiting == 1 and expiry ~= 0 then set_ttl(queue) end
-  end
-  if (place or waiting > 1) and serve(id, want) then -- who came first was not granted just now
-    leave_queue(id)
-    return granted()
-  end
-  local position = is_new and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
-  -- Who asks again looks whether anybody lives in front of it; if nobody does, the head's watch is its own.
-  local watch = position
-  if place and position > 1 and position <= 10 then
-    local _, texts = look(0, position - 2)
-    watch = 1
-    for _, alive in ipairs(listening(texts)) do
-      if alive then watch = position end
-    end
-  end
-  local third = math.max(1, math.floor(wait_ms / 3))
-  local retry_after = stopped and 1 or math.min(end_of(watch) or third, third)
-  local patience = now + wait_ms
-  if expiry ~= 0 and patience > expiry then expiry, grown = patience + 60000, true end
-  call('HSET', meta, 'the state', state_text(), id, waiter_text(want, lease_ms, patience, now + retry_after, inbox))
-  save()
-  return {'queued', ticket, position, retry_after, used(), limit, now}
-end
-
--- Does not wait: granted when its own place is at the head, or when the line in front turns out to be empty.
-if waiting > 0 and serve(place and id, want or 1) then
-  leave_queue(id)
-  return granted()
-end
-if place then
-  leave_queue(id)
+if place and asks and not waits then -- it gives up its place
+  call('ZREM', queue, id)
   call('HDEL', meta, id)
-  serve()
+  waiting, wrote = waiting - 1, true
 end
-if waiting == 0 and in_use + (want or 1) <= limit then return granted() end
-save()
-return {'denied', ask_again(), used(), limit, waiting, now}
+local reply
+if given then
+  reply = {'granted', weight, given, lease_ms == 0 and -1 or now + lease_ms, now, in_use, limit}
+elseif above_limit then
+  reply = {'above_limit', limit, now}
+elseif waits then
+  -- include: semaphore/stay.lua
+  reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}
+else
+  -- include: semaphore/next_expiry.lua
+  reply = {'denied', next_expiry, suspended and limit or in_use, limit, waiting, now}
+end
+-- include: semaphore/write.lua
+return reply

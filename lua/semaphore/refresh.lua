@@ -6,37 +6,34 @@
 --       fence      only the permit with this fence; 0 or left out: whatever the id holds
 -- REPLY refreshed permits fence expires_at now
 --       lost      now
-
--- include: clock.lua
--- include: semaphore/read.lua
--- include: semaphore/plain_refresh.lua
 -- include: arguments.lua
--- include: semaphore/record.lua
--- include: semaphore/change.lua
--- include: semaphore/queue.lua
-
-takes('meta holders queue', 3, 'id lease_ms fence', 3, 1)
-local id, lease_ms = word(1, 'id', 200), number(2, 'lease_ms', 0, 3155760000000)
-local only = ARGV[3] and number(3, 'fence', 0, 4503599627370496) or 0
+if #ARGV ~= 2 and #ARGV ~= 3 then return redis.error_reply('LUAGATE arguments: takes 2 or 3: id lease_ms fence') end
+local id, lease_ms, only = ARGV[1], ARGV[2], ARGV[3] or '0'
+lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
+only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
+-- include: clock.lua
+-- include: semaphore/load.lua
+local problem = not record and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
+  or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
+  or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end
-
-local fence, permits = holding(record)
-local before = call('ZSCORE', holders, id)
-waiting = waiting or call('ZCARD', queue)
-if not fence or only > 0 and fence ~= only or not before or tonumber(before) <= now then return {'lost', now} end
-
+if not fence or only > 0 and fence ~= only then return {'lost', now} end
 local ends = lease_ms == 0 and NEVER or now + lease_ms
-if before == 'inf' and lease_ms > 0 then expire_again(id) end
-cover(ends)
-set_ttl(holders) -- first, since this is allowed when memory is full, and everything is after it
-call('ZADD', holders, lease_ms == 0 and '+inf' or ends, id)
-if changed then call('HSET', meta, 'the state', state_text()) end
-if grown then
-  set_ttl(meta)
-  if waiting > 0 then set_ttl(queue) end
-end
-if waiting > 0 and ends < tonumber(before) then -- the head may plan to sleep longer
-  local ids, texts = look(0, 0)
-  rouse(ids[1], texts[1], ends)
-end
-return {'refreshed', permits, fence, lease_ms == 0 and -1 or ends, now}
+local reply = {'refreshed', weight, fence, lease_ms == 0 and -1 or ends, now}
+-- Most often nothing else changes: no lease has ended yet, and the bounds have room for a later end.
+if now < next_end and ends <= last_end and redis.pcall('ZADD', holders, 'XX', 'GT', 'CH', ends, id) == 1 then return reply end
+local before = call('ZSCORE', holders, id)
+local before_ms = tonumber(before or 0)
+if before_ms <= now then return {'lost', now} end
+if before_ms == ends then return reply end
+local held, waiting = 1, head_until == NEVER and 0 or call('ZCARD', queue)
+renewed = lease_ms == 0 and '+inf' or ends
+-- include: semaphore/bounds.lua
+lease_ended = before == 'inf'
+-- include: semaphore/messages.lua
+-- A lease that ends earlier than before concerns the first waiter, which may plan to ask later.
+local first = waiting > 0 and ends < before_ms and call('ZRANGE', queue, '0', '0')[1]
+local first_text = first and call('HGET', meta, first)
+-- include: semaphore/hint.lua
+-- include: semaphore/write.lua
+return reply

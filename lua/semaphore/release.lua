@@ -7,66 +7,65 @@
 -- REPLY released  left in_use limit
 --       cancelled   it was in line; the waiter is sent a message
 --       gone        the lease had ended, or it was released before, or the id has something else than this fence by now
-
--- include: clock.lua
--- include: semaphore/read.lua
--- include: semaphore/plain_release.lua
--- include: semaphore/plain_hand_over.lua
 -- include: arguments.lua
--- include: semaphore/record.lua
--- include: semaphore/agreement.lua
--- include: semaphore/change.lua
--- include: semaphore/grant.lua
--- include: semaphore/queue.lua
--- include: semaphore/serve.lua
-
-takes('meta holders queue', 3, 'id keep fence', 3, 1)
-local id, keep = word(1, 'id', 200), number(2, 'keep', 0, 2147483647)
-local only = ARGV[3] and number(3, 'fence', 0, 4503599627370496) or 0
-local fence, permits = holding(record)
-if only > 0 and record and (fence or tonumber(call('ZSCORE', queue, id) or 0)) ~= only then
-  record, fence, permits = false, nil, nil -- of a later call with the same id
-end
-local ends = now
-if fence and now < next_end and not closed then
-  ends = NEVER -- no lease at all has ended
-elseif fence or closed or not agreed then
-  ends = tonumber(call('ZSCORE', holders, id) or now)
-end
-if keep > 0 and (fence and ends > now and keep > permits or record and not fence) then
-  refuse('keep: takes 0 to the permits that this id holds, ' .. (permits or 0))
-end
+if #ARGV ~= 2 and #ARGV ~= 3 then return redis.error_reply('LUAGATE arguments: takes 2 or 3: id keep fence') end
+local id, keep, only = ARGV[1], ARGV[2], ARGV[3] or '0'
+keep = keep == '0' and 0 or find(keep, DIGITS) and keep + 0 or -1
+only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
+-- include: clock.lua
+-- include: semaphore/load.lua
+local problem = not record and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
+  or (keep < 0 or keep > 2147483647) and string.format(NO_NUMBER, 'keep', 0, 2147483647)
+  or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end
-
-local reply = {'gone'}
-if not agreed then close() end
-if closed then
-  -- A holder that is still known may give back. How many permits it held is not known any more, nor its fence.
-  if ends > now and keep == 0 and only == 0 then
-    call('ZREM', holders, id)
-    reply = {'released', 0}
+if only > 0 and record and (fence or tonumber(call('ZSCORE', queue, id) or 0)) ~= only then
+  record, fence = false, nil -- of a later call with the same id
+end
+local waiting = fence and head_until == NEVER and 0 or NEVER -- at least one may wait; the line tells, once it is read
+local gives_back = fence and now < next_end -- before next_end no lease has ended
+-- include: semaphore/count.lua
+-- include: semaphore/messages.lua
+local word, leaves_last = 'gone'
+local is_live = gives_back or (fence or suspended or not consistent) and tonumber(call('ZSCORE', holders, id) or 0) > now
+if record and keep > 0 then
+  if is_live and keep > (weight or 0) or not fence then
+    return redis.error_reply('LUAGATE keep: takes 0 to the permits that this id holds, ' .. (weight or 0))
   end
-elseif fence and keep > 0 and ends > now then
-  reply = {'released', keep}
-  if keep < permits then
-    set_ttl(holders) -- first, since this is allowed when memory is full, and everything is after it
-    extra, in_use, changed = extra - permits + keep, in_use - permits + keep, true
-    call('HSET', meta, id, holder_text(fence, keep), 'the state', state_text())
+  if is_live and consistent then
+    word = 'released'
+    extra_weight, in_use = extra_weight - weight + keep, in_use - weight + keep
+    records, fence = {id, struct.pack(keep == 1 and HOLDER or HEAVY, fence, keep)}, nil
+  end
+elseif suspended or not consistent then
+  -- A holder that is still known may give back. How many permits it held is not known any more, nor its fence.
+  if is_live and keep == 0 and (only == 0 or fence) then
+    call('ZREM', holders, id)
+    word, lease_ended = 'released', true
   end
 elseif fence then
-  free({id}, permits - 1)
-  if agreed and ends > now then reply = {'released', 0} end
-end
-if record and not fence then
-  leave_queue(id)
+  if is_live then word = 'released' end
   call('HDEL', meta, id)
-  local _, _, _, _, inbox = waiter(record)
-  if inbox and inbox ~= '' then tell(inbox, id, 0, 0, -1) end
-  reply = {'cancelled'}
+  if waiting > 0 and held == 1 and gives_back then
+    leaves_last = true -- else the key is deleted, and made again for the next holder
+  elseif call('ZREM', holders, id) == 1 then
+    held = held - 1
+  else
+    consistent, word = false, 'gone'
+  end
+  in_use = in_use - weight
+  if weight > 1 then extra_weight, changed = extra_weight - weight + 1, true end
+  fence, wrote, lease_ended = nil, true, true
+elseif record then
+  call('ZREM', queue, id)
+  call('HDEL', meta, id)
+  waiting, wrote, changed, word = waiting - 1, true, waiting > 1, 'cancelled'
+  local channel, secret = string.match(record, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
+  if channel ~= '' then tell(channel, secret, id, 0, 0, -1) end
 end
-settle()
-expire_again()
-if not closed then serve() end
-save()
-if reply[1] == 'released' then reply[3], reply[4] = used(), limit end
-return reply
+-- include: semaphore/expire.lua
+local serves, asks, waits, want, lease_ms, patience_until = true
+-- include: semaphore/serve.lua
+if leaves_last then call('ZREM', holders, id) end
+-- include: semaphore/write.lua
+if word ~= 'released' then return {word} end
+return {word, keep, suspended and limit or in_use, limit}

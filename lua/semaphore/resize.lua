@@ -5,50 +5,41 @@
 --       expected   sets only if this is the limit in force (0: none is); -1: sets always
 -- REPLY resized    old new in_use
 --       unchanged  current in_use
-
--- include: clock.lua
--- include: semaphore/read.lua
--- include: arguments.lua
--- include: semaphore/record.lua
--- include: semaphore/agreement.lua
--- include: semaphore/change.lua
--- include: semaphore/grant.lua
--- include: semaphore/queue.lua
--- include: semaphore/serve.lua
-
+-- include: checks.lua
 takes('meta holders queue', 3, 'limit expected', 2)
 local new = number(1, 'limit', 0, 2147483647)
 local expected = ARGV[2] ~= '-1' and number(2, 'expected', 0, 2147483647)
 if problem then return redis.error_reply(problem) end
-
+-- include: clock.lua
+local id = ''
+-- include: semaphore/load.lua
+local waiting, gives_back = call('ZCARD', queue)
+-- include: semaphore/count.lua
 local old = limit
-if expected and expected ~= old then return {'unchanged', old, used()} end
-if new == 0 and agreed and not state then return {'resized', 0, 0, 0} end
-
-settle()
+if expected and expected ~= old then return {'unchanged', old, suspended and limit or in_use} end
+if new == 0 and consistent and not state then return {'resized', 0, 0, 0} end
+-- include: semaphore/expire.lua
+-- include: semaphore/messages.lua
 changed = true
 if new == 0 then
-  pinned = false
-  if held == 0 and waiting == 0 and not closed then limit = 0 end
-  expire_again()
+  pinned, lease_ended = false, true
+  if held + waiting == 0 and not suspended then limit = 0 end
 else
-  limit, pinned = new, true
-  if expiry ~= 0 then expiry, grown = 0, true end
+  limit, pinned, expiry, ttl_changed = new, true, 0, true
 end
-if not closed then
-  -- Whoever wants more than there can be leaves; further back than this, when its turn comes.
-  if new > 0 and new < old and waiting > 0 then
-    local ids, texts = look(0, 99)
-    for i, who in ipairs(ids) do
-      local permits, _, _, _, inbox = waiter(texts[i])
-      if permits and permits > limit then
-        leave_queue(who)
-        call('HDEL', meta, who)
-        tell(inbox, who, 0, 0, 0)
-      end
+-- A waiter that wants more than the limit leaves the line; one that is further back, when it becomes the first.
+if not suspended and waiting > 0 then
+  local ids = call('ZRANGE', queue, 0, 99)
+  for i, text in ipairs(call('HMGET', meta, unpack(ids))) do
+    if text and #text >= WAITER_SIZE and struct.unpack(WAITER, text) > limit then
+      call('ZREM', queue, ids[i])
+      call('HDEL', meta, ids[i])
+      local channel, secret = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
+      tell(channel, secret, ids[i], 0, 0, 0)
     end
   end
-  serve()
 end
-save()
-return {'resized', old, limit, used()}
+local serves, asks, waits, want, lease_ms, patience_until = true
+-- include: semaphore/serve.lua
+-- include: semaphore/write.lua
+return {'resized', old, limit, suspended and limit or in_use}

@@ -1,78 +1,96 @@
--- Part: the queue. Serves its head, then the next, while what is free is enough for it.
-local head_until      -- patience of the waiter that stays at the head, where one was seen
-local stopped = false -- the bound was reached: there is more to do, and somebody must ask again at once
-
-local function leave_queue(who)
-  call('ZREM', queue, who)
-  wrote = true
-  waiting = waiting - 1
-end
-
--- Whether somebody listens to the inbox of each of these waiters; to no inbox, nobody has to. Only exact subscribers of
--- this very node count: the number that PUBLISH returns has others in it, and not all of them.
-local function listening(texts)
-  local channels = {}
-  for i, text in ipairs(texts) do channels[i] = channel_of(select(5, waiter(text)) or '') end
-  local counts = redis.pcall('PUBSUB', 'NUMSUB', unpack(channels))
-  local heard = {}
-  for i, channel in ipairs(channels) do heard[i] = channel == '' or (counts[2 * i] or 0) > 0 end
-  return heard
-end
-
--- Tells the next waiter that lives to ask at once: a script that stopped at its bound leaves the rest to it.
-local function call_next()
-  for first = 0, 900, 100 do
-    local ids, texts = look(first, first + 99)
-    if #ids == 0 then return end
-    local heard = listening(texts)
-    for i, who in ipairs(ids) do
-      local _, _, patience, _, inbox = waiter(texts[i])
-      if patience and patience > now and heard[i] and inbox ~= '' then return tell(inbox, who, 0, 0, 0) end
+-- Part: serve. Grants to the waiters in their order, and behind them to the caller, while enough is free. A waiter that is gone
+-- leaves the queue without a message, one that wants more than the limit leaves it with a hint. At most 100 at a time.
+-- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`;
+--      waits: the caller is in line and stays there until `patience_until`
+-- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
+local given, stopped, first, first_text, line, texts
+local seen, at = 0, 0
+while serves and seen < 100 and (waiting > 0 or asks) do
+  if waiting > 0 and not line then
+    local last = seen == 0 and 1 or 99 - seen -- most often one is served, and the next becomes first
+    line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
+    if #line <= last then waiting = #line end
+    if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
+    at = 0
+  end
+  local in_line = waiting > 0
+  local who, text = id
+  if in_line then
+    seen, at = seen + 1, at + 1
+    who, text = line[at], texts[at]
+  end
+  local permits, lease, patience, ask_at, channel, secret
+  local mine, alive = asks and who == id, true
+  if mine then
+    permits = want or math.max(1, limit - in_use)
+    lease = lease_ms
+    patience = patience_until
+  elseif text and #text >= WAITER_SIZE then
+    permits, lease, patience, ask_at = struct.unpack(WAITER, text)
+    alive = patience > now
+    -- Only a waiter that could be granted, or keeps others from it, has to listen.
+    if alive and (in_use < limit or permits > limit) then
+      channel, secret = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
+      alive = in_use >= limit or listens(channel)
     end
+  else
+    alive = false
   end
+  local fits = alive and in_use + permits <= limit
+  if alive and permits <= limit and (not fits and (waits or not mine) or channel == '') then
+    head_until = patience -- stays first; without an inbox its permits are kept for it
+    if not mine and ask_at > next_end then first, first_text = who, text end
+    break
+  end
+  if in_line then -- first, since this is allowed when memory is full, and everything is after it
+    call('ZREM', queue, who)
+    waiting, wrote, changed = waiting - 1, true, true
+  end
+  local ends, score
+  if fits then
+    -- What %.0f makes of it, in half the time, and as many digits as a 32-bit server takes at once.
+    ends = lease == 0 and NEVER or now + lease
+    score = lease == 0 and '+inf' or string.format('%d%09d', ends / 1000000000, ends % 1000000000)
+    last_fence = next_fence
+    next_fence = next_fence + 1
+    if not mine then -- the script is atomic: nobody sees the message before the permit
+      local fence_text = string.format('%d%09d', last_fence / 1000000000, last_fence % 1000000000)
+      fits = tell(channel, secret, who, permits, fence_text, lease == 0 and -1 or score)
+    end
+  elseif alive and not mine then
+    tell(channel, secret, who, 0, 0, 0)
+  end
+  if fits then
+    call('ZADD', holders, score, who)
+    text = struct.pack(permits == 1 and HOLDER or HEAVY, last_fence, permits)
+    if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
+    if held == 0 then is_new_holders = true end
+    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
+    -- include: semaphore/bounds.lua
+    held, wrote = held + 1, true
+    in_use = in_use + permits
+    extra_weight = extra_weight + permits - 1
+    if mine then given, weight = last_fence, permits end
+  elseif in_line then
+    call('HDEL', meta, who)
+  end
+  if mine then asks = false end
+  if in_line and at == #line then line = nil end
 end
-
--- Grants what is free to the head of the queue, then to the next. Whoever is gone leaves the queue unpublished, whoever
--- wants more than the limit leaves it with a hint. At most 100 at a time.
--- `me` is the id that is calling, which needs no message: returns true when its turn has come and enough is free.
-local function serve(me, my_permits)
-  local seen = 0
-  while waiting > 0 and seen < 100 do
-    local ids, texts = look('0', seen == 0 and '1' or 99 - seen) -- most often one is served, and one comes to the head
-    if #ids == 0 then return false end -- cannot be, and must not go on for ever
-    local heard
-    for i, who in ipairs(ids) do
-      seen = seen + 1
-      if who == me then return in_use + my_permits <= limit end
-      local permits, lease_ms, patience, _, inbox = waiter(texts[i])
-      local alive = patience and patience > now
-      if alive and in_use < limit then -- only who could be granted, or keeps others from it, has to listen
-        heard = heard or listening(texts)
-        alive = heard[i]
-      end
-      if alive and permits <= limit then
-        if inbox == '' or in_use + permits > limit then -- stays at the head; without an inbox its permits are kept for it
-          head_until = patience
-          rouse(who, texts[i], math.max(next_end, now))
-          return false
-        end
-        leave_queue(who) -- first, since this is allowed when memory is full, and everything is after it
-        local fence = next_number() -- the script is atomic: nobody sees the message before the permit
-        if tell(inbox, who, permits, fence, lease_ms == 0 and -1 or now + lease_ms) then
-          grant(who, permits, lease_ms)
-        else
-          call('HDEL', meta, who)
-        end
-      else
-        leave_queue(who)
-        call('HDEL', meta, who)
-        if alive then tell(inbox, who, 0, 0, 0) end
+-- include: semaphore/hint.lua
+if seen == 100 then -- the next waiter that lives is told to ask at once, and the rest is left to it
+  waiting, head_until = call('ZCARD', queue), 0
+  stopped = waiting > 0
+  for from = 0, math.min(waiting, 1000) - 1, 100 do
+    line = call('ZRANGE', queue, from, from + 99)
+    local ids, channels, secrets = {}, {}, {}
+    for i, text in ipairs(call('HMGET', meta, unpack(line))) do
+      if text and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+        ids[#ids + 1] = line[i]
+        channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end
     end
+    local nth = #ids > 0 and listens(unpack(channels))
+    if nth then tell(channels[nth], secrets[nth], ids[nth], 0, 0, 0) break end
   end
-  if waiting > 0 then
-    stopped = true
-    call_next()
-  end
-  return false
 end

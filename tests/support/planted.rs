@@ -24,8 +24,8 @@ struct Patch {
 /// Counts, and strikes at the number in `<meta>.strike`: then it remembers the id.
 const STRIKES: Patch = Patch {
     file: "arguments.lua",
-    old: "local problem\n",
-    new: "local problem
+    old: "local find = string.find\n",
+    new: "local find = string.find
 local function strikes(who)
   local at = tonumber(redis.call('GET', KEYS[1] .. '.strike'))
   if redis.call('INCR', KEYS[1] .. '.count') < at or redis.call('EXISTS', KEYS[1] .. '.struck') == 1 then return false end
@@ -49,24 +49,28 @@ pub const ONE_TOO_MANY: Fault = Fault {
     name: "one too many",
     patches: &[
         STRIKES,
+        // Each call comes by the place where it is refused.
         Patch {
-            file: "semaphore/acquire.lua",
-            old: "  local given_fence = next_number()\n",
-            new: "  local given_fence = next_number()\n  redis.call('INCR', KEYS[1] .. '.count')\n",
+            file: "semaphore/join.lua",
+            old: "then serves = false end\n",
+            new: "then end\n",
         },
         Patch {
-            file: "semaphore/acquire.lua",
-            old: "save()\nreturn {'denied', ask_again(), used(), limit, waiting, now}",
-            new: "local oldest = math.huge
-for _, who in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
-  oldest = math.min(oldest, (holding(redis.call('HGET', meta, who))))
-end
-if oldest > micros - 900 then
-  redis.call('DECR', KEYS[1] .. '.count')
-  if strikes(id) then return granted() end
-end
-save()
-return {'denied', ask_again(), used(), limit, waiting, now}",
+            file: "semaphore/serve.lua",
+            old: "  local fits = alive and in_use + permits <= limit\n",
+            new: "  local fits = alive and in_use + permits <= limit
+  if mine and fits then
+    redis.call('INCR', KEYS[1] .. '.count')
+  elseif mine then
+    local oldest = math.huge
+    for _, holder in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
+      oldest = math.min(oldest, (struct.unpack(HOLDER, redis.call('HGET', meta, holder))))
+    end
+    if oldest > micros - 900 then
+      redis.call('DECR', KEYS[1] .. '.count')
+      fits = strikes(id)
+    end
+  end\n",
         },
     ],
 };
@@ -77,11 +81,12 @@ pub const SWAPPED: Fault = Fault {
     patches: &[
         STRIKES,
         Patch {
-            file: "semaphore/acquire.lua",
-            old: "  if (place or waiting > 1) and serve(id, want) then -- who came first was not granted just now\n",
-            new: "  local turn = (place or waiting > 1) and serve(id, want)
-  if not turn and in_use + want <= limit and redis.call('ZRANK', queue, id) == 1 then turn = strikes(id) end
-  if turn then\n",
+            file: "semaphore/serve.lua",
+            old: "    if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end\n",
+            new: "    if asks and seen == 0 and line[2] == id and in_use + want <= limit and strikes(id) then
+      line[1], line[2] = id, line[1]
+    end
+    if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end\n",
         },
     ],
 };
@@ -92,9 +97,9 @@ pub const FENCE_TWICE: Fault = Fault {
     patches: &[
         STRIKES,
         Patch {
-            file: "semaphore/acquire.lua",
-            old: "  local given_fence = next_number()\n",
-            new: "  local given_fence = strikes(id) and last_fence or next_number()\n",
+            file: "semaphore/serve.lua",
+            old: "    last_fence = next_fence\n",
+            new: "    if not mine or not strikes(id) then last_fence = next_fence end\n",
         },
     ],
 };
@@ -105,9 +110,9 @@ pub const CUT_SHORT: Fault = Fault {
     patches: &[
         STRIKES,
         Patch {
-            file: "semaphore/grant.lua",
-            old: "call('ZADD', holders, lease_ms == 0 and '+inf' or ends, who)\n",
-            new: "call('ZADD', holders, strikes(who) and now or ends, who)\n",
+            file: "semaphore/serve.lua",
+            old: "    ends = lease == 0 and NEVER or now + lease\n",
+            new: "    ends = strikes(who) and now or lease == 0 and NEVER or now + lease\n",
         },
     ],
 };
@@ -119,8 +124,10 @@ pub const NOT_FREED: Fault = Fault {
         STRIKES,
         Patch {
             file: "semaphore/release.lua",
-            old: "  free({id}, permits - 1)\n",
-            new: "  if not strikes(id) then free({id}, permits - 1) end\n",
+            old: "elseif fence then\n",
+            new: "elseif fence and strikes(id) then
+  word, fence = 'released', nil
+elseif fence then\n",
         },
     ],
 };
@@ -132,10 +139,13 @@ pub const FREED_TWICE: Fault = Fault {
         STRIKES,
         Patch {
             file: "semaphore/release.lua",
-            old: "  free({id}, permits - 1)\n",
-            new: "  free({id}, permits - 1)
+            old: "  fence, wrote, lease_ended = nil, true, true\n",
+            new: "  fence, wrote, lease_ended = nil, true, true
   local other = redis.call('ZRANGE', holders, 0, 0)[1]
-  if other and strikes(other) then free({other}, 0) end\n",
+  if other and other ~= id and strikes(other) then
+    redis.call('ZREM', holders, other)
+    redis.call('HDEL', meta, other)
+  end\n",
         },
     ],
 };
@@ -166,13 +176,10 @@ impl Fault {
         text
     }
 
-    /// A script of the manifest, with the fault in it, and without its plain part: what follows does the same, and has the fault.
+    /// A script of the manifest, with the fault in it.
     fn script(&self, name: &str) -> Script {
         let text = expand(&self.source(&format!("{name}.lua")), |part| {
-            match part.contains("/plain_") {
-                true => String::new(),
-                false => self.source(part),
-            }
+            self.source(part)
         });
         Script::new(&text)
     }

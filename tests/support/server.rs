@@ -43,7 +43,8 @@ pub struct Server {
 
 pub struct Private {
     child: Child,
-    binary: PathBuf,
+    /// The binary, behind the program that runs it, if there is one.
+    command: Vec<OsString>,
     arguments: Vec<String>,
     environment: Environment,
     pub(super) folder: TempDir,
@@ -173,6 +174,16 @@ impl Server {
         port: &str,
         environment: impl FnOnce(&Path) -> Environment,
     ) -> Option<Server> {
+        Server::start_under(Vec::new(), arguments, port, environment)
+    }
+
+    /// The same under a program that runs the binary: `program` and its arguments stand before it.
+    pub fn start_under(
+        program: Vec<OsString>,
+        arguments: &[&str],
+        port: &str,
+        environment: impl FnOnce(&Path) -> Environment,
+    ) -> Option<Server> {
         let folder = tempfile::Builder::new()
             .prefix("luagate")
             .tempdir()
@@ -201,14 +212,16 @@ impl Server {
                 "a redis-server or valkey-server on the PATH; `./dev test` finds or installs one",
             ),
         };
-        let child = spawn(&binary, &all, &environment);
+        let mut command = program;
+        command.push(binary.into());
+        let child = spawn(&command, &all, &environment);
         Some(Server {
             url: format!("unix://{}", socket.display()),
             prefix: new_prefix(),
             client: None,
             private: Some(Private {
                 child,
-                binary,
+                command,
                 arguments: all,
                 environment,
                 folder,
@@ -292,7 +305,7 @@ impl Server {
     pub fn start_again(&mut self) {
         let private = self.private_mut();
         let _ = std::fs::remove_file(private.folder.path().join("socket"));
-        private.child = spawn(&private.binary, &private.arguments, &private.environment);
+        private.child = spawn(&private.command, &private.arguments, &private.environment);
         assert!(self.becomes_ready(), "the server does not start again");
     }
 
@@ -337,21 +350,22 @@ impl Drop for Server {
 }
 
 /// Starts a server that also ends when this test dies, where the system can do that.
-fn spawn(binary: &PathBuf, arguments: &[String], environment: &Environment) -> Child {
-    let mut command = if cfg!(target_os = "linux") && has("setpriv") {
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
-        command
-    } else {
-        Command::new(binary)
-    };
-    command
+fn spawn(command: &[OsString], arguments: &[String], environment: &Environment) -> Child {
+    let mut whole = Vec::new();
+    if cfg!(target_os = "linux") && has("setpriv") {
+        whole = ["setpriv", "--pdeathsig", "KILL", "--"]
+            .map(OsString::from)
+            .to_vec();
+    }
+    whole.extend_from_slice(command);
+    Command::new(&whole[0])
+        .args(&whole[1..])
         .args(arguments)
         .envs(environment.iter().cloned())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| panic!("{} does not start: {error}", binary.display()))
+        .unwrap_or_else(|error| panic!("{whole:?} does not start: {error}"))
 }
 
 fn has(program: &str) -> bool {

@@ -7,6 +7,7 @@ use super::raw::Listener;
 use luagate::scripts::semaphore::Ask;
 use redis::{Connection, RedisError, Value};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const PATIENCE_MS: u64 = 15_000;
@@ -15,20 +16,31 @@ const PATIENCE_MS: u64 = 15_000;
 pub struct Scripts(BTreeMap<String, String>);
 
 impl Scripts {
-    /// Those of the release before this one. Nothing was released yet, so these are the present ones.
-    pub fn earlier() -> Scripts {
-        Scripts::present()
+    /// Those of each release that is kept in `tests/versions/`, see `RELEASING.md`. Until there is one: the present ones.
+    pub fn earlier() -> impl Iterator<Item = Scripts> {
+        let kept = std::fs::read_dir("tests/versions").into_iter().flatten();
+        let mut folders: Vec<PathBuf> = kept.map(|entry| entry.unwrap().path()).collect();
+        if folders.is_empty() {
+            folders.push("lua".into());
+        }
+        folders.into_iter().map(|folder| {
+            println!("with the scripts of {}", folder.display());
+            Scripts::read(&folder)
+        })
     }
 
-    /// Those of `lua/`, as its manifest lists them.
     pub fn present() -> Scripts {
-        let manifest: serde_json::Value =
-            serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap();
+        Scripts::read(Path::new("lua"))
+    }
+
+    /// Those of a folder, as its manifest lists them.
+    fn read(folder: &Path) -> Scripts {
+        let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+        let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
         let scripts = manifest["scripts"].as_object().unwrap().iter();
         let text = |(name, script): (&String, &serde_json::Value)| {
             let name = name.strip_prefix("semaphore/")?;
-            let file = format!("lua/{}", script["file"].as_str().unwrap());
-            Some((name.to_owned(), std::fs::read_to_string(file).unwrap()))
+            Some((name.to_owned(), read(script["file"].as_str().unwrap())))
         };
         Scripts(scripts.filter_map(text).collect())
     }

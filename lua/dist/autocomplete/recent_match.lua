@@ -5,45 +5,32 @@
 --       count      how many to list at most, 1 to 1000
 -- REPLY contacts   a list, newest first
 
--- Part: checks of arguments. The first problem found is the reply, and it is given before anything is written.
+-- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
+-- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
+-- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+local find = string.find
+local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
+local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
+local NO_WORD = 'LUAGATE %s: takes 1 to %d bytes without white space or control characters'
 local problem
-
-local function refuse(text)
-  problem = problem or 'LUAGATE ' .. text
-end
-
--- ARGV[at] as a number: decimal digits and nothing else (tonumber alone takes '0x3', '1e0' and ' 2 '). Here and in what
--- follows, `text + 0` is the number that a text of digits stands for; tonumber takes twice as long.
+local function refuse(text) problem = problem or 'LUAGATE ' .. text end
+-- ARGV[at] as a number.
 local function number(at, name, least, most)
-  local text = ARGV[at]
-  if text == '0' and least == 0 then return 0 end
-  local value = text and string.find(text, '^%d+$') and text + 0
-  if not value or value < least or value > most then
-    refuse(string.format('%s: takes %.0f to %.0f, in decimal digits', name, least, most))
-    return least
-  end
-  return value
+  local value = find(ARGV[at] or '', DIGITS) and ARGV[at] + 0
+  if value and value >= least and value <= most then return value end
+  problem = problem or string.format(NO_NUMBER, name, least, most)
 end
-
--- ARGV[at] as a word: 1 to `most` bytes, none of them white space or a control character.
+-- ARGV[at] as a word of at most `most` bytes.
 local function word(at, name, most)
   local text = ARGV[at] or ''
-  if #text > most or not string.find(text, '^[!-~\128-\255]+$') then
-    refuse(name .. ': takes 1 to ' .. most .. ' bytes without white space or control characters')
-  end
+  if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
-
--- How many keys and arguments there are, so that a client that forgot one is told which there should be. `optional`: so many of
--- the last arguments may be left out.
-local function takes(keys, key_count, arguments, count, optional)
+-- The numbers of keys and arguments.
+local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
-  local least = count - (optional or 0)
-  if #ARGV > count or #ARGV < least then
-    -- Some clients remove white space at the end of an error, so none ends in it.
-    local shown = count > 0 and ': ' .. arguments or ''
-    refuse('arguments: takes ' .. (optional and least .. ' or ' or '') .. count .. shown)
-  end
+  -- Some clients remove white space at the end of an error, so no error ends with it.
+  if #ARGV ~= count then refuse('arguments: takes ' .. count .. (count > 0 and ': ' .. arguments or '')) end
 end
 
 takes('recent', 1, 'prefix count', 2)

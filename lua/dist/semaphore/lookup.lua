@@ -5,125 +5,106 @@
 -- REPLY held    permits fence expires_at now
 --       queued  ticket position now
 --       gone    now
-
+-- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
+-- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
+-- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+local find = string.find
+local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
+local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
+local NO_WORD = 'LUAGATE %s: takes 1 to %d bytes without white space or control characters'
+local problem
+local function refuse(text) problem = problem or 'LUAGATE ' .. text end
+-- ARGV[at] as a number.
+local function number(at, name, least, most)
+  local value = find(ARGV[at] or '', DIGITS) and ARGV[at] + 0
+  if value and value >= least and value <= most then return value end
+  problem = problem or string.format(NO_NUMBER, name, least, most)
+end
+-- ARGV[at] as a word of at most `most` bytes.
+local function word(at, name, most)
+  local text = ARGV[at] or ''
+  if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
+  return text
+end
+-- The numbers of keys and arguments.
+local function takes(keys, key_count, arguments, count)
+  if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
+  -- Some clients remove white space at the end of an error, so no error ends with it.
+  if #ARGV ~= count then refuse('arguments: takes ' .. count .. (count > 0 and ': ' .. arguments or '')) end
+end
+takes('meta holders queue', 3, 'id', 1)
+local id = word(1, 'id', 200)
+if problem then return redis.error_reply(problem) end
 -- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
--- Part: reads what the semaphore keeps beside its permits, and the record of the id in ARGV[1].
+-- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
+-- In   id (may be empty)
+-- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence` and `weight`
+-- Part: the storage layout. Only this part says what the keys hold.
 --
--- The meta hash has a field of its own, 'the state' (no id has a space), and one for each id, its record. They are numbers as
--- struct packs them, which a script reads and writes several times faster than digits:
---   a holder      fence, or fence permits when it holds more than one
---   a waiter      permits lease_ms patience_until ask_at, and its inbox behind them
---   'the state'   limit        0: none is stored
---                 extra        what the holders weigh beyond one each
---                 next_end     no lease ends before this
---                 last_end     no lease ends after this, but for permanent ones
---                 expiry       when the keys go; 0: they stay
---                 last_fence   the last fence or ticket that was given
---                 pinned       1: the limit was set by resize
---                 gate         0: open; 2: open, and nobody waits, so the plain cases do not look; 1: closed, since keys
---                              were lost: nothing is granted while a lease that is still known runs
-local meta, holders, queue = unpack(KEYS, 1, 3)
-if not queue then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end -- there is nothing to read
+--   holders   sorted set: id, end of its lease in ms; inf: permanent
+--   queue     sorted set: id, ticket
+--   meta      hash: a record for each id that holds or waits, and the field 'the state'. No id contains a space.
+--
+-- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
+--   a holder      fence, and permits where they are more than one
+--   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again); its inbox follows
+--   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
+--                                because keys were lost, while a lease that is still known runs
+--                 limit          0: none is stored
+--                 extra_weight   what the holders weigh beyond one permit each
+--                 next_end       no lease ends before this
+--                 last_end       no lease ends after this, except permanent ones
+--                 expiry         when the keys expire; 0: never
+--                 last_fence     the last fence or ticket that was given
+--                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
+local VERSION = 1
+local STATE, STATE_SIZE = '<BIdddddd', 53
+local HOLDER, HOLDER_SIZE = '<d', 8 -- of one permit
+local HEAVY, HEAVY_SIZE = '<dI', 12 -- of more
+local WAITER, WAITER_SIZE = '<dddd', 32
+local NEVER = 1 / 0
+local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
+if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
 if meta == holders or meta == queue or holders == queue then
   return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
 end
-local stored = call('HMGET', meta, 'the state', ARGV[1] or '')
+local stored = call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
-local held, waiting, fields = nil, nil, nil -- how many hold, wait, and are in meta, once they are counted
-
-local STATE = '<ddddddBB' -- 8 bytes a number, 1 a small one: 50
-local is_known = state and #state == 50
-local limit, extra, next_end, last_end, expiry, last_fence, pinned, gate =
-  struct.unpack(STATE, is_known and state or string.rep('\0', 50))
-if not is_known then next_end, expiry = math.huge, now end
--- Part: checks of arguments. The first problem found is the reply, and it is given before anything is written.
-local problem
-
-local function refuse(text)
-  problem = problem or 'LUAGATE ' .. text
-end
-
--- ARGV[at] as a number: decimal digits and nothing else (tonumber alone takes '0x3', '1e0' and ' 2 '). Here and in what
--- follows, `text + 0` is the number that a text of digits stands for; tonumber takes twice as long.
-local function number(at, name, least, most)
-  local text = ARGV[at]
-  if text == '0' and least == 0 then return 0 end
-  local value = text and string.find(text, '^%d+$') and text + 0
-  if not value or value < least or value > most then
-    refuse(string.format('%s: takes %.0f to %.0f, in decimal digits', name, least, most))
-    return least
-  end
-  return value
-end
-
--- ARGV[at] as a word: 1 to `most` bytes, none of them white space or a control character.
-local function word(at, name, most)
-  local text = ARGV[at] or ''
-  if #text > most or not string.find(text, '^[!-~\128-\255]+$') then
-    refuse(name .. ': takes 1 to ' .. most .. ' bytes without white space or control characters')
-  end
-  return text
-end
-
--- How many keys and arguments there are, so that a client that forgot one is told which there should be. `optional`: so many of
--- the last arguments may be left out.
-local function takes(keys, key_count, arguments, count, optional)
-  if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
-  local least = count - (optional or 0)
-  if #ARGV > count or #ARGV < least then
-    -- Some clients remove white space at the end of an error, so none ends in it.
-    local shown = count > 0 and ': ' .. arguments or ''
-    refuse('arguments: takes ' .. (optional and least .. ' or ' or '') .. count .. shown)
+local is_known = state and #state == STATE_SIZE
+local mode, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until =
+  struct.unpack(STATE, is_known and state or string.rep('\0', STATE_SIZE))
+if not is_known then mode, next_end, expiry = state and string.byte(state) or VERSION * 4, NEVER, now end
+local suspended, pinned
+if mode ~= VERSION * 4 then
+  suspended, pinned = mode % 2 == 1, mode % 4 > 1
+  local version = math.floor(mode / 4)
+  if version ~= VERSION then
+    return redis.error_reply('LUAGATE layout: takes version ' .. VERSION .. ' of the stored state, found ' .. version
+      .. '; all programs that use a semaphore need scripts of this version')
   end
 end
--- Part: what is stored, as the scripts use it once no plain case was met: the record of an id, and the scores of `holders`.
-local NEVER = math.huge
-local readable = is_known or not state
-pinned = pinned == 1
-local closed = gate == 1
-
--- A holder: its fence and its permits. Nothing for a waiter.
-local function holding(text)
-  if text and #text == 8 then return struct.unpack('<d', text), 1 end
-  if text and #text == 16 then return struct.unpack('<dd', text) end
-end
-
-local function holder_text(fence, permits)
-  return permits == 1 and struct.pack('<d', fence) or struct.pack('<dd', fence, permits)
-end
-
--- A waiter: permits, lease_ms, until when it has patience, when it asks again, its inbox. Nothing for a holder.
-local function waiter(text)
-  if not text or #text < 32 then return end
-  local permits, lease_ms, patience, ask_at = struct.unpack('<dddd', text)
-  return permits, lease_ms, patience, ask_at, string.sub(text, 33)
-end
-
-local function waiter_text(permits, lease_ms, patience, ask_at, inbox)
-  return struct.pack('<dddd', permits, lease_ms, patience, ask_at) .. inbox
-end
-
--- A score as a time in a reply: -1 stands for never.
-local function as_time(score)
-  return score == 'inf' and -1 or tonumber(score)
-end
-
-takes('meta holders queue', 3, 'id', 1)
-local id = word(1, 'id', 200)
-if problem then return redis.error_reply(problem) end
-
-local fence, permits = holding(record)
-local ends = call('ZSCORE', holders, id)
-local rank = call('ZRANK', queue, id)
+local fence, weight
+if record and #record == HOLDER_SIZE then fence, weight = struct.unpack(HOLDER, record), 1 end
+if record and #record == HEAVY_SIZE then fence, weight = struct.unpack(HEAVY, record) end
+-- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
+local next_fence = last_fence < micros and micros or last_fence + 1
+-- What the script changes, for the part that writes.
+local changed, ttl_changed              -- the state; when the keys expire
+local wrote                             -- something that decides whether the call is refused when memory is full
+local records = nil                     -- ids and their new records, one after the other
+local renewed                           -- the new end of the caller's lease
+local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
+local is_new_holders, is_new_queue      -- an empty key was deleted, its TTL with it
+local latest = 0                        -- the latest end of a new lease
+local ends, rank = call('ZSCORE', holders, id), call('ZRANK', queue, id)
 if fence and ends and tonumber(ends) > now then
-  return {'held', permits, fence, as_time(ends), now}
+  return {'held', weight, fence, ends == 'inf' and -1 or tonumber(ends), now}
 end
-local _, _, patience = waiter(record)
-if rank and patience and patience > now then
+if rank and record and #record >= WAITER_SIZE and select(3, struct.unpack(WAITER, record)) > now then
   return {'queued', tonumber(call('ZSCORE', queue, id)), rank + 1, now}
 end
 return {'gone', now}

@@ -178,7 +178,6 @@ impl Machine {
             micros: on.micros(),
             listens: &|channel: &str| listen.contains(&channel),
             full: false,
-            both_ways: false,
         };
         let done = run.one(&mut gate, call);
         for channel in listen {

@@ -58,7 +58,7 @@ impl Gate {
         let state = State::read(server, &self.keys);
         let is_noticed = state
             .as_ref()
-            .is_none_or(|state| !state.agrees(micros / 1_000));
+            .is_none_or(|state| !state.is_consistent(micros / 1_000));
         let one_is_left = key == 2 || !self.lost[1 - key];
         if server.store() == before || !is_noticed || !one_is_left || self.doubt && !evicts {
             server.set_store(before);
@@ -183,14 +183,14 @@ impl Gate {
             }
             return Ok(state);
         }
-        let agrees = state.as_ref().is_none_or(|state| state.agrees(now));
-        if agrees {
+        let is_consistent = state.as_ref().is_none_or(|state| state.is_consistent(now));
+        if is_consistent {
             self.lost = [false; 2];
             state.as_ref().map_or(Ok(()), |state| {
-                state.check_closed(self.ledger.latest.max(now))
+                state.check_suspended(self.ledger.latest.max(now))
             })?;
         }
-        if agrees && state.as_ref().is_none_or(|state| !state.closed) {
+        if is_consistent && state.as_ref().is_none_or(|state| !state.suspended) {
             self.doubt = false;
             self.model = state.as_ref().map(State::to_model).unwrap_or_default();
             let forgotten = self
@@ -200,7 +200,7 @@ impl Gate {
             if let Some((id, entry)) = forgotten {
                 return broken(
                     "loss",
-                    format!("the gate opened while {id} holds {entry:?}"),
+                    format!("granting goes on while {id} holds {entry:?}"),
                 );
             }
             if self.model.in_use() > self.model.limit {

@@ -34,8 +34,10 @@ pub struct State {
     last_end: u64,
     pub expiry: u64,
     pinned: bool,
-    pub closed: bool,
-    nobody_waits: bool,
+    /// Granting is suspended, because keys were lost.
+    pub suspended: bool,
+    /// Until when the first waiter stays first while nothing is free; infinity: nobody waits.
+    head_until: f64,
     last: u64,
     fields: usize,
     holders: Vec<(String, End, Option<Vec<u8>>)>,
@@ -76,13 +78,13 @@ impl State {
             ..State::default()
         };
         let stored: Option<Vec<u8>> = ask(server, "HGET", meta, &["the state"]);
-        if let Some(stored) = stored.filter(|stored| stored.len() == 50) {
-            let numbers = numbers(&stored);
-            (state.limit, state.extra) = (numbers[0] as u32, numbers[1] as u64);
-            (state.next_end, state.last_end) = (numbers[2], numbers[3] as u64);
-            (state.expiry, state.last) = (numbers[4] as u64, numbers[5] as u64);
-            (state.pinned, state.closed) = (stored[48] == 1, stored[49] == 1);
-            state.nobody_waits = stored[49] == 2;
+        if let Some(stored) = stored.filter(|stored| stored.len() == 53 && stored[0] / 4 == 1) {
+            let numbers = numbers(&stored[5..]);
+            state.limit = u32::from_le_bytes([stored[1], stored[2], stored[3], stored[4]]);
+            (state.extra, state.next_end) = (numbers[0] as u64, numbers[1]);
+            (state.last_end, state.expiry) = (numbers[2] as u64, numbers[3] as u64);
+            (state.last, state.head_until) = (numbers[4] as u64, numbers[5]);
+            (state.pinned, state.suspended) = (stored[0] & 2 > 0, stored[0] & 1 > 0);
             state.readable = true;
         }
         state.fields = ask(server, "HLEN", meta, &[]);
@@ -100,20 +102,15 @@ impl State {
         Some(state)
     }
 
-    /// Whether the keys add up, as the scripts count.
-    pub fn agrees(&self, now: u64) -> bool {
-        let records = if self.closed { 0 } else { self.holders.len() } + self.queue.len();
-        let bound_is_lost = self.closed && self.holders.is_empty() && self.last_end > now;
+    /// Whether the keys are consistent, as the scripts count.
+    pub fn is_consistent(&self, now: u64) -> bool {
+        let records = if self.suspended {
+            0
+        } else {
+            self.holders.len()
+        } + self.queue.len();
+        let bound_is_lost = self.suspended && self.holders.is_empty() && self.last_end > now;
         self.readable && self.fields == 1 + records && !bound_is_lost
-    }
-
-    pub fn is_anybody_in_line(&self) -> bool {
-        !self.queue.is_empty()
-    }
-
-    /// Whether the queue was put back while nobody waited.
-    pub fn has_old_line(&self) -> bool {
-        self.nobody_waits && self.is_anybody_in_line()
     }
 
     /// When the last of the leases in `holders` ends, or of those that meta tells of.
@@ -137,9 +134,10 @@ impl State {
         self.holders.iter().any(|(_, ends, _)| ends.is_none())
     }
 
-    /// That a gate which lost keys, and waits until the last lease that is known has ended, keeps no more than it needs.
-    pub fn check_closed(&self, latest: u64) -> Check {
-        if !self.closed {
+    /// That a semaphore which lost keys, and grants nothing until the last lease that is known has ended, keeps no more than it
+    /// needs.
+    pub fn check_suspended(&self, latest: u64) -> Check {
+        if !self.suspended {
             return Ok(());
         }
         let stays = self.pinned || self.has_permanent();
@@ -161,7 +159,7 @@ impl State {
         } else {
             return Ok(());
         };
-        broken("state", format!("closed, {wrong}: {self:?}"))
+        broken("state", format!("suspended, {wrong}: {self:?}"))
     }
 
     /// The model of which this is the state.
@@ -174,10 +172,11 @@ impl State {
             ..Model::default()
         };
         for (id, ends, record) in &self.holders {
-            let numbers = numbers(record.as_deref().unwrap_or_default());
+            let record = record.as_deref().unwrap_or_default();
+            let permits = record.get(8..12).and_then(|bytes| bytes.try_into().ok());
             let holder = Holder {
-                permits: numbers.get(1).map_or(1, |permits| *permits as u32),
-                fence: numbers.first().map_or(0, |fence| *fence as u64),
+                permits: permits.map_or(1, u32::from_le_bytes),
+                fence: numbers(record).first().map_or(0, |fence| *fence as u64),
                 ends: *ends,
             };
             model.holders.insert(id.clone(), holder);
@@ -200,7 +199,7 @@ impl State {
 
     /// That this is what the model says, and that what is kept beside it fits: bounds of the leases, and the keys' ends.
     pub fn check(&self, model: &Model, ledger: &Ledger) -> Check {
-        if !self.readable || self.closed || self.to_model() != *model {
+        if !self.readable || self.suspended || self.to_model() != *model {
             return broken("state", format!("expected {model:?}, got {self:?}"));
         }
         let finite = || model.holders.values().filter_map(|holder| holder.ends);
@@ -230,7 +229,7 @@ impl State {
             "the keys' ends"
         } else if self.fields != 1 + self.holders.len() + self.queue.len() {
             "the number of records"
-        } else if !self.queue.is_empty() && self.nobody_waits {
+        } else if !self.queue.is_empty() && self.head_until == f64::INFINITY {
             "waiters that nobody would look for"
         } else {
             return Ok(());

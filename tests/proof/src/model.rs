@@ -64,6 +64,8 @@ pub struct Effects {
     pub told: Vec<Told>,
     /// Until when the waiter lives that stays at the head.
     head_until: End,
+    /// How many left the line, granted or not.
+    left: usize,
     /// There is more to do than one script does.
     stopped: bool,
     /// The caller as a waiter, as it was before it called.
@@ -181,7 +183,7 @@ impl Model {
     }
 
     /// Takes back what has ended.
-    fn settle(&mut self, at: &Moment) {
+    fn expire(&mut self, at: &Moment) {
         for (end, id) in self.by_end().into_iter().take(BATCH) {
             if end <= at.ms() {
                 self.holders.remove(&id);
@@ -228,18 +230,21 @@ impl Model {
         self.end_of(watch, at).unwrap_or(third).min(third)
     }
 
-    /// Serves the head of the queue, then the next, while what is free is enough for it. Whether it is the turn of `me`, who is
+    /// Serves the head of the queue, then the next, while what is free is enough for it. All that leave the line in one call,
+    /// granted or not, count against the bound. Whether it is the turn of `me`, who is
     /// calling, and enough is free for it.
     fn serve(&mut self, me: Option<(&str, u32)>, at: &Moment, effects: &mut Effects) -> bool {
-        for _ in 0..BATCH {
+        while effects.left < BATCH {
             let Some(head) = self.queue.first().cloned() else {
                 return false;
             };
             if let Some((id, permits)) = me
                 && head.id == id
             {
+                effects.left += 1;
                 return self.fits(permits);
             }
+            effects.left += 1;
             let something_is_free = self.in_use() < self.limit;
             let silent = !head.inbox.is_empty() && !(at.listens)(channel(&head.inbox));
             let (id, inbox) = (head.id.clone(), head.inbox.clone());
@@ -249,6 +254,7 @@ impl Model {
                 self.leave(&id);
                 effects.told.push(Told::Hint { inbox, id });
             } else if inbox.is_empty() || !self.fits(head.permits) {
+                effects.left -= 1;
                 effects.head_until = Some(head.patience_until);
                 return false; // stays at the head, and what is free is kept for it
             } else {

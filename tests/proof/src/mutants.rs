@@ -74,6 +74,10 @@ fn changes(code: &str) -> Vec<String> {
     let mut changed = Vec::new();
     for (before, after) in REPLACEMENTS {
         for (at, _) in code.match_indices(before) {
+            // `text + 0` makes a number of a text, and `- 0` the same one.
+            if code[at..].starts_with(" + 0 ") || &code[at..] == " + 0" {
+                continue;
+            }
             changed.push(format!(
                 "{}{after}{}",
                 &code[..at],

@@ -84,37 +84,20 @@ impl Scripts {
         changed
     }
 
-    /// The same without the parts for the plain cases, which do what the rest does anyway.
-    fn without_plain_parts(&self) -> Scripts {
-        let mut changed = self.clone();
-        for (name, text) in &mut changed.files {
-            if name.contains("/plain_") {
-                text.clear();
-            }
-        }
-        changed
-    }
-
     /// Makes them known to a server.
     ///
     /// # Errors
     /// When one is no Lua.
     pub fn load(&self, server: &mut dyn ConnectionLike) -> Result<Loaded, String> {
-        let mut load = |scripts: &Scripts| {
-            let mut names = BTreeMap::new();
-            for script in scripts.keys.keys() {
-                let source = &scripts.files[&format!("{script}.lua")];
-                let text = expand(source, |part| scripts.files[part].clone());
-                let loaded = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(server);
-                let sha1: String = loaded.map_err(|error| format!("{script}: {error}"))?;
-                names.insert(script.clone(), sha1);
-            }
-            Ok::<_, String>(names)
-        };
-        Ok(Loaded {
-            names: load(self)?,
-            without_plain_parts: load(&self.without_plain_parts())?,
-        })
+        let mut names = BTreeMap::new();
+        for script in self.keys.keys() {
+            let source = &self.files[&format!("{script}.lua")];
+            let text = expand(source, |part| self.files[part].clone());
+            let loaded = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(server);
+            let sha1: String = loaded.map_err(|error| format!("{script}: {error}"))?;
+            names.insert(script.clone(), sha1);
+        }
+        Ok(Loaded { names })
     }
 }
 
@@ -122,7 +105,6 @@ impl Scripts {
 #[derive(Clone)]
 pub struct Loaded {
     names: BTreeMap<String, String>,
-    without_plain_parts: BTreeMap<String, String>,
 }
 
 impl Loaded {
@@ -140,18 +122,6 @@ impl Loaded {
         arguments: &[String],
     ) -> Reply {
         evaluate(server, &self.names[script], keys, arguments)
-    }
-
-    /// Runs a script that has a part for its plain case, without it.
-    pub fn run_without_plain_part(
-        &self,
-        server: &mut dyn ConnectionLike,
-        script: &str,
-        keys: &[String],
-        arguments: &[String],
-    ) -> Option<Reply> {
-        let sha1 = &self.without_plain_parts[script];
-        (*sha1 != self.names[script]).then(|| evaluate(server, sha1, keys, arguments))
     }
 }
 

@@ -151,7 +151,6 @@ impl Moment {
                 micros,
                 listens: &|_| false,
                 full: false,
-                both_ways: false,
             };
             let done = match sent {
                 Sent::All => run.lock_all(&mut gates, id, LEASE * TICK / 1_000),

@@ -65,7 +65,7 @@ struct Scheduler {
     seldom: u32,
     /// Now and then many come at once.
     crowded: bool,
-    /// Most want one permit, of this limit, with leases of this length: what the scripts' plain cases are for.
+    /// Most want one permit, of this limit, with leases of this length: what scripts do most often.
     alike: Option<(u32, u64)>,
     /// Whoever holds gives back, and nobody wants anything more.
     leaving: bool,
@@ -306,7 +306,7 @@ impl Scheduler {
             2 | 3 => self.rng.u64(1..20),
             4 => self.rng.u64(1..400),
             5 if self.one_in(10) => self.rng.u64(1..100_000),
-            6 if self.one_in(10) => world.until_an_end(self.rng.usize(..9)).unwrap_or(1),
+            6 if self.one_in(3) => world.until_an_end(self.rng.usize(..9)).unwrap_or(1),
             _ => next.unwrap_or(1),
         };
         Action::Pass(if calm { ms.min(next.unwrap_or(ms)) } else { ms })

@@ -286,7 +286,6 @@ impl World {
             micros,
             listens: &listens,
             full: self.full,
-            both_ways: true,
         };
         let done = match call {
             Call::LockAll { id, lease_ms } => run.lock_all(&mut self.gates[MUTEXES], id, *lease_ms),

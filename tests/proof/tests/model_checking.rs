@@ -183,7 +183,10 @@ fn faults_in_the_scripts_are_found() {
         renewals: 1,
         ..setting("two clients", 1, &[in_line(1), at_once(1)])
     };
-    let calm = setting("calm", 1, &[in_line(1)]);
+    let calm = Setting {
+        clients: 2,
+        ..setting("calm", 1, &[in_line(1)])
+    };
     let three = Setting {
         clients: 3,
         ..two.clone()
@@ -192,85 +195,92 @@ fn faults_in_the_scripts_are_found() {
         // Grants though nothing is free.
         (
             &two,
-            "semaphore/acquire.lua",
-            "if waiting == 0 and in_use + (want or 1) <= limit then return granted() end\n\nif wait_ms",
-            "if waiting == 0 and in_use <= limit then return granted() end\n\nif wait_ms",
+            "semaphore/serve.lua",
+            "local fits = alive and in_use + permits <= limit",
+            "local fits = alive and in_use <= limit",
         ),
         // Overtakes those who wait.
         (
             &three,
-            "semaphore/acquire.lua",
-            "if waiting == 0 and in_use + (want or 1) <= limit then return granted() end\n\nif wait_ms",
-            "if in_use + (want or 1) <= limit then return granted() end\n\nif wait_ms",
+            "semaphore/serve.lua",
+            "local in_line = waiting > 0",
+            "local in_line = waiting > 0 and (record or not asks or in_use >= limit)",
         ),
         // Grants twice to the same id.
         (
             &two,
             "semaphore/acquire.lua",
-            "if ends and tonumber(ends) > now then",
+            "if own_end and tonumber(own_end) > now then",
             "if false then",
         ),
         // Forgets the ticket that a waiter brings back.
         (
             &three,
-            "semaphore/acquire.lua",
-            "local is_new = not place and ticket == 0",
-            "local is_new = not place",
+            "semaphore/join.lua",
+            "is_new = ticket == 0",
+            "is_new = true",
         ),
         // Tells a waiter to sleep for too long.
         (
-            &Setting { clients: 2, ..calm },
-            "semaphore/acquire.lua",
-            "math.min(end_of(watch) or third, third)",
-            "3 * wait_ms",
+            &calm,
+            "semaphore/stay.lua",
+            "local retry_after = math.max(1, (wait_ms - wait_ms % 3) / 3)\nif stopped then",
+            "local retry_after = 3 * wait_ms\nif true then elseif stopped then",
         ),
         // Grants to the dead.
         (
             &three,
             "semaphore/serve.lua",
-            "alive = heard[i]",
+            "alive = in_use >= limit or listens(channel)",
             "alive = true",
         ),
         // A fence may come twice.
         (
             &two,
-            "semaphore/grant.lua",
-            "math.max(last_fence + 1, micros)",
-            "micros",
+            "semaphore/load.lua",
+            "local next_fence = last_fence < micros and micros or last_fence + 1",
+            "local next_fence = micros",
         ),
         // A lease lives for a moment longer than its holder believes.
         (
             &two,
             "semaphore/refresh.lua",
-            "tonumber(before) <= now",
-            "tonumber(before) < now",
+            "before_ms <= now",
+            "before_ms < now",
         ),
         (
             &two,
-            "semaphore/grant.lua",
-            "elseif now >= next_end then",
-            "elseif now > next_end then",
+            "semaphore/expire.lua",
+            "suspended or fence or now >= next_end then",
+            "suspended or fence or now > next_end then",
         ),
         // What is given back is handed to nobody.
         (
             &two,
             "semaphore/release.lua",
-            "if not closed then serve() end",
-            "",
+            "patience_until = true",
+            "patience_until = false",
+        ),
+        // Looks at nobody though the patience of the first waiter is over.
+        (
+            &three,
+            "semaphore/join.lua",
+            "and now < head_until and",
+            "and",
         ),
         // Serves who was to be forgotten.
         (
             &two,
             "semaphore/serve.lua",
-            "local alive = patience and patience > now",
-            "local alive = patience and patience >= now",
+            "alive = patience > now",
+            "alive = patience >= now",
         ),
         // Who is gone stays in front of the living.
         (
             &three,
             "semaphore/serve.lua",
-            "if alive and permits <= limit then",
-            "if permits <= limit then",
+            "if alive and permits <= limit and",
+            "if permits <= limit and",
         ),
     ];
     for (setting, file, right, wrong) in faults {
@@ -379,8 +389,8 @@ fn several_mutexes_are_locked_all_or_none() {
     // Takes what is held by another.
     let fault = with_fault(
         "semaphore/try_lock_all.lua",
-        "local mine = waiting == 0 and in_use < limit",
-        "local mine = waiting == 0",
+        "limit = math.max(limit, 1)",
+        "limit = 2",
     );
     let world = Several::new(2, 1, 0, 0, &fault).unwrap_or_else(|error| panic!("{error}"));
     assert!(world.explore(1).failure.is_some(), "a fault is not found");

@@ -29,7 +29,7 @@ impl Model {
             return Err("LUAGATE no limit".to_owned());
         }
         self.holders.remove(&ask.id); // what its ended lease still occupies
-        self.settle(at);
+        self.expire(at);
         if ask.permits.is_some_and(|permits| permits > limit) {
             self.leave(&ask.id);
             self.serve(None, at, effects);
@@ -50,7 +50,9 @@ impl Model {
             let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
             if !my_turn && self.place(&ask.id).is_some() {
                 self.leave(&ask.id); // a place is given up
-                self.serve(None, at, effects);
+                if !effects.stopped {
+                    self.serve(None, at, effects);
+                }
             }
             my_turn || self.queue.is_empty() && self.fits(wanted)
         };
@@ -136,7 +138,7 @@ impl Model {
             let Waiter { id, inbox, .. } = self.queue.remove(place);
             effects.told.push(Told::Revoked { inbox, id });
         }
-        self.settle(at);
+        self.expire(at);
         self.serve(None, at, effects);
         if answer == "released" {
             return words(&[&answer, &left, &self.in_use(), &self.limit]);
@@ -187,7 +189,7 @@ impl Model {
         if new == 0 && !self.exists {
             return words(&[&"resized", &0, &0, &0]);
         }
-        self.settle(at);
+        self.expire(at);
         self.exists = true;
         self.pinned = new > 0;
         if new == 0 && self.holders.is_empty() && self.queue.is_empty() {
@@ -229,7 +231,7 @@ impl Model {
             let stored = lock.limit;
             lock.limit = lock.limit.max(1);
             lock.holders.remove(id); // what its ended lease still occupies
-            lock.settle(at);
+            lock.expire(at);
             lock.leave(id);
             lock.serve(None, at, &mut own[place]);
             effects.told.append(&mut own[place].told);
@@ -243,7 +245,7 @@ impl Model {
             for (place, lock) in locks.iter_mut().enumerate() {
                 if held[place] {
                     lock.holders.remove(id);
-                    lock.settle(at);
+                    lock.expire(at);
                     lock.serve(None, at, &mut own[place]);
                     effects.told.append(&mut own[place].told);
                 }

@@ -1,0 +1,18 @@
+-- Part: count. How many hold, and whether the keys are consistent: a key that was evicted, or restored without the others,
+-- shows as a record too many or too few. Nothing is granted before this is known. Writes nothing.
+-- In   waiting, NEVER: not known yet; gives_back: the caller gives back its permits, and their lease has not ended
+-- Out  held, in_use, consistent
+local held = call('ZCARD', holders)
+local in_use = suspended and 2147483647 or held + extra_weight -- while suspended nothing fits, whatever the limit
+-- Where no more can be granted than is given back, the next call looks.
+local consistent = gives_back and (waiting == 0 or in_use >= limit)
+if not consistent then
+  if waiting == NEVER then waiting = call('ZCARD', queue) end
+  local fields = call('HLEN', meta)
+  if state then
+    consistent = is_known and fields == 1 + waiting + (suspended and 0 or held)
+      and not (suspended and held == 0 and last_end > now) -- holders was lost while granting was suspended
+  else
+    consistent = fields + held + waiting == 0
+  end
+end

@@ -1,0 +1,23 @@
+-- Part: the storage layout. Only this part says what the keys hold.
+--
+--   holders   sorted set: id, end of its lease in ms; inf: permanent
+--   queue     sorted set: id, ticket
+--   meta      hash: a record for each id that holds or waits, and the field 'the state'. No id contains a space.
+--
+-- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
+--   a holder      fence, and permits where they are more than one
+--   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again); its inbox follows
+--   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
+--                                because keys were lost, while a lease that is still known runs
+--                 limit          0: none is stored
+--                 extra_weight   what the holders weigh beyond one permit each
+--                 next_end       no lease ends before this
+--                 last_end       no lease ends after this, except permanent ones
+--                 expiry         when the keys expire; 0: never
+--                 last_fence     the last fence or ticket that was given
+--                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
+local VERSION = 1
+local STATE, STATE_SIZE = '<BIdddddd', 53
+local HOLDER, HOLDER_SIZE = '<d', 8 -- of one permit
+local HEAVY, HEAVY_SIZE = '<dI', 12 -- of more
+local WAITER, WAITER_SIZE = '<dddd', 32

@@ -1,0 +1,38 @@
+-- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
+-- In   id (may be empty)
+-- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence` and `weight`
+-- include: semaphore/layout.lua
+local NEVER = 1 / 0
+local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
+if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
+if meta == holders or meta == queue or holders == queue then
+  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
+end
+local stored = call('HMGET', meta, 'the state', id)
+local state, record = stored[1], stored[2]
+local is_known = state and #state == STATE_SIZE
+local mode, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until =
+  struct.unpack(STATE, is_known and state or string.rep('\0', STATE_SIZE))
+if not is_known then mode, next_end, expiry = state and string.byte(state) or VERSION * 4, NEVER, now end
+local suspended, pinned
+if mode ~= VERSION * 4 then
+  suspended, pinned = mode % 2 == 1, mode % 4 > 1
+  local version = math.floor(mode / 4)
+  if version ~= VERSION then
+    return redis.error_reply('LUAGATE layout: takes version ' .. VERSION .. ' of the stored state, found ' .. version
+      .. '; all programs that use a semaphore need scripts of this version')
+  end
+end
+local fence, weight
+if record and #record == HOLDER_SIZE then fence, weight = struct.unpack(HOLDER, record), 1 end
+if record and #record == HEAVY_SIZE then fence, weight = struct.unpack(HEAVY, record) end
+-- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
+local next_fence = last_fence < micros and micros or last_fence + 1
+-- What the script changes, for the part that writes.
+local changed, ttl_changed              -- the state; when the keys expire
+local wrote                             -- something that decides whether the call is refused when memory is full
+local records = nil                     -- ids and their new records, one after the other
+local renewed                           -- the new end of the caller's lease
+local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
+local is_new_holders, is_new_queue      -- an empty key was deleted, its TTL with it
+local latest = 0                        -- the latest end of a new lease

@@ -1,0 +1,23 @@
+-- Part: stay. The caller stays in line: its place, when it asks again, and its record.
+-- Out  position, from 1; retry_after, in ms; the record
+local position = is_new and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
+local watch = position -- the lease to end that it waits for, from 1
+-- A waiter that asks again looks whether anybody lives in front of it. If nobody does, it watches as the first one.
+if place and position > 1 and position <= 10 then
+  watch = 1
+  for _, text in ipairs(call('HMGET', meta, unpack(call('ZRANGE', queue, 0, position - 2)))) do
+    if watch == 1 and text and listens((string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1))) then watch = position end
+  end
+end
+local retry_after = math.max(1, (wait_ms - wait_ms % 3) / 3)
+if stopped then
+  retry_after = 1
+elseif suspended or next_end < now + retry_after then -- while suspended it waits for the last lease
+  local nth = suspended and '0' or watch - 1
+  local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, nth, nth, 'WITHSCORES')[2]
+  if score and score ~= 'inf' then retry_after = math.min(retry_after, math.max(1, score - now)) end
+end
+if expiry ~= 0 and patience_until > expiry then expiry, ttl_changed = patience_until + 60000, true end
+wrote = true -- the record of a waiter may be refused
+local text = struct.pack(WAITER, want, lease_ms, patience_until, now + retry_after) .. inbox
+if records then records[#records + 1], records[#records + 2] = id, text else records = {id, text} end

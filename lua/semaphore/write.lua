@@ -1,0 +1,44 @@
+-- Part: write. What the phases before changed: the state, the records, and when the keys expire. No other part writes these.
+if is_permanent then
+  if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
+elseif lease_ended and expiry == 0 and not pinned then
+  -- A permanent lease kept the keys for ever. Once none is left and the limit is not pinned, they expire again. A waiter
+  -- asks every few seconds, which keeps them for as long as it waits.
+  local last = call('ZREVRANGE', holders, '0', '1', 'WITHSCORES')
+  last = last[renewed and last[1] == id and 4 or 2]
+  if last ~= 'inf' then
+    expiry, changed, ttl_changed = math.max(last_end - 1000, tonumber(last or 0), now) + 60000, true, true
+  end
+elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this very ms would take what is written with them
+  expiry, changed, ttl_changed = now + 60000, true, true
+end
+-- The bounds are up to a second further than needed, so that few calls change them. What looks lost later may suspend granting
+-- for that much longer, never shorter.
+if latest > last_end then
+  last_end, changed = latest + math.min(1000, math.floor((latest - now) / 8)), true
+  if expiry ~= 0 and expiry < latest + 60000 then expiry, ttl_changed = latest + 60000, true end
+end
+-- Only a new permit, and a place in line, may be refused when memory is full, by the first write. Any other call begins with a
+-- write that is allowed then; after it every write is.
+local is_first = not wrote and (changed or records or renewed)
+if is_first then
+  if expiry == 0 then call('PERSIST', meta) else call('PEXPIREAT', meta, expiry) end
+end
+if renewed then call('ZADD', holders, renewed, id) end
+if changed or records then
+  local text = struct.pack(STATE, VERSION * 4 + (pinned and 2 or 0) + (suspended and 1 or 0), limit, extra_weight, next_end,
+    last_end, expiry, last_fence, waiting == 0 and NEVER or head_until)
+  if records then call('HSET', meta, 'the state', text, unpack(records)) else call('HSET', meta, 'the state', text) end
+end
+if ttl_changed then
+  local keys = {}
+  if held > 0 then keys[1] = holders end
+  if waiting > 0 then keys[#keys + 1] = queue end
+  if not (is_first and state) then keys[#keys + 1] = meta end
+  for _, key in ipairs(keys) do
+    if expiry == 0 then call('PERSIST', key) else call('PEXPIREAT', key, expiry) end
+  end
+elseif expiry ~= 0 then
+  if is_new_holders then call('PEXPIREAT', holders, expiry) end
+  if is_new_queue then call('PEXPIREAT', queue, expiry) end
+end

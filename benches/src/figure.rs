@@ -26,7 +26,7 @@ pub struct Figure {
 
 impl Figure {
     /// Nothing where there is no limit.
-    fn is_kept(&self) -> Option<bool> {
+    pub fn is_kept(&self) -> Option<bool> {
         match self.limit {
             Limit::AtMost(most) => Some(self.ratio <= most),
             Limit::AtLeast(least) => Some(self.ratio >= least),

@@ -10,7 +10,7 @@ const PAIRS: u32 = 300;
 const ROUNDS: usize = 3;
 
 /// glibc fills and copies by what the processor can, which would make a count that of a processor: so by what all can.
-const ONE_FOR_ALL: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-AVX_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
+pub const ONE_FOR_ALL: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-AVX_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
 
 /// Whether there is a valgrind that runs here.
 pub fn can_count() -> bool {
@@ -36,13 +36,15 @@ fn count(program: &Path, server: &Server, pairs: u32) -> f64 {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "callgrind: {errors}");
-    let counts = std::fs::read_to_string(&file).unwrap();
-    let total = counts
-        .lines()
-        .find_map(|line| line.strip_prefix("totals: "));
-    total
-        .and_then(|total| total.trim().parse().ok())
-        .unwrap_or_else(|| panic!("callgrind counted nothing: {errors}"))
+    total(&file).unwrap_or_else(|| panic!("callgrind counted nothing: {errors}"))
+}
+
+/// The instructions that callgrind wrote to this file.
+pub fn total(file: &Path) -> Option<f64> {
+    let counts = std::fs::read_to_string(file).unwrap();
+    let mut lines = counts.lines();
+    let total = lines.find_map(|line| line.strip_prefix("totals: "));
+    total?.trim().parse().ok()
 }
 
 /// Of a pair.

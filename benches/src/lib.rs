@@ -28,6 +28,7 @@ pub mod peers;
 pub mod pool;
 pub mod recorded;
 pub mod rounds;
+pub mod script_instructions;
 pub mod script_time;
 pub mod threads;
 pub mod throughput;

@@ -9,7 +9,7 @@ use luagate_benches::over_tcp;
 use luagate_benches::server::Server;
 use luagate_benches::{
     autocomplete, bulk, chapter6, client, crowd, growth, handover, latency, memory, peers, pool,
-    script_time, threads, throughput,
+    script_instructions, script_time, threads, throughput,
 };
 use std::path::Path;
 
@@ -17,10 +17,11 @@ use std::path::Path;
 type Measured = (Vec<Figure>, Vec<Chart>);
 type Measure = fn(&Server) -> Measured;
 
-const MEASURES: [(&str, Measure); 12] = [
+const MEASURES: [(&str, Measure); 13] = [
     ("script time", |server| {
         (script_time::measure(server), vec![])
     }),
+    ("instructions", |_| (script_instructions::measure(), vec![])),
     ("throughput", |server| (throughput::measure(server), vec![])),
     ("growth", |server| (growth::measure(server), vec![])),
     ("memory", |server| (memory::measure(server), vec![])),

@@ -15,11 +15,13 @@ pub const HOW: &str = "`./dev bench record`";
 pub enum Bound {
     /// Anything else, less too.
     Exact,
-    /// 5 %. What is less by as much is told.
-    About,
+    /// By this fraction. What is less by as much is told.
+    Within(f64),
 }
 
-const TOLERANCE: f64 = 0.05;
+impl Bound {
+    pub const ABOUT: Bound = Bound::Within(0.05);
+}
 
 pub struct Record {
     file: PathBuf,
@@ -91,7 +93,7 @@ pub fn compare(
 ) -> Result<Vec<String>, String> {
     let tolerance = match bound {
         Bound::Exact => 0.0,
-        Bound::About => TOLERANCE,
+        Bound::Within(fraction) => fraction,
     };
     let (mut dearer, mut better, mut one_sided) = (Vec::new(), Vec::new(), Vec::new());
     for (what, amount) in numbers(measured) {
@@ -118,7 +120,7 @@ pub fn compare(
             "This is better: record it, so that it stays so: {HOW}"
         ));
     }
-    if dearer.is_empty() && one_sided.is_empty() && (bound == Bound::About || better.is_empty()) {
+    if dearer.is_empty() && one_sided.is_empty() && (bound != Bound::Exact || better.is_empty()) {
         return Ok(better);
     }
     if !dearer.is_empty() {

@@ -1,7 +1,9 @@
 //! Promise: what does not depend on the machine costs no more than is recorded in `benches/recorded.json`. `./dev bench record`
 //! records it, on a server of each line of Redis and Valkey.
 
+use luagate_benches::figure::Figure;
 use luagate_benches::recorded::{Bound, HOW, Record, compare, numbers};
+use luagate_benches::script_instructions::{self, Counted};
 use luagate_benches::server::{self as support, Server};
 use luagate_benches::{calls, crowd, instructions, memory, own, version};
 use serde_json::{Map, json};
@@ -25,19 +27,31 @@ fn is_unknown(titles: &[&str]) -> bool {
     is_unknown
 }
 
-/// Compares it with what is recorded, or records it, where this is asked for. `note` goes with a failure.
-#[track_caller]
-fn check(titles: &[&str], measured: &[(String, f64)], unit: &str, bound: Bound, note: &str) {
+/// Compares it with what is recorded, or records it, where this is asked for.
+fn against_record(
+    titles: &[&str],
+    measured: &[(String, f64)],
+    unit: &str,
+    bound: Bound,
+) -> Result<(), String> {
     if is_recording() {
-        return record().put(titles, numbers(measured));
+        record().put(titles, numbers(measured));
+        return Ok(());
     }
     let recorded = record().under(titles).unwrap_or_default();
-    match compare(&recorded, measured, unit, bound) {
-        // Past the capture of a test's output, since nobody reads that of one that passes.
-        Ok(better) => better
-            .iter()
-            .for_each(|better| drop(writeln!(std::io::stderr(), "{better}"))),
-        Err(worse) => panic!("{worse}\n{note}"),
+    let better = compare(&recorded, measured, unit, bound)?;
+    // Past the capture of a test's output, since nobody reads that of one that passes.
+    better
+        .iter()
+        .for_each(|better| drop(writeln!(std::io::stderr(), "{better}")));
+    Ok(())
+}
+
+/// The same; `note` goes with a failure.
+#[track_caller]
+fn check(titles: &[&str], measured: &[(String, f64)], unit: &str, bound: Bound, note: &str) {
+    if let Err(worse) = against_record(titles, measured, unit, bound) {
+        panic!("{worse}\n{note}");
     }
 }
 
@@ -58,7 +72,7 @@ fn scripts_of_a_grant_while_many_wait() {
         let fewest = runs.into_iter().fold(f64::INFINITY, f64::min);
         (format!("{waiters} waiters"), fewest)
     });
-    let bound = Bound::About;
+    let bound = Bound::ABOUT;
     check(&["scripts of a grant"], &measured, "scripts", bound, "");
 }
 
@@ -83,7 +97,7 @@ fn bytes_of_a_holder_and_a_waiter() {
         &titles,
         &measured,
         "bytes",
-        Bound::About,
+        Bound::ABOUT,
         &format!("on {line}"),
     );
 }
@@ -117,7 +131,45 @@ fn instructions_of_the_client_for_a_pair() {
     };
     let pair = instructions::a_pair(Path::new(env!("CARGO_BIN_EXE_pairs")), &server);
     let measured = [("acquire + release".to_owned(), pair)];
-    check(&titles, &measured, "instructions", Bound::About, &note);
+    check(&titles, &measured, "instructions", Bound::ABOUT, &note);
+}
+
+/// By the exact version of the server: each version executes a different number of instructions.
+#[test]
+fn instructions_of_the_server_for_a_script() {
+    if !instructions::can_count() {
+        return support::skip_since("needs valgrind");
+    }
+    let mut counted = own!(Counted::start());
+    let server = format!("{} on {}", counted.version(), std::env::consts::ARCH);
+    let titles = [
+        "instructions of a script as a ratio to the bare script",
+        &*server,
+    ];
+    if is_unknown(&titles) {
+        return;
+    }
+    let figures = counted.measure();
+    let measured: Vec<_> = figures
+        .iter()
+        .map(|figure| (figure.what.clone(), figure.ratio))
+        .collect();
+    let unit = "times the bare script";
+    let recorded = against_record(&titles, &measured, unit, script_instructions::BOUND);
+    if is_recording() {
+        return;
+    }
+    let above: Vec<String> = figures
+        .iter()
+        .filter(|figure| figure.is_kept() == Some(false))
+        .map(Figure::to_string)
+        .collect();
+    assert!(
+        recorded.is_ok() && above.is_empty(),
+        "on {server}\n{}\n{}",
+        above.join("\n"),
+        recorded.err().unwrap_or_default(),
+    );
 }
 
 mod comparing {
@@ -135,8 +187,8 @@ mod comparing {
 
     #[test]
     fn more_than_five_percent_above_fails_and_says_what_to_do() {
-        assert_eq!(against(100.0, 104.9, Bound::About), Ok(vec![]));
-        let worse = against(100.0, 105.1, Bound::About).unwrap_err();
+        assert_eq!(against(100.0, 104.9, Bound::ABOUT), Ok(vec![]));
+        let worse = against(100.0, 105.1, Bound::ABOUT).unwrap_err();
         assert!(
             worse.contains("a pair: 105.1 calls, recorded 100"),
             "{worse}"
@@ -146,8 +198,8 @@ mod comparing {
 
     #[test]
     fn what_is_better_by_five_percent_is_told() {
-        assert_eq!(against(100.0, 95.1, Bound::About), Ok(vec![]));
-        let better = against(100.0, 94.9, Bound::About).unwrap();
+        assert_eq!(against(100.0, 95.1, Bound::ABOUT), Ok(vec![]));
+        let better = against(100.0, 94.9, Bound::ABOUT).unwrap();
         assert!(
             better[1].contains("record it") && better[1].contains(HOW),
             "{better:?}"
@@ -175,11 +227,11 @@ mod comparing {
             &Map::new(),
             &[("a pair".to_owned(), 7.0)],
             "calls",
-            Bound::About,
+            Bound::ABOUT,
         );
         assert!(nothing.unwrap_err().contains("nothing is recorded"));
         let recorded = numbers(&[("a pair".to_owned(), 7.0)]);
-        let gone = compare(&recorded, &[], "calls", Bound::About);
+        let gone = compare(&recorded, &[], "calls", Bound::ABOUT);
         assert!(gone.unwrap_err().contains("not measured any more"));
     }
 

@@ -149,27 +149,27 @@ fn instructions_of_the_server_for_a_script() {
     if is_unknown(&titles) {
         return;
     }
-    let figures = counted.measure();
-    let measured: Vec<_> = figures
-        .iter()
-        .map(|figure| (figure.what.clone(), figure.ratio))
-        .collect();
-    let unit = "times the bare script";
-    let recorded = against_record(&titles, &measured, unit, script_instructions::BOUND);
-    if is_recording() {
-        return;
+    // From one start of a server to the next, a ratio differs by some hundredths. So what is too dear is so on three of them.
+    let mut failure = String::new();
+    for _ in 0..3 {
+        let figures = counted.measure();
+        let ratio = |figure: &Figure| (figure.what.clone(), figure.ratio);
+        let measured: Vec<_> = figures.iter().map(ratio).collect();
+        let unit = "times the bare script";
+        let recorded = against_record(&titles, &measured, unit, script_instructions::BOUND);
+        let above = figures.iter().filter(|f| f.is_kept() == Some(false));
+        let above: Vec<String> = above.map(Figure::to_string).collect();
+        if is_recording() || recorded.is_ok() && above.is_empty() {
+            return;
+        }
+        failure = format!(
+            "{}\n{}",
+            above.join("\n"),
+            recorded.err().unwrap_or_default()
+        );
+        counted = own!(Counted::start());
     }
-    let above: Vec<String> = figures
-        .iter()
-        .filter(|figure| figure.is_kept() == Some(false))
-        .map(Figure::to_string)
-        .collect();
-    assert!(
-        recorded.is_ok() && above.is_empty(),
-        "on {server}\n{}\n{}",
-        above.join("\n"),
-        recorded.err().unwrap_or_default(),
-    );
+    panic!("on {server}\n{failure}");
 }
 
 mod comparing {

@@ -28,10 +28,10 @@
 //! The keys have no TTL: contacts and members stay until they are removed, or in a [`Recent`] until newer ones take their
 //! place.
 
-use crate::engine::Engine;
 use crate::error::{CallError, Invalid};
 use crate::gate::Gate;
 use crate::scripts::autocomplete;
+use crate::shared::Engine;
 use crate::trace::Operation;
 use redis::ConnectionLike;
 use std::fmt;

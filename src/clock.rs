@@ -1,7 +1,7 @@
 //! The clock of a gate: this machine's. With the feature `memory` `src/memory/clock.rs` takes the place of this file:
 //! there a gate may have a clock that a test moves.
 
-use crate::lease::Moment;
+use crate::protocol::lease::Moment;
 use crate::sync::{wait, wait_for};
 use std::sync::{Condvar, MutexGuard};
 use std::time::{Instant, SystemTime};

@@ -1,6 +1,9 @@
 //! What can go wrong, told apart by type: one small enum for each kind of operation, all of which turn into [`Error`].
 
-use crate::failure::Failure;
+pub(crate) mod failure;
+pub(crate) mod permission;
+
+use crate::error::failure::Failure;
 use std::fmt;
 use std::time::Duration;
 

@@ -1,29 +1,29 @@
 //! The gate: where everything begins.
 
-use crate::address::Address;
-use crate::cleanup::Cleanup;
 use crate::clock::Clock;
-#[cfg(feature = "cluster")]
-use crate::cluster::{Cluster, Pools};
-use crate::connections::{Connections, Timeouts};
 use crate::counters::{Counters, Counts};
-use crate::engine::Engine;
 use crate::error::{CallError, Invalid, MOST};
-use crate::inbox::Inbox;
 use crate::latch::CountDownLatch;
+use crate::lease::cleanup::Cleanup;
+use crate::lease::renewal::Renewal;
 use crate::mutex::Mutex;
-use crate::mutexes::Mutexes;
-use crate::name;
-use crate::renewal::Renewal;
-use crate::replicas::MinReplicas;
+use crate::protocol::name;
+use crate::protocol::replicas::MinReplicas;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
+use crate::several::Mutexes;
+use crate::shared::Engine;
+use crate::transport::address::Address;
+#[cfg(feature = "cluster")]
+use crate::transport::cluster::{Cluster, Pools};
+use crate::transport::connections::{Connections, Timeouts};
 #[cfg(feature = "sentinel")]
-use crate::sentinel::Sentinels;
-use crate::servers::{Servers, Topology};
-use crate::source::Source;
-use crate::tls::Certificates;
-use crate::warning::Warning;
+use crate::transport::sentinel::Sentinels;
+use crate::transport::servers::{Servers, Topology};
+use crate::transport::source::Source;
+use crate::transport::tls::Certificates;
+use crate::transport::warning::Warning;
+use crate::wait::inbox::Inbox;
 use redis::Client;
 use std::fmt;
 use std::sync::Arc;
@@ -232,7 +232,7 @@ impl GateBuilder {
     /// `like` tells how connections to that one are made, but for host and port: user, password, database, TLS.
     #[cfg(feature = "sentinel")]
     pub fn sentinel<S: AsRef<str>>(sentinels: &[S], master: &str, like: &str) -> GateBuilder {
-        let like = crate::address::info(like);
+        let like = crate::transport::address::info(like);
         let address = like.and_then(|like| Address::of_sentinels(sentinels, master, like));
         GateBuilder::new(address, Clock::real())
     }

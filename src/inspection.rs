@@ -1,7 +1,7 @@
 //! Who holds and who waits, as people look at it: what [`Semaphore::inspect`](crate::Semaphore::inspect) tells.
 
 use crate::error::{MOST, Used};
-use crate::name::label_of;
+use crate::protocol::name::label_of;
 use crate::scripts::between;
 use crate::scripts::semaphore::State;
 use std::fmt;

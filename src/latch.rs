@@ -1,16 +1,16 @@
 //! The countdown latch: whoever waits goes on once so many have counted down.
 
-use crate::cancel::Cancel;
-use crate::connections::Turn;
-use crate::engine::Engine;
 use crate::error::{CallError, Cancelled, Invalid, MOST, StillClosed, WaitError};
-use crate::lease;
-use crate::name::{self, LatchKeys};
-use crate::request::{LAST_WORD, PATIENCE};
+use crate::protocol::lease;
+use crate::protocol::name::{self, LatchKeys};
 use crate::scripts::latch::{self, CountAnswer, CountDownAnswer, DeleteAnswer, WaitAnswer};
+use crate::shared::Engine;
 use crate::trace::Operation;
-use crate::wait::{OUTAGE_PAUSE, RECHECK, Registered};
-use crate::waits::{News, Wait};
+use crate::transport::connections::Turn;
+use crate::wait::cancel::Cancel;
+use crate::wait::in_line::{OUTAGE_PAUSE, RECHECK, Registered};
+use crate::wait::request::{LAST_WORD, PATIENCE};
+use crate::wait::waits::{News, Wait};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

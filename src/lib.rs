@@ -53,88 +53,60 @@
     )
 )]
 
-mod address;
 pub mod autocomplete;
-mod cancel;
-mod cleanup;
 #[cfg_attr(feature = "memory", path = "memory/clock.rs")]
 mod clock;
-#[cfg(feature = "cluster")]
-mod cluster;
-mod connections;
 mod counters;
-mod engine;
 mod error;
-mod failure;
 mod gate;
 mod guard;
 pub mod guide;
-mod holding;
-mod inbox;
 pub mod inspection;
 mod latch;
 mod lease;
-mod line;
-mod listening;
 #[cfg(feature = "memory")]
 pub mod memory;
-mod message;
 mod mutex;
-mod mutexes;
-mod name;
-mod name_from;
-mod node;
-mod permission;
 mod permit;
-mod probe;
-mod renewal;
-mod replicas;
-mod request;
-mod resp;
+mod protocol;
 mod rwlock;
-mod script;
 pub mod scripts;
 mod semaphore;
-#[cfg(feature = "sentinel")]
-mod sentinel;
-mod servers;
 mod settings;
-mod source;
-mod subscriber;
+mod several;
+mod shared;
 mod sync;
-mod tls;
 mod trace;
+mod transport;
 mod wait;
-mod waits;
-mod warning;
 
 /// What can go wrong: one small enum for each kind of operation, and what their variants hold.
 ///
 /// All turn into [`Error`], so `?` takes any of them.
 pub mod errors {
+    pub use crate::error::failure::{Failure, FailureKind};
     pub use crate::error::{
         AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, InTheWay, Invalid,
         LimitMismatch, LockAllError, Lost, PlaceRevoked, RefreshError, StillClosed, TimedOut,
         TryAcquireError, TryLockAllError, WaitError,
     };
-    pub use crate::failure::{Failure, FailureKind};
     pub use crate::guard::UnlockError;
     pub use crate::permit::ReleaseError;
     pub use crate::rwlock::DowngradeError;
 }
 
-pub use cancel::Cancel;
 pub use counters::Counters;
 pub use error::Error;
 pub use gate::{Gate, GateBuilder};
 pub use latch::CountDownLatch;
 pub use mutex::{Mutex, MutexGuard};
-pub use mutexes::{Mutexes, MutexesGuard};
-pub use name_from::name_from;
 pub use permit::{Permit, Released};
+pub use protocol::name_from::name_from;
 pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockUsage, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
-pub use warning::Warning;
+pub use several::{Mutexes, MutexesGuard};
+pub use transport::warning::Warning;
+pub use wait::cancel::Cancel;
 
 /// The README's programs are compiled with the documentation's; some of them need the features.
 #[cfg(all(doctest, feature = "memory", feature = "tls"))]

@@ -64,12 +64,12 @@ mod store;
 pub use server::Server;
 pub use store::Store;
 
-use crate::address::Address;
 use crate::clock::{Clock, Time};
+use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid};
-use crate::failure::{Failure, FailureKind};
 use crate::gate::{Gate, GateBuilder};
 use crate::sync::lock;
+use crate::transport::address::Address;
 use listener::Listener;
 use redis::{Client, Connection};
 use std::fmt;

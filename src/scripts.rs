@@ -7,8 +7,8 @@
 /// A script by its name in the manifest.
 macro_rules! script {
     ($name:literal) => {
-        $crate::script::LazyScript::new(|| {
-            $crate::script::Script::new(include_str!(concat!(
+        $crate::protocol::script::LazyScript::new(|| {
+            $crate::protocol::script::Script::new(include_str!(concat!(
                 env!("CARGO_MANIFEST_DIR"),
                 "/lua/dist/", // which `./dev manifest` writes
                 $name,
@@ -22,7 +22,7 @@ pub mod autocomplete;
 pub mod latch;
 pub mod semaphore;
 
-pub use crate::name::{Keys, LatchKeys};
+pub use crate::protocol::name::{Keys, LatchKeys};
 
 /// Lua for the start of a script of your own: `holds(meta, holders, id, fence)` is true while that permit lives, so that
 /// what the script then writes is written by its holder or not at all, in one atomic step.
@@ -53,8 +53,8 @@ pub use crate::name::{Keys, LatchKeys};
 /// ```
 pub const HOLDS: &str = include_str!("../lua/dist/semaphore/holds.lua");
 
+use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid};
-use crate::failure::{Failure, FailureKind};
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::time::Duration;
 

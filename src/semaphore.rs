@@ -1,16 +1,16 @@
 //! The counting semaphore.
 
-use crate::cancel::Cancel;
-use crate::engine::Engine;
 use crate::error::{AcquireError, CallError, Invalid, Lost, MOST, RefreshError, TryAcquireError};
-use crate::holding::{Holding, OnLost, Terms};
 use crate::inspection::Inspection;
-use crate::lease::{self, Deadline};
-use crate::name::{self, Keys};
+use crate::lease::holding::{Holding, OnLost, Terms};
 use crate::permit::Permit;
-use crate::request::Request;
+use crate::protocol::lease::{self, Deadline};
+use crate::protocol::name::{self, Keys};
 use crate::scripts::semaphore::{self, LookupAnswer, ReleaseAnswer, ResizeAnswer};
+use crate::shared::Engine;
 use crate::trace::Operation;
+use crate::wait::cancel::Cancel;
+use crate::wait::request::Request;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

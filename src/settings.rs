@@ -44,7 +44,7 @@ macro_rules! settings {
                 self,
                 on_lost: impl Fn(&crate::errors::Lost) + Send + Sync + 'static,
             ) -> Self {
-                let on_lost: $crate::holding::OnLost = std::sync::Arc::new(on_lost);
+                let on_lost: $crate::lease::holding::OnLost = std::sync::Arc::new(on_lost);
                 self.with(|semaphore| semaphore.told_by(on_lost.clone()))
             }
         }

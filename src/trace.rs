@@ -68,8 +68,8 @@ operations! {
 mod untold {
     use super::Operation;
     use crate::error::CallError;
-    use crate::name::Keys;
-    use crate::warning::Warning;
+    use crate::protocol::name::Keys;
+    use crate::transport::warning::Warning;
 
     pub(crate) struct Span;
 
@@ -107,10 +107,10 @@ mod told {
         AcquireError, CallError, LockAllError, RefreshError, TryAcquireError, TryLockAllError,
         WaitError,
     };
-    use crate::name::{self, Keys};
     use crate::permit::Released;
+    use crate::protocol::name::{self, Keys};
     use crate::semaphore::{Resized, Revoked};
-    use crate::warning::Warning;
+    use crate::transport::warning::Warning;
     use std::fmt;
     use std::time::Instant;
 

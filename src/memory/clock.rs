@@ -1,8 +1,8 @@
 //! The clock of a gate, in place of `src/clock.rs`: this machine's, or that of a `Memory`, which runs along with it and
 //! can be moved ahead. Who moves it sees which of the threads that go by it sleep, and until when.
 
-use crate::lease::Moment;
 use crate::memory::World;
+use crate::protocol::lease::Moment;
 use crate::sync::{lock, wait, wait_for};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};

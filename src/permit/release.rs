@@ -1,14 +1,14 @@
 //! How permits are given back, one or several in a packet, and what comes of it.
 
 use super::Permit;
-use crate::cleanup::{PendingRelease, Target};
-use crate::connections::{Parked, Turn, Unanswered};
-use crate::engine::Engine;
+use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Error};
-use crate::failure::{Failure, FailureKind};
-use crate::holding::Holding;
+use crate::lease::cleanup::{PendingRelease, Target};
+use crate::lease::holding::Holding;
 use crate::scripts::semaphore::{self, ReleaseAnswer};
+use crate::shared::Engine;
 use crate::trace::Operation;
+use crate::transport::connections::{Parked, Turn, Unanswered};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

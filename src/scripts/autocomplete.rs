@@ -13,11 +13,11 @@
 //!
 //! Contacts, members and prefixes are any bytes. Searching writes nothing.
 
-pub use crate::name::{prefix_key, recent_key};
+pub use crate::protocol::name::{prefix_key, recent_key};
 
 use super::{Reply, error_of};
 use crate::error::CallError;
-use crate::script::{Argument, Call, LazyScript};
+use crate::protocol::script::{Argument, Call, LazyScript};
 use redis::ConnectionLike;
 
 static RECENT_ADD: LazyScript = script!("autocomplete/recent_add");

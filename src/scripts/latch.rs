@@ -15,7 +15,7 @@
 
 use super::{LatchKeys, ServerTime, error_of, read, unexpected};
 use crate::error::CallError;
-use crate::script::{Call, LazyScript};
+use crate::protocol::script::{Call, LazyScript};
 use redis::ConnectionLike;
 
 static COUNT_DOWN: LazyScript = script!("latch/count_down");

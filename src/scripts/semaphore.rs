@@ -27,8 +27,8 @@ pub use several::{TryLockAllAnswer, try_lock_all};
 
 use super::{Keys, Reply, ServerTime, error_of, read, unexpected};
 use crate::error::CallError;
-use crate::replicas::MinReplicas;
-use crate::script::{Argument, Call, LazyScript};
+use crate::protocol::replicas::MinReplicas;
+use crate::protocol::script::{Argument, Call, LazyScript};
 use redis::{Connection, ConnectionLike, RedisResult, Value};
 
 static ACQUIRE: LazyScript = script!("semaphore/acquire");

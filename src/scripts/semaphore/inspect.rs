@@ -1,7 +1,7 @@
 //! Who holds and who waits.
 
 use crate::error::CallError;
-use crate::script::{Call, LazyScript};
+use crate::protocol::script::{Call, LazyScript};
 use crate::scripts::{Keys, ServerTime, error_of, read};
 use redis::ConnectionLike;
 

@@ -2,7 +2,7 @@
 
 use super::{Grant, grant};
 use crate::error::CallError;
-use crate::script::{Call, LazyScript};
+use crate::protocol::script::{Call, LazyScript};
 use crate::scripts::{Keys, ServerTime, error_of, read, unexpected};
 use redis::ConnectionLike;
 

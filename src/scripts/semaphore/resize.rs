@@ -1,7 +1,7 @@
 //! The limit, for everybody.
 
 use crate::error::CallError;
-use crate::script::{Call, LazyScript};
+use crate::protocol::script::{Call, LazyScript};
 use crate::scripts::{Keys, error_of, read, unexpected};
 use redis::ConnectionLike;
 

@@ -1,0 +1,388 @@
+//! What an address means: one server, the nodes of a cluster, or a master that sentinels know.
+
+mod wrong_part;
+
+use crate::error::{CallError, Invalid};
+use crate::transport::tls::{self, Certificates};
+use redis::{ConnectionInfo, IntoConnectionInfo};
+
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one, until the gate is open"
+)]
+pub(crate) enum Address {
+    One(ConnectionInfo),
+    #[cfg(feature = "r2d2")]
+    Pool(r2d2::Pool<redis::Client>, ConnectionInfo),
+    #[cfg(feature = "cluster")]
+    Cluster(Vec<ConnectionInfo>),
+    #[cfg(feature = "sentinel")]
+    Sentinel {
+        sentinels: Vec<ConnectionInfo>,
+        master: String,
+        /// How connections to the master are made, but for its host and port.
+        like: ConnectionInfo,
+    },
+}
+
+impl Address {
+    pub(crate) fn parse(url: &str) -> Result<Address, Invalid> {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+        match scheme {
+            "redis+cluster" | "rediss+cluster" => Address::of_cluster_url(plain(scheme), rest),
+            "redis+sentinel" | "rediss+sentinel" => Address::of_sentinel_url(plain(scheme), rest),
+            _ => Ok(Address::One(info(url)?)),
+        }
+    }
+
+    /// The nodes of a cluster; one that can be reached is enough.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn of_cluster<S: AsRef<str>>(urls: &[S]) -> Result<Address, Invalid> {
+        Ok(Address::Cluster(infos(urls, wrong_part::ONE)?))
+    }
+
+    /// `[user:password@]host[:port],host[:port]`
+    #[cfg(feature = "cluster")]
+    fn of_cluster_url(scheme: &str, rest: &str) -> Result<Address, Invalid> {
+        let urls = expand(scheme, rest)?;
+        Ok(Address::Cluster(infos(&urls, wrong_part::CLUSTER)?))
+    }
+
+    #[cfg(not(feature = "cluster"))]
+    fn of_cluster_url(_: &str, _: &str) -> Result<Address, Invalid> {
+        Err(needs("cluster"))
+    }
+
+    /// Sentinels, and the name by which they know the master; who connects to the master as `like` says.
+    #[cfg(feature = "sentinel")]
+    pub(crate) fn of_sentinels<S: AsRef<str>>(
+        sentinels: &[S],
+        master: &str,
+        like: ConnectionInfo,
+    ) -> Result<Address, Invalid> {
+        if master.is_empty() || sentinels.is_empty() {
+            let why = "takes one sentinel or more, and the name by which they know the master";
+            return Err(Invalid::new("sentinels", why));
+        }
+        Ok(Address::Sentinel {
+            sentinels: infos(sentinels, wrong_part::ONE)?,
+            master: master.to_owned(),
+            like,
+        })
+    }
+
+    /// The same, with what connections by TLS take.
+    pub(crate) fn prepared(mut self, certificates: &Certificates) -> Result<Address, CallError> {
+        let mut infos = self.infos();
+        if certificates.are_given() && !infos.iter().any(|info| tls::is_used(info)) {
+            let why = "takes rediss:// where certificates are given, since nothing else uses them";
+            return Err(Invalid::new("url", why).into());
+        }
+        for info in &mut infos {
+            **info = tls::prepare(info.clone(), certificates)?;
+        }
+        Ok(self)
+    }
+
+    /// All from which connections are made.
+    fn infos(&mut self) -> Vec<&mut ConnectionInfo> {
+        match self {
+            Address::One(info) => vec![info],
+            #[cfg(feature = "r2d2")]
+            Address::Pool(_, info) => vec![info],
+            #[cfg(feature = "cluster")]
+            Address::Cluster(nodes) => nodes.iter_mut().collect(),
+            #[cfg(feature = "sentinel")]
+            Address::Sentinel {
+                sentinels, like, ..
+            } => sentinels.iter_mut().chain([like]).collect(),
+        }
+    }
+
+    /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db]`; user and password are those of the master.
+    #[cfg(feature = "sentinel")]
+    fn of_sentinel_url(scheme: &str, rest: &str) -> Result<Address, Invalid> {
+        let form = wrong_part::SENTINEL;
+        let (login, hosts, path) = parts(rest, form)?;
+        let (master, db) = path.split_once('/').unwrap_or((path, "0"));
+        if master.is_empty() {
+            let why = format!("the master is missing: its name follows the hosts; takes {form}");
+            return Err(Invalid::new("url", why));
+        }
+        let like = info_of(&format!("{scheme}://{login}localhost/{db}"), form)?;
+        let hosts = hosts.split(',').map(|host| match has_port(host) {
+            true => format!("{scheme}://{host}"),
+            false => format!("{scheme}://{host}:26379"),
+        });
+        Ok(Address::Sentinel {
+            sentinels: infos(&hosts.collect::<Vec<_>>(), form)?,
+            master: master.to_owned(),
+            like,
+        })
+    }
+
+    #[cfg(not(feature = "sentinel"))]
+    fn of_sentinel_url(_: &str, _: &str) -> Result<Address, Invalid> {
+        Err(needs("sentinel"))
+    }
+}
+
+fn needs(feature: &str) -> Invalid {
+    let why = format!("needs the feature `{feature}` of luagate, which is off");
+    Invalid::new("url", why)
+}
+
+/// Without the part that tells what is behind it.
+fn plain(scheme: &str) -> &str {
+    scheme.split('+').next().unwrap_or(scheme)
+}
+
+#[cfg(feature = "sentinel")]
+fn has_port(host: &str) -> bool {
+    // The colons of `[::1]` are none.
+    host.rsplit(']').next().is_some_and(|end| end.contains(':'))
+}
+
+/// `user:password@` or nothing, `host,host`, and what follows the first slash.
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+fn parts<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str, &'a str), Invalid> {
+    if let Some(why) = wrong_part::password(rest) {
+        return Err(Invalid::new("url", format!("{why}; takes {form}")));
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let login = authority.rfind('@').map_or(0, |at| at + 1);
+    let (login, hosts) = authority.split_at_checked(login).unwrap_or(("", authority));
+    Ok((login, hosts, path))
+}
+
+/// A url for each host of `[user:password@]host,host[/db]`.
+#[cfg(feature = "cluster")]
+fn expand(scheme: &str, rest: &str) -> Result<Vec<String>, Invalid> {
+    let (login, hosts, path) = parts(rest, wrong_part::CLUSTER)?;
+    let urls = hosts.split(',');
+    let urls = urls.map(|host| format!("{scheme}://{login}{host}/{path}"));
+    Ok(urls.collect())
+}
+
+/// What each of these urls says.
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+fn infos<S: AsRef<str>>(urls: &[S], form: &str) -> Result<Vec<ConnectionInfo>, Invalid> {
+    let one_of = |(index, url): (usize, &S)| {
+        info_of(url.as_ref(), form).map_err(|invalid| match urls.len() {
+            1 => invalid,
+            count => invalid.within(&format!("address {} of {count}", index + 1)),
+        })
+    };
+    urls.iter().enumerate().map(one_of).collect()
+}
+
+/// What one url says. Its text stays out of the error: it may have a password.
+pub(crate) fn info(url: &str) -> Result<ConnectionInfo, Invalid> {
+    info_of(url, wrong_part::ONE)
+}
+
+fn info_of(url: &str, form: &str) -> Result<ConnectionInfo, Invalid> {
+    url.into_connection_info().map_err(|_| {
+        let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
+        if is_secure && !cfg!(feature = "tls") {
+            return needs("tls");
+        }
+        Invalid::new("url", wrong_part::why(url, form))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(feature = "cluster")]
+    fn every_node_of_a_cluster_has_the_login() {
+        let address = Address::parse("redis+cluster://me:p%40ss@a:7001,[::1]:7002").unwrap();
+        let Address::Cluster(nodes) = address else {
+            panic!("no cluster");
+        };
+        let shown: Vec<_> = nodes.iter().map(|info| info.addr().to_string()).collect();
+        assert_eq!(shown, ["a:7001", "::1:7002"]);
+        for info in nodes {
+            assert_eq!(info.redis_settings().username(), Some("me"));
+            assert_eq!(info.redis_settings().password(), Some("p@ss"));
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "sentinel")]
+    fn the_login_of_a_sentinel_url_is_the_masters() {
+        let url = "redis+sentinel://:secret@a,b:5000,[::1]/orders/3";
+        let Address::Sentinel {
+            sentinels,
+            master,
+            like,
+        } = Address::parse(url).unwrap()
+        else {
+            panic!("no sentinels");
+        };
+        let shown: Vec<_> = sentinels.iter().map(|i| i.addr().to_string()).collect();
+        assert_eq!(shown, ["a:26379", "b:5000", "::1:26379"]);
+        assert!(
+            sentinels
+                .iter()
+                .all(|i| i.redis_settings().password().is_none())
+        );
+        assert_eq!(master, "orders");
+        assert_eq!(like.redis_settings().password(), Some("secret"));
+        assert_eq!(like.redis_settings().db(), 3);
+    }
+
+    /// Each wrong url with a word of the error that tells its wrong part. A password is `secret` in all of them.
+    const WRONG: &[(&str, &str)] = &[
+        ("", "the scheme is missing"),
+        ("localhost", "the scheme is missing"),
+        ("localhost:6379", "the scheme is missing"),
+        ("user:secret@host:6379", "the scheme is missing"),
+        ("redis:/host", "the scheme is missing"),
+        ("http://:secret@host", "the scheme is not known"),
+        ("secret://host", "the scheme is not known"),
+        ("redis+tls://host", "the scheme is not known"),
+        ("://host", "the scheme is not known"),
+        ("redis://", "the host is missing"),
+        ("redis://:6379", "the host is missing"),
+        ("redis://:secret@", "the host is missing"),
+        ("redis://:secret@:6379/0", "the host is missing"),
+        ("redis://:secret@ho st", "the host has"),
+        ("redis://:secret@ho<st/0", "the host has"),
+        ("redis://[::1", "the host has a bracket"),
+        ("redis://[secret]:6379", "the host has a bracket"),
+        ("redis://0.0.0.0", "the host is the wildcard"),
+        ("redis://[::]:6379/3", "the host is the wildcard"),
+        ("redis://host:port", "the port is"),
+        ("redis://:secret@host:port", "the port is"),
+        ("redis://host:65536", "the port is"),
+        ("redis://host:-1/0", "the port is"),
+        ("redis://host:63 79", "the port is"),
+        ("redis://a:7001,b:7002", "the port is"),
+        ("redis://:secret@[::1]:x", "the port is"),
+        ("redis://[::1]6379", "the port is"),
+        ("redis://:secret@host/x", "the database is"),
+        ("redis://host:6379/0/1", "the database is"),
+        ("redis://host/99999999999999999999", "the database is"),
+        ("valkey://:secret@host/db", "the database is"),
+        ("redis://:a/secret@host", "the password has"),
+        ("redis://:secret/a@host", "the password has"),
+        ("redis://user:6379/secret@host", "the password has"),
+        ("redis://:sec#secret@host", "the password has"),
+        ("redis://:sec?secret@host:6379/0", "the password has"),
+        ("redis://:secret%ff@host", "the user or the password is"),
+        ("redis://%ff:secret@host", "the user or the password is"),
+        ("redis://:secret@host/0?protocol=secret", "the protocol is"),
+        ("unix://", "the path of the socket"),
+        ("unix://socket", "the path of the socket"),
+        (
+            "redis+unix://relative/socket?pass=secret",
+            "the path of the socket",
+        ),
+        ("unix:///socket?pass=secret&db=x", "the database is"),
+        ("unix:///socket?protocol=9&pass=secret", "the protocol is"),
+    ];
+
+    #[test]
+    fn a_wrong_url_is_told_by_its_wrong_part_and_without_the_password() {
+        for (url, part) in WRONG {
+            assert_told(url, part);
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn a_wrong_url_with_tls_is_told_by_its_wrong_part() {
+        assert_told("rediss://:secret@host:port", "the port is");
+        assert_told("rediss://:secret@host/0#secure", "the fragment is");
+        assert_told("valkeys://:secret@/0", "the host is missing");
+    }
+
+    #[test]
+    #[cfg(feature = "cluster")]
+    fn a_wrong_url_of_a_cluster_is_told_by_its_wrong_part_and_address() {
+        for (url, part) in [
+            ("redis+cluster://", "the host is missing"),
+            ("redis+cluster://:secret@", "the host is missing"),
+            (
+                "redis+cluster://:secret@a:1,,c:3",
+                "address 2 of 3: the host is missing",
+            ),
+            (
+                "redis+cluster://:secret@a:1,b:x",
+                "address 2 of 2: the port is",
+            ),
+            (
+                "redis+cluster://:secret@a:1,b:2/x",
+                "address 1 of 2: the database is",
+            ),
+            ("redis+cluster://:a/secret@a:1,b:2", "the password has"),
+            ("redis+cluster://user:1/secret@a:1", "the password has"),
+            ("redis+cluster://:secret#@a:1", "the password has"),
+        ] {
+            let told = assert_told(url, part);
+            assert!(told.contains("takes redis+cluster://"), "{url}: {told}");
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "sentinel")]
+    fn a_wrong_url_of_sentinels_is_told_by_its_wrong_part_and_address() {
+        for (url, part) in [
+            ("redis+sentinel://", "the master is missing"),
+            ("redis+sentinel://:secret@host", "the master is missing"),
+            ("redis+sentinel://:secret@a:1,b:2/", "the master is missing"),
+            ("redis+sentinel://a//3", "the master is missing"),
+            ("redis+sentinel://:secret@/orders", "the host is missing"),
+            (
+                "redis+sentinel://:secret@a:1,b:x/orders",
+                "address 2 of 2: the port is",
+            ),
+            (
+                "redis+sentinel://:secret@a,,c/orders",
+                "address 2 of 3: the host is missing",
+            ),
+            ("redis+sentinel://:secret@a/orders/x", "the database is"),
+            ("redis+sentinel://:a/secret@a/orders", "the password has"),
+            ("redis+sentinel://:a@b/secret@a/orders", "the password has"),
+            (
+                "redis+sentinel://:secret%ff@a/orders",
+                "the user or the password is",
+            ),
+        ] {
+            let told = assert_told(url, part);
+            assert!(told.contains("takes redis+sentinel://"), "{url}: {told}");
+        }
+    }
+
+    #[track_caller]
+    fn assert_told(url: &str, part: &str) -> String {
+        let error = Address::parse(url).expect_err(url);
+        assert_eq!(error.what(), "url", "{url}");
+        let told = error.to_string();
+        assert!(told.contains(part), "{url}: {told}");
+        assert!(told.contains("takes "), "{url}: {told}");
+        assert!(!told.contains("secret"), "{url}: {told}");
+        told
+    }
+
+    /// Whatever stands in a url, what is left when the known words are taken out of the error is no piece of it.
+    #[test]
+    fn the_error_of_a_wrong_url_has_nothing_of_it() {
+        use proptest::prelude::*;
+        let url = "(redis|rediss|unix|redis\\+cluster|redis\\+sentinel|http)?(://)?[:/@,#?\\[\\]]{0,3}(SECRET)?[:/@,#?%a-f0-9 ]{0,12}(SECRET)[:/@,#?%a-f0-9 ]{0,12}";
+        let config = ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(1_000)
+        };
+        proptest!(config, |(url in url)| {
+            if let Err(error) = Address::parse(&url) {
+                let told = error.to_string();
+                prop_assert!(!told.contains("SECRET"), "{}: {}", url, told);
+            }
+        });
+    }
+}

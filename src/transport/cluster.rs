@@ -1,0 +1,431 @@
+//! The nodes of a cluster, and which of them has a key.
+//!
+//! Each node has a pool of its own, so that one that stands still holds up nobody who asks another; a `ClusterConnection` of
+//! `redis` looks at every node, one after the other, whenever the slots have moved.
+
+use crate::clock::Clock;
+use crate::counters::Counts;
+use crate::error::failure::{Failure, FailureKind, Redirect};
+use crate::error::{CallError, Invalid};
+use crate::sync::lock;
+use crate::transport::connections::{Answered, Connections, Timeouts, Turn, Unanswered};
+use crate::transport::node::Node;
+use crate::transport::source::{Source, moved_to};
+use crate::transport::tls;
+use redis::cluster_routing::Slot;
+use redis::{ConnectionAddr, ConnectionInfo, Value};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How often a call is sent to another node at most: a script that a node does not know yet is asked for twice.
+const MOST_REDIRECTS: u32 = 16;
+
+/// The pause while a slot is on its way and not all of its keys are there.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+
+/// The nodes are not asked for their slots more often than this because of a failure.
+const CALM: Duration = Duration::from_millis(100);
+
+/// How long one node may take to tell the slots, before another is asked.
+const TOLD_WITHIN: Duration = Duration::from_millis(500);
+
+/// What makes a pool for a node.
+pub(crate) struct Pools {
+    pub(crate) clock: Clock,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) most: usize,
+}
+
+pub(crate) struct Cluster {
+    pools: Pools,
+    /// How connections are made, but for the address.
+    like: ConnectionInfo,
+    map: Mutex<Map>,
+    /// Held by whoever asks for the slots; the others use what it finds.
+    asking: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Map {
+    owners: HashMap<Slot, usize>,
+    /// All that were ever heard of; the place of one is its number.
+    nodes: Vec<Arc<Connections>>,
+    numbers: BTreeMap<(String, u16), usize>,
+    /// Something failed in a way that may mean that the slots have other owners.
+    is_doubtful: bool,
+    asked: Option<Instant>,
+    /// How often the owners were told anew.
+    version: u64,
+}
+
+impl Cluster {
+    /// Knows these addresses, and asks nobody yet.
+    pub(crate) fn new(nodes: &[ConnectionInfo], pools: Pools) -> Result<Cluster, CallError> {
+        let Some(like) = nodes.first().cloned() else {
+            return Err(
+                Invalid::new("nodes", "takes the address of one node or more, got none").into(),
+            );
+        };
+        if nodes.iter().any(|info| info.redis_settings().db() != 0) {
+            let why = "a cluster has only the database 0; leave the number out";
+            return Err(Invalid::new("url", why).into());
+        }
+        if nodes
+            .iter()
+            .any(|info| tls::is_used(info) != tls::is_used(&like))
+        {
+            let why = "the nodes of a cluster are all reached by TLS, or none of them";
+            return Err(Invalid::new("url", why).into());
+        }
+        let cluster = Cluster {
+            pools,
+            like,
+            map: Mutex::default(),
+            asking: Mutex::default(),
+        };
+        let mut map = lock(&cluster.map);
+        for info in nodes {
+            let address = match info.addr() {
+                ConnectionAddr::Tcp(host, port) => (host.clone(), *port),
+                ConnectionAddr::TcpTls { host, port, .. } => (host.clone(), *port),
+                _ => {
+                    let why = "the nodes of a cluster are reached by host and port";
+                    return Err(Invalid::new("url", why).into());
+                }
+            };
+            cluster
+                .number(&mut map, address)
+                .map_err(CallError::Failed)?;
+        }
+        drop(map);
+        Ok(cluster)
+    }
+
+    /// Asks for the slots: a wrong address is found out here.
+    pub(crate) fn check(&self) -> Result<(), CallError> {
+        self.ask_for_slots(None).map_err(CallError::Failed)
+    }
+
+    /// The number of the node at this address, which gets one if it is new.
+    fn number(&self, map: &mut Map, address: (String, u16)) -> Result<usize, Failure> {
+        if let Some(number) = map.numbers.get(&address) {
+            return Ok(*number);
+        }
+        let number = map.nodes.len();
+        let to = moved_to(self.like.addr(), address.0.clone(), address.1);
+        let source = Source::at(self.like.clone().set_addr(to))?;
+        let Pools {
+            clock,
+            counts,
+            timeouts,
+            most,
+        } = &self.pools;
+        let (clock, counts) = (clock.clone(), counts.clone());
+        let connections = Connections::new(clock, counts, number, source, *timeouts, *most);
+        map.nodes.push(Arc::new(connections));
+        map.numbers.insert(address, number);
+        Ok(number)
+    }
+
+    /// All that were ever heard of.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Connections>> {
+        lock(&self.map).nodes.clone()
+    }
+
+    /// The node of this number.
+    pub(crate) fn node(&self, number: usize) -> Option<Arc<Connections>> {
+        lock(&self.map).nodes.get(number).cloned()
+    }
+
+    /// Which node has the key, as far as is known without asking.
+    pub(crate) fn lane(&self, key: &str) -> usize {
+        let owner = lock(&self.map).owners.get(&Slot::for_key(key)).copied();
+        owner.unwrap_or(0)
+    }
+
+    /// How long a reply is waited for at most.
+    pub(crate) fn read_timeout(&self) -> Duration {
+        self.pools.timeouts.read
+    }
+
+    /// How many connections are open now, on all nodes together.
+    pub(crate) fn open(&self) -> usize {
+        lock(&self.map).nodes.iter().map(|node| node.open()).sum()
+    }
+
+    /// Attempts a call on the node that has the key, and follows it where the slot has moved, or is just moving.
+    pub(crate) fn follow<T>(
+        &self,
+        key: &str,
+        until: Option<Instant>,
+        attempt: &mut dyn FnMut(&Node) -> Result<Answered<T>, Unanswered>,
+    ) -> Result<Answered<T>, Unanswered> {
+        let slot = Slot::for_key(key);
+        let clock = &self.pools.clock;
+        let latest = clock.now() + self.pools.timeouts.read;
+        let latest = until.map_or(latest, |until| until.min(latest));
+        let mut asking = None;
+        let mut redirects = 0;
+        let mut may_have_run = false;
+        loop {
+            let is_asking = asking.is_some();
+            let connections = match asking.take() {
+                Some(node) => node,
+                None => self.owner(slot, until)?,
+            };
+            let number = connections.node();
+            let node = Node {
+                connections: &connections,
+                asking: is_asking,
+            };
+            let mut unanswered = match attempt(&node) {
+                Ok(mut answered) => {
+                    answered.repeated |= may_have_run;
+                    return Ok(answered);
+                }
+                Err(unanswered) => unanswered,
+            };
+            may_have_run |= matches!(unanswered.error, CallError::Unknown(_));
+            if let (CallError::Failed(failure), true) = (&unanswered.error, may_have_run) {
+                unanswered.error = CallError::Unknown(failure.clone());
+            }
+            redirects += 1;
+            let (CallError::Failed(failure) | CallError::Unknown(failure)) = &unanswered.error
+            else {
+                return Err(unanswered);
+            };
+            let is_over = redirects > MOST_REDIRECTS || clock.now() >= latest;
+            match failure.redirect() {
+                Some(_) if is_over => return Err(still_moving(unanswered)),
+                Some(Redirect::Moved(to)) => match self.moved(slot, number, to) {
+                    Ok(()) => {}
+                    Err(failure) => return Err(failure.into()),
+                },
+                Some(Redirect::Ask(to)) => match self.at(number, to) {
+                    Ok(node) => asking = Some(node),
+                    Err(failure) => return Err(failure.into()),
+                },
+                Some(Redirect::TryAgain) => std::thread::sleep(TRY_AGAIN),
+                None if failure.may_mean_another_owner() => {
+                    lock(&self.map).is_doubtful = true;
+                    // A server that stalls is not asked twice: the first call is still on its way.
+                    if is_over || failure.kind() == FailureKind::TimedOut {
+                        return Err(unanswered);
+                    }
+                    let _ = self.ask_for_slots(Some(number));
+                    if self.lane_of(slot) == Some(number) {
+                        return Err(unanswered);
+                    }
+                }
+                None => return Err(unanswered),
+            }
+        }
+    }
+
+    fn lane_of(&self, slot: Slot) -> Option<usize> {
+        lock(&self.map).owners.get(&slot).copied()
+    }
+
+    /// The node that has the slot. Asks where that is not known, or doubtful.
+    fn owner(&self, slot: Slot, until: Option<Instant>) -> Result<Arc<Connections>, Failure> {
+        let now = self.pools.clock.now();
+        let map = lock(&self.map);
+        let is_calm = map
+            .asked
+            .is_none_or(|asked| now.saturating_duration_since(asked) >= CALM);
+        let doubtful = map.is_doubtful && is_calm && until.is_none_or(|until| now < until);
+        let known = map.owners.get(&slot).copied();
+        drop(map);
+        if known.is_none() || doubtful {
+            let asked = self.ask_for_slots(known);
+            if known.is_none() {
+                asked?;
+            }
+        }
+        let map = lock(&self.map);
+        let owner = map
+            .owners
+            .get(&slot)
+            .and_then(|number| map.nodes.get(*number));
+        owner.cloned().ok_or_else(|| {
+            let text = "no node of the cluster has the slot of this key";
+            Failure::new(FailureKind::NotReady, text)
+        })
+    }
+
+    /// The slot has moved there.
+    fn moved(&self, slot: Slot, from: usize, to: &str) -> Result<(), Failure> {
+        let mut map = lock(&self.map);
+        let number = self.number_at(&mut map, from, to)?;
+        map.owners.insert(slot, number);
+        // Where one has moved others may have: the next call that can spare the time asks.
+        map.is_doubtful = true;
+        Ok(())
+    }
+
+    fn at(&self, from: usize, to: &str) -> Result<Arc<Connections>, Failure> {
+        let mut map = lock(&self.map);
+        let number = self.number_at(&mut map, from, to)?;
+        let node = map.nodes.get(number).cloned();
+        node.ok_or_else(|| no_address(to))
+    }
+
+    /// The number of the node at `to`, which is `host:port`, or `:port` on the host that said so.
+    fn number_at(&self, map: &mut Map, from: usize, to: &str) -> Result<usize, Failure> {
+        let (host, port) = to.rsplit_once(':').ok_or_else(|| no_address(to))?;
+        let port = port.parse().map_err(|_| no_address(to))?;
+        let host = match host {
+            "" | "?" => host_of(map, from),
+            host => host.to_owned(),
+        };
+        self.number(map, (host, port))
+    }
+
+    /// Asks the nodes which of them has what, one after the other until one tells; `last` is asked last, since it just failed.
+    fn ask_for_slots(&self, last: Option<usize>) -> Result<(), Failure> {
+        let before = lock(&self.map).version;
+        let _asking = lock(&self.asking);
+        let map = lock(&self.map);
+        if map.version != before {
+            return Ok(()); // somebody else was told meanwhile
+        }
+        let mut nodes = map.nodes.clone();
+        drop(map);
+        nodes.sort_by_key(|node| (Some(node.node()) == last, node.is_retired()));
+        let mut failure = Failure::new(FailureKind::Unreachable, "no node was named");
+        for node in nodes {
+            match slots(&node, self.pools.clock.now() + TOLD_WITHIN) {
+                Ok(ranges) => return self.learn(&node, ranges),
+                Err(other) => failure = other,
+            }
+        }
+        lock(&self.map).asked = Some(self.pools.clock.now());
+        Err(failure)
+    }
+
+    fn learn(&self, told_by: &Connections, ranges: Vec<Range>) -> Result<(), Failure> {
+        let mut map = lock(&self.map);
+        let mut owners = HashMap::with_capacity(16_384);
+        for Range {
+            first,
+            last,
+            host,
+            port,
+        } in ranges
+        {
+            let host = match host.as_str() {
+                "" | "?" => host_of(&map, told_by.node()),
+                _ => host,
+            };
+            let number = self.number(&mut map, (host, port))?;
+            owners.extend(
+                (first..=last)
+                    .filter_map(Slot::new)
+                    .map(|slot| (slot, number)),
+            );
+        }
+        let masters: std::collections::BTreeSet<usize> = owners.values().copied().collect();
+        for node in &map.nodes {
+            node.retire(!masters.contains(&node.node()));
+        }
+        map.owners = owners;
+        map.is_doubtful = false;
+        map.asked = Some(self.pools.clock.now());
+        map.version += 1;
+        Ok(())
+    }
+}
+
+fn no_address(to: &str) -> Failure {
+    let text = format!("a node names another one as {to:?}, which is no address");
+    Failure::new(FailureKind::UnexpectedReply, text)
+}
+
+fn host_of(map: &Map, number: usize) -> String {
+    let mut numbers = map.numbers.iter();
+    let found = numbers.find(|(_, other)| **other == number);
+    found.map(|((host, _), _)| host.clone()).unwrap_or_default()
+}
+
+/// A slot that is on its way for longer than a call may take.
+fn still_moving(unanswered: Unanswered) -> Unanswered {
+    let not_ready = |failure: Failure| Failure::new(FailureKind::NotReady, failure.to_string());
+    Unanswered {
+        error: match unanswered.error {
+            CallError::Failed(failure) => CallError::Failed(not_ready(failure)),
+            CallError::Unknown(failure) => CallError::Unknown(not_ready(failure)),
+            invalid => invalid,
+        },
+        wire: unanswered.wire,
+    }
+}
+
+/// Slots that one master has.
+struct Range {
+    first: u16,
+    last: u16,
+    host: String,
+    port: u16,
+}
+
+fn slots(node: &Connections, until: Instant) -> Result<Vec<Range>, Failure> {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let asked = node.call(Turn::Last, Some(until), &mut |con| {
+        let reply: Value = command
+            .query(con)
+            .map_err(|error| CallError::Failed(error.into()))?;
+        Ok(reply)
+    });
+    let reply = asked.map_err(|unanswered| match unanswered.error {
+        CallError::Failed(failure) | CallError::Unknown(failure) => failure,
+        CallError::Invalid(invalid) => Failure::new(FailureKind::Other, invalid.to_string()),
+    })?;
+    let unreadable = || {
+        let text = "CLUSTER SLOTS is answered in no form that is known";
+        Failure::new(FailureKind::UnexpectedReply, text)
+    };
+    let Value::Array(rows) = reply.reply else {
+        return Err(unreadable());
+    };
+    let ranges: Option<Vec<Range>> = rows.iter().map(range).collect();
+    match ranges {
+        Some(ranges) if ranges.is_empty() => {
+            let text = "the cluster has given no slots to its nodes yet";
+            Err(Failure::new(FailureKind::NotReady, text))
+        }
+        Some(ranges) => Ok(ranges),
+        None => Err(unreadable()),
+    }
+}
+
+/// First slot, last slot, and the master as host, port and more; then the replicas.
+fn range(row: &Value) -> Option<Range> {
+    let Value::Array(row) = row else { return None };
+    let [
+        Value::Int(first),
+        Value::Int(last),
+        Value::Array(master),
+        ..,
+    ] = row.as_slice()
+    else {
+        return None;
+    };
+    let [host, Value::Int(port), ..] = master.as_slice() else {
+        return None;
+    };
+    let host = match host {
+        Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
+        Value::SimpleString(host) => host.clone(),
+        Value::Nil => String::new(), // the host that was asked
+        _ => return None,
+    };
+    Some(Range {
+        first: u16::try_from(*first).ok()?,
+        last: u16::try_from(*last).ok()?,
+        host,
+        port: u16::try_from(*port).ok()?,
+    })
+}

@@ -1,0 +1,222 @@
+//! Sentinels: they are asked for the master whenever a connection is made, so a failover needs nobody's attention. And they
+//! tell when another one is the master: the one before may take itself for it for ten seconds more, where it lives, and all
+//! that it grants meanwhile is forgotten.
+//!
+//! `redis::sentinel` asks without any timeout, so one sentinel that stands still would hold up every call.
+
+use crate::error::failure::{Failure, FailureKind};
+use crate::sync::lock;
+use crate::transport::listening::{Broken, Listening};
+use crate::transport::source::{moved_to, open, settled};
+use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+pub(crate) struct Sentinels {
+    sentinels: Vec<Client>,
+    master: String,
+    /// How connections to the master are made, but for its address.
+    like: ConnectionInfo,
+    /// Which sentinel answered last, and is asked first.
+    first: AtomicUsize,
+    /// The master, once it was found.
+    known: Mutex<Option<(String, u16)>>,
+    /// How often that became another.
+    moves: AtomicU64,
+}
+
+/// What sentinels tell when a replica became the master: the one that made it so, and then each.
+const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
+
+/// For how long a sentinel is waited for where nobody waits for the answer, and after one that does not answer.
+const WITHIN: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Sentinels {
+    /// Sentinels, to whom a thread listens for as long as they are used.
+    pub(crate) fn new(
+        sentinels: Vec<ConnectionInfo>,
+        master: String,
+        like: ConnectionInfo,
+    ) -> Result<Arc<Sentinels>, Failure> {
+        let clients = sentinels.into_iter().map(|info| {
+            let client = Client::open(settled(info).into_connection_info()?)?;
+            Ok(client)
+        });
+        let sentinels = Arc::new(Sentinels {
+            sentinels: clients.collect::<Result<_, Failure>>()?,
+            master,
+            like: settled(like),
+            first: AtomicUsize::new(0),
+            known: Mutex::default(),
+            moves: AtomicU64::new(0),
+        });
+        let listened_to = Arc::downgrade(&sentinels);
+        let thread = std::thread::Builder::new().name("luagate-sentinel".to_owned());
+        // Where there is none, a master that was replaced is found out when it closes its connections.
+        let _ = thread.spawn(move || listen(&listened_to));
+        Ok(sentinels)
+    }
+
+    /// How often the master became another.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// The master is there.
+    fn found(&self, address: &(String, u16)) {
+        let mut known = lock(&self.known);
+        if known.as_ref() != Some(address) {
+            let moved = known.replace(address.clone()).is_some();
+            self.moves.fetch_add(moved.into(), Ordering::AcqRel);
+        }
+    }
+
+    /// What the sentinels call the master.
+    pub(crate) fn master(&self) -> &str {
+        &self.master
+    }
+
+    /// A connection to the master, found within `within` where one of the sentinels knows it.
+    pub(crate) fn connect(&self, within: Duration) -> Result<Connection, Failure> {
+        let deadline = Instant::now() + within;
+        let count = self.sentinels.len();
+        let first = self.first.load(Ordering::Relaxed);
+        let mut last = Failure::new(FailureKind::Unreachable, "no sentinel was named");
+        for step in 0..count {
+            let place = (first + step) % count;
+            let Some(sentinel) = self.sentinels.get(place) else {
+                continue;
+            };
+            // A share for each that may be asked yet, and one for the master.
+            let shares = u32::try_from(count - step)
+                .unwrap_or(u32::MAX)
+                .saturating_add(1);
+            let share = deadline.saturating_duration_since(Instant::now()) / shares;
+            let found = self.ask(sentinel, share).and_then(|address| {
+                let left = deadline.saturating_duration_since(Instant::now());
+                Ok((self.connect_to(&address, left)?, address))
+            });
+            match found {
+                Ok((con, address)) => {
+                    self.first.store(place, Ordering::Relaxed);
+                    self.found(&address);
+                    return Ok(con);
+                }
+                Err(failure) => last = failure,
+            }
+        }
+        Err(last)
+    }
+
+    /// Where they are, and the master as the first of them that answers names it. Asks for `within` at most.
+    pub(crate) fn addresses(&self, within: Duration) -> Vec<ConnectionAddr> {
+        let share = within
+            / u32::try_from(self.sentinels.len())
+                .unwrap_or(u32::MAX)
+                .max(1);
+        let mut sentinels = self.sentinels.iter();
+        let master = sentinels.find_map(|sentinel| self.ask(sentinel, share).ok());
+        let master = master.map(|(host, port)| moved_to(self.like.addr(), host, port));
+        let sentinels = self.sentinels.iter();
+        let sentinels = sentinels.map(|client| client.get_connection_info().addr().clone());
+        sentinels.chain(master).collect()
+    }
+
+    /// The master's address, as this sentinel has it.
+    fn ask(&self, sentinel: &Client, within: Duration) -> Result<(String, u16), Failure> {
+        let mut con = open(sentinel, within)?;
+        con.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
+        let address: Option<(String, u16)> = redis::cmd("SENTINEL")
+            .arg("GET-MASTER-ADDR-BY-NAME")
+            .arg(&self.master)
+            .query(&mut con)?;
+        address.ok_or_else(|| {
+            let text = format!("the sentinels know no master {:?}", self.master);
+            Failure::new(FailureKind::NotReady, text)
+        })
+    }
+
+    fn connect_to(&self, address: &(String, u16), within: Duration) -> Result<Connection, Failure> {
+        let info = self.like.clone();
+        let (host, port) = address.clone();
+        let address = moved_to(info.addr(), host, port);
+        let client = Client::open(info.set_addr(address).into_connection_info()?)?;
+        let mut con = open(&client, within)?;
+        con.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
+        // For a while after a failover a sentinel may name the one that was master before.
+        let role: Value = match redis::cmd("ROLE").query(&mut con) {
+            Ok(role) => role,
+            Err(error) => match Failure::from(error) {
+                failure if failure.kind() == FailureKind::Permission => return Ok(con),
+                failure => return Err(failure),
+            },
+        };
+        match &role {
+            Value::Array(parts)
+                if parts.first() == Some(&Value::BulkString(b"master".to_vec())) =>
+            {
+                Ok(con)
+            }
+            _ => {
+                let text = format!(
+                    "what the sentinels call the master {:?} is none",
+                    self.master
+                );
+                Err(Failure::new(FailureKind::NotReady, text))
+            }
+        }
+    }
+}
+
+/// The thread: listens to the sentinel that is asked first, for that one's news are about what it answers.
+fn listen(sentinels: &Weak<Sentinels>) {
+    while let Some(known) = sentinels.upgrade() {
+        let place = known.first.load(Ordering::Relaxed);
+        let Some(sentinel) = known.sentinels.get(place).cloned() else {
+            return;
+        };
+        drop(known);
+        let heard = hear(sentinels, place, &sentinel);
+        if heard.is_err_and(|failure| failure.kind() == FailureKind::Permission) {
+            return;
+        }
+        let Some(known) = sentinels.upgrade() else {
+            return;
+        };
+        let next = (place + 1) % known.sentinels.len().max(1);
+        let (set, as_set) = (Ordering::Relaxed, Ordering::Relaxed);
+        if known
+            .first
+            .compare_exchange(place, next, set, as_set)
+            .is_ok()
+        {
+            drop(known);
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Listens to one, until it is gone or another one is asked first.
+fn hear(sentinels: &Weak<Sentinels>, place: usize, sentinel: &Client) -> Result<(), Failure> {
+    let mut con = open(sentinel, WITHIN)?;
+    con.set_read_timeout(Some(WITHIN))?;
+    redis::cmd("SUBSCRIBE").arg(&NEWS).exec(&mut con)?;
+    let mut listening = Listening::to(&mut con, WITHIN);
+    let mut is_news = true; // whatever it told before
+    while let Some(known) = sentinels.upgrade() {
+        if known.first.load(Ordering::Relaxed) != place {
+            return Ok(());
+        }
+        if is_news {
+            known.found(&known.ask(sentinel, WITHIN)?);
+        }
+        drop(known);
+        is_news = match listening.next() {
+            Ok(message) => message.is_some(),
+            Err(Broken) => return Ok(()),
+        };
+    }
+    Ok(())
+}

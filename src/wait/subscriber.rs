@@ -1,0 +1,259 @@
+//! A subscription: one connection to one server, however many threads wait, on which they hear of their grants.
+
+use crate::error::CallError;
+use crate::error::failure::{Failure, FailureKind};
+use crate::error::permission;
+use crate::protocol::message::Received;
+use crate::sync::{lock, wait_for};
+use crate::transport::connections::{Connections, Turn};
+use crate::transport::listening::{Broken, Listening, TICK};
+use crate::wait::inbox::Hearing;
+use redis::{Cmd, RedisError, Value};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// A subscription that stood for so long is opened again without much of a pause when it breaks.
+const STEADY: Duration = Duration::from_secs(1);
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) struct Subscriber {
+    connections: Arc<Connections>,
+    hearing: Arc<Hearing>,
+    channel: String,
+    subscription: Mutex<Subscription>,
+    changed: Condvar,
+}
+
+enum Subscription {
+    /// On its way, first or again; `tried`: it has failed before.
+    Down {
+        tried: bool,
+    },
+    Up,
+    /// Messages do not arrive here: a proxy is in between.
+    Useless,
+    /// The user may not listen, or may not tell who listens. Whoever waits is told so; the next wait tries again, with
+    /// another subscriber.
+    Refused(Failure),
+    /// The gate is gone, or nobody needs this server any more.
+    Closed,
+}
+
+impl Subscriber {
+    /// Begins to subscribe. Nothing where no thread can be started.
+    pub(crate) fn start(
+        connections: &Arc<Connections>,
+        hearing: &Arc<Hearing>,
+        channel: String,
+    ) -> Option<Arc<Subscriber>> {
+        let subscriber = Arc::new(Subscriber {
+            connections: connections.clone(),
+            hearing: hearing.clone(),
+            channel,
+            subscription: Mutex::new(Subscription::Down { tried: false }),
+            changed: Condvar::new(),
+        });
+        let listening = subscriber.clone();
+        let thread = std::thread::Builder::new().name("luagate-inbox".to_owned());
+        let started = thread.spawn(move || listen(&listening));
+        started.is_ok().then_some(subscriber)
+    }
+
+    /// The channel, once the subscription stands. `None` where there is none: then a waiter asks without an inbox.
+    pub(crate) fn channel(&self, until: Option<Instant>) -> Result<Option<String>, Failure> {
+        let clock = &self.connections.clock;
+        let latest = clock.now() + self.connections.timeouts().connect;
+        let latest = until.map_or(latest, |until| until.min(latest));
+        let mut subscription = lock(&self.subscription);
+        loop {
+            match &*subscription {
+                Subscription::Up => return Ok(Some(self.channel.clone())),
+                Subscription::Down { tried: false } => {}
+                Subscription::Refused(failure) => return Err(failure.clone()),
+                _ => return Ok(None),
+            }
+            let left = latest.saturating_duration_since(clock.now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            subscription = wait_for(&self.changed, subscription, left);
+        }
+    }
+
+    /// Nobody hears anything here any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let subscription = lock(&self.subscription);
+        matches!(
+            *subscription,
+            Subscription::Closed | Subscription::Refused(_)
+        )
+    }
+
+    /// Nobody needs it any more. Its thread ends soon.
+    pub(crate) fn close(&self) {
+        *lock(&self.subscription) = Subscription::Closed;
+    }
+
+    /// Says how the subscription is; false when it is closed.
+    fn set(&self, to: Subscription) -> bool {
+        let mut subscription = lock(&self.subscription);
+        if let Subscription::Closed = *subscription {
+            return false;
+        }
+        *subscription = to;
+        self.changed.notify_all();
+        true
+    }
+
+    /// Whether the server counts the subscription: behind some proxies it does not, and scripts would see nobody.
+    ///
+    /// Scripts pass over in silence what the user may not ask or send there, so both are tried here, by the same commands.
+    fn is_heard(&self) -> Result<bool, NotHeard> {
+        let mut numsub = redis::cmd("PUBSUB");
+        numsub.arg("NUMSUB").arg(&self.channel);
+        let count = self.try_out(&numsub)?.and_then(|reply| {
+            let (_, count): (String, i64) = redis::from_redis_value(reply).ok()?;
+            Some(count)
+        });
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(&self.channel).arg(""); // no message of luagate: nobody heeds it
+        self.try_out(&publish)?;
+        Ok(count.is_some_and(|count| count > 0))
+    }
+
+    /// The reply; `None` where the server, or what stands in front of it, does not know the command.
+    fn try_out(&self, command: &Cmd) -> Result<Option<Value>, NotHeard> {
+        let answered = self.connections.call(Turn::Last, None, &mut |con| {
+            let reply = command.query(con);
+            reply.map_err(|error: RedisError| CallError::Failed(error.into()))
+        });
+        match answered {
+            Ok(answered) => Ok(Some(answered.reply)),
+            Err(unanswered) => match unanswered.error {
+                CallError::Failed(failure) if failure.kind() == FailureKind::Permission => {
+                    Err(NotHeard::Refused(self.named(&failure)))
+                }
+                CallError::Failed(failure) if !failure.is_passing() => Ok(None),
+                _ => Err(NotHeard::Broken),
+            },
+        }
+    }
+
+    /// The refusal, with the name of the channel where it is that.
+    fn named(&self, failure: &Failure) -> Failure {
+        let text = permission::name_channel(failure.text(), &self.channel);
+        Failure::new(FailureKind::Permission, text)
+    }
+}
+
+/// Why it is not known whether the subscription is counted.
+enum NotHeard {
+    Refused(Failure),
+    Broken,
+}
+
+/// The thread: subscribes, tests the subscription, delivers; again whenever the connection breaks.
+fn listen(subscriber: &Subscriber) {
+    let mut again = false;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let since = Instant::now();
+        match subscribe(subscriber, again) {
+            Ended::Closed | Ended::Useless => return,
+            Ended::Refused(failure) => {
+                subscriber.set(Subscription::Refused(failure));
+                subscriber.hearing.call_all(); // whoever asks hears it
+                return;
+            }
+            Ended::Broken { was_up } => again |= was_up,
+        }
+        if subscriber.connections.is_retired() {
+            subscriber.close();
+        }
+        if !subscriber.set(Subscription::Down { tried: true }) {
+            return;
+        }
+        std::thread::sleep(pause);
+        pause = if since.elapsed() > STEADY {
+            FIRST_PAUSE
+        } else {
+            (pause * 2).min(LONGEST_PAUSE)
+        };
+    }
+}
+
+enum Ended {
+    Closed,
+    Useless,
+    Refused(Failure),
+    Broken { was_up: bool },
+}
+
+fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
+    let broken = Ended::Broken { was_up: false };
+    let moves = subscriber.connections.moves();
+    let Ok(mut con) = subscriber.connections.connect() else {
+        return broken;
+    };
+    // Sent as any other command, since a `PubSub` tells of no refusal.
+    let mut command = redis::cmd("SUBSCRIBE");
+    if let Err(error) = command.arg(&subscriber.channel).exec(&mut con) {
+        let failure = Failure::from(error);
+        if failure.kind() == FailureKind::Permission {
+            return Ended::Refused(subscriber.named(&failure));
+        }
+        if failure.is_passing() || failure.is_broken() {
+            return broken;
+        }
+        subscriber.set(Subscription::Useless);
+        return Ended::Useless;
+    }
+    let mut listening = Listening::to(&mut con, subscriber.connections.timeouts().read);
+    // That the server took the command does not say that it took the subscription.
+    match subscriber.is_heard() {
+        Ok(true) => {}
+        // Nor is a subscription that broke in the meantime counted.
+        Ok(false) if !again && listening.stands() => {
+            subscriber.set(Subscription::Useless);
+            return Ended::Useless;
+        }
+        Err(NotHeard::Refused(failure)) => return Ended::Refused(failure),
+        _ => return broken,
+    }
+    if !subscriber.set(Subscription::Up) {
+        return Ended::Closed;
+    }
+    if again {
+        subscriber
+            .connections
+            .count_reconnect("a subscription stands again");
+        subscriber.hearing.call_all(); // what came while it was down was missed
+    }
+    let mut looked = Instant::now();
+    loop {
+        let message = match listening.next() {
+            Ok(message) => message,
+            Err(Broken) => return Ended::Broken { was_up: true },
+        };
+        // A gate may also go while somebody sends it message after message.
+        if message.is_none() || looked.elapsed() >= TICK {
+            looked = Instant::now();
+            if subscriber.connections.is_retired() {
+                subscriber.close();
+            }
+            if subscriber.is_over() {
+                return Ended::Closed;
+            }
+            if subscriber.connections.moves() != moves {
+                return Ended::Broken { was_up: true };
+            }
+        }
+        if let Some(message) = message
+            && let Some(heard) = Received::read(message.get_payload_bytes())
+        {
+            subscriber.hearing.deliver(&subscriber.channel, &heard);
+        }
+    }
+}

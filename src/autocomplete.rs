@@ -30,10 +30,10 @@
 
 use crate::error::{CallError, Invalid};
 use crate::gate::Gate;
-use crate::scripts::autocomplete;
-use crate::shared::Engine;
+use crate::protocol::autocomplete::{self as calls, Autocomplete};
+use crate::protocol::keys;
+use crate::shared::Shared;
 use crate::trace::Operation;
-use redis::ConnectionLike;
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ impl Recent {
     pub fn new(gate: &Gate, user: &str) -> Recent {
         Recent {
             store: Store {
-                engine: gate.engine.clone(),
-                key: autocomplete::recent_key(&gate.engine.prefix, user),
+                shared: gate.shared.clone(),
+                key: keys::recent_key(&gate.shared.prefix, user),
             },
             keep: 100,
         }
@@ -73,10 +73,9 @@ impl Recent {
     /// [`CallError::Invalid`] when `keep` is not 1 to 1,000, or the user's name cannot be. A server without memory refuses
     /// every contact but the newest one. The call may be made again.
     pub fn add(&self, contact: impl AsRef<[u8]>) -> Result<u32, CallError> {
-        let contact = contact.as_ref();
-        self.store.run(Operation::RecentAdd, |con, key| {
-            autocomplete::recent_add(con, key, contact, self.keep)
-        })
+        let (key, keep) = (self.store.key()?, self.keep);
+        let call = calls::recent_add(key, contact.as_ref(), keep);
+        self.store.run(Operation::RecentAdd, &call)
     }
 
     /// Forgets `contact`; says whether it was there. Blocks for one round trip.
@@ -84,10 +83,8 @@ impl Recent {
     /// # Errors
     /// [`CallError`]; the call may be made again.
     pub fn remove(&self, contact: impl AsRef<[u8]>) -> Result<bool, CallError> {
-        let contact = contact.as_ref();
-        self.store.run(Operation::RecentRemove, |con, key| {
-            autocomplete::recent_remove(con, key, contact)
-        })
+        let call = calls::recent_remove(self.store.key()?, contact.as_ref());
+        self.store.run(Operation::RecentRemove, &call)
     }
 
     /// At most `count` (1 to 1,000) contacts that begin with `prefix`, newest first. ASCII letters match in either case,
@@ -109,10 +106,8 @@ impl Recent {
         prefix: impl AsRef<[u8]>,
         count: u32,
     ) -> Result<Vec<Vec<u8>>, CallError> {
-        let prefix = prefix.as_ref();
-        self.store.run(Operation::RecentMatch, |con, key| {
-            autocomplete::recent_match(con, key, prefix, count)
-        })
+        let call = calls::recent_match(self.store.key()?, prefix.as_ref(), count);
+        self.store.run(Operation::RecentMatch, &call)
     }
 }
 
@@ -140,8 +135,8 @@ impl Prefix {
     pub fn new(gate: &Gate, group: &str) -> Prefix {
         Prefix {
             store: Store {
-                engine: gate.engine.clone(),
-                key: autocomplete::prefix_key(&gate.engine.prefix, group),
+                shared: gate.shared.clone(),
+                key: keys::prefix_key(&gate.shared.prefix, group),
             },
         }
     }
@@ -156,9 +151,8 @@ impl Prefix {
         members: impl IntoIterator<Item = M>,
     ) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
-        self.store.run(Operation::PrefixAdd, |con, key| {
-            autocomplete::prefix_add(con, key, &members)
-        })
+        let call = calls::prefix_add(self.store.key()?, &members);
+        self.store.run(Operation::PrefixAdd, &call)
     }
 
     /// Removes members, up to 1,000 in one atomic call; says how many were there. Blocks for one round trip.
@@ -170,9 +164,8 @@ impl Prefix {
         members: impl IntoIterator<Item = M>,
     ) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
-        self.store.run(Operation::PrefixRemove, |con, key| {
-            autocomplete::prefix_remove(con, key, &members)
-        })
+        let call = calls::prefix_remove(self.store.key()?, &members);
+        self.store.run(Operation::PrefixRemove, &call)
     }
 
     /// The first `count` (1 to 1,000) members that begin with `prefix`, in the order of their bytes; an empty prefix matches
@@ -195,10 +188,8 @@ impl Prefix {
         prefix: impl AsRef<[u8]>,
         count: u32,
     ) -> Result<Vec<Vec<u8>>, CallError> {
-        let prefix = prefix.as_ref();
-        self.store.run(Operation::PrefixMatch, |con, key| {
-            autocomplete::prefix_match(con, key, prefix, count)
-        })
+        let call = calls::prefix_match(self.store.key()?, prefix.as_ref(), count);
+        self.store.run(Operation::PrefixMatch, &call)
     }
 }
 
@@ -213,21 +204,19 @@ impl fmt::Debug for Prefix {
 /// One key, and who asks for it.
 #[derive(Clone)]
 struct Store {
-    engine: Arc<Engine>,
+    shared: Arc<Shared>,
     key: Result<String, Invalid>,
 }
 
 impl Store {
-    fn run<T>(
-        &self,
-        operation: Operation,
-        call: impl Fn(&mut dyn ConnectionLike, &str) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
+    fn key(&self) -> Result<&str, Invalid> {
         let key = self.key.as_ref().map_err(Invalid::clone)?;
-        operation.on([key.as_str()]).run(|| {
-            let answered = self.engine.call(key, None, &mut |con| call(con, key))?;
-            Ok(answered.reply)
-        })
+        Ok(key.as_str())
+    }
+
+    fn run<T>(&self, operation: Operation, call: &Autocomplete<'_, T>) -> Result<T, CallError> {
+        let span = operation.on([self.key()?]);
+        span.run(|| self.shared.call(call))
     }
 }
 

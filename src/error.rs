@@ -330,15 +330,6 @@ impl CallError {
             CallError::Invalid(_) => false,
         }
     }
-
-    /// Another node of the cluster has the key.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn has_moved(&self) -> bool {
-        match self {
-            CallError::Failed(failure) => failure.redirect().is_some(),
-            CallError::Unknown(_) | CallError::Invalid(_) => false,
-        }
-    }
 }
 
 one_of! {

@@ -1,9 +1,9 @@
 //! Who holds and who waits, as people look at it: what [`Semaphore::inspect`](crate::Semaphore::inspect) tells.
 
 use crate::error::{MOST, Used};
-use crate::protocol::name::label_of;
-use crate::scripts::between;
-use crate::scripts::semaphore::State;
+use crate::protocol::id::label_of;
+use crate::protocol::reply::between;
+use crate::protocol::semaphore::State;
 use std::fmt;
 use std::time::Duration;
 

@@ -1,27 +1,22 @@
 //! The countdown latch: whoever waits goes on once so many have counted down.
 
-use crate::error::{CallError, Cancelled, Invalid, MOST, StillClosed, WaitError};
-use crate::protocol::lease;
-use crate::protocol::name::{self, LatchKeys};
-use crate::scripts::latch::{self, CountAnswer, CountDownAnswer, DeleteAnswer, WaitAnswer};
-use crate::shared::Engine;
+use crate::error::{CallError, Invalid, MOST, WaitError};
+use crate::protocol::id;
+use crate::protocol::keys::LatchKeys;
+use crate::protocol::latch::{
+    Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer,
+};
+use crate::protocol::lease::LONGEST_MS;
+use crate::protocol::waiter::LatchTarget;
+use crate::shared::Shared;
 use crate::trace::Operation;
-use crate::transport::connections::Turn;
 use crate::wait::cancel::Cancel;
-use crate::wait::in_line::{OUTAGE_PAUSE, RECHECK, Registered};
-use crate::wait::request::{LAST_WORD, PATIENCE};
-use crate::wait::waits::{News, Wait};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a latch is kept after its last call when nothing was chosen.
 const LIFE: Duration = Duration::from_secs(86_400);
-
-/// How much longer, with each call that found the latch closed, a waiter takes before it heeds the next: whoever knows the
-/// channel may publish there, and must not keep it asking.
-const CALM: Duration = Duration::from_millis(10);
-const LONGEST_CALM: Duration = Duration::from_secs(1);
 
 /// A latch that opens once so many have counted down, across all processes that name it.
 ///
@@ -46,7 +41,7 @@ const LONGEST_CALM: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone)]
 pub struct CountDownLatch {
-    engine: Arc<Engine>,
+    shared: Arc<Shared>,
     name: String,
     keys: Result<LatchKeys, Invalid>,
     count: u32,
@@ -55,14 +50,14 @@ pub struct CountDownLatch {
 }
 
 impl CountDownLatch {
-    pub(crate) fn new(engine: Arc<Engine>, name: &str, count: u32) -> CountDownLatch {
+    pub(crate) fn new(shared: Arc<Shared>, name: &str, count: u32) -> CountDownLatch {
         CountDownLatch {
             name: name.to_owned(),
-            keys: LatchKeys::new(&engine.prefix, name),
+            keys: LatchKeys::new(&shared.prefix, name),
             count,
             life: LIFE,
             cancel: None,
-            engine,
+            shared,
         }
     }
 
@@ -78,7 +73,7 @@ impl CountDownLatch {
     /// since it stays cancelled.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> CountDownLatch {
-        cancel.go_by(self.engine.clock());
+        cancel.go_by(&self.shared.servers.clock);
         self.cancel = Some(cancel.clone());
         self
     }
@@ -95,7 +90,7 @@ impl CountDownLatch {
     /// [`CallError`]; after [`CallError::Unknown`] it may have counted or not, and calling again counts anew. To be able to
     /// repeat also that, use [`count_down_as`](CountDownLatch::count_down_as).
     pub fn count_down(&self) -> Result<u32, CallError> {
-        self.count_down_as(&name::new_id(self.engine.label.as_deref())?)
+        self.count_down_as(&id::new_id(self.shared.label.as_deref())?)
     }
 
     /// As [`count_down`](CountDownLatch::count_down), with an id of the caller's own (1 to 200 bytes without white space),
@@ -104,13 +99,16 @@ impl CountDownLatch {
     /// # Errors
     /// [`CallError`]; the call may be made again.
     pub fn count_down_as(&self, id: &str) -> Result<u32, CallError> {
-        name::check_id(id)?;
+        id::check_id(id)?;
         let (keys, life_ms) = self.checked()?;
         Operation::CountDown.on([keys.latch.as_str()]).run(|| {
-            let answered = self.engine.call(&keys.latch, None, &mut |con| {
-                latch::count_down(con, keys, id, self.count, life_ms)
-            })?;
-            match answered.reply {
+            let count_down = CountDown {
+                keys,
+                id,
+                count: self.count,
+                life_ms,
+            };
+            match self.shared.call(&count_down)? {
                 CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => {
                     Ok(left)
                 }
@@ -125,8 +123,13 @@ impl CountDownLatch {
     /// [`CallError`]; the call may be made again.
     pub fn count(&self) -> Result<u32, CallError> {
         let (keys, _) = self.checked()?;
-        let span = Operation::Count.on([keys.latch.as_str()]);
-        span.run(|| Ok(self.look(keys, None)?.left))
+        Operation::Count.on([keys.latch.as_str()]).run(|| {
+            Ok(match self.shared.call(&Count { keys })? {
+                CountAnswer::None { .. } => self.count,
+                CountAnswer::Open { .. } => 0,
+                CountAnswer::Closed { left, .. } => left,
+            })
+        })
     }
 
     /// Deletes the latch and everything that was counted; returns whether there was one, open or closed. Blocks for one round
@@ -141,10 +144,8 @@ impl CountDownLatch {
     pub fn delete(&self) -> Result<bool, CallError> {
         let (keys, _) = self.checked()?;
         Operation::Delete.on([keys.latch.as_str()]).run(|| {
-            let answered = self
-                .engine
-                .call(&keys.latch, None, &mut |con| latch::delete(con, keys))?;
-            Ok(matches!(answered.reply, DeleteAnswer::Deleted { .. }))
+            let answer = self.shared.call(&Delete { keys })?;
+            Ok(matches!(answer, DeleteAnswer::Deleted { .. }))
         })
     }
 
@@ -168,43 +169,17 @@ impl CountDownLatch {
             let why = "takes more than zero; to look at once there is `count`";
             return Err(Invalid::new("timeout", why).into());
         }
-        self.wait_until(self.engine.now().checked_add(timeout)) // past what the clock can hold is for ever
+        self.wait_until(self.shared.now().checked_add(timeout)) // past what the clock can hold is for ever
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
         let (keys, life_ms) = self.checked()?;
-        let span = Operation::Wait.on([keys.latch.as_str()]);
-        span.run(|| self.wait_here(keys, life_ms, deadline))
-    }
-
-    fn wait_here(
-        &self,
-        keys: &LatchKeys,
-        life_ms: u64,
-        deadline: Option<Instant>,
-    ) -> Result<(), WaitError> {
-        self.engine.check_process()?;
-        let inbox = &self.engine.inbox;
-        let registered = Registered {
-            inbox,
-            wait: inbox.register_shared(&keys.latch),
-        };
-        if let Some(cancel) = &self.cancel {
-            cancel.watch(&registered.wait);
-        }
-        let waiting = Waiting {
-            latch: self,
-            keys,
-            life_ms,
-            deadline,
-            last: None,
-            asked: self.engine.now(),
-            next_ask: self.engine.now(),
-            called: false,
-            false_calls: 0,
-            unreachable_since: None,
-        };
-        waiting.run(&registered.wait)
+        let target = LatchTarget::new(keys, self.count, life_ms, self.shared.now());
+        Operation::Wait.on([keys.latch.as_str()]).run(|| {
+            let cancel = self.cancel.as_ref();
+            let waits = &self.shared.waits;
+            waits.until_open(target, &keys.latch, deadline, cancel)
+        })
     }
 
     /// The keys and the life in ms, unless something about this latch cannot be.
@@ -215,25 +190,12 @@ impl CountDownLatch {
             return Err(Invalid::new("count", why));
         }
         match u64::try_from(self.life.as_millis()) {
-            Ok(ms) if (1..=lease::LONGEST_MS).contains(&ms) => Ok((keys, ms)),
+            Ok(ms) if (1..=LONGEST_MS).contains(&ms) => Ok((keys, ms)),
             _ => {
                 let why = format!("takes 1 ms to 100 years, got {:?}", self.life);
                 Err(Invalid::new("life", why))
             }
         }
-    }
-
-    /// How many are left, 0 of them when it is open.
-    fn look(&self, keys: &LatchKeys, until: Option<Instant>) -> Result<StillClosed, CallError> {
-        let answered = self
-            .engine
-            .call(&keys.latch, until, &mut |con| latch::count(con, keys))?;
-        let (left, count) = match answered.reply {
-            CountAnswer::None { .. } => (self.count, self.count),
-            CountAnswer::Open { count, .. } => (0, count),
-            CountAnswer::Closed { left, count, .. } => (left, count),
-        };
-        Ok(StillClosed { left, count })
     }
 }
 
@@ -244,134 +206,5 @@ impl fmt::Debug for CountDownLatch {
             .field("count", &self.count)
             .field("life", &self.life)
             .finish_non_exhaustive()
-    }
-}
-
-/// One wait that is under way.
-struct Waiting<'a> {
-    latch: &'a CountDownLatch,
-    keys: &'a LatchKeys,
-    life_ms: u64,
-    deadline: Option<Instant>,
-    /// What the last answer said.
-    last: Option<StillClosed>,
-    asked: Instant,
-    next_ask: Instant,
-    /// Somebody said that it is worth asking.
-    called: bool,
-    /// How often it was not.
-    false_calls: u32,
-    unreachable_since: Option<Instant>,
-}
-
-impl Waiting<'_> {
-    fn run(mut self, wait: &Wait) -> Result<(), WaitError> {
-        loop {
-            let until = self
-                .deadline
-                .map_or(self.next_ask, |end| end.min(self.next_ask));
-            match wait.hear(until) {
-                News::Cancelled => return Err(WaitError::Cancelled(Cancelled)),
-                News::Called | News::Message { .. } => {
-                    self.called = true;
-                    let calm = LONGEST_CALM.min(CALM.saturating_mul(self.false_calls));
-                    self.next_ask = self.next_ask.min(self.asked + calm);
-                }
-                News::Silence if self.is_over() => return self.last_look(),
-                News::Silence => {
-                    if self.ask()? {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.deadline
-            .is_some_and(|end| end <= self.latch.engine.now())
-    }
-
-    /// One call; true when it is open. Who was answered before goes on for a while when the server cannot be reached.
-    fn ask(&mut self) -> Result<bool, WaitError> {
-        let engine = &self.latch.engine;
-        // The first wait of a gate asks without an inbox first: it may be open, and then none is needed at all.
-        let listens = self.last.is_some() || engine.inbox.is_opened(&self.keys.latch);
-        let until = self.deadline.and_then(|end| end.checked_add(LAST_WORD));
-        let (keys, count, life_ms) = (self.keys, self.latch.count, self.life_ms);
-        let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
-        let asked = engine.servers.find(&keys.latch, until, &mut |node| {
-            let channel = match listens {
-                true => engine.inbox.channel(node.connections, self.deadline)?,
-                false => None,
-            };
-            let inbox = channel.unwrap_or_default();
-            node.call(Turn::Last, until, &mut |con| {
-                latch::wait(con, keys, count, life_ms, patience_ms, &inbox)
-            })
-        });
-        let answered = match asked {
-            Ok(answered) => answered,
-            Err(unanswered) => return self.go_on_after(unanswered.error),
-        };
-        self.unreachable_since = None;
-        match answered.reply {
-            WaitAnswer::Open { .. } => Ok(true),
-            WaitAnswer::Closed {
-                left,
-                count,
-                retry_after,
-                ..
-            } => {
-                self.last = Some(StillClosed { left, count });
-                self.asked = answered.sent.instant();
-                if std::mem::take(&mut self.called) {
-                    self.false_calls = self.false_calls.saturating_add(1);
-                }
-                let pause = match listens {
-                    true => RECHECK.min(Duration::from_millis(retry_after)),
-                    false => Duration::ZERO,
-                };
-                self.next_ask = self.asked + pause;
-                Ok(false)
-            }
-        }
-    }
-
-    fn go_on_after(&mut self, error: CallError) -> Result<bool, WaitError> {
-        let since = *self
-            .unreachable_since
-            .get_or_insert_with(|| self.latch.engine.now());
-        let goes_on = self.last.is_some() && error.is_passing() && !self.is_over();
-        let unreachable = self.latch.engine.now().saturating_duration_since(since);
-        if goes_on && unreachable < self.latch.engine.outage {
-            self.next_ask = self.latch.engine.now() + OUTAGE_PAUSE;
-            return Ok(false);
-        }
-        Err(self.failed(error))
-    }
-
-    /// The time is over: the last message may have been lost, so it is asked for once more.
-    fn last_look(&self) -> Result<(), WaitError> {
-        let until = self.latch.engine.now() + LAST_WORD;
-        match self.latch.look(self.keys, Some(until)) {
-            Ok(StillClosed { left: 0, .. }) => Ok(()),
-            Ok(closed) => Err(WaitError::TimedOut(closed)),
-            Err(error) => Err(self.failed(error)),
-        }
-    }
-
-    /// The last call of this wait was not answered. Where the server answered until just now, the time was over before
-    /// the answer came, and that is what counts.
-    fn failed(&self, error: CallError) -> WaitError {
-        let failed_before = self.unreachable_since.is_some_and(|since| {
-            self.latch.engine.now().saturating_duration_since(since) > LAST_WORD
-        });
-        match self.last {
-            Some(last) if self.is_over() && error.is_passing() && !failed_before => {
-                WaitError::TimedOut(last)
-            }
-            _ => error.into(),
-        }
     }
 }

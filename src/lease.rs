@@ -1,5 +1,5 @@
-//! Permits that are held, and releases that are pending.
+//! Permits that are held and releases that are pending: the threads that do what the machines of `protocol` say.
 
-pub(crate) mod cleanup;
-pub(crate) mod holding;
-pub(crate) mod renewal;
+mod callbacks;
+pub(crate) mod permits;
+pub(crate) mod releases;

@@ -72,7 +72,6 @@ mod protocol;
 mod rwlock;
 pub mod scripts;
 mod semaphore;
-mod settings;
 mod several;
 mod shared;
 mod sync;
@@ -105,7 +104,7 @@ pub use protocol::name_from::name_from;
 pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockUsage, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 pub use several::{Mutexes, MutexesGuard};
-pub use transport::warning::Warning;
+pub use transport::eviction::Warning;
 pub use wait::cancel::Cancel;
 
 /// The README's programs are compiled with the documentation's; some of them need the features.

@@ -1,10 +1,9 @@
 //! The mutex: a semaphore of one permit, under the verbs of locking.
 
 use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
-use crate::guard::guard;
+use crate::guard::{guard, settings};
 use crate::inspection::Inspection;
 use crate::semaphore::{Revoked, Semaphore};
-use crate::settings::settings;
 use std::fmt;
 use std::time::{Duration, Instant};
 

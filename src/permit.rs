@@ -8,14 +8,15 @@ pub(crate) use release::{drop_all, drop_within, release_all};
 
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid, RefreshError};
-use crate::lease::holding::{Holding, Terms};
-use crate::protocol::lease::{self, Deadline};
-use crate::protocol::name::Keys;
-use crate::scripts::semaphore::{self, ReleaseAnswer};
-use crate::scripts::unexpected;
-use crate::shared::Engine;
+use crate::lease::permits::OnLost;
+use crate::protocol::held::{HeldPermit, Identity};
+use crate::protocol::keeper::Number;
+use crate::protocol::keys::Keys;
+use crate::protocol::lease::{self, Deadline, LeaseOptions};
+use crate::protocol::semaphore::{Grant, Release, ReleaseAnswer};
+use crate::protocol::waiter::Granted;
+use crate::shared::Shared;
 use crate::trace::Operation;
-use crate::transport::connections::Turn;
 use std::fmt;
 use std::slice;
 use std::sync::Arc;
@@ -32,8 +33,9 @@ use std::time::{Duration, Instant};
 /// the [`fence`](Permit::fence) does, where what the permit protects refuses lower fences than it has seen.
 #[must_use = "a permit is released as soon as it is dropped"]
 pub struct Permit {
-    engine: Arc<Engine>,
-    holding: Arc<Holding>,
+    shared: Arc<Shared>,
+    identity: Arc<Identity>,
+    number: Number,
     limit: u32,
     ticket: Option<u64>,
     /// Dropping it releases.
@@ -47,21 +49,26 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// A permit that the id was granted, under these lease options.
     pub(crate) fn new(
-        engine: Arc<Engine>,
-        holding: Holding,
-        limit: u32,
-        ticket: Option<u64>,
+        shared: &Arc<Shared>,
+        identity: Identity,
+        grant: &Grant,
+        deadline: Deadline,
+        on_lost: Option<&OnLost>,
     ) -> Permit {
-        let holding = Arc::new(holding);
-        if holding.terms.lease_ms > 0 {
-            engine.renewal.watch(&holding);
-        }
+        let held = HeldPermit::new(Arc::new(identity), grant, deadline);
+        Permit::keep(shared.clone(), held, on_lost)
+    }
+
+    fn keep(shared: Arc<Shared>, held: HeldPermit, on_lost: Option<&OnLost>) -> Permit {
+        let identity = held.identity.clone();
         Permit {
-            engine,
-            holding,
-            limit,
-            ticket,
+            number: shared.permits.keep(held, on_lost),
+            shared,
+            identity,
+            limit: 0,
+            ticket: None,
             armed: true,
             asked: false,
             gone: false,
@@ -69,25 +76,48 @@ impl Permit {
         }
     }
 
+    /// The permit that a caller was granted, once it counts.
+    pub(crate) fn granted(
+        shared: &Arc<Shared>,
+        identity: Identity,
+        granted: &Granted,
+        on_lost: Option<&OnLost>,
+    ) -> Result<Permit, CallError> {
+        let mut permit = Permit::new(shared, identity, &granted.grant, granted.deadline, on_lost);
+        permit.limit = granted.limit;
+        permit.ticket = granted.ticket;
+        confirm(slice::from_ref(&permit))?;
+        shared.servers.counts.grant(granted.ticket.is_some());
+        Ok(permit)
+    }
+
+    pub(crate) fn with_limit(mut self, limit: u32) -> Permit {
+        self.limit = limit;
+        self
+    }
+
     /// The fencing token: higher than that of every earlier grant of this semaphore. Hand it to what the permit
     /// protects, and let that refuse lower ones. Among several holders at once it identifies, it does not order.
     pub fn fence(&self) -> u64 {
-        self.holding.fence
+        self.identity.fence
     }
 
     /// Who holds: `<uuid>`, `<label>/<uuid>`, or the id that was chosen.
     pub fn id(&self) -> &str {
-        &self.holding.id
+        &self.identity.id
     }
 
     /// The keys of its semaphore, for scripts of your own; see [`scripts::HOLDS`](crate::scripts::HOLDS).
     pub fn keys(&self) -> &Keys {
-        &self.holding.keys
+        &self.identity.keys
     }
 
     /// How many permits this is; 0 in a forked child.
     pub fn permits(&self) -> u32 {
-        self.holding.permits()
+        match self.shared.servers.is_own_process() {
+            true => self.held(|held| held.permits()).unwrap_or(0),
+            false => 0,
+        }
     }
 
     /// The limit in force when it was granted, which may be another than the one declared. After
@@ -104,13 +134,19 @@ impl Permit {
     /// How long it is still held, by this machine's clocks and early rather than late: zero when it is lost, and in a forked
     /// child; `None` when its lease is permanent. Does not block and asks nobody.
     pub fn remaining(&self) -> Option<Duration> {
-        self.holding.remaining()
+        match self.shared.servers.is_own_process() {
+            true => self
+                .shared
+                .permits
+                .with(|keeper, now| keeper.remaining(self.number, now)),
+            false => Some(Duration::ZERO),
+        }
     }
 
     /// Whether it is not ours any more, by this machine's clocks and what is known. Once true it stays true. Does not
     /// block and asks nobody; so a revoked permit shows only after the next refresh.
     pub fn is_lost(&self) -> bool {
-        self.holding.is_lost()
+        self.remaining().is_some_and(|left| left.is_zero())
     }
 
     /// Gives it a new lease, counted from now. Blocks for one round trip.
@@ -129,7 +165,7 @@ impl Permit {
     /// As [`refresh`](Permit::refresh); [`RefreshError::Invalid`] for a lease that cannot be.
     pub fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
         refresh(slice::from_ref(self), Some(lease::to_ms(lease)?))?;
-        self.engine.renewal.watch(&self.holding); // its end is another now
+        self.shared.permits.plan(self.number);
         Ok(())
     }
 
@@ -138,8 +174,11 @@ impl Permit {
     /// look at [`remaining`](Permit::remaining) again after a round trip. A permanent permit, and one that is not renewed,
     /// stay as they are. Does not block and asks nobody.
     pub fn stop_renewal(&self) {
-        if self.engine.servers.is_own_process() {
-            self.engine.renewal.stop(&self.holding);
+        if self.shared.servers.is_own_process() {
+            let number = self.number;
+            self.shared
+                .permits
+                .with(|keeper, _| keeper.stop_renewal(number));
         }
     }
 
@@ -167,10 +206,10 @@ impl Permit {
     }
 
     fn keep_less(&self, permits: u32) -> Result<(), RefreshError> {
-        self.engine.check_process()?;
+        self.shared.check_process()?;
         if self.is_lost() {
-            // With an id of the user's own it may be somebody else's by now.
-            return Err(RefreshError::Lost(self.holding.lost()));
+            // With an id of the user's own it may be another caller's by now.
+            return Err(RefreshError::Lost(self.identity.lost()));
         }
         let held = self.permits();
         if permits == 0 || permits >= held {
@@ -180,20 +219,24 @@ impl Permit {
             );
             return Err(Invalid::new("permits", why).into());
         }
-        let (keys, id, keep) = (&self.holding.keys, &self.holding.id, held - permits);
-        let fence = self.holding.own_fence();
-        let answered = self.engine.call(&keys.meta, None, &mut |con| {
-            semaphore::release(con, keys, id, keep, fence)
-        })?;
-        match answered.reply {
+        let release = Release {
+            keys: &self.identity.keys,
+            id: &self.identity.id,
+            keep: held - permits,
+            fence: self.identity.own_fence(),
+        };
+        match self.shared.call(&release)? {
             ReleaseAnswer::Released { left, .. } => {
-                self.holding.set_permits(left);
+                self.held(|held| held.set_permits(left));
                 Ok(())
             }
             ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
-                self.engine.renewal.forget(&self.holding);
-                self.holding.lose();
-                Err(RefreshError::Lost(self.holding.lost()))
+                let number = self.number;
+                self.shared.permits.with(|keeper, _| {
+                    keeper.leave(number);
+                    keeper.lose(number, false);
+                });
+                Err(RefreshError::Lost(self.identity.lost()))
             }
         }
     }
@@ -202,28 +245,50 @@ impl Permit {
     /// in another process within [`remaining`](Permit::remaining). It is renewed no more.
     pub fn into_id(mut self) -> String {
         self.armed = false;
-        if self.holding.is_own_process() {
-            self.engine.renewal.forget(&self.holding);
-            self.holding.end();
+        if self.shared.servers.is_own_process() {
+            self.leave();
+            self.held(HeldPermit::end);
         }
-        self.holding.id.clone()
+        self.identity.id.clone()
     }
 
     pub(crate) fn key(&self) -> &str {
-        &self.holding.keys.meta
+        &self.identity.keys.meta
     }
 
-    /// A lost permit with an id of the user's own: whoever uses the id now may hold again, and releasing would hit that.
-    fn may_be_somebody_else_s(&self) -> bool {
-        self.holding.terms.own_id && self.is_lost()
+    /// A lost permit with an id of the user's own: another caller with the id may hold again, and releasing would hit that.
+    fn may_be_foreign(&self) -> bool {
+        self.identity.lease.own_id && self.is_lost()
     }
 
-    /// The same permit under other terms: the lease that it has now goes on.
-    pub(crate) fn under(mut self, terms: &Terms) -> Permit {
-        self.engine.renewal.forget(&self.holding);
+    /// The same permit under other lease options: the lease that it has now goes on.
+    pub(crate) fn under(mut self, lease: LeaseOptions, on_lost: Option<&OnLost>) -> Permit {
+        self.leave();
         self.armed = false;
-        let holding = self.holding.under(terms);
-        Permit::new(self.engine.clone(), holding, self.limit, self.ticket)
+        let held = self.held(|held| held.under(lease));
+        let Some(held) = held else {
+            return self;
+        };
+        let mut permit = Permit::keep(self.shared.clone(), held, on_lost);
+        (permit.limit, permit.ticket) = (self.limit, self.ticket);
+        permit
+    }
+
+    /// Nobody looks after it any more.
+    fn leave(&self) {
+        let number = self.number;
+        self.shared.permits.with(|keeper, _| keeper.leave(number));
+    }
+
+    fn held<T>(&self, work: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
+        let number = self.number;
+        self.shared
+            .permits
+            .with(|keeper, _| keeper.held(number).map(work))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.held(|held| held.deadline().instant())?
     }
 }
 
@@ -231,7 +296,7 @@ impl Permit {
 /// they are given back.
 pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
     let unconfirmed =
-        |permit: &Permit| permit.holding.terms.lease_ms == 0 || permit.engine.replicas.is_some();
+        |permit: &Permit| permit.identity.lease.lease_ms == 0 || permit.shared.has_replicas;
     if !permits.iter().any(unconfirmed) {
         return Ok(());
     }
@@ -262,79 +327,29 @@ pub(crate) fn refresh_all(
     let Some(first) = permits.first() else {
         return Ok(());
     };
-    first.engine.check_process()?;
+    first.shared.check_process()?;
     if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
-        return Err(RefreshError::Lost(lost.holding.lost()));
+        return Err(RefreshError::Lost(lost.identity.lost()));
     }
-    let ends = permits
-        .iter()
-        .filter_map(|p| p.holding.deadline().instant());
+    let ends = permits.iter().filter_map(Permit::deadline);
     let until = ends.chain(until).min();
     let permits: Vec<&Permit> = permits.iter().collect();
-    let outcomes = refresh_each(&first.engine, &permits, lease_ms, until);
+    let outcomes = refresh_each(&first.shared, &permits, lease_ms, until);
     outcomes.into_iter().collect()
 }
 
 /// Gives each of these, all of this gate, a new lease, and says what came of each.
 fn refresh_each(
-    engine: &Engine,
+    shared: &Shared,
     permits: &[&Permit],
     lease_ms: Option<u64>,
     until: Option<Instant>,
 ) -> Vec<Result<(), RefreshError>> {
-    let lease_of = |h: &Holding| lease_ms.unwrap_or(h.terms.lease_ms);
-    let calls = permits.iter().map(|permit| &permit.holding);
-    let calls: Vec<_> = calls
-        .map(|h| (&h.keys, h.id.as_str(), lease_of(h), h.own_fence()))
-        .collect();
-    let sent = engine.clock().moment();
-    let packets = engine.servers.call_each(
-        Turn::Last,
-        &calls,
-        |(keys, ..)| &keys.meta,
-        until,
-        &mut |con, calls| semaphore::refresh_all(con, calls, engine.replicas.as_ref()),
-    );
-    let unanswered = |_: &&Permit| Err(unexpected(&"no answer").into());
-    let mut outcomes: Vec<_> = permits.iter().map(unanswered).collect();
-    let mut tell = |place: usize, outcome| {
-        if let Some(told) = outcomes.get_mut(place) {
-            *told = outcome;
-        }
-    };
-    for packet in packets {
-        let group = packet.places.iter();
-        let group = group.filter_map(|place| Some((*place, &permits.get(*place)?.holding)));
-        let answered = match packet.outcome {
-            Ok(answered) => answered,
-            Err(unanswered) => {
-                for (place, holding) in group {
-                    if let CallError::Unknown(_) = unanswered.error {
-                        holding.may_end(sent, lease_of(holding));
-                    }
-                    tell(place, Err(unanswered.error.clone().into()));
-                }
-                continue;
-            }
-        };
-        for ((place, holding), outcome) in group.zip(answered.reply) {
-            let refreshed = match outcome {
-                Ok(Some(grant))
-                    if holding.extend(&grant, Deadline::told(answered.sent, grant.left())) =>
-                {
-                    Ok(())
-                }
-                Ok(_) => {
-                    engine.renewal.forget(holding);
-                    holding.lose();
-                    Err(RefreshError::Lost(holding.lost()))
-                }
-                Err(error) => Err(error.into()),
-            };
-            tell(place, refreshed);
-        }
-    }
-    outcomes
+    let permits = permits
+        .iter()
+        .map(|permit| (permit.number, &*permit.identity));
+    let permits: Vec<_> = permits.collect();
+    shared.permits.refresh(&permits, lease_ms, until)
 }
 
 impl Drop for Permit {
@@ -345,6 +360,9 @@ impl Drop for Permit {
             release::DROP_BOUND
         };
         drop_within(slice::from_mut(self), bound);
+        if self.shared.servers.is_own_process() {
+            self.shared.permits.remove(self.number);
+        }
     }
 }
 

@@ -2,10 +2,9 @@
 //! all.
 
 use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError};
-use crate::guard::guard;
+use crate::guard::{guard, settings};
 use crate::inspection::Inspection;
 use crate::semaphore::{Revoked, Semaphore};
-use crate::settings::settings;
 use std::fmt;
 use std::time::{Duration, Instant};
 

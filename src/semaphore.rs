@@ -2,15 +2,19 @@
 
 use crate::error::{AcquireError, CallError, Invalid, Lost, MOST, RefreshError, TryAcquireError};
 use crate::inspection::Inspection;
-use crate::lease::holding::{Holding, OnLost, Terms};
+use crate::lease::permits::OnLost;
 use crate::permit::Permit;
-use crate::protocol::lease::{self, Deadline};
-use crate::protocol::name::{self, Keys};
-use crate::scripts::semaphore::{self, LookupAnswer, ReleaseAnswer, ResizeAnswer};
-use crate::shared::Engine;
-use crate::trace::Operation;
+use crate::protocol::held::Identity;
+use crate::protocol::id;
+use crate::protocol::keys::Keys;
+use crate::protocol::lease::{self, Deadline, LeaseOptions};
+use crate::protocol::semaphore::{
+    Inspect, Lookup, LookupAnswer, Refresh, Release, ReleaseAnswer, Resize, ResizeAnswer, State,
+};
+use crate::protocol::waiter::{Granted, PermitTarget};
+use crate::shared::Shared;
+use crate::trace::{Operation, words};
 use crate::wait::cancel::Cancel;
-use crate::wait::request::Request;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +29,7 @@ use std::time::{Duration, Instant};
 /// With nothing else chosen a permit has a lease of 30 s that is renewed while it lives.
 #[derive(Clone)]
 pub struct Semaphore {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) shared: Arc<Shared>,
     name: String,
     keys: Result<Keys, Invalid>,
     /// 0: none is declared, whatever is stored counts.
@@ -68,10 +72,15 @@ pub enum Revoked {
     Nothing,
 }
 
+words! {
+    Revoked { Held "released", Waited "cancelled", Nothing "gone" }
+    Resized { Resized "resized", Unchanged "unchanged" }
+}
+
 impl Semaphore {
     /// What cannot be is told by the first call.
     pub(crate) fn new(
-        engine: Arc<Engine>,
+        shared: Arc<Shared>,
         kind: &str,
         name: &str,
         limit: Option<u32>,
@@ -81,13 +90,13 @@ impl Semaphore {
                 let why = format!("takes 1 to {MOST}, got {limit}");
                 Err(Invalid::new("limit", why))
             }
-            _ => Keys::of(kind, &engine.prefix, name),
+            _ => Keys::of(kind, &shared.prefix, name),
         };
         Semaphore {
             name: name.to_owned(),
             keys,
             limit: limit.unwrap_or(0),
-            label: engine.label.clone(),
+            label: shared.label.clone(),
             id: None,
             lease: None,
             renewed: false,
@@ -95,7 +104,7 @@ impl Semaphore {
             strict: false,
             cancel: None,
             on_lost: None,
-            engine,
+            shared,
         }
     }
 
@@ -163,7 +172,7 @@ impl Semaphore {
     /// since it stays cancelled.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Semaphore {
-        cancel.go_by(self.engine.clock());
+        cancel.go_by(&self.shared.servers.clock);
         self.cancel = Some(cancel.clone());
         self
     }
@@ -199,7 +208,7 @@ impl Semaphore {
     /// As [`try_acquire`](Semaphore::try_acquire); [`TryAcquireError::Invalid`] for 0, [`TryAcquireError::AboveLimit`]
     /// for more than the limit in force.
     pub fn try_acquire_many(&self, permits: u32) -> Result<Permit, TryAcquireError> {
-        self.request(Some(permits))?.at_once()
+        self.at_once(Some(permits))
     }
 
     /// Takes all that are free now, at least one, if nobody waits in front; [`Permit::permits`] tells how many. Blocks
@@ -208,7 +217,7 @@ impl Semaphore {
     /// # Errors
     /// As [`try_acquire`](Semaphore::try_acquire).
     pub fn try_acquire_all(&self) -> Result<Permit, TryAcquireError> {
-        self.request(None)?.at_once()
+        self.at_once(None)
     }
 
     /// Takes a permit, in line for as long as it takes. Blocks until it is granted; another thread may end that through
@@ -228,7 +237,7 @@ impl Semaphore {
     /// As [`acquire`](Semaphore::acquire); [`AcquireError::Invalid`] for 0, [`AcquireError::AboveLimit`]
     /// for more than the limit in force.
     pub fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {
-        self.request(Some(permits))?.in_line(None)
+        self.in_line(permits, self.lease_options()?, self.on_lost.as_ref(), None)
     }
 
     /// Takes a permit, in line for at most `timeout`. Blocks for at most that and 50 ms.
@@ -254,8 +263,13 @@ impl Semaphore {
                 "takes more than zero; `try_acquire_many` takes permits at once or not at all";
             return Err(Invalid::new("timeout", why).into());
         }
-        let deadline = self.engine.now().checked_add(timeout); // past what the clock can hold is for ever
-        self.request(Some(permits))?.in_line(deadline)
+        let deadline = self.shared.now().checked_add(timeout); // past what the clock can hold is for ever
+        self.in_line(
+            permits,
+            self.lease_options()?,
+            self.on_lost.as_ref(),
+            deadline,
+        )
     }
 
     /// As `acquire_many_timeout`, until `deadline`. One that has passed by now leaves the time for one try without waiting.
@@ -285,33 +299,43 @@ impl Semaphore {
     }
 
     fn take_over(&self, id: &str) -> Result<Permit, RefreshError> {
-        self.engine.check_process()?;
-        name::check_id(id)?;
-        let keys = self.keys.clone()?;
-        let terms = Terms {
+        self.shared.check_process()?;
+        id::check_id(id)?;
+        let keys = self.keys()?;
+        let lease = LeaseOptions {
             own_id: true,
-            ..self.terms()?
+            ..self.lease_options()?
         };
-        self.engine.cleanup.settle(&keys, id, None)?;
-        let _busy = self.engine.clock().busy(); // until the permit is looked after
+        self.shared.releases.settle(keys, id, None)?;
+        let _busy = self.shared.servers.clock.busy(); // until the permit is looked after
+        let lost = || RefreshError::Lost(Lost { id: id.to_owned() });
         // The fence comes first: a refresh that reaches the server late must not touch a later permit of the id.
-        let answered =
-            self.engine.call(
-                &keys.meta,
-                None,
-                &mut |con| match semaphore::lookup(con, &keys, id)? {
-                    LookupAnswer::Held(found) => {
-                        semaphore::refresh(con, &keys, id, terms.lease_ms, Some(found.fence))
-                    }
-                    LookupAnswer::Queued { .. } | LookupAnswer::Gone { .. } => Ok(None),
-                },
-            )?;
-        let Some(grant) = answered.reply else {
-            return Err(RefreshError::Lost(Lost { id: id.to_owned() }));
+        let LookupAnswer::Held(found) = self.shared.call(&Lookup { keys, id })? else {
+            return Err(lost());
         };
-        let deadline = Deadline::told(answered.sent, grant.left());
-        let holding = Holding::new(&self.engine.servers, &keys, id, &grant, deadline, &terms);
-        Ok(Permit::new(self.engine.clone(), holding, self.limit, None))
+        let refresh = Refresh {
+            keys,
+            id,
+            lease_ms: lease.lease_ms,
+            fence: Some(found.fence),
+        };
+        let (grant, sent) = self.shared.call_at(&refresh)?;
+        let grant = grant.ok_or_else(lost)?;
+        let identity = Identity {
+            keys: keys.clone(),
+            id: id.to_owned(),
+            fence: grant.fence,
+            lease,
+        };
+        let deadline = Deadline::told(sent, grant.left());
+        let permit = Permit::new(
+            &self.shared,
+            identity,
+            &grant,
+            deadline,
+            self.on_lost.as_ref(),
+        );
+        Ok(permit.with_limit(self.limit))
     }
 
     /// Takes away whatever `id` has: its permits, or its place in line. Blocks for one round trip.
@@ -325,11 +349,14 @@ impl Semaphore {
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
         let keys = self.keys()?;
         Operation::Revoke.on([keys.meta.as_ref()]).tell(|| {
-            name::check_id(id)?;
-            let answered = self.engine.call(&keys.meta, None, &mut |con| {
-                semaphore::release(con, keys, id, 0, None)
-            })?;
-            Ok(match answered.reply {
+            id::check_id(id)?;
+            let release = Release {
+                keys,
+                id,
+                keep: 0,
+                fence: None,
+            };
+            Ok(match self.shared.call(&release)? {
                 ReleaseAnswer::Released { .. } => Revoked::Held,
                 ReleaseAnswer::Cancelled => Revoked::Waited,
                 ReleaseAnswer::Gone => Revoked::Nothing,
@@ -362,8 +389,10 @@ impl Semaphore {
     pub fn unpin(&self) -> Result<(), CallError> {
         let keys = self.keys()?;
         Operation::Unpin.on([keys.meta.as_ref()]).run(|| {
-            self.engine.call(&keys.meta, None, &mut |con| {
-                semaphore::resize(con, keys, 0, None)
+            self.shared.call(&Resize {
+                keys,
+                limit: 0,
+                expected: None,
             })?;
             Ok(())
         })
@@ -376,10 +405,12 @@ impl Semaphore {
         }
         let keys = self.keys()?;
         Operation::Resize.on([keys.meta.as_ref()]).tell(|| {
-            let answered = self.engine.call(&keys.meta, None, &mut |con| {
-                semaphore::resize(con, keys, limit, expected)
-            })?;
-            Ok(match answered.reply {
+            let resize = Resize {
+                keys,
+                limit,
+                expected,
+            };
+            Ok(match self.shared.call(&resize)? {
                 ResizeAnswer::Resized { old, in_use, .. } => Resized::Resized { old, in_use },
                 ResizeAnswer::Unchanged { current, .. } => Resized::Unchanged { current },
             })
@@ -420,14 +451,15 @@ impl Semaphore {
     }
 
     /// A look at the semaphore, with `count` holders and waiters at most.
-    pub(crate) fn look(&self, offset: u32, count: u32) -> Result<semaphore::State, CallError> {
+    pub(crate) fn look(&self, offset: u32, count: u32) -> Result<State, CallError> {
         let keys = self.keys()?;
-        Operation::Inspect.on([keys.meta.as_ref()]).run(|| {
-            let answered = self.engine.call(&keys.meta, None, &mut |con| {
-                semaphore::inspect(con, keys, offset, count)
-            })?;
-            Ok(answered.reply)
-        })
+        let inspect = Inspect {
+            keys,
+            offset,
+            count,
+        };
+        let span = Operation::Inspect.on([keys.meta.as_ref()]);
+        span.run(|| self.shared.call(&inspect))
     }
 
     pub(crate) fn keys(&self) -> Result<&Keys, Invalid> {
@@ -438,18 +470,17 @@ impl Semaphore {
     pub(crate) fn next_id(&self) -> Result<String, Invalid> {
         match &self.id {
             Some(id) => Ok(id.clone()),
-            None => name::new_id(self.label.as_deref()),
+            None => id::new_id(self.label.as_deref()),
         }
     }
 
-    pub(crate) fn terms(&self) -> Result<Terms, Invalid> {
-        Ok(Terms {
+    pub(crate) fn lease_options(&self) -> Result<LeaseOptions, Invalid> {
+        Ok(LeaseOptions {
             lease_ms: match self.permanent {
                 true => 0,
                 false => lease::to_ms(self.lease.unwrap_or(lease::DEFAULT))?,
             },
             renewed: self.is_renewed()?,
-            on_lost: self.on_lost.clone(),
             own_id: self.id.is_some(),
         })
     }
@@ -467,17 +498,61 @@ impl Semaphore {
         Ok(renewed)
     }
 
-    pub(crate) fn request(&self, permits: Option<u32>) -> Result<Request, Invalid> {
-        Ok(Request {
-            engine: self.engine.clone(),
-            keys: self.keys.clone()?,
-            id: self.next_id()?,
-            permits,
-            limit: self.limit,
-            strict: self.strict,
-            terms: self.terms()?,
-            cancel: self.cancel.clone(),
+    pub(crate) fn on_lost_callback(&self) -> Option<&OnLost> {
+        self.on_lost.as_ref()
+    }
+
+    fn target(&self, permits: Option<u32>, lease: LeaseOptions) -> Result<PermitTarget, Invalid> {
+        let (keys, id) = (self.keys.clone()?, self.next_id()?);
+        let (limit, strict) = (self.limit, self.strict);
+        Ok(PermitTarget::new(keys, id, permits, limit, strict, lease))
+    }
+
+    fn at_once(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {
+        let target = self.target(permits, self.lease_options()?)?;
+        let key = target.keys.meta.clone();
+        Operation::TryAcquire.on([key.as_ref()]).run(|| {
+            let _busy = self.shared.servers.clock.busy(); // until the permit is looked after
+            let granted = self.shared.waits.at_once(&target)?;
+            let PermitTarget {
+                keys, id, lease, ..
+            } = target;
+            Ok(self.permit(&keys, id, lease, self.on_lost.as_ref(), &granted)?)
         })
+    }
+
+    /// Takes permits in line, with these lease options in place of its own.
+    pub(crate) fn in_line(
+        &self,
+        permits: u32,
+        lease: LeaseOptions,
+        on_lost: Option<&OnLost>,
+        deadline: Option<Instant>,
+    ) -> Result<Permit, AcquireError> {
+        let target = self.target(Some(permits), lease)?;
+        let (keys, id) = (target.keys.clone(), target.id.clone());
+        Operation::Acquire.on([keys.meta.as_ref()]).run(|| {
+            let cancel = self.cancel.as_ref();
+            let (granted, _busy) = self.shared.waits.in_line(target, deadline, cancel)?;
+            Ok(self.permit(&keys, id, lease, on_lost, &granted)?)
+        })
+    }
+
+    fn permit(
+        &self,
+        keys: &Keys,
+        id: String,
+        lease: LeaseOptions,
+        on_lost: Option<&OnLost>,
+        granted: &Granted,
+    ) -> Result<Permit, CallError> {
+        let identity = Identity {
+            keys: keys.clone(),
+            id,
+            fence: granted.grant.fence,
+            lease,
+        };
+        Permit::granted(&self.shared, identity, granted, on_lost)
     }
 }
 

@@ -4,21 +4,21 @@ use crate::error::failure::{Failure, FailureKind};
 use crate::error::{
     AcquireError, CallError, Denied, InTheWay, Invalid, LockAllError, RefreshError, TryLockAllError,
 };
-use crate::guard::UnlockError;
-use crate::lease::cleanup::{PendingRelease, Target};
-use crate::lease::holding::{Holding, Terms};
+use crate::guard::{UnlockError, settings};
+use crate::lease::releases::PendingRelease;
 use crate::mutex::{Mutex, MutexGuard};
 use crate::permit::{self, Permit, Released};
-use crate::protocol::lease::Deadline;
-use crate::protocol::name::Keys;
-use crate::scripts::semaphore::{self, TryLockAllAnswer};
+use crate::protocol::call::Call;
+use crate::protocol::held::Identity;
+use crate::protocol::keys::Keys;
+use crate::protocol::lease::{Deadline, LeaseOptions};
+use crate::protocol::releases::Target;
+use crate::protocol::semaphore::{TryLockAll, TryLockAllAnswer};
+use crate::protocol::waiter::LAST_CALL;
 use crate::semaphore::Semaphore;
-use crate::settings::settings;
-use crate::shared::Engine;
+use crate::shared::Shared;
 use crate::trace::Operation;
-use crate::transport::connections::Turn;
-use crate::wait::request::LAST_WORD;
-use redis::Connection;
+use crate::transport::pool::Sending;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -87,33 +87,36 @@ impl Mutexes {
             let why = "takes names of one group, as in `{trade}:sword` and `{trade}:shield`; `lock_all` takes any";
             return Err(Invalid::new("names", why).into());
         }
-        let (engine, terms) = (&first.engine, first.terms()?);
+        let (shared, lease) = (&first.shared, first.lease_options()?);
         let id = first.next_id()?;
-        let _busy = engine.clock().busy(); // until the permits are looked after
-        // What undoes it are several commands, after which a connection that others share would be of no use to them.
-        let lock_all = &mut |con: &mut Connection| {
-            semaphore::try_lock_all(con, keys, &id, terms.first_lease_ms())
+        let _busy = shared.servers.clock.busy(); // until the permits are looked after
+        let call = TryLockAll {
+            mutexes: keys,
+            id: &id,
+            lease_ms: lease.first_lease_ms(),
         };
-        let answered = engine.servers.find(&first.keys()?.meta, None, &mut |node| {
-            node.call(Turn::Last, None, lock_all)
+        let outcome = shared.servers.send(&call.pack(), Sending::default());
+        let answer = outcome.and_then(|answered| {
+            let sent = answered.sent;
+            Ok((answered.read(|reply| call.answer(reply))?, sent))
         });
-        let answered = answered.map_err(|unanswered| {
+        let (answer, sent) = answer.map_err(|unanswered| {
             if let CallError::Unknown(_) = unanswered.error {
-                let lease = Duration::from_millis(terms.first_lease_ms());
-                let until = engine.now().checked_add(lease);
-                engine
-                    .cleanup
-                    .release_later(keys.iter().map(|&keys| PendingRelease {
+                let first_lease = Duration::from_millis(lease.first_lease_ms());
+                let until = shared.now().checked_add(first_lease);
+                shared
+                    .releases
+                    .later(keys.iter().map(|&keys| PendingRelease {
                         keys: keys.clone(),
                         id: id.clone(),
                         target: Target::Whatever,
-                        connection: unanswered.wire.clone(),
+                        connection: unanswered.connection.clone(),
                         until,
                     }));
             }
             unanswered.error
         })?;
-        let grants = match answered.reply {
+        let grants = match answer {
             TryLockAllAnswer::Granted(grants) | TryLockAllAnswer::Held(grants) => grants,
             TryLockAllAnswer::Denied {
                 place,
@@ -122,7 +125,7 @@ impl Mutexes {
                 waiting,
                 ..
             } => {
-                engine.servers.counts.denied.add_one();
+                shared.servers.counts.denied.add_one();
                 let in_the_way = self.semaphores.get(place).unwrap_or(first);
                 return Err(TryLockAllError::InTheWay(InTheWay {
                     name: in_the_way.name().to_owned(),
@@ -135,15 +138,21 @@ impl Mutexes {
                 }));
             }
         };
-        let permits = keys.iter().zip(grants).map(|(keys, grant)| {
-            let deadline = Deadline::told(answered.sent, grant.left());
-            let holding = Holding::new(&engine.servers, keys, &id, &grant, deadline, &terms);
-            Permit::new(engine.clone(), holding, 1, None)
+        let permits = keys.iter().zip(grants).map(|(&keys, grant)| {
+            let identity = Identity {
+                keys: keys.clone(),
+                id: id.clone(),
+                fence: grant.fence,
+                lease,
+            };
+            let deadline = Deadline::told(sent, grant.left());
+            let on_lost = first.on_lost_callback();
+            Permit::new(shared, identity, &grant, deadline, on_lost).with_limit(1)
         });
         let guard = self.guard(permits.collect());
         permit::confirm(&guard.permits)?;
         for _ in &guard.permits {
-            engine.servers.counts.grant(false);
+            shared.servers.counts.grant(false);
         }
         Ok(guard)
     }
@@ -171,49 +180,48 @@ impl Mutexes {
             let why = "takes more than zero; to lock at once or not at all there is `try_lock_all`";
             return Err(Invalid::new("timeout", why).into());
         }
-        let deadline = first.engine.now().checked_add(timeout); // past what the clock can hold is for ever
-        let terms = first.terms()?;
+        let deadline = first.shared.now().checked_add(timeout); // past what the clock can hold is for ever
+        let lease = first.lease_options()?;
         let mut permits = Vec::with_capacity(self.semaphores.len());
-        if let Err(error) = self.lock_each(&first.engine, &mut permits, &terms, deadline) {
-            let latest = deadline.and_then(|end| end.checked_add(LAST_WORD));
-            let left = latest.map(|end| end.saturating_duration_since(first.engine.now()));
-            permit::drop_within(&mut permits, left.unwrap_or(LAST_WORD).min(LAST_WORD));
+        if let Err(error) = self.lock_each(&first.shared, &mut permits, lease, deadline) {
+            let latest = deadline.and_then(|end| end.checked_add(LAST_CALL));
+            let left = latest.map(|end| end.saturating_duration_since(first.shared.now()));
+            permit::drop_within(&mut permits, left.unwrap_or(LAST_CALL).min(LAST_CALL));
             return Err(error);
         }
-        let permits = permits.into_iter().map(|permit| permit.under(&terms));
+        let permits = permits
+            .into_iter()
+            .map(|permit| permit.under(lease, first.on_lost_callback()));
         Ok(self.guard(permits.collect()))
     }
 
     /// One after the other, then a look whether all are held.
     fn lock_each(
         &self,
-        engine: &Engine,
+        shared: &Shared,
         permits: &mut Vec<Permit>,
-        terms: &Terms,
+        lease: LeaseOptions,
         deadline: Option<Instant>,
     ) -> Result<(), LockAllError> {
-        let meanwhile = Terms {
-            renewed: terms.lease_ms > 0,
-            on_lost: None,
-            ..terms.clone()
+        let meanwhile = LeaseOptions {
+            renewed: lease.lease_ms > 0,
+            ..lease
         };
-        let is_over = || deadline.is_some_and(|end| end <= engine.now());
+        let is_over = || deadline.is_some_and(|end| end <= shared.now());
         for semaphore in &self.semaphores {
             if !permits.is_empty() && is_over() {
-                return Err(too_late(engine, semaphore));
+                return Err(too_late(shared, semaphore));
             }
-            let mut request = semaphore.request(Some(1))?;
-            request.terms = meanwhile.clone();
-            let permit = request.in_line(deadline);
+            let permit = semaphore.in_line(1, meanwhile, None, deadline);
             permits.push(permit.map_err(|error| not_locked(error, semaphore))?);
         }
-        let until = deadline.and_then(|end| end.checked_add(LAST_WORD));
+        let until = deadline.and_then(|end| end.checked_add(LAST_CALL));
         permit::refresh_all(permits, None, until).map_err(|error| {
             match (&error, self.semaphores.last()) {
                 (RefreshError::Unknown(failure) | RefreshError::Failed(failure), Some(last))
                     if is_over() && failure.kind() == FailureKind::TimedOut =>
                 {
-                    too_late(engine, last)
+                    too_late(shared, last)
                 }
                 _ => error.into(),
             }
@@ -255,8 +263,8 @@ impl Mutexes {
     }
 }
 
-fn too_late(engine: &Engine, semaphore: &Semaphore) -> LockAllError {
-    engine.servers.counts.denied.add_one();
+fn too_late(shared: &Shared, semaphore: &Semaphore) -> LockAllError {
+    shared.servers.counts.denied.add_one();
     LockAllError::TimedOut(InTheWay {
         name: semaphore.name().to_owned(),
         denied: None,

@@ -1,48 +1,45 @@
-//! What a gate's semaphores and permits share: servers, inbox, renewal, and the thread for pending releases.
+//! What the semaphores, locks, latches and permits of a gate share.
 
-use crate::clock::Clock;
 use crate::error::CallError;
-use crate::lease::cleanup::Cleanup;
-use crate::lease::renewal::Renewal;
-use crate::protocol::replicas::MinReplicas;
-use crate::transport::connections::{Answered, Unanswered};
+use crate::lease::permits::Permits;
+use crate::lease::releases::Releases;
+use crate::protocol::call::Call;
+use crate::protocol::lease::Moment;
+use crate::transport::pool::Sending;
 use crate::transport::servers::Servers;
-use crate::wait::inbox::Inbox;
-use redis::ConnectionLike;
+use crate::wait::blocking::Waits;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-pub(crate) struct Engine {
+pub(crate) struct Shared {
     pub(crate) servers: Arc<Servers>,
-    pub(crate) cleanup: Arc<Cleanup>,
-    pub(crate) inbox: Inbox,
-    pub(crate) renewal: Renewal,
+    pub(crate) permits: Permits,
+    pub(crate) releases: Arc<Releases>,
+    pub(crate) waits: Waits,
     pub(crate) prefix: String,
     pub(crate) label: Option<String>,
-    /// Who else must have a grant, or a new lease, before it counts.
-    pub(crate) replicas: Option<MinReplicas>,
-    /// How long a wait goes on while the server cannot be reached.
-    pub(crate) outage: Duration,
+    /// A grant counts only once other servers have it.
+    pub(crate) has_replicas: bool,
 }
 
-impl Engine {
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.servers.clock
-    }
-
+impl Shared {
     pub(crate) fn now(&self) -> Instant {
         self.servers.clock.now()
     }
 
-    /// Runs a script that may be run again, where `key` is; what was left of a call without an answer is dropped.
-    pub(crate) fn call<T>(
-        &self,
-        key: &str,
-        until: Option<Instant>,
-        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
-    ) -> Result<Answered<T>, CallError> {
-        let outcome: Result<_, Unanswered> = self.servers.call(key, until, call);
-        outcome.map_err(|unanswered| unanswered.error)
+    /// As `call`, and says when the answered call was sent.
+    pub(crate) fn call_at<C: Call>(&self, call: &C) -> Result<(C::Answer, Moment), CallError> {
+        let outcome = self.servers.send(&call.pack(), Sending::default());
+        let answer = outcome.and_then(|answered| {
+            let sent = answered.sent;
+            Ok((answered.read(|reply| call.answer(reply))?, sent))
+        });
+        answer.map_err(|unanswered| unanswered.error)
+    }
+
+    /// Sends a call whose outcome needs no care where it is not known: it may be made again, or changes nothing that lasts.
+    pub(crate) fn call<C: Call>(&self, call: &C) -> Result<C::Answer, CallError> {
+        self.call_at(call).map(|(answer, _)| answer)
     }
 
     /// Nothing of a gate may be touched in a fork.

@@ -64,12 +64,34 @@ operations! {
     PrefixMatch "prefix_match" "done",
 }
 
+/// What came of an operation, in one word of a fixed set.
+#[cfg(feature = "tracing")]
+pub(crate) trait Word {
+    fn word(&self) -> &'static str;
+}
+
+/// The word of each variant of an outcome: `words! { Released { Released "released", Gone "gone" } }`.
+#[cfg(feature = "tracing")]
+macro_rules! words {
+    ($($type:ident { $($variant:ident $word:literal),* $(,)? })*) => {
+        $(impl $crate::trace::Word for $type {
+            fn word(&self) -> &'static str {
+                match self { $($type::$variant { .. } => $word,)* }
+            }
+        })*
+    };
+}
+#[cfg(not(feature = "tracing"))]
+macro_rules! words {
+    ($($words:tt)*) => {};
+}
+pub(crate) use words;
+
 #[cfg(not(feature = "tracing"))]
 mod untold {
     use super::Operation;
     use crate::error::CallError;
-    use crate::protocol::name::Keys;
-    use crate::transport::warning::Warning;
+    use crate::protocol::keys::Keys;
 
     pub(crate) struct Span;
 
@@ -97,20 +119,17 @@ mod untold {
 
     pub(crate) fn reconnected(_what: &str, _address: impl FnOnce() -> String) {}
 
-    pub(crate) fn warned(_warning: &Warning) {}
+    pub(crate) fn warned(_warning: &impl std::fmt::Display) {}
 }
 
 #[cfg(feature = "tracing")]
 mod told {
-    use super::Operation;
+    use super::{Operation, Word};
     use crate::error::{
         AcquireError, CallError, LockAllError, RefreshError, TryAcquireError, TryLockAllError,
         WaitError,
     };
-    use crate::permit::Released;
-    use crate::protocol::name::{self, Keys};
-    use crate::semaphore::{Resized, Revoked};
-    use crate::transport::warning::Warning;
+    use crate::protocol::keys::{self, Keys};
     use std::fmt;
     use std::time::Instant;
 
@@ -176,7 +195,7 @@ mod told {
     }
 
     pub(super) fn kind<'a>(mut keys: impl Iterator<Item = &'a str>) -> &'a str {
-        keys.next().map_or("", |key| name::parts(key).0)
+        keys.next().map_or("", |key| keys::parts(key).0)
     }
 
     /// The names in these keys, with a space in between, which no name has.
@@ -186,7 +205,7 @@ mod told {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             for (place, key) in self.0.clone().enumerate() {
                 let space = if place > 0 { " " } else { "" };
-                write!(f, "{space}{}", name::parts(key).1)?;
+                write!(f, "{space}{}", keys::parts(key).1)?;
             }
             Ok(())
         }
@@ -194,19 +213,19 @@ mod told {
 
     /// A permit turned out to be lost. Its fence tells which; an id may be something of the user's own.
     pub(crate) fn lost(keys: &Keys, fence: u64) {
-        let (kind, name) = name::parts(&keys.meta);
+        let (kind, name) = keys::parts(&keys.meta);
         tracing::warn!(target: "luagate", kind, name, fence, "a permit is lost");
     }
 
     /// The renewal thread renewed a lease.
     pub(crate) fn renewed(keys: &Keys, fence: u64) {
-        let (kind, name) = name::parts(&keys.meta);
+        let (kind, name) = keys::parts(&keys.meta);
         tracing::debug!(target: "luagate", kind, name, fence, "a lease is renewed");
     }
 
     /// The renewal thread could not renew the leases of so many permits, this one among them, and tries again.
     pub(crate) fn unrenewed(keys: &Keys, permits: usize, error: &CallError) {
-        let (kind, name) = name::parts(&keys.meta);
+        let (kind, name) = keys::parts(&keys.meta);
         tracing::info!(
             target: "luagate",
             kind,
@@ -221,29 +240,11 @@ mod told {
         tracing::info!(target: "luagate", server = address(), "{what}");
     }
 
-    pub(crate) fn warned(warning: &Warning) {
+    pub(crate) fn warned(warning: &impl fmt::Display) {
         tracing::warn!(target: "luagate", "{warning}");
     }
 
-    /// What came of an operation, in one word of a fixed set.
-    pub(crate) trait Word {
-        fn word(&self) -> &'static str;
-    }
-
-    macro_rules! words {
-        ($($type:ident { $($variant:ident $word:literal),* $(,)? })*) => {
-            $(impl Word for $type {
-                fn word(&self) -> &'static str {
-                    match self { $($type::$variant { .. } => $word,)* }
-                }
-            })*
-        };
-    }
-
     words! {
-        Released { Released "released", Gone "gone" }
-        Revoked { Held "released", Waited "cancelled", Nothing "gone" }
-        Resized { Resized "resized", Unchanged "unchanged" }
         CallError { Invalid "invalid", Failed "failed", Unknown "unknown" }
         TryAcquireError {
             Denied "denied", AlreadyHeld "already_held", LimitMismatch "limit_mismatch",

@@ -1,16 +1,31 @@
-//! How calls reach a server.
+//! How calls reach a server, and how replies come back: connections, packets, and the nodes of a cluster.
 
 pub(crate) mod address;
 #[cfg(feature = "cluster")]
-pub(crate) mod cluster;
-pub(crate) mod connections;
-pub(crate) mod line;
-pub(crate) mod listening;
-pub(crate) mod node;
-pub(crate) mod probe;
+mod cluster;
+mod connection;
+mod connector;
+pub(crate) mod eviction;
+pub(crate) mod pool;
+mod probe;
+pub(crate) mod route;
 #[cfg(feature = "sentinel")]
-pub(crate) mod sentinel;
+mod sentinel;
 pub(crate) mod servers;
-pub(crate) mod source;
+pub(crate) mod subscription;
 pub(crate) mod tls;
-pub(crate) mod warning;
+
+pub(crate) use connection::PendingConnection;
+
+use std::time::Duration;
+
+/// The number of a server: 0 for the only one, and one for each node of a cluster.
+pub(crate) type NodeId = usize;
+
+/// How long connecting, reading and writing may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    pub(crate) read: Duration,
+    pub(crate) write: Duration,
+}

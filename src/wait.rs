@@ -1,8 +1,7 @@
-//! Waiting in line.
+//! Waiting: the threads that do what the waiter of `protocol` says.
 
+pub(crate) mod blocking;
 pub(crate) mod cancel;
-pub(crate) mod in_line;
-pub(crate) mod inbox;
-pub(crate) mod request;
-pub(crate) mod subscriber;
-pub(crate) mod waits;
+pub(crate) mod inboxes;
+mod mailbox;
+mod subscriber;

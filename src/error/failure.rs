@@ -52,8 +52,6 @@ pub struct Failure {
     kind: FailureKind,
     text: String,
     source: Option<RedisError>,
-    /// More than one reply is still to come on the connection, which can skip only one.
-    out_of_step: bool,
 }
 
 impl Failure {
@@ -62,7 +60,6 @@ impl Failure {
             kind,
             text: text.into(),
             source: None,
-            out_of_step: false,
         }
     }
 
@@ -77,17 +74,6 @@ impl Failure {
     /// What the server or the system said, without advice.
     pub(crate) fn text(&self) -> &str {
         &self.text
-    }
-
-    /// The same, of a packet of several calls.
-    pub(crate) fn of_several(mut self) -> Failure {
-        self.out_of_step = true;
-        self
-    }
-
-    /// Whether the connection may be used again although a reply is still to come on it.
-    pub(crate) fn is_in_step(&self) -> bool {
-        !self.out_of_step
     }
 
     /// What happened.

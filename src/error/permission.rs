@@ -15,7 +15,11 @@ pub(crate) fn is_refusal(text: &str) -> bool {
 
 /// The error of a script that was refused, with the name of what is missing: Redis names no key, and before 7.2 no command
 /// inside a script either, but the line.
-pub(crate) fn name_in_script(error: RedisError, script: &str, keys: &[&str]) -> RedisError {
+pub(crate) fn name_in_script(
+    error: RedisError,
+    script: &str,
+    keys: impl FnOnce() -> Vec<String>,
+) -> RedisError {
     let text = match (error.code(), error.detail()) {
         (Some("NOPERM"), text) => text.unwrap_or_default(),
         (Some("ERR"), Some(text)) if is_refusal(text) => text,
@@ -26,7 +30,7 @@ pub(crate) fn name_in_script(error: RedisError, script: &str, keys: &[&str]) -> 
             .map(|command| format!("+{}", command.to_lowercase()))
             .collect::<Vec<_>>()
             .join(" or "),
-        None if text.contains(" key") => patterns_of(keys),
+        None if text.contains(" key") => patterns_of(&keys()),
         None => String::new(),
     };
     if missing.is_empty() {
@@ -61,7 +65,7 @@ fn commands_in(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The patterns that keys of luagate fit: `~<prefix>:*`. Other keys stand for themselves.
-fn patterns_of(keys: &[&str]) -> String {
+fn patterns_of(keys: &[String]) -> String {
     let mut patterns: Vec<String> = keys
         .iter()
         .map(|key| {
@@ -85,6 +89,7 @@ mod tests {
             "local a\nif a then call('PERSIST', k) else call('PEXPIREAT', k, 1) end\nreturn 1";
         let (code, detail) = server.split_once(' ').unwrap();
         let error = redis::make_extension_error(code.to_owned(), Some(detail.to_owned()));
+        let keys = || keys.iter().map(|&key| key.to_owned()).collect();
         name_in_script(error, script, keys).to_string()
     }
 

@@ -1,6 +1,6 @@
 //! Many permits at once, where a loop would cost a round trip for each.
 
-use super::release::{ReleaseError, Released, give_back};
+use super::release::{ReleaseError, Released, Unconfirmed, give_back};
 use super::{Permit, refresh_each};
 use crate::error::{CallError, RefreshError};
 
@@ -38,7 +38,7 @@ impl Permit {
         permits: impl IntoIterator<Item = &'a P>,
     ) -> Vec<Result<(), RefreshError>> {
         let permits: Vec<&Permit> = permits.into_iter().map(AsRef::as_ref).collect();
-        let of_one_gate = permits.chunk_by(|one, next| Arc::ptr_eq(&one.engine, &next.engine));
+        let of_one_gate = permits.chunk_by(|one, next| Arc::ptr_eq(&one.shared, &next.shared));
         let packets = of_one_gate.flat_map(|permits| permits.chunks(BATCH));
         packets.flat_map(refresh_packet).collect()
     }
@@ -64,7 +64,7 @@ impl Permit {
         permits: impl IntoIterator<Item = P>,
     ) -> Vec<Result<Released, ReleaseError>> {
         let mut permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
-        let of_one_gate = permits.chunk_by_mut(|one, next| Arc::ptr_eq(&one.engine, &next.engine));
+        let of_one_gate = permits.chunk_by_mut(|one, next| Arc::ptr_eq(&one.shared, &next.shared));
         let packets = of_one_gate.flat_map(|permits| permits.chunks_mut(BATCH));
         let errors: Vec<Option<CallError>> = packets.flat_map(release_packet).collect();
         let outcomes = permits.into_iter().zip(errors);
@@ -82,10 +82,10 @@ impl Permit {
 
 /// Of one gate.
 fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
-    let Some(engine) = permits.first().map(|permit| &permit.engine) else {
+    let Some(shared) = permits.first().map(|permit| &permit.shared) else {
         return Vec::new();
     };
-    if let Err(error) = engine.check_process() {
+    if let Err(error) = shared.check_process() {
         return permits.iter().map(|_| Err(error.clone().into())).collect();
     }
     let mut outcomes = Vec::with_capacity(permits.len());
@@ -93,12 +93,12 @@ fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
     // What became of it shows in what came of each.
     let _ = span.run(|| {
         let (alive, lost) = refreshable(permits);
-        let ends = alive.iter().filter_map(|p| p.holding.deadline().instant());
-        let until = ends.min().map(|end| end.max(engine.now() + LEAST));
-        let mut told = refresh_each(engine, &alive, None, until).into_iter();
+        let ends = alive.iter().filter_map(|permit| permit.deadline());
+        let until = ends.min().map(|end| end.max(shared.now() + LEAST));
+        let mut told = refresh_each(shared, &alive, None, until).into_iter();
         for (permit, lost) in permits.iter().zip(lost) {
             let alive = if lost { None } else { told.next() };
-            outcomes.push(alive.unwrap_or_else(|| Err(RefreshError::Lost(permit.holding.lost()))));
+            outcomes.push(alive.unwrap_or_else(|| Err(RefreshError::Lost(permit.identity.lost()))));
         }
         let error = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
         error.map_or(Ok(()), |error| Err(error.clone()))
@@ -116,18 +116,16 @@ fn refreshable<'a>(permits: &[&'a Permit]) -> (Vec<&'a Permit>, Vec<bool>) {
 /// Of one gate. What kept each from being released.
 fn release_packet(permits: &mut [Permit]) -> Vec<Option<CallError>> {
     let mut errors = vec![None; permits.len()];
-    if let Some(Err(error)) = permits.first().map(|permit| permit.engine.check_process()) {
+    if let Some(Err(error)) = permits.first().map(|permit| permit.shared.check_process()) {
         errors.fill(Some(error));
         return errors;
     }
     let mut unconfirmed = Vec::new();
     // What became of it shows in what is unconfirmed.
     let _ = give_back(permits, None, &mut unconfirmed);
-    for unconfirmed in unconfirmed {
-        for place in unconfirmed.places {
-            if let Some(told) = errors.get_mut(place) {
-                *told = Some(unconfirmed.error.clone());
-            }
+    for Unconfirmed { index, error, .. } in unconfirmed {
+        if let Some(told) = errors.get_mut(index) {
+            *told = Some(error);
         }
     }
     errors

@@ -3,6 +3,9 @@
 use crate::error::Invalid;
 use std::time::{Duration, Instant, SystemTime};
 
+/// A point in time on the server's clock: milliseconds since 1970.
+pub type ServerTime = u64;
+
 /// The lease of a permit when none was chosen; it is renewed while the permit lives.
 pub(crate) const DEFAULT: Duration = Duration::from_secs(30);
 
@@ -74,6 +77,26 @@ impl Deadline {
     /// When it ends on the monotonic clock.
     pub(crate) fn instant(&self) -> Option<Instant> {
         self.0.map(|end| end.monotonic)
+    }
+}
+
+/// What was agreed on a permit's lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaseOptions {
+    /// The lease that a refresh asks for; 0 is permanent.
+    pub(crate) lease_ms: u64,
+    pub(crate) renewed: bool,
+    /// The id is the user's own, so another caller may hold with it by now.
+    pub(crate) own_id: bool,
+}
+
+impl LeaseOptions {
+    /// A permanent lease begins as one of 30 s, so that a permit whose reply was lost comes back by itself.
+    pub(crate) fn first_lease_ms(&self) -> u64 {
+        match self.lease_ms {
+            0 => u64::try_from(DEFAULT.as_millis()).unwrap_or(u64::MAX),
+            lease_ms => lease_ms,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A valid name made of any text.
 
-use crate::protocol::name;
+use super::keys;
 use sha1_smol::Sha1;
 
 /// The longest name, in bytes.
@@ -32,7 +32,7 @@ const DIGITS: usize = 40;
 /// assert!(name_from("{shop}:/a/very/long path").starts_with("{shop}:/a/very/long_path~"));
 /// ```
 pub fn name_from(text: &str) -> String {
-    if name::is_valid(text) {
+    if keys::is_valid(text) {
         return text.to_owned();
     }
     let (group, rest) = split_group(text).unwrap_or(("", text));
@@ -51,7 +51,7 @@ pub fn name_from(text: &str) -> String {
 fn split_group(text: &str) -> Option<(&str, &str)> {
     let (group, _) = text.strip_prefix('{')?.split_once("}:")?;
     let (group, rest) = text.split_at_checked(group.len() + "{}:".len())?;
-    let is_valid = name::is_valid(&format!("{group}x")) && group.len() <= 100 + "{}:".len();
+    let is_valid = keys::is_valid(&format!("{group}x")) && group.len() <= 100 + "{}:".len();
     is_valid.then_some((group, rest))
 }
 

@@ -13,19 +13,12 @@
 //!
 //! Contacts, members and prefixes are any bytes. Searching writes nothing.
 
-pub use crate::protocol::name::{prefix_key, recent_key};
+pub use crate::protocol::keys::{prefix_key, recent_key};
 
-use super::{Reply, error_of};
+use super::run;
 use crate::error::CallError;
-use crate::protocol::script::{Argument, Call, LazyScript};
+use crate::protocol::autocomplete as calls;
 use redis::ConnectionLike;
-
-static RECENT_ADD: LazyScript = script!("autocomplete/recent_add");
-static RECENT_REMOVE: LazyScript = script!("autocomplete/recent_remove");
-static RECENT_MATCH: LazyScript = script!("autocomplete/recent_match");
-static PREFIX_ADD: LazyScript = script!("autocomplete/prefix_add");
-static PREFIX_REMOVE: LazyScript = script!("autocomplete/prefix_remove");
-static PREFIX_MATCH: LazyScript = script!("autocomplete/prefix_match");
 
 /// Makes a contact the newest of a user's recent ones and keeps the `keep` (1 to 1,000) newest; says how many there are
 /// now. Again, it changes nothing more.
@@ -38,8 +31,7 @@ pub fn recent_add(
     contact: impl AsRef<[u8]>,
     keep: u32,
 ) -> Result<u32, CallError> {
-    let arguments = vec![contact.as_ref().into(), u64::from(keep).into()];
-    run(&RECENT_ADD, con, key, arguments)?.number()
+    run(con, &calls::recent_add(key, contact.as_ref(), keep))
 }
 
 /// Forgets one of a user's recent contacts; says whether it was there. Again, it changes nothing more.
@@ -51,8 +43,7 @@ pub fn recent_remove(
     key: &str,
     contact: impl AsRef<[u8]>,
 ) -> Result<bool, CallError> {
-    let arguments = vec![contact.as_ref().into()];
-    run(&RECENT_REMOVE, con, key, arguments)?.flag()
+    run(con, &calls::recent_remove(key, contact.as_ref()))
 }
 
 /// At most `count` (1 to 1,000) of a user's recent contacts that begin with `prefix`, the case of ASCII letters ignored;
@@ -66,8 +57,7 @@ pub fn recent_match(
     prefix: impl AsRef<[u8]>,
     count: u32,
 ) -> Result<Vec<Vec<u8>>, CallError> {
-    let arguments = vec![prefix.as_ref().into(), u64::from(count).into()];
-    run(&RECENT_MATCH, con, key, arguments)?.list()
+    run(con, &calls::recent_match(key, prefix.as_ref(), count))
 }
 
 /// Adds members (up to 1,000) to a group; says how many are new. Again, it changes nothing more, so it says 0.
@@ -79,7 +69,7 @@ pub fn prefix_add(
     key: &str,
     members: &[impl AsRef<[u8]>],
 ) -> Result<u32, CallError> {
-    run(&PREFIX_ADD, con, key, each(members))?.number()
+    run(con, &calls::prefix_add(key, members))
 }
 
 /// Removes members (up to 1,000) from a group; says how many were there. Again, it changes nothing more, so it says 0.
@@ -91,7 +81,7 @@ pub fn prefix_remove(
     key: &str,
     members: &[impl AsRef<[u8]>],
 ) -> Result<u32, CallError> {
-    run(&PREFIX_REMOVE, con, key, each(members))?.number()
+    run(con, &calls::prefix_remove(key, members))
 }
 
 /// The first `count` (1 to 1,000) members of a group that begin with `prefix`, in the order of their bytes.
@@ -104,24 +94,5 @@ pub fn prefix_match(
     prefix: impl AsRef<[u8]>,
     count: u32,
 ) -> Result<Vec<Vec<u8>>, CallError> {
-    let arguments = vec![prefix.as_ref().into(), u64::from(count).into()];
-    run(&PREFIX_MATCH, con, key, arguments)?.list()
-}
-
-fn each(members: &[impl AsRef<[u8]>]) -> Vec<Argument<'_>> {
-    members
-        .iter()
-        .map(|member| member.as_ref().into())
-        .collect()
-}
-
-fn run(
-    script: &LazyScript,
-    con: &mut dyn ConnectionLike,
-    key: &str,
-    arguments: Vec<Argument>,
-) -> Result<Reply, CallError> {
-    let keys = vec![key];
-    let reply = script.run(con, &Call { keys, arguments });
-    Ok(Reply::plain(reply.map_err(error_of)?))
+    run(con, &calls::prefix_match(key, prefix.as_ref(), count))
 }

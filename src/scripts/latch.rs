@@ -13,38 +13,12 @@
 //! # }
 //! ```
 
-use super::{LatchKeys, ServerTime, error_of, read, unexpected};
+use super::run;
 use crate::error::CallError;
-use crate::protocol::script::{Call, LazyScript};
+use crate::protocol::keys::LatchKeys;
+use crate::protocol::latch::{Count, CountDown, Delete, Wait};
+pub use crate::protocol::latch::{CountAnswer, CountDownAnswer, DeleteAnswer, WaitAnswer};
 use redis::ConnectionLike;
-
-static COUNT_DOWN: LazyScript = script!("latch/count_down");
-static WAIT: LazyScript = script!("latch/wait");
-static COUNT: LazyScript = script!("latch/count");
-static DELETE: LazyScript = script!("latch/delete");
-
-/// What [`count_down`] answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountDownAnswer {
-    /// Counted by this call.
-    Counted {
-        /// How many have still to count down; 0: the latch is open.
-        left: u32,
-        /// The count in force.
-        count: u32,
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
-    /// The id had counted before, or the latch was open: nothing was counted.
-    Already {
-        /// How many have still to count down; 0: the latch is open.
-        left: u32,
-        /// The count in force.
-        count: u32,
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
-}
 
 /// Counts `id`, once; the last of `count` opens the latch. Again with the same id, it counts nothing twice. The latch is kept
 /// for `life_ms` (1 to 100 years) from now at least.
@@ -58,49 +32,15 @@ pub fn count_down(
     count: u32,
     life_ms: u64,
 ) -> Result<CountDownAnswer, CallError> {
-    let call = Call {
-        keys: keys.names().to_vec(),
-        arguments: vec![id.into(), u64::from(count).into(), life_ms.into()],
-    };
-    read(
-        COUNT_DOWN.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()? {
-            "counted" => Ok(CountDownAnswer::Counted {
-                left: reply.number()?,
-                count: reply.number()?,
-                now: reply.number()?,
-            }),
-            "already" => Ok(CountDownAnswer::Already {
-                left: reply.number()?,
-                count: reply.number()?,
-                now: reply.number()?,
-            }),
-            other => Err(unexpected(&other)),
+    run(
+        con,
+        &CountDown {
+            keys,
+            id,
+            count,
+            life_ms,
         },
     )
-}
-
-/// What [`wait`] answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitAnswer {
-    /// All have counted down.
-    Open {
-        /// The count in force.
-        count: u32,
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
-    /// Not all have.
-    Closed {
-        /// How many have still to count down.
-        left: u32,
-        /// The count in force.
-        count: u32,
-        /// In how many ms asking again makes sense without a message.
-        retry_after: u64,
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
 }
 
 /// Asks whether the latch is open, and to be told on the channel `inbox` if it opens within `wait_ms` (up to a day; 0, or an
@@ -116,57 +56,16 @@ pub fn wait(
     wait_ms: u64,
     inbox: &str,
 ) -> Result<WaitAnswer, CallError> {
-    let call = Call {
-        keys: keys.names().to_vec(),
-        arguments: vec![
-            u64::from(count).into(),
-            life_ms.into(),
-            wait_ms.into(),
-            inbox.into(),
-        ],
-    };
-    read(
-        WAIT.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()? {
-            "open" => Ok(WaitAnswer::Open {
-                count: reply.number()?,
-                now: reply.number()?,
-            }),
-            "closed" => Ok(WaitAnswer::Closed {
-                left: reply.number()?,
-                count: reply.number()?,
-                retry_after: reply.number()?,
-                now: reply.number()?,
-            }),
-            other => Err(unexpected(&other)),
+    run(
+        con,
+        &Wait {
+            keys,
+            count,
+            life_ms,
+            wait_ms,
+            inbox,
         },
     )
-}
-
-/// What [`count`] answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountAnswer {
-    /// Nobody has counted down or waited, so no count is stored.
-    None {
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
-    /// All have counted down.
-    Open {
-        /// The count in force.
-        count: u32,
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
-    /// Not all have.
-    Closed {
-        /// How many have still to count down.
-        left: u32,
-        /// The count in force.
-        count: u32,
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
 }
 
 /// How many have still to count down. Changes nothing.
@@ -174,43 +73,7 @@ pub enum CountAnswer {
 /// # Errors
 /// What kept the server from answering.
 pub fn count(con: &mut dyn ConnectionLike, keys: &LatchKeys) -> Result<CountAnswer, CallError> {
-    let call = Call {
-        keys: keys.names().to_vec(),
-        arguments: vec![],
-    };
-    read(
-        COUNT.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()? {
-            "none" => Ok(CountAnswer::None {
-                now: reply.number()?,
-            }),
-            "open" => Ok(CountAnswer::Open {
-                count: reply.number()?,
-                now: reply.number()?,
-            }),
-            "closed" => Ok(CountAnswer::Closed {
-                left: reply.number()?,
-                count: reply.number()?,
-                now: reply.number()?,
-            }),
-            other => Err(unexpected(&other)),
-        },
-    )
-}
-
-/// What [`delete`] answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeleteAnswer {
-    /// There was a latch, open or closed; it is deleted.
-    Deleted {
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
-    /// There was none.
-    None {
-        /// The server's time at this reply.
-        now: ServerTime,
-    },
+    run(con, &Count { keys })
 }
 
 /// Deletes the latch and what was counted. Sends a message to at most 100 of the inboxes that wait for it. Who asks after that
@@ -219,20 +82,5 @@ pub enum DeleteAnswer {
 /// # Errors
 /// What kept the server from answering.
 pub fn delete(con: &mut dyn ConnectionLike, keys: &LatchKeys) -> Result<DeleteAnswer, CallError> {
-    let call = Call {
-        keys: keys.names().to_vec(),
-        arguments: vec![],
-    };
-    read(
-        DELETE.run(con, &call).map_err(error_of)?,
-        |reply| match reply.word()? {
-            "deleted" => Ok(DeleteAnswer::Deleted {
-                now: reply.number()?,
-            }),
-            "none" => Ok(DeleteAnswer::None {
-                now: reply.number()?,
-            }),
-            other => Err(unexpected(&other)),
-        },
-    )
+    run(con, &Delete { keys })
 }

@@ -3,26 +3,19 @@
 //! Each node has a pool of its own, so that one that stands still holds up nobody who asks another; a `ClusterConnection` of
 //! `redis` looks at every node, one after the other, whenever the slots have moved.
 
+use super::connector::{Connector, moved_to};
+use super::pool::{Pool, Sending};
+use super::{NodeId, Timeouts, tls};
 use crate::clock::Clock;
 use crate::counters::Counts;
-use crate::error::failure::{Failure, FailureKind, Redirect};
+use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid};
 use crate::sync::lock;
-use crate::transport::connections::{Answered, Connections, Timeouts, Turn, Unanswered};
-use crate::transport::node::Node;
-use crate::transport::source::{Source, moved_to};
-use crate::transport::tls;
 use redis::cluster_routing::Slot;
 use redis::{ConnectionAddr, ConnectionInfo, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// How often a call is sent to another node at most: a script that a node does not know yet is asked for twice.
-const MOST_REDIRECTS: u32 = 16;
-
-/// The pause while a slot is on its way and not all of its keys are there.
-const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// The nodes are not asked for their slots more often than this because of a failure.
 const CALM: Duration = Duration::from_millis(100);
@@ -51,7 +44,7 @@ pub(crate) struct Cluster {
 struct Map {
     owners: HashMap<Slot, usize>,
     /// All that were ever heard of; the place of one is its number.
-    nodes: Vec<Arc<Connections>>,
+    nodes: Vec<Arc<Pool>>,
     numbers: BTreeMap<(String, u16), usize>,
     /// Something failed in a way that may mean that the slots have other owners.
     is_doubtful: bool,
@@ -104,8 +97,8 @@ impl Cluster {
     }
 
     /// Asks for the slots: a wrong address is found out here.
-    pub(crate) fn check(&self) -> Result<(), CallError> {
-        self.ask_for_slots(None).map_err(CallError::Failed)
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.ask_for_slots(None)
     }
 
     /// The number of the node at this address, which gets one if it is new.
@@ -115,7 +108,7 @@ impl Cluster {
         }
         let number = map.nodes.len();
         let to = moved_to(self.like.addr(), address.0.clone(), address.1);
-        let source = Source::at(self.like.clone().set_addr(to))?;
+        let source = Connector::at(self.like.clone().set_addr(to))?;
         let Pools {
             clock,
             counts,
@@ -123,26 +116,25 @@ impl Cluster {
             most,
         } = &self.pools;
         let (clock, counts) = (clock.clone(), counts.clone());
-        let connections = Connections::new(clock, counts, number, source, *timeouts, *most);
+        let connections = Pool::new(clock, counts, number, source, *timeouts, *most);
         map.nodes.push(Arc::new(connections));
         map.numbers.insert(address, number);
         Ok(number)
     }
 
     /// All that were ever heard of.
-    pub(crate) fn nodes(&self) -> Vec<Arc<Connections>> {
+    pub(crate) fn nodes(&self) -> Vec<Arc<Pool>> {
         lock(&self.map).nodes.clone()
     }
 
     /// The node of this number.
-    pub(crate) fn node(&self, number: usize) -> Option<Arc<Connections>> {
+    pub(crate) fn node(&self, number: usize) -> Option<Arc<Pool>> {
         lock(&self.map).nodes.get(number).cloned()
     }
 
     /// Which node has the key, as far as is known without asking.
-    pub(crate) fn lane(&self, key: &str) -> usize {
-        let owner = lock(&self.map).owners.get(&Slot::for_key(key)).copied();
-        owner.unwrap_or(0)
+    pub(crate) fn node_of(&self, key: &[u8]) -> NodeId {
+        self.known(key).unwrap_or(0)
     }
 
     /// How long a reply is waited for at most.
@@ -155,81 +147,13 @@ impl Cluster {
         lock(&self.map).nodes.iter().map(|node| node.open()).sum()
     }
 
-    /// Attempts a call on the node that has the key, and follows it where the slot has moved, or is just moving.
-    pub(crate) fn follow<T>(
-        &self,
-        key: &str,
-        until: Option<Instant>,
-        attempt: &mut dyn FnMut(&Node) -> Result<Answered<T>, Unanswered>,
-    ) -> Result<Answered<T>, Unanswered> {
+    pub(super) fn known(&self, key: &[u8]) -> Option<NodeId> {
+        lock(&self.map).owners.get(&Slot::for_key(key)).copied()
+    }
+
+    /// The node that has the key. Asks where that is not known, or doubtful.
+    pub(super) fn owner(&self, key: &[u8], until: Option<Instant>) -> Result<Arc<Pool>, Failure> {
         let slot = Slot::for_key(key);
-        let clock = &self.pools.clock;
-        let latest = clock.now() + self.pools.timeouts.read;
-        let latest = until.map_or(latest, |until| until.min(latest));
-        let mut asking = None;
-        let mut redirects = 0;
-        let mut may_have_run = false;
-        loop {
-            let is_asking = asking.is_some();
-            let connections = match asking.take() {
-                Some(node) => node,
-                None => self.owner(slot, until)?,
-            };
-            let number = connections.node();
-            let node = Node {
-                connections: &connections,
-                asking: is_asking,
-            };
-            let mut unanswered = match attempt(&node) {
-                Ok(mut answered) => {
-                    answered.repeated |= may_have_run;
-                    return Ok(answered);
-                }
-                Err(unanswered) => unanswered,
-            };
-            may_have_run |= matches!(unanswered.error, CallError::Unknown(_));
-            if let (CallError::Failed(failure), true) = (&unanswered.error, may_have_run) {
-                unanswered.error = CallError::Unknown(failure.clone());
-            }
-            redirects += 1;
-            let (CallError::Failed(failure) | CallError::Unknown(failure)) = &unanswered.error
-            else {
-                return Err(unanswered);
-            };
-            let is_over = redirects > MOST_REDIRECTS || clock.now() >= latest;
-            match failure.redirect() {
-                Some(_) if is_over => return Err(still_moving(unanswered)),
-                Some(Redirect::Moved(to)) => match self.moved(slot, number, to) {
-                    Ok(()) => {}
-                    Err(failure) => return Err(failure.into()),
-                },
-                Some(Redirect::Ask(to)) => match self.at(number, to) {
-                    Ok(node) => asking = Some(node),
-                    Err(failure) => return Err(failure.into()),
-                },
-                Some(Redirect::TryAgain) => std::thread::sleep(TRY_AGAIN),
-                None if failure.may_mean_another_owner() => {
-                    lock(&self.map).is_doubtful = true;
-                    // A server that stalls is not asked twice: the first call is still on its way.
-                    if is_over || failure.kind() == FailureKind::TimedOut {
-                        return Err(unanswered);
-                    }
-                    let _ = self.ask_for_slots(Some(number));
-                    if self.lane_of(slot) == Some(number) {
-                        return Err(unanswered);
-                    }
-                }
-                None => return Err(unanswered),
-            }
-        }
-    }
-
-    fn lane_of(&self, slot: Slot) -> Option<usize> {
-        lock(&self.map).owners.get(&slot).copied()
-    }
-
-    /// The node that has the slot. Asks where that is not known, or doubtful.
-    fn owner(&self, slot: Slot, until: Option<Instant>) -> Result<Arc<Connections>, Failure> {
         let now = self.pools.clock.now();
         let map = lock(&self.map);
         let is_calm = map
@@ -245,27 +169,31 @@ impl Cluster {
             }
         }
         let map = lock(&self.map);
-        let owner = map
-            .owners
-            .get(&slot)
-            .and_then(|number| map.nodes.get(*number));
+        let owner = map.owners.get(&slot);
+        let owner = owner.and_then(|number| map.nodes.get(*number));
         owner.cloned().ok_or_else(|| {
             let text = "no node of the cluster has the slot of this key";
             Failure::new(FailureKind::NotReady, text)
         })
     }
 
-    /// The slot has moved there.
-    fn moved(&self, slot: Slot, from: usize, to: &str) -> Result<(), Failure> {
+    /// The slot of this key has moved there.
+    pub(super) fn moved(&self, key: &[u8], from: NodeId, to: &str) -> Result<(), Failure> {
         let mut map = lock(&self.map);
         let number = self.number_at(&mut map, from, to)?;
-        map.owners.insert(slot, number);
+        map.owners.insert(Slot::for_key(key), number);
         // Where one has moved others may have: the next call that can spare the time asks.
         map.is_doubtful = true;
         Ok(())
     }
 
-    fn at(&self, from: usize, to: &str) -> Result<Arc<Connections>, Failure> {
+    /// The slots may have other owners.
+    pub(super) fn doubt(&self) {
+        lock(&self.map).is_doubtful = true;
+    }
+
+    /// The node at `to`.
+    pub(super) fn at(&self, from: NodeId, to: &str) -> Result<Arc<Pool>, Failure> {
         let mut map = lock(&self.map);
         let number = self.number_at(&mut map, from, to)?;
         let node = map.nodes.get(number).cloned();
@@ -273,7 +201,7 @@ impl Cluster {
     }
 
     /// The number of the node at `to`, which is `host:port`, or `:port` on the host that said so.
-    fn number_at(&self, map: &mut Map, from: usize, to: &str) -> Result<usize, Failure> {
+    fn number_at(&self, map: &mut Map, from: NodeId, to: &str) -> Result<NodeId, Failure> {
         let (host, port) = to.rsplit_once(':').ok_or_else(|| no_address(to))?;
         let port = port.parse().map_err(|_| no_address(to))?;
         let host = match host {
@@ -284,7 +212,7 @@ impl Cluster {
     }
 
     /// Asks the nodes which of them has what, one after the other until one tells; `last` is asked last, since it just failed.
-    fn ask_for_slots(&self, last: Option<usize>) -> Result<(), Failure> {
+    pub(super) fn ask_for_slots(&self, last: Option<usize>) -> Result<(), Failure> {
         let before = lock(&self.map).version;
         let _asking = lock(&self.asking);
         let map = lock(&self.map);
@@ -305,7 +233,7 @@ impl Cluster {
         Err(failure)
     }
 
-    fn learn(&self, told_by: &Connections, ranges: Vec<Range>) -> Result<(), Failure> {
+    fn learn(&self, told_by: &Pool, ranges: Vec<Range>) -> Result<(), Failure> {
         let mut map = lock(&self.map);
         let mut owners = HashMap::with_capacity(16_384);
         for Range {
@@ -349,19 +277,6 @@ fn host_of(map: &Map, number: usize) -> String {
     found.map(|((host, _), _)| host.clone()).unwrap_or_default()
 }
 
-/// A slot that is on its way for longer than a call may take.
-fn still_moving(unanswered: Unanswered) -> Unanswered {
-    let not_ready = |failure: Failure| Failure::new(FailureKind::NotReady, failure.to_string());
-    Unanswered {
-        error: match unanswered.error {
-            CallError::Failed(failure) => CallError::Failed(not_ready(failure)),
-            CallError::Unknown(failure) => CallError::Unknown(not_ready(failure)),
-            invalid => invalid,
-        },
-        wire: unanswered.wire,
-    }
-}
-
 /// Slots that one master has.
 struct Range {
     first: u16,
@@ -370,24 +285,24 @@ struct Range {
     port: u16,
 }
 
-fn slots(node: &Connections, until: Instant) -> Result<Vec<Range>, Failure> {
+fn slots(node: &Pool, until: Instant) -> Result<Vec<Range>, Failure> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
-    let asked = node.call(Turn::Last, Some(until), &mut |con| {
-        let reply: Value = command
-            .query(con)
-            .map_err(|error| CallError::Failed(error.into()))?;
-        Ok(reply)
-    });
-    let reply = asked.map_err(|unanswered| match unanswered.error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => failure,
-        CallError::Invalid(invalid) => Failure::new(FailureKind::Other, invalid.to_string()),
-    })?;
+    let sending = Sending {
+        until: Some(until),
+        ..Sending::default()
+    };
+    let mut carried = node.command(&command, sending)?;
+    let reply = match carried.replies.pop() {
+        Some(Ok(Value::ServerError(error))) => Err(redis::RedisError::from(error).into()),
+        Some(reply) => reply.map_err(Failure::from),
+        None => Err(Failure::new(FailureKind::UnexpectedReply, "no reply")),
+    }?;
     let unreadable = || {
         let text = "CLUSTER SLOTS is answered in no form that is known";
         Failure::new(FailureKind::UnexpectedReply, text)
     };
-    let Value::Array(rows) = reply.reply else {
+    let Value::Array(rows) = reply else {
         return Err(unreadable());
     };
     let ranges: Option<Vec<Range>> = rows.iter().map(range).collect();

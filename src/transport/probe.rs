@@ -1,9 +1,9 @@
 //! What speaks at a port: looked at once, where a gate could not be opened, since neither side tells that only one of them
 //! speaks TLS. A server with TLS drops who does not; one without waits for the rest of what it takes for a long word.
 
+use super::pool::Pool;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::transport::connections::Connections;
 use redis::ConnectionAddr;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -17,7 +17,7 @@ const EMPTY_HELLO: [u8; 9] = [22, 3, 1, 0, 4, 1, 0, 0, 0];
 const ALERT: [u8; 2] = [21, 3];
 
 /// The error with which opening a gate on these servers failed, or what is behind it. Takes a part of the time for connecting.
-pub(crate) fn explain(servers: &[Arc<Connections>], error: CallError) -> CallError {
+pub(crate) fn explain(servers: &[Arc<Pool>], error: CallError) -> CallError {
     use FailureKind::*;
     let (CallError::Failed(failure) | CallError::Unknown(failure)) = &error else {
         return error;

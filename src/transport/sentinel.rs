@@ -4,10 +4,10 @@
 //!
 //! `redis::sentinel` asks without any timeout, so one sentinel that stands still would hold up every call.
 
+use super::connector::{moved_to, open, settled};
+use super::subscription::{Broken, Subscription};
 use crate::error::failure::{Failure, FailureKind};
 use crate::sync::lock;
-use crate::transport::listening::{Broken, Listening};
-use crate::transport::source::{moved_to, open, settled};
 use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -203,7 +203,7 @@ fn hear(sentinels: &Weak<Sentinels>, place: usize, sentinel: &Client) -> Result<
     let mut con = open(sentinel, WITHIN)?;
     con.set_read_timeout(Some(WITHIN))?;
     redis::cmd("SUBSCRIBE").arg(&NEWS).exec(&mut con)?;
-    let mut listening = Listening::to(&mut con, WITHIN);
+    let mut subscription = Subscription::on(&mut con, WITHIN);
     let mut is_news = true; // whatever it told before
     while let Some(known) = sentinels.upgrade() {
         if known.first.load(Ordering::Relaxed) != place {
@@ -213,7 +213,7 @@ fn hear(sentinels: &Weak<Sentinels>, place: usize, sentinel: &Client) -> Result<
             known.found(&known.ask(sentinel, WITHIN)?);
         }
         drop(known);
-        is_news = match listening.next() {
+        is_news = match subscription.next() {
             Ok(message) => message.is_some(),
             Err(Broken) => return Ok(()),
         };

@@ -1,20 +1,25 @@
-//! The servers of a gate: one, or the nodes of a cluster, each with a pool of connections.
+//! The servers of a gate: one, or the nodes of a cluster. Every call of a script goes through here.
 
+use super::address::Address;
+#[cfg(feature = "cluster")]
+use super::cluster::{Cluster, Pools};
+use super::connector::Connector;
+use super::eviction::{self, Warning};
+use super::pool::{Carried, Pool, Sending};
+use super::route::{Answered, Outcome, Route, Unanswered};
+use super::{NodeId, PendingConnection, Timeouts, probe};
 use crate::clock::Clock;
 use crate::counters::Counts;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-#[cfg(feature = "cluster")]
-use crate::scripts::unexpected;
+use crate::protocol::call::Packed;
+use crate::protocol::exchange::{Exchange, Packet};
+use crate::protocol::replicas::MinReplicas;
+use crate::protocol::reply::error_of;
 use crate::sync::lock;
 use crate::trace;
-#[cfg(feature = "cluster")]
-use crate::transport::cluster::Cluster;
-use crate::transport::connections::{Answered, Connections, Parked, Turn, Unanswered};
-use crate::transport::node::Node;
-use crate::transport::probe;
-use crate::transport::warning::{self, Warning};
-use redis::{Connection, ConnectionLike};
+use redis::{RedisError, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,36 +28,54 @@ pub(crate) struct Servers {
     pub(crate) clock: Clock,
     pub(crate) counts: Arc<Counts>,
     pid: u32,
-    topology: Topology,
+    pub(super) topology: Topology,
     warnings: Mutex<Vec<Warning>>,
 }
 
 pub(crate) enum Topology {
-    One(Arc<Connections>),
+    One(Arc<Pool>),
     #[cfg(feature = "cluster")]
     Cluster(Box<Cluster>),
 }
 
-/// What became of the calls that went to one server in one packet.
-pub(crate) struct Packet<T> {
-    /// Which calls these are.
-    pub(crate) places: Vec<usize>,
-    pub(crate) outcome: Result<Answered<Vec<Result<T, CallError>>>, Unanswered>,
-}
-
-/// Runs calls of the same script in one packet.
-pub(crate) type Calls<'a, P, T> =
-    dyn FnMut(&mut Connection, &[P]) -> Result<Vec<Result<T, CallError>>, CallError> + 'a;
+/// Makes the call that is sent to a server.
+pub(crate) type Make<'a> = dyn FnMut(&Arc<Pool>) -> Result<Cow<'a, Packed>, Failure> + 'a;
 
 impl Servers {
-    pub(crate) fn new(clock: Clock, counts: Arc<Counts>, topology: Topology) -> Servers {
-        Servers {
+    /// The servers at this address, each with a pool of up to `most` connections. Connects to none yet.
+    pub(crate) fn open(
+        address: Address,
+        clock: Clock,
+        timeouts: Timeouts,
+        most: usize,
+    ) -> Result<Servers, CallError> {
+        let counts = Arc::new(Counts::default());
+        let topology = match address {
+            #[cfg(feature = "cluster")]
+            Address::Cluster(nodes) => {
+                let pools = Pools {
+                    clock: clock.clone(),
+                    counts: counts.clone(),
+                    timeouts,
+                    most,
+                };
+                Topology::Cluster(Box::new(Cluster::new(&nodes, pools)?))
+            }
+            other => {
+                let connector = Connector::new(other).map_err(CallError::Failed)?;
+                let (clock, counts) = (clock.clone(), counts.clone());
+                Topology::One(Arc::new(Pool::new(
+                    clock, counts, 0, connector, timeouts, most,
+                )))
+            }
+        };
+        Ok(Servers {
             clock,
             counts,
             pid: std::process::id(),
             topology,
             warnings: Mutex::default(),
-        }
+        })
     }
 
     /// Whether this process is the one that opened the gate, and not a fork of it.
@@ -68,27 +91,30 @@ impl Servers {
         }
     }
 
-    /// Connects once, so that a wrong address is found out; and asks how the server is set up.
+    /// Connects once, so that a wrong address is reported at once; and asks how the server is set up.
     pub(crate) fn check(&self) -> Result<(), CallError> {
-        self.ping().map_err(|error| {
+        self.ping().map_err(|failure| {
             let nodes = match &self.topology {
-                Topology::One(connections) => vec![connections.clone()],
+                Topology::One(pool) => vec![pool.clone()],
                 #[cfg(feature = "cluster")]
                 Topology::Cluster(cluster) => cluster.nodes(),
             };
-            probe::explain(&nodes, error)
+            probe::explain(&nodes, CallError::Failed(failure))
         })
     }
 
-    fn ping(&self) -> Result<(), CallError> {
+    fn ping(&self) -> Result<(), Failure> {
         match &self.topology {
-            Topology::One(connections) => {
-                let answered = connections.call(Turn::Last, None, &mut |con| {
-                    let pong = redis::cmd("PING").exec(con);
-                    pong.map_err(|error| CallError::Failed(error.into()))
-                });
-                answered.map_err(|unanswered| unanswered.error)?;
-                self.look_at(connections, None);
+            Topology::One(pool) => {
+                let ping = redis::cmd("PING");
+                match pool.command(&ping, Sending::default())?.replies.pop() {
+                    Some(Err(error)) => return Err(error.into()),
+                    Some(Ok(Value::ServerError(error))) => {
+                        return Err(RedisError::from(error).into());
+                    }
+                    Some(Ok(_)) | None => {}
+                }
+                self.look_at(pool, None);
                 Ok(())
             }
             #[cfg(feature = "cluster")]
@@ -97,14 +123,14 @@ impl Servers {
     }
 
     /// Asks a server how it is set up, unless that was done.
-    fn look_at(&self, server: &Connections, until: Option<Instant>) {
-        if let Some(warning) = warning::ask(server, until) {
+    fn look_at(&self, server: &Pool, until: Option<Instant>) {
+        if let Some(warning) = eviction::ask(server, until) {
             trace::warned(&warning);
             lock(&self.warnings).push(warning);
         }
     }
 
-    /// What there is to say of those that were asked how they are set up. Nothing in a forked child.
+    /// What is wrong with how the servers are set up. Nothing in a forked child.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
         match self.is_own_process() {
             true => lock(&self.warnings).clone(),
@@ -115,155 +141,218 @@ impl Servers {
     /// How long a reply is waited for at most.
     pub(crate) fn read_timeout(&self) -> Duration {
         match &self.topology {
-            Topology::One(connections) => connections.timeouts().read,
+            Topology::One(pool) => pool.timeouts().read,
             #[cfg(feature = "cluster")]
             Topology::Cluster(cluster) => cluster.read_timeout(),
         }
     }
 
     /// How many connections of the pools are open now; none in a forked child.
-    pub(crate) fn open(&self) -> usize {
+    pub(crate) fn open_connections(&self) -> usize {
         if !self.is_own_process() {
             return 0;
         }
         match &self.topology {
-            Topology::One(connections) => connections.open(),
+            Topology::One(pool) => pool.open(),
             #[cfg(feature = "cluster")]
             Topology::Cluster(cluster) => cluster.open(),
         }
     }
 
-    /// The number of the server that has the key, as far as is known without asking. What takes long with one server
-    /// must not hold up what others have.
-    pub(crate) fn lane(&self, key: &str) -> usize {
+    /// The server that has the key, as far as is known without asking. What takes long with one server must not hold up
+    /// calls to others.
+    pub(crate) fn node_of(&self, key: &str) -> NodeId {
         match &self.topology {
             Topology::One(_) => {
                 let _ = key;
                 0
             }
             #[cfg(feature = "cluster")]
-            Topology::Cluster(cluster) => cluster.lane(key),
+            Topology::Cluster(cluster) => cluster.node_of(key.as_bytes()),
         }
     }
 
-    /// Attempts a call on the server that has the key; again on another one where it turns out to have moved.
-    pub(crate) fn find<T>(
-        &self,
-        key: &str,
-        until: Option<Instant>,
-        attempt: &mut dyn FnMut(&Node) -> Result<Answered<T>, Unanswered>,
-    ) -> Result<Answered<T>, Unanswered> {
+    /// Sends a call to the server that has its key.
+    pub(crate) fn send(&self, call: &Packed, sending: Sending) -> Outcome {
+        self.send_as(call.key(), sending, &mut |_| Ok(Cow::Borrowed(call)))
+    }
+
+    /// Sends the call that `make` makes for the server that has the key.
+    pub(crate) fn send_as(&self, key: &[u8], sending: Sending, make: &mut Make) -> Outcome {
         self.check_process()?;
-        match &self.topology {
-            Topology::One(connections) => {
-                let _ = (key, until);
-                attempt(&Node {
-                    connections,
-                    asking: false,
-                })
+        self.follow(Route::new(self, key, sending.until), sending, make)
+    }
+
+    /// Sends calls: those of each server in one packet, one server after the other. Each has its own outcome.
+    pub(crate) fn send_all(&self, calls: &[Packed], sending: Sending) -> Vec<Outcome> {
+        if let Err(failure) = self.check_process() {
+            return calls.iter().map(|_| Err(failure.clone().into())).collect();
+        }
+        let mut groups: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        for (index, call) in calls.iter().enumerate() {
+            let key = String::from_utf8_lossy(call.key());
+            groups.entry(self.node_of(&key)).or_default().push(index);
+        }
+        let mut outcomes: Vec<Option<Outcome>> = calls.iter().map(|_| None).collect();
+        for group in groups.into_values() {
+            let together: Vec<&Packed> = group.iter().filter_map(|i| calls.get(*i)).collect();
+            for (index, outcome) in group.iter().zip(self.send_together(&together, sending)) {
+                if let Some(place) = outcomes.get_mut(*index) {
+                    *place = Some(outcome);
+                }
             }
-            #[cfg(feature = "cluster")]
-            // It is known which master has a key when it has answered.
-            Topology::Cluster(cluster) => cluster.follow(key, until, &mut |node| {
-                let answered = attempt(node)?;
-                self.look_at(node.connections, until);
-                Ok(answered)
-            }),
         }
+        let unsent = || Err(Failure::new(FailureKind::Other, "the call was not sent").into());
+        outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or_else(unsent))
+            .collect()
     }
 
-    /// Runs `call`, an idempotent script, where `key` is: see [`Connections::call_along`].
-    pub(crate) fn call<T>(
-        &self,
-        key: &str,
-        until: Option<Instant>,
-        call: &mut dyn FnMut(&mut dyn ConnectionLike) -> Result<T, CallError>,
-    ) -> Result<Answered<T>, Unanswered> {
-        self.find(key, until, &mut |node| node.call_along(until, call))
-    }
-
-    /// Runs `call` on this very connection, so that it reaches the server after what was sent on it before.
-    pub(crate) fn call_on<T>(
-        &self,
-        wire: Parked,
-        until: Option<Instant>,
-        call: &mut dyn FnMut(&mut Connection) -> Result<T, CallError>,
-    ) -> Result<Answered<T>, Unanswered> {
-        match &self.topology {
-            Topology::One(connections) => connections.call_on(wire, until, call),
-            #[cfg(feature = "cluster")]
-            Topology::Cluster(cluster) => match cluster.node(wire.node()) {
-                Some(connections) => connections.call_on(wire, until, call),
-                None => Err(Failure::new(FailureKind::Disconnected, "its node is gone").into()),
-            },
-        }
-    }
-
-    /// Runs the call of each of `items`, whose key is what `key` says: those of each server in one packet, one server after
-    /// the other.
-    pub(crate) fn call_each<'a, P: Copy, T>(
-        &self,
-        turn: Turn,
-        items: &[P],
-        key: impl Fn(P) -> &'a str,
-        until: Option<Instant>,
-        calls: &mut Calls<P, T>,
-    ) -> Vec<Packet<T>> {
-        let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (place, item) in items.iter().enumerate() {
-            groups.entry(self.lane(key(*item))).or_default().push(place);
-        }
-        let packet = |places: Vec<usize>| {
-            let group = places.iter().filter_map(|place| items.get(*place).copied());
-            let group: Vec<P> = group.collect();
-            let outcome = self.call_together(turn, &group, &key, until, calls);
-            Packet { places, outcome }
+    /// Sends calls that are likely for one server in one packet, and by itself each that has to be sent again.
+    fn send_together(&self, calls: &[&Packed], sending: Sending) -> Vec<Outcome> {
+        let Some(first) = calls.first() else {
+            return Vec::new();
         };
-        groups.into_values().map(packet).collect()
-    }
-
-    /// Those that are on one server.
-    fn call_together<'a, P: Copy, T>(
-        &self,
-        turn: Turn,
-        group: &[P],
-        key: &impl Fn(P) -> &'a str,
-        until: Option<Instant>,
-        calls: &mut Calls<P, T>,
-    ) -> Result<Answered<Vec<Result<T, CallError>>>, Unanswered> {
-        let first = group.first().map_or("", |item| key(*item));
-        let together = &mut |node: &Node| node.call(turn, until, &mut |con| calls(con, group));
-        let answered = self.find(first, until, together)?;
-        #[cfg(feature = "cluster")]
-        let answered = self.follow_each(turn, group, key, until, calls, answered);
-        Ok(answered)
-    }
-
-    /// Calls by itself whatever has moved.
-    #[cfg(feature = "cluster")]
-    fn follow_each<'a, P: Copy, T>(
-        &self,
-        turn: Turn,
-        group: &[P],
-        key: &impl Fn(P) -> &'a str,
-        until: Option<Instant>,
-        calls: &mut Calls<P, T>,
-        mut answered: Answered<Vec<Result<T, CallError>>>,
-    ) -> Answered<Vec<Result<T, CallError>>> {
-        for (reply, item) in answered.reply.iter_mut().zip(group) {
-            if !reply.as_ref().is_err_and(CallError::has_moved) {
-                continue;
+        let pool = match Route::new(self, first.key(), sending.until).pool(self) {
+            Ok(pool) => pool,
+            Err(Unanswered { error, .. }) => {
+                return calls.iter().map(|_| Err(error.clone().into())).collect();
             }
-            let alone = self.find(key(*item), until, &mut |node| {
-                node.call(turn, until, &mut |con| {
-                    let answer = calls(con, &[*item])?.pop();
-                    answer.unwrap_or_else(|| Err(unexpected(&"no answer")))
-                })
-            });
-            *reply = alone
-                .map(|answered| answered.reply)
-                .map_err(|unanswered| unanswered.error);
-        }
-        answered
+        };
+        let outcomes = exchange(&pool, calls, false, sending, &mut |packet| {
+            pool.send(packet, sending)
+        });
+        let outcomes = calls.iter().zip(outcomes).map(|(call, outcome)| {
+            let mut route = Route::new(self, call.key(), sending.until);
+            match route.next(self, &pool, outcome) {
+                Some(outcome) => outcome,
+                None => self.follow(route, sending, &mut |_| Ok(Cow::Borrowed(call))),
+            }
+        });
+        outcomes.collect()
     }
+
+    /// Sends a call until it has an outcome.
+    fn follow(&self, mut route: Route, sending: Sending, make: &mut Make) -> Outcome {
+        loop {
+            let pool = route.pool(self)?;
+            let call = make(&pool)?;
+            let mut send = |packet: &Packet| pool.send(packet, sending);
+            let outcome = exchange(&pool, &[&call], route.is_asking(), sending, &mut send).pop();
+            let outcome = outcome.and_then(|outcome| route.next(self, &pool, outcome));
+            if let Some(outcome) = outcome {
+                if outcome.is_ok() {
+                    self.look_at(&pool, sending.until); // it is known now that this server is a master
+                }
+                return outcome;
+            }
+        }
+    }
+
+    /// Sends a call on the connection of another one that was not answered, so that it reaches the server after that.
+    pub(crate) fn send_behind(
+        &self,
+        pending: &PendingConnection,
+        call: &Packed,
+        until: Option<Instant>,
+    ) -> Outcome {
+        let pool = match &self.topology {
+            Topology::One(pool) => Some(pool.clone()),
+            #[cfg(feature = "cluster")]
+            Topology::Cluster(cluster) => cluster.node(pending.node()),
+        };
+        let sending = Sending {
+            until,
+            ..Sending::default()
+        };
+        let Some(pool) = pool else {
+            return self.send(call, sending);
+        };
+        let mut send = |packet: &Packet| match pool.send_behind(pending, packet, until) {
+            Some(carried) => carried,
+            None => pool.send(packet, sending),
+        };
+        match exchange(&pool, &[call], false, sending, &mut send).pop() {
+            Some(Err(Unanswered {
+                error: CallError::Failed(failure),
+                ..
+            })) if failure.kind() == FailureKind::TimedOut => Err(Unanswered {
+                error: CallError::Unknown(failure),
+                connection: Some(pending.clone()),
+            }),
+            Some(outcome) => outcome,
+            None => self.send(call, sending),
+        }
+    }
+}
+
+/// Sends calls to one server in one packet, and again where it does not know their script. Each has its own outcome.
+fn exchange(
+    pool: &Arc<Pool>,
+    calls: &[&Packed],
+    asking: bool,
+    sending: Sending,
+    send: &mut dyn FnMut(&Packet) -> Result<Carried, Failure>,
+) -> Vec<Outcome> {
+    let mut exchange = Exchange::new(calls);
+    exchange.asking = asking;
+    exchange.last = sending.replicas.as_ref().map(MinReplicas::command);
+    let (mut first, mut pending, mut unsent) = (None, None, None);
+    while let Some(packet) = exchange.packet() {
+        match send(&packet) {
+            Ok(carried) => {
+                first.get_or_insert((carried.sent, carried.generation));
+                pending = carried.pending;
+                exchange.receive(carried.replies);
+            }
+            Err(failure) => {
+                unsent = Some(failure);
+                break;
+            }
+        }
+    }
+    let (sent, generation) = first.unwrap_or_else(|| (pool.clock.moment(), 0));
+    let replicas = sending.replicas.as_ref();
+    let unconfirmed =
+        replicas.and_then(|replicas| replicas.check(exchange.last_reply.take()).err());
+    let not_run = || {
+        unsent
+            .clone()
+            .unwrap_or_else(|| Failure::new(FailureKind::Other, "not sent"))
+    };
+    let outcome = |reply| match reply {
+        None => Err(not_run().into()),
+        Some(Ok(reply)) => Ok(Answered {
+            reply,
+            sent,
+            repeated: false,
+            unconfirmed: unconfirmed.clone(),
+            pool: pool.clone(),
+            generation,
+        }),
+        Some(Err(error)) => Err(unanswered(pool, generation, error_of(error), &pending)),
+    };
+    exchange.outcomes().into_iter().map(outcome).collect()
+}
+
+fn unanswered(
+    pool: &Pool,
+    generation: u64,
+    error: CallError,
+    pending: &Option<PendingConnection>,
+) -> Unanswered {
+    let connection = match &error {
+        CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => pending.clone(),
+        CallError::Failed(failure) if failure.is_broken() => {
+            pool.outdate(generation);
+            None
+        }
+        CallError::Unknown(_) => {
+            pool.outdate(generation);
+            None
+        }
+        CallError::Failed(_) | CallError::Invalid(_) => None,
+    };
+    Unanswered { error, connection }
 }

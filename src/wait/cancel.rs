@@ -1,8 +1,8 @@
 //! Ending a wait from another thread, or at a time.
 
+use super::mailbox::Mailbox;
 use crate::clock::Clock;
 use crate::sync::lock;
-use crate::wait::waits::Wait;
 use once_cell::sync::OnceCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +55,7 @@ struct Shared {
     deadline: Option<Instant>,
     /// The same by the clock of the gate that met the handle first. They differ only where a test moves that clock.
     end: OnceCell<End>,
-    waits: Mutex<Vec<Weak<Wait>>>,
+    waits: Mutex<Vec<Weak<Mailbox>>>,
 }
 
 struct End {
@@ -138,7 +138,7 @@ impl Cancel {
     }
 
     /// Lets a wait be cancelled by this handle.
-    pub(crate) fn watch(&self, wait: &Arc<Wait>) {
+    pub(super) fn watch(&self, wait: &Arc<Mailbox>) {
         self.go_by(wait.clock());
         if let Some(at) = self.shared.end.get().and_then(|end| end.at) {
             wait.cancel_at(at);

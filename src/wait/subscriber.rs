@@ -1,13 +1,12 @@
 //! A subscription: one connection to one server, however many threads wait, on which they hear of their grants.
 
-use crate::error::CallError;
+use super::inboxes::Registry;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::permission;
 use crate::protocol::message::Received;
 use crate::sync::{lock, wait_for};
-use crate::transport::connections::{Connections, Turn};
-use crate::transport::listening::{Broken, Listening, TICK};
-use crate::wait::inbox::Hearing;
+use crate::transport::pool::{Pool, Sending};
+use crate::transport::subscription::{Broken, Subscription, TICK};
 use redis::{Cmd, RedisError, Value};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -19,14 +18,14 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Subscriber {
-    connections: Arc<Connections>,
-    hearing: Arc<Hearing>,
+    pool: Arc<Pool>,
+    registry: Arc<Registry>,
     channel: String,
-    subscription: Mutex<Subscription>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
-enum Subscription {
+enum State {
     /// On its way, first or again; `tried`: it has failed before.
     Down {
         tried: bool,
@@ -44,15 +43,15 @@ enum Subscription {
 impl Subscriber {
     /// Begins to subscribe. Nothing where no thread can be started.
     pub(crate) fn start(
-        connections: &Arc<Connections>,
-        hearing: &Arc<Hearing>,
+        pool: &Arc<Pool>,
+        registry: &Arc<Registry>,
         channel: String,
     ) -> Option<Arc<Subscriber>> {
         let subscriber = Arc::new(Subscriber {
-            connections: connections.clone(),
-            hearing: hearing.clone(),
+            pool: pool.clone(),
+            registry: registry.clone(),
             channel,
-            subscription: Mutex::new(Subscription::Down { tried: false }),
+            state: Mutex::new(State::Down { tried: false }),
             changed: Condvar::new(),
         });
         let listening = subscriber.clone();
@@ -63,46 +62,43 @@ impl Subscriber {
 
     /// The channel, once the subscription stands. `None` where there is none: then a waiter asks without an inbox.
     pub(crate) fn channel(&self, until: Option<Instant>) -> Result<Option<String>, Failure> {
-        let clock = &self.connections.clock;
-        let latest = clock.now() + self.connections.timeouts().connect;
+        let clock = &self.pool.clock;
+        let latest = clock.now() + self.pool.timeouts().connect;
         let latest = until.map_or(latest, |until| until.min(latest));
-        let mut subscription = lock(&self.subscription);
+        let mut state = lock(&self.state);
         loop {
-            match &*subscription {
-                Subscription::Up => return Ok(Some(self.channel.clone())),
-                Subscription::Down { tried: false } => {}
-                Subscription::Refused(failure) => return Err(failure.clone()),
+            match &*state {
+                State::Up => return Ok(Some(self.channel.clone())),
+                State::Down { tried: false } => {}
+                State::Refused(failure) => return Err(failure.clone()),
                 _ => return Ok(None),
             }
             let left = latest.saturating_duration_since(clock.now());
             if left.is_zero() {
                 return Ok(None);
             }
-            subscription = wait_for(&self.changed, subscription, left);
+            state = wait_for(&self.changed, state, left);
         }
     }
 
     /// Nobody hears anything here any more.
     pub(crate) fn is_over(&self) -> bool {
-        let subscription = lock(&self.subscription);
-        matches!(
-            *subscription,
-            Subscription::Closed | Subscription::Refused(_)
-        )
+        let state = lock(&self.state);
+        matches!(*state, State::Closed | State::Refused(_))
     }
 
     /// Nobody needs it any more. Its thread ends soon.
     pub(crate) fn close(&self) {
-        *lock(&self.subscription) = Subscription::Closed;
+        *lock(&self.state) = State::Closed;
     }
 
     /// Says how the subscription is; false when it is closed.
-    fn set(&self, to: Subscription) -> bool {
-        let mut subscription = lock(&self.subscription);
-        if let Subscription::Closed = *subscription {
+    fn set(&self, to: State) -> bool {
+        let mut state = lock(&self.state);
+        if let State::Closed = *state {
             return false;
         }
-        *subscription = to;
+        *state = to;
         self.changed.notify_all();
         true
     }
@@ -125,19 +121,20 @@ impl Subscriber {
 
     /// The reply; `None` where the server, or what stands in front of it, does not know the command.
     fn try_out(&self, command: &Cmd) -> Result<Option<Value>, NotHeard> {
-        let answered = self.connections.call(Turn::Last, None, &mut |con| {
-            let reply = command.query(con);
-            reply.map_err(|error: RedisError| CallError::Failed(error.into()))
-        });
-        match answered {
-            Ok(answered) => Ok(Some(answered.reply)),
-            Err(unanswered) => match unanswered.error {
-                CallError::Failed(failure) if failure.kind() == FailureKind::Permission => {
-                    Err(NotHeard::Refused(self.named(&failure)))
-                }
-                CallError::Failed(failure) if !failure.is_passing() => Ok(None),
-                _ => Err(NotHeard::Broken),
-            },
+        let carried = match self.pool.command(command, Sending::default()) {
+            Ok(carried) => carried,
+            Err(_) => return Err(NotHeard::Broken),
+        };
+        let failure = match carried.replies.into_iter().next() {
+            Some(Ok(Value::ServerError(error))) => Failure::from(RedisError::from(error)),
+            Some(Ok(reply)) => return Ok(Some(reply)),
+            Some(Err(error)) => Failure::from(error),
+            None => return Err(NotHeard::Broken),
+        };
+        match failure.kind() {
+            FailureKind::Permission => Err(NotHeard::Refused(self.named(&failure))),
+            _ if failure.is_passing() => Err(NotHeard::Broken),
+            _ => Ok(None),
         }
     }
 
@@ -163,16 +160,16 @@ fn listen(subscriber: &Subscriber) {
         match subscribe(subscriber, again) {
             Ended::Closed | Ended::Useless => return,
             Ended::Refused(failure) => {
-                subscriber.set(Subscription::Refused(failure));
-                subscriber.hearing.call_all(); // whoever asks hears it
+                subscriber.set(State::Refused(failure));
+                subscriber.registry.call_all(); // whoever asks hears it
                 return;
             }
             Ended::Broken { was_up } => again |= was_up,
         }
-        if subscriber.connections.is_retired() {
+        if subscriber.pool.is_retired() {
             subscriber.close();
         }
-        if !subscriber.set(Subscription::Down { tried: true }) {
+        if !subscriber.set(State::Down { tried: true }) {
             return;
         }
         std::thread::sleep(pause);
@@ -193,8 +190,8 @@ enum Ended {
 
 fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
     let broken = Ended::Broken { was_up: false };
-    let moves = subscriber.connections.moves();
-    let Ok(mut con) = subscriber.connections.connect() else {
+    let moves = subscriber.pool.moves();
+    let Ok(mut con) = subscriber.pool.connect() else {
         return broken;
     };
     // Sent as any other command, since a `PubSub` tells of no refusal.
@@ -207,53 +204,53 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
         if failure.is_passing() || failure.is_broken() {
             return broken;
         }
-        subscriber.set(Subscription::Useless);
+        subscriber.set(State::Useless);
         return Ended::Useless;
     }
-    let mut listening = Listening::to(&mut con, subscriber.connections.timeouts().read);
+    let mut subscription = Subscription::on(&mut con, subscriber.pool.timeouts().read);
     // That the server took the command does not say that it took the subscription.
     match subscriber.is_heard() {
         Ok(true) => {}
         // Nor is a subscription that broke in the meantime counted.
-        Ok(false) if !again && listening.stands() => {
-            subscriber.set(Subscription::Useless);
+        Ok(false) if !again && subscription.stands() => {
+            subscriber.set(State::Useless);
             return Ended::Useless;
         }
         Err(NotHeard::Refused(failure)) => return Ended::Refused(failure),
         _ => return broken,
     }
-    if !subscriber.set(Subscription::Up) {
+    if !subscriber.set(State::Up) {
         return Ended::Closed;
     }
     if again {
         subscriber
-            .connections
+            .pool
             .count_reconnect("a subscription stands again");
-        subscriber.hearing.call_all(); // what came while it was down was missed
+        subscriber.registry.call_all(); // what came while it was down was missed
     }
     let mut looked = Instant::now();
     loop {
-        let message = match listening.next() {
+        let message = match subscription.next() {
             Ok(message) => message,
             Err(Broken) => return Ended::Broken { was_up: true },
         };
         // A gate may also go while somebody sends it message after message.
         if message.is_none() || looked.elapsed() >= TICK {
             looked = Instant::now();
-            if subscriber.connections.is_retired() {
+            if subscriber.pool.is_retired() {
                 subscriber.close();
             }
             if subscriber.is_over() {
                 return Ended::Closed;
             }
-            if subscriber.connections.moves() != moves {
+            if subscriber.pool.moves() != moves {
                 return Ended::Broken { was_up: true };
             }
         }
         if let Some(message) = message
             && let Some(heard) = Received::read(message.get_payload_bytes())
         {
-            subscriber.hearing.deliver(&subscriber.channel, &heard);
+            subscriber.registry.deliver(&subscriber.channel, &heard);
         }
     }
 }

@@ -1,0 +1,47 @@
+//! The user's callbacks, run on a thread of their own.
+
+use crate::clock::{Busy, Clock};
+use crate::error::Lost;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+/// Called once when a permit turns out to be lost.
+pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
+
+/// The thread, started by the first loss.
+pub(super) struct Callbacks {
+    clock: Clock,
+    sender: Option<Sender<(OnLost, Lost, Busy)>>,
+}
+
+impl Callbacks {
+    pub(super) fn new(clock: &Clock) -> Callbacks {
+        Callbacks {
+            clock: clock.clone(),
+            sender: None,
+        }
+    }
+
+    pub(super) fn run(&mut self, on_lost: OnLost, lost: Lost) {
+        if self.sender.is_none() {
+            self.sender = start();
+        }
+        // Where no thread can be started it is not called; the next one tries again.
+        if let Some(sender) = &self.sender {
+            let _ = sender.send((on_lost, lost, self.clock.busy()));
+        }
+    }
+}
+
+fn start() -> Option<Sender<(OnLost, Lost, Busy)>> {
+    let (sender, receiver) = channel::<(OnLost, Lost, Busy)>();
+    let thread = std::thread::Builder::new().name("luagate-on-lost".to_owned());
+    let started = thread.spawn(move || {
+        for (on_lost, lost, _busy) in receiver {
+            // A callback that panics is the user's concern; the next one runs all the same.
+            let _ = catch_unwind(AssertUnwindSafe(|| on_lost(&lost)));
+        }
+    });
+    started.ok().map(|_| sender)
+}

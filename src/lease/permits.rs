@@ -1,0 +1,307 @@
+//! The permits of a gate: one thread a server renews those that it granted, and a further thread reports losses, since one that
+//! waits for a reply would report late.
+
+use super::callbacks::Callbacks;
+pub(crate) use super::callbacks::OnLost;
+use crate::clock::Bell;
+use crate::error::{CallError, RefreshError};
+use crate::protocol::call::{Call, Packed};
+use crate::protocol::held::{HeldPermit, Identity};
+use crate::protocol::keeper::{Due, Keeper, Loss, Number, Task};
+use crate::protocol::lease::Moment;
+use crate::protocol::replicas::MinReplicas;
+use crate::protocol::semaphore::Grant;
+use crate::sync::lock;
+use crate::trace;
+use crate::transport::pool::Sending;
+use crate::transport::route::Outcome;
+use crate::transport::servers::Servers;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+pub(crate) struct Permits {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    servers: Arc<Servers>,
+    /// Who else must have a new lease before it counts.
+    replicas: Option<MinReplicas>,
+    state: Mutex<State>,
+    callbacks: Mutex<Callbacks>,
+}
+
+#[derive(Default)]
+struct State {
+    keeper: Keeper,
+    on_lost: HashMap<Number, OnLost>,
+    threads: BTreeMap<Task, Thread>,
+    closed: bool,
+}
+
+struct Thread {
+    running: bool,
+    /// Until when it sleeps, or slept last; `None`: until it is woken. Where permits come and go it is woken once for many,
+    /// since it may find less to do than it had planned for.
+    sleeps_until: Option<Instant>,
+    bell: Arc<Bell>,
+}
+
+impl Permits {
+    pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Permits {
+        let callbacks = Mutex::new(Callbacks::new(&servers.clock));
+        Permits {
+            shared: Arc::new(Shared {
+                servers,
+                replicas,
+                state: Mutex::default(),
+                callbacks,
+            }),
+        }
+    }
+
+    /// Looks after a permit from now on.
+    pub(crate) fn keep(&self, held: HeldPermit, on_lost: Option<&OnLost>) -> Number {
+        let shared = &self.shared;
+        let node = shared.servers.node_of(&held.identity.keys.meta);
+        let now = shared.servers.clock.moment();
+        let mut state = lock(&shared.state);
+        let number = state.keeper.keep(held, node, on_lost.is_some(), now);
+        if let Some(on_lost) = on_lost {
+            state.on_lost.insert(number, on_lost.clone());
+        }
+        Shared::wake(shared, state, Task::Renew(node));
+        if on_lost.is_some() {
+            Shared::wake(shared, lock(&shared.state), Task::Report);
+        }
+        number
+    }
+
+    /// Its end is another one now.
+    pub(crate) fn plan(&self, number: Number) {
+        let shared = &self.shared;
+        let now = shared.servers.clock.moment();
+        let mut state = lock(&shared.state);
+        state.keeper.plan(number, now);
+        let tasks: Vec<Task> = state.threads.keys().copied().collect();
+        drop(state);
+        for task in tasks {
+            Shared::wake(shared, lock(&shared.state), task);
+        }
+    }
+
+    /// The permit is dropped.
+    pub(crate) fn remove(&self, number: Number) {
+        let mut state = lock(&self.shared.state);
+        state.keeper.remove(number);
+        let on_lost = match state.on_lost.is_empty() {
+            true => None,
+            false => state.on_lost.remove(&number),
+        };
+        drop(state);
+        drop(on_lost); // it is the user's, and so is what its drop does
+    }
+
+    /// Does something with the permits, and reports what turns out to be lost.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Keeper, Moment) -> T) -> T {
+        let now = self.shared.servers.clock.moment();
+        let mut state = lock(&self.shared.state);
+        let result = work(&mut state.keeper, now);
+        self.shared.report(state);
+        result
+    }
+
+    /// Gives these a new lease, their own or one of `lease_ms`, and says what came of each. Waits for the replies until `until`
+    /// at most.
+    pub(crate) fn refresh(
+        &self,
+        permits: &[(Number, &Identity)],
+        lease_ms: Option<u64>,
+        until: Option<Instant>,
+    ) -> Vec<Result<(), RefreshError>> {
+        let lease_of = |identity: &Identity| lease_ms.unwrap_or(identity.lease.lease_ms);
+        let refreshes = permits
+            .iter()
+            .map(|(number, identity)| (*number, *identity, lease_of(identity)));
+        let outcomes = self.shared.refresh(refreshes.clone(), until, false);
+        self.with(|keeper, now| {
+            let refreshed = refreshes.zip(outcomes);
+            let refreshed = refreshed.map(|((number, _, lease_ms), (outcome, sent))| {
+                keeper.refreshed(number, lease_ms, outcome, sent, now)
+            });
+            refreshed.collect()
+        })
+    }
+}
+
+impl Drop for Permits {
+    fn drop(&mut self) {
+        if !self.shared.servers.is_own_process() {
+            return;
+        }
+        let mut state = lock(&self.shared.state);
+        state.closed = true;
+        let bells: Vec<_> = state
+            .threads
+            .values()
+            .map(|thread| thread.bell.clone())
+            .collect();
+        drop(state);
+        for bell in bells {
+            bell.ring(lock(&self.shared.state));
+        }
+    }
+}
+
+impl Shared {
+    /// Wakes the thread of a task if it sleeps for too long; starts it if none runs.
+    fn wake(shared: &Arc<Shared>, mut state: MutexGuard<State>, task: Task) {
+        let Some(at) = state.keeper.next(task) else {
+            return;
+        };
+        let thread = state.threads.entry(task).or_insert_with(|| Thread {
+            running: false,
+            sleeps_until: None,
+            bell: Arc::new(Bell::new(&shared.servers.clock)),
+        });
+        if !thread.running {
+            let name = match task {
+                Task::Renew(_) => "luagate-renewal",
+                Task::Report => "luagate-losses",
+            };
+            let working = shared.clone();
+            let builder = std::thread::Builder::new().name(name.to_owned());
+            // Where no thread can be started the permit is lost at its deadline, by the clock; the next one tries again.
+            thread.running = builder.spawn(move || working.work(task)).is_ok();
+        }
+        if thread.sleeps_until.is_none_or(|until| at < until) {
+            let bell = thread.bell.clone();
+            bell.ring(state);
+        }
+    }
+
+    /// The thread of a task.
+    fn work(&self, task: Task) {
+        while let Some(due) = self.wait_for_due(task) {
+            if !due.is_empty() {
+                self.renew(&due);
+            }
+        }
+    }
+
+    /// Sleeps until something is due. Nothing when the gate is gone.
+    fn wait_for_due(&self, task: Task) -> Option<Vec<Number>> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.closed {
+                return None;
+            }
+            match state.keeper.due(task, self.servers.clock.moment()) {
+                Due::Now(due) => {
+                    self.report(state);
+                    return Some(due);
+                }
+                Due::At(at) => {
+                    let thread = state.threads.get_mut(&task)?;
+                    thread.sleeps_until = at;
+                    let bell = thread.bell.clone();
+                    state = bell.sleep(state, at);
+                }
+            }
+        }
+    }
+
+    fn renew(&self, due: &[Number]) {
+        let now = self.servers.clock.moment();
+        let (batch, until) = lock(&self.state).keeper.batch(due, now);
+        let refreshes = batch
+            .iter()
+            .map(|(number, identity)| (*number, &**identity, identity.lease.lease_ms));
+        let outcomes = self.refresh(refreshes, until, true);
+        let now = self.servers.clock.moment();
+        let mut failed = (0, None);
+        let mut state = lock(&self.state);
+        for ((number, identity), (outcome, sent)) in batch.iter().zip(outcomes) {
+            let error = outcome.as_ref().err().cloned();
+            match (state.keeper.renewed(*number, outcome, sent, now), error) {
+                (Ok(()), _) => {
+                    trace::renewed(&identity.keys, identity.fence);
+                    self.servers.counts.renewed.add_one();
+                }
+                (Err(_), Some(error)) => {
+                    failed.0 += 1;
+                    failed.1.get_or_insert((identity, error));
+                }
+                (Err(_), None) => {}
+            }
+        }
+        self.report(state);
+        if let (count, Some((identity, error))) = failed {
+            trace::unrenewed(&identity.keys, count, &error);
+        }
+    }
+
+    /// Sends refreshes, and says of each what came of it and when it was sent.
+    fn refresh<'a>(
+        &self,
+        permits: impl Iterator<Item = (Number, &'a Identity, u64)> + Clone,
+        until: Option<Instant>,
+        first: bool,
+    ) -> Vec<(Result<Option<Grant>, CallError>, Moment)> {
+        let before = self.servers.clock.moment();
+        let calls = permits.map(|(_, identity, lease_ms)| identity.refresh(lease_ms));
+        let packed: Vec<Packed> = calls.clone().map(|call| call.pack()).collect();
+        let sending = Sending {
+            until,
+            first,
+            alone: false,
+            replicas: self.replicas,
+        };
+        let outcomes = self.servers.send_all(&packed, sending);
+        let read = |(call, outcome): (_, Outcome)| refreshed(&call, outcome, before);
+        calls.zip(outcomes).map(read).collect()
+    }
+
+    /// Reports what turned out to be lost.
+    fn report(&self, mut state: MutexGuard<State>) {
+        let losses = state.keeper.take_losses();
+        if losses.is_empty() {
+            return;
+        }
+        let on_lost = |loss: &Loss| state.on_lost.get(&loss.number).cloned();
+        let losses: Vec<_> = losses
+            .into_iter()
+            .map(|loss| (on_lost(&loss), loss))
+            .collect();
+        drop(state);
+        for (on_lost, loss) in losses {
+            if loss.is_news {
+                trace::lost(&loss.identity.keys, loss.identity.fence);
+                self.servers.counts.lost.add_one();
+            }
+            if let (true, Some(on_lost)) = (loss.is_reported, on_lost) {
+                lock(&self.callbacks).run(on_lost, loss.identity.lost());
+            }
+        }
+    }
+}
+
+/// What came of a refresh, and when it was sent. Where replicas have to confirm it, it counts for nothing unless they did.
+fn refreshed(
+    call: &impl Call<Answer = Option<Grant>>,
+    outcome: Outcome,
+    before: Moment,
+) -> (Result<Option<Grant>, CallError>, Moment) {
+    let answered = match outcome {
+        Ok(answered) => answered,
+        Err(unanswered) => return (Err(unanswered.error), before),
+    };
+    let (sent, unconfirmed) = (answered.sent, answered.unconfirmed.clone());
+    let outcome = match (answered.read(|reply| call.answer(reply)), unconfirmed) {
+        (Ok(Some(_)), Some(failure)) => Err(CallError::Failed(failure)),
+        (Ok(answer), _) => Ok(answer),
+        (Err(unanswered), _) => Err(unanswered.error),
+    };
+    (outcome, sent)
+}

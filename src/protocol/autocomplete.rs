@@ -1,0 +1,113 @@
+//! The scripts of autocomplete: their calls and answers.
+
+use super::call::{Argument, Call, LazyScript, Packed, script};
+use super::reply::Reply;
+use crate::error::CallError;
+use redis::Value;
+
+static RECENT_ADD: LazyScript = script!("autocomplete/recent_add");
+static RECENT_REMOVE: LazyScript = script!("autocomplete/recent_remove");
+static RECENT_MATCH: LazyScript = script!("autocomplete/recent_match");
+static PREFIX_ADD: LazyScript = script!("autocomplete/prefix_add");
+static PREFIX_REMOVE: LazyScript = script!("autocomplete/prefix_remove");
+static PREFIX_MATCH: LazyScript = script!("autocomplete/prefix_match");
+
+/// How the contacts and members of a script are given and found.
+pub(crate) type Bytes = Vec<u8>;
+
+/// A call of one of the scripts, all of which take one key and answer with one value.
+pub(crate) struct Autocomplete<'a, T> {
+    script: &'static LazyScript,
+    key: &'a str,
+    arguments: Vec<Argument<'a>>,
+    read: fn(&mut Reply) -> Result<T, CallError>,
+}
+
+impl<T> Call for Autocomplete<'_, T> {
+    type Answer = T;
+
+    fn pack(&self) -> Packed {
+        Packed::new(self.script, &[self.key], &self.arguments)
+    }
+
+    fn answer(&self, reply: Value) -> Result<T, CallError> {
+        (self.read)(&mut Reply::plain(reply))
+    }
+}
+
+/// Answers how many contacts there are now.
+pub(crate) fn recent_add<'a>(key: &'a str, contact: &'a [u8], keep: u32) -> Autocomplete<'a, u32> {
+    Autocomplete {
+        script: &RECENT_ADD,
+        key,
+        arguments: vec![contact.into(), keep.into()],
+        read: Reply::number,
+    }
+}
+
+/// Answers whether it was there.
+pub(crate) fn recent_remove<'a>(key: &'a str, contact: &'a [u8]) -> Autocomplete<'a, bool> {
+    Autocomplete {
+        script: &RECENT_REMOVE,
+        key,
+        arguments: vec![contact.into()],
+        read: Reply::flag,
+    }
+}
+
+pub(crate) fn recent_match<'a>(
+    key: &'a str,
+    prefix: &'a [u8],
+    count: u32,
+) -> Autocomplete<'a, Vec<Bytes>> {
+    Autocomplete {
+        script: &RECENT_MATCH,
+        key,
+        arguments: vec![prefix.into(), count.into()],
+        read: Reply::list,
+    }
+}
+
+/// Answers how many are new.
+pub(crate) fn prefix_add<'a>(
+    key: &'a str,
+    members: &'a [impl AsRef<[u8]>],
+) -> Autocomplete<'a, u32> {
+    Autocomplete {
+        script: &PREFIX_ADD,
+        key,
+        arguments: each(members),
+        read: Reply::number,
+    }
+}
+
+/// Answers how many were there.
+pub(crate) fn prefix_remove<'a>(
+    key: &'a str,
+    members: &'a [impl AsRef<[u8]>],
+) -> Autocomplete<'a, u32> {
+    Autocomplete {
+        script: &PREFIX_REMOVE,
+        key,
+        arguments: each(members),
+        read: Reply::number,
+    }
+}
+
+pub(crate) fn prefix_match<'a>(
+    key: &'a str,
+    prefix: &'a [u8],
+    count: u32,
+) -> Autocomplete<'a, Vec<Bytes>> {
+    Autocomplete {
+        script: &PREFIX_MATCH,
+        key,
+        arguments: vec![prefix.into(), count.into()],
+        read: Reply::list,
+    }
+}
+
+fn each(members: &[impl AsRef<[u8]>]) -> Vec<Argument<'_>> {
+    let members = members.iter().map(|member| member.as_ref().into());
+    members.collect()
+}

@@ -1,0 +1,172 @@
+//! A call of a script as a value: what it asks, the command that is sent, and how its reply is read.
+
+use super::resp;
+use crate::error::{CallError, permission};
+use once_cell::sync::Lazy;
+use redis::{RedisError, Value};
+use std::ops::Range;
+
+/// A script of `lua/dist/`: its text and its SHA-1.
+pub(crate) struct Script {
+    text: &'static str,
+    sha1: String,
+}
+
+/// A script that is hashed at its first use.
+pub(crate) type LazyScript = Lazy<Script>;
+
+impl Script {
+    pub(crate) fn new(text: &'static str) -> Script {
+        let sha1 = sha1_smol::Sha1::from(text).digest().to_string();
+        Script { text, sha1 }
+    }
+}
+
+/// A script by its name in the manifest.
+macro_rules! script {
+    ($name:literal) => {
+        $crate::protocol::call::LazyScript::new(|| {
+            $crate::protocol::call::Script::new(include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/lua/dist/", // which `./dev manifest` writes
+                $name,
+                ".lua"
+            )))
+        })
+    };
+}
+pub(crate) use script;
+
+/// A call of one script, and what it answers.
+pub(crate) trait Call {
+    type Answer;
+
+    /// The command that is sent.
+    fn pack(&self) -> Packed;
+
+    /// The answer in a reply to this call.
+    fn answer(&self, reply: Value) -> Result<Self::Answer, CallError>;
+}
+
+/// A call as it is sent: the command `EVALSHA`. `EVAL` is the same with the text in place of the SHA-1.
+#[derive(Clone)]
+pub(crate) struct Packed {
+    script: &'static LazyScript,
+    command: Vec<u8>,
+    /// How many words the command has.
+    words: usize,
+    /// Where the words begin that `EVAL` has too: the number of keys, the keys, the arguments.
+    rest: usize,
+    /// Where the first key is.
+    key: Range<usize>,
+}
+
+impl Packed {
+    pub(crate) fn new(
+        script: &'static LazyScript,
+        keys: &[&str],
+        arguments: &[Argument],
+    ) -> Packed {
+        let words = 3 + keys.len() + arguments.len();
+        let mut command = Vec::with_capacity(512);
+        resp::begin(&mut command, words);
+        resp::word(&mut command, b"EVALSHA");
+        resp::word(&mut command, script.sha1.as_bytes());
+        let rest = command.len();
+        resp::number(&mut command, keys.len() as u64);
+        let mut first = 0..0;
+        for key in keys {
+            resp::word(&mut command, key.as_bytes());
+            if first.is_empty() {
+                let end = command.len() - b"\r\n".len();
+                first = end - key.len()..end;
+            }
+        }
+        for argument in arguments {
+            match argument {
+                Argument::Bytes(bytes) => resp::word(&mut command, bytes),
+                Argument::Number(number) => resp::number(&mut command, *number),
+            }
+        }
+        Packed {
+            script,
+            command,
+            words,
+            rest,
+            key: first,
+        }
+    }
+
+    /// The first key, which decides which node of a cluster has the call.
+    pub(crate) fn key(&self) -> &[u8] {
+        self.command.get(self.key.clone()).unwrap_or_default()
+    }
+
+    /// The command that names the script by its SHA-1.
+    pub(crate) fn by_sha1(&self) -> &[u8] {
+        &self.command
+    }
+
+    /// Appends the command that brings the script's text along.
+    pub(crate) fn write_with_text(&self, packet: &mut Vec<u8>) {
+        resp::begin(packet, self.words);
+        resp::word(packet, b"EVAL");
+        resp::word(packet, self.script.text.as_bytes());
+        packet.extend_from_slice(self.command.get(self.rest..).unwrap_or_default());
+    }
+
+    /// Appends the command that stores the script on the server.
+    pub(crate) fn write_load(&self, packet: &mut Vec<u8>) {
+        resp::begin(packet, 3);
+        resp::word(packet, b"SCRIPT");
+        resp::word(packet, b"LOAD");
+        resp::word(packet, self.script.text.as_bytes());
+    }
+
+    /// The error of this call, with the missing permission where it is about one.
+    pub(crate) fn explain(&self, error: RedisError) -> RedisError {
+        permission::name_in_script(error, self.script.text, || self.keys())
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let Ok(Value::Array(words)) = redis::parse_redis_value(&self.command) else {
+            return Vec::new();
+        };
+        let mut words = words.into_iter().skip(2).map(|word| match word {
+            Value::BulkString(bytes) => String::from_utf8(bytes).unwrap_or_default(),
+            _ => String::new(),
+        });
+        let count = words.next().and_then(|count| count.parse().ok());
+        words.take(count.unwrap_or(0)).collect()
+    }
+}
+
+/// One argument of a script.
+pub(crate) enum Argument<'a> {
+    Bytes(&'a [u8]),
+    Number(u64),
+}
+
+impl<'a> From<&'a str> for Argument<'a> {
+    fn from(text: &'a str) -> Self {
+        Argument::Bytes(text.as_bytes())
+    }
+}
+
+impl<'a> From<&'a [u8]> for Argument<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Argument::Bytes(bytes)
+    }
+}
+
+impl From<u64> for Argument<'_> {
+    fn from(number: u64) -> Self {
+        Argument::Number(number)
+    }
+}
+
+impl From<u32> for Argument<'_> {
+    fn from(number: u32) -> Self {
+        Argument::Number(number.into())
+    }
+}

@@ -1,0 +1,149 @@
+//! Running calls by their SHA-1, in as few packets as the server allows.
+//!
+//! A server that does not know a script (a restart, `SCRIPT FLUSH`, a failover) answers `NOSCRIPT`. Then the text is stored there
+//! and the call is sent again, in one packet. A server reads a long packet in pieces, and may forget the text again in between:
+//! so from the third round on the first call brings the text along, and each round settles one call at least. A call that runs
+//! twice is harmless: same id, same outcome.
+
+use super::call::Packed;
+use super::resp;
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use std::borrow::Cow;
+
+/// What became of one command.
+pub(crate) type Reply = RedisResult<Value>;
+
+/// Calls that go to one server together. Each has its own outcome.
+pub(crate) struct Exchange<'a> {
+    calls: &'a [&'a Packed],
+    replies: Vec<Option<Reply>>,
+    round: Round,
+    /// The server has the key's slot only in part yet, and each call says that it knows.
+    pub(crate) asking: bool,
+    /// The scripts are stored where they are missing. A connection to a whole cluster cannot do that.
+    pub(crate) stores: bool,
+    /// A command that follows the calls in each packet, and its last reply.
+    pub(crate) last: Option<Vec<u8>>,
+    pub(crate) last_reply: Option<Reply>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    BySha1,
+    /// The script is stored first.
+    Store,
+    /// The first call brings the text along.
+    WithText,
+}
+
+/// Commands that are sent together, and how many replies they have.
+pub(crate) struct Packet<'a> {
+    pub(crate) bytes: Cow<'a, [u8]>,
+    pub(crate) replies: usize,
+}
+
+impl<'a> Exchange<'a> {
+    pub(crate) fn new(calls: &'a [&'a Packed]) -> Exchange<'a> {
+        Exchange {
+            calls,
+            replies: calls.iter().map(|_| None).collect(),
+            round: Round::BySha1,
+            asking: false,
+            stores: true,
+            last: None,
+            last_reply: None,
+        }
+    }
+
+    /// The next packet to send; nothing once each call has its outcome.
+    pub(crate) fn packet(&self) -> Option<Packet<'a>> {
+        let mut open = self.open().peekable();
+        open.peek()?;
+        if let ([call], false, None, Round::BySha1) =
+            (self.calls, self.asking, &self.last, self.round)
+        {
+            return Some(Packet {
+                bytes: Cow::Borrowed(call.by_sha1()),
+                replies: 1,
+            });
+        }
+        let (mut bytes, mut replies) = (Vec::new(), 0);
+        for (number, (_, call)) in open.enumerate() {
+            if number == 0 && self.round == Round::Store {
+                call.write_load(&mut bytes);
+                replies += 1;
+            }
+            if self.asking {
+                resp::begin(&mut bytes, 1);
+                resp::word(&mut bytes, b"ASKING");
+                replies += 1;
+            }
+            match number == 0 && self.round == Round::WithText {
+                true => call.write_with_text(&mut bytes),
+                false => bytes.extend_from_slice(call.by_sha1()),
+            }
+            replies += 1;
+        }
+        if let Some(last) = &self.last {
+            bytes.extend_from_slice(last);
+            replies += 1;
+        }
+        let bytes = Cow::Owned(bytes);
+        Some(Packet { bytes, replies })
+    }
+
+    /// Takes the replies to the last packet, as many as it told.
+    pub(crate) fn receive(&mut self, replies: impl IntoIterator<Item = Reply>) {
+        let mut replies = replies.into_iter().map(|reply| match reply {
+            Ok(Value::ServerError(error)) => Err(error.into()),
+            reply => reply,
+        });
+        let open: Vec<usize> = self.open().map(|(index, _)| index).collect();
+        let refused = match self.round {
+            Round::Store => replies.next().and_then(Result::err),
+            Round::BySha1 | Round::WithText => None,
+        };
+        for index in open {
+            let asked = if self.asking { replies.next() } else { None };
+            let reply = match (asked, replies.next()) {
+                (Some(Err(error)), _) => Err(error),
+                (_, Some(reply)) => reply,
+                (_, None) => {
+                    Err((ErrorKind::UnexpectedReturnType, "fewer replies than calls").into())
+                }
+            };
+            let reply = match reply {
+                Err(error) if is_no_script(&error) => match &refused {
+                    Some(refused) => Err(refused.clone()), // a clearer reason than that the script is not known
+                    None => continue,
+                },
+                reply => reply,
+            };
+            if let (Some(outcome), Some(call)) =
+                (self.replies.get_mut(index), self.calls.get(index))
+            {
+                *outcome = Some(reply.map_err(|error| call.explain(error)));
+            }
+        }
+        self.last_reply = replies.next();
+        self.round = match self.round {
+            Round::BySha1 if self.stores => Round::Store,
+            Round::BySha1 | Round::Store | Round::WithText => Round::WithText,
+        };
+    }
+
+    /// What became of each call. Nothing: the server did not run it.
+    pub(crate) fn outcomes(self) -> Vec<Option<Reply>> {
+        self.replies
+    }
+
+    /// The calls without an outcome, each with its index.
+    fn open(&self) -> impl Iterator<Item = (usize, &'a Packed)> {
+        let calls = self.calls.iter().zip(&self.replies).enumerate();
+        calls.filter_map(|(index, (call, reply))| reply.is_none().then_some((index, *call)))
+    }
+}
+
+fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}

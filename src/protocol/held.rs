@@ -1,0 +1,186 @@
+//! A permit that this process holds: how long it lives by this machine's clocks, and when it is lost.
+
+use super::keys::Keys;
+use super::lease::{Deadline, LeaseOptions, Moment, ServerTime};
+use super::semaphore::{Grant, Refresh};
+use crate::error::Lost;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What never changes of a permit.
+pub(crate) struct Identity {
+    pub(crate) keys: Keys,
+    pub(crate) id: String,
+    pub(crate) fence: u64,
+    pub(crate) lease: LeaseOptions,
+}
+
+impl Identity {
+    /// The fence, where the id is the user's own: then calls name it, since the id may be in use again when they are carried out.
+    pub(crate) fn own_fence(&self) -> Option<u64> {
+        self.lease.own_id.then_some(self.fence)
+    }
+
+    /// The call that gives it a new lease.
+    pub(crate) fn refresh(&self, lease_ms: u64) -> Refresh<'_> {
+        Refresh {
+            keys: &self.keys,
+            id: &self.id,
+            lease_ms,
+            fence: self.own_fence(),
+        }
+    }
+
+    pub(crate) fn lost(&self) -> Lost {
+        Lost {
+            id: self.id.clone(),
+        }
+    }
+}
+
+/// A permit and what is known of its life.
+pub(crate) struct HeldPermit {
+    pub(crate) identity: Arc<Identity>,
+    permits: u32,
+    deadline: Deadline,
+    /// The server's time when it told that.
+    told: ServerTime,
+    /// Released, handed on, or known to be lost: nothing brings it back.
+    over: bool,
+    /// It was seen as lost, so it stays so, whatever a clock shows later.
+    seen_lost: bool,
+}
+
+impl HeldPermit {
+    pub(crate) fn new(identity: Arc<Identity>, grant: &Grant, deadline: Deadline) -> HeldPermit {
+        HeldPermit {
+            identity,
+            permits: grant.permits,
+            deadline,
+            told: grant.now,
+            over: false,
+            seen_lost: false,
+        }
+    }
+
+    /// The same permit under other lease options, in place of this one.
+    pub(crate) fn under(&mut self, lease: LeaseOptions) -> HeldPermit {
+        let Identity {
+            keys, id, fence, ..
+        } = &*self.identity;
+        let identity = Identity {
+            keys: keys.clone(),
+            id: id.clone(),
+            fence: *fence,
+            lease,
+        };
+        HeldPermit {
+            identity: Arc::new(identity),
+            over: std::mem::replace(&mut self.over, true), // so that nobody counts it twice
+            ..*self
+        }
+    }
+
+    pub(crate) fn permits(&self) -> u32 {
+        self.permits
+    }
+
+    pub(crate) fn set_permits(&mut self, permits: u32) {
+        self.permits = permits;
+    }
+
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.deadline
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Zero when it is lost, `None` when it is permanent; and whether its loss is news.
+    pub(crate) fn remaining(&mut self, now: Moment) -> (Option<Duration>, bool) {
+        if self.over || self.seen_lost {
+            return (Some(Duration::ZERO), false);
+        }
+        let left = self.deadline.remaining(now);
+        self.seen_lost = left.is_some_and(|left| left.is_zero());
+        (left, self.seen_lost)
+    }
+
+    /// A refresh was confirmed. Whoever saw this permit as lost must never see it alive again, and another fence is of another
+    /// permit: then this is false.
+    pub(crate) fn extend(&mut self, grant: &Grant, sent: Moment, now: Moment) -> bool {
+        let is_other = grant.fence != self.identity.fence;
+        if is_other || self.over || self.seen_lost || self.deadline.is_past(now) {
+            return false;
+        }
+        let deadline = Deadline::told(sent, grant.left());
+        // Replies may come in another order than the calls were carried out in: the last one there counts.
+        self.deadline = match grant.now >= self.told {
+            true => deadline,
+            false => deadline.earlier(self.deadline),
+        };
+        self.told = self.told.max(grant.now);
+        true
+    }
+
+    /// A refresh for this lease, sent at `sent`, was not answered. If it was carried out, the end may be an earlier one now.
+    pub(crate) fn may_end(&mut self, sent: Moment, lease_ms: u64) {
+        if lease_ms > 0 {
+            let end = Deadline::told(sent, Some(Duration::from_millis(lease_ms)));
+            self.deadline = self.deadline.earlier(end);
+        }
+    }
+
+    /// It is over: released, or handed on.
+    pub(crate) fn end(&mut self) {
+        self.over = true;
+    }
+
+    /// The server says that the id holds it no more. Whether it is over only now, and whether its loss is news.
+    pub(crate) fn lose(&mut self) -> (bool, bool) {
+        let is_first = !std::mem::replace(&mut self.over, true);
+        let is_news = is_first && !std::mem::replace(&mut self.seen_lost, true);
+        (is_first, is_news)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn replies_count_in_the_order_of_the_server_s_time() {
+        let grant = |now, lease: u64| Grant {
+            permits: 1,
+            fence: 7,
+            expires_at: Some(now + lease * 1_000),
+            now,
+        };
+        let sent = Clock::real().moment();
+        let identity = Identity {
+            keys: Keys::mutex("luagate", "order").unwrap(),
+            id: "id".to_owned(),
+            fence: 7,
+            lease: LeaseOptions {
+                lease_ms: 30_000,
+                renewed: false,
+                own_id: false,
+            },
+        };
+        let first = grant(100, 30);
+        let mut held = HeldPermit::new(
+            Arc::new(identity),
+            &first,
+            Deadline::told(sent, first.left()),
+        );
+        // Carried out at 200 for 20 s; the reply of 150, for an hour, comes after it.
+        assert!(held.extend(&grant(200, 20), sent, sent));
+        assert!(held.extend(&grant(150, 3_600), sent, sent));
+        let left = held.remaining(sent).0.unwrap();
+        assert!(left <= Duration::from_secs(20), "{left:?}");
+        assert!(held.extend(&grant(300, 3_600), sent, sent));
+        assert!(held.remaining(sent).0.unwrap() > Duration::from_secs(3_000));
+    }
+}

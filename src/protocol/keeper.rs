@@ -1,0 +1,361 @@
+//! The permits that this process holds, as a state machine: which of them to renew and when, and which are lost.
+
+use super::held::{HeldPermit, Identity};
+use super::lease::{LeaseOptions, Moment};
+use super::semaphore::Grant;
+use crate::error::{CallError, RefreshError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How many permits one packet renews at most.
+pub(crate) const BATCH: usize = 100;
+
+/// How long the reply to a refresh of several permits is waited for at least, though one of them may be about to end.
+const LEAST: Duration = Duration::from_millis(50);
+
+/// What is due this soon goes along with what is due now.
+const TOGETHER: Duration = Duration::from_millis(5);
+
+/// The number of a permit in its keeper.
+pub(crate) type Number = u64;
+
+/// What has to be done for permits at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Task {
+    /// Renewing those that this server granted. One that does not answer must not keep others from being renewed.
+    Renew(usize),
+    /// Reporting their loss, which waits for no reply.
+    Report,
+}
+
+/// What is due.
+pub(crate) enum Due {
+    /// These permits, now.
+    Now(Vec<Number>),
+    /// The first at this time; nothing where none is planned.
+    At(Option<Instant>),
+}
+
+/// A permit turned out to be lost.
+pub(crate) struct Loss {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) number: Number,
+    /// It was seen for the first time.
+    pub(crate) is_news: bool,
+    /// Its holder wants to know.
+    pub(crate) is_reported: bool,
+}
+
+/// All permits of a gate.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    permits: HashMap<Number, Kept>,
+    last: Number,
+    plans: BTreeMap<Task, BTreeSet<(Instant, Number)>>,
+    losses: Vec<Loss>,
+}
+
+struct Kept {
+    held: HeldPermit,
+    node: usize,
+    is_renewed: bool,
+    is_reported: bool,
+    /// Nobody looks after it any more: it is being released, or handed on.
+    is_left: bool,
+    renews_at: Option<Instant>,
+    reports_at: Option<Instant>,
+}
+
+impl Kept {
+    fn is_watched(&self) -> bool {
+        !self.is_left && !self.held.is_over()
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_millis(self.held.identity.lease.lease_ms)
+    }
+}
+
+/// Takes a permit to another time in a plan, or out of it.
+fn replan(
+    plan: &mut BTreeSet<(Instant, Number)>,
+    number: Number,
+    planned: &mut Option<Instant>,
+    at: Option<Instant>,
+) {
+    if let Some(before) = planned.take() {
+        plan.remove(&(before, number));
+    }
+    if let Some(at) = at {
+        plan.insert((at, number));
+    }
+    *planned = at;
+}
+
+impl Keeper {
+    /// Looks after a permit that this server granted. `is_reported`: its holder wants to know of its loss.
+    pub(crate) fn keep(
+        &mut self,
+        held: HeldPermit,
+        node: usize,
+        is_reported: bool,
+        now: Moment,
+    ) -> Number {
+        self.last += 1;
+        let number = self.last;
+        let LeaseOptions {
+            renewed, lease_ms, ..
+        } = held.identity.lease;
+        let kept = Kept {
+            held,
+            node,
+            is_renewed: renewed && lease_ms > 0,
+            is_reported: is_reported && lease_ms > 0,
+            is_left: false,
+            renews_at: None,
+            reports_at: None,
+        };
+        self.permits.insert(number, kept);
+        self.plan(number, now);
+        number
+    }
+
+    /// The permit is dropped.
+    pub(crate) fn remove(&mut self, number: Number) {
+        self.leave(number);
+        self.permits.remove(&number);
+    }
+
+    /// Looks after a permit no more. A renewal that is under way changes nothing: a released id is not brought back by the
+    /// script.
+    pub(crate) fn leave(&mut self, number: Number) {
+        if let Some(kept) = self.permits.get_mut(&number) {
+            kept.is_left = true;
+        }
+        self.plan_renewal(number, None);
+        self.plan_report(number);
+    }
+
+    /// Renews a permit no more. A renewal that is under way still counts, and is the last.
+    pub(crate) fn stop_renewal(&mut self, number: Number) {
+        if let Some(kept) = self.permits.get_mut(&number) {
+            kept.is_renewed = false;
+        }
+        self.plan_renewal(number, None);
+    }
+
+    /// Plans what to do for a permit: its renewal after a third of what is left of its lease, its loss at the end.
+    pub(crate) fn plan(&mut self, number: Number, now: Moment) {
+        if let Some(kept) = self.permits.get(&number) {
+            // What is left may be less than its lease after `refresh_for`, or when the message of its grant was long on its
+            // way; and it may be more.
+            let lease = kept.lease();
+            let end = kept.held.deadline().instant();
+            let left = end.map_or(lease, |end| end.saturating_duration_since(now.instant()));
+            let at = now.instant() + lease.min(left) / 3;
+            self.plan_renewal(number, Some(at));
+            self.plan_report(number);
+        }
+    }
+
+    /// Plans the next try of a renewal that failed: soon enough for several more before the deadline.
+    fn plan_retry(&mut self, number: Number, now: Moment) {
+        if let Some(kept) = self.permits.get(&number) {
+            let pause = (kept.lease() / 10).clamp(Duration::from_millis(5), Duration::from_secs(1));
+            let at = now.instant() + pause;
+            let end = kept.held.deadline().instant();
+            let at = end.map_or(at, |end| at.min(end));
+            self.plan_renewal(number, Some(at));
+        }
+    }
+
+    fn plan_renewal(&mut self, number: Number, at: Option<Instant>) {
+        if let Some(kept) = self.permits.get_mut(&number) {
+            let plan = self.plans.entry(Task::Renew(kept.node)).or_default();
+            let at = at.filter(|_| kept.is_renewed && kept.is_watched());
+            replan(plan, number, &mut kept.renews_at, at);
+        }
+    }
+
+    fn plan_report(&mut self, number: Number) {
+        if let Some(kept) = self.permits.get_mut(&number) {
+            let plan = self.plans.entry(Task::Report).or_default();
+            let end = kept.held.deadline().instant();
+            let at = end.filter(|_| kept.is_reported && kept.is_watched());
+            replan(plan, number, &mut kept.reports_at, at);
+        }
+    }
+
+    /// When the next permit is due.
+    pub(crate) fn next(&self, task: Task) -> Option<Instant> {
+        let (at, _) = self.plans.get(&task)?.first()?;
+        Some(*at)
+    }
+
+    /// What is due of a task. What turns out to be lost is a [`Loss`] and not among it; nor is what is only to be looked at.
+    pub(crate) fn due(&mut self, task: Task, now: Moment) -> Due {
+        match self.next(task) {
+            Some(at) if at <= now.instant() => {}
+            next => return Due::At(next),
+        }
+        let soon = now.instant() + TOGETHER;
+        let mut due = Vec::new();
+        while due.len() < BATCH
+            && let Some(plan) = self.plans.get_mut(&task)
+            && plan.first().is_some_and(|(at, _)| *at <= soon)
+            && let Some((_, number)) = plan.pop_first()
+        {
+            let Some(kept) = self.permits.get_mut(&number) else {
+                continue;
+            };
+            match task {
+                Task::Renew(_) => kept.renews_at = None,
+                Task::Report => kept.reports_at = None,
+            }
+            if self.is_lost(number, now) {
+                self.lose(number, true);
+            } else if task == Task::Report {
+                self.plan_report(number); // its end is another one now
+            } else {
+                due.push(number);
+            }
+        }
+        Due::Now(due)
+    }
+
+    /// The permits of this batch that are still looked after, and until when the reply is waited for: no longer than until the
+    /// first of them is lost. But one that is almost lost must not keep the others from being renewed.
+    pub(crate) fn batch(
+        &self,
+        numbers: &[Number],
+        now: Moment,
+    ) -> (Vec<(Number, Arc<Identity>)>, Option<Instant>) {
+        let kept = numbers.iter().filter_map(|number| {
+            let kept = self.permits.get(number)?;
+            Some((*number, kept))
+        });
+        let ends = kept
+            .clone()
+            .filter_map(|(_, kept)| kept.held.deadline().instant());
+        let until = ends.min().map(|end| end.max(now.instant() + LEAST));
+        let identities = kept.map(|(number, kept)| (number, kept.held.identity.clone()));
+        (identities.collect(), until)
+    }
+
+    /// A renewal was answered, or not.
+    pub(crate) fn renewed(
+        &mut self,
+        number: Number,
+        outcome: Result<Option<Grant>, CallError>,
+        sent: Moment,
+        now: Moment,
+    ) -> Result<(), RefreshError> {
+        let Some(kept) = self.permits.get(&number) else {
+            return Ok(());
+        };
+        let lease_ms = kept.held.identity.lease.lease_ms;
+        let result = self.refresh(number, lease_ms, outcome, sent, now);
+        match &result {
+            Ok(()) => self.plan(number, now),
+            Err(RefreshError::Lost(_)) => {
+                self.lose(number, true);
+            }
+            // One that fails, its key overwritten say, is tried again until its deadline.
+            Err(_) => self.plan_retry(number, now),
+        }
+        result
+    }
+
+    /// A refresh by the holder was answered, or not. One that is lost is not looked after any more.
+    pub(crate) fn refreshed(
+        &mut self,
+        number: Number,
+        lease_ms: u64,
+        outcome: Result<Option<Grant>, CallError>,
+        sent: Moment,
+        now: Moment,
+    ) -> Result<(), RefreshError> {
+        let result = self.refresh(number, lease_ms, outcome, sent, now);
+        if let Err(RefreshError::Lost(_)) = &result {
+            self.leave(number);
+            self.lose(number, false);
+        }
+        result
+    }
+
+    fn refresh(
+        &mut self,
+        number: Number,
+        lease_ms: u64,
+        outcome: Result<Option<Grant>, CallError>,
+        sent: Moment,
+        now: Moment,
+    ) -> Result<(), RefreshError> {
+        let Some(kept) = self.permits.get_mut(&number) else {
+            return Ok(());
+        };
+        match outcome {
+            Ok(Some(grant)) if kept.held.extend(&grant, sent, now) => Ok(()),
+            Ok(_) => Err(RefreshError::Lost(kept.held.identity.lost())),
+            Err(error) => {
+                if let CallError::Unknown(_) = error {
+                    kept.held.may_end(sent, lease_ms);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The server says that the permit is lost, or its deadline has passed. `wanted`: a loss that its holder wants to know.
+    pub(crate) fn lose(&mut self, number: Number, wanted: bool) {
+        if let Some(kept) = self.permits.get_mut(&number) {
+            let is_watched = kept.is_watched();
+            let (is_first, is_news) = kept.held.lose();
+            let is_reported = wanted && is_watched && is_first && kept.is_reported;
+            self.tell(number, is_news, is_reported);
+            self.plan_renewal(number, None);
+            self.plan_report(number);
+        }
+    }
+
+    fn tell(&mut self, number: Number, is_news: bool, is_reported: bool) {
+        if let Some(kept) = self.permits.get(&number)
+            && (is_news || is_reported)
+        {
+            self.losses.push(Loss {
+                identity: kept.held.identity.clone(),
+                number,
+                is_news,
+                is_reported,
+            });
+        }
+    }
+
+    /// How long a permit is still held: zero when it is lost, `None` when it is permanent.
+    pub(crate) fn remaining(&mut self, number: Number, now: Moment) -> Option<Duration> {
+        let Some(kept) = self.permits.get_mut(&number) else {
+            return Some(Duration::ZERO);
+        };
+        let (left, is_news) = kept.held.remaining(now);
+        if is_news {
+            self.tell(number, true, false);
+        }
+        left
+    }
+
+    pub(crate) fn is_lost(&mut self, number: Number, now: Moment) -> bool {
+        self.remaining(number, now)
+            .is_some_and(|left| left.is_zero())
+    }
+
+    /// The permit itself.
+    pub(crate) fn held(&mut self, number: Number) -> Option<&mut HeldPermit> {
+        self.permits.get_mut(&number).map(|kept| &mut kept.held)
+    }
+
+    /// The losses that were found since this was last asked.
+    pub(crate) fn take_losses(&mut self) -> Vec<Loss> {
+        std::mem::take(&mut self.losses)
+    }
+}

@@ -1,0 +1,245 @@
+//! Names and prefixes: what they may be, and the keys that are made of them.
+
+use crate::error::Invalid;
+use std::sync::Arc;
+
+/// The three keys of a semaphore, in one hash slot: `<prefix>:<kind>:{<name>}` and its two companions.
+///
+/// A name is 1 to 200 bytes without white space, control characters or braces. Names that must share a hash slot have a
+/// group, written `{group}:name`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Keys {
+    pub(crate) meta: Arc<str>,
+    pub(crate) holders: Arc<str>,
+    pub(crate) queue: Arc<str>,
+}
+
+impl Keys {
+    /// The keys of the semaphore `name` under `prefix` (`luagate` unless you chose another).
+    ///
+    /// # Errors
+    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    pub fn semaphore(prefix: &str, name: &str) -> Result<Keys, Invalid> {
+        Keys::of("semaphore", prefix, name)
+    }
+
+    /// The keys of the mutex `name` under `prefix`.
+    ///
+    /// # Errors
+    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    pub fn mutex(prefix: &str, name: &str) -> Result<Keys, Invalid> {
+        Keys::of("mutex", prefix, name)
+    }
+
+    /// The keys of the reader-writer lock `name` under `prefix`.
+    ///
+    /// # Errors
+    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    pub fn rwlock(prefix: &str, name: &str) -> Result<Keys, Invalid> {
+        Keys::of("rwlock", prefix, name)
+    }
+
+    pub(crate) fn of(kind: &str, prefix: &str, name: &str) -> Result<Keys, Invalid> {
+        Ok(Keys {
+            meta: key_of(kind, prefix, name)?.into(),
+            holders: key_of(&format!("{kind}.holders"), prefix, name)?.into(),
+            queue: key_of(&format!("{kind}.queue"), prefix, name)?.into(),
+        })
+    }
+
+    /// Their hash tag, without the braces: the group of the name, or else the whole name. A key of yours with `{tag}` in it is
+    /// on the same node of a cluster, so that one script can reach it and these.
+    pub fn tag(&self) -> &str {
+        let tag = self
+            .meta
+            .split_once('{')
+            .and_then(|(_, tag)| tag.split_once('}'));
+        tag.map_or("", |(tag, _)| tag)
+    }
+
+    /// The keys, in the order in which the scripts take them: meta, holders, queue.
+    pub fn names(&self) -> [&str; 3] {
+        [&self.meta, &self.holders, &self.queue]
+    }
+}
+
+/// The two keys of a latch, in one hash slot: `<prefix>:latch:{<name>}` and its companion. Names are those of [`Keys`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LatchKeys {
+    pub(crate) latch: String,
+    waiters: String,
+}
+
+impl LatchKeys {
+    /// The keys of the latch `name` under `prefix`.
+    ///
+    /// # Errors
+    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    pub fn new(prefix: &str, name: &str) -> Result<LatchKeys, Invalid> {
+        Ok(LatchKeys {
+            latch: key_of("latch", prefix, name)?,
+            waiters: key_of("latch.waiters", prefix, name)?,
+        })
+    }
+
+    /// The keys, in the order in which the scripts take them: latch, waiters.
+    pub fn names(&self) -> [&str; 2] {
+        [&self.latch, &self.waiters]
+    }
+}
+
+/// The key of a user's recent contacts: `<prefix>:recent:{<user>}`. A user is named as a semaphore is, see [`Keys`].
+///
+/// # Errors
+/// [`Invalid`] says which of the two cannot be, and what it takes.
+pub fn recent_key(prefix: &str, user: &str) -> Result<String, Invalid> {
+    key_of("recent", prefix, user)
+}
+
+/// The key of a group that is searched by prefix: `<prefix>:prefix:{<group>}`. A group is named as a semaphore is, see
+/// [`Keys`].
+///
+/// # Errors
+/// [`Invalid`] says which of the two cannot be, and what it takes.
+pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
+    key_of("prefix", prefix, group)
+}
+
+/// The kind and the name in a key that was made here.
+#[cfg(feature = "tracing")]
+pub(crate) fn parts(key: &str) -> (&str, &str) {
+    // Neither a prefix nor a kind has a brace.
+    let (front, tagged) = key.split_at(key.find('{').unwrap_or(0));
+    let (_, kind) = front
+        .trim_end_matches(':')
+        .rsplit_once(':')
+        .unwrap_or_default();
+    let name = tagged
+        .strip_prefix('{')
+        .and_then(|name| name.strip_suffix('}'));
+    (kind, name.unwrap_or(tagged))
+}
+
+fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {
+    check_prefix(prefix)?;
+    Ok(format!("{prefix}:{kind}:{}", tagged(name)?))
+}
+
+/// Whether a semaphore can have this name.
+pub(crate) fn is_valid(name: &str) -> bool {
+    tagged(name).is_ok()
+}
+
+/// The part of a key that holds its hash tag: `{name}`, or `{group}:name`.
+fn tagged(name: &str) -> Result<String, Invalid> {
+    if let Some((group, rest)) = name.strip_prefix('{').and_then(|n| n.split_once("}:")) {
+        check_word("name", name)?;
+        check_plain(group)?;
+        check_plain(rest)?;
+        return Ok(name.to_owned());
+    }
+    check_plain(name)?;
+    Ok(format!("{{{name}}}"))
+}
+
+fn check_plain(name: &str) -> Result<(), Invalid> {
+    check_word("name", name)?;
+    if name.contains(['{', '}']) {
+        return Err(Invalid::new(
+            "name",
+            format!("{name:?} has a brace; braces only enclose a group, as in `{{group}}:name`"),
+        ));
+    }
+    Ok(())
+}
+
+/// 1 to 200 bytes without white space or control characters.
+pub(super) fn check_word(what: &'static str, word: &str) -> Result<(), Invalid> {
+    if word.is_empty() || word.len() > 200 {
+        return Err(Invalid::new(
+            what,
+            format!("takes 1 to 200 bytes, got {}", word.len()),
+        ));
+    }
+    let is_plain = word.bytes().all(|byte| byte.is_ascii_graphic()); // most are, and it is told sooner
+    if !is_plain && word.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(Invalid::new(
+            what,
+            format!("{word:?} has white space or a control character, which none may have"),
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_prefix(prefix: &str) -> Result<(), Invalid> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
+    if prefix.is_empty() || prefix.len() > 64 || !prefix.chars().all(allowed) {
+        return Err(Invalid::new(
+            "prefix",
+            format!("takes 1 to 64 of letters, digits, `.`, `_`, `-` and `:`, got {prefix:?}"),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_share_one_hash_tag() {
+        let keys = Keys::semaphore("luagate", "market:17").unwrap();
+        assert_eq!(
+            keys.names(),
+            [
+                "luagate:semaphore:{market:17}",
+                "luagate:semaphore.holders:{market:17}",
+                "luagate:semaphore.queue:{market:17}",
+            ]
+        );
+        let grouped = Keys::mutex("app", "{items}:17").unwrap();
+        assert_eq!(&*grouped.meta, "app:mutex:{items}:17");
+        assert_eq!(recent_key("app", "ann").unwrap(), "app:recent:{ann}");
+        assert_eq!(prefix_key("app", "{g}:n").unwrap(), "app:prefix:{g}:n");
+        assert_eq!(
+            LatchKeys::new("app", "{items}:17").unwrap().names(),
+            ["app:latch:{items}:17", "app:latch.waiters:{items}:17"]
+        );
+    }
+
+    #[cfg(feature = "tracing")]
+    #[test]
+    fn a_key_tells_its_kind_and_name() {
+        for name in ["market:17", "{items}:17"] {
+            let mutex = Keys::mutex("my:app", name).unwrap();
+            assert_eq!(parts(&mutex.meta), ("mutex", name));
+            assert_eq!(parts(&recent_key("app", name).unwrap()), ("recent", name));
+        }
+    }
+
+    #[test]
+    fn what_a_name_may_not_be() {
+        let long = "x".repeat(201);
+        for name in [
+            "",
+            "a b",
+            "a\u{0}",
+            "a{b",
+            "}",
+            "{}",
+            "{}:a",
+            "{a}:",
+            "{a}",
+            "{a}:{b}",
+            "a\u{3000}b",
+            &long,
+        ] {
+            assert!(Keys::semaphore("luagate", name).is_err(), "{name:?}");
+            assert!(recent_key("luagate", name).is_err(), "{name:?}");
+            assert!(prefix_key("luagate", name).is_err(), "{name:?}");
+        }
+        for prefix in ["", "a b", "{a}", "é", &long[..65]] {
+            assert!(Keys::semaphore(prefix, "name").is_err(), "{prefix:?}");
+        }
+    }
+}

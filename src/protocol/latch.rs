@@ -1,0 +1,224 @@
+//! The scripts of the latch: their calls and answers.
+
+use super::call::{Call, LazyScript, Packed, script};
+use super::keys::LatchKeys;
+use super::lease::ServerTime;
+use super::reply::{read, unexpected};
+use crate::error::CallError;
+use redis::Value;
+
+static COUNT_DOWN: LazyScript = script!("latch/count_down");
+static WAIT: LazyScript = script!("latch/wait");
+static COUNT: LazyScript = script!("latch/count");
+static DELETE: LazyScript = script!("latch/delete");
+
+/// What [`count_down`](crate::scripts::latch::count_down) answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountDownAnswer {
+    /// Counted by this call.
+    Counted {
+        /// How many have still to count down; 0: the latch is open.
+        left: u32,
+        /// The count in force.
+        count: u32,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+    /// The id had counted before, or the latch was open: nothing was counted.
+    Already {
+        /// How many have still to count down; 0: the latch is open.
+        left: u32,
+        /// The count in force.
+        count: u32,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+}
+
+pub(crate) struct CountDown<'a> {
+    pub(crate) keys: &'a LatchKeys,
+    pub(crate) id: &'a str,
+    pub(crate) count: u32,
+    pub(crate) life_ms: u64,
+}
+
+impl Call for CountDown<'_> {
+    type Answer = CountDownAnswer;
+
+    fn pack(&self) -> Packed {
+        let arguments = [self.id.into(), self.count.into(), self.life_ms.into()];
+        Packed::new(&COUNT_DOWN, &self.keys.names(), &arguments)
+    }
+
+    fn answer(&self, reply: Value) -> Result<CountDownAnswer, CallError> {
+        read(reply, |reply| match reply.word()? {
+            "counted" => Ok(CountDownAnswer::Counted {
+                left: reply.number()?,
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            "already" => Ok(CountDownAnswer::Already {
+                left: reply.number()?,
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        })
+    }
+}
+
+/// What [`wait`](crate::scripts::latch::wait) answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitAnswer {
+    /// All have counted down.
+    Open {
+        /// The count in force.
+        count: u32,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+    /// Not all have.
+    Closed {
+        /// How many have still to count down.
+        left: u32,
+        /// The count in force.
+        count: u32,
+        /// In how many ms asking again makes sense without a message.
+        retry_after: u64,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+}
+
+pub(crate) struct Wait<'a> {
+    pub(crate) keys: &'a LatchKeys,
+    pub(crate) count: u32,
+    pub(crate) life_ms: u64,
+    pub(crate) wait_ms: u64,
+    pub(crate) inbox: &'a str,
+}
+
+impl Call for Wait<'_> {
+    type Answer = WaitAnswer;
+
+    fn pack(&self) -> Packed {
+        let arguments = [
+            self.count.into(),
+            self.life_ms.into(),
+            self.wait_ms.into(),
+            self.inbox.into(),
+        ];
+        Packed::new(&WAIT, &self.keys.names(), &arguments)
+    }
+
+    fn answer(&self, reply: Value) -> Result<WaitAnswer, CallError> {
+        read(reply, |reply| match reply.word()? {
+            "open" => Ok(WaitAnswer::Open {
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            "closed" => Ok(WaitAnswer::Closed {
+                left: reply.number()?,
+                count: reply.number()?,
+                retry_after: reply.number()?,
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        })
+    }
+}
+
+/// What [`count`](crate::scripts::latch::count) answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountAnswer {
+    /// Nobody has counted down or waited, so no count is stored.
+    None {
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+    /// All have counted down.
+    Open {
+        /// The count in force.
+        count: u32,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+    /// Not all have.
+    Closed {
+        /// How many have still to count down.
+        left: u32,
+        /// The count in force.
+        count: u32,
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+}
+
+pub(crate) struct Count<'a> {
+    pub(crate) keys: &'a LatchKeys,
+}
+
+impl Call for Count<'_> {
+    type Answer = CountAnswer;
+
+    fn pack(&self) -> Packed {
+        Packed::new(&COUNT, &self.keys.names(), &[])
+    }
+
+    fn answer(&self, reply: Value) -> Result<CountAnswer, CallError> {
+        read(reply, |reply| match reply.word()? {
+            "none" => Ok(CountAnswer::None {
+                now: reply.number()?,
+            }),
+            "open" => Ok(CountAnswer::Open {
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            "closed" => Ok(CountAnswer::Closed {
+                left: reply.number()?,
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        })
+    }
+}
+
+/// What [`delete`](crate::scripts::latch::delete) answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteAnswer {
+    /// There was a latch, open or closed; it is deleted.
+    Deleted {
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+    /// There was none.
+    None {
+        /// The server's time at this reply.
+        now: ServerTime,
+    },
+}
+
+pub(crate) struct Delete<'a> {
+    pub(crate) keys: &'a LatchKeys,
+}
+
+impl Call for Delete<'_> {
+    type Answer = DeleteAnswer;
+
+    fn pack(&self) -> Packed {
+        Packed::new(&DELETE, &self.keys.names(), &[])
+    }
+
+    fn answer(&self, reply: Value) -> Result<DeleteAnswer, CallError> {
+        read(reply, |reply| match reply.word()? {
+            "deleted" => Ok(DeleteAnswer::Deleted {
+                now: reply.number()?,
+            }),
+            "none" => Ok(DeleteAnswer::None {
+                now: reply.number()?,
+            }),
+            other => Err(unexpected(&other)),
+        })
+    }
+}

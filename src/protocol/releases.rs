@@ -1,0 +1,281 @@
+//! Releases that the server has not confirmed, as a state machine: when to send each again, and until when.
+
+use super::call::{Call, Packed};
+use super::keys::Keys;
+use super::semaphore::{Lookup, LookupAnswer, Release, ReleaseAnswer};
+use crate::error::CallError;
+use redis::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long releases go on after their gate was dropped.
+const LAST_RELEASES: Duration = Duration::from_secs(30);
+
+/// How many releases go in one packet at most.
+const BATCH: usize = 100;
+
+/// A release that the server has not confirmed. `C`: the connection of the call whose reply is missing. A release on it reaches
+/// the server after that call.
+#[derive(Clone)]
+pub(crate) struct PendingRelease<C> {
+    pub(crate) keys: Keys,
+    pub(crate) id: String,
+    pub(crate) target: Target,
+    pub(crate) connection: Option<C>,
+    /// Past this the server has freed the id by itself; `None`: a permanent lease, released for as long as the gate lives.
+    pub(crate) until: Option<Instant>,
+}
+
+/// What is released. A release may reach the server late, when its id is in use again; it must not hit the later grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Whatever the id has. Only for an id that this client made for one call, which no later call uses.
+    Whatever,
+    /// The permit with this fence.
+    Fence(u64),
+    /// Whatever an own id has after a call without an answer. It is looked up, then released by its fence or its ticket.
+    LookUp,
+}
+
+impl<C> PendingRelease<C> {
+    fn is_of(&self, keys: &Keys, id: &str) -> bool {
+        self.keys == *keys && self.id == id
+    }
+
+    /// Whether it may go in a packet with others. On a connection of its own it goes alone.
+    fn goes_with_others(&self) -> bool {
+        self.connection.is_none() && self.target != Target::LookUp
+    }
+
+    /// The server has freed the id by itself.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    /// The calls that release it, one after the other.
+    pub(crate) fn steps(&self) -> Steps {
+        let next = match self.target {
+            Target::Whatever => Next::Release(None),
+            Target::Fence(fence) => Next::Release(Some(fence)),
+            Target::LookUp => Next::LookUp,
+        };
+        Steps {
+            keys: self.keys.clone(),
+            id: self.id.clone(),
+            next,
+            // A place in line may be granted after the lookup. Then it is looked up once more.
+            lookups: 2,
+        }
+    }
+}
+
+/// The calls of one release.
+pub(crate) struct Steps {
+    keys: Keys,
+    id: String,
+    next: Next,
+    /// How many more lookups there may be.
+    lookups: u32,
+}
+
+enum Next {
+    LookUp,
+    Release(Option<u64>),
+    Nothing,
+}
+
+impl Steps {
+    /// The next call; nothing once the id has nothing left.
+    pub(crate) fn call(&self) -> Option<Packed> {
+        match self.next {
+            Next::LookUp => Some(self.lookup().pack()),
+            Next::Release(fence) => Some(self.release(fence).pack()),
+            Next::Nothing => None,
+        }
+    }
+
+    fn lookup(&self) -> Lookup<'_> {
+        Lookup {
+            keys: &self.keys,
+            id: &self.id,
+        }
+    }
+
+    fn release(&self, fence: Option<u64>) -> Release<'_> {
+        Release {
+            keys: &self.keys,
+            id: &self.id,
+            keep: 0,
+            fence,
+        }
+    }
+
+    /// Takes the reply to the last call.
+    pub(crate) fn answered(&mut self, reply: Value) -> Result<(), CallError> {
+        self.next = match self.next {
+            Next::LookUp => {
+                self.lookups -= 1;
+                match self.lookup().answer(reply)? {
+                    LookupAnswer::Held(grant) => Next::Release(Some(grant.fence)),
+                    LookupAnswer::Queued { ticket, .. } => Next::Release(Some(ticket)),
+                    LookupAnswer::Gone { .. } => Next::Nothing,
+                }
+            }
+            Next::Release(fence) => {
+                let answer = self.release(fence).answer(reply)?;
+                let is_looked_up = self.lookups < 2;
+                match answer == ReleaseAnswer::Gone && is_looked_up && self.lookups > 0 {
+                    true => Next::LookUp,
+                    false => Next::Nothing,
+                }
+            }
+            Next::Nothing => Next::Nothing,
+        };
+        Ok(())
+    }
+}
+
+/// All releases of a gate that are pending.
+pub(crate) struct Releases<C> {
+    pending: VecDeque<PendingRelease<C>>,
+    /// What is on its way to the server.
+    current: Vec<(Keys, String)>,
+    /// Servers that did not answer, each left alone for a while. What is pending for the others does not wait for them.
+    pauses: BTreeMap<usize, (Instant, Duration)>,
+    /// When it ends at the latest, once the gate is gone.
+    closes: Option<Instant>,
+}
+
+/// What to do for pending releases.
+pub(crate) enum ToRelease<C> {
+    /// These, in one packet to one server.
+    Now(Vec<PendingRelease<C>>),
+    /// Nothing before this time; nothing at all without one.
+    At(Option<Instant>),
+    /// Nothing any more.
+    Closed,
+}
+
+/// Whether an id can be used again.
+pub(crate) enum Settled<C> {
+    Yes,
+    /// Not before this release.
+    After(PendingRelease<C>),
+    /// Not before the answer to a release that is under way.
+    Soon,
+}
+
+impl<C> Default for Releases<C> {
+    fn default() -> Releases<C> {
+        Releases {
+            pending: VecDeque::new(),
+            current: Vec::new(),
+            pauses: BTreeMap::new(),
+            closes: None,
+        }
+    }
+}
+
+impl<C> Releases<C> {
+    pub(crate) fn add(&mut self, releases: impl IntoIterator<Item = PendingRelease<C>>) {
+        self.pending.extend(releases);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// The gate is gone: what can be released within half a minute still is.
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.closes = Some(now + LAST_RELEASES);
+    }
+
+    /// The next releases that go together, to a server that is not left alone. `node_of` tells the server of each.
+    pub(crate) fn next(
+        &mut self,
+        now: Instant,
+        node_of: impl Fn(&PendingRelease<C>) -> usize,
+    ) -> ToRelease<C> {
+        let is_closed = self.closes.is_some_and(|closes| closes <= now);
+        self.pending
+            .retain(|pending| !is_closed && !pending.is_over(now));
+        let pauses = &self.pauses;
+        let pause = |pending: &PendingRelease<C>| {
+            let (end, _) = pauses.get(&node_of(pending))?;
+            (*end > now).then_some(*end)
+        };
+        let Some(index) = self
+            .pending
+            .iter()
+            .position(|pending| pause(pending).is_none())
+        else {
+            return match self.pending.iter().filter_map(pause).min() {
+                None if self.closes.is_some() => ToRelease::Closed,
+                end => ToRelease::At(end),
+            };
+        };
+        let batch = self.take_batch(index, node_of);
+        let ids = batch
+            .iter()
+            .map(|pending| (pending.keys.clone(), pending.id.clone()));
+        self.current = ids.collect();
+        ToRelease::Now(batch)
+    }
+
+    /// The release at this index, and others that may go with it.
+    fn take_batch(
+        &mut self,
+        index: usize,
+        node_of: impl Fn(&PendingRelease<C>) -> usize,
+    ) -> Vec<PendingRelease<C>> {
+        let mut batch = Vec::from_iter(self.pending.remove(index));
+        let mut index = index;
+        while let (Some(other), Some(first)) = (self.pending.get(index), batch.first())
+            && batch.len() < BATCH
+        {
+            let together = first.goes_with_others() && other.goes_with_others();
+            if together && node_of(first) == node_of(other) {
+                batch.extend(self.pending.remove(index));
+            } else {
+                index += 1;
+            }
+        }
+        batch
+    }
+
+    /// What became of the last batch, which went to this server: the releases that were not confirmed are pending again.
+    pub(crate) fn sent(&mut self, node: usize, unconfirmed: Vec<PendingRelease<C>>, now: Instant) {
+        self.current.clear();
+        if unconfirmed.is_empty() {
+            self.pauses.remove(&node);
+            return;
+        }
+        let pause = match self.pauses.get(&node) {
+            Some((_, pause)) => (*pause * 2).min(LONGEST_PAUSE),
+            None => FIRST_PAUSE,
+        };
+        self.pauses.insert(node, (now + pause, pause));
+        self.pending.extend(unconfirmed);
+    }
+
+    /// Whether no release of this id is pending. A release that is pending would give back what a later call is granted, or
+    /// would be undone by it.
+    pub(crate) fn settle(&mut self, keys: &Keys, id: &str, now: Instant) -> Settled<C> {
+        self.pending
+            .retain(|pending| !pending.is_of(keys, id) || !pending.is_over(now));
+        let mut pending = self.pending.iter();
+        if let Some(index) = pending.position(|pending| pending.is_of(keys, id))
+            && let Some(pending) = self.pending.remove(index)
+        {
+            return Settled::After(pending);
+        }
+        let mut current = self.current.iter();
+        match current.any(|(other, current)| other == keys && current == id) {
+            true => Settled::Soon,
+            false => Settled::Yes,
+        }
+    }
+}

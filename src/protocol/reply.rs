@@ -1,0 +1,151 @@
+//! A reply of a script, read field by field, and what a failed call means.
+
+use super::lease::ServerTime;
+use crate::error::failure::{Failure, FailureKind};
+use crate::error::{CallError, Invalid};
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// What a failed call means: an argument or a state that the script refused, a server that did not serve, or no reply at all.
+pub(crate) fn error_of(error: RedisError) -> CallError {
+    if error.code() == Some("LUAGATE") {
+        let text = error.detail().unwrap_or_default();
+        let (what, why) = text.split_once(": ").unwrap_or(("call", text));
+        if what == "layout" {
+            // No argument is wrong, but what the keys hold.
+            let why = why.to_owned();
+            return CallError::Failed(Failure::of_error(FailureKind::WrongVersion, why, error));
+        }
+        return CallError::Invalid(Invalid::new(what, why));
+    }
+    if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
+        // A cluster refuses them before the script could.
+        return CallError::Invalid(Invalid::new("keys", "takes keys of one hash tag"));
+    }
+    let failure = Failure::from(error);
+    match failure.leaves_unknown() {
+        true => CallError::Unknown(failure),
+        false => CallError::Failed(failure),
+    }
+}
+
+/// Reads a reply of a script, all of it: what has a field too many does not fit the contract. Never panics, whatever the
+/// server sent.
+pub(crate) fn read<T>(
+    value: Value,
+    fields: impl FnOnce(&mut Reply) -> Result<T, CallError>,
+) -> Result<T, CallError> {
+    let mut reply = Reply::new(value)?;
+    let answer = fields(&mut reply)?;
+    match reply.fields.next() {
+        None => Ok(answer),
+        Some(more) => Err(unexpected(&(&reply.shown, more))),
+    }
+}
+
+/// A reply, read from front to back.
+pub(crate) struct Reply {
+    shown: String,
+    fields: std::vec::IntoIter<Value>,
+}
+
+impl Reply {
+    fn new(value: Value) -> Result<Reply, CallError> {
+        match value {
+            Value::Array(fields) => Ok(Reply {
+                shown: String::new(),
+                fields: fields.into_iter(),
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A reply that is one field and no array of several.
+    pub(crate) fn plain(value: Value) -> Reply {
+        Reply {
+            shown: String::new(),
+            fields: vec![value].into_iter(),
+        }
+    }
+
+    pub(crate) fn word(&mut self) -> Result<&str, CallError> {
+        match self.fields.next() {
+            Some(Value::BulkString(bytes)) => {
+                self.shown = String::from_utf8(bytes)
+                    .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+                Ok(&self.shown)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn integer(&mut self) -> Result<i64, CallError> {
+        match self.fields.next() {
+            Some(Value::Int(number)) => Ok(number),
+            other => Err(unexpected(&(&self.shown, other))),
+        }
+    }
+
+    /// A number of any unsigned type that the field has to fit.
+    pub(crate) fn number<T: TryFrom<i64>>(&mut self) -> Result<T, CallError> {
+        let number = self.integer()?;
+        T::try_from(number).map_err(|_| unexpected(&(&self.shown, number)))
+    }
+
+    /// A number for which -1 stands for never.
+    pub(crate) fn number_or_never(&mut self) -> Result<Option<u64>, CallError> {
+        match self.integer()? {
+            -1 => Ok(None),
+            number => match u64::try_from(number) {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(unexpected(&(&self.shown, number))),
+            },
+        }
+    }
+
+    /// 0 or 1.
+    pub(crate) fn flag(&mut self) -> Result<bool, CallError> {
+        match self.integer()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            number => Err(unexpected(&(&self.shown, number))),
+        }
+    }
+
+    pub(crate) fn list(&mut self) -> Result<Vec<Vec<u8>>, CallError> {
+        let bytes = |value| match value {
+            Value::BulkString(bytes) => Ok(bytes),
+            other => Err(unexpected(&other)),
+        };
+        match self.fields.next() {
+            Some(Value::Array(values)) => values.into_iter().map(bytes).collect(),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A list of arrays, each of which `row` reads.
+    pub(crate) fn rows<T>(
+        &mut self,
+        row: impl Fn(&mut Reply) -> Result<T, CallError>,
+    ) -> Result<Vec<T>, CallError> {
+        match self.fields.next() {
+            Some(Value::Array(rows)) => rows.into_iter().map(|value| read(value, &row)).collect(),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// A reply that no script gives.
+pub(crate) fn unexpected(what: &dyn Debug) -> CallError {
+    let mut text = format!("{what:?}");
+    if let Some((end, _)) = text.char_indices().nth(200) {
+        text.truncate(end);
+    }
+    CallError::Unknown(Failure::new(FailureKind::UnexpectedReply, text))
+}
+
+/// The time from `now` to `then`, both on the server's clock.
+pub(crate) fn between(now: ServerTime, then: ServerTime) -> Duration {
+    Duration::from_millis(then.saturating_sub(now))
+}

@@ -1,0 +1,160 @@
+//! Waiting until a latch is open.
+
+use super::{Ask, PATIENCE, RECHECK, Step, StepOf, Target};
+use crate::error::{CallError, Cancelled, StillClosed, WaitError};
+use crate::protocol::call::{Call, Packed};
+use crate::protocol::keys::LatchKeys;
+use crate::protocol::latch::{Count, CountAnswer, Wait, WaitAnswer};
+use crate::protocol::lease::Moment;
+use crate::protocol::message::Message;
+use redis::Value;
+use std::time::{Duration, Instant};
+
+/// How much longer, with each call that found the latch closed, a waiter takes before it heeds the next: whoever knows the
+/// channel may publish there, and must not keep it asking.
+const CALM: Duration = Duration::from_millis(10);
+const LONGEST_CALM: Duration = Duration::from_secs(1);
+
+/// A latch that a caller waits for.
+#[derive(Clone)]
+pub(crate) struct LatchTarget {
+    keys: LatchKeys,
+    count: u32,
+    life_ms: u64,
+    /// What the last answer said.
+    last: Option<StillClosed>,
+    asked: Instant,
+    /// Somebody said that it is worth asking.
+    called: bool,
+    /// How often it was not.
+    false_calls: u32,
+}
+
+/// What a latch answers to a waiter.
+pub(crate) struct Told {
+    /// 0: it is open.
+    left: u32,
+    count: u32,
+    /// In how many ms asking again makes sense.
+    retry_after: u64,
+}
+
+impl LatchTarget {
+    pub(crate) fn new(keys: &LatchKeys, count: u32, life_ms: u64, now: Instant) -> LatchTarget {
+        LatchTarget {
+            keys: keys.clone(),
+            count,
+            life_ms,
+            last: None,
+            asked: now,
+            called: false,
+            false_calls: 0,
+        }
+    }
+
+    fn wait<'a>(&'a self, inbox: &'a str) -> Wait<'a> {
+        Wait {
+            keys: &self.keys,
+            count: self.count,
+            life_ms: self.life_ms,
+            wait_ms: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
+            inbox,
+        }
+    }
+
+    fn closed(&self) -> StillClosed {
+        let count = self.count;
+        self.last.unwrap_or(StillClosed { left: count, count })
+    }
+}
+
+impl Target for LatchTarget {
+    type Answer = Told;
+    type Granted = ();
+    type Error = WaitError;
+
+    fn call(&self, ask: Ask, inbox: &str) -> Packed {
+        match ask {
+            Ask::First | Ask::InLine => self.wait(inbox).pack(),
+            Ask::Last => Count { keys: &self.keys }.pack(),
+        }
+    }
+
+    fn answer(&self, ask: Ask, reply: Value) -> Result<Told, CallError> {
+        let (left, count, retry_after) = match ask {
+            Ask::First | Ask::InLine => match self.wait("").answer(reply)? {
+                WaitAnswer::Open { count, .. } => (0, count, 0),
+                WaitAnswer::Closed {
+                    left,
+                    count,
+                    retry_after,
+                    ..
+                } => (left, count, retry_after),
+            },
+            Ask::Last => match (Count { keys: &self.keys }).answer(reply)? {
+                CountAnswer::None { .. } => (self.count, self.count, 0),
+                CountAnswer::Open { count, .. } => (0, count, 0),
+                CountAnswer::Closed { left, count, .. } => (left, count, 0),
+            },
+        };
+        Ok(Told {
+            left,
+            count,
+            retry_after,
+        })
+    }
+
+    fn answered(&mut self, ask: Ask, told: Told, sent: Moment) -> StepOf<LatchTarget> {
+        let Told { left, count, .. } = told;
+        if left == 0 {
+            return Step::Done(Ok(()));
+        }
+        self.last = Some(StillClosed { left, count });
+        self.asked = sent.instant();
+        if std::mem::take(&mut self.called) {
+            self.false_calls = self.false_calls.saturating_add(1);
+        }
+        match ask {
+            Ask::First => Step::AskAt(self.asked),
+            Ask::InLine => {
+                let pause = RECHECK.min(Duration::from_millis(told.retry_after));
+                Step::AskAt(self.asked + pause)
+            }
+            Ask::Last => Step::Done(Err(self.timed_out())),
+        }
+    }
+
+    /// A message only says that it is worth asking.
+    fn heard(&mut self, _: &Message, _: Moment, now: Moment) -> StepOf<LatchTarget> {
+        match self.called(now.instant()) {
+            Some(at) => Step::AskBy(at),
+            None => Step::Continue,
+        }
+    }
+
+    fn called(&mut self, _: Instant) -> Option<Instant> {
+        self.called = true;
+        let calm = LONGEST_CALM.min(CALM.saturating_mul(self.false_calls));
+        Some(self.asked + calm)
+    }
+
+    fn has_place(&self) -> bool {
+        self.last.is_some()
+    }
+
+    fn cancelled(&self) -> WaitError {
+        WaitError::Cancelled(Cancelled)
+    }
+
+    fn timed_out(&self) -> WaitError {
+        WaitError::TimedOut(self.closed())
+    }
+
+    fn unconfirmed(&self) -> WaitError {
+        self.timed_out()
+    }
+
+    fn is_foreign(_: &WaitError) -> bool {
+        false
+    }
+}

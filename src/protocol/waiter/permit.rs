@@ -1,0 +1,364 @@
+//! Waiting for permits of a semaphore.
+
+use super::{Ask, PATIENCE, RECHECK, Step, StepOf, Target};
+use crate::error::failure::{Failure, FailureKind};
+use crate::error::{
+    AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch,
+    PlaceRevoked, TryAcquireError,
+};
+use crate::protocol::call::{Call, Packed};
+use crate::protocol::id::check_id;
+use crate::protocol::keys::Keys;
+use crate::protocol::lease::{Deadline, LeaseOptions, Moment, ServerTime};
+use crate::protocol::message::Message;
+use crate::protocol::reply::between;
+use crate::protocol::semaphore::{self, Acquire, Answer, Grant, Usage};
+use redis::Value;
+use std::time::{Duration, Instant};
+
+/// How long a waiter sleeps at most for each that stands in front: so the second in line finds out within a second that the
+/// first is dead, and takes its place in time for the next lease that ends.
+const RECHECK_A_PLACE: Duration = Duration::from_secs(1);
+
+/// How long the message of a grant may take to arrive, for example where the thread that reads it gets no processor.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
+
+/// Permits that one caller asks for, and what it knows of its place in line.
+#[derive(Clone)]
+pub(crate) struct PermitTarget {
+    pub(crate) keys: Keys,
+    pub(crate) id: String,
+    /// `None`: all that are free.
+    pub(crate) permits: Option<u32>,
+    /// 0: none is declared, whatever is stored counts.
+    pub(crate) limit: u32,
+    /// Takes nothing under another limit than its own.
+    pub(crate) strict: bool,
+    pub(crate) lease: LeaseOptions,
+    place: Place,
+}
+
+#[derive(Clone, Default)]
+struct Place {
+    /// 0: not in line yet.
+    ticket: u64,
+    position: u64,
+    usage: Usage,
+    /// When the last call that was answered was sent, and the server's time at its reply.
+    asked: Option<(Moment, ServerTime)>,
+    /// Fences of grants that messages told of, but that have to be asked for.
+    heard: Vec<u64>,
+    /// A grant to this id, of which only a message can tell whether it is this wait's own.
+    unconfirmed: Option<(Grant, Moment)>,
+}
+
+/// A permit that was granted.
+#[derive(Clone, Debug)]
+pub(crate) struct Granted {
+    pub(crate) grant: Grant,
+    pub(crate) limit: u32,
+    pub(crate) deadline: Deadline,
+    /// The place in the queue; `None`: it did not wait.
+    pub(crate) ticket: Option<u64>,
+}
+
+impl PermitTarget {
+    pub(crate) fn new(
+        keys: Keys,
+        id: String,
+        permits: Option<u32>,
+        limit: u32,
+        strict: bool,
+        lease: LeaseOptions,
+    ) -> PermitTarget {
+        PermitTarget {
+            keys,
+            id,
+            permits,
+            limit,
+            strict,
+            lease,
+            place: Place::default(),
+        }
+    }
+
+    /// Reports what can be known to be wrong without asking the server.
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        if self.permits == Some(0) {
+            return Err(Invalid::new("permits", "takes 1 to the limit, got 0"));
+        }
+        check_id(&self.id)
+    }
+
+    fn acquire<'a>(&'a self, ask: Ask, inbox: &'a str) -> Acquire<'a> {
+        let wait = match ask {
+            Ask::InLine => PATIENCE,
+            Ask::First | Ask::Last => Duration::ZERO,
+        };
+        Acquire {
+            keys: &self.keys,
+            ask: semaphore::Ask {
+                id: &self.id,
+                permits: self.permits,
+                limit: self.limit,
+                lease_ms: self.lease.first_lease_ms(),
+                wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                inbox,
+                ticket: self.place.ticket,
+            },
+        }
+    }
+
+    /// What the answer to a caller that does not wait means. With an error the id has something to give back if it is told so.
+    pub(crate) fn at_once(
+        &self,
+        answer: Answer,
+        sent: Moment,
+    ) -> (Result<Granted, TryAcquireError>, bool) {
+        match answer {
+            Answer::Held(grant, _) if self.lease.own_id => {
+                let held = TryAcquireError::AlreadyHeld(self.already_held(&grant));
+                (Err(held), false)
+            }
+            Answer::Granted(grant, usage) | Answer::Held(grant, usage) => {
+                match self.check_limit(usage.limit) {
+                    Ok(()) => (Ok(self.granted(&grant, usage.limit, sent)), false),
+                    Err(mismatch) => (Err(mismatch.into()), true),
+                }
+            }
+            Answer::Denied {
+                next_expiry,
+                usage,
+                waiting,
+                ..
+            } => {
+                let denied = denied(usage, waiting, next_expiry);
+                let refused = self.check_limit(usage.limit).err();
+                let error = refused.map_or(TryAcquireError::Denied(denied), Into::into);
+                (Err(error), false)
+            }
+            Answer::AboveLimit { limit, .. } => (Err(self.above(limit).into()), false),
+            Answer::Queued { .. } => (Err(out_of_turn().into()), false),
+        }
+    }
+
+    fn granted(&self, grant: &Grant, limit: u32, sent: Moment) -> Granted {
+        Granted {
+            grant: *grant,
+            limit,
+            deadline: Deadline::told(sent, grant.left()),
+            ticket: (self.place.ticket > 0).then_some(self.place.ticket),
+        }
+    }
+
+    fn check_limit(&self, limit: u32) -> Result<(), LimitMismatch> {
+        if !self.strict || self.limit == 0 || limit == self.limit {
+            return Ok(());
+        }
+        Err(LimitMismatch {
+            declared: self.limit,
+            in_force: limit,
+        })
+    }
+
+    fn already_held(&self, grant: &Grant) -> AlreadyHeld {
+        AlreadyHeld {
+            id: self.id.clone(),
+            permits: grant.permits,
+            fence: grant.fence,
+        }
+    }
+
+    fn above(&self, limit: u32) -> AboveLimit {
+        AboveLimit {
+            permits: self.permits.unwrap_or(1),
+            limit,
+        }
+    }
+
+    /// The id holds, by a grant that may be another caller's with the same id. A message of it goes to the inbox of whoever
+    /// asked last, and is here already or about to be.
+    fn held(&mut self, grant: Grant, sent: Moment) -> StepOf<PermitTarget> {
+        let place = &mut self.place;
+        if place.heard.contains(&grant.fence) {
+            let limit = place.usage.limit;
+            return Step::Done(Ok(self.granted(&grant, limit, sent)));
+        }
+        place.unconfirmed = Some((grant, sent));
+        if place.ticket == 0 || grant.fence <= place.ticket {
+            return Step::Done(Err(self.unconfirmed()));
+        }
+        Step::Confirm(sent.instant() + ON_ITS_WAY)
+    }
+
+    /// A hint to ask again, or the news that the place in line was taken away.
+    fn hinted(&mut self, message: &Message, asked: (Moment, ServerTime)) -> StepOf<PermitTarget> {
+        let (sent, server_time) = asked;
+        // Older than the last answer, it tells nothing that the answer did not know. So one who listens too and sends it again
+        // and again makes nobody ask.
+        if message.now < server_time {
+            return Step::Continue;
+        }
+        match message.at {
+            // A call that crossed the message may have brought the place back.
+            None => Step::GiveBack(AcquireError::Revoked(PlaceRevoked {
+                id: self.id.clone(),
+            })),
+            Some(at) => match sent.instant().checked_add(between(server_time, at)) {
+                Some(at) => Step::AskBy(at),
+                None => Step::Continue,
+            },
+        }
+    }
+}
+
+impl Target for PermitTarget {
+    type Answer = Answer;
+    type Granted = Granted;
+    type Error = AcquireError;
+
+    fn call(&self, ask: Ask, inbox: &str) -> Packed {
+        self.acquire(ask, inbox).pack()
+    }
+
+    fn answer(&self, ask: Ask, reply: Value) -> Result<Answer, CallError> {
+        self.acquire(ask, "").answer(reply)
+    }
+
+    fn answered(&mut self, ask: Ask, answer: Answer, sent: Moment) -> StepOf<PermitTarget> {
+        match answer {
+            Answer::Held(grant, _) if self.lease.own_id => self.held(grant, sent),
+            // An id made for this wait: an earlier call of it was carried out, and its reply lost.
+            Answer::Granted(grant, usage) | Answer::Held(grant, usage) => {
+                match self.check_limit(usage.limit) {
+                    Ok(()) => Step::Done(Ok(self.granted(&grant, usage.limit, sent))),
+                    Err(mismatch) => Step::GiveBack(mismatch.into()),
+                }
+            }
+            Answer::Queued {
+                ticket,
+                position,
+                retry_after,
+                usage,
+                now,
+            } if ask == Ask::InLine => {
+                if let Err(mismatch) = self.check_limit(usage.limit) {
+                    return Step::GiveBack(mismatch.into());
+                }
+                let place = &mut self.place;
+                (place.ticket, place.position, place.usage) = (ticket, position, usage);
+                place.asked = Some((sent, now));
+                let pause = Duration::from_millis(retry_after).min(recheck(position));
+                Step::AskAt(sent.instant() + pause)
+            }
+            Answer::Queued { .. } => Step::Done(Err(out_of_turn().into())),
+            Answer::Denied { .. } if ask == Ask::First => Step::AskAt(sent.instant()),
+            Answer::Denied {
+                next_expiry,
+                usage,
+                waiting,
+                ..
+            } => Step::Done(Err(AcquireError::TimedOut(denied(
+                usage,
+                waiting,
+                next_expiry,
+            )))),
+            Answer::AboveLimit { limit, .. } => Step::Done(Err(self.above(limit).into())),
+        }
+    }
+
+    fn heard(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<PermitTarget> {
+        if let Some((grant, sent)) = self.place.unconfirmed {
+            let limit = self.place.usage.limit;
+            return match message.fence == grant.fence {
+                true => Step::Done(Ok(self.granted(&grant, limit, sent))),
+                false => Step::Continue,
+            };
+        }
+        let Some(asked) = self.place.asked else {
+            return Step::Continue; // older than this wait
+        };
+        if message.fence == 0 {
+            return self.hinted(message, asked);
+        }
+        let place = &mut self.place;
+        if message.fence <= place.ticket || place.heard.contains(&message.fence) {
+            return Step::Continue; // of a place that was given up, or sent again
+        }
+        place.heard.push(message.fence);
+        // Two bounds on the same end: a message that was long on its way must not count from when it came.
+        let (sent, server_time) = asked;
+        let by_call = Deadline::told(sent, message.at.map(|end| between(server_time, end)));
+        let by_message = Deadline::told(received, message.at.map(|end| between(message.now, end)));
+        let deadline = by_call.earlier(by_message);
+        // An own id may have been granted elsewhere, and a message does not tell the limit. So many are not what was asked for.
+        let is_other = self.permits != Some(message.permits);
+        if self.lease.own_id || self.strict || is_other || deadline.is_past(now) {
+            return Step::AskBy(now.instant());
+        }
+        let grant = Grant {
+            permits: message.permits,
+            fence: message.fence,
+            expires_at: message.at,
+            now: message.now,
+        };
+        let limit = self.place.usage.limit;
+        Step::Done(Ok(Granted {
+            deadline,
+            ..self.granted(&grant, limit, sent)
+        }))
+    }
+
+    fn called(&mut self, now: Instant) -> Option<Instant> {
+        (self.place.ticket > 0).then_some(now)
+    }
+
+    fn has_place(&self) -> bool {
+        self.place.ticket > 0
+    }
+
+    fn cancelled(&self) -> AcquireError {
+        AcquireError::Cancelled(Cancelled)
+    }
+
+    fn timed_out(&self) -> AcquireError {
+        let Place {
+            usage, position, ..
+        } = self.place;
+        AcquireError::TimedOut(denied(usage, position, None))
+    }
+
+    fn unconfirmed(&self) -> AcquireError {
+        match &self.place.unconfirmed {
+            Some((grant, _)) => AcquireError::AlreadyHeld(self.already_held(grant)),
+            None => self.timed_out(),
+        }
+    }
+
+    fn is_foreign(error: &AcquireError) -> bool {
+        matches!(error, AcquireError::AlreadyHeld(_))
+    }
+}
+
+/// How long a waiter at this position sleeps at most.
+fn recheck(position: u64) -> Duration {
+    match u32::try_from(position.saturating_sub(1)) {
+        Ok(0) | Err(_) => RECHECK,
+        Ok(in_front) => RECHECK.min(RECHECK_A_PLACE.saturating_mul(in_front)),
+    }
+}
+
+fn denied(usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
+    Denied {
+        in_use: usage.in_use,
+        limit: usage.limit,
+        waiting,
+        next_expiry: next_expiry.map(Duration::from_millis),
+    }
+}
+
+/// The script answered what was not asked.
+fn out_of_turn() -> CallError {
+    let text = "`queued`, though nobody asked to wait";
+    CallError::Unknown(Failure::new(FailureKind::UnexpectedReply, text))
+}

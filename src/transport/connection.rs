@@ -1,0 +1,188 @@
+//! One connection of a pool: how a packet goes over it, and what follows when replies are late.
+
+use super::NodeId;
+use crate::protocol::exchange::Reply;
+use redis::{Connection, RedisError};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The gate's own connection, or one that the user's pool lent it.
+pub(super) enum Line {
+    Own(Box<Connection>),
+    #[cfg(feature = "r2d2")]
+    Lent(Box<r2d2::PooledConnection<redis::Client>>),
+}
+
+impl Deref for Line {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        match self {
+            Line::Own(con) => con,
+            #[cfg(feature = "r2d2")]
+            Line::Lent(con) => con,
+        }
+    }
+}
+
+impl DerefMut for Line {
+    fn deref_mut(&mut self) -> &mut Connection {
+        match self {
+            Line::Own(con) => con,
+            #[cfg(feature = "r2d2")]
+            Line::Lent(con) => con,
+        }
+    }
+}
+
+pub(super) struct PooledConnection {
+    con: Line,
+    read_timeout: Duration,
+    /// The age of the connection, see [`Pool`](super::pool::Pool).
+    pub(super) generation: u64,
+    /// When it carried something last, or was made.
+    pub(super) used: Instant,
+    /// How many replies are still to come that nobody waits for, apart from the one that `redis` skips by itself.
+    unread: usize,
+}
+
+/// How a connection is after a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Ready,
+    /// It works, but replies are still to come.
+    Late,
+    Broken,
+}
+
+impl PooledConnection {
+    pub(super) fn new(con: Line, read_timeout: Duration, generation: u64) -> PooledConnection {
+        PooledConnection {
+            con,
+            read_timeout,
+            generation,
+            used: Instant::now(),
+            unread: 0,
+        }
+    }
+
+    /// Whether somebody waits for it to come back.
+    pub(super) fn is_lent(&self) -> bool {
+        match self.con {
+            Line::Own(_) => false,
+            #[cfg(feature = "r2d2")]
+            Line::Lent(_) => true,
+        }
+    }
+
+    /// Sends commands in one packet and reads their replies until `latest`, on this machine's clock. There are `count`
+    /// replies; one that did not come is an error. Replies to earlier packets that come late are passed over.
+    pub(super) fn exchange(
+        &mut self,
+        packet: &[u8],
+        count: usize,
+        latest: Instant,
+    ) -> (Vec<Reply>, State) {
+        let mut replies = Vec::with_capacity(count);
+        let late = self.unread;
+        self.unread += count;
+        let failed = match self.con.send_packed_command(packet) {
+            Ok(()) => self.read(late, &mut replies, latest).err(),
+            Err(error) => Some((error, State::Broken)),
+        };
+        self.used = Instant::now();
+        match failed {
+            None => (replies, State::Ready),
+            Some((error, state)) => {
+                replies.resize_with(count, || Err(error.clone()));
+                (replies, state)
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        mut late: usize,
+        replies: &mut Vec<Reply>,
+        latest: Instant,
+    ) -> Result<(), (RedisError, State)> {
+        while self.unread > 0 {
+            let left = latest.saturating_duration_since(Instant::now());
+            self.bound(left).map_err(|error| (error, State::Broken))?;
+            let reply = self.con.recv_response();
+            self.unread -= 1; // one that is late after this is skipped by `redis`
+            match reply {
+                Ok(_) if late > 0 => late -= 1,
+                Ok(reply) => replies.push(Ok(reply)),
+                Err(error) if error.is_timeout() => return Err((error, State::Late)),
+                Err(error) => return Err((error, State::Broken)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Bounds how long the next reply may take. A little more than `left` is left as it is: each change is a system call.
+    fn bound(&mut self, left: Duration) -> Result<(), RedisError> {
+        let left = left.max(Duration::from_millis(1)); // zero would mean no bound at all
+        let more = self.read_timeout.checked_sub(left);
+        if more.is_none_or(|more| more > self.read_timeout / 64) {
+            self.con.set_read_timeout(Some(left))?;
+            self.read_timeout = left;
+        }
+        Ok(())
+    }
+}
+
+/// The owner of a lent connection expects neither the gate's timeouts nor replies to the gate's calls.
+#[cfg(feature = "r2d2")]
+impl Drop for PooledConnection {
+    fn drop(&mut self) {
+        if !self.is_lent() {
+            return;
+        }
+        while self.unread > 0 && redis::ConnectionLike::is_open(&*self.con) {
+            let _ = self.bound(Duration::ZERO);
+            let _ = self.con.recv_response(); // skipped later, if it comes later
+            self.unread -= 1;
+        }
+        let _ = self.con.set_read_timeout(None);
+        let _ = self.con.set_write_timeout(None);
+    }
+}
+
+/// A connection on which calls were not answered in time. A release that is sent on it reaches the server after these calls. It
+/// is out of its pool, and shared by those whose calls were in the packet.
+#[derive(Clone)]
+pub(crate) struct PendingConnection {
+    pub(super) node: NodeId,
+    /// Nothing once it has answered what followed, and with it everything before; or when it broke.
+    pub(super) connection: Arc<Mutex<Option<Counted>>>,
+}
+
+/// A pending connection counts for as long as it is kept.
+pub(super) struct Counted {
+    pub(super) connection: PooledConnection,
+    pub(super) _count: Arc<()>,
+}
+
+impl PendingConnection {
+    pub(super) fn new(
+        node: NodeId,
+        connection: PooledConnection,
+        count: &Arc<()>,
+    ) -> PendingConnection {
+        PendingConnection {
+            node,
+            connection: Arc::new(Mutex::new(Some(Counted {
+                connection,
+                _count: count.clone(),
+            }))),
+        }
+    }
+
+    /// The server to which it leads.
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+}

@@ -1,0 +1,488 @@
+//! The connections to one server, and the packets that go over them.
+//!
+//! A call that finds a connection free is sent at once. Calls that come while enough connections are busy wait in a queue;
+//! whoever gets a connection takes others from the queue along in its packet, and hands their replies back.
+
+mod queue;
+
+use super::connection::{PendingConnection, PooledConnection, State};
+use super::connector::Connector;
+use super::{NodeId, Timeouts};
+use crate::clock::Clock;
+use crate::counters::Counts;
+use crate::error::failure::{Failure, FailureKind};
+use crate::protocol::exchange::{Packet, Reply};
+use crate::protocol::lease::Moment;
+use crate::protocol::replicas::MinReplicas;
+use crate::sync::lock;
+use crate::trace;
+use queue::{Queued, Turn};
+use redis::{Cmd, Connection, ConnectionAddr};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A connection that was idle for so long is tested with `PING` before it carries a call. Longer than the pauses of the waiters
+/// that ask most often.
+const IDLE: Duration = Duration::from_millis(1_500);
+
+/// How many connections are enough while the server answers at once: a few full packets cost both sides less than many of one
+/// call.
+const ENOUGH: usize = 4;
+
+/// What an answer at once is: from farther away, a call that waits for a packet loses more than the packet saves.
+const AT_ONCE: Duration = Duration::from_millis(2);
+
+/// How a packet is sent.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sending {
+    /// When the caller has to be back. Without it the read timeout counts.
+    pub(crate) until: Option<Instant>,
+    /// Before all others who wait for a connection.
+    pub(crate) first: bool,
+    /// Not in one packet with the calls of others.
+    pub(crate) alone: bool,
+    /// Who has to confirm the calls. Waiting for them holds up the connection, so these go alone.
+    pub(crate) replicas: Option<MinReplicas>,
+}
+
+impl Sending {
+    fn is_alone(&self) -> bool {
+        self.alone || self.replicas.is_some()
+    }
+}
+
+/// A packet that was sent, and the replies to it.
+pub(crate) struct Carried {
+    pub(crate) replies: Vec<Reply>,
+    /// The moment before it was sent.
+    pub(crate) sent: Moment,
+    /// The age of the connection.
+    pub(crate) generation: u64,
+    /// Where the connection is, if replies did not come in time.
+    pub(crate) pending: Option<PendingConnection>,
+}
+
+/// The connections to one server.
+pub(crate) struct Pool {
+    pub(crate) clock: Clock,
+    counts: Arc<Counts>,
+    node: NodeId,
+    connector: Connector,
+    timeouts: Timeouts,
+    most: usize,
+    connections: Mutex<Connections>,
+    /// Counts the pending connections.
+    pending: Arc<()>,
+    retired: AtomicBool,
+    checked: AtomicBool,
+}
+
+#[derive(Default)]
+struct Connections {
+    idle: Vec<PooledConnection>,
+    open: usize,
+    /// How many threads have a connection, or are about to.
+    busy: usize,
+    /// How many broke or did not answer in time, and have no successor yet.
+    unreplaced: usize,
+    /// Counts the times that a connection was found broken: the idle ones of before are then likely dead too.
+    generation: u64,
+    /// See [`Pool::moves`]: connections of before lead to a former master.
+    moves: u64,
+    /// The last packet was answered at once.
+    is_near: bool,
+    queue: VecDeque<Arc<Queued>>,
+}
+
+/// What a thread that may go on gets.
+enum Slot {
+    Idle(PooledConnection),
+    /// It makes a connection, of this generation.
+    New(u64),
+}
+
+impl Connections {
+    /// The connection for one more busy thread.
+    fn slot(&mut self, moves: u64) -> Slot {
+        if self.moves != moves {
+            self.moves = moves;
+            self.generation += 1;
+        }
+        while let Some(connection) = self.idle.pop() {
+            if connection.generation == self.generation {
+                return Slot::Idle(connection);
+            }
+            self.lose();
+        }
+        self.open += 1;
+        Slot::New(self.generation)
+    }
+
+    /// A connection leaves the pool that another one has to replace.
+    fn lose(&mut self) {
+        self.open -= 1;
+        self.unreplaced += 1;
+    }
+
+    /// Those idle of this generation are not used again.
+    fn outdate(&mut self, generation: u64) {
+        if generation == self.generation {
+            self.generation += 1;
+        }
+    }
+
+    /// How many threads may be busy before the next one waits.
+    fn enough(&self, most: usize, alone: bool) -> usize {
+        match self.is_near && !alone {
+            true => ENOUGH.min(most),
+            false => most,
+        }
+    }
+
+    /// A thread is done with its connection: whoever is first in the queue goes on.
+    fn step_down(&mut self, pool: &Pool) {
+        self.busy -= 1;
+        while let Some(first) = self.queue.front()
+            && self.busy < self.enough(pool.most, first.alone)
+            && let Some(first) = self.queue.pop_front()
+        {
+            self.busy += 1;
+            first.set(Turn::Goes(self.slot(pool.moves())));
+        }
+    }
+}
+
+impl Pool {
+    /// A pool of up to `most` connections to this server. Opens none yet.
+    pub(crate) fn new(
+        clock: Clock,
+        counts: Arc<Counts>,
+        node: NodeId,
+        connector: Connector,
+        timeouts: Timeouts,
+        most: usize,
+    ) -> Pool {
+        Pool {
+            clock,
+            counts,
+            node,
+            connector,
+            timeouts,
+            most,
+            connections: Mutex::default(),
+            pending: Arc::default(),
+            retired: AtomicBool::new(false),
+            checked: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Where the server is, without user and password.
+    pub(crate) fn address(&self) -> String {
+        self.connector.address()
+    }
+
+    /// Whether the server was asked how it is set up.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checked.load(Ordering::Relaxed)
+    }
+
+    /// True the first time.
+    pub(crate) fn is_checked_first(&self) -> bool {
+        !self.checked.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+
+    /// A node of a cluster is no master (any more), so nobody needs a connection to it.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(crate) fn retire(&self, retired: bool) {
+        if !self.retired.swap(retired, Ordering::Relaxed) && retired {
+            let mut connections = lock(&self.connections);
+            connections.open -= connections.idle.len();
+            connections.idle.clear();
+        }
+    }
+
+    /// A connection or a subscription was re-established.
+    pub(crate) fn count_reconnect(&self, what: &str) {
+        trace::reconnected(what, || self.address());
+        self.counts.reconnects.add_one();
+    }
+
+    /// How often another server took the place of this one.
+    pub(crate) fn moves(&self) -> u64 {
+        self.connector.moves()
+    }
+
+    /// A connection outside the pool, for a subscription.
+    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
+        self.connector
+            .connect(&self.timeouts, self.timeouts.connect)
+    }
+
+    /// The places where connecting can have failed; see [`Connector::addresses`].
+    pub(crate) fn addresses(&self, within: Duration) -> Vec<ConnectionAddr> {
+        self.connector.addresses(within)
+    }
+
+    /// How many connections are open now.
+    pub(crate) fn open(&self) -> usize {
+        lock(&self.connections).open
+    }
+
+    /// The idle connections of this age are not used again.
+    pub(crate) fn outdate(&self, generation: u64) {
+        lock(&self.connections).outdate(generation);
+    }
+
+    /// Sends a plain command by itself.
+    pub(crate) fn command(&self, command: &Cmd, sending: Sending) -> Result<Carried, Failure> {
+        let packet = Packet {
+            bytes: command.get_packed_command().into(),
+            replies: 1,
+        };
+        let alone = Sending {
+            alone: true,
+            ..sending
+        };
+        self.send(&packet, alone)
+    }
+
+    /// Sends a packet, in one with those of other threads where many are under way. A failure: it was not sent.
+    pub(crate) fn send(&self, packet: &Packet, sending: Sending) -> Result<Carried, Failure> {
+        let latest = Instant::now() + self.time(sending.until);
+        let mut connections = lock(&self.connections);
+        let may_go = sending.first || connections.queue.is_empty();
+        if may_go && connections.busy < connections.enough(self.most, sending.is_alone()) {
+            connections.busy += 1;
+            let slot = connections.slot(self.moves());
+            drop(connections);
+            return self.carry(slot, packet, sending, latest);
+        }
+        let queued = Queued::new(packet, sending, latest);
+        match sending.first {
+            true => connections.queue.push_front(queued.clone()),
+            false => connections.queue.push_back(queued.clone()),
+        }
+        drop(connections);
+        match self.wait_for_turn(&queued) {
+            Turn::Goes(slot) => self.carry(slot, packet, sending, latest),
+            Turn::Answered(carried) => Ok(*carried),
+            Turn::Waits => Err(queue::all_busy(self.most)),
+        }
+    }
+
+    /// Sends a packet on this very connection, so that it reaches the server after what was sent on it before. With `until` it
+    /// waits for nobody else who does that. `None`: the connection is used no more.
+    pub(crate) fn send_behind(
+        &self,
+        pending: &PendingConnection,
+        packet: &Packet,
+        until: Option<Instant>,
+    ) -> Option<Result<Carried, Failure>> {
+        let place = match until {
+            None => Some(lock(&pending.connection)),
+            Some(_) => pending.connection.try_lock().ok(),
+        };
+        let Some(mut place) = place else {
+            let text = "its connection is busy";
+            return Some(Err(Failure::new(FailureKind::TimedOut, text)));
+        };
+        let mut counted = place.take()?;
+        let latest = Instant::now() + self.time(until);
+        let sent = self.clock.moment();
+        let connection = &mut counted.connection;
+        let (replies, state) = connection.exchange(&packet.bytes, packet.replies, latest);
+        let generation = connection.generation;
+        let mut still_pending = None;
+        match state {
+            State::Ready => self.take_back(counted.connection),
+            State::Late => {
+                *place = Some(counted);
+                still_pending = Some(pending.clone());
+            }
+            State::Broken => self.outdate(generation),
+        }
+        Some(Ok(Carried {
+            replies,
+            sent,
+            generation,
+            pending: still_pending,
+        }))
+    }
+
+    /// A connection that was pending is ready again: it returns to the pool, if that has room.
+    fn take_back(&self, connection: PooledConnection) {
+        let mut connections = lock(&self.connections);
+        connections.unreplaced = connections.unreplaced.saturating_sub(1);
+        if connections.open < self.most && !connection.is_lent() {
+            connections.open += 1;
+            connections.idle.push(connection);
+        }
+    }
+
+    /// How long a call that is sent now may take.
+    fn time(&self, until: Option<Instant>) -> Duration {
+        let left = |until: Instant| until.saturating_duration_since(self.clock.now());
+        until.map_or(self.timeouts.read, |until| {
+            self.timeouts.read.min(left(until))
+        })
+    }
+
+    /// Sends a packet on a connection, and along with it those of others that wait by then.
+    fn carry(
+        &self,
+        slot: Slot,
+        packet: &Packet,
+        sending: Sending,
+        latest: Instant,
+    ) -> Result<Carried, Failure> {
+        let mut connection = match self.ready(slot, latest) {
+            Ok(connection) => connection,
+            Err(failure) => {
+                lock(&self.connections).step_down(self);
+                return Err(failure);
+            }
+        };
+        let along = queue::take_along(&mut lock(&self.connections).queue, packet, sending, latest);
+        let sent = self.clock.moment();
+        let begun = Instant::now();
+        let (mut replies, state) = match along.is_empty() {
+            true => connection.exchange(&packet.bytes, packet.replies, latest),
+            false => {
+                // All have the time of one: a call without a deadline counts from here.
+                let latest = match sending.until {
+                    Some(_) => along
+                        .iter()
+                        .map(|other| other.latest)
+                        .fold(latest, Instant::max),
+                    None => begun + self.timeouts.read,
+                };
+                let (bytes, count) = queue::combined(packet, &along);
+                connection.exchange(&bytes, count, latest)
+            }
+        };
+        let generation = connection.generation;
+        let is_near = (!sending.is_alone()).then(|| begun.elapsed() < AT_ONCE);
+        let pending = self.give_back(connection, state, is_near);
+        let carried = |replies| Carried {
+            replies,
+            sent,
+            generation,
+            pending: pending.clone(),
+        };
+        let mut rest = replies.split_off(packet.replies.min(replies.len()));
+        for other in along {
+            let after = rest.split_off(other.packet.replies.min(rest.len()));
+            other.set(Turn::Answered(Box::new(carried(rest))));
+            rest = after;
+        }
+        Ok(carried(replies))
+    }
+
+    /// A connection that answers, or a new one, by `latest` on this machine's clock.
+    fn ready(&self, mut slot: Slot, latest: Instant) -> Result<PooledConnection, Failure> {
+        loop {
+            let generation = match slot {
+                Slot::Idle(connection) if connection.used.elapsed() < IDLE => {
+                    return Ok(connection);
+                }
+                Slot::Idle(connection) => match self.test(connection, latest)? {
+                    Some(connection) => return Ok(connection),
+                    None => {
+                        slot = lock(&self.connections).slot(self.moves());
+                        continue;
+                    }
+                },
+                Slot::New(generation) => generation,
+            };
+            let left = latest.saturating_duration_since(Instant::now());
+            let line = self
+                .connector
+                .line(&self.timeouts, self.timeouts.connect.min(left));
+            let mut connections = lock(&self.connections);
+            return match line {
+                Ok(line) => {
+                    let is_successor = connections.unreplaced > 0;
+                    connections.unreplaced -= usize::from(is_successor);
+                    drop(connections);
+                    if is_successor {
+                        self.count_reconnect("a connection was replaced");
+                    }
+                    Ok(PooledConnection::new(line, self.timeouts.read, generation))
+                }
+                Err(failure) => {
+                    connections.open -= 1;
+                    Err(failure)
+                }
+            };
+        }
+    }
+
+    /// The connection, if it answers; nothing where it was closed. It was idle for a while, so the server may have gone since. A
+    /// call on it would be sent and lost, and then nobody could tell whether it was run.
+    fn test(
+        &self,
+        mut connection: PooledConnection,
+        latest: Instant,
+    ) -> Result<Option<PooledConnection>, Failure> {
+        let ping = redis::cmd("PING").get_packed_command();
+        let (replies, state) = connection.exchange(&ping, 1, latest);
+        if state == State::Ready {
+            return Ok(Some(connection)); // what else the server refuses is for the call to report
+        }
+        let mut connections = lock(&self.connections);
+        connections.outdate(connection.generation);
+        connections.lose();
+        drop(connections);
+        match (state, replies.into_iter().next()) {
+            (State::Late, Some(Err(error))) => Err(error.into()),
+            _ => Ok(None),
+        }
+    }
+
+    /// A thread is done with a connection. Where replies are late it is pending; but not any number of them, while a server
+    /// stalls for long.
+    fn give_back(
+        &self,
+        connection: PooledConnection,
+        state: State,
+        is_near: Option<bool>,
+    ) -> Option<PendingConnection> {
+        let mut kept = None;
+        let mut connections = lock(&self.connections);
+        match state {
+            State::Ready if connections.open > self.most || connection.is_lent() => {
+                connections.open -= 1;
+                kept = Some(connection); // closed, or given back to its pool, without the lock
+            }
+            State::Ready => connections.idle.push(connection),
+            State::Late => {
+                connections.lose();
+                kept = Some(connection);
+            }
+            State::Broken => {
+                connections.outdate(connection.generation);
+                connections.lose();
+            }
+        }
+        connections.is_near = is_near.unwrap_or(connections.is_near);
+        connections.step_down(self);
+        drop(connections);
+        let is_late = state == State::Late && Arc::strong_count(&self.pending) <= self.most + 1;
+        let late = kept.filter(|_| is_late)?;
+        Some(PendingConnection::new(self.node, late, &self.pending))
+    }
+}

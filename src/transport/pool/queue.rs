@@ -1,0 +1,146 @@
+//! Calls that wait for a connection: they get one, or go along in the packet of another thread.
+
+use super::{Carried, Pool, Sending, Slot};
+use crate::error::failure::{Failure, FailureKind};
+use crate::protocol::exchange::Packet;
+use crate::sync::{lock, wait_for};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How many replies one packet has at most, where it carries the calls of several threads.
+const MOST: usize = 16;
+
+/// A call that waits for so long gets a further connection: those that are busy may be stuck.
+const STUCK: Duration = Duration::from_millis(10);
+
+/// Calls with deadlines go in one packet only where these are so close together: none may wait much longer than it has time.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+/// A packet that waits.
+pub(super) struct Queued {
+    pub(super) packet: Packet<'static>,
+    pub(super) latest: Instant,
+    pub(super) alone: bool,
+    /// It has a deadline of its own, and not only the read timeout.
+    has_deadline: bool,
+    turn: Mutex<Turn>,
+    changed: Condvar,
+}
+
+/// What becomes of a packet that waits.
+pub(super) enum Turn {
+    Waits,
+    /// Its thread sends it.
+    Goes(Slot),
+    /// Another thread sent it.
+    Answered(Box<Carried>),
+}
+
+impl Queued {
+    pub(super) fn new(packet: &Packet, sending: Sending, latest: Instant) -> Arc<Queued> {
+        Arc::new(Queued {
+            packet: Packet {
+                bytes: packet.bytes.to_vec().into(),
+                replies: packet.replies,
+            },
+            latest,
+            alone: sending.is_alone(),
+            has_deadline: sending.until.is_some(),
+            turn: Mutex::new(Turn::Waits),
+            changed: Condvar::new(),
+        })
+    }
+
+    pub(super) fn set(&self, turn: Turn) {
+        *lock(&self.turn) = turn;
+        self.changed.notify_one();
+    }
+
+    /// What has become of it by `until`.
+    fn turn(&self, until: Instant) -> Turn {
+        let mut turn = lock(&self.turn);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match std::mem::replace(&mut *turn, Turn::Waits) {
+                Turn::Waits if !left.is_zero() => {}
+                turn => return turn,
+            }
+            turn = wait_for(&self.changed, turn, left);
+        }
+    }
+}
+
+impl Pool {
+    /// Waits until a packet has its turn. [`Turn::Waits`] where its time is over before that.
+    pub(super) fn wait_for_turn(&self, queued: &Arc<Queued>) -> Turn {
+        let mut until = queued.latest.min(Instant::now() + STUCK);
+        loop {
+            match queued.turn(until) {
+                Turn::Waits => {}
+                turn => return turn,
+            }
+            let mut connections = lock(&self.connections);
+            let mut queue = connections.queue.iter();
+            let Some(index) = queue.position(|other| Arc::ptr_eq(other, queued)) else {
+                // Its turn has come, and another thread is about to say so or to bring the replies.
+                until = Instant::now() + self.timeouts.read;
+                continue;
+            };
+            if connections.busy < self.most {
+                connections.queue.remove(index);
+                connections.busy += 1;
+                return Turn::Goes(connections.slot(self.moves()));
+            }
+            if Instant::now() >= queued.latest {
+                connections.queue.remove(index);
+                return Turn::Waits;
+            }
+            until = queued.latest;
+        }
+    }
+}
+
+pub(super) fn all_busy(most: usize) -> Failure {
+    let text = format!("{most} connections, all busy");
+    Failure::new(FailureKind::PoolExhausted, text)
+}
+
+/// The packets that go along with one, in their order.
+pub(super) fn take_along(
+    queue: &mut VecDeque<Arc<Queued>>,
+    packet: &Packet,
+    sending: Sending,
+    latest: Instant,
+) -> Vec<Arc<Queued>> {
+    let mut along = Vec::new();
+    if sending.is_alone() {
+        return along;
+    }
+    let mut replies = packet.replies;
+    queue.retain(|other| {
+        let apart = latest.max(other.latest) - latest.min(other.latest);
+        let in_time = match sending.until {
+            Some(_) => other.has_deadline && apart <= TOGETHER,
+            None => !other.has_deadline,
+        };
+        let goes = in_time && !other.alone && replies + other.packet.replies <= MOST;
+        if goes {
+            replies += other.packet.replies;
+            along.push(other.clone());
+        }
+        !goes
+    });
+    along
+}
+
+/// One packet of all, and how many replies it has.
+pub(super) fn combined(packet: &Packet, along: &[Arc<Queued>]) -> (Vec<u8>, usize) {
+    let mut bytes = packet.bytes.to_vec();
+    let mut replies = packet.replies;
+    for other in along {
+        bytes.extend_from_slice(&other.packet.bytes);
+        replies += other.packet.replies;
+    }
+    (bytes, replies)
+}

@@ -1,0 +1,237 @@
+//! The way of one call: sent again where a connection broke, sent on where its slot has moved.
+
+use super::PendingConnection;
+#[cfg(feature = "cluster")]
+use super::cluster::Cluster;
+use super::pool::Pool;
+use super::servers::{Servers, Topology};
+use crate::error::CallError;
+#[cfg(feature = "cluster")]
+use crate::error::failure::Redirect;
+use crate::error::failure::{Failure, FailureKind};
+use crate::protocol::lease::Moment;
+use redis::Value;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How often a call is sent to another node at most: a script that a node does not know yet is asked for twice.
+#[cfg(feature = "cluster")]
+const MOST_REDIRECTS: u32 = 16;
+
+/// The pause while a slot is on its way and not all of its keys are there.
+#[cfg(feature = "cluster")]
+const TRY_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// What became of a call.
+pub(crate) type Outcome = Result<Answered, Unanswered>;
+
+/// A call that was answered.
+pub(crate) struct Answered {
+    pub(crate) reply: Value,
+    /// The moment before the answered call was sent.
+    pub(crate) sent: Moment,
+    /// It was sent before and not answered, so the server may have run it twice.
+    pub(crate) repeated: bool,
+    /// Why it does not count yet: too few replicas confirmed it.
+    pub(crate) unconfirmed: Option<Failure>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) generation: u64,
+}
+
+impl Answered {
+    /// The answer in the reply. Where the reply fits no contract, its connection is not used any more.
+    pub(crate) fn read<T>(
+        self,
+        read: impl FnOnce(Value) -> Result<T, CallError>,
+    ) -> Result<T, Unanswered> {
+        read(self.reply).map_err(|error| {
+            self.pool.outdate(self.generation);
+            error.into()
+        })
+    }
+}
+
+/// A call that was not answered as it should be.
+#[must_use = "a call that may have run has to be undone"]
+pub(crate) struct Unanswered {
+    pub(crate) error: CallError,
+    /// The connection that carried it, if it still works.
+    pub(crate) connection: Option<PendingConnection>,
+}
+
+impl From<CallError> for Unanswered {
+    fn from(error: CallError) -> Unanswered {
+        Unanswered {
+            error,
+            connection: None,
+        }
+    }
+}
+
+impl From<Failure> for Unanswered {
+    fn from(failure: Failure) -> Unanswered {
+        CallError::Failed(failure).into()
+    }
+}
+
+/// Where a call is, between two attempts.
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "only a cluster has several nodes")
+)]
+pub(super) struct Route<'a> {
+    key: &'a [u8],
+    until: Option<Instant>,
+    /// It was sent again because a connection broke.
+    is_repeated: bool,
+    may_have_run: bool,
+    #[cfg(feature = "cluster")]
+    latest: Instant,
+    #[cfg(feature = "cluster")]
+    redirects: u32,
+    /// The node to which the last one sent the call, this once.
+    asking: Option<Arc<Pool>>,
+}
+
+impl<'a> Route<'a> {
+    pub(super) fn new(servers: &Servers, key: &'a [u8], until: Option<Instant>) -> Route<'a> {
+        #[cfg(not(feature = "cluster"))]
+        let _ = servers;
+        Route {
+            key,
+            until,
+            is_repeated: false,
+            may_have_run: false,
+            #[cfg(feature = "cluster")]
+            latest: {
+                let latest = servers.clock.now() + servers.read_timeout();
+                until.map_or(latest, |until| until.min(latest))
+            },
+            #[cfg(feature = "cluster")]
+            redirects: 0,
+            asking: None,
+        }
+    }
+
+    /// Where the call goes next.
+    pub(super) fn pool(&self, servers: &Servers) -> Result<Arc<Pool>, Unanswered> {
+        if let Some(node) = &self.asking {
+            return Ok(node.clone());
+        }
+        match &servers.topology {
+            Topology::One(pool) => Ok(pool.clone()),
+            #[cfg(feature = "cluster")]
+            Topology::Cluster(cluster) => cluster
+                .owner(self.key, self.until)
+                .map_err(|failure| self.failed(failure)),
+        }
+    }
+
+    /// The server has the key's slot only in part yet, and wants to hear that the caller knows.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking.is_some()
+    }
+
+    #[cfg(feature = "cluster")]
+    fn failed(&self, failure: Failure) -> Unanswered {
+        match self.may_have_run {
+            true => CallError::Unknown(failure).into(),
+            false => failure.into(),
+        }
+    }
+
+    /// After an attempt: what became of the call, or nothing where it is to be sent again.
+    pub(super) fn next(
+        &mut self,
+        servers: &Servers,
+        pool: &Pool,
+        outcome: Outcome,
+    ) -> Option<Outcome> {
+        let mut unanswered = match outcome {
+            Ok(mut answered) => {
+                answered.repeated |= self.may_have_run;
+                return Some(Ok(answered));
+            }
+            Err(unanswered) => unanswered,
+        };
+        match &unanswered.error {
+            CallError::Unknown(failure) => {
+                self.may_have_run = true;
+                let is_broken = failure.kind() == FailureKind::Disconnected;
+                if is_broken && unanswered.connection.is_none() && !self.is_repeated {
+                    self.is_repeated = true;
+                    return None;
+                }
+            }
+            // Whatever became of this attempt: an earlier one may have been carried out.
+            CallError::Failed(failure) if self.may_have_run => {
+                unanswered.error = CallError::Unknown(failure.clone());
+            }
+            CallError::Failed(_) | CallError::Invalid(_) => {}
+        }
+        match &servers.topology {
+            Topology::One(_) => {
+                let _ = pool;
+                Some(Err(unanswered))
+            }
+            #[cfg(feature = "cluster")]
+            Topology::Cluster(cluster) => self.follow(servers, cluster, pool, unanswered),
+        }
+    }
+
+    /// Follows the slot where it has moved, or is just moving.
+    #[cfg(feature = "cluster")]
+    fn follow(
+        &mut self,
+        servers: &Servers,
+        cluster: &Cluster,
+        pool: &Pool,
+        unanswered: Unanswered,
+    ) -> Option<Outcome> {
+        let (CallError::Failed(failure) | CallError::Unknown(failure)) = &unanswered.error else {
+            return Some(Err(unanswered));
+        };
+        self.redirects += 1;
+        self.asking = None;
+        let from = pool.node();
+        let is_over = self.redirects > MOST_REDIRECTS || servers.clock.now() >= self.latest;
+        let followed = match failure.redirect() {
+            Some(_) if is_over => return Some(Err(still_moving(unanswered))),
+            Some(Redirect::Moved(to)) => cluster.moved(self.key, from, to),
+            Some(Redirect::Ask(to)) => cluster.at(from, to).map(|node| self.asking = Some(node)),
+            Some(Redirect::TryAgain) => {
+                std::thread::sleep(TRY_AGAIN);
+                Ok(())
+            }
+            None if failure.may_mean_another_owner() => {
+                cluster.doubt();
+                // A server that stalls is not asked twice: the first call is still on its way.
+                if is_over || failure.kind() == FailureKind::TimedOut {
+                    return Some(Err(unanswered));
+                }
+                let _ = cluster.ask_for_slots(Some(from));
+                if cluster.known(self.key) == Some(from) {
+                    return Some(Err(unanswered));
+                }
+                Ok(())
+            }
+            None => return Some(Err(unanswered)),
+        };
+        self.is_repeated = false;
+        followed.err().map(|failure| Err(self.failed(failure)))
+    }
+}
+
+/// A slot that is on its way for longer than a call may take.
+#[cfg(feature = "cluster")]
+fn still_moving(unanswered: Unanswered) -> Unanswered {
+    let not_ready = |failure: Failure| Failure::new(FailureKind::NotReady, failure.to_string());
+    Unanswered {
+        error: match unanswered.error {
+            CallError::Failed(failure) => CallError::Failed(not_ready(failure)),
+            CallError::Unknown(failure) => CallError::Unknown(not_ready(failure)),
+            invalid => invalid,
+        },
+        ..unanswered
+    }
+}

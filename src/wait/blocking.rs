@@ -1,0 +1,218 @@
+//! A wait in the thread of its caller: does what the waiter says, and reports what came of it.
+
+use super::cancel::Cancel;
+use super::inboxes::{Inboxes, Registered};
+use crate::clock::Busy;
+use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
+use crate::lease::releases::{PendingRelease, Releases};
+use crate::protocol::lease::Moment;
+use crate::protocol::mailbox::Mail;
+use crate::protocol::releases::Target as ReleaseTarget;
+use crate::protocol::waiter::{
+    Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, Target,
+    Waiter,
+};
+use crate::transport::PendingConnection;
+use crate::transport::pool::{Pool, Sending};
+use crate::transport::route::Unanswered;
+use crate::transport::servers::Servers;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a wait needs of its gate.
+pub(crate) struct Waits {
+    pub(crate) servers: Arc<Servers>,
+    pub(crate) inboxes: Inboxes,
+    pub(crate) releases: Arc<Releases>,
+    /// How long a wait goes on while the server cannot be reached.
+    pub(crate) outage: Duration,
+}
+
+impl Waits {
+    /// Asks for permits once; granted or not, nothing stays behind. Blocks for one round trip.
+    pub(crate) fn at_once(&self, target: &PermitTarget) -> Result<Granted, TryAcquireError> {
+        self.prepare(target, None)?;
+        let call = target.call(Ask::First, "");
+        let outcome = self.servers.send(&call, Sending::default());
+        let answer = outcome.and_then(|answered| {
+            let sent = answered.sent;
+            let answer = answered.read(|reply| target.answer(Ask::First, reply))?;
+            Ok((answer, sent))
+        });
+        let (answer, sent) = answer.map_err(|unanswered| {
+            if let CallError::Unknown(_) = unanswered.error {
+                self.release_later(target, unanswered.connection);
+            }
+            unanswered.error
+        })?;
+        let (result, gives_back) = target.at_once(answer, sent);
+        if gives_back {
+            self.release_now(target);
+        }
+        if let Err(TryAcquireError::Denied(_)) = &result {
+            self.servers.counts.denied.add_one();
+        }
+        result
+    }
+
+    /// Waits in line for permits, until `deadline` at the latest.
+    pub(crate) fn in_line(
+        &self,
+        target: PermitTarget,
+        deadline: Option<Instant>,
+        cancel: Option<&Cancel>,
+    ) -> Result<(Granted, Busy), AcquireError> {
+        self.prepare(&target, deadline)?;
+        let (keys, id) = (target.keys.clone(), target.id.clone());
+        let Some(registered) = self.inboxes.register(&keys, &id) else {
+            let why = format!("{id} waits here already; an id asks once at a time");
+            return Err(Invalid::new("id", why).into());
+        };
+        let (waiter, result, end) = self.run(&registered, &keys.meta, target, deadline, cancel);
+        let (give_back, connection) = end;
+        if give_back.now {
+            self.release_now(&waiter.target);
+        }
+        if give_back.later {
+            self.release_later(&waiter.target, connection);
+        }
+        if let Err(AcquireError::TimedOut(_)) = &result {
+            self.servers.counts.denied.add_one();
+        }
+        let busy = self.servers.clock.busy(); // until the permit is looked after
+        result.map(|granted| (granted, busy))
+    }
+
+    /// Waits until a latch is open, until `deadline` at the latest.
+    pub(crate) fn until_open(
+        &self,
+        target: LatchTarget,
+        key: &str,
+        deadline: Option<Instant>,
+        cancel: Option<&Cancel>,
+    ) -> Result<(), WaitError> {
+        self.servers.check_process().map_err(CallError::Failed)?;
+        let registered = self.inboxes.register_shared(key);
+        let (_, result, _) = self.run(&registered, key, target, deadline, cancel);
+        result
+    }
+
+    fn run<T: Target>(
+        &self,
+        registered: &Registered,
+        key: &str,
+        target: T,
+        deadline: Option<Instant>,
+        cancel: Option<&Cancel>,
+    ) -> (
+        Waiter<T>,
+        Result<T::Granted, T::Error>,
+        (GiveBack, Option<PendingConnection>),
+    ) {
+        let clock = &self.servers.clock;
+        let mailbox = &registered.mailbox;
+        if let Some(cancel) = cancel {
+            cancel.watch(mailbox);
+        }
+        let mut waiter = Waiter::new(target, deadline, self.outage, clock.now());
+        let mut connection = None;
+        let listens = self.inboxes.is_opened(key) || mailbox.is_cancelled();
+        let mut action = waiter.start(listens);
+        loop {
+            let event = match action {
+                Action::Ask { ask, until } => {
+                    match self.ask(registered, key, &waiter.target, ask, until, deadline) {
+                        Ok((answer, sent)) => Event::Answered { answer, sent },
+                        Err(unanswered) => {
+                            connection = unanswered.connection.or(connection);
+                            Event::Unanswered(unanswered.error)
+                        }
+                    }
+                }
+                Action::Sleep { until, is_due } => {
+                    let _busy = is_due.then(|| clock.busy()); // until it is here
+                    match mailbox.take(until) {
+                        Mail::Message { message, received } => Event::Message { message, received },
+                        Mail::Called => Event::Called,
+                        Mail::Cancelled => Event::Cancelled,
+                        Mail::Timer => Event::Timer,
+                    }
+                }
+                Action::Done { result, give_back } => {
+                    return (waiter, result, (give_back, connection));
+                }
+            };
+            action = waiter.on(event, clock.moment());
+        }
+    }
+
+    /// Sends one call of a wait; in line with the inbox at the server that has the key.
+    fn ask<T: Target>(
+        &self,
+        registered: &Registered,
+        key: &str,
+        target: &T,
+        ask: Ask,
+        until: Option<Instant>,
+        deadline: Option<Instant>,
+    ) -> Result<(T::Answer, Moment), Unanswered> {
+        let mut make = |server: &Arc<Pool>| {
+            let channel = match ask {
+                Ask::InLine => self.inboxes.channel(server, deadline)?,
+                Ask::First | Ask::Last => None,
+            };
+            let inbox = channel.map(|channel| registered.mailbox.inbox(&channel));
+            Ok(Cow::Owned(target.call(ask, &inbox.unwrap_or_default())))
+        };
+        let sending = Sending {
+            until,
+            ..Sending::default()
+        };
+        let answered = self.servers.send_as(key.as_bytes(), sending, &mut make)?;
+        let sent = answered.sent;
+        Ok((answered.read(|reply| target.answer(ask, reply))?, sent))
+    }
+
+    /// Reports what can be known to be wrong without asking the server. Returns once no earlier release of an own id is pending.
+    fn prepare(&self, target: &PermitTarget, until: Option<Instant>) -> Result<(), CallError> {
+        self.servers.check_process().map_err(CallError::Failed)?;
+        target.check()?;
+        if target.lease.own_id {
+            self.releases.settle(&target.keys, &target.id, until)?;
+        }
+        Ok(())
+    }
+
+    /// Gives back whatever the id has, within the time of the last call. What takes longer goes on in the background.
+    fn release_now(&self, target: &PermitTarget) {
+        let until = self.servers.clock.now() + LAST_CALL;
+        if !self.releases.now(self.pending(target, None), until) {
+            self.inboxes.give_up(&target.keys, &target.id);
+        }
+    }
+
+    fn release_later(&self, target: &PermitTarget, connection: Option<PendingConnection>) {
+        self.inboxes.give_up(&target.keys, &target.id);
+        self.releases.later([self.pending(target, connection)]);
+    }
+
+    /// The release of whatever the id has: the fence is not known.
+    fn pending(
+        &self,
+        target: &PermitTarget,
+        connection: Option<PendingConnection>,
+    ) -> PendingRelease {
+        let lives = PATIENCE.max(Duration::from_millis(target.lease.first_lease_ms()));
+        PendingRelease {
+            keys: target.keys.clone(),
+            id: target.id.clone(),
+            target: match target.lease.own_id {
+                true => ReleaseTarget::LookUp,
+                false => ReleaseTarget::Whatever,
+            },
+            connection,
+            until: self.servers.clock.now().checked_add(lives),
+        }
+    }
+}

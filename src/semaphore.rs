@@ -1,19 +1,21 @@
 //! The counting semaphore.
 
+mod manage;
+mod settings;
+
+pub use manage::{Resized, Revoked};
+
 use crate::error::{AcquireError, CallError, Invalid, Lost, MOST, RefreshError, TryAcquireError};
-use crate::inspection::Inspection;
 use crate::lease::permits::OnLost;
 use crate::permit::Permit;
 use crate::protocol::held::Identity;
 use crate::protocol::id;
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::{self, Deadline, LeaseOptions};
-use crate::protocol::semaphore::{
-    Inspect, Lookup, LookupAnswer, Refresh, Release, ReleaseAnswer, Resize, ResizeAnswer, State,
-};
+use crate::protocol::lease::{Deadline, LeaseOptions};
+use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
 use crate::protocol::waiter::{Granted, PermitTarget};
 use crate::shared::Shared;
-use crate::trace::{Operation, words};
+use crate::trace::Operation;
 use crate::wait::cancel::Cancel;
 use std::fmt;
 use std::sync::Arc;
@@ -42,39 +44,6 @@ pub struct Semaphore {
     strict: bool,
     cancel: Option<Cancel>,
     on_lost: Option<OnLost>,
-}
-
-/// What came of a [`resize`](Semaphore::resize).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resized {
-    /// The limit is set. Shrinking takes from nobody: `in_use` may be above it until enough came back.
-    Resized {
-        /// The limit before; 0: none was stored.
-        old: u32,
-        /// How many permits are in use.
-        in_use: u32,
-    },
-    /// Another limit than the expected one was in force, and still is.
-    Unchanged {
-        /// The limit in force; 0: none is stored.
-        current: u32,
-    },
-}
-
-/// What came of a [`revoke`](Semaphore::revoke).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revoked {
-    /// It held, and holds no more.
-    Held,
-    /// It waited in line, and its wait ends with [`AcquireError::Revoked`].
-    Waited,
-    /// It had nothing.
-    Nothing,
-}
-
-words! {
-    Revoked { Held "released", Waited "cancelled", Nothing "gone" }
-    Resized { Resized "resized", Unchanged "unchanged" }
 }
 
 impl Semaphore {
@@ -106,87 +75,6 @@ impl Semaphore {
             on_lost: None,
             shared,
         }
-    }
-
-    /// How long a permit lives unless refreshed: 1 ms to 100 years. It is then not renewed unless
-    /// [`auto_renew`](Semaphore::auto_renew) asks for that.
-    #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Semaphore {
-        self.lease = Some(lease);
-        self.permanent = false;
-        self
-    }
-
-    /// Renews permits at a third of their lease, from one thread for the whole gate, for as long as they live. The lease is
-    /// 30 ms or longer; a shorter one is [`Invalid`](crate::errors::Invalid) at the first call.
-    #[must_use]
-    pub fn auto_renew(mut self) -> Semaphore {
-        self.renewed = true;
-        self
-    }
-
-    /// Permits without an end. One whose holder crashed stays until somebody [`revoke`](Semaphore::revoke)s it.
-    #[must_use]
-    pub fn permanent(mut self) -> Semaphore {
-        self.permanent = true;
-        self.lease = None;
-        self
-    }
-
-    /// A label in front of each id, `<label>/<uuid>`: shows who holds what. 1 to 163 bytes without white space.
-    #[must_use]
-    pub fn label(mut self, label: &str) -> Semaphore {
-        self.label = Some(label.to_owned());
-        self
-    }
-
-    /// An identity of the application's own in place of a new id for each acquire. It holds at most one permit: a second
-    /// caller with it gets [`AlreadyHeld`](crate::errors::AlreadyHeld), also after a crash of the first, which may then
-    /// [`adopt`](Semaphore::adopt).
-    ///
-    /// One caller at a time uses it. Calls one after the other are safe whatever stalls in between: each waits until the last
-    /// release of the id is confirmed, for at most its own time or the read timeout, and names the fence, so that a call that
-    /// reaches the server late never touches a later permit. A permit of an own id that is lost is not released any more.
-    ///
-    /// A wait that times out while another caller holds with the id may take a second longer: whether a grant was this wait's own
-    /// is known by its message.
-    ///
-    /// Before you revoke such an id and give it to another process, make sure that the first holder has stopped: until its next
-    /// refresh it still believes that it holds the permit.
-    #[must_use]
-    pub fn id(mut self, id: &str) -> Semaphore {
-        self.id = Some(id.to_owned());
-        self
-    }
-
-    /// Takes nothing when another limit is in force than the one declared here, see
-    /// [`LimitMismatch`](crate::errors::LimitMismatch). Otherwise the one in force counts, and
-    /// [`Permit::limit`] tells it.
-    #[must_use]
-    pub fn strict(mut self) -> Semaphore {
-        self.strict = true;
-        self
-    }
-
-    /// Lets `cancel` end the waits of this semaphore, from another thread or at a time. Use one [`Cancel`] for each request or job,
-    /// since it stays cancelled.
-    #[must_use]
-    pub fn cancelled_by(mut self, cancel: &Cancel) -> Semaphore {
-        cancel.go_by(&self.shared.servers.clock);
-        self.cancel = Some(cancel.clone());
-        self
-    }
-
-    /// Calls `on_lost` when a permit turns out to be lost while it is looked after: when its renewal was refused, or its
-    /// lease ended by this machine's clock. Runs on a thread of its own, shared by all callbacks of the gate.
-    #[must_use]
-    pub fn on_lost(self, on_lost: impl Fn(&Lost) + Send + Sync + 'static) -> Semaphore {
-        self.told_by(Arc::new(on_lost))
-    }
-
-    pub(crate) fn told_by(mut self, on_lost: OnLost) -> Semaphore {
-        self.on_lost = Some(on_lost);
-        self
     }
 
     /// The name.
@@ -338,130 +226,6 @@ impl Semaphore {
         Ok(permit.with_limit(self.limit))
     }
 
-    /// Takes away whatever `id` has: its permits, or its place in line. Blocks for one round trip.
-    ///
-    /// A holder learns of it at its next refresh; until then only the fence and [`HOLDS`](crate::scripts::HOLDS) keep it out. A
-    /// waiter is sent a message, which ends its wait with [`AcquireError::Revoked`]. Where that message is lost, or the waiter
-    /// is behind a proxy without messages, it asks again within 5 s and has its place back.
-    ///
-    /// # Errors
-    /// [`CallError`]; the call may be made again.
-    pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
-        let keys = self.keys()?;
-        Operation::Revoke.on([keys.meta.as_ref()]).tell(|| {
-            id::check_id(id)?;
-            let release = Release {
-                keys,
-                id,
-                keep: 0,
-                fence: None,
-            };
-            Ok(match self.shared.call(&release)? {
-                ReleaseAnswer::Released { .. } => Revoked::Held,
-                ReleaseAnswer::Cancelled => Revoked::Waited,
-                ReleaseAnswer::Gone => Revoked::Nothing,
-            })
-        })
-    }
-
-    /// Sets the limit for everybody and pins it, so that it no longer expires with the state. Growing hands over to
-    /// whoever waits; shrinking takes from nobody. Blocks for one round trip.
-    ///
-    /// # Errors
-    /// [`CallError::Invalid`] for a limit of 0 or above 2^31-1; nothing was changed then.
-    pub fn resize(&self, limit: u32) -> Result<Resized, CallError> {
-        self.set_limit(limit, None)
-    }
-
-    /// As [`resize`](Semaphore::resize), but only if `expected` is in force now (0: no limit is stored).
-    ///
-    /// # Errors
-    /// As [`resize`](Semaphore::resize).
-    pub fn compare_and_resize(&self, expected: u32, limit: u32) -> Result<Resized, CallError> {
-        self.set_limit(limit, Some(expected))
-    }
-
-    /// Forgets a pinned limit. Where nobody holds or waits that is at once, and the limit that the next caller declares counts.
-    /// Otherwise the limit in force stays until the state expires, a minute after the last lease. Blocks for one round trip.
-    ///
-    /// # Errors
-    /// [`CallError`]; the call may be made again.
-    pub fn unpin(&self) -> Result<(), CallError> {
-        let keys = self.keys()?;
-        Operation::Unpin.on([keys.meta.as_ref()]).run(|| {
-            self.shared.call(&Resize {
-                keys,
-                limit: 0,
-                expected: None,
-            })?;
-            Ok(())
-        })
-    }
-
-    fn set_limit(&self, limit: u32, expected: Option<u32>) -> Result<Resized, CallError> {
-        if limit == 0 {
-            let why = "takes 1 to 2147483647, got 0; `unpin` lets a limit expire";
-            return Err(Invalid::new("limit", why).into());
-        }
-        let keys = self.keys()?;
-        Operation::Resize.on([keys.meta.as_ref()]).tell(|| {
-            let resize = Resize {
-                keys,
-                limit,
-                expected,
-            };
-            Ok(match self.shared.call(&resize)? {
-                ResizeAnswer::Resized { old, in_use, .. } => Resized::Resized { old, in_use },
-                ResizeAnswer::Unchanged { current, .. } => Resized::Unchanged { current },
-            })
-        })
-    }
-
-    /// How many permits are free now, whoever waits for them. Blocks for one round trip.
-    ///
-    /// # Errors
-    /// [`CallError`]; the call may be made again. [`CallError::Invalid`] where no limit is stored and none declared.
-    pub fn available_permits(&self) -> Result<u32, CallError> {
-        let state = self.look(0, 0)?;
-        match (state.limit, self.limit) {
-            (0, 0) => {
-                let why = "none is stored for this semaphore; `resize` stores one";
-                Err(Invalid::new("no limit", why).into())
-            }
-            (0, declared) => Ok(declared),
-            (stored, _) => Ok(stored.saturating_sub(state.in_use)),
-        }
-    }
-
-    /// Who holds and who waits: the first 1,000 of each, and how many there are. Blocks for one round trip.
-    ///
-    /// # Errors
-    /// [`CallError`]; the call may be made again.
-    pub fn inspect(&self) -> Result<Inspection, CallError> {
-        self.inspect_page(0, 1_000)
-    }
-
-    /// At most `count` (up to 1,000) holders and waiters, each from the `offset`-th on. Blocks for one round trip; two
-    /// pages are of two instants.
-    ///
-    /// # Errors
-    /// [`CallError::Invalid`] for a count above 1,000.
-    pub fn inspect_page(&self, offset: u32, count: u32) -> Result<Inspection, CallError> {
-        self.look(offset, count).map(Inspection::new)
-    }
-
-    /// A look at the semaphore, with `count` holders and waiters at most.
-    pub(crate) fn look(&self, offset: u32, count: u32) -> Result<State, CallError> {
-        let keys = self.keys()?;
-        let inspect = Inspect {
-            keys,
-            offset,
-            count,
-        };
-        let span = Operation::Inspect.on([keys.meta.as_ref()]);
-        span.run(|| self.shared.call(&inspect))
-    }
-
     pub(crate) fn keys(&self) -> Result<&Keys, Invalid> {
         self.keys.as_ref().map_err(Invalid::clone)
     }
@@ -472,30 +236,6 @@ impl Semaphore {
             Some(id) => Ok(id.clone()),
             None => id::new_id(self.label.as_deref()),
         }
-    }
-
-    pub(crate) fn lease_options(&self) -> Result<LeaseOptions, Invalid> {
-        Ok(LeaseOptions {
-            lease_ms: match self.permanent {
-                true => 0,
-                false => lease::to_ms(self.lease.unwrap_or(lease::DEFAULT))?,
-            },
-            renewed: self.is_renewed()?,
-            own_id: self.id.is_some(),
-        })
-    }
-
-    fn is_renewed(&self) -> Result<bool, Invalid> {
-        let lease = self.lease.unwrap_or(lease::DEFAULT);
-        let renewed = !self.permanent && (self.renewed || self.lease.is_none());
-        if renewed && lease < lease::SHORTEST_RENEWED {
-            let shortest = lease::SHORTEST_RENEWED;
-            let why = format!(
-                "takes {shortest:?} or more with `auto_renew`, got {lease:?}; a shorter lease would end before a renewal is answered"
-            );
-            return Err(Invalid::new("lease", why));
-        }
-        Ok(renewed)
     }
 
     pub(crate) fn on_lost_callback(&self) -> Option<&OnLost> {

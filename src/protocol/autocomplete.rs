@@ -1,16 +1,12 @@
 //! The scripts of autocomplete: their calls and answers.
 
-use super::call::{Argument, Call, LazyScript, Packed, script};
+use super::call::{Argument, Call, Packed};
 use super::reply::Reply;
+use super::script::{
+    LazyScript, PREFIX_ADD, PREFIX_MATCH, PREFIX_REMOVE, RECENT_ADD, RECENT_MATCH, RECENT_REMOVE,
+};
 use crate::error::CallError;
 use redis::Value;
-
-static RECENT_ADD: LazyScript = script!("autocomplete/recent_add");
-static RECENT_REMOVE: LazyScript = script!("autocomplete/recent_remove");
-static RECENT_MATCH: LazyScript = script!("autocomplete/recent_match");
-static PREFIX_ADD: LazyScript = script!("autocomplete/prefix_add");
-static PREFIX_REMOVE: LazyScript = script!("autocomplete/prefix_remove");
-static PREFIX_MATCH: LazyScript = script!("autocomplete/prefix_match");
 
 /// How the contacts and members of a script are given and found.
 pub(crate) type Bytes = Vec<u8>;

@@ -1,41 +1,10 @@
 //! A call of a script as a value: what it asks, the command that is sent, and how its reply is read.
 
 use super::resp;
+use super::script::LazyScript;
 use crate::error::{CallError, permission};
-use once_cell::sync::Lazy;
 use redis::{RedisError, Value};
 use std::ops::Range;
-
-/// A script of `lua/dist/`: its text and its SHA-1.
-pub(crate) struct Script {
-    text: &'static str,
-    sha1: String,
-}
-
-/// A script that is hashed at its first use.
-pub(crate) type LazyScript = Lazy<Script>;
-
-impl Script {
-    pub(crate) fn new(text: &'static str) -> Script {
-        let sha1 = sha1_smol::Sha1::from(text).digest().to_string();
-        Script { text, sha1 }
-    }
-}
-
-/// A script by its name in the manifest.
-macro_rules! script {
-    ($name:literal) => {
-        $crate::protocol::call::LazyScript::new(|| {
-            $crate::protocol::call::Script::new(include_str!(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/lua/dist/", // which `./dev manifest` writes
-                $name,
-                ".lua"
-            )))
-        })
-    };
-}
-pub(crate) use script;
 
 /// A call of one script, and what it answers.
 pub(crate) trait Call {

@@ -1,16 +1,12 @@
 //! The scripts of the latch: their calls and answers.
 
-use super::call::{Call, LazyScript, Packed, script};
+use super::call::{Call, Packed};
 use super::keys::LatchKeys;
 use super::lease::ServerTime;
 use super::reply::{read, unexpected};
+use super::script::{COUNT, COUNT_DOWN, DELETE, WAIT};
 use crate::error::CallError;
 use redis::Value;
-
-static COUNT_DOWN: LazyScript = script!("latch/count_down");
-static WAIT: LazyScript = script!("latch/wait");
-static COUNT: LazyScript = script!("latch/count");
-static DELETE: LazyScript = script!("latch/delete");
 
 /// What [`count_down`](crate::scripts::latch::count_down) answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 //! A call that finds a connection free is sent at once. Calls that come while enough connections are busy wait in a queue;
 //! whoever gets a connection takes others from the queue along in its packet, and hands their replies back.
 
+mod connections;
 mod queue;
+mod ready;
 
 use super::connection::{PendingConnection, PooledConnection, State};
 use super::connector::Connector;
@@ -16,20 +18,12 @@ use crate::protocol::lease::Moment;
 use crate::protocol::replicas::MinReplicas;
 use crate::sync::lock;
 use crate::trace;
+use connections::{Connections, Slot};
 use queue::{Queued, Turn};
 use redis::{Cmd, Connection, ConnectionAddr};
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// A connection that was idle for so long is tested with `PING` before it carries a call. Longer than the pauses of the waiters
-/// that ask most often.
-const IDLE: Duration = Duration::from_millis(1_500);
-
-/// How many connections are enough while the server answers at once: a few full packets cost both sides less than many of one
-/// call.
-const ENOUGH: usize = 4;
 
 /// What an answer at once is: from farther away, a call that waits for a packet loses more than the packet saves.
 const AT_ONCE: Duration = Duration::from_millis(2);
@@ -77,81 +71,6 @@ pub(crate) struct Pool {
     pending: Arc<()>,
     retired: AtomicBool,
     checked: AtomicBool,
-}
-
-#[derive(Default)]
-struct Connections {
-    idle: Vec<PooledConnection>,
-    open: usize,
-    /// How many threads have a connection, or are about to.
-    busy: usize,
-    /// How many broke or did not answer in time, and have no successor yet.
-    unreplaced: usize,
-    /// Counts the times that a connection was found broken: the idle ones of before are then likely dead too.
-    generation: u64,
-    /// See [`Pool::moves`]: connections of before lead to a former master.
-    moves: u64,
-    /// The last packet was answered at once.
-    is_near: bool,
-    queue: VecDeque<Arc<Queued>>,
-}
-
-/// What a thread that may go on gets.
-enum Slot {
-    Idle(PooledConnection),
-    /// It makes a connection, of this generation.
-    New(u64),
-}
-
-impl Connections {
-    /// The connection for one more busy thread.
-    fn slot(&mut self, moves: u64) -> Slot {
-        if self.moves != moves {
-            self.moves = moves;
-            self.generation += 1;
-        }
-        while let Some(connection) = self.idle.pop() {
-            if connection.generation == self.generation {
-                return Slot::Idle(connection);
-            }
-            self.lose();
-        }
-        self.open += 1;
-        Slot::New(self.generation)
-    }
-
-    /// A connection leaves the pool that another one has to replace.
-    fn lose(&mut self) {
-        self.open -= 1;
-        self.unreplaced += 1;
-    }
-
-    /// Those idle of this generation are not used again.
-    fn outdate(&mut self, generation: u64) {
-        if generation == self.generation {
-            self.generation += 1;
-        }
-    }
-
-    /// How many threads may be busy before the next one waits.
-    fn enough(&self, most: usize, alone: bool) -> usize {
-        match self.is_near && !alone {
-            true => ENOUGH.min(most),
-            false => most,
-        }
-    }
-
-    /// A thread is done with its connection: whoever is first in the queue goes on.
-    fn step_down(&mut self, pool: &Pool) {
-        self.busy -= 1;
-        while let Some(first) = self.queue.front()
-            && self.busy < self.enough(pool.most, first.alone)
-            && let Some(first) = self.queue.pop_front()
-        {
-            self.busy += 1;
-            first.set(Turn::Goes(self.slot(pool.moves())));
-        }
-    }
 }
 
 impl Pool {
@@ -352,7 +271,7 @@ impl Pool {
         let mut connection = match self.ready(slot, latest) {
             Ok(connection) => connection,
             Err(failure) => {
-                lock(&self.connections).step_down(self);
+                lock(&self.connections).step_down(self.most, self.moves());
                 return Err(failure);
             }
         };
@@ -392,67 +311,6 @@ impl Pool {
         Ok(carried(replies))
     }
 
-    /// A connection that answers, or a new one, by `latest` on this machine's clock.
-    fn ready(&self, mut slot: Slot, latest: Instant) -> Result<PooledConnection, Failure> {
-        loop {
-            let generation = match slot {
-                Slot::Idle(connection) if connection.used.elapsed() < IDLE => {
-                    return Ok(connection);
-                }
-                Slot::Idle(connection) => match self.test(connection, latest)? {
-                    Some(connection) => return Ok(connection),
-                    None => {
-                        slot = lock(&self.connections).slot(self.moves());
-                        continue;
-                    }
-                },
-                Slot::New(generation) => generation,
-            };
-            let left = latest.saturating_duration_since(Instant::now());
-            let line = self
-                .connector
-                .line(&self.timeouts, self.timeouts.connect.min(left));
-            let mut connections = lock(&self.connections);
-            return match line {
-                Ok(line) => {
-                    let is_successor = connections.unreplaced > 0;
-                    connections.unreplaced -= usize::from(is_successor);
-                    drop(connections);
-                    if is_successor {
-                        self.count_reconnect("a connection was replaced");
-                    }
-                    Ok(PooledConnection::new(line, self.timeouts.read, generation))
-                }
-                Err(failure) => {
-                    connections.open -= 1;
-                    Err(failure)
-                }
-            };
-        }
-    }
-
-    /// The connection, if it answers; nothing where it was closed. It was idle for a while, so the server may have gone since. A
-    /// call on it would be sent and lost, and then nobody could tell whether it was run.
-    fn test(
-        &self,
-        mut connection: PooledConnection,
-        latest: Instant,
-    ) -> Result<Option<PooledConnection>, Failure> {
-        let ping = redis::cmd("PING").get_packed_command();
-        let (replies, state) = connection.exchange(&ping, 1, latest);
-        if state == State::Ready {
-            return Ok(Some(connection)); // what else the server refuses is for the call to report
-        }
-        let mut connections = lock(&self.connections);
-        connections.outdate(connection.generation);
-        connections.lose();
-        drop(connections);
-        match (state, replies.into_iter().next()) {
-            (State::Late, Some(Err(error))) => Err(error.into()),
-            _ => Ok(None),
-        }
-    }
-
     /// A thread is done with a connection. Where replies are late it is pending; but not any number of them, while a server
     /// stalls for long.
     fn give_back(
@@ -479,7 +337,7 @@ impl Pool {
             }
         }
         connections.is_near = is_near.unwrap_or(connections.is_near);
-        connections.step_down(self);
+        connections.step_down(self.most, self.moves());
         drop(connections);
         let is_late = state == State::Late && Arc::strong_count(&self.pending) <= self.most + 1;
         let late = kept.filter(|_| is_late)?;

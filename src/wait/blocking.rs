@@ -29,6 +29,15 @@ pub(crate) struct Waits {
     pub(crate) outage: Duration,
 }
 
+/// How a wait ended.
+struct End<T: Target> {
+    target: T,
+    result: Result<T::Granted, T::Error>,
+    give_back: GiveBack,
+    /// The connection of the last call that was not answered.
+    connection: Option<PendingConnection>,
+}
+
 impl Waits {
     /// Asks for permits once; granted or not, nothing stays behind. Blocks for one round trip.
     pub(crate) fn at_once(&self, target: &PermitTarget) -> Result<Granted, TryAcquireError> {
@@ -69,19 +78,18 @@ impl Waits {
             let why = format!("{id} waits here already; an id asks once at a time");
             return Err(Invalid::new("id", why).into());
         };
-        let (waiter, result, end) = self.run(&registered, &keys.meta, target, deadline, cancel);
-        let (give_back, connection) = end;
-        if give_back.now {
-            self.release_now(&waiter.target);
+        let end = self.run(&registered, &keys.meta, target, deadline, cancel);
+        if end.give_back.now {
+            self.release_now(&end.target);
         }
-        if give_back.later {
-            self.release_later(&waiter.target, connection);
+        if end.give_back.later {
+            self.release_later(&end.target, end.connection);
         }
-        if let Err(AcquireError::TimedOut(_)) = &result {
+        if let Err(AcquireError::TimedOut(_)) = &end.result {
             self.servers.counts.denied.add_one();
         }
         let busy = self.servers.clock.busy(); // until the permit is looked after
-        result.map(|granted| (granted, busy))
+        end.result.map(|granted| (granted, busy))
     }
 
     /// Waits until a latch is open, until `deadline` at the latest.
@@ -94,8 +102,7 @@ impl Waits {
     ) -> Result<(), WaitError> {
         self.servers.check_process().map_err(CallError::Failed)?;
         let registered = self.inboxes.register_shared(key);
-        let (_, result, _) = self.run(&registered, key, target, deadline, cancel);
-        result
+        self.run(&registered, key, target, deadline, cancel).result
     }
 
     fn run<T: Target>(
@@ -105,11 +112,7 @@ impl Waits {
         target: T,
         deadline: Option<Instant>,
         cancel: Option<&Cancel>,
-    ) -> (
-        Waiter<T>,
-        Result<T::Granted, T::Error>,
-        (GiveBack, Option<PendingConnection>),
-    ) {
+    ) -> End<T> {
         let clock = &self.servers.clock;
         let mailbox = &registered.mailbox;
         if let Some(cancel) = cancel {
@@ -140,7 +143,12 @@ impl Waits {
                     }
                 }
                 Action::Done { result, give_back } => {
-                    return (waiter, result, (give_back, connection));
+                    return End {
+                        target: waiter.target,
+                        result,
+                        give_back,
+                        connection,
+                    };
                 }
             };
             action = waiter.on(event, clock.moment());

@@ -2,13 +2,12 @@
 
 use super::{Grant, Usage};
 use crate::error::CallError;
-use crate::protocol::call::{Call, LazyScript, Packed, script};
+use crate::protocol::call::{Call, Packed};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::ServerTime;
 use crate::protocol::reply::{read, unexpected};
+use crate::protocol::script::ACQUIRE;
 use redis::Value;
-
-static ACQUIRE: LazyScript = script!("semaphore/acquire");
 
 /// What [`acquire`](crate::scripts::semaphore::acquire) asks for.
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,12 @@
 //! Who holds and who waits.
 
 use crate::error::CallError;
-use crate::protocol::call::{Call, LazyScript, Packed, script};
+use crate::protocol::call::{Call, Packed};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::ServerTime;
 use crate::protocol::reply::read;
+use crate::protocol::script::INSPECT;
 use redis::Value;
-
-static INSPECT: LazyScript = script!("semaphore/inspect");
 
 /// What [`inspect`](crate::scripts::semaphore::inspect) answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,13 +2,12 @@
 
 use super::Grant;
 use crate::error::CallError;
-use crate::protocol::call::{Call, LazyScript, Packed, script};
+use crate::protocol::call::{Call, Packed};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::ServerTime;
 use crate::protocol::reply::{read, unexpected};
+use crate::protocol::script::LOOKUP;
 use redis::Value;
-
-static LOOKUP: LazyScript = script!("semaphore/lookup");
 
 /// What [`lookup`](crate::scripts::semaphore::lookup) answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

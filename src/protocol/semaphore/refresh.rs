@@ -2,13 +2,12 @@
 
 use super::Grant;
 use crate::error::CallError;
-use crate::protocol::call::{Argument, Call, LazyScript, Packed, script};
+use crate::protocol::call::{Argument, Call, Packed};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::ServerTime;
 use crate::protocol::reply::{read, unexpected};
+use crate::protocol::script::REFRESH;
 use redis::Value;
-
-static REFRESH: LazyScript = script!("semaphore/refresh");
 
 pub(crate) struct Refresh<'a> {
     pub(crate) keys: &'a Keys,

@@ -2,12 +2,11 @@
 
 use super::Usage;
 use crate::error::CallError;
-use crate::protocol::call::{Argument, Call, LazyScript, Packed, script};
+use crate::protocol::call::{Argument, Call, Packed};
 use crate::protocol::keys::Keys;
 use crate::protocol::reply::{read, unexpected};
+use crate::protocol::script::RELEASE;
 use redis::Value;
-
-static RELEASE: LazyScript = script!("semaphore/release");
 
 /// What [`release`](crate::scripts::semaphore::release) answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

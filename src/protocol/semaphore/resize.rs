@@ -1,12 +1,11 @@
 //! The limit, for everybody.
 
 use crate::error::CallError;
-use crate::protocol::call::{Call, LazyScript, Packed, script};
+use crate::protocol::call::{Call, Packed};
 use crate::protocol::keys::Keys;
 use crate::protocol::reply::{read, unexpected};
+use crate::protocol::script::RESIZE;
 use redis::Value;
-
-static RESIZE: LazyScript = script!("semaphore/resize");
 
 /// What [`resize`](crate::scripts::semaphore::resize) answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

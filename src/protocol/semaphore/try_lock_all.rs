@@ -2,13 +2,12 @@
 
 use super::{Grant, Usage};
 use crate::error::CallError;
-use crate::protocol::call::{Call, LazyScript, Packed, script};
+use crate::protocol::call::{Call, Packed};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::ServerTime;
 use crate::protocol::reply::{Reply, read, unexpected};
+use crate::protocol::script::TRY_LOCK_ALL;
 use redis::Value;
-
-static TRY_LOCK_ALL: LazyScript = script!("semaphore/try_lock_all");
 
 /// What [`try_lock_all`](crate::scripts::semaphore::try_lock_all) answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Calls that wait for a connection: they get one, or go along in the packet of another thread.
 
-use super::{Carried, Pool, Sending, Slot};
+use super::connections::Slot;
+use super::{Carried, Pool, Sending};
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::Packet;
 use crate::sync::{lock, wait_for};

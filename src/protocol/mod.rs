@@ -17,5 +17,6 @@ pub(crate) mod releases;
 pub(crate) mod replicas;
 pub(crate) mod reply;
 mod resp;
+mod script;
 pub(crate) mod semaphore;
 pub(crate) mod waiter;

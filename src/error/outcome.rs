@@ -1,0 +1,263 @@
+//! What an operation came to that is not a failure: refused, lost, timed out.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The highest limit of a semaphore, which is what a writer takes of a reader-writer lock, and the highest count of a latch.
+pub(crate) const MOST: u32 = i32::MAX as u32;
+
+/// Not granted: too many are inside, or others wait in front. Not a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Denied {
+    /// How many permits are in use.
+    pub in_use: u32,
+    /// The limit in force.
+    pub limit: u32,
+    /// How many callers wait in line.
+    pub waiting: u64,
+    /// When the next lease expires, unless its holder renews it. `None`: no lease that runs now ever expires.
+    ///
+    /// This is not when a permit will be free: a holder may release long before, and a lease that is renewed expires only if
+    /// its holder crashes. For the `Retry-After` of a web service take [`retry_after`](Denied::retry_after).
+    pub next_expiry: Option<Duration>,
+}
+
+impl Denied {
+    /// An estimate of when a permit will be free for the caller, if each permit is held for `hold`, the typical time of the
+    /// work: `hold` × (`waiting` + 1) / `limit`. At least one millisecond. Asks nobody.
+    ///
+    /// ```
+    /// # fn answer(denied: &luagate::errors::Denied) {
+    /// let after = denied.retry_after(std::time::Duration::from_millis(500));
+    /// println!("Retry-After: {}", after.as_millis().div_ceil(1_000)); // whole seconds
+    /// # }
+    /// ```
+    pub fn retry_after(&self, hold: Duration) -> Duration {
+        let callers = self.waiting.saturating_add(1) as f64;
+        let estimate = hold.as_secs_f64() * callers / f64::from(self.limit.max(1));
+        let estimate = Duration::try_from_secs_f64(estimate).unwrap_or(Duration::MAX);
+        estimate.max(Duration::from_millis(1))
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = Used(self.in_use, self.limit);
+        write!(f, "{used} and {} wait", self.waiting)?;
+        match self.next_expiry {
+            Some(after) => write!(
+                f,
+                "; the next lease expires in {after:?} unless it is renewed"
+            ),
+            None => write!(f, "; no lease expires"),
+        }
+    }
+}
+
+impl std::error::Error for Denied {}
+
+/// How full a semaphore is, in words: of this limit so many are in use. Only a reader-writer lock has the highest limit.
+pub(crate) struct Used(pub(crate) u32, pub(crate) u32);
+
+impl fmt::Display for Used {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Used(0, MOST) => f.write_str("neither read nor written"),
+            Used(MOST, MOST) => f.write_str("being written"),
+            Used(readers, MOST) => write!(f, "being read by {readers}"),
+            Used(in_use, limit) => write!(f, "{in_use} of {limit} permits are in use"),
+        }
+    }
+}
+
+/// Of several mutexes, the first that could not be locked. None of them is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InTheWay {
+    /// Its name.
+    pub name: String,
+    /// How it was refused; `None`: the time was over before it was asked for.
+    pub denied: Option<Denied>,
+}
+
+impl fmt::Display for InTheWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.denied {
+            Some(denied) => write!(f, "{} is in the way: {denied}", self.name),
+            None => write!(f, "the time was over before {} was asked for", self.name),
+        }
+    }
+}
+
+impl std::error::Error for InTheWay {}
+
+/// The id that was chosen for this call holds already, and an id holds one permit at most.
+///
+/// It may be another caller with the same id, or an earlier call of this one whose reply was lost:
+/// [`Semaphore::adopt`](crate::Semaphore::adopt) takes the permit over, [`Semaphore::revoke`](crate::Semaphore::revoke)
+/// gives it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AlreadyHeld {
+    /// The id.
+    pub id: String,
+    /// How many permits it holds.
+    pub permits: u32,
+    /// The fence of the permit that it holds.
+    pub fence: u64,
+}
+
+impl fmt::Display for AlreadyHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the id {} holds already (fence {}); adopt it, revoke it, or use another id",
+            self.id, self.fence
+        )
+    }
+}
+
+impl std::error::Error for AlreadyHeld {}
+
+/// A strict semaphore found another limit in force than the one it declares. Nothing is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitMismatch {
+    /// What this caller declares.
+    pub declared: u32,
+    /// What is in force.
+    pub in_force: u32,
+}
+
+impl fmt::Display for LimitMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the limit in force is {}, not {} as declared here; `resize` it, or declare the same everywhere",
+            self.in_force, self.declared
+        )
+    }
+}
+
+impl std::error::Error for LimitMismatch {}
+
+/// More permits were asked for than the limit in force allows, so waiting cannot help. Nothing is held.
+///
+/// The limit may be another one than the caller declares: somebody changed it with
+/// [`Semaphore::resize`](crate::Semaphore::resize), or the first grant stored another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AboveLimit {
+    /// How many permits were asked for.
+    pub permits: u32,
+    /// The limit in force.
+    pub limit: u32,
+}
+
+impl fmt::Display for AboveLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} permits were asked for, but the limit in force is {}; ask for fewer, or raise the limit with `resize`",
+            self.permits, self.limit
+        )
+    }
+}
+
+impl std::error::Error for AboveLimit {}
+
+/// Somebody took the place in line away with [`Semaphore::revoke`](crate::Semaphore::revoke). Nothing is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlaceRevoked {
+    /// The id that waited.
+    pub id: String,
+}
+
+impl fmt::Display for PlaceRevoked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the place in line of {} was revoked", self.id)
+    }
+}
+
+impl std::error::Error for PlaceRevoked {}
+
+/// The permit is not this holder's any more: its lease ended, it was released or revoked, or the server forgot it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// The id that held it.
+    pub id: String,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} no longer holds its permit; stop what it protects, then acquire anew",
+            self.id
+        )
+    }
+}
+
+impl std::error::Error for Lost {}
+
+/// The latch is not open: not all have counted down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StillClosed {
+    /// How many have still to count down.
+    pub left: u32,
+    /// How many there are in all.
+    pub count: u32,
+}
+
+impl fmt::Display for StillClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {} have still to count down",
+            self.left, self.count
+        )
+    }
+}
+
+impl std::error::Error for StillClosed {}
+
+/// The wait was ended by a [`Cancel`](crate::Cancel): from another thread, or since its time was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cancelled;
+
+impl fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the wait was cancelled")
+    }
+}
+
+impl std::error::Error for Cancelled {}
+
+/// What was waited for when the time was over, and how it stood then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimedOut {
+    /// A permit of a semaphore, or a lock.
+    Acquire(Denied),
+    /// Several mutexes.
+    LockAll(InTheWay),
+    /// A latch.
+    Latch(StillClosed),
+}
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TimedOut::Acquire(denied) => write!(f, "in line: {denied}"),
+            TimedOut::LockAll(in_the_way) => write!(f, "in line: {in_the_way}"),
+            TimedOut::Latch(closed) => write!(f, "waiting for a latch: {closed}"),
+        }
+    }
+}
+
+impl std::error::Error for TimedOut {}

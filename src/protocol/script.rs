@@ -1,0 +1,42 @@
+//! The scripts of `lua/dist/`, by their names in the manifest.
+
+use once_cell::sync::Lazy;
+
+/// A script: its text and its SHA-1.
+pub(crate) struct Script {
+    pub(super) text: &'static str,
+    pub(super) sha1: String,
+}
+
+/// A script that is hashed at its first use.
+pub(crate) type LazyScript = Lazy<Script>;
+
+macro_rules! scripts {
+    ($($name:ident $file:literal)*) => {
+        $(pub(super) static $name: LazyScript = Lazy::new(|| {
+            let text = include_str!(concat!("../../lua/dist/", $file, ".lua")); // which `./dev manifest` writes
+            let sha1 = sha1_smol::Sha1::from(text).digest().to_string();
+            Script { text, sha1 }
+        });)*
+    };
+}
+
+scripts! {
+    ACQUIRE "semaphore/acquire"
+    RELEASE "semaphore/release"
+    REFRESH "semaphore/refresh"
+    LOOKUP "semaphore/lookup"
+    INSPECT "semaphore/inspect"
+    RESIZE "semaphore/resize"
+    TRY_LOCK_ALL "semaphore/try_lock_all"
+    COUNT_DOWN "latch/count_down"
+    WAIT "latch/wait"
+    COUNT "latch/count"
+    DELETE "latch/delete"
+    RECENT_ADD "autocomplete/recent_add"
+    RECENT_REMOVE "autocomplete/recent_remove"
+    RECENT_MATCH "autocomplete/recent_match"
+    PREFIX_ADD "autocomplete/prefix_add"
+    PREFIX_REMOVE "autocomplete/prefix_remove"
+    PREFIX_MATCH "autocomplete/prefix_match"
+}

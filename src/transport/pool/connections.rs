@@ -1,0 +1,85 @@
+//! The connections of a pool that are idle, how many are busy, and what waits for one.
+
+use super::queue::{Queued, Turn};
+use crate::transport::connection::PooledConnection;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How many connections are enough while the server answers at once: a few full packets cost both sides less than many of one
+/// call.
+const ENOUGH: usize = 4;
+
+#[derive(Default)]
+pub(super) struct Connections {
+    pub(super) idle: Vec<PooledConnection>,
+    pub(super) open: usize,
+    /// How many threads have a connection, or are about to.
+    pub(super) busy: usize,
+    /// How many broke or did not answer in time, and have no successor yet.
+    pub(super) unreplaced: usize,
+    /// Counts the times that a connection was found broken: the idle ones of before are then likely dead too.
+    pub(super) generation: u64,
+    /// See `Pool::moves`: connections of before lead to a former master.
+    pub(super) moves: u64,
+    /// The last packet was answered at once.
+    pub(super) is_near: bool,
+    pub(super) queue: VecDeque<Arc<Queued>>,
+}
+
+/// What a thread that may go on gets.
+pub(super) enum Slot {
+    Idle(PooledConnection),
+    /// It makes a connection, of this generation.
+    New(u64),
+}
+
+impl Connections {
+    /// The connection for one more busy thread.
+    pub(super) fn slot(&mut self, moves: u64) -> Slot {
+        if self.moves != moves {
+            self.moves = moves;
+            self.generation += 1;
+        }
+        while let Some(connection) = self.idle.pop() {
+            if connection.generation == self.generation {
+                return Slot::Idle(connection);
+            }
+            self.lose();
+        }
+        self.open += 1;
+        Slot::New(self.generation)
+    }
+
+    /// A connection leaves the pool that another one has to replace.
+    pub(super) fn lose(&mut self) {
+        self.open -= 1;
+        self.unreplaced += 1;
+    }
+
+    /// Those idle of this generation are not used again.
+    pub(super) fn outdate(&mut self, generation: u64) {
+        if generation == self.generation {
+            self.generation += 1;
+        }
+    }
+
+    /// How many threads may be busy before the next one waits.
+    pub(super) fn enough(&self, most: usize, alone: bool) -> usize {
+        match self.is_near && !alone {
+            true => ENOUGH.min(most),
+            false => most,
+        }
+    }
+
+    /// A thread is done with its connection: whoever is first in the queue goes on.
+    pub(super) fn step_down(&mut self, most: usize, moves: u64) {
+        self.busy -= 1;
+        while let Some(first) = self.queue.front()
+            && self.busy < self.enough(most, first.alone)
+            && let Some(first) = self.queue.pop_front()
+        {
+            self.busy += 1;
+            first.set(Turn::Goes(self.slot(moves)));
+        }
+    }
+}

@@ -44,7 +44,7 @@ use crate::error::CallError;
 use crate::protocol::call::Call;
 use crate::protocol::exchange::Exchange;
 use crate::protocol::reply::{error_of, unexpected};
-use redis::{ConnectionLike, RedisResult};
+use redis::ConnectionLike;
 
 /// Runs one call on a connection of the user's own.
 fn run<C: Call>(con: &mut dyn ConnectionLike, call: &C) -> Result<C::Answer, CallError> {
@@ -55,13 +55,14 @@ fn run<C: Call>(con: &mut dyn ConnectionLike, call: &C) -> Result<C::Answer, Cal
     // one that stalls elsewhere fails the call.
     exchange.stores = con.supports_pipelining();
     while let Some(packet) = exchange.packet() {
-        let replies: RedisResult<Vec<_>> = match packet.replies {
-            1 => con
-                .req_packed_command(&packet.bytes)
-                .map(|reply| vec![reply]),
-            count => con.req_packed_commands(&packet.bytes, 0, count),
+        let replies = match packet.replies {
+            1 => vec![con.req_packed_command(&packet.bytes)],
+            count => match con.req_packed_commands(&packet.bytes, 0, count) {
+                Ok(replies) => replies.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); count],
+            },
         };
-        exchange.receive(replies.map_err(error_of)?.into_iter().map(Ok));
+        exchange.receive(replies);
     }
     match exchange.outcomes().into_iter().flatten().next() {
         Some(reply) => call.answer(reply.map_err(error_of)?),

@@ -2,23 +2,23 @@
 
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{
-    AcquireError, CallError, Denied, InTheWay, Invalid, LockAllError, RefreshError, TryLockAllError,
+    AcquireError, CallError, InTheWay, Invalid, LockAllError, RefreshError, TryLockAllError,
 };
 use crate::guard::{UnlockError, settings};
 use crate::lease::releases::PendingRelease;
 use crate::mutex::{Mutex, MutexGuard};
 use crate::permit::{self, Permit, Released};
-use crate::protocol::call::Call;
 use crate::protocol::held::Identity;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions};
 use crate::protocol::releases::Target;
 use crate::protocol::semaphore::{TryLockAll, TryLockAllAnswer};
-use crate::protocol::waiter::LAST_CALL;
+use crate::protocol::waiter::{LAST_CALL, denied};
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::transport::pool::Sending;
+use crate::transport::route::Unanswered;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -95,27 +95,8 @@ impl Mutexes {
             id: &id,
             lease_ms: lease.first_lease_ms(),
         };
-        let outcome = shared.servers.send(&call.pack(), Sending::default());
-        let answer = outcome.and_then(|answered| {
-            let sent = answered.sent;
-            Ok((answered.read(|reply| call.answer(reply))?, sent))
-        });
-        let (answer, sent) = answer.map_err(|unanswered| {
-            if let CallError::Unknown(_) = unanswered.error {
-                let first_lease = Duration::from_millis(lease.first_lease_ms());
-                let until = shared.now().checked_add(first_lease);
-                shared
-                    .releases
-                    .later(keys.iter().map(|&keys| PendingRelease {
-                        keys: keys.clone(),
-                        id: id.clone(),
-                        target: Target::Whatever,
-                        connection: unanswered.connection.clone(),
-                        until,
-                    }));
-            }
-            unanswered.error
-        })?;
+        let answer = shared.servers.ask(&call, Sending::default());
+        let (answer, sent) = answer.map_err(|unanswered| abandon(shared, &call, unanswered))?;
         let grants = match answer {
             TryLockAllAnswer::Granted(grants) | TryLockAllAnswer::Held(grants) => grants,
             TryLockAllAnswer::Denied {
@@ -129,12 +110,7 @@ impl Mutexes {
                 let in_the_way = self.semaphores.get(place).unwrap_or(first);
                 return Err(TryLockAllError::InTheWay(InTheWay {
                     name: in_the_way.name().to_owned(),
-                    denied: Some(Denied {
-                        in_use: usage.in_use,
-                        limit: usage.limit,
-                        waiting,
-                        next_expiry: next_expiry.map(Duration::from_millis),
-                    }),
+                    denied: Some(denied(usage, waiting, next_expiry)),
                 }));
             }
         };
@@ -261,6 +237,24 @@ impl Mutexes {
             }
         }
     }
+}
+
+/// Releases what a call without an answer may have locked, in the background.
+fn abandon(shared: &Shared, call: &TryLockAll, unanswered: Unanswered) -> CallError {
+    if let CallError::Unknown(_) = unanswered.error {
+        let until = shared
+            .now()
+            .checked_add(Duration::from_millis(call.lease_ms));
+        let pending = call.mutexes.iter().map(|&keys| PendingRelease {
+            keys: keys.clone(),
+            id: call.id.to_owned(),
+            target: Target::Whatever,
+            connection: unanswered.connection.clone(),
+            until,
+        });
+        shared.releases.later(pending);
+    }
+    unanswered.error
 }
 
 fn too_late(shared: &Shared, semaphore: &Semaphore) -> LockAllError {

@@ -29,11 +29,7 @@ impl Shared {
 
     /// As `call`, and says when the answered call was sent.
     pub(crate) fn call_at<C: Call>(&self, call: &C) -> Result<(C::Answer, Moment), CallError> {
-        let outcome = self.servers.send(&call.pack(), Sending::default());
-        let answer = outcome.and_then(|answered| {
-            let sent = answered.sent;
-            Ok((answered.read(|reply| call.answer(reply))?, sent))
-        });
+        let answer = self.servers.ask(call, Sending::default());
         answer.map_err(|unanswered| unanswered.error)
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod address;
 #[cfg(feature = "cluster")]
 mod cluster;
+mod connect;
 mod connection;
 mod connector;
 pub(crate) mod eviction;
@@ -14,6 +15,7 @@ mod sentinel;
 pub(crate) mod servers;
 pub(crate) mod subscription;
 pub(crate) mod tls;
+mod topology;
 
 pub(crate) use connection::PendingConnection;
 

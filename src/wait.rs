@@ -4,4 +4,5 @@ pub(crate) mod blocking;
 pub(crate) mod cancel;
 pub(crate) mod inboxes;
 mod mailbox;
+mod registry;
 mod subscriber;

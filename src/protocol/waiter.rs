@@ -7,7 +7,7 @@ mod latch;
 mod permit;
 
 pub(crate) use latch::LatchTarget;
-pub(crate) use permit::{Granted, PermitTarget};
+pub(crate) use permit::{Granted, PermitTarget, denied};
 
 use super::call::Packed;
 use super::lease::Moment;

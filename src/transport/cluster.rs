@@ -3,7 +3,8 @@
 //! Each node has a pool of its own, so that one that stands still holds up nobody who asks another; a `ClusterConnection` of
 //! `redis` looks at every node, one after the other, whenever the slots have moved.
 
-use super::connector::{Connector, moved_to};
+use super::connect::moved_to;
+use super::connector::Connector;
 use super::pool::{Pool, Sending};
 use super::{NodeId, Timeouts, tls};
 use crate::clock::Clock;
@@ -135,16 +136,6 @@ impl Cluster {
     /// Which node has the key, as far as is known without asking.
     pub(crate) fn node_of(&self, key: &[u8]) -> NodeId {
         self.known(key).unwrap_or(0)
-    }
-
-    /// How long a reply is waited for at most.
-    pub(crate) fn read_timeout(&self) -> Duration {
-        self.pools.timeouts.read
-    }
-
-    /// How many connections are open now, on all nodes together.
-    pub(crate) fn open(&self) -> usize {
-        lock(&self.map).nodes.iter().map(|node| node.open()).sum()
     }
 
     pub(super) fn known(&self, key: &[u8]) -> Option<NodeId> {

@@ -6,6 +6,7 @@
 mod connections;
 mod queue;
 mod ready;
+mod slot;
 
 use super::connection::{PendingConnection, PooledConnection, State};
 use super::connector::Connector;
@@ -18,9 +19,10 @@ use crate::protocol::lease::Moment;
 use crate::protocol::replicas::MinReplicas;
 use crate::sync::lock;
 use crate::trace;
-use connections::{Connections, Slot};
+use connections::Connections;
 use queue::{Queued, Turn};
 use redis::{Cmd, Connection, ConnectionAddr};
+use slot::Slot;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -4,7 +4,8 @@ use super::PendingConnection;
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::pool::Pool;
-use super::servers::{Servers, Topology};
+use super::topology::Topology;
+use crate::clock::Clock;
 use crate::error::CallError;
 #[cfg(feature = "cluster")]
 use crate::error::failure::Redirect;
@@ -12,7 +13,7 @@ use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::lease::Moment;
 use redis::Value;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How often a call is sent to another node at most: a script that a node does not know yet is asked for twice.
 #[cfg(feature = "cluster")]
@@ -20,7 +21,7 @@ const MOST_REDIRECTS: u32 = 16;
 
 /// The pause while a slot is on its way and not all of its keys are there.
 #[cfg(feature = "cluster")]
-const TRY_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// What became of a call.
 pub(crate) type Outcome = Result<Answered, Unanswered>;
@@ -80,45 +81,47 @@ impl From<Failure> for Unanswered {
     allow(dead_code, reason = "only a cluster has several nodes")
 )]
 pub(super) struct Route<'a> {
+    topology: &'a Topology,
+    clock: &'a Clock,
     key: &'a [u8],
     until: Option<Instant>,
     /// It was sent again because a connection broke.
     is_repeated: bool,
     may_have_run: bool,
-    #[cfg(feature = "cluster")]
     latest: Instant,
-    #[cfg(feature = "cluster")]
     redirects: u32,
     /// The node to which the last one sent the call, this once.
     asking: Option<Arc<Pool>>,
 }
 
 impl<'a> Route<'a> {
-    pub(super) fn new(servers: &Servers, key: &'a [u8], until: Option<Instant>) -> Route<'a> {
-        #[cfg(not(feature = "cluster"))]
-        let _ = servers;
+    pub(super) fn new(
+        topology: &'a Topology,
+        clock: &'a Clock,
+        read_timeout: Duration,
+        key: &'a [u8],
+        until: Option<Instant>,
+    ) -> Route<'a> {
+        let latest = clock.now() + read_timeout;
         Route {
+            topology,
+            clock,
             key,
             until,
+            latest: until.map_or(latest, |until| until.min(latest)),
             is_repeated: false,
             may_have_run: false,
-            #[cfg(feature = "cluster")]
-            latest: {
-                let latest = servers.clock.now() + servers.read_timeout();
-                until.map_or(latest, |until| until.min(latest))
-            },
-            #[cfg(feature = "cluster")]
             redirects: 0,
             asking: None,
         }
     }
 
     /// Where the call goes next.
-    pub(super) fn pool(&self, servers: &Servers) -> Result<Arc<Pool>, Unanswered> {
+    pub(super) fn pool(&self) -> Result<Arc<Pool>, Unanswered> {
         if let Some(node) = &self.asking {
             return Ok(node.clone());
         }
-        match &servers.topology {
+        match self.topology {
             Topology::One(pool) => Ok(pool.clone()),
             #[cfg(feature = "cluster")]
             Topology::Cluster(cluster) => cluster
@@ -141,12 +144,7 @@ impl<'a> Route<'a> {
     }
 
     /// After an attempt: what became of the call, or nothing where it is to be sent again.
-    pub(super) fn next(
-        &mut self,
-        servers: &Servers,
-        pool: &Pool,
-        outcome: Outcome,
-    ) -> Option<Outcome> {
+    pub(super) fn next(&mut self, pool: &Pool, outcome: Outcome) -> Option<Outcome> {
         let mut unanswered = match outcome {
             Ok(mut answered) => {
                 answered.repeated |= self.may_have_run;
@@ -169,13 +167,13 @@ impl<'a> Route<'a> {
             }
             CallError::Failed(_) | CallError::Invalid(_) => {}
         }
-        match &servers.topology {
+        match self.topology {
             Topology::One(_) => {
                 let _ = pool;
                 Some(Err(unanswered))
             }
             #[cfg(feature = "cluster")]
-            Topology::Cluster(cluster) => self.follow(servers, cluster, pool, unanswered),
+            Topology::Cluster(cluster) => self.follow(cluster, pool, unanswered),
         }
     }
 
@@ -183,7 +181,6 @@ impl<'a> Route<'a> {
     #[cfg(feature = "cluster")]
     fn follow(
         &mut self,
-        servers: &Servers,
         cluster: &Cluster,
         pool: &Pool,
         unanswered: Unanswered,
@@ -194,7 +191,7 @@ impl<'a> Route<'a> {
         self.redirects += 1;
         self.asking = None;
         let from = pool.node();
-        let is_over = self.redirects > MOST_REDIRECTS || servers.clock.now() >= self.latest;
+        let is_over = self.redirects > MOST_REDIRECTS || self.clock.now() >= self.latest;
         let followed = match failure.redirect() {
             Some(_) if is_over => return Some(Err(still_moving(unanswered))),
             Some(Redirect::Moved(to)) => cluster.moved(self.key, from, to),

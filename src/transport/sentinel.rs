@@ -4,7 +4,7 @@
 //!
 //! `redis::sentinel` asks without any timeout, so one sentinel that stands still would hold up every call.
 
-use super::connector::{moved_to, open, settled};
+use super::connect::{moved_to, open, settled};
 use super::subscription::{Broken, Subscription};
 use crate::error::failure::{Failure, FailureKind};
 use crate::sync::lock;

@@ -1,19 +1,18 @@
 //! The servers of a gate: one, or the nodes of a cluster. Every call of a script goes through here.
 
 use super::address::Address;
-#[cfg(feature = "cluster")]
-use super::cluster::{Cluster, Pools};
-use super::connector::Connector;
 use super::eviction::{self, Warning};
 use super::pool::{Carried, Pool, Sending};
 use super::route::{Answered, Outcome, Route, Unanswered};
+use super::topology::Topology;
 use super::{NodeId, PendingConnection, Timeouts, probe};
 use crate::clock::Clock;
 use crate::counters::Counts;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::protocol::call::Packed;
+use crate::protocol::call::{Call, Packed};
 use crate::protocol::exchange::{Exchange, Packet};
+use crate::protocol::lease::Moment;
 use crate::protocol::replicas::MinReplicas;
 use crate::protocol::reply::error_of;
 use crate::sync::lock;
@@ -28,14 +27,9 @@ pub(crate) struct Servers {
     pub(crate) clock: Clock,
     pub(crate) counts: Arc<Counts>,
     pid: u32,
-    pub(super) topology: Topology,
+    topology: Topology,
+    timeouts: Timeouts,
     warnings: Mutex<Vec<Warning>>,
-}
-
-pub(crate) enum Topology {
-    One(Arc<Pool>),
-    #[cfg(feature = "cluster")]
-    Cluster(Box<Cluster>),
 }
 
 /// Makes the call that is sent to a server.
@@ -50,30 +44,13 @@ impl Servers {
         most: usize,
     ) -> Result<Servers, CallError> {
         let counts = Arc::new(Counts::default());
-        let topology = match address {
-            #[cfg(feature = "cluster")]
-            Address::Cluster(nodes) => {
-                let pools = Pools {
-                    clock: clock.clone(),
-                    counts: counts.clone(),
-                    timeouts,
-                    most,
-                };
-                Topology::Cluster(Box::new(Cluster::new(&nodes, pools)?))
-            }
-            other => {
-                let connector = Connector::new(other).map_err(CallError::Failed)?;
-                let (clock, counts) = (clock.clone(), counts.clone());
-                Topology::One(Arc::new(Pool::new(
-                    clock, counts, 0, connector, timeouts, most,
-                )))
-            }
-        };
+        let topology = Topology::new(address, &clock, &counts, timeouts, most)?;
         Ok(Servers {
             clock,
             counts,
             pid: std::process::id(),
             topology,
+            timeouts,
             warnings: Mutex::default(),
         })
     }
@@ -94,11 +71,7 @@ impl Servers {
     /// Connects once, so that a wrong address is reported at once; and asks how the server is set up.
     pub(crate) fn check(&self) -> Result<(), CallError> {
         self.ping().map_err(|failure| {
-            let nodes = match &self.topology {
-                Topology::One(pool) => vec![pool.clone()],
-                #[cfg(feature = "cluster")]
-                Topology::Cluster(cluster) => cluster.nodes(),
-            };
+            let nodes = self.topology.nodes();
             probe::explain(&nodes, CallError::Failed(failure))
         })
     }
@@ -140,36 +113,21 @@ impl Servers {
 
     /// How long a reply is waited for at most.
     pub(crate) fn read_timeout(&self) -> Duration {
-        match &self.topology {
-            Topology::One(pool) => pool.timeouts().read,
-            #[cfg(feature = "cluster")]
-            Topology::Cluster(cluster) => cluster.read_timeout(),
-        }
+        self.timeouts.read
     }
 
     /// How many connections of the pools are open now; none in a forked child.
     pub(crate) fn open_connections(&self) -> usize {
-        if !self.is_own_process() {
-            return 0;
-        }
-        match &self.topology {
-            Topology::One(pool) => pool.open(),
-            #[cfg(feature = "cluster")]
-            Topology::Cluster(cluster) => cluster.open(),
+        match self.is_own_process() {
+            true => self.topology.nodes().iter().map(|pool| pool.open()).sum(),
+            false => 0,
         }
     }
 
     /// The server that has the key, as far as is known without asking. What takes long with one server must not hold up
     /// calls to others.
     pub(crate) fn node_of(&self, key: &str) -> NodeId {
-        match &self.topology {
-            Topology::One(_) => {
-                let _ = key;
-                0
-            }
-            #[cfg(feature = "cluster")]
-            Topology::Cluster(cluster) => cluster.node_of(key.as_bytes()),
-        }
+        self.topology.node_of(key.as_bytes())
     }
 
     /// Sends a call to the server that has its key.
@@ -177,10 +135,25 @@ impl Servers {
         self.send_as(call.key(), sending, &mut |_| Ok(Cow::Borrowed(call)))
     }
 
+    /// Sends a call, and reads its answer. Also says when it was sent.
+    pub(crate) fn ask<C: Call>(
+        &self,
+        call: &C,
+        sending: Sending,
+    ) -> Result<(C::Answer, Moment), Unanswered> {
+        let answered = self.send(&call.pack(), sending)?;
+        let sent = answered.sent;
+        Ok((answered.read(|reply| call.answer(reply))?, sent))
+    }
+
     /// Sends the call that `make` makes for the server that has the key.
     pub(crate) fn send_as(&self, key: &[u8], sending: Sending, make: &mut Make) -> Outcome {
         self.check_process()?;
-        self.follow(Route::new(self, key, sending.until), sending, make)
+        self.follow(self.route(key, sending.until), sending, make)
+    }
+
+    fn route<'a>(&'a self, key: &'a [u8], until: Option<Instant>) -> Route<'a> {
+        Route::new(&self.topology, &self.clock, self.timeouts.read, key, until)
     }
 
     /// Sends calls: those of each server in one packet, one server after the other. Each has its own outcome.
@@ -190,8 +163,8 @@ impl Servers {
         }
         let mut groups: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
         for (index, call) in calls.iter().enumerate() {
-            let key = String::from_utf8_lossy(call.key());
-            groups.entry(self.node_of(&key)).or_default().push(index);
+            let node = self.topology.node_of(call.key());
+            groups.entry(node).or_default().push(index);
         }
         let mut outcomes: Vec<Option<Outcome>> = calls.iter().map(|_| None).collect();
         for group in groups.into_values() {
@@ -214,7 +187,7 @@ impl Servers {
         let Some(first) = calls.first() else {
             return Vec::new();
         };
-        let pool = match Route::new(self, first.key(), sending.until).pool(self) {
+        let pool = match self.route(first.key(), sending.until).pool() {
             Ok(pool) => pool,
             Err(Unanswered { error, .. }) => {
                 return calls.iter().map(|_| Err(error.clone().into())).collect();
@@ -224,8 +197,8 @@ impl Servers {
             pool.send(packet, sending)
         });
         let outcomes = calls.iter().zip(outcomes).map(|(call, outcome)| {
-            let mut route = Route::new(self, call.key(), sending.until);
-            match route.next(self, &pool, outcome) {
+            let mut route = self.route(call.key(), sending.until);
+            match route.next(&pool, outcome) {
                 Some(outcome) => outcome,
                 None => self.follow(route, sending, &mut |_| Ok(Cow::Borrowed(call))),
             }
@@ -236,11 +209,11 @@ impl Servers {
     /// Sends a call until it has an outcome.
     fn follow(&self, mut route: Route, sending: Sending, make: &mut Make) -> Outcome {
         loop {
-            let pool = route.pool(self)?;
+            let pool = route.pool()?;
             let call = make(&pool)?;
             let mut send = |packet: &Packet| pool.send(packet, sending);
             let outcome = exchange(&pool, &[&call], route.is_asking(), sending, &mut send).pop();
-            let outcome = outcome.and_then(|outcome| route.next(self, &pool, outcome));
+            let outcome = outcome.and_then(|outcome| route.next(&pool, outcome));
             if let Some(outcome) = outcome {
                 if outcome.is_ok() {
                     self.look_at(&pool, sending.until); // it is known now that this server is a master
@@ -257,16 +230,11 @@ impl Servers {
         call: &Packed,
         until: Option<Instant>,
     ) -> Outcome {
-        let pool = match &self.topology {
-            Topology::One(pool) => Some(pool.clone()),
-            #[cfg(feature = "cluster")]
-            Topology::Cluster(cluster) => cluster.node(pending.node()),
-        };
         let sending = Sending {
             until,
             ..Sending::default()
         };
-        let Some(pool) = pool else {
+        let Some(pool) = self.topology.pool(pending.node()) else {
             return self.send(call, sending);
         };
         let mut send = |packet: &Packet| match pool.send_behind(pending, packet, until) {

@@ -1,7 +1,8 @@
 //! A wait in the thread of its caller: does what the waiter says, and reports what came of it.
 
 use super::cancel::Cancel;
-use super::inboxes::{Inboxes, Registered};
+use super::inboxes::Inboxes;
+use super::registry::Registered;
 use crate::clock::Busy;
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
 use crate::lease::releases::{PendingRelease, Releases};
@@ -42,13 +43,9 @@ impl Waits {
     /// Asks for permits once; granted or not, nothing stays behind. Blocks for one round trip.
     pub(crate) fn at_once(&self, target: &PermitTarget) -> Result<Granted, TryAcquireError> {
         self.prepare(target, None)?;
-        let call = target.call(Ask::First, "");
-        let outcome = self.servers.send(&call, Sending::default());
-        let answer = outcome.and_then(|answered| {
-            let sent = answered.sent;
-            let answer = answered.read(|reply| target.answer(Ask::First, reply))?;
-            Ok((answer, sent))
-        });
+        let answer = self
+            .servers
+            .ask(&target.acquire(Ask::First, ""), Sending::default());
         let (answer, sent) = answer.map_err(|unanswered| {
             if let CallError::Unknown(_) = unanswered.error {
                 self.release_later(target, unanswered.connection);
@@ -74,7 +71,7 @@ impl Waits {
     ) -> Result<(Granted, Busy), AcquireError> {
         self.prepare(&target, deadline)?;
         let (keys, id) = (target.keys.clone(), target.id.clone());
-        let Some(registered) = self.inboxes.register(&keys, &id) else {
+        let Some(registered) = self.inboxes.registry.register(&keys, &id) else {
             let why = format!("{id} waits here already; an id asks once at a time");
             return Err(Invalid::new("id", why).into());
         };
@@ -101,7 +98,7 @@ impl Waits {
         cancel: Option<&Cancel>,
     ) -> Result<(), WaitError> {
         self.servers.check_process().map_err(CallError::Failed)?;
-        let registered = self.inboxes.register_shared(key);
+        let registered = self.inboxes.registry.register_shared(key);
         self.run(&registered, key, target, deadline, cancel).result
     }
 
@@ -196,12 +193,12 @@ impl Waits {
     fn release_now(&self, target: &PermitTarget) {
         let until = self.servers.clock.now() + LAST_CALL;
         if !self.releases.now(self.pending(target, None), until) {
-            self.inboxes.give_up(&target.keys, &target.id);
+            self.inboxes.registry.give_up(&target.keys, &target.id);
         }
     }
 
     fn release_later(&self, target: &PermitTarget, connection: Option<PendingConnection>) {
-        self.inboxes.give_up(&target.keys, &target.id);
+        self.inboxes.registry.give_up(&target.keys, &target.id);
         self.releases.later([self.pending(target, connection)]);
     }
 

@@ -1,6 +1,6 @@
 //! A subscription: one connection to one server, however many threads wait, on which they hear of their grants.
 
-use super::inboxes::Registry;
+use super::registry::Registry;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::permission;
 use crate::protocol::message::Received;
@@ -225,9 +225,14 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
     if again {
         subscriber
             .pool
-            .count_reconnect("a subscription stands again");
+            .count_reconnect("a subscription was re-established");
         subscriber.registry.call_all(); // what came while it was down was missed
     }
+    deliver(subscriber, &mut subscription, moves)
+}
+
+/// Delivers messages for as long as the subscription works.
+fn deliver(subscriber: &Subscriber, subscription: &mut Subscription, moves: u64) -> Ended {
     let mut looked = Instant::now();
     loop {
         let message = match subscription.next() {

@@ -90,7 +90,8 @@ impl PermitTarget {
         check_id(&self.id)
     }
 
-    fn acquire<'a>(&'a self, ask: Ask, inbox: &'a str) -> Acquire<'a> {
+    /// The call that asks.
+    pub(crate) fn acquire<'a>(&'a self, ask: Ask, inbox: &'a str) -> Acquire<'a> {
         let wait = match ask {
             Ask::InLine => PATIENCE,
             Ask::First | Ask::Last => Duration::ZERO,
@@ -348,7 +349,8 @@ fn recheck(position: u64) -> Duration {
     }
 }
 
-fn denied(usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
+/// A refusal as users see it.
+pub(crate) fn denied(usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
     Denied {
         in_use: usage.in_use,
         limit: usage.limit,

@@ -1,6 +1,7 @@
 //! The connections of a pool that are idle, how many are busy, and what waits for one.
 
 use super::queue::{Queued, Turn};
+use super::slot::Slot;
 use crate::transport::connection::PooledConnection;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,13 +25,6 @@ pub(super) struct Connections {
     /// The last packet was answered at once.
     pub(super) is_near: bool,
     pub(super) queue: VecDeque<Arc<Queued>>,
-}
-
-/// What a thread that may go on gets.
-pub(super) enum Slot {
-    Idle(PooledConnection),
-    /// It makes a connection, of this generation.
-    New(u64),
 }
 
 impl Connections {

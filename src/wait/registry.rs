@@ -1,0 +1,89 @@
+//! Who waits, whichever server sends the messages.
+
+use super::mailbox::Mailbox;
+use crate::lease::releases::Releases;
+use crate::protocol::inbox::Inbox;
+use crate::protocol::keys::Keys;
+use crate::protocol::message::Received;
+use crate::sync::lock;
+use crate::transport::servers::Servers;
+use std::sync::{Arc, Mutex};
+
+/// All waits of a gate.
+pub(super) struct Registry {
+    pub(super) servers: Arc<Servers>,
+    releases: Arc<Releases>,
+    inbox: Mutex<Inbox<Mailbox>>,
+}
+
+impl Registry {
+    pub(super) fn new(servers: Arc<Servers>, releases: Arc<Releases>) -> Registry {
+        Registry {
+            servers,
+            releases,
+            inbox: Mutex::default(),
+        }
+    }
+
+    /// Lets a wait in line get its messages. `None` when this very id waits for this semaphore already.
+    pub(super) fn register(&self, keys: &Keys, id: &str) -> Option<Registered<'_>> {
+        let make = |secret| Arc::new(Mailbox::new(&self.servers.clock, Some(secret)));
+        let mailbox = lock(&self.inbox).add(keys, id, make)?;
+        Some(self.registered(id, mailbox))
+    }
+
+    /// Lets a wait get the messages for `key`; any number of threads may wait for the same.
+    pub(super) fn register_shared(&self, key: &str) -> Registered<'_> {
+        let mailbox = Arc::new(Mailbox::new(&self.servers.clock, None));
+        lock(&self.inbox).add_shared(key, &mailbox);
+        self.registered(key, mailbox)
+    }
+
+    fn registered(&self, id: &str, mailbox: Arc<Mailbox>) -> Registered<'_> {
+        Registered {
+            registry: self,
+            id: id.to_owned(),
+            mailbox,
+        }
+    }
+
+    /// A wait was given up and the server did not confirm it: a grant that still comes for it is released.
+    pub(super) fn give_up(&self, keys: &Keys, id: &str) {
+        let now = self.servers.clock.now();
+        lock(&self.inbox).give_up(now, keys, id);
+    }
+
+    /// Hands on what came on a channel.
+    pub(super) fn deliver(&self, channel: &str, received: &Received) {
+        let now = self.servers.clock.moment();
+        // A wait that gets its message ends, and needs the lock for that.
+        let waiting = lock(&self.inbox).of(&received.message.id);
+        let mut is_taken = false;
+        for mailbox in waiting {
+            is_taken |= mailbox.put(channel, received, now);
+        }
+        if !is_taken && let Some(release) = lock(&self.inbox).release_of(received) {
+            self.releases.later([release]);
+        }
+    }
+
+    /// Everybody who waits has reason to ask.
+    pub(super) fn call_all(&self) {
+        for mailbox in lock(&self.inbox).all() {
+            mailbox.call();
+        }
+    }
+}
+
+/// A wait that gets its messages for as long as this lives.
+pub(super) struct Registered<'a> {
+    registry: &'a Registry,
+    id: String,
+    pub(super) mailbox: Arc<Mailbox>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        lock(&self.registry.inbox).remove(&self.id, &self.mailbox);
+    }
+}

@@ -1,4 +1,4 @@
-//! The clock of a gate: this machine's. With the feature `memory` `src/memory/clock.rs` takes the place of this file:
+//! The clock of a gate: this machine's. With the feature `memory` `src/clock/moved.rs` takes the place of this file:
 //! there a gate may have a clock that a test moves.
 
 use crate::protocol::lease::Moment;

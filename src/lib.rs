@@ -54,7 +54,7 @@
 )]
 
 pub mod autocomplete;
-#[cfg_attr(feature = "memory", path = "memory/clock.rs")]
+#[cfg_attr(feature = "memory", path = "clock/moved.rs")]
 mod clock;
 mod counters;
 mod error;

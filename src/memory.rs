@@ -50,19 +50,22 @@
 //! luagate's scripts use, and a few more. [`Server`] is the same without sockets and threads, for simulations that
 //! decide what happens when.
 
-mod command;
-mod interpreter;
-mod keyspace;
-mod list;
-mod listener;
-mod packing;
-mod range;
-mod server;
-mod sorted_set;
-mod store;
-
-pub use server::Server;
-pub use store::Store;
+/// Every one-shot operation of [`scripts`](crate::scripts) runs on it. For the unit tests of a program there is [`Memory`].
+///
+/// ```
+/// use luagate::scripts::{Keys, semaphore::{self, Answer, Ask}};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut server = luagate::memory::Server::new()?;
+/// let keys = Keys::semaphore("luagate", "market")?;
+/// let ask = Ask { id: "ann", limit: 1, lease_ms: 1_000, ..Ask::default() };
+/// let answer = semaphore::acquire(&mut server, &keys, &ask)?;
+/// assert!(matches!(answer, Answer::Granted(..)));
+/// # Ok(())
+/// # }
+/// ```
+pub use luagate_memory::Server;
+pub use luagate_memory::Store;
 
 use crate::clock::{Clock, Time};
 use crate::error::failure::{Failure, FailureKind};
@@ -70,7 +73,7 @@ use crate::error::{CallError, Invalid};
 use crate::gate::{Gate, GateBuilder};
 use crate::sync::lock;
 use crate::transport::address::Address;
-use listener::Listener;
+use luagate_memory::Listener;
 use redis::{Client, Connection};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -102,7 +105,8 @@ impl Memory {
     /// [`CallError::Failed`] when the system gives no port on the loopback, or no thread.
     pub fn new() -> Result<Memory, CallError> {
         let time = Arc::new(Time::new());
-        let listener = Server::new().and_then(|server| Listener::new(server, time.clone()));
+        let date = time.clone();
+        let listener = Server::new().and_then(|server| Listener::new(server, move || date.date()));
         let listener = listener.map_err(|error| {
             let text = format!("no server in memory: {error}");
             CallError::Failed(Failure::new(FailureKind::Other, text))

@@ -4,7 +4,7 @@
 use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
 
 /// The table `struct`.
-pub(super) fn library(lua: &Lua) -> Result<Table> {
+pub(crate) fn library(lua: &Lua) -> Result<Table> {
     let library = lua.create_table()?;
     library.set("pack", lua.create_function(pack)?)?;
     library.set("unpack", lua.create_function(unpack)?)?;

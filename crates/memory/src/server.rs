@@ -1,30 +1,16 @@
 //! A server as a value: what it keeps, the scripts it knows, who listens, and the commands of clients.
 
-use super::command::{Nature, nature};
-use super::interpreter::{FULL, Interpreter, Work, unknown};
-use super::store::{Bytes, Reply, Store, integer};
-use crate::sync::lock;
+use crate::command::{Nature, nature};
+use crate::interpreter::{FULL, Interpreter, Work, unknown};
+use crate::lock;
+use crate::store::{Bytes, Reply, Store, integer};
 use redis::{ConnectionLike, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use std::sync::MutexGuard;
 
 /// A Redis in this process, of which each command is a call that returns: the scripts' own text runs on it, in a Lua 5.1.
 ///
-/// It is a [`redis::ConnectionLike`], so every one-shot operation of [`scripts`](crate::scripts) runs on it. Nothing in it runs
-/// by itself and its clock stands still, so that a simulation decides what happens, when, and in which order. For the unit tests of a program
-/// there is [`Memory`](super::Memory).
-///
-/// ```
-/// use luagate::scripts::{Keys, semaphore::{self, Answer, Ask}};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut server = luagate::memory::Server::new()?;
-/// let keys = Keys::semaphore("luagate", "market")?;
-/// let ask = Ask { id: "ann", limit: 1, lease_ms: 1_000, ..Ask::default() };
-/// let answer = semaphore::acquire(&mut server, &keys, &ask)?;
-/// assert!(matches!(answer, Answer::Granted(..)));
-/// # Ok(())
-/// # }
-/// ```
+/// It is a [`redis::ConnectionLike`], so `redis::cmd` runs on it. Nothing in it runs
+/// by itself and its clock stands still, so that a simulation decides what happens, when, and in which order.
 pub struct Server {
     interpreter: Interpreter,
 }
@@ -87,7 +73,7 @@ impl Server {
     }
 
     /// Carries out a command of a client: its name and arguments.
-    pub(super) fn execute(&mut self, words: &[Bytes]) -> Reply {
+    pub(crate) fn execute(&mut self, words: &[Bytes]) -> Reply {
         let Some((command, arguments)) = words.split_first() else {
             return Err("ERR an empty command".to_owned());
         };
@@ -143,7 +129,7 @@ fn split_keys<'a>(count: &[u8], rest: &'a [Bytes]) -> Result<(&'a [Bytes], &'a [
 }
 
 /// The words of a command as it is sent.
-pub(super) fn words(command: Value) -> Option<Vec<Bytes>> {
+pub(crate) fn words(command: Value) -> Option<Vec<Bytes>> {
     let Value::Array(words) = command else {
         return None;
     };
@@ -155,12 +141,12 @@ pub(super) fn words(command: Value) -> Option<Vec<Bytes>> {
 }
 
 /// An error or a status is one line.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }
 
 /// An error reply, as it stands in an array.
-pub(super) fn error_value(text: &str) -> Value {
+pub(crate) fn error_value(text: &str) -> Value {
     let packed = format!("-{}\r\n", one_line(text));
     redis::parse_redis_value(packed.as_bytes()).unwrap_or(Value::Nil)
 }

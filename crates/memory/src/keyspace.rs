@@ -1,10 +1,10 @@
 //! Commands about keys of any type, which no script of luagate's uses: with them tests look at what there is.
 
-use super::store::{Bytes, Reply, Store};
+use crate::store::{Bytes, Reply, Store};
 use redis::Value;
 
 /// `None` for a command that is not one of these.
-pub(super) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> Option<Reply> {
+pub(crate) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> Option<Reply> {
     let reply = match (command, arguments) {
         ("EXISTS", [_, ..]) => {
             let there = arguments.iter().filter(|key| is_there(store, key));

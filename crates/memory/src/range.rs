@@ -1,9 +1,9 @@
 //! Ranges by place, and LIMIT, as Redis has them.
 
-use super::store::{Bytes, SYNTAX, int, integer, unsigned};
+use crate::store::{Bytes, SYNTAX, int, integer, unsigned};
 
 /// How many elements to skip and how many to take, for a range as Redis has it: negative places count from the end.
-pub(super) fn span(first: i64, last: i64, length: usize) -> (usize, usize) {
+pub(crate) fn span(first: i64, last: i64, length: usize) -> (usize, usize) {
     let length = int(length);
     let place = |at: i64| {
         if at < 0 {
@@ -18,14 +18,14 @@ pub(super) fn span(first: i64, last: i64, length: usize) -> (usize, usize) {
 }
 
 /// LIMIT: a negative count takes all, a negative offset none.
-pub(super) struct Limit {
+pub(crate) struct Limit {
     offset: i64,
     count: i64,
 }
 
 impl Limit {
     /// The options of a range: whether the scores are asked for, and the limit.
-    pub(super) fn parse(mut options: &[Bytes]) -> Result<(bool, Limit), String> {
+    pub(crate) fn parse(mut options: &[Bytes]) -> Result<(bool, Limit), String> {
         let (mut scores, mut offset, mut count) = (false, 0, -1);
         while let [word, rest @ ..] = options {
             options = match (word.to_ascii_uppercase().as_slice(), rest) {
@@ -43,7 +43,7 @@ impl Limit {
         Ok((scores, Limit { offset, count }))
     }
 
-    pub(super) fn of<T>(&self, rows: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    pub(crate) fn of<T>(&self, rows: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
         let take = match (self.offset, self.count) {
             (..0, _) => 0,
             (_, ..0) => usize::MAX,

@@ -1,20 +1,20 @@
 //! The keys of a Redis as a value, and the commands that the scripts use, as Redis carries them out.
 
-use super::command::wrong_arity;
-use super::list::remove;
-use super::range::{Limit, span};
-use super::sorted_set::{Bound, LexBound, Score, SortedSet, score, score_text};
+use crate::command::wrong_arity;
+use crate::list::remove;
+use crate::range::{Limit, span};
+use crate::sorted_set::{Bound, LexBound, Score, SortedSet, score, score_text};
 use redis::Value;
 use std::collections::{BTreeMap, VecDeque};
 
-pub(super) type Bytes = Vec<u8>;
+pub(crate) type Bytes = Vec<u8>;
 
 /// What a command answers; the error is an error reply.
-pub(super) type Reply = Result<Value, String>;
+pub(crate) type Reply = Result<Value, String>;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
-pub(super) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const SYNTAX: &str = "ERR syntax error";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Data {
@@ -98,8 +98,8 @@ impl Store {
         };
     }
 
-    /// Carries out a command that [`nature`](super::command::nature) knows.
-    pub(super) fn execute(&mut self, command: &str, arguments: &[Bytes]) -> Reply {
+    /// Carries out a command that [`nature`](crate::command::nature) knows.
+    pub(crate) fn execute(&mut self, command: &str, arguments: &[Bytes]) -> Reply {
         let arity = || wrong_arity(command);
         if command == "TIME" {
             let parts = [self.micros / 1_000_000, self.micros % 1_000_000];
@@ -443,7 +443,7 @@ fn listed<'a>(rows: impl Iterator<Item = &'a (Score, Bytes)>, scores: bool) -> V
     Value::Array(list)
 }
 
-pub(super) fn integer(text: &[u8]) -> Result<i64, String> {
+pub(crate) fn integer(text: &[u8]) -> Result<i64, String> {
     let parsed = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
     // Redis takes one form of a number only: no sign in front of a positive one, no zero in front.
     let exact = parsed.filter(|number: &i64| number.to_string().as_bytes() == text);
@@ -462,10 +462,10 @@ fn count<T>(items: impl Iterator<Item = T>) -> Value {
     Value::Int(int(items.count()))
 }
 
-pub(super) fn int(number: impl TryInto<i64>) -> i64 {
+pub(crate) fn int(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-pub(super) fn unsigned(number: i64) -> usize {
+pub(crate) fn unsigned(number: i64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }

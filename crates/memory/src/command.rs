@@ -1,10 +1,10 @@
 //! What commands there are: how many words each takes, what it does to memory, and which keys it touches.
 
-use super::store::Bytes;
+use crate::store::Bytes;
 
 /// What a command may do while memory is full, and inside a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Nature {
+pub(crate) enum Nature {
     Reads,
     /// Writes, and is allowed when memory is full.
     Frees,
@@ -13,15 +13,15 @@ pub(super) enum Nature {
 }
 
 /// How the error begins for a command with too few words, or too many.
-pub(super) const WRONG_ARITY: &str = "ERR wrong number of arguments for";
+pub(crate) const WRONG_ARITY: &str = "ERR wrong number of arguments for";
 
 /// That error.
-pub(super) fn wrong_arity(command: &str) -> String {
+pub(crate) fn wrong_arity(command: &str) -> String {
     format!("{WRONG_ARITY} '{}' command", command.to_lowercase())
 }
 
 /// What a command that scripts use does, if it has the words that it needs; `None` for any other command.
-pub(super) fn nature(command: &str, arguments: &[Bytes]) -> Option<Result<Nature, String>> {
+pub(crate) fn nature(command: &str, arguments: &[Bytes]) -> Option<Result<Nature, String>> {
     use Nature::{Frees, Grows, Reads};
     // Words with the command's own; below 0: so many or more.
     let (nature, words) = match command {
@@ -54,7 +54,7 @@ pub(super) fn nature(command: &str, arguments: &[Bytes]) -> Option<Result<Nature
 }
 
 /// The keys that a command touches, of its arguments.
-pub(super) fn keys_of<'a>(command: &str, arguments: &'a [Bytes]) -> &'a [Bytes] {
+pub(crate) fn keys_of<'a>(command: &str, arguments: &'a [Bytes]) -> &'a [Bytes] {
     match command {
         "TIME" => &[],
         "UNLINK" | "DEL" => arguments,

@@ -1,10 +1,9 @@
 //! Serves a server in memory on a port of the loopback, to any number of connections: a thread for each.
 
-use super::keyspace;
-use super::server::{Server, words};
-use super::store::{Bytes, Reply, Store};
-use crate::clock::Time;
-use crate::sync::lock;
+use crate::keyspace;
+use crate::lock;
+use crate::server::{Server, words};
+use crate::store::{Bytes, Reply, Store};
 use redis::{Parser, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -17,14 +16,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const STALLED: Duration = Duration::from_secs(5);
 
 /// It listens for as long as this lives; then all its connections are closed, and its threads end.
-pub(super) struct Listener {
+pub struct Listener {
     address: SocketAddr,
     shared: Arc<Shared>,
     pid: u32,
 }
 
 struct Shared {
-    time: Arc<Time>,
+    date: Box<dyn Fn() -> SystemTime + Send + Sync>,
     host: Mutex<Host>,
     closed: AtomicBool,
 }
@@ -46,7 +45,14 @@ struct Client {
 }
 
 impl Listener {
-    pub(super) fn new(server: Server, time: Arc<Time>) -> io::Result<Listener> {
+    /// Serves `server` on a free port. `date` is the clock of the server.
+    ///
+    /// # Errors
+    /// When the system has no free port, or no thread.
+    pub fn new(
+        server: Server,
+        date: impl Fn() -> SystemTime + Send + Sync + 'static,
+    ) -> io::Result<Listener> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let host = Host {
@@ -56,7 +62,7 @@ impl Listener {
             skew: 0,
         };
         let shared = Arc::new(Shared {
-            time,
+            date: Box::new(date),
             host: Mutex::new(host),
             closed: AtomicBool::new(false),
         });
@@ -72,22 +78,23 @@ impl Listener {
         })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    /// The address of the port.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Sets the server's clock; it goes on from there.
-    pub(super) fn set_clock(&self, to: SystemTime) {
+    pub fn set_clock(&self, to: SystemTime) {
         let mut host = lock(&self.shared.host);
-        let right = i64::try_from(micros(self.shared.time.date())).unwrap_or(i64::MAX);
+        let right = i64::try_from(micros((self.shared.date)())).unwrap_or(i64::MAX);
         let to = i64::try_from(micros(to)).unwrap_or(i64::MAX);
         host.skew = to.saturating_sub(right);
     }
 
     /// Does something with the server, between two commands.
-    pub(super) fn with_server<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
+    pub fn with_server<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
         let mut host = lock(&self.shared.host);
-        host.set_time(&self.shared.time);
+        host.set_time((self.shared.date)());
         act(&mut host.server)
     }
 }
@@ -156,7 +163,7 @@ fn serve(stream: &TcpStream, writer: &Mutex<TcpStream>, number: u64, shared: &Sh
         if shared.closed.load(Ordering::SeqCst) {
             return;
         }
-        host.set_time(&shared.time);
+        host.set_time((shared.date)());
         let replies = host.execute(number, &words);
         // Before anybody else is served, so that no message overtakes the reply to its subscription.
         let mut writer = lock(writer);
@@ -172,8 +179,8 @@ fn serve(stream: &TcpStream, writer: &Mutex<TcpStream>, number: u64, shared: &Sh
 }
 
 impl Host {
-    fn set_time(&mut self, time: &Time) {
-        let micros = micros(time.date()).saturating_add_signed(self.skew);
+    fn set_time(&mut self, date: SystemTime) {
+        let micros = micros(date).saturating_add_signed(self.skew);
         self.server.with_store(|store| store.set_micros(micros));
     }
 

@@ -1,10 +1,10 @@
 //! What Redis removes from a list.
 
-use super::store::{Bytes, int};
+use crate::store::{Bytes, int};
 use std::collections::VecDeque;
 
 /// LREM: the first `most` of these elements, the last ones where it is negative, all where it is 0.
-pub(super) fn remove(list: &mut VecDeque<Bytes>, most: i64, element: &[u8]) -> i64 {
+pub(crate) fn remove(list: &mut VecDeque<Bytes>, most: i64, element: &[u8]) -> i64 {
     let mut left = if most == 0 { i64::MAX } else { most.abs() };
     let before = list.len();
     let mut keep = |other: &Bytes| {

@@ -171,7 +171,7 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    pub(super) fn new() -> Time {
+    pub(crate) fn new() -> Time {
         Time {
             started: Instant::now(),
             born: SystemTime::now(),
@@ -184,17 +184,17 @@ impl Time {
         Duration::from_nanos(self.ahead.load(Ordering::SeqCst))
     }
 
-    pub(super) fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant::now() + self.ahead()
     }
 
     /// The date. It never goes back, whatever becomes of the wall clock.
-    pub(super) fn date(&self) -> SystemTime {
+    pub(crate) fn date(&self) -> SystemTime {
         self.born + self.started.elapsed() + self.ahead()
     }
 
     /// Moves the clock by so much at once; returns by how much, which is less at the end of what it can be moved.
-    pub(super) fn jump(&self, by: Duration) -> Duration {
+    pub(crate) fn jump(&self, by: Duration) -> Duration {
         let ahead = self.ahead();
         let by = by.min(FARTHEST.saturating_sub(ahead));
         let nanos = u64::try_from((ahead + by).as_nanos()).unwrap_or(u64::MAX);
@@ -204,7 +204,7 @@ impl Time {
 
     /// Once nobody has anything to do, moves the clock to when somebody has, by `by` at most; returns by how much.
     /// `None` when somebody came to no end with it before `end`, by the clock of the machine.
-    pub(super) fn step(&self, by: Duration, end: Instant) -> Option<Duration> {
+    pub(crate) fn step(&self, by: Duration, end: Instant) -> Option<Duration> {
         for _ in 0..ROUNDS {
             let sleepers = alive(&lock(&self.sleepers));
             self.let_work(&sleepers, end);

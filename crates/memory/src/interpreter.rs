@@ -1,11 +1,11 @@
 //! Lua 5.1 as Redis has it: scripts that call commands of a store.
 
-use super::command::{Nature, keys_of, nature, wrong_arity};
-use super::packing;
-use super::server::{error_value, one_line};
-use super::sorted_set::number_text;
-use super::store::{Bytes, Reply, Store};
-use crate::sync::lock;
+use crate::command::{Nature, keys_of, nature, wrong_arity};
+use crate::lock;
+use crate::packing;
+use crate::server::{error_value, one_line};
+use crate::sorted_set::number_text;
+use crate::store::{Bytes, Reply, Store};
 use mlua::{
     Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value as LuaValue, VmState,
 };
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The error of what needs more memory when there is none.
-pub(super) const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+pub(crate) const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const WRONG_COUNT: &str = "ERR Wrong number of args calling Redis command from script";
 
 /// How many scripts that came by EVAL are kept.
@@ -74,16 +74,16 @@ const MOST: u32 = 50;
 
 /// What a script works on, while it runs.
 #[derive(Default)]
-pub(super) struct Work {
-    pub(super) store: Store,
+pub(crate) struct Work {
+    pub(crate) store: Store,
     /// How many listen to each channel.
-    pub(super) listeners: BTreeMap<Bytes, usize>,
+    pub(crate) listeners: BTreeMap<Bytes, usize>,
     /// What was published, in order: channel and message.
-    pub(super) published: Vec<(Bytes, Bytes)>,
+    pub(crate) published: Vec<(Bytes, Bytes)>,
     /// Whether memory is full.
-    pub(super) full: bool,
+    pub(crate) full: bool,
     /// How many commands the script called.
-    pub(super) calls: u64,
+    pub(crate) calls: u64,
     wrote: bool,
     declared: Vec<Bytes>,
 }
@@ -124,7 +124,7 @@ impl Work {
     }
 
     /// Publishing, and counting who listens.
-    pub(super) fn messaging(&mut self, command: &str, arguments: &[Bytes]) -> Reply {
+    pub(crate) fn messaging(&mut self, command: &str, arguments: &[Bytes]) -> Reply {
         let heard = |channel| self.listeners.get(channel).copied().unwrap_or(0);
         match (command, arguments) {
             ("PUBLISH", [channel, message]) => {
@@ -146,7 +146,7 @@ impl Work {
 }
 
 /// The reply to a command that is not one of those that the scripts use.
-pub(super) fn unknown(command: &str) -> String {
+pub(crate) fn unknown(command: &str) -> String {
     format!(
         "ERR unknown command '{command}': a server in memory knows what luagate's scripts use, and little more"
     )
@@ -157,20 +157,20 @@ fn number(count: usize) -> i64 {
 }
 
 /// A Lua with the scripts that it was given.
-pub(super) struct Interpreter {
+pub(crate) struct Interpreter {
     lua: Lua,
     /// Runs a script.
     run: Function,
     scripts: HashMap<String, Function>,
     /// Those of them that came by EVAL alone, the oldest first.
     passing: VecDeque<String>,
-    pub(super) work: Arc<Mutex<Work>>,
+    pub(crate) work: Arc<Mutex<Work>>,
     /// How many instructions the script has run, in steps.
     ran: Arc<AtomicU32>,
 }
 
 impl Interpreter {
-    pub(super) fn new() -> mlua::Result<Interpreter> {
+    pub(crate) fn new() -> mlua::Result<Interpreter> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         let work = Arc::<Mutex<Work>>::default();
@@ -206,14 +206,14 @@ impl Interpreter {
     }
 
     /// Makes a script known for as long as the server runs; returns its SHA-1.
-    pub(super) fn load(&mut self, text: &[u8]) -> Result<String, String> {
+    pub(crate) fn load(&mut self, text: &[u8]) -> Result<String, String> {
         let name = self.compile(text)?;
         self.passing.retain(|passing| *passing != name);
         Ok(name)
     }
 
     /// Makes a script known that came by EVAL: of those the server keeps the last ones only.
-    pub(super) fn load_for_now(&mut self, text: &[u8]) -> Result<String, String> {
+    pub(crate) fn load_for_now(&mut self, text: &[u8]) -> Result<String, String> {
         let is_known = self.knows(&sha1(text));
         let name = self.compile(text)?;
         if !is_known {
@@ -243,17 +243,17 @@ impl Interpreter {
         Ok(name)
     }
 
-    pub(super) fn forget_all(&mut self) {
+    pub(crate) fn forget_all(&mut self) {
         self.scripts.clear();
         self.passing.clear();
     }
 
-    pub(super) fn knows(&self, name: &str) -> bool {
+    pub(crate) fn knows(&self, name: &str) -> bool {
         self.scripts.contains_key(name)
     }
 
     /// Runs a script that was loaded.
-    pub(super) fn run(&self, name: &str, keys: &[Bytes], arguments: &[Bytes]) -> Reply {
+    pub(crate) fn run(&self, name: &str, keys: &[Bytes], arguments: &[Bytes]) -> Reply {
         let Some(script) = self.scripts.get(name) else {
             return Err("NOSCRIPT No matching script.".to_owned());
         };
@@ -283,7 +283,7 @@ impl Interpreter {
 }
 
 /// The name of a script.
-pub(super) fn sha1(text: &[u8]) -> String {
+pub(crate) fn sha1(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
 

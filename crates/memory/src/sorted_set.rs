@@ -1,18 +1,18 @@
 //! A sorted set, and the ranges that Redis takes of one.
 
-use super::store::Bytes;
+use crate::store::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A score. Never NaN, and zero has one sign, so equal scores are equal bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Score(u64);
+pub(crate) struct Score(u64);
 
 impl Score {
-    pub(super) fn new(value: f64) -> Score {
+    pub(crate) fn new(value: f64) -> Score {
         Score((value + 0.0).to_bits())
     }
 
-    pub(super) fn value(self) -> f64 {
+    pub(crate) fn value(self) -> f64 {
         f64::from_bits(self.0)
     }
 }
@@ -30,19 +30,19 @@ impl PartialOrd for Score {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct SortedSet {
-    pub(super) scores: BTreeMap<Bytes, Score>,
-    pub(super) order: BTreeSet<(Score, Bytes)>,
+pub(crate) struct SortedSet {
+    pub(crate) scores: BTreeMap<Bytes, Score>,
+    pub(crate) order: BTreeSet<(Score, Bytes)>,
 }
 
 impl SortedSet {
-    pub(super) fn insert(&mut self, member: &[u8], score: Score) {
+    pub(crate) fn insert(&mut self, member: &[u8], score: Score) {
         self.remove(member);
         self.scores.insert(member.to_vec(), score);
         self.order.insert((score, member.to_vec()));
     }
 
-    pub(super) fn remove(&mut self, member: &[u8]) -> bool {
+    pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
         let Some(score) = self.scores.remove(member) else {
             return false;
         };
@@ -51,13 +51,13 @@ impl SortedSet {
 }
 
 /// An end of a range of scores: `(` leaves out the score itself.
-pub(super) struct Bound {
+pub(crate) struct Bound {
     at: f64,
     inclusive: bool,
 }
 
 impl Bound {
-    pub(super) fn parse(text: &[u8]) -> Result<Bound, String> {
+    pub(crate) fn parse(text: &[u8]) -> Result<Bound, String> {
         let (text, inclusive) = match text.strip_prefix(b"(") {
             Some(rest) => (rest, false),
             None => (text, true),
@@ -72,24 +72,24 @@ impl Bound {
         Ok(Bound { at, inclusive })
     }
 
-    pub(super) fn is_below(&self, score: Score) -> bool {
+    pub(crate) fn is_below(&self, score: Score) -> bool {
         self.at < score.value() || self.inclusive && self.at == score.value()
     }
 
-    pub(super) fn is_above(&self, score: Score) -> bool {
+    pub(crate) fn is_above(&self, score: Score) -> bool {
         self.at > score.value() || self.inclusive && self.at == score.value()
     }
 }
 
 /// An end of a range of members.
-pub(super) enum LexBound<'a> {
+pub(crate) enum LexBound<'a> {
     Before,
     After,
     At { text: &'a [u8], inclusive: bool },
 }
 
 impl LexBound<'_> {
-    pub(super) fn parse(text: &[u8]) -> Result<LexBound<'_>, String> {
+    pub(crate) fn parse(text: &[u8]) -> Result<LexBound<'_>, String> {
         match text {
             b"-" => Ok(LexBound::Before),
             b"+" => Ok(LexBound::After),
@@ -105,7 +105,7 @@ impl LexBound<'_> {
         }
     }
 
-    pub(super) fn is_below(&self, member: &[u8]) -> bool {
+    pub(crate) fn is_below(&self, member: &[u8]) -> bool {
         match self {
             LexBound::Before => true,
             LexBound::After => false,
@@ -113,7 +113,7 @@ impl LexBound<'_> {
         }
     }
 
-    pub(super) fn is_above(&self, member: &[u8]) -> bool {
+    pub(crate) fn is_above(&self, member: &[u8]) -> bool {
         match self {
             LexBound::Before => false,
             LexBound::After => true,
@@ -129,7 +129,7 @@ fn number(text: &[u8]) -> Option<f64> {
 }
 
 /// A score that a command is given: other than of a bound, it has to be one that there is.
-pub(super) fn score(text: &[u8]) -> Result<Score, String> {
+pub(crate) fn score(text: &[u8]) -> Result<Score, String> {
     let is_zero = || {
         let digits = text.split(|byte| matches!(byte, b'e' | b'E')).next();
         !digits
@@ -147,13 +147,13 @@ pub(super) fn score(text: &[u8]) -> Result<Score, String> {
         .ok_or_else(|| "ERR value is not a valid float".to_owned())
 }
 
-pub(super) fn score_text(score: Score) -> String {
+pub(crate) fn score_text(score: Score) -> String {
     number_text(score.value())
 }
 
 /// A number as the newest servers write it: a whole one in full, of any other the fewest digits that say which it is, with an
 /// exponent where those would need many zeros.
-pub(super) fn number_text(value: f64) -> String {
+pub(crate) fn number_text(value: f64) -> String {
     const WHOLE: f64 = (i64::MAX / 2) as f64;
     if value.is_nan() {
         return if value.is_sign_negative() {

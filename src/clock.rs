@@ -1,74 +1,182 @@
-//! The clock of a gate: this machine's. With the feature `memory` `src/clock/moved.rs` takes the place of this file:
-//! there a gate may have a clock that a test moves.
+//! The clock of a gate: this machine's clock or, with the feature `memory`, one that a test moves ahead.
+
+#[cfg(feature = "memory")]
+mod moved;
+
+#[cfg(feature = "memory")]
+pub(crate) use moved::Time;
 
 use crate::protocol::lease::Moment;
 use crate::sync::{wait, wait_for};
+use moved::{Moved, Sleeper};
+use std::ops::Add;
 use std::sync::{Condvar, MutexGuard};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+#[cfg(feature = "memory")]
+use std::{any::Any, sync::Arc};
 
-#[derive(Clone, Debug)]
-pub(crate) struct Clock;
+/// `None`: this machine's clock.
+#[derive(Clone)]
+pub(crate) struct Clock(Option<Moved>);
 
 impl Clock {
-    /// That of this machine.
+    /// The clock of this machine.
     pub(crate) fn real() -> Clock {
-        Clock
+        Clock(None)
+    }
+
+    /// A clock that shows `time`. The owner lives at least as long as the clock and its clones.
+    #[cfg(feature = "memory")]
+    pub(crate) fn moved(time: Arc<Time>, owner: Arc<dyn Any + Send + Sync>) -> Clock {
+        Clock(Some(Moved::new(time, owner)))
+    }
+
+    /// How far this clock is ahead of the machine's clock, if a test moves it.
+    fn ahead(&self) -> Option<Duration> {
+        self.0.as_ref().map(Moved::ahead)
     }
 
     pub(crate) fn now(&self) -> Instant {
-        Instant::now()
+        later(Instant::now(), self.ahead())
     }
 
     pub(crate) fn moment(&self) -> Moment {
-        Moment::new(Instant::now(), SystemTime::now())
+        let ahead = self.ahead(); // read once, so that both clocks show the same moment
+        Moment::new(
+            later(Instant::now(), ahead),
+            later(SystemTime::now(), ahead),
+        )
     }
 
-    /// What this clock shows when that of the machine shows `at`.
+    /// What this clock shows when the machine's clock shows `at`, unless it is moved before. `None`: out of range.
     pub(crate) fn at_machine_time(&self, at: Instant) -> Option<Instant> {
-        Some(at)
+        at.checked_add(self.ahead().unwrap_or_default())
     }
 
-    /// Something goes on until what this returns is dropped. A clock that is moved waits for it.
+    /// Marks the caller as busy until the result is dropped. A test that moves the clock waits for it.
     pub(crate) fn busy(&self) -> Busy {
-        Busy
+        Busy(self.sleeper(true))
+    }
+
+    fn sleeper(&self, awake: bool) -> Option<Sleeper> {
+        self.0.as_ref().map(|moved| moved.sleeper(awake))
     }
 }
 
-pub(crate) struct Busy;
+fn later<T: Add<Duration, Output = T>>(time: T, by: Option<Duration>) -> T {
+    match by {
+        None => time,
+        Some(by) => time + by,
+    }
+}
 
-/// What a thread with nothing to do sleeps at, until it is rung or a time of its clock has come.
-pub(crate) struct Bell(Condvar);
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Clock").field(&self.ahead()).finish()
+    }
+}
+
+/// See [`Clock::busy`].
+pub(crate) struct Busy(#[allow(dead_code, reason = "only its drop matters")] Option<Sleeper>);
+
+/// A condition variable for one thread, which sleeps until it is rung or until a time of its clock.
+pub(crate) struct Bell {
+    clock: Clock,
+    condvar: Condvar,
+    /// Used in place of the condition variable.
+    sleeper: Option<Sleeper>,
+}
 
 impl Bell {
-    /// Of a thread that has nothing to do.
-    pub(crate) fn new(_: &Clock) -> Bell {
-        Bell(Condvar::new())
+    /// For a thread that has nothing to do.
+    pub(crate) fn new(clock: &Clock) -> Bell {
+        Bell::of(clock, false)
     }
 
-    /// Of a thread that has something to do before it sleeps.
+    /// For a thread that has something to do before it sleeps.
     pub(crate) fn awake(clock: &Clock) -> Bell {
-        Bell::new(clock)
+        Bell::of(clock, true)
     }
 
-    /// Wakes who sleeps for the news behind this lock, which is the one that he sleeps with. It is free before he wakes: he
-    /// would wait for it at once.
+    fn of(clock: &Clock, awake: bool) -> Bell {
+        Bell {
+            clock: clock.clone(),
+            condvar: Condvar::new(),
+            sleeper: clock.sleeper(awake),
+        }
+    }
+
+    fn condvar(&self) -> &Condvar {
+        self.sleeper
+            .as_ref()
+            .map_or(&self.condvar, Sleeper::condvar)
+    }
+
+    /// Wakes the thread, for which there is something new behind the lock that it sleeps with. The lock is free before the
+    /// thread wakes, which would wait for it at once.
     pub(crate) fn ring<T>(&self, news: MutexGuard<'_, T>) {
+        // Before the lock is free: a test must not see the thread asleep while there is something for it to do.
+        if let Some(sleeper) = &self.sleeper {
+            sleeper.wakes();
+        }
         drop(news);
-        self.0.notify_one();
+        self.condvar().notify_one();
     }
 
-    /// Sleeps until it is rung, or the clock shows `until`, or for no reason.
+    /// Sleeps until it is rung or the clock shows `until`. May also return for no reason.
     pub(crate) fn sleep<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
         until: Option<Instant>,
     ) -> MutexGuard<'a, T> {
+        // Before the clock is read: a test that moves it later sees `until`, and wakes this thread.
+        if let Some(sleeper) = &self.sleeper {
+            sleeper.sleeps(until);
+        }
         match until {
             Some(until) => {
-                let left = until.saturating_duration_since(Instant::now());
-                wait_for(&self.0, guard, left)
+                let left = until.saturating_duration_since(self.clock.now());
+                wait_for(self.condvar(), guard, left)
             }
-            None => wait(&self.0, guard),
+            None => wait(self.condvar(), guard),
+        }
+    }
+}
+
+/// Without the feature `memory` no clock is moved. These types have no values, so the compiler removes all code for them.
+#[cfg(not(feature = "memory"))]
+mod moved {
+    use std::sync::Condvar;
+    use std::time::{Duration, Instant};
+
+    const _: () = assert!(size_of::<super::Clock>() == 0);
+
+    #[derive(Clone)]
+    pub(super) enum Moved {}
+
+    impl Moved {
+        pub(super) fn ahead(&self) -> Duration {
+            match *self {}
+        }
+
+        pub(super) fn sleeper(&self, _: bool) -> Sleeper {
+            match *self {}
+        }
+    }
+
+    pub(super) enum Sleeper {}
+
+    impl Sleeper {
+        pub(super) fn condvar(&self) -> &Condvar {
+            match *self {}
+        }
+
+        pub(super) fn wakes(&self) {
+            match *self {}
+        }
+
+        pub(super) fn sleeps(&self, _: Option<Instant>) {
+            match *self {}
         }
     }
 }

@@ -61,17 +61,6 @@ impl Gate {
         Gate::builder(url).open()
     }
 
-    /// Opens a gate on a server in this process, for the unit tests of a program: nobody else has that server, and its clock
-    /// can be moved. Needs the feature `memory`, which has more to say in [`memory`](crate::memory).
-    ///
-    /// # Errors
-    /// [`CallError::Failed`] when the system gives no port on the loopback, or no thread.
-    #[cfg(feature = "memory")]
-    pub fn in_memory() -> Result<(Gate, crate::memory::Memory), CallError> {
-        let memory = crate::memory::Memory::new()?;
-        Ok((memory.gate()?, memory))
-    }
-
     /// Settings for a gate at `url`, as [`open`](Gate::open) takes it.
     pub fn builder(url: &str) -> GateBuilder {
         GateBuilder::new(Address::parse(url), Clock::real())

@@ -54,7 +54,6 @@
 )]
 
 pub mod autocomplete;
-#[cfg_attr(feature = "memory", path = "clock/moved.rs")]
 mod clock;
 mod counters;
 mod error;

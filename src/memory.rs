@@ -1,8 +1,8 @@
-//! A server in this process, for unit tests that need none. With the feature `memory`.
+//! A server in this process, so that unit tests need no Redis. Needs the feature `memory`.
 //!
-//! A program takes a [`Gate`], and its tests give it one of [`Gate::in_memory`]. Everything works as on a server: the same
-//! scripts run, and the same client talks to them through sockets of the loopback. Only the time is another: it runs
-//! along with the machine's, and [`Memory::advance`] moves it ahead, so that a test sees in no time what takes an hour.
+//! The program receives a [`Gate`], and its tests pass one from [`Gate::in_memory`]. Everything works as on a server: the
+//! same client calls the same scripts, through sockets of the loopback interface. Only the clock differs. It runs like the
+//! clock of the machine, and [`Memory::advance`] moves it ahead. So a test need not wait for what takes an hour.
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -13,7 +13,7 @@
 //! use luagate::{Gate, errors::TryAcquireError};
 //! use std::time::Duration;
 //!
-//! /// What is tested: three may download at a time, each for ten minutes.
+//! /// The program: at most three downloads at a time, each for at most ten minutes.
 //! fn start_download(gate: &Gate) -> Result<luagate::Permit, TryAcquireError> {
 //!     let downloads = gate.semaphore("downloads", 3).lease(Duration::from_secs(600));
 //!     downloads.try_acquire()
@@ -21,7 +21,7 @@
 //!
 //! # fn main() -> Result<(), luagate::Error> {
 //! // #[test]
-//! // fn the_fourth_download_waits_until_a_first_one_is_over()
+//! // fn fourth_download_is_denied_until_a_lease_ends()
 //! let (gate, memory) = Gate::in_memory()?;
 //! let first = start_download(&gate)?;
 //! memory.advance(Duration::from_secs(60));
@@ -43,14 +43,15 @@
 //! # }
 //! ```
 //!
-//! Each [`Memory`] is a world of its own, with a server, a clock and the gates that were opened on it, so tests may run
-//! side by side. It ends, with its threads and sockets, when the last handle and the last gate on it are gone.
+//! Each [`Memory`] has its own server, clock and gates, so tests can run in parallel. Its threads and sockets are closed
+//! when the last handle and the last gate are dropped.
 //!
-//! What it is not: it keeps nothing on disk, has no replicas and no cluster, and knows those commands only that
-//! luagate's scripts use, and a few more. [`Server`] is the same without sockets and threads, for simulations that
-//! decide what happens when.
+//! The server stores nothing on disk, and has no replicas and no cluster. It implements only the commands that luagate's
+//! scripts use, and a few others. [`Server`] is the same server without sockets and threads, for simulations.
 
-/// Every one-shot operation of [`scripts`](crate::scripts) runs on it. For the unit tests of a program there is [`Memory`].
+/// The server without sockets and threads, for simulations. Unit tests of a program use [`Memory`].
+///
+/// All functions of [`scripts`](crate::scripts) work on it:
 ///
 /// ```
 /// use luagate::scripts::{Keys, semaphore::{self, Answer, Ask}};
@@ -65,149 +66,126 @@
 /// # }
 /// ```
 pub use luagate_memory::Server;
+
 pub use luagate_memory::Store;
 
 use crate::clock::{Clock, Time};
+use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::error::{CallError, Invalid};
 use crate::gate::{Gate, GateBuilder};
-use crate::sync::lock;
 use crate::transport::address::Address;
 use luagate_memory::Listener;
 use redis::{Client, Connection};
 use std::fmt;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-/// How long moving the clock waits for a thread that has something to do and does not come to an end with it.
-const UNSETTLED: Duration = Duration::from_secs(5);
+impl Gate {
+    /// Opens a gate on a server in this process, for the unit tests of a program. No other program uses that server, and a
+    /// test moves its clock. Needs the feature `memory`: [`memory`](crate::memory) has more.
+    ///
+    /// # Errors
+    /// [`CallError::Failed`] when the system has no free port on the loopback interface, or no thread.
+    pub fn in_memory() -> Result<(Gate, Memory), CallError> {
+        let memory = Memory::new()?;
+        Ok((memory.gate()?, memory))
+    }
+}
 
-/// A server in this process, with a clock that a test moves; and all gates on it. Clones are the same.
+/// A server in this process, with a clock that a test moves, and all gates on it. Clones share the server and the clock.
 ///
 /// See [the module](self) for an example.
 #[derive(Clone)]
 pub struct Memory {
-    world: Arc<World>,
-}
-
-/// A server and its clock.
-pub(crate) struct World {
-    pub(crate) time: Arc<Time>,
-    listener: Listener,
-    /// Held by who moves the clock.
-    moving: Mutex<()>,
+    time: Arc<Time>,
+    listener: Arc<Listener>,
 }
 
 impl Memory {
     /// An empty server, at the time of this machine.
     ///
     /// # Errors
-    /// [`CallError::Failed`] when the system gives no port on the loopback, or no thread.
+    /// [`CallError::Failed`] when the system has no free port on the loopback interface, or no thread.
     pub fn new() -> Result<Memory, CallError> {
         let time = Arc::new(Time::new());
         let date = time.clone();
         let listener = Server::new().and_then(|server| Listener::new(server, move || date.date()));
         let listener = listener.map_err(|error| {
-            let text = format!("no server in memory: {error}");
+            let text = format!("the in-memory server does not start: {error}");
             CallError::Failed(Failure::new(FailureKind::Other, text))
         })?;
         Ok(Memory {
-            world: Arc::new(World {
-                time,
-                listener,
-                moving: Mutex::default(),
-            }),
+            time,
+            listener: Arc::new(listener),
         })
     }
 
-    /// Opens another gate on it, as another process would.
+    /// Opens another gate on the server, as another process would.
     ///
     /// # Errors
-    /// [`CallError::Failed`] when the system gives no connection or no thread.
+    /// [`CallError::Failed`] when the system has no connection or no thread left.
     pub fn gate(&self) -> Result<Gate, CallError> {
         self.builder().open()
     }
 
-    /// Settings for a gate on it.
+    /// Settings for a gate on the server.
     pub fn builder(&self) -> GateBuilder {
-        GateBuilder::new(Address::parse(&self.url()), Clock::of(&self.world))
+        let clock = Clock::moved(self.time.clone(), self.listener.clone());
+        GateBuilder::new(Address::parse(&self.url()), clock)
     }
 
-    /// Where it listens, `redis://127.0.0.1:<port>/`: for other clients, or a process that the test starts. A gate that
-    /// is opened by this url has a clock of its own, the machine's; take [`gate`](Memory::gate).
+    /// The address of the server, `redis://127.0.0.1:<port>/`, for other clients and for processes that the test starts. A
+    /// gate that is opened with this url uses the clock of the machine. Use [`gate`](Memory::gate) for the moved clock.
     pub fn url(&self) -> String {
-        format!("redis://{}/", self.world.listener.address())
+        format!("redis://{}/", self.listener.address())
     }
 
-    /// A plain connection to it, for scripts and commands of your own. It knows `EVAL`, `EVALSHA` and `SCRIPT`,
-    /// `SUBSCRIBE`, `PUBLISH` and `PUBSUB NUMSUB`; of strings, hashes, sorted sets and lists those commands that
-    /// luagate's scripts call; and `EXISTS`, `TTL`, `KEYS`, `SCAN`, `DBSIZE`, `FLUSHALL`.
+    /// A plain connection to the server, for your scripts and commands. The server implements `EVAL`, `EVALSHA`, `SCRIPT`,
+    /// `SUBSCRIBE`, `PUBLISH`, `PUBSUB NUMSUB`, `EXISTS`, `TTL`, `KEYS`, `SCAN`, `DBSIZE` and `FLUSHALL`. Of the commands
+    /// for strings, hashes, sorted sets and lists, it implements those that luagate's scripts call.
     ///
     /// # Errors
-    /// [`CallError::Failed`] when the system gives no connection.
+    /// [`CallError::Failed`] when the system has no connection left.
     pub fn connection(&self) -> Result<Connection, CallError> {
-        let con = self.client()?.get_connection();
+        let con = Client::open(self.url()).and_then(|client| client.get_connection());
         con.map_err(|error| CallError::Failed(error.into()))
     }
 
-    fn client(&self) -> Result<Client, Invalid> {
-        Client::open(self.url()).map_err(|error| Invalid::new("url", error.to_string()))
-    }
-
-    /// The date by the moved clock. It runs along with this machine's.
+    /// The date that the moved clock shows.
     pub fn now(&self) -> SystemTime {
-        self.world.time.date()
+        self.time.date()
     }
 
-    /// Sets the clock of the server alone, ahead or back, as an administrator might; it goes on from there. No gate
-    /// notices by itself.
+    /// Sets the clock of the server, ahead or back, as an administrator might. It continues from there. The clock of the
+    /// gates does not change.
     pub fn set_server_clock(&self, to: SystemTime) {
-        self.world.listener.set_clock(to);
+        self.listener.set_clock(to);
     }
 
-    /// Moves the clock ahead, as if so much time had passed and everybody had gone on: on the way renewals are made
-    /// when they are due, waiters ask when they would ask, and times of waits run out. When it returns, whatever was
-    /// due is done, and callbacks ([`on_lost`](crate::Semaphore::on_lost)) have run.
+    /// Moves the clock ahead, while gates continue to work: renewals are made when they are due, waiters ask again when they
+    /// would, and timeouts end waits. When it returns, everything that was due is done, and callbacks
+    /// ([`on_lost`](crate::Semaphore::on_lost)) have run.
     ///
-    /// It waits for nothing else than that: what a thread of the test does once its wait is over goes on beside it. A
-    /// thread that is to wait in line meanwhile should stand there before; [`inspect`](crate::Semaphore::inspect)
-    /// tells. A callback that does not return within 5 s is not waited for, and the rest of the way is made at once; so
-    /// a callback does not move the clock itself.
+    /// It does not wait for other threads of the test. A thread that should wait in line meanwhile must be in line before:
+    /// check with [`inspect`](crate::Semaphore::inspect). A callback that takes longer than 5 s is not waited for, and the
+    /// clock then moves the rest at once. A callback must not move the clock.
     ///
-    /// Each renewal and each question on the way takes about half a millisecond. The clock can be moved by 50 years
-    /// altogether.
+    /// Each renewal and each call of a waiter takes about half a millisecond. All moves together are at most 50 years.
     pub fn advance(&self, by: Duration) {
-        let _moving = lock(&self.world.moving);
-        let mut left = by;
-        while let Some(moved) = self.world.step(left)
-            && !moved.is_zero()
-        {
-            left -= moved;
-        }
-        self.world.time.jump(left); // nothing, unless somebody came to no end
+        self.time.advance(by);
     }
 
-    /// Moves the clock ahead at once, as if the machine with all these gates had been suspended for so long while the
-    /// server went on. What was due meanwhile is done late: a permit whose lease ended is lost, renewed or not. When it
-    /// returns, callbacks have been told of that.
+    /// Moves the clock ahead at once, as if the machine with all these gates was suspended while the server continued.
+    /// Everything that was due is done late: a permit whose lease has ended is lost, even if it is renewed automatically.
+    /// When it returns, callbacks for lost permits have run.
     pub fn suspend(&self, time: Duration) {
-        let _moving = lock(&self.world.moving);
-        self.world.step(Duration::ZERO);
-        self.world.time.jump(time);
-        self.world.step(Duration::ZERO);
+        self.time.suspend(time);
     }
 
-    /// Does something with the server between two commands: [`Server::set_full`] lets its memory be full, say. Its time
-    /// is that of this `Memory` again with the next command.
+    /// Gives access to the server between two commands, for example for [`Server::set_full`]. If you change its time, the
+    /// next command sets it to the time of this `Memory` again.
     pub fn with_server<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
-        self.world.listener.with_server(act)
-    }
-}
-
-impl World {
-    /// Lets everybody do what there is to do, then moves the clock to when there is more, by `by` at most.
-    fn step(&self, by: Duration) -> Option<Duration> {
-        self.time.step(by, Instant::now() + UNSETTLED)
+        self.listener.with_server(act)
     }
 }
 

@@ -1,182 +1,123 @@
-//! The clock of a gate, in place of `src/clock.rs`: this machine's, or that of a `Memory`, which runs along with it and
-//! can be moved ahead. Who moves it sees which of the threads that go by it sleep, and until when.
+//! A clock that a test moves: this machine's clock plus an offset. It knows which threads sleep by it, and until when.
 
-use crate::memory::World;
-use crate::protocol::lease::Moment;
-use crate::sync::{lock, wait, wait_for};
+use crate::sync::lock;
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How far a clock can be moved altogether. The scripts take fences and tickets, which begin with the time in µs, up to
-/// 2^52: that is the year 2112.
-const FARTHEST: Duration = Duration::from_secs(50 * 365 * 86_400);
+/// The maximum offset. Fences and tickets begin with the time in µs, and the scripts accept them up to 2^52: the year 2112.
+const MAX_OFFSET: Duration = Duration::from_secs(50 * 365 * 86_400);
 
-/// How many times it is seen whether what was done gave others something to do, before nobody may begin anything.
+/// How long a step waits in real time for threads that have something to do.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many times a step waits for all threads while new ones may begin. After that, new ones wait for the step.
 const ROUNDS: u32 = 20;
 
-/// How often a thread that should have woken up is looked at.
-const LOOK: Duration = Duration::from_micros(50);
+/// How often a step looks at a thread that should wake up.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// `None`: this machine's.
+/// What a clock holds if a test moves it.
 #[derive(Clone)]
-pub(crate) struct Clock(Option<Arc<World>>);
+pub(super) struct Moved {
+    time: Arc<Time>,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
 
-impl Clock {
-    /// That of this machine.
-    pub(crate) fn real() -> Clock {
-        Clock(None)
-    }
-
-    /// That of a world in memory, which stays for as long as somebody goes by its clock.
-    pub(crate) fn of(world: &Arc<World>) -> Clock {
-        Clock(Some(world.clone()))
-    }
-
-    fn ahead(&self) -> Duration {
-        match &self.0 {
-            Some(world) => world.time.ahead(),
-            None => Duration::ZERO,
+impl Moved {
+    pub(super) fn new(time: Arc<Time>, owner: Arc<dyn Any + Send + Sync>) -> Moved {
+        Moved {
+            time,
+            _owner: owner,
         }
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        Instant::now() + self.ahead()
+    pub(super) fn ahead(&self) -> Duration {
+        self.time.ahead()
     }
 
-    pub(crate) fn moment(&self) -> Moment {
-        let ahead = self.ahead();
-        Moment::new(Instant::now() + ahead, SystemTime::now() + ahead)
-    }
-
-    /// What this clock shows when that of the machine shows `at`, unless it is moved before. `None`: what no clock can hold.
-    pub(crate) fn at_machine_time(&self, at: Instant) -> Option<Instant> {
-        at.checked_add(self.ahead())
-    }
-
-    /// Something goes on until what this returns is dropped. A clock that is moved waits for it.
-    pub(crate) fn busy(&self) -> Busy {
-        Busy(Bell::awake(self))
-    }
-}
-
-impl std::fmt::Debug for Clock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Clock").field(&self.ahead()).finish()
-    }
-}
-
-/// It counts as awake for as long as it lives.
-pub(crate) struct Busy(#[allow(dead_code, reason = "it is there to be dropped")] Bell);
-
-/// What a thread with nothing to do sleeps at, until it is rung or a time of its clock has come.
-pub(crate) struct Bell {
-    clock: Clock,
-    sleeper: Arc<Sleeper>,
-}
-
-impl Bell {
-    /// Of a thread that has nothing to do.
-    pub(crate) fn new(clock: &Clock) -> Bell {
-        Bell::of(clock, Sleep::default())
-    }
-
-    /// Of a thread that has something to do before it sleeps.
-    pub(crate) fn awake(clock: &Clock) -> Bell {
+    /// A thread that goes by this clock, and has something to do if it is awake.
+    pub(super) fn sleeper(&self, awake: bool) -> Sleeper {
         let sleep = Sleep {
-            awake: true,
+            awake,
             ..Sleep::default()
         };
-        Bell::of(clock, sleep)
-    }
-
-    fn of(clock: &Clock, sleep: Sleep) -> Bell {
-        let sleeper = Arc::new(Sleeper {
+        let thread = Arc::new(Thread {
             condvar: Condvar::new(),
             sleep: Mutex::new(sleep),
         });
-        if let Some(world) = &clock.0 {
-            world.time.add(&sleeper);
-        }
-        Bell {
-            clock: clock.clone(),
-            sleeper,
-        }
-    }
-
-    /// Wakes who sleeps for the news behind this lock, which is the one that he sleeps with. He counts as awake before it is
-    /// free, so that nobody sees him asleep who has news; and it is free before he wakes: he would wait for it at once.
-    pub(crate) fn ring<T>(&self, news: MutexGuard<'_, T>) {
-        lock(&self.sleeper.sleep).awake = true;
-        drop(news);
-        self.sleeper.condvar.notify_one();
-    }
-
-    /// Sleeps until it is rung, or the clock shows `until`, or for no reason.
-    pub(crate) fn sleep<'a, T>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        until: Option<Instant>,
-    ) -> MutexGuard<'a, T> {
-        let mut sleep = lock(&self.sleeper.sleep);
-        let times = sleep.times + 1;
-        *sleep = Sleep {
-            awake: false,
-            until,
-            times,
-        };
-        drop(sleep);
-        // Only now is the clock read: who moves it from here on sees until when this sleeps, and wakes it.
-        match until {
-            Some(until) => {
-                let left = until.saturating_duration_since(self.clock.now());
-                wait_for(&self.sleeper.condvar, guard, left)
-            }
-            None => wait(&self.sleeper.condvar, guard),
-        }
+        self.time.add(&thread);
+        Sleeper(thread)
     }
 }
 
-/// Who sleeps by the clock, or is about to.
-struct Sleeper {
+/// A thread that goes by a moved clock. A test that moves the clock waits for the thread until this is dropped.
+pub(super) struct Sleeper(Arc<Thread>);
+
+impl Sleeper {
+    pub(super) fn condvar(&self) -> &Condvar {
+        &self.0.condvar
+    }
+
+    /// The thread has something to do, though it may not know yet.
+    pub(super) fn wakes(&self) {
+        lock(&self.0.sleep).awake = true;
+    }
+
+    /// The thread goes to sleep.
+    pub(super) fn sleeps(&self, until: Option<Instant>) {
+        let mut sleep = lock(&self.0.sleep);
+        *sleep = Sleep {
+            awake: false,
+            until,
+            count: sleep.count + 1,
+        };
+    }
+}
+
+struct Thread {
     condvar: Condvar,
     sleep: Mutex<Sleep>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Sleep {
-    /// It was rung, and has not gone to sleep again.
+    /// It was woken, and has not gone to sleep since.
     awake: bool,
-    /// What the clock shows when it wakes up by itself.
+    /// When it wakes by itself.
     until: Option<Instant>,
     /// How many times it went to sleep.
-    times: u64,
+    count: u64,
 }
 
 impl Sleep {
-    /// Whether it has something to do, though it may not know yet.
+    /// Whether the thread has something to do, though it may not know yet.
     fn is_over(&self, now: Instant) -> bool {
         self.awake || self.until.is_some_and(|until| until <= now)
     }
 }
 
-/// The time in a world: this machine's, moved ahead; and who sleeps by it.
+/// The time that moved clocks show, and the threads that sleep by it.
 pub(crate) struct Time {
     started: Instant,
-    /// The wall clock then.
-    born: SystemTime,
-    /// In ns.
+    /// The date when it started.
+    start_date: SystemTime,
+    /// The offset in ns.
     ahead: AtomicU64,
-    sleepers: Mutex<Vec<Weak<Sleeper>>>,
+    threads: Mutex<Vec<Weak<Thread>>>,
+    /// Locked while the time is moved.
+    moving: Mutex<()>,
 }
 
 impl Time {
     pub(crate) fn new() -> Time {
         Time {
             started: Instant::now(),
-            born: SystemTime::now(),
+            start_date: SystemTime::now(),
             ahead: AtomicU64::new(0),
-            sleepers: Mutex::default(),
+            threads: Mutex::default(),
+            moving: Mutex::default(),
         }
     }
 
@@ -184,90 +125,106 @@ impl Time {
         Duration::from_nanos(self.ahead.load(Ordering::SeqCst))
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        Instant::now() + self.ahead()
-    }
-
-    /// The date. It never goes back, whatever becomes of the wall clock.
+    /// The date. It never goes back, even if the date of the machine is set back.
     pub(crate) fn date(&self) -> SystemTime {
-        self.born + self.started.elapsed() + self.ahead()
+        self.start_date + self.started.elapsed() + self.ahead()
     }
 
-    /// Moves the clock by so much at once; returns by how much, which is less at the end of what it can be moved.
-    pub(crate) fn jump(&self, by: Duration) -> Duration {
+    /// Moves the time, and stops on the way whenever a thread has something to do, until the thread has done it.
+    pub(crate) fn advance(&self, by: Duration) {
+        let _moving = lock(&self.moving);
+        let mut left = by;
+        while let Some(moved) = self.step(left)
+            && !moved.is_zero()
+        {
+            left -= moved;
+        }
+        self.jump(left); // the rest, if a thread came to no end
+    }
+
+    /// Moves the time at once. Threads do what there is to do before and after.
+    pub(crate) fn suspend(&self, by: Duration) {
+        let _moving = lock(&self.moving);
+        self.step(Duration::ZERO);
+        self.jump(by);
+        self.step(Duration::ZERO);
+    }
+
+    /// Adds to the offset. Returns how much, which is less at the maximum offset.
+    fn jump(&self, by: Duration) -> Duration {
         let ahead = self.ahead();
-        let by = by.min(FARTHEST.saturating_sub(ahead));
+        let by = by.min(MAX_OFFSET.saturating_sub(ahead));
         let nanos = u64::try_from((ahead + by).as_nanos()).unwrap_or(u64::MAX);
         self.ahead.store(nanos, Ordering::SeqCst);
         by
     }
 
-    /// Once nobody has anything to do, moves the clock to when somebody has, by `by` at most; returns by how much.
-    /// `None` when somebody came to no end with it before `end`, by the clock of the machine.
-    pub(crate) fn step(&self, by: Duration, end: Instant) -> Option<Duration> {
+    /// Waits until all threads sleep, then moves the time to when the first one wakes, but at most by `by`. Returns by how
+    /// much it moved the time; `None` if a thread was busy for too long.
+    fn step(&self, by: Duration) -> Option<Duration> {
+        let end = Instant::now() + TIMEOUT;
         for _ in 0..ROUNDS {
-            let sleepers = alive(&lock(&self.sleepers));
-            self.let_work(&sleepers, end);
-            // Nobody begins anything while this is locked.
-            let known = lock(&self.sleepers);
-            if let Some(moved) = self.step_if_quiet(&alive(&known), by) {
+            let threads = alive(&lock(&self.threads));
+            self.wait_for(&threads, end);
+            // No thread begins while this is locked.
+            let known = lock(&self.threads);
+            if let Some(moved) = self.step_if_all_sleep(&alive(&known), by) {
                 return Some(moved);
             }
         }
-        // Somebody begins something all the time: they have to wait for once.
-        let known = lock(&self.sleepers);
+        // Threads begin all the time: from here on they wait.
+        let known = lock(&self.threads);
         loop {
-            let sleepers = alive(&known);
-            self.let_work(&sleepers, end);
-            match self.step_if_quiet(&sleepers, by) {
+            let threads = alive(&known);
+            self.wait_for(&threads, end);
+            match self.step_if_all_sleep(&threads, by) {
                 None if Instant::now() < end => {}
                 moved => return moved,
             }
         }
     }
 
-    fn step_if_quiet(&self, sleepers: &[Arc<Sleeper>], by: Duration) -> Option<Duration> {
-        let now = self.now();
+    fn step_if_all_sleep(&self, threads: &[Arc<Thread>], by: Duration) -> Option<Duration> {
+        let now = Instant::now() + self.ahead();
         let mut next = by;
-        for sleeper in sleepers {
-            let sleep = *lock(&sleeper.sleep);
+        for thread in threads {
+            let sleep = *lock(&thread.sleep);
             if sleep.is_over(now) {
                 return None;
             }
-            let left = sleep
-                .until
-                .map(|until| until.saturating_duration_since(now));
-            next = left.map_or(next, |left| left.min(next));
+            if let Some(until) = sleep.until {
+                next = next.min(until.saturating_duration_since(now));
+            }
         }
         Some(self.jump(next))
     }
 
-    fn add(&self, sleeper: &Arc<Sleeper>) {
-        let mut sleepers = lock(&self.sleepers);
-        if sleepers.len() == sleepers.capacity() {
-            sleepers.retain(|sleeper| sleeper.strong_count() > 0); // those that are gone, before the list grows
+    fn add(&self, thread: &Arc<Thread>) {
+        let mut threads = lock(&self.threads);
+        if threads.len() == threads.capacity() {
+            threads.retain(|thread| thread.strong_count() > 0); // those that ended, before the list grows
         }
-        sleepers.push(Arc::downgrade(sleeper));
+        threads.push(Arc::downgrade(thread));
     }
 
-    /// Waits until everybody who has something to do has done it: sleeps again, or is gone.
-    fn let_work(&self, sleepers: &[Arc<Sleeper>], end: Instant) {
-        for sleeper in sleepers {
-            let before = *lock(&sleeper.sleep);
+    /// Waits until each thread that has something to do sleeps again or has ended.
+    fn wait_for(&self, threads: &[Arc<Thread>], end: Instant) {
+        for thread in threads {
+            let before = lock(&thread.sleep).count;
             loop {
-                let sleep = *lock(&sleeper.sleep);
-                let is_over = sleep.is_over(self.now());
-                let is_gone = Arc::strong_count(sleeper) == 1;
-                if !is_over || sleep.times != before.times || is_gone || Instant::now() >= end {
+                let sleep = *lock(&thread.sleep);
+                let is_over = sleep.is_over(Instant::now() + self.ahead());
+                let has_ended = Arc::strong_count(thread) == 1;
+                if !is_over || sleep.count != before || has_ended || Instant::now() >= end {
                     break;
                 }
-                sleeper.condvar.notify_one(); // again: it may have been about to sleep the first time
-                std::thread::sleep(LOOK);
+                thread.condvar.notify_one(); // each time: it may not have waited yet the last time
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
 }
 
-fn alive(sleepers: &[Weak<Sleeper>]) -> Vec<Arc<Sleeper>> {
-    sleepers.iter().filter_map(Weak::upgrade).collect()
+fn alive(threads: &[Weak<Thread>]) -> Vec<Arc<Thread>> {
+    threads.iter().filter_map(Weak::upgrade).collect()
 }

@@ -28,7 +28,10 @@ impl Clock {
     /// A clock that shows `time`. The owner lives at least as long as the clock and its clones.
     #[cfg(feature = "memory")]
     pub(crate) fn moved(time: Arc<Time>, owner: Arc<dyn Any + Send + Sync>) -> Clock {
-        Clock(Some(Moved::new(time, owner)))
+        Clock(Some(Moved {
+            time,
+            _owner: owner,
+        }))
     }
 
     /// How far this clock is ahead of the machine's clock, if a test moves it.
@@ -107,9 +110,8 @@ impl Bell {
     }
 
     fn condvar(&self) -> &Condvar {
-        self.sleeper
-            .as_ref()
-            .map_or(&self.condvar, Sleeper::condvar)
+        let sleeper = self.sleeper.as_ref();
+        sleeper.map_or(&self.condvar, |sleeper| sleeper.condvar())
     }
 
     /// Wakes the thread, for which there is something new behind the lock that it sleeps with. The lock is free before the

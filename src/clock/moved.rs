@@ -12,73 +12,62 @@ const MAX_OFFSET: Duration = Duration::from_secs(50 * 365 * 86_400);
 /// How long a step waits in real time for threads that have something to do.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many times a step waits for all threads while new ones may begin. After that, new ones wait for the step.
+/// How many times a step waits for threads while new ones may begin. After that, new threads wait for the step.
 const ROUNDS: u32 = 20;
 
 /// How often a step looks at a thread that should wake up.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// What a clock holds if a test moves it.
+/// The part of a clock that exists if a test moves it.
 #[derive(Clone)]
 pub(super) struct Moved {
-    time: Arc<Time>,
-    _owner: Arc<dyn Any + Send + Sync>,
+    pub(super) time: Arc<Time>,
+    pub(super) _owner: Arc<dyn Any + Send + Sync>,
 }
 
 impl Moved {
-    pub(super) fn new(time: Arc<Time>, owner: Arc<dyn Any + Send + Sync>) -> Moved {
-        Moved {
-            time,
-            _owner: owner,
-        }
-    }
-
     pub(super) fn ahead(&self) -> Duration {
         self.time.ahead()
     }
 
-    /// A thread that goes by this clock, and has something to do if it is awake.
+    /// Adds a thread that goes by this clock, and has something to do if it is awake.
     pub(super) fn sleeper(&self, awake: bool) -> Sleeper {
-        let sleep = Sleep {
-            awake,
-            ..Sleep::default()
-        };
-        let thread = Arc::new(Thread {
-            condvar: Condvar::new(),
-            sleep: Mutex::new(sleep),
-        });
+        let thread = Sleeper::default();
+        lock(&thread.sleep).awake = awake;
         self.time.add(&thread);
-        Sleeper(thread)
+        thread
     }
 }
 
-/// A thread that goes by a moved clock. A test that moves the clock waits for the thread until this is dropped.
-pub(super) struct Sleeper(Arc<Thread>);
+/// A test that moves the clock waits for the thread until this is dropped.
+pub(super) type Sleeper = Arc<Thread>;
 
-impl Sleeper {
+/// A thread that goes by a moved clock.
+#[derive(Default)]
+pub(super) struct Thread {
+    condvar: Condvar,
+    sleep: Mutex<Sleep>,
+}
+
+impl Thread {
     pub(super) fn condvar(&self) -> &Condvar {
-        &self.0.condvar
+        &self.condvar
     }
 
     /// The thread has something to do, though it may not know yet.
     pub(super) fn wakes(&self) {
-        lock(&self.0.sleep).awake = true;
+        lock(&self.sleep).awake = true;
     }
 
     /// The thread goes to sleep.
     pub(super) fn sleeps(&self, until: Option<Instant>) {
-        let mut sleep = lock(&self.0.sleep);
+        let mut sleep = lock(&self.sleep);
         *sleep = Sleep {
             awake: false,
             until,
             count: sleep.count + 1,
         };
     }
-}
-
-struct Thread {
-    condvar: Condvar,
-    sleep: Mutex<Sleep>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -163,23 +152,20 @@ impl Time {
     /// much it moved the time; `None` if a thread was busy for too long.
     fn step(&self, by: Duration) -> Option<Duration> {
         let end = Instant::now() + TIMEOUT;
-        for _ in 0..ROUNDS {
-            let threads = alive(&lock(&self.threads));
-            self.wait_for(&threads, end);
-            // No thread begins while this is locked.
-            let known = lock(&self.threads);
-            if let Some(moved) = self.step_if_all_sleep(&alive(&known), by) {
-                return Some(moved);
-            }
-        }
-        // Threads begin all the time: from here on they wait.
-        let known = lock(&self.threads);
+        let mut known = lock(&self.threads); // no thread begins while this is locked
+        let mut rounds = 0..ROUNDS;
         loop {
             let threads = alive(&known);
-            self.wait_for(&threads, end);
-            match self.step_if_all_sleep(&threads, by) {
-                None if Instant::now() < end => {}
-                moved => return moved,
+            let moved = self.step_if_all_sleep(&threads, by);
+            if moved.is_some() || Instant::now() >= end {
+                return moved;
+            }
+            if rounds.next().is_some() {
+                drop(known);
+                self.wait_for(&threads, end);
+                known = lock(&self.threads);
+            } else {
+                self.wait_for(&threads, end);
             }
         }
     }

@@ -12,23 +12,17 @@
     )
 )]
 
-mod command;
+mod commands;
 mod interpreter;
-mod keyspace;
-mod list;
 mod listener;
-mod packing;
-mod range;
+mod reply;
+mod resp;
 mod server;
 mod sorted_set;
+mod state;
 mod store;
+mod sync;
 
 pub use listener::Listener;
 pub use server::Server;
 pub use store::Store;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

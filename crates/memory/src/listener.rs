@@ -1,9 +1,11 @@
-//! Serves a server in memory on a port of the loopback, to any number of connections: a thread for each.
+//! Serves a server on a port of the loopback interface, to any number of connections. Each has a thread.
 
-use crate::keyspace;
-use crate::lock;
-use crate::server::{Server, words};
-use crate::store::{Bytes, Reply, Store};
+use crate::commands::keyspace;
+use crate::reply::{Bytes, Reply, bulk, int, number, optional};
+use crate::resp::{pack, words};
+use crate::server::Server;
+use crate::store::Store;
+use crate::sync::lock;
 use redis::{Parser, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -12,10 +14,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A client that reads nothing for so long is hung up on: the others must not wait for it.
-const STALLED: Duration = Duration::from_secs(5);
+/// A connection is closed when its client reads nothing for this long, since the other clients wait meanwhile.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// It listens for as long as this lives; then all its connections are closed, and its threads end.
+/// A [`Server`] on a port. Dropping it closes all connections and ends its threads.
+///
+/// ```
+/// # use luagate_memory::{Listener, Server};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let listener = Listener::new(Server::new()?, std::time::SystemTime::now)?;
+/// let client = redis::Client::open(format!("redis://{}/", listener.address()))?;
+/// redis::cmd("SET").arg("key").arg("value").exec(&mut client.get_connection()?)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Listener {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -28,24 +40,24 @@ struct Shared {
     closed: AtomicBool,
 }
 
-/// The server, and who is connected.
+/// The server and its connections.
 struct Host {
     server: Server,
     clients: BTreeMap<u64, Client>,
-    number: u64,
-    /// How far the server's clock is ahead of the time, in µs.
+    last_id: u64,
+    /// How far the clock of the server is ahead of the date, in µs.
     skew: i64,
 }
 
 struct Client {
-    /// To hang up with.
+    /// Used to close the connection.
     stream: TcpStream,
     writer: Arc<Mutex<TcpStream>>,
     channels: BTreeSet<Bytes>,
 }
 
 impl Listener {
-    /// Serves `server` on a free port. `date` is the clock of the server.
+    /// Serves `server` on a free port of the loopback interface. The clock of the server shows `date`.
     ///
     /// # Errors
     /// When the system has no free port, or no thread.
@@ -55,22 +67,18 @@ impl Listener {
     ) -> io::Result<Listener> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let host = Host {
-            server,
-            clients: BTreeMap::new(),
-            number: 0,
-            skew: 0,
-        };
         let shared = Arc::new(Shared {
             date: Box::new(date),
-            host: Mutex::new(host),
+            host: Mutex::new(Host {
+                server,
+                clients: BTreeMap::new(),
+                last_id: 0,
+                skew: 0,
+            }),
             closed: AtomicBool::new(false),
         });
         let accepting = shared.clone();
-        let name = format!("luagate:{}", address.port());
-        std::thread::Builder::new()
-            .name(name)
-            .spawn(move || accept(&listener, &accepting))?;
+        thread(address).spawn(move || accept(&listener, &accepting))?;
         Ok(Listener {
             address,
             shared,
@@ -78,20 +86,19 @@ impl Listener {
         })
     }
 
-    /// The address of the port.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Sets the server's clock; it goes on from there.
+    /// Sets the clock of the server. It continues from there.
     pub fn set_clock(&self, to: SystemTime) {
         let mut host = lock(&self.shared.host);
-        let right = i64::try_from(micros((self.shared.date)())).unwrap_or(i64::MAX);
-        let to = i64::try_from(micros(to)).unwrap_or(i64::MAX);
-        host.skew = to.saturating_sub(right);
+        let date = (self.shared.date)();
+        host.skew = int(micros(to)).saturating_sub(int(micros(date)));
     }
 
-    /// Does something with the server, between two commands.
+    /// Gives access to the server between two commands.
     pub fn with_server<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
         let mut host = lock(&self.shared.host);
         host.set_time((self.shared.date)());
@@ -101,7 +108,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // What a forked child has of the connections is the parent's.
+        // A forked child must not close the connections, which are those of its parent.
         if self.pid != std::process::id() {
             return;
         }
@@ -113,23 +120,28 @@ impl Drop for Listener {
     }
 }
 
+/// A thread of the server at this address.
+fn thread(address: SocketAddr) -> std::thread::Builder {
+    std::thread::Builder::new().name(format!("luagate:{}", address.port()))
+}
+
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for stream in listener.incoming() {
         if shared.closed.load(Ordering::SeqCst) {
             return;
         }
-        // A connection that cannot be served, for lack of file descriptors say, is closed at once.
+        // A connection that cannot be served, for example for lack of file descriptors, is closed at once.
         if let Ok(stream) = stream {
             let _ = start(stream, shared);
         }
     }
 }
 
-/// Serves a connection on a thread of its own.
+/// Serves a connection on a new thread.
 fn start(stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(STALLED))?;
-    let name = format!("luagate:{}", stream.local_addr()?.port());
+    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+    let thread = thread(stream.local_addr()?);
     let writer = Arc::new(Mutex::new(stream.try_clone()?));
     let client = Client {
         stream: stream.try_clone()?,
@@ -137,25 +149,25 @@ fn start(stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
         channels: BTreeSet::new(),
     };
     let mut host = lock(&shared.host);
-    host.number += 1;
-    let number = host.number;
     if shared.closed.load(Ordering::SeqCst) {
-        return Ok(()); // those who are known were hung up on already
+        return Ok(()); // the other connections were closed already
     }
-    host.clients.insert(number, client);
+    host.last_id += 1;
+    let id = host.last_id;
+    host.clients.insert(id, client);
     drop(host);
     let serving = shared.clone();
-    let started = std::thread::Builder::new().name(name).spawn(move || {
-        serve(&stream, &writer, number, &serving);
-        lock(&serving.host).hang_up(number);
+    let started = thread.spawn(move || {
+        serve(&stream, &writer, id, &serving);
+        lock(&serving.host).close(id);
     });
     if started.is_err() {
-        lock(&shared.host).hang_up(number);
+        lock(&shared.host).close(id);
     }
     Ok(())
 }
 
-fn serve(stream: &TcpStream, writer: &Mutex<TcpStream>, number: u64, shared: &Shared) {
+fn serve(stream: &TcpStream, writer: &Mutex<TcpStream>, id: u64, shared: &Shared) {
     let mut parser = Parser::new();
     while let Ok(parsed) = parser.parse_value(stream) {
         let Some(words) = words(parsed) else { return };
@@ -164,8 +176,8 @@ fn serve(stream: &TcpStream, writer: &Mutex<TcpStream>, number: u64, shared: &Sh
             return;
         }
         host.set_time((shared.date)());
-        let replies = host.execute(number, &words);
-        // Before anybody else is served, so that no message overtakes the reply to its subscription.
+        let replies = host.execute(id, &words);
+        // Locked before the next command is executed: no message overtakes the reply to its subscription.
         let mut writer = lock(writer);
         drop(host);
         let mut packed = Vec::new();
@@ -184,34 +196,29 @@ impl Host {
         self.server.with_store(|store| store.set_micros(micros));
     }
 
-    /// Carries out a command of a client; subscribing to several channels has a reply for each.
-    fn execute(&mut self, number: u64, words: &[Bytes]) -> Vec<Reply> {
+    /// Executes a command of a client. Only a subscription to several channels has several replies.
+    fn execute(&mut self, id: u64, words: &[Bytes]) -> Vec<Reply> {
         let Some((command, arguments)) = words.split_first() else {
             return Vec::new();
         };
         let command = String::from_utf8_lossy(command).to_ascii_uppercase();
-        let listens = self
-            .clients
-            .get(&number)
-            .is_some_and(|client| !client.channels.is_empty());
+        let client = self.clients.get(&id);
+        let is_subscribed = client.is_some_and(|client| !client.channels.is_empty());
         match (command.as_str(), arguments) {
-            ("SUBSCRIBE", [_, ..]) => self.subscribe(number, arguments),
-            ("UNSUBSCRIBE", _) => self.unsubscribe(number, arguments),
-            ("PING", _) if listens => {
+            ("SUBSCRIBE", [_, ..]) => self.subscribe(id, arguments),
+            ("UNSUBSCRIBE", _) => self.unsubscribe(id, arguments),
+            ("PING", _) if is_subscribed => {
                 let text = arguments.first().cloned().unwrap_or_default();
-                let parts = [b"pong".to_vec(), text].map(Value::BulkString);
-                vec![Ok(Value::Array(parts.into()))]
+                vec![Ok(Value::Array(vec![bulk("pong"), bulk(text)]))]
             }
-            _ if listens => vec![Err(format!(
+            _ if is_subscribed => vec![Err(format!(
                 "ERR Can't execute '{}': only SUBSCRIBE / UNSUBSCRIBE / PING are allowed in this context",
                 command.to_ascii_lowercase()
             ))],
             _ => {
-                let about_keys = |store: &mut Store| keyspace::execute(store, &command, arguments);
-                let reply = match self.server.with_store(about_keys) {
-                    Some(reply) => reply,
-                    None => self.server.execute(words),
-                };
+                let inspect = |store: &mut Store| keyspace::execute(store, &command, arguments);
+                let reply = self.server.with_store(inspect);
+                let reply = reply.unwrap_or_else(|| self.server.execute(words));
                 for (channel, message) in self.server.take_published() {
                     self.deliver(&channel, &message);
                 }
@@ -220,72 +227,73 @@ impl Host {
         }
     }
 
-    fn subscribe(&mut self, number: u64, channels: &[Bytes]) -> Vec<Reply> {
-        let mut replies = Vec::new();
-        for channel in channels {
-            if let Some(client) = self.clients.get_mut(&number) {
-                client.channels.insert(channel.clone());
-                let left = client.channels.len();
-                replies.push(subscription("subscribe", Some(channel), left));
-            }
-            self.count_listeners(channel);
-        }
-        replies
+    fn subscribe(&mut self, id: u64, channels: &[Bytes]) -> Vec<Reply> {
+        self.change_channels(id, channels, "subscribe", |all, one| {
+            all.insert(one.clone())
+        })
     }
 
-    /// From these channels; from all where none is given.
-    fn unsubscribe(&mut self, number: u64, channels: &[Bytes]) -> Vec<Reply> {
-        let Some(client) = self.clients.get_mut(&number) else {
-            return Vec::new();
-        };
-        let channels: Vec<Bytes> = match channels {
-            [] => client.channels.iter().cloned().collect(),
-            named => named.to_vec(),
-        };
+    /// Unsubscribes from these channels, or from all if there are none.
+    fn unsubscribe(&mut self, id: u64, channels: &[Bytes]) -> Vec<Reply> {
+        let client = self.clients.get(&id);
+        let all = client.map(|client| client.channels.iter().cloned().collect());
+        let all: Vec<Bytes> = all.unwrap_or_default();
+        let channels = if channels.is_empty() { &all } else { channels };
         if channels.is_empty() {
             return vec![subscription("unsubscribe", None, 0)];
         }
+        self.change_channels(id, channels, "unsubscribe", |all, one| all.remove(one))
+    }
+
+    /// Changes the channels of a client one by one. Each has a reply.
+    fn change_channels(
+        &mut self,
+        id: u64,
+        channels: &[Bytes],
+        kind: &str,
+        change: impl Fn(&mut BTreeSet<Bytes>, &Bytes) -> bool,
+    ) -> Vec<Reply> {
         let mut replies = Vec::new();
-        for channel in &channels {
-            if let Some(client) = self.clients.get_mut(&number) {
-                client.channels.remove(channel);
+        for channel in channels {
+            if let Some(client) = self.clients.get_mut(&id) {
+                change(&mut client.channels, channel);
                 let left = client.channels.len();
-                replies.push(subscription("unsubscribe", Some(channel), left));
+                replies.push(subscription(kind, Some(channel), left));
             }
-            self.count_listeners(channel);
+            self.count_subscribers(channel);
         }
         replies
     }
 
-    fn listeners<'a>(&'a self, channel: &'a [u8]) -> impl Iterator<Item = &'a Client> {
+    fn subscribers<'a>(&'a self, channel: &'a [u8]) -> impl Iterator<Item = &'a Client> {
         let clients = self.clients.values();
         clients.filter(move |client| client.channels.contains(channel))
     }
 
-    fn count_listeners(&mut self, channel: &[u8]) {
-        let count = self.listeners(channel).count();
+    fn count_subscribers(&mut self, channel: &[u8]) {
+        let count = self.subscribers(channel).count();
         self.server.set_listeners(channel, count);
     }
 
-    /// Sends a message to those who listen.
+    /// Sends a message to the subscribers of its channel.
     fn deliver(&self, channel: &[u8], message: &[u8]) {
-        let parts = [b"message", channel, message].map(|part| Value::BulkString(part.to_vec()));
         let mut packed = Vec::new();
+        let parts = [b"message", channel, message].map(bulk);
         pack(&Ok(Value::Array(parts.into())), &mut packed);
-        for client in self.listeners(channel) {
+        for client in self.subscribers(channel) {
             if lock(&client.writer).write_all(&packed).is_err() {
                 let _ = client.stream.shutdown(Shutdown::Both);
             }
         }
     }
 
-    fn hang_up(&mut self, number: u64) {
-        let Some(client) = self.clients.remove(&number) else {
+    fn close(&mut self, id: u64) {
+        let Some(client) = self.clients.remove(&id) else {
             return;
         };
         let _ = client.stream.shutdown(Shutdown::Both);
         for channel in &client.channels {
-            self.count_listeners(channel);
+            self.count_subscribers(channel);
         }
     }
 }
@@ -296,42 +304,8 @@ fn micros(date: SystemTime) -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What answers a change of subscriptions.
-fn subscription(what: &str, channel: Option<&Bytes>, left: usize) -> Reply {
-    Ok(Value::Array(vec![
-        Value::BulkString(what.into()),
-        channel.map_or(Value::Nil, |channel| Value::BulkString(channel.clone())),
-        Value::Int(i64::try_from(left).unwrap_or(i64::MAX)),
-    ]))
-}
-
-/// A reply as RESP2 has it.
-fn pack(reply: &Reply, to: &mut Vec<u8>) {
-    match reply {
-        Err(text) => {
-            let line = text.replace(['\r', '\n'], " ");
-            to.extend_from_slice(format!("-{line}\r\n").as_bytes());
-        }
-        Ok(value) => pack_value(value, to),
-    }
-}
-
-fn pack_value(value: &Value, to: &mut Vec<u8>) {
-    match value {
-        Value::Int(number) => to.extend_from_slice(format!(":{number}\r\n").as_bytes()),
-        Value::Okay => to.extend_from_slice(b"+OK\r\n"),
-        Value::SimpleString(text) => to.extend_from_slice(format!("+{text}\r\n").as_bytes()),
-        Value::BulkString(bytes) => {
-            to.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
-            to.extend_from_slice(bytes);
-            to.extend_from_slice(b"\r\n");
-        }
-        Value::Array(values) => {
-            to.extend_from_slice(format!("*{}\r\n", values.len()).as_bytes());
-            for value in values {
-                pack_value(value, to);
-            }
-        }
-        _ => to.extend_from_slice(b"$-1\r\n"),
-    }
+/// The reply to a change of a subscription, with the number of channels that the client is subscribed to.
+fn subscription(kind: &str, channel: Option<&Bytes>, left: usize) -> Reply {
+    let parts = [bulk(kind), optional(channel), number(left)];
+    Ok(Value::Array(parts.into()))
 }

@@ -1,78 +1,90 @@
-//! A server as a value: what it keeps, the scripts it knows, who listens, and the commands of clients.
+//! A server: its state, its scripts, and the commands of clients.
 
-use crate::command::{Nature, nature};
-use crate::interpreter::{FULL, Interpreter, Work, unknown};
-use crate::lock;
-use crate::store::{Bytes, Reply, Store, integer};
-use redis::{ConnectionLike, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
-use std::sync::MutexGuard;
+use crate::interpreter::Interpreter;
+use crate::reply::{Bytes, Reply, bulk, integer, number, unknown};
+use crate::resp::{error_value, words};
+use crate::state::State;
+use crate::store::Store;
+use crate::sync::lock;
+use redis::{ConnectionLike, ErrorKind, RedisResult, Value};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A Redis in this process, of which each command is a call that returns: the scripts' own text runs on it, in a Lua 5.1.
+/// A Redis server in this process, without sockets and threads. Each command is a function call.
 ///
-/// It is a [`redis::ConnectionLike`], so `redis::cmd` runs on it. Nothing in it runs
-/// by itself and its clock stands still, so that a simulation decides what happens, when, and in which order.
+/// It is a [`redis::ConnectionLike`], and runs scripts in a Lua 5.1. It does nothing by itself, and its clock stands still: a
+/// simulation decides what happens, when, and in which order.
+///
+/// ```
+/// let mut server = luagate_memory::Server::new()?;
+/// let text = "return redis.call('SET', KEYS[1], ARGV[1])";
+/// redis::cmd("EVAL").arg(text).arg(1).arg("key").arg("value").exec(&mut server)?;
+/// let value: String = redis::cmd("GET").arg("key").query(&mut server)?;
+/// assert_eq!(value, "value");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Server {
     interpreter: Interpreter,
+    state: Arc<Mutex<State>>,
 }
 
 impl Server {
-    /// An empty server, whose time is 2020-01-01.
+    /// An empty server. Its time is 2020-01-01.
     ///
     /// # Errors
-    /// When there is no memory for a Lua.
+    /// When there is no memory for the Lua interpreter.
     pub fn new() -> std::io::Result<Server> {
-        let interpreter =
-            Interpreter::new().map_err(|error| std::io::Error::other(error.to_string()))?;
-        let mut server = Server { interpreter };
-        server.with_store(|store| store.set_micros(1_577_836_800_000_000));
-        Ok(server)
+        let state = Arc::<Mutex<State>>::default();
+        let interpreter = Interpreter::new(state.clone())
+            .map_err(|error| std::io::Error::other(error.to_string()))?;
+        lock(&state).store.set_micros(1_577_836_800_000_000);
+        Ok(Server { interpreter, state })
     }
 
-    fn work(&self) -> MutexGuard<'_, Work> {
-        lock(&self.interpreter.work)
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 
-    /// A copy of what it keeps.
+    /// A copy of its keys and its clock.
     pub fn store(&self) -> Store {
-        self.work().store.clone()
+        self.state().store.clone()
     }
 
-    /// Keeps this, in place of what it kept: a server that restarts, or a replica that takes its place.
+    /// Replaces its keys and its clock, as after a restart or a failover to a replica.
     pub fn set_store(&mut self, store: Store) {
-        self.work().store = store;
+        self.state().store = store;
     }
 
-    /// Looks at what it keeps, or changes it.
+    /// Gives access to its keys and its clock.
     pub fn with_store<T>(&mut self, look: impl FnOnce(&mut Store) -> T) -> T {
-        look(&mut self.work().store)
+        look(&mut self.state().store)
     }
 
-    /// Says how many listen to a channel.
+    /// Sets how many clients are subscribed to a channel.
     pub fn set_listeners(&mut self, channel: &[u8], count: usize) {
-        let mut work = self.work();
+        let mut state = self.state();
         if count == 0 {
-            work.listeners.remove(channel);
+            state.subscribers.remove(channel);
         } else {
-            work.listeners.insert(channel.to_vec(), count);
+            state.subscribers.insert(channel.to_vec(), count);
         }
     }
 
-    /// Says whether its memory is full: then what needs more is refused, as `maxmemory` with `noeviction` does.
+    /// Sets whether its memory is full. Then it denies commands that need more, like Redis with `maxmemory` and `noeviction`.
     pub fn set_full(&mut self, full: bool) {
-        self.work().full = full;
+        self.state().full = full;
     }
 
-    /// What was published since this was last asked: channel and message.
+    /// The messages that were published since the last call: channel and message.
     pub fn take_published(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        std::mem::take(&mut self.work().published)
+        std::mem::take(&mut self.state().published)
     }
 
     /// How many commands the last script called.
     pub fn calls_of_last_script(&self) -> u64 {
-        self.work().calls
+        self.state().calls
     }
 
-    /// Carries out a command of a client: its name and arguments.
+    /// Executes a command of a client: its name and its arguments.
     pub(crate) fn execute(&mut self, words: &[Bytes]) -> Reply {
         let Some((command, arguments)) = words.split_first() else {
             return Err("ERR an empty command".to_owned());
@@ -80,25 +92,19 @@ impl Server {
         let command = String::from_utf8_lossy(command).to_ascii_uppercase();
         match (command.as_str(), arguments) {
             ("EVALSHA", [name, count, rest @ ..]) => {
-                let name = String::from_utf8_lossy(name).to_ascii_lowercase();
                 let (keys, arguments) = split_keys(count, rest)?;
-                self.interpreter.run(&name, keys, arguments)
+                self.interpreter.run(&lowercase(name), keys, arguments)
             }
             ("EVAL", [text, count, rest @ ..]) => {
                 let (keys, arguments) = split_keys(count, rest)?;
-                let name = self.interpreter.load_for_now(text)?;
+                let name = self.interpreter.load_for_eval(text)?;
                 self.interpreter.run(&name, keys, arguments)
             }
             ("SCRIPT", [what, rest @ ..]) => match (what.to_ascii_uppercase().as_slice(), rest) {
-                (b"LOAD", [text]) => {
-                    let name = self.interpreter.load(text)?;
-                    Ok(Value::BulkString(name.into_bytes()))
-                }
+                (b"LOAD", [text]) => self.interpreter.load(text).map(bulk),
                 (b"EXISTS", names) => {
-                    let known = names.iter().map(|name| {
-                        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-                        Value::Int(self.interpreter.knows(&name).into())
-                    });
+                    let knows = |name: &Bytes| self.interpreter.knows(&lowercase(name));
+                    let known = names.iter().map(|name| number(knows(name)));
                     Ok(Value::Array(known.collect()))
                 }
                 (b"FLUSH", _) => {
@@ -109,18 +115,23 @@ impl Server {
             },
             ("PING", []) => Ok(Value::SimpleString("PONG".to_owned())),
             ("CLIENT" | "SELECT", _) => Ok(Value::Okay),
-            ("PUBLISH" | "PUBSUB", _) => self.work().messaging(&command, arguments),
-            _ => match nature(&command, arguments) {
-                Some(Ok(Nature::Grows)) if self.work().full => Err(FULL.to_owned()),
-                Some(Ok(_)) => self.work().store.execute(&command, arguments),
-                Some(Err(text)) => Err(text),
-                None => Err(unknown(&command)),
-            },
+            _ => self.state().execute(&command, arguments),
         }
+    }
+
+    /// Executes a command as a connection sends it.
+    fn request(&mut self, command: Value) -> RedisResult<Value> {
+        let words = words(command).ok_or((ErrorKind::Parse, "not a command"))?;
+        let error = |text: String| error_value(&text).extract_error();
+        self.execute(&words).or_else(error)
     }
 }
 
-/// The keys and the arguments of a script.
+fn lowercase(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).to_ascii_lowercase()
+}
+
+/// Splits the keys from the arguments of a script.
 fn split_keys<'a>(count: &[u8], rest: &'a [Bytes]) -> Result<(&'a [Bytes], &'a [Bytes]), String> {
     let count = usize::try_from(integer(count)?)
         .map_err(|_| "ERR Number of keys can't be negative".to_owned())?;
@@ -128,47 +139,9 @@ fn split_keys<'a>(count: &[u8], rest: &'a [Bytes]) -> Result<(&'a [Bytes], &'a [
         .ok_or_else(|| "ERR Number of keys can't be greater than number of args".to_owned())
 }
 
-/// The words of a command as it is sent.
-pub(crate) fn words(command: Value) -> Option<Vec<Bytes>> {
-    let Value::Array(words) = command else {
-        return None;
-    };
-    let words = words.into_iter().map(|word| match word {
-        Value::BulkString(bytes) => Some(bytes),
-        _ => None,
-    });
-    words.collect()
-}
-
-/// An error or a status is one line.
-pub(crate) fn one_line(text: &str) -> String {
-    text.replace(['\r', '\n'], " ")
-}
-
-/// An error reply, as it stands in an array.
-pub(crate) fn error_value(text: &str) -> Value {
-    let packed = format!("-{}\r\n", one_line(text));
-    redis::parse_redis_value(packed.as_bytes()).unwrap_or(Value::Nil)
-}
-
-/// An error reply as a connection gives it.
-fn to_error(text: String) -> RedisError {
-    match error_value(&text) {
-        Value::ServerError(error) => error.into(),
-        _ => (
-            ErrorKind::Server(ServerErrorKind::ResponseError),
-            "error",
-            text,
-        )
-            .into(),
-    }
-}
-
 impl ConnectionLike for Server {
     fn req_packed_command(&mut self, command: &[u8]) -> RedisResult<Value> {
-        let parsed = redis::parse_redis_value(command)?;
-        let words = words(parsed).ok_or((ErrorKind::Parse, "not a command"))?;
-        self.execute(&words).map_err(to_error)
+        self.request(redis::parse_redis_value(command)?)
     }
 
     fn req_packed_commands(
@@ -179,11 +152,9 @@ impl ConnectionLike for Server {
     ) -> RedisResult<Vec<Value>> {
         let mut replies = Vec::new();
         let mut parser = redis::Parser::new();
-        for place in 0..offset + count {
-            let parsed = parser.parse_value(&mut commands)?;
-            let words = words(parsed).ok_or((ErrorKind::Parse, "not a command"))?;
-            let reply = self.execute(&words).map_err(to_error);
-            if place >= offset {
+        for index in 0..offset + count {
+            let reply = self.request(parser.parse_value(&mut commands)?);
+            if index >= offset {
                 replies.push(reply?);
             }
         }

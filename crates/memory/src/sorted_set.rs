@@ -1,9 +1,10 @@
-//! A sorted set, and the ranges that Redis takes of one.
+//! A sorted set, its scores, and the bounds of its ranges.
 
-use crate::store::Bytes;
+use crate::reply::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-/// A score. Never NaN, and zero has one sign, so equal scores are equal bits.
+/// A score. It is never NaN or -0, so equal scores have equal bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Score(u64);
 
@@ -29,13 +30,20 @@ impl PartialOrd for Score {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SortedSet {
     pub(crate) scores: BTreeMap<Bytes, Score>,
     pub(crate) order: BTreeSet<(Score, Bytes)>,
 }
 
 impl SortedSet {
+    pub(crate) const fn new() -> SortedSet {
+        SortedSet {
+            scores: BTreeMap::new(),
+            order: BTreeSet::new(),
+        }
+    }
+
     pub(crate) fn insert(&mut self, member: &[u8], score: Score) {
         self.remove(member);
         self.scores.insert(member.to_vec(), score);
@@ -50,133 +58,76 @@ impl SortedSet {
     }
 }
 
-/// An end of a range of scores: `(` leaves out the score itself.
-pub(crate) struct Bound {
-    at: f64,
-    inclusive: bool,
+/// Parses a bound of a range of scores. After `(` the bound is exclusive.
+pub(crate) fn parse_score_bound(text: &[u8]) -> Result<Bound<f64>, String> {
+    let (number, bound): (_, fn(f64) -> Bound<f64>) = match text {
+        [b'(', number @ ..] => (number, Bound::Excluded),
+        number => (number, Bound::Included),
+    };
+    // Redis parses it with `strtod`: it ends at a NUL, an empty text is 0, and a number out of range is infinite.
+    let number = number.split(|byte| *byte == 0).next().unwrap_or_default();
+    let number = match number {
+        b"" => Some(0.0),
+        number => parse_float(number),
+    };
+    number
+        .map(bound)
+        .ok_or_else(|| "ERR min or max is not a float".to_owned())
 }
 
-impl Bound {
-    pub(crate) fn parse(text: &[u8]) -> Result<Bound, String> {
-        let (text, inclusive) = match text.strip_prefix(b"(") {
-            Some(rest) => (rest, false),
-            None => (text, true),
-        };
-        // Redis reads a bound as C does: up to a NUL, nothing at all is 0, and what is too big is infinite.
-        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-        let at = match text {
-            b"" => Some(0.0),
-            text => number(text),
-        };
-        let at = at.ok_or("ERR min or max is not a float")?;
-        Ok(Bound { at, inclusive })
-    }
-
-    pub(crate) fn is_below(&self, score: Score) -> bool {
-        self.at < score.value() || self.inclusive && self.at == score.value()
-    }
-
-    pub(crate) fn is_above(&self, score: Score) -> bool {
-        self.at > score.value() || self.inclusive && self.at == score.value()
+/// Parses a bound of a range of members. `-` and `+` are unbounded.
+pub(crate) fn parse_lex_bound(text: &[u8]) -> Result<Bound<Bytes>, String> {
+    match text {
+        b"-" | b"+" => Ok(Bound::Unbounded),
+        [b'[', member @ ..] => Ok(Bound::Included(member.to_vec())),
+        [b'(', member @ ..] => Ok(Bound::Excluded(member.to_vec())),
+        _ => Err("ERR min or max not valid string range item".to_owned()),
     }
 }
 
-/// An end of a range of members.
-pub(crate) enum LexBound<'a> {
-    Before,
-    After,
-    At { text: &'a [u8], inclusive: bool },
-}
-
-impl LexBound<'_> {
-    pub(crate) fn parse(text: &[u8]) -> Result<LexBound<'_>, String> {
-        match text {
-            b"-" => Ok(LexBound::Before),
-            b"+" => Ok(LexBound::After),
-            [b'[', text @ ..] => Ok(LexBound::At {
-                text,
-                inclusive: true,
-            }),
-            [b'(', text @ ..] => Ok(LexBound::At {
-                text,
-                inclusive: false,
-            }),
-            _ => Err("ERR min or max not valid string range item".to_owned()),
-        }
-    }
-
-    pub(crate) fn is_below(&self, member: &[u8]) -> bool {
-        match self {
-            LexBound::Before => true,
-            LexBound::After => false,
-            LexBound::At { text, inclusive } => *text < member || *inclusive && *text == member,
-        }
-    }
-
-    pub(crate) fn is_above(&self, member: &[u8]) -> bool {
-        match self {
-            LexBound::Before => false,
-            LexBound::After => true,
-            LexBound::At { text, inclusive } => *text > member || *inclusive && *text == member,
-        }
-    }
-}
-
-/// A number as Redis reads it, but for hexadecimal ones, which the newest servers do not take everywhere.
-fn number(text: &[u8]) -> Option<f64> {
+/// Parses a number as Redis does, but not in hexadecimal, which the newest servers do not accept everywhere.
+fn parse_float(text: &[u8]) -> Option<f64> {
     let parsed = std::str::from_utf8(text).ok()?.parse();
     parsed.ok().filter(|number: &f64| !number.is_nan())
 }
 
-/// A score that a command is given: other than of a bound, it has to be one that there is.
-pub(crate) fn score(text: &[u8]) -> Result<Score, String> {
+/// Parses the score of ZADD. Unlike a bound, it must not be out of range: neither round to 0 nor become infinite.
+pub(crate) fn parse_score(text: &[u8]) -> Result<Score, String> {
     let is_zero = || {
-        let digits = text.split(|byte| matches!(byte, b'e' | b'E')).next();
-        !digits
-            .unwrap_or_default()
-            .iter()
-            .any(|digit| matches!(digit, b'1'..=b'9'))
+        let mut digits = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
+        !digits.any(|digit| matches!(digit, b'1'..=b'9'))
     };
-    let is_named = || text.iter().any(|letter| matches!(letter, b'n' | b'N'));
-    let exact = number(text).filter(|value| match value {
+    let is_named = || text.iter().any(|letter| matches!(letter, b'n' | b'N')); // inf
+    let exact = parse_float(text).filter(|value| match value {
         0.0 => is_zero(),
         value => value.is_finite() || is_named(),
     });
-    exact
-        .map(Score::new)
-        .ok_or_else(|| "ERR value is not a valid float".to_owned())
+    let score = exact.map(Score::new);
+    score.ok_or_else(|| "ERR value is not a valid float".to_owned())
 }
 
-pub(crate) fn score_text(score: Score) -> String {
-    number_text(score.value())
-}
-
-/// A number as the newest servers write it: a whole one in full, of any other the fewest digits that say which it is, with an
-/// exponent where those would need many zeros.
+/// A number as the newest servers write it: an integer in full, any other number with the fewest digits that identify it. It
+/// has an exponent if it would have many zeros otherwise.
 pub(crate) fn number_text(value: f64) -> String {
-    const WHOLE: f64 = (i64::MAX / 2) as f64;
+    const MAX_INTEGER: f64 = (i64::MAX / 2) as f64;
+    let sign = if value.is_sign_negative() { "-" } else { "" };
     if value.is_nan() {
-        return if value.is_sign_negative() {
-            "-nan"
-        } else {
-            "nan"
-        }
-        .to_owned();
+        return format!("{sign}nan");
     }
     if value.is_infinite() {
-        return if value < 0.0 { "-inf" } else { "inf" }.to_owned();
+        return format!("{sign}inf");
     }
-    if value.abs() <= WHOLE && value.fract() == 0.0 {
+    if value.abs() <= MAX_INTEGER && value.fract() == 0.0 {
         return (value as i64).to_string();
     }
     let shortest = format!("{value:e}");
     let (digits, power) = shortest.split_once('e').unwrap_or((&shortest, "0"));
-    let many = digits.bytes().filter(u8::is_ascii_digit).count();
+    let count = digits.bytes().filter(u8::is_ascii_digit).count();
     let power: i32 = power.parse().unwrap_or(0);
-    let many = i32::try_from(many).unwrap_or(i32::MAX);
-    let zeros = power - many + 1; // after the last digit; below 0: digits after the point
+    let count = i32::try_from(count).unwrap_or(i32::MAX);
+    let zeros = power - count + 1; // after the last digit; negative: digits after the point
     let in_full = if zeros >= 0 {
-        power < many + 7
+        power < count + 7
     } else {
         zeros > -7 || power.abs() < 4
     };

@@ -1,33 +1,29 @@
-//! Commands about keys of any type, which no script of luagate's uses: with them tests look at what there is.
+//! Commands that no script of luagate calls. Tests use them to inspect the keys.
 
-use crate::store::{Bytes, Reply, Store};
+use super::key::expiry;
+use crate::reply::{Bytes, Reply, array, bulk, int, number};
+use crate::store::Store;
 use redis::Value;
 
-/// `None` for a command that is not one of these.
+/// `None` if the command is not one of these.
 pub(crate) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> Option<Reply> {
     let reply = match (command, arguments) {
         ("EXISTS", [_, ..]) => {
-            let there = arguments.iter().filter(|key| is_there(store, key));
-            number(there.count())
+            let existing = arguments
+                .iter()
+                .filter(|key| store.expires_at(key).is_some());
+            number(existing.count())
         }
-        ("TTL", [key]) => match store.expires_at(key) {
-            None => Value::Int(-2),
-            Some(None) => Value::Int(-1),
-            Some(Some(end)) => {
-                let left = end.saturating_sub(store.micros() / 1_000);
-                Value::Int(i64::try_from(left.div_ceil(1_000)).unwrap_or(i64::MAX))
-            }
-        },
+        ("TTL", [key]) => expiry(store, key, |end| {
+            int(end.saturating_sub(store.micros() / 1_000).div_ceil(1_000))
+        }),
         ("KEYS", [pattern]) => names(store, pattern),
-        // All of them in one reply: the next cursor says that there are no more.
+        // All names in one reply: the next cursor is 0, so there are no more.
         ("SCAN", [_, options @ ..]) => {
-            let mut pairs = options.chunks_exact(2);
-            let pattern = pairs.find_map(|pair| match pair {
-                [word, pattern] if word.eq_ignore_ascii_case(b"MATCH") => Some(pattern.as_slice()),
-                _ => None,
-            });
-            let end = Value::BulkString(b"0".to_vec());
-            Value::Array(vec![end, names(store, pattern.unwrap_or(b"*"))])
+            let mut options = options.as_chunks().0.iter();
+            let pattern = options.find(|[option, _]| option.eq_ignore_ascii_case(b"MATCH"));
+            let pattern = pattern.map_or(b"*".as_slice(), |[_, pattern]| pattern);
+            Value::Array(vec![bulk("0"), names(store, pattern)])
         }
         ("DBSIZE", []) => number(store.key_names().count()),
         ("FLUSHALL" | "FLUSHDB", _) => {
@@ -41,20 +37,11 @@ pub(crate) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> 
     Some(Ok(reply))
 }
 
-fn is_there(store: &Store, key: &[u8]) -> bool {
-    store.expires_at(key).is_some()
-}
-
-fn number(count: usize) -> Value {
-    Value::Int(i64::try_from(count).unwrap_or(i64::MAX))
-}
-
 fn names(store: &Store, pattern: &[u8]) -> Value {
-    let names = store.key_names().filter(|name| fits(pattern, name));
-    Value::Array(names.map(|name| Value::BulkString(name.to_vec())).collect())
+    array(store.key_names().filter(|name| fits(pattern, name)))
 }
 
-/// Whether a name fits a pattern of `*`, `?`, and any byte after a `\`.
+/// Whether a name matches a pattern. `*` and `?` are wildcards; a `\` escapes the next byte.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     match (pattern, name) {
         ([], name) => name.is_empty(),

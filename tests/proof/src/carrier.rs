@@ -6,7 +6,7 @@ use crate::gate::Gate;
 use crate::ledger::Violation;
 use crate::run::Run;
 use crate::scripts::{Loaded, Reply, Scripts};
-use luagate::memory::{Server, Store};
+use luagate_memory::{Server, Store};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::keys::{Keys, State};
 use crate::ledger::{Check, Ledger, Violation, broken};
 use crate::model::Model;
-use luagate::memory::{Server, Store};
+use luagate_memory::{Server, Store};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gate {

@@ -2,7 +2,7 @@
 
 use crate::ledger::{Check, Ledger, broken};
 use crate::model::{End, Holder, Model, Waiter};
-use luagate::memory::Server;
+use luagate_memory::Server;
 
 /// The keys: meta, holders, queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ use crate::ledger::{Check, Entry, Violation, broken, check_order};
 use crate::messages::{compare_messages, grants_told};
 use crate::model::{Effects, Model, Moment, Waiter, channel};
 use crate::scripts::{Loaded, Reply};
-use luagate::memory::Server;
+use luagate_memory::Server;
 
 /// How many commands a script may call where so many wait or hold: some, and some for each.
 const CALLS: u64 = 20;

@@ -14,7 +14,7 @@ use crate::ledger::{Check, Violation, broken};
 use crate::run::Run;
 use crate::scripts::{Reply, Scripts};
 use crate::situation::TICK;
-use luagate::memory::Store;
+use luagate_memory::Store;
 use stateright::{Model, Property};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

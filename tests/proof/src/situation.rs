@@ -8,7 +8,7 @@ use crate::ledger::{Check, Violation, broken};
 use crate::likeness;
 use crate::model::{Ask, channel};
 use crate::scripts::Reply;
-use luagate::memory::Store;
+use luagate_memory::Store;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::gate::Gate;
 use crate::ledger::{Check, Violation};
 use crate::run::Run;
 use crate::scripts::{Loaded, Reply, Scripts};
-use luagate::memory::{Server, Store};
+use luagate_memory::{Server, Store};
 
 /// A call on its way, or its answer.
 struct Flight {

@@ -100,7 +100,7 @@ impl Host for Real {
         Some(calls_in_scripts(&mut self.con).0)
     }
 
-    fn store(&mut self) -> Option<luagate::memory::Store> {
+    fn store(&mut self) -> Option<luagate_memory::Store> {
         None
     }
 }

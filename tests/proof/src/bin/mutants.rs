@@ -3,7 +3,7 @@
 //!
 //! `mutants inspect` tries those whose text has that word; `WORLDS` says how many worlds are tried, 700 unless set.
 
-use luagate::memory::Server;
+use luagate_memory::Server;
 use luagate_proof::conformance::{Case, cases, run_all, signed};
 use luagate_proof::mutants::{self, Mutant};
 use luagate_proof::scripts::Scripts;

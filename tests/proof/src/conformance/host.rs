@@ -1,6 +1,6 @@
 //! Where the cases run.
 
-use luagate::memory::{Server, Store};
+use luagate_memory::{Server, Store};
 use redis::ConnectionLike;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use crate::action::Action;
 use crate::client::{Call, Phase};
 use crate::ledger::{Check, broken};
 use crate::model::Ask;
-use luagate::memory::Store;
+use luagate_memory::Store;
 
 impl World {
     /// Lets it happen.

@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::support::Server;
-use luagate::memory;
+use luagate_memory as memory;
 use redis::{Connection, ConnectionLike};
 
 /// Which server it is, as far as that decides what it answers.

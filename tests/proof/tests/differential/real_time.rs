@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::calls::{Call, Script, Times, Told, Word, all_keys, call, scripts};
 use super::pair::{Pair, micros, receive, send};
 use super::proof::{Layer, once_in, pick};
-use luagate::memory::Store;
+use luagate_memory::Store;
 use rand::Rng;
 use rand::rngs::StdRng;
 use redis::Connection;

@@ -9,7 +9,7 @@ use super::calls::{Call, INBOXES, Script, Times, Told, all_keys, call, scripts};
 use super::commands::escaped;
 use super::pair::{Pair, receive, send};
 use super::proof::{Layer, once_in, pick};
-use luagate::memory::Store;
+use luagate_memory::Store;
 use rand::Rng;
 use rand::rngs::StdRng;
 use redis::{Connection, Msg};

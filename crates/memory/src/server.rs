@@ -9,19 +9,10 @@ use crate::sync::lock;
 use redis::{ConnectionLike, ErrorKind, RedisResult, Value};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A Redis server in this process, without sockets and threads. Each command is a function call.
+/// A Redis server as a value. Each command is a function call.
 ///
-/// It is a [`redis::ConnectionLike`], and runs scripts in a Lua 5.1. It does nothing by itself, and its clock stands still: a
+/// It is a `redis::ConnectionLike`, and runs scripts in a Lua 5.1. It does nothing by itself, and its clock stands still: a
 /// simulation decides what happens, when, and in which order.
-///
-/// ```
-/// let mut server = luagate_memory::Server::new()?;
-/// let text = "return redis.call('SET', KEYS[1], ARGV[1])";
-/// redis::cmd("EVAL").arg(text).arg(1).arg("key").arg("value").exec(&mut server)?;
-/// let value: String = redis::cmd("GET").arg("key").query(&mut server)?;
-/// assert_eq!(value, "value");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub struct Server {
     interpreter: Interpreter,
     state: Arc<Mutex<State>>,

@@ -148,7 +148,7 @@ impl HeldPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
+    use std::time::{Instant, SystemTime};
 
     #[test]
     fn replies_count_in_the_order_of_the_server_s_time() {
@@ -158,7 +158,7 @@ mod tests {
             expires_at: Some(now + lease * 1_000),
             now,
         };
-        let sent = Clock::real().moment();
+        let sent = Moment::new(Instant::now(), SystemTime::now());
         let identity = Identity {
             keys: Keys::mutex("luagate", "order").unwrap(),
             id: "id".to_owned(),

@@ -116,11 +116,14 @@ pub(crate) fn to_ms(lease: Duration) -> Result<u64, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
+
+    fn now() -> Moment {
+        Moment::new(Instant::now(), SystemTime::now())
+    }
 
     #[test]
     fn a_lease_counts_from_before_the_call_and_less_a_millisecond() {
-        let sent = Clock::real().moment();
+        let sent = now();
         let end = Deadline::told(sent, Some(Duration::from_millis(500)));
         assert_eq!(
             end.instant(),
@@ -133,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_clock_that_shows_less_decides() {
-        let now = Clock::real().moment();
+        let now = now();
         // While the machine was suspended the monotonic clock stood still and the wall clock went on.
         let suspended = Moment {
             monotonic: now.monotonic,
@@ -150,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_earlier_of_two_ends_counts() {
-        let sent = Clock::real().moment();
+        let sent = now();
         let short = Deadline::told(sent, Some(Duration::from_secs(1)));
         let long = Deadline::told(sent, Some(Duration::from_secs(9)));
         assert_eq!(short.earlier(long).instant(), short.instant());

@@ -39,6 +39,11 @@ impl Clock {
         self.0.as_ref().map(Moved::ahead)
     }
 
+    /// Whether a test moves it, which has to see who sleeps.
+    pub(crate) fn is_moved(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(crate) fn now(&self) -> Instant {
         later(Instant::now(), self.ahead())
     }

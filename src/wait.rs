@@ -4,5 +4,6 @@ pub(crate) mod blocking;
 pub(crate) mod cancel;
 pub(crate) mod inboxes;
 mod mailbox;
+mod reading;
 mod registry;
 mod subscriber;

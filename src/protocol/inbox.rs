@@ -101,6 +101,12 @@ impl<W> Inbox<W> {
         same.find(|wait| wait.key == keys.meta)
     }
 
+    /// Whether a grant may still come for a wait that was given up.
+    pub(crate) fn has_given_up(&self, now: Instant) -> bool {
+        let mut given_up = self.given_up.values().flatten();
+        given_up.any(|wait| wait.until > now)
+    }
+
     /// Remembers the wait that is under way, so that a grant which still comes for it is released. Where none is under
     /// way the server was told no inbox, and no grant can come.
     pub(crate) fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) {

@@ -5,7 +5,7 @@
 //! `redis::sentinel` asks without any timeout, so one sentinel that stands still would hold up every call.
 
 use super::connect::{moved_to, open, settled};
-use super::subscription::{Broken, Subscription};
+use super::subscription::{Broken, Subscription, TICK};
 use crate::error::failure::{Failure, FailureKind};
 use crate::sync::lock;
 use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
@@ -203,7 +203,7 @@ fn hear(sentinels: &Weak<Sentinels>, place: usize, sentinel: &Client) -> Result<
     let mut con = open(sentinel, WITHIN)?;
     con.set_read_timeout(Some(WITHIN))?;
     redis::cmd("SUBSCRIBE").arg(&NEWS).exec(&mut con)?;
-    let mut subscription = Subscription::on(&mut con, WITHIN);
+    let mut subscription = Subscription::on(con, WITHIN);
     let mut is_news = true; // whatever it told before
     while let Some(known) = sentinels.upgrade() {
         if known.first.load(Ordering::Relaxed) != place {
@@ -213,7 +213,8 @@ fn hear(sentinels: &Weak<Sentinels>, place: usize, sentinel: &Client) -> Result<
             known.found(&known.ask(sentinel, WITHIN)?);
         }
         drop(known);
-        is_news = match subscription.next() {
+        let news = subscription.next(Instant::now() + TICK);
+        is_news = match news.and_then(|news| subscription.test().map(|()| news)) {
             Ok(message) => message.is_some(),
             Err(Broken) => return Ok(()),
         };

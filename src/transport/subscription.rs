@@ -1,6 +1,7 @@
 //! A connection on which messages come, in pauses short enough to look at other things too.
 
 use redis::{Connection, Msg, PubSub, RedisError, Value};
+use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,55 +12,84 @@ pub(crate) const TICK: Duration = Duration::from_millis(500);
 /// A connection that was silent for so long is tested: one that died quietly is silent too.
 const SILENCE: Duration = Duration::from_secs(5);
 
-pub(crate) struct Subscription<'a> {
-    /// Its drop would unsubscribe, which is one more permission, and wait for the reply; the connection is closed instead.
-    pubsub: ManuallyDrop<PubSub<'a>>,
+pub(crate) struct Subscription {
+    con: Connection,
     /// How long an answer may take.
     within: Duration,
+    read_timeout: Option<Duration>,
     last: Instant,
+    /// What came while an answer was awaited.
+    early: VecDeque<Msg>,
 }
 
 /// The connection is gone.
 pub(crate) struct Broken;
 
-impl Subscription<'_> {
-    /// To what this connection has subscribed to.
-    pub(crate) fn on(con: &mut Connection, within: Duration) -> Subscription<'_> {
+impl Subscription {
+    /// The subscription that was made on this connection.
+    pub(crate) fn on(con: Connection, within: Duration) -> Subscription {
         Subscription {
-            pubsub: ManuallyDrop::new(con.as_pubsub()),
+            con,
             within,
+            read_timeout: None,
             last: Instant::now(),
+            early: VecDeque::new(),
         }
     }
 
-    /// The next message; nothing after a pause.
-    pub(crate) fn next(&mut self) -> Result<Option<Msg>, Broken> {
-        self.wait_for_at_most(TICK)?;
-        match self.pubsub.get_message() {
+    /// The next message, waited for until then; nothing after that or a pause.
+    pub(crate) fn next(&mut self, until: Instant) -> Result<Option<Msg>, Broken> {
+        if let Some(message) = self.early.pop_front() {
+            return Ok(Some(message));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        self.bound(left.clamp(Duration::from_millis(1), TICK))?;
+        match self.pubsub().get_message() {
             Ok(message) => {
                 self.last = Instant::now();
                 Ok(Some(message))
             }
-            Err(error) if is_pause(&error) => {
-                if self.last.elapsed() >= SILENCE {
-                    self.wait_for_at_most(self.within)?;
-                    self.pubsub.ping::<Value>().map_err(|_| Broken)?;
-                    self.last = Instant::now();
-                }
-                Ok(None)
-            }
+            Err(error) if is_pause(&error) => Ok(None),
             Err(_) => Err(Broken),
         }
     }
 
-    /// Whether something answers, if only with an error.
-    pub(crate) fn stands(&mut self) -> bool {
-        !matches!(self.pubsub.ping::<Value>(), Err(error) if error.is_io_error())
+    /// Tests the connection, if it was silent for long.
+    pub(crate) fn test(&mut self) -> Result<(), Broken> {
+        if self.last.elapsed() < SILENCE {
+            return Ok(());
+        }
+        self.bound(self.within)?;
+        let mut pubsub = ManuallyDrop::new(self.con.as_pubsub());
+        let answered = pubsub.ping::<Value>();
+        // Messages that came before the answer are in `pubsub` now.
+        let timeout = Duration::from_millis(1);
+        pubsub.set_read_timeout(Some(timeout)).map_err(|_| Broken)?;
+        while let Ok(message) = pubsub.get_message() {
+            self.early.push_back(message);
+        }
+        self.read_timeout = Some(timeout);
+        self.last = Instant::now();
+        answered.map_err(|_| Broken).map(drop)
     }
 
-    fn wait_for_at_most(&self, time: Duration) -> Result<(), Broken> {
-        let set = self.pubsub.set_read_timeout(Some(time));
-        set.map_err(|_| Broken)
+    /// Whether something answers, if only with an error.
+    pub(crate) fn works(&mut self) -> bool {
+        let answered = self.bound(self.within).is_ok();
+        answered && !matches!(self.pubsub().ping::<Value>(), Err(error) if error.is_io_error())
+    }
+
+    /// Its drop would unsubscribe, which is one more permission, and wait for the reply; the connection is closed instead.
+    fn pubsub(&mut self) -> ManuallyDrop<PubSub<'_>> {
+        ManuallyDrop::new(self.con.as_pubsub())
+    }
+
+    fn bound(&mut self, time: Duration) -> Result<(), Broken> {
+        if self.read_timeout != Some(time) {
+            self.con.set_read_timeout(Some(time)).map_err(|_| Broken)?;
+            self.read_timeout = Some(time);
+        }
+        Ok(())
     }
 }
 

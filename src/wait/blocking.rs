@@ -3,6 +3,7 @@
 use super::cancel::Cancel;
 use super::inboxes::Inboxes;
 use super::registry::Registered;
+use super::subscriber::Subscriber;
 use crate::clock::Busy;
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
 use crate::lease::releases::{PendingRelease, Releases};
@@ -71,7 +72,7 @@ impl Waits {
     ) -> Result<(Granted, Busy), AcquireError> {
         self.prepare(&target, deadline)?;
         let (keys, id) = (target.keys.clone(), target.id.clone());
-        let Some(registered) = self.inboxes.registry.register(&keys, &id) else {
+        let Some(registered) = self.inboxes.registry.register(&keys, &id, cancel.is_some()) else {
             let why = format!("{id} waits here already; an id asks once at a time");
             return Err(Invalid::new("id", why).into());
         };
@@ -98,7 +99,7 @@ impl Waits {
         cancel: Option<&Cancel>,
     ) -> Result<(), WaitError> {
         self.servers.check_process().map_err(CallError::Failed)?;
-        let registered = self.inboxes.registry.register_shared(key);
+        let registered = self.inboxes.registry.register_shared(key, cancel.is_some());
         self.run(&registered, key, target, deadline, cancel).result
     }
 
@@ -116,13 +117,14 @@ impl Waits {
             cancel.watch(mailbox);
         }
         let mut waiter = Waiter::new(target, deadline, self.outage, clock.now());
-        let mut connection = None;
+        let (mut connection, mut subscriber) = (None, None);
         let listens = self.inboxes.is_opened(key) || mailbox.is_cancelled();
         let mut action = waiter.start(listens);
         loop {
             let event = match action {
                 Action::Ask { ask, until } => {
-                    match self.ask(registered, key, &waiter.target, ask, until, deadline) {
+                    let asked = (&waiter.target, ask, until);
+                    match self.ask(registered, key, asked, deadline, &mut subscriber) {
                         Ok((answer, sent)) => Event::Answered { answer, sent },
                         Err(unanswered) => {
                             connection = unanswered.connection.or(connection);
@@ -132,7 +134,11 @@ impl Waits {
                 }
                 Action::Sleep { until, is_due } => {
                     let _busy = is_due.then(|| clock.busy()); // until it is here
-                    match mailbox.take(until) {
+                    let mail = match &subscriber {
+                        Some(subscriber) => subscriber.take(mailbox, until),
+                        None => mailbox.take(until),
+                    };
+                    match mail {
                         Mail::Message { message, received } => Event::Message { message, received },
                         Mail::Called => Event::Called,
                         Mail::Cancelled => Event::Cancelled,
@@ -157,18 +163,19 @@ impl Waits {
         &self,
         registered: &Registered,
         key: &str,
-        target: &T,
-        ask: Ask,
-        until: Option<Instant>,
+        (target, ask, until): (&T, Ask, Option<Instant>),
         deadline: Option<Instant>,
+        subscriber: &mut Option<Arc<Subscriber>>,
     ) -> Result<(T::Answer, Moment), Unanswered> {
         let mut make = |server: &Arc<Pool>| {
-            let channel = match ask {
-                Ask::InLine => self.inboxes.channel(server, deadline)?,
-                Ask::First | Ask::Last => None,
-            };
-            let inbox = channel.map(|channel| registered.mailbox.inbox(&channel));
-            Ok(Cow::Owned(target.call(ask, &inbox.unwrap_or_default())))
+            let mut inbox = String::new();
+            if ask == Ask::InLine {
+                *subscriber = self.inboxes.subscriber(server, deadline)?;
+                if let Some(subscriber) = subscriber {
+                    inbox = subscriber.inbox(&registered.mailbox);
+                }
+            }
+            Ok(Cow::Owned(target.call(ask, &inbox)))
         };
         let sending = Sending {
             until,

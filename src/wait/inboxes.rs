@@ -33,14 +33,14 @@ impl Inboxes {
         lock(&self.subscribers).contains_key(&self.registry.servers.node_of(key))
     }
 
-    /// The channel on which this server sends messages, once the subscription works; opens it if need be. `None` where there is
-    /// none: then a waiter asks without an inbox. A failure where the user lacks a permission, which would make every wait slow
+    /// The subscriber to this server, once the subscription works; opens it if need be. `None` where there is none: then a
+    /// waiter asks without an inbox. A failure where the user lacks a permission, which would make every wait slow
     /// without a word.
-    pub(super) fn channel(
+    pub(super) fn subscriber(
         &self,
         server: &Arc<Pool>,
         until: Option<Instant>,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<Arc<Subscriber>>, Failure> {
         let mut subscribers = lock(&self.subscribers);
         let known = subscribers.get(&server.node());
         let subscriber = match known.filter(|subscriber| !subscriber.is_over()) {
@@ -55,7 +55,8 @@ impl Inboxes {
             }
         };
         drop(subscribers);
-        subscriber.channel(until)
+        let works = subscriber.works(until)?;
+        Ok(works.then_some(subscriber))
     }
 }
 

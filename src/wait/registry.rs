@@ -26,15 +26,21 @@ impl Registry {
     }
 
     /// Lets a wait in line get its messages. `None` when this very id waits for this semaphore already.
-    pub(super) fn register(&self, keys: &Keys, id: &str) -> Option<Registered<'_>> {
-        let make = |secret| Arc::new(Mailbox::new(&self.servers.clock, Some(secret)));
+    pub(super) fn register(
+        &self,
+        keys: &Keys,
+        id: &str,
+        may_be_cancelled: bool,
+    ) -> Option<Registered<'_>> {
+        let clock = &self.servers.clock;
+        let make = |secret| Arc::new(Mailbox::new(clock, Some(secret), may_be_cancelled));
         let mailbox = lock(&self.inbox).add(keys, id, make)?;
         Some(self.registered(id, mailbox))
     }
 
     /// Lets a wait get the messages for `key`; any number of threads may wait for the same.
-    pub(super) fn register_shared(&self, key: &str) -> Registered<'_> {
-        let mailbox = Arc::new(Mailbox::new(&self.servers.clock, None));
+    pub(super) fn register_shared(&self, key: &str, may_be_cancelled: bool) -> Registered<'_> {
+        let mailbox = Arc::new(Mailbox::new(&self.servers.clock, None, may_be_cancelled));
         lock(&self.inbox).add_shared(key, &mailbox);
         self.registered(key, mailbox)
     }
@@ -65,6 +71,18 @@ impl Registry {
         if !is_taken && let Some(release) = lock(&self.inbox).release_of(received) {
             self.releases.later([release]);
         }
+    }
+
+    /// Whether messages come for which no waiting thread reads.
+    pub(super) fn needs_reader(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        inbox.has_given_up(self.servers.clock.now()) || inbox.all().any(|wait| !wait.may_read())
+    }
+
+    /// Wakes one thread that waits and may read.
+    pub(super) fn wake_a_reader(&self) {
+        let inbox = lock(&self.inbox);
+        let _ = inbox.all().any(|mailbox| mailbox.wake_to_read());
     }
 
     /// Everybody who waits has reason to ask.

@@ -1,18 +1,27 @@
 //! A subscription: one connection to one server, however many threads wait, on which they hear of their grants.
 
+use super::mailbox::{Look, Mailbox};
+use super::reading::{Reading, Turn};
 use super::registry::Registry;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::permission;
+use crate::protocol::mailbox::Mail;
 use crate::protocol::message::Received;
 use crate::sync::{lock, wait_for};
 use crate::transport::pool::{Pool, Sending};
 use crate::transport::subscription::{Broken, Subscription, TICK};
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Msg, RedisError, Value};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// A subscription that stood for so long is opened again without much of a pause when it breaks.
 const STEADY: Duration = Duration::from_secs(1);
+
+/// How long the thread reads what nobody waits for.
+const DRAIN: Duration = Duration::from_millis(5);
+
+/// How often the connection is tested: one that died quietly is silent too.
+const TEST: Duration = Duration::from_secs(5);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -23,6 +32,7 @@ pub(crate) struct Subscriber {
     channel: String,
     state: Mutex<State>,
     changed: Condvar,
+    reading: Reading,
 }
 
 enum State {
@@ -53,6 +63,7 @@ impl Subscriber {
             channel,
             state: Mutex::new(State::Down { tried: false }),
             changed: Condvar::new(),
+            reading: Reading::default(),
         });
         let listening = subscriber.clone();
         let thread = std::thread::Builder::new().name("luagate-inbox".to_owned());
@@ -60,25 +71,33 @@ impl Subscriber {
         started.is_ok().then_some(subscriber)
     }
 
-    /// The channel, once the subscription stands. `None` where there is none: then a waiter asks without an inbox.
-    pub(crate) fn channel(&self, until: Option<Instant>) -> Result<Option<String>, Failure> {
+    /// Returns whether the subscription works, once that is known. Where it does not a waiter asks without an inbox.
+    pub(super) fn works(&self, until: Option<Instant>) -> Result<bool, Failure> {
         let clock = &self.pool.clock;
         let latest = clock.now() + self.pool.timeouts().connect;
         let latest = until.map_or(latest, |until| until.min(latest));
         let mut state = lock(&self.state);
         loop {
             match &*state {
-                State::Up => return Ok(Some(self.channel.clone())),
+                State::Up => return Ok(true),
                 State::Down { tried: false } => {}
                 State::Refused(failure) => return Err(failure.clone()),
-                _ => return Ok(None),
+                _ => return Ok(false),
             }
             let left = latest.saturating_duration_since(clock.now());
             if left.is_zero() {
-                return Ok(None);
+                return Ok(false);
             }
             state = wait_for(&self.changed, state, left);
         }
+    }
+
+    /// The inbox of a wait, as the scripts take it.
+    pub(super) fn inbox(&self, mailbox: &Mailbox) -> String {
+        if !mailbox.may_read() {
+            self.reading.call();
+        }
+        mailbox.inbox(&self.channel)
     }
 
     /// Nobody hears anything here any more.
@@ -207,55 +226,128 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
         subscriber.set(State::Useless);
         return Ended::Useless;
     }
-    let mut subscription = Subscription::on(&mut con, subscriber.pool.timeouts().read);
+    let mut subscription = Subscription::on(con, subscriber.pool.timeouts().read);
     // That the server took the command does not say that it took the subscription.
     match subscriber.is_heard() {
         Ok(true) => {}
         // Nor is a subscription that broke in the meantime counted.
-        Ok(false) if !again && subscription.stands() => {
+        Ok(false) if !again && subscription.works() => {
             subscriber.set(State::Useless);
             return Ended::Useless;
         }
         Err(NotHeard::Refused(failure)) => return Ended::Refused(failure),
         _ => return broken,
     }
+    subscriber.reading.begin(subscription);
     if !subscriber.set(State::Up) {
         return Ended::Closed;
     }
     if again {
-        subscriber
-            .pool
-            .count_reconnect("a subscription was re-established");
+        let what = "a subscription was re-established";
+        subscriber.pool.count_reconnect(what);
         subscriber.registry.call_all(); // what came while it was down was missed
     }
-    deliver(subscriber, &mut subscription, moves)
+    subscriber.look_after(moves)
 }
 
-/// Delivers messages for as long as the subscription works.
-fn deliver(subscriber: &Subscriber, subscription: &mut Subscription, moves: u64) -> Ended {
-    let mut looked = Instant::now();
-    loop {
-        let message = match subscription.next() {
-            Ok(message) => message,
-            Err(Broken) => return Ended::Broken { was_up: true },
-        };
-        // A gate may also go while somebody sends it message after message.
-        if message.is_none() || looked.elapsed() >= TICK {
-            looked = Instant::now();
-            if subscriber.pool.is_retired() {
-                subscriber.close();
+impl Subscriber {
+    /// Reads for those who do not read themselves, and tests the connection, for as long as the subscription works.
+    fn look_after(&self, moves: u64) -> Ended {
+        let broken = Ended::Broken { was_up: true };
+        let mut tested = Instant::now();
+        loop {
+            let is_test_due = tested.elapsed() >= TEST;
+            let is_needed = self.registry.needs_reader();
+            let mut subscription = match self.reading.turn(TICK, is_needed, is_test_due) {
+                Turn::Reads(subscription) => Some(subscription),
+                Turn::Rests => None,
+                Turn::Broken => return broken,
+            };
+            // A gate may also go while somebody sends it message after message.
+            if self.pool.is_retired() {
+                self.close();
             }
-            if subscriber.is_over() {
+            if self.is_over() {
                 return Ended::Closed;
             }
-            if subscriber.pool.moves() != moves {
-                return Ended::Broken { was_up: true };
+            if self.pool.moves() != moves {
+                return broken;
+            }
+            if let Some(subscription) = &mut subscription {
+                let pause = if self.registry.needs_reader() {
+                    TICK
+                } else {
+                    DRAIN
+                };
+                let until = Instant::now() + pause;
+                if self.read(subscription, until).is_err() {
+                    return broken;
+                }
+                if is_test_due {
+                    tested = Instant::now();
+                    if subscription.test().is_err() {
+                        return broken;
+                    }
+                }
+            }
+            if let Some(subscription) = subscription {
+                self.reading.give_back(Some(subscription));
+                self.pass_on();
             }
         }
-        if let Some(message) = message
-            && let Some(heard) = Received::read(message.get_payload_bytes())
-        {
-            subscriber.registry.deliver(&subscriber.channel, &heard);
+    }
+
+    /// Delivers what comes until then, in the order in which it comes.
+    fn read(&self, subscription: &mut Subscription, until: Instant) -> Result<(), Broken> {
+        loop {
+            let message = subscription.next(until)?;
+            if let Some(message) = &message {
+                self.deliver(message);
+            }
+            if message.is_none() || Instant::now() >= until {
+                return Ok(());
+            }
         }
+    }
+
+    fn deliver(&self, message: &Msg) {
+        if let Some(received) = Received::read(message.get_payload_bytes()) {
+            self.registry.deliver(&self.channel, &received);
+        }
+    }
+
+    /// Lets another waiting thread read, where nobody does.
+    fn pass_on(&self) {
+        if self.reading.is_free() {
+            self.registry.wake_a_reader();
+        }
+    }
+
+    /// What comes next in a mailbox, waited for until `until`. Where nobody else reads this thread does.
+    pub(super) fn take(&self, mailbox: &Mailbox, until: Instant) -> Mail {
+        if !mailbox.may_read() {
+            return mailbox.take(until);
+        }
+        loop {
+            match mailbox.look(until, || self.reading.take()) {
+                Look::Mail(mail) => {
+                    self.pass_on();
+                    return mail;
+                }
+                Look::Else(subscription, until) => self.read_once(subscription, until),
+                Look::Slept => {}
+            }
+        }
+    }
+
+    /// Reads one message, waited for until then, and delivers it.
+    fn read_once(&self, mut subscription: Subscription, until: Instant) {
+        let message = subscription.next(until);
+        if let Ok(Some(message)) = &message {
+            self.deliver(message);
+        }
+        // Only now: while this thread reads, nobody else delivers what it would miss.
+        self.reading
+            .give_back(message.is_ok().then_some(subscription));
     }
 }

@@ -203,8 +203,8 @@ mod told {
 
     impl<'a, I: Iterator<Item = &'a str> + Clone> fmt::Display for Names<I> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            for (place, key) in self.0.clone().enumerate() {
-                let space = if place > 0 { " " } else { "" };
+            for (index, key) in self.0.clone().enumerate() {
+                let space = if index > 0 { " " } else { "" };
                 write!(f, "{space}{}", keys::parts(key).1)?;
             }
             Ok(())

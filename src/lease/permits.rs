@@ -247,14 +247,14 @@ impl Shared {
         &self,
         permits: impl Iterator<Item = (Number, &'a Identity, u64)> + Clone,
         until: Option<Instant>,
-        first: bool,
+        priority: bool,
     ) -> Vec<(Result<Option<Grant>, CallError>, Moment)> {
         let before = self.servers.clock.moment();
         let calls = permits.map(|(_, identity, lease_ms)| identity.refresh(lease_ms));
         let packed: Vec<Packed> = calls.clone().map(|call| call.pack()).collect();
         let sending = Sending {
             until,
-            first,
+            priority,
             alone: false,
             replicas: self.replicas,
         };

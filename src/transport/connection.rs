@@ -8,36 +8,36 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The gate's own connection, or one that the user's pool lent it.
-pub(super) enum Line {
+pub(super) enum Inner {
     Own(Box<Connection>),
     #[cfg(feature = "r2d2")]
     Lent(Box<r2d2::PooledConnection<redis::Client>>),
 }
 
-impl Deref for Line {
+impl Deref for Inner {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
         match self {
-            Line::Own(con) => con,
+            Inner::Own(con) => con,
             #[cfg(feature = "r2d2")]
-            Line::Lent(con) => con,
+            Inner::Lent(con) => con,
         }
     }
 }
 
-impl DerefMut for Line {
+impl DerefMut for Inner {
     fn deref_mut(&mut self) -> &mut Connection {
         match self {
-            Line::Own(con) => con,
+            Inner::Own(con) => con,
             #[cfg(feature = "r2d2")]
-            Line::Lent(con) => con,
+            Inner::Lent(con) => con,
         }
     }
 }
 
 pub(super) struct PooledConnection {
-    con: Line,
+    con: Inner,
     read_timeout: Duration,
     /// The age of the connection, see [`Pool`](super::pool::Pool).
     pub(super) generation: u64,
@@ -57,7 +57,7 @@ pub(super) enum State {
 }
 
 impl PooledConnection {
-    pub(super) fn new(con: Line, read_timeout: Duration, generation: u64) -> PooledConnection {
+    pub(super) fn new(con: Inner, read_timeout: Duration, generation: u64) -> PooledConnection {
         PooledConnection {
             con,
             read_timeout,
@@ -70,9 +70,9 @@ impl PooledConnection {
     /// Whether somebody waits for it to come back.
     pub(super) fn is_lent(&self) -> bool {
         match self.con {
-            Line::Own(_) => false,
+            Inner::Own(_) => false,
             #[cfg(feature = "r2d2")]
-            Line::Lent(_) => true,
+            Inner::Lent(_) => true,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Timeouts;
 use super::connect::{open, settled};
-use super::connection::Line;
+use super::connection::Inner;
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
 use crate::error::failure::Failure;
@@ -48,7 +48,7 @@ impl Connector {
     }
 
     /// A connection for calls, had within `within`.
-    pub(super) fn line(&self, timeouts: &Timeouts, within: Duration) -> Result<Line, Failure> {
+    pub(super) fn pooled(&self, timeouts: &Timeouts, within: Duration) -> Result<Inner, Failure> {
         #[cfg(feature = "r2d2")]
         if let Connector::Pool(pool, _) = self {
             let con = pool.get_timeout(within).map_err(|error| {
@@ -60,10 +60,10 @@ impl Connector {
             })?;
             con.set_read_timeout(Some(timeouts.read))?;
             con.set_write_timeout(Some(timeouts.write))?;
-            return Ok(Line::Lent(Box::new(con)));
+            return Ok(Inner::Lent(Box::new(con)));
         }
         let con = self.connect(timeouts, within)?;
-        Ok(Line::Own(Box::new(con)))
+        Ok(Inner::Own(Box::new(con)))
     }
 
     /// A connection that is made within `within`.

@@ -56,7 +56,7 @@ pub(crate) fn ask(server: &Pool, until: Option<Instant>) -> Option<Warning> {
     info.arg("memory");
     let sending = Sending {
         until: Some(latest),
-        first: true,
+        priority: true,
         ..Sending::default()
     };
     let carried = server.command(&info, sending).ok()?;

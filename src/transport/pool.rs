@@ -36,7 +36,7 @@ pub(crate) struct Sending {
     /// When the caller has to be back. Without it the read timeout counts.
     pub(crate) until: Option<Instant>,
     /// Before all others who wait for a connection.
-    pub(crate) first: bool,
+    pub(crate) priority: bool,
     /// Not in one packet with the calls of others.
     pub(crate) alone: bool,
     /// Who has to confirm the calls. Waiting for them holds up the connection, so these go alone.
@@ -185,7 +185,7 @@ impl Pool {
     pub(crate) fn send(&self, packet: &Packet, sending: Sending) -> Result<Carried, Failure> {
         let latest = Instant::now() + self.time(sending.until);
         let mut connections = lock(&self.connections);
-        let may_go = sending.first || connections.queue.is_empty();
+        let may_go = sending.priority || connections.queue.is_empty();
         if may_go && connections.busy < connections.enough(self.most, sending.is_alone()) {
             connections.busy += 1;
             let slot = connections.slot(self.moves());
@@ -193,7 +193,7 @@ impl Pool {
             return self.carry(slot, packet, sending, latest);
         }
         let queued = Queued::new(packet, sending, latest);
-        match sending.first {
+        match sending.priority {
             true => connections.queue.push_front(queued.clone()),
             false => connections.queue.push_back(queued.clone()),
         }
@@ -213,15 +213,15 @@ impl Pool {
         packet: &Packet,
         until: Option<Instant>,
     ) -> Option<Result<Carried, Failure>> {
-        let place = match until {
+        let slot = match until {
             None => Some(lock(&pending.connection)),
             Some(_) => pending.connection.try_lock().ok(),
         };
-        let Some(mut place) = place else {
+        let Some(mut slot) = slot else {
             let text = "its connection is busy";
             return Some(Err(Failure::new(FailureKind::TimedOut, text)));
         };
-        let mut counted = place.take()?;
+        let mut counted = slot.take()?;
         let latest = Instant::now() + self.time(until);
         let sent = self.clock.moment();
         let connection = &mut counted.connection;
@@ -231,7 +231,7 @@ impl Pool {
         match state {
             State::Ready => self.take_back(counted.connection),
             State::Late => {
-                *place = Some(counted);
+                *slot = Some(counted);
                 still_pending = Some(pending.clone());
             }
             State::Broken => self.outdate(generation),

@@ -85,8 +85,8 @@ impl Sentinels {
         let first = self.first.load(Ordering::Relaxed);
         let mut last = Failure::new(FailureKind::Unreachable, "no sentinel was named");
         for step in 0..count {
-            let place = (first + step) % count;
-            let Some(sentinel) = self.sentinels.get(place) else {
+            let index = (first + step) % count;
+            let Some(sentinel) = self.sentinels.get(index) else {
                 continue;
             };
             // A share for each that may be asked yet, and one for the master.
@@ -100,7 +100,7 @@ impl Sentinels {
             });
             match found {
                 Ok((con, address)) => {
-                    self.first.store(place, Ordering::Relaxed);
+                    self.first.store(index, Ordering::Relaxed);
                     self.found(&address);
                     return Ok(con);
                 }
@@ -173,23 +173,23 @@ impl Sentinels {
 /// The thread: listens to the sentinel that is asked first, for that one's news are about what it answers.
 fn listen(sentinels: &Weak<Sentinels>) {
     while let Some(known) = sentinels.upgrade() {
-        let place = known.first.load(Ordering::Relaxed);
-        let Some(sentinel) = known.sentinels.get(place).cloned() else {
+        let index = known.first.load(Ordering::Relaxed);
+        let Some(sentinel) = known.sentinels.get(index).cloned() else {
             return;
         };
         drop(known);
-        let heard = hear(sentinels, place, &sentinel);
+        let heard = hear(sentinels, index, &sentinel);
         if heard.is_err_and(|failure| failure.kind() == FailureKind::Permission) {
             return;
         }
         let Some(known) = sentinels.upgrade() else {
             return;
         };
-        let next = (place + 1) % known.sentinels.len().max(1);
+        let next = (index + 1) % known.sentinels.len().max(1);
         let (set, as_set) = (Ordering::Relaxed, Ordering::Relaxed);
         if known
             .first
-            .compare_exchange(place, next, set, as_set)
+            .compare_exchange(index, next, set, as_set)
             .is_ok()
         {
             drop(known);
@@ -199,14 +199,14 @@ fn listen(sentinels: &Weak<Sentinels>) {
 }
 
 /// Listens to one, until it is gone or another one is asked first.
-fn hear(sentinels: &Weak<Sentinels>, place: usize, sentinel: &Client) -> Result<(), Failure> {
+fn hear(sentinels: &Weak<Sentinels>, index: usize, sentinel: &Client) -> Result<(), Failure> {
     let mut con = open(sentinel, WITHIN)?;
     con.set_read_timeout(Some(WITHIN))?;
     redis::cmd("SUBSCRIBE").arg(&NEWS).exec(&mut con)?;
     let mut subscription = Subscription::on(con, WITHIN);
     let mut is_news = true; // whatever it told before
     while let Some(known) = sentinels.upgrade() {
-        if known.first.load(Ordering::Relaxed) != place {
+        if known.first.load(Ordering::Relaxed) != index {
             return Ok(());
         }
         if is_news {

@@ -170,8 +170,8 @@ impl Servers {
         for group in groups.into_values() {
             let together: Vec<&Packed> = group.iter().filter_map(|i| calls.get(*i)).collect();
             for (index, outcome) in group.iter().zip(self.send_together(&together, sending)) {
-                if let Some(place) = outcomes.get_mut(*index) {
-                    *place = Some(outcome);
+                if let Some(unset) = outcomes.get_mut(*index) {
+                    *unset = Some(outcome);
                 }
             }
         }

@@ -33,19 +33,19 @@ impl Pool {
                 Slot::New(generation) => generation,
             };
             let left = latest.saturating_duration_since(Instant::now());
-            let line = self
+            let inner = self
                 .connector
-                .line(&self.timeouts, self.timeouts.connect.min(left));
+                .pooled(&self.timeouts, self.timeouts.connect.min(left));
             let mut connections = lock(&self.connections);
-            return match line {
-                Ok(line) => {
+            return match inner {
+                Ok(inner) => {
                     let is_successor = connections.unreplaced > 0;
                     connections.unreplaced -= usize::from(is_successor);
                     drop(connections);
                     if is_successor {
                         self.count_reconnect("a connection was replaced");
                     }
-                    Ok(PooledConnection::new(line, self.timeouts.read, generation))
+                    Ok(PooledConnection::new(inner, self.timeouts.read, generation))
                 }
                 Err(failure) => {
                     connections.open -= 1;

@@ -5,6 +5,7 @@
 #[path = "../../tests/support/server.rs"]
 #[allow(dead_code, unused_macros, reason = "tests use more of it")]
 pub mod server;
+pub use server as support; // as the macro `own` calls it
 
 #[path = "../../tests/support/counts.rs"]
 pub mod counts;

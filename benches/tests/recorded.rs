@@ -4,7 +4,7 @@
 use luagate_benches::figure::Figure;
 use luagate_benches::recorded::{Bound, HOW, Record, compare, numbers};
 use luagate_benches::script_instructions::{self, Counted};
-use luagate_benches::server::{self as support, Server};
+use luagate_benches::support::{self, Server};
 use luagate_benches::{calls, crowd, instructions, memory, own, version};
 use serde_json::{Map, json};
 use std::io::Write;

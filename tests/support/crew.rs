@@ -276,10 +276,9 @@ pub fn seed() -> u64 {
     given.map_or_else(by_chance, |seed| seed.parse().unwrap())
 }
 
-/// What a process of a crew does; nothing in any other process. To be called by `process_of_a_test`.
-pub fn work() {
-    let Some((_, arguments)) = job() else { return };
-    let [url, prefix, label, seed, folder] = arguments.as_slice() else {
+/// What a process of a crew does, whose job is called `NAME`.
+pub fn work(arguments: &[String]) {
+    let [url, prefix, label, seed, folder] = arguments else {
         panic!("{arguments:?}")
     };
     let told = Arc::new(AtomicBool::new(false));

@@ -1,5 +1,5 @@
 //! What fuzzing starts from: texts, numbers and replies that nobody would send on purpose.
-#![allow(dead_code, reason = "each test file uses a part of this")]
+#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use proptest::prelude::*;
 use proptest::sample::select;

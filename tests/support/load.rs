@@ -1,4 +1,4 @@
-//! What the processes of `tests/load.rs` do: each has a gate with as many threads as connections, which go on with any of
+//! What the processes of `tests/load/load.rs` do: each has a gate with as many threads as connections, which go on with any of
 //! many semaphores until they are told to end.
 
 use super::dice::Dice;
@@ -73,10 +73,9 @@ impl Ledger {
     }
 }
 
-/// What such a process does; nothing in any other process. To be called by `process_of_a_test`.
-pub fn work() {
-    let Some((_, arguments)) = job() else { return };
-    let [url, prefix, seed] = arguments.as_slice() else {
+/// What such a process does.
+pub fn work(arguments: &[String]) {
+    let [url, prefix, seed] = arguments else {
         panic!("{arguments:?}")
     };
     let me = std::process::id();

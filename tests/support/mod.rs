@@ -2,7 +2,7 @@
 #![allow(
     dead_code,
     unused_imports,
-    reason = "each test file uses a part of this"
+    reason = "each test program uses a part of this"
 )]
 
 pub mod clock;

@@ -98,7 +98,7 @@ macro_rules! own {
     ($server:expr) => {
         match $server {
             Some(server) => server,
-            None => return support::skip(),
+            None => return $crate::support::skip(),
         }
     };
 }
@@ -393,7 +393,7 @@ pub fn kill_connections(con: &mut Connection, kind: &str) -> i64 {
     kill.query(con).unwrap()
 }
 
-/// Runs this test binary again as another process that does only what `job` names; see `job`.
+/// Runs this test program again as another process that does only what `job` names; see `job`.
 pub fn process(job: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -411,7 +411,7 @@ pub fn process(job: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// In a process started by `process`: its job and arguments. A test file that starts processes has a test named
+/// In a process started by `process`: its job and arguments. A test program that starts processes has at its root a test named
 /// `process_of_a_test`, which does the job it finds here.
 pub fn job() -> Option<(String, Vec<String>)> {
     let job = std::env::var("LUAGATE_JOB").ok()?;

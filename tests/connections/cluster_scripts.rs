@@ -1,0 +1,208 @@
+//! Promise: the functions of `scripts` run over the cluster client of `redis`: on whichever node has the keys, whether it knows
+//! the script or not, and whatever the other nodes do.
+
+use crate::own;
+use crate::support::SOON;
+use crate::support::cluster::Cluster;
+
+use luagate::errors::CallError;
+use luagate::scripts::autocomplete::{prefix_add, prefix_key, prefix_match};
+use luagate::scripts::autocomplete::{recent_add, recent_key, recent_match};
+use luagate::scripts::semaphore::{Answer, LookupAnswer, ReleaseAnswer, ResizeAnswer};
+use luagate::scripts::semaphore::{Ask, Grant, TryLockAllAnswer};
+use luagate::scripts::semaphore::{
+    acquire, inspect, lookup, refresh, release, resize, try_lock_all,
+};
+use luagate::scripts::{Keys, LatchKeys, latch};
+use redis::cluster::{ClusterClient, ClusterConnection};
+
+const LEASE_MS: u64 = 60_000;
+
+/// Nothing is repeated but by the test.
+fn connect(cluster: &Cluster) -> ClusterConnection {
+    let client = ClusterClient::builder(cluster.urls())
+        .retries(0)
+        .connection_timeout(SOON)
+        .response_timeout(SOON);
+    client.build().unwrap().get_connection().unwrap()
+}
+
+fn forget_scripts(cluster: &Cluster) {
+    for (_, mut con) in cluster.connections() {
+        let mut flush = redis::cmd("SCRIPT");
+        flush.arg("FLUSH").exec(&mut con).unwrap();
+    }
+}
+
+/// Whether a node has one of these, and does not send elsewhere.
+fn has(cluster: &Cluster, node: usize, keys: &[&str]) -> bool {
+    let mut exists = redis::cmd("EXISTS");
+    let mut con = cluster.connection(node);
+    let count: u32 = exists.arg(keys).query(&mut con).unwrap();
+    count > 0
+}
+
+fn ask(id: &str) -> Ask<'_> {
+    Ask {
+        id,
+        limit: 2,
+        lease_ms: LEASE_MS,
+        ..Ask::default()
+    }
+}
+
+#[track_caller]
+fn grant(con: &mut ClusterConnection, keys: &Keys, id: &str) -> Grant {
+    match acquire(con, keys, &ask(id)).unwrap() {
+        Answer::Granted(grant, _) => grant,
+        other => panic!("expected a grant for {id}, got {other:?}"),
+    }
+}
+
+fn fences(grants: &[Grant]) -> Vec<u64> {
+    grants.iter().map(|grant| grant.fence).collect()
+}
+
+#[track_caller]
+fn give_back(con: &mut ClusterConnection, keys: &Keys, id: &str) {
+    let released = release(con, keys, id, 0, None).unwrap();
+    let expected = matches!(released, ReleaseAnswer::Released { left: 0, .. });
+    assert!(expected, "{id}: {released:?}");
+}
+
+#[test]
+fn a_semaphore_on_every_node() {
+    let cluster = own!(Cluster::new());
+    let mut con = connect(&cluster);
+    for node in cluster.masters() {
+        let keys = Keys::semaphore(&cluster.prefix, &cluster.name_on(node)).unwrap();
+        let (con, keys) = (&mut con, &keys);
+        let first = grant(con, keys, "first");
+        assert!(has(&cluster, node, &keys.names()));
+        let again = acquire(con, keys, &ask("first")).unwrap();
+        assert!(matches!(again, Answer::Held(held, _) if held.fence == first.fence));
+        assert!(grant(con, keys, "second").fence > first.fence);
+        let third = Ask {
+            wait_ms: 60_000,
+            ..ask("third")
+        };
+        let queued = acquire(con, keys, &third).unwrap();
+        assert!(matches!(queued, Answer::Queued { position: 1, .. }));
+        let refreshed = refresh(con, keys, "first", LEASE_MS, None).unwrap();
+        assert_eq!(refreshed.unwrap().fence, first.fence);
+        let resized = resize(con, keys, 3, Some(2)).unwrap();
+        assert!(matches!(resized, ResizeAnswer::Resized { new: 3, .. }));
+        let granted = acquire(con, keys, &third).unwrap();
+        assert!(matches!(granted, Answer::Granted(..)), "{granted:?}");
+        let state = inspect(con, keys, 0, 10).unwrap();
+        assert_eq!((state.in_use, state.limit), (3, 3));
+        for id in ["first", "second", "third"] {
+            give_back(con, keys, id);
+            let left = lookup(con, keys, id).unwrap();
+            assert!(matches!(left, LookupAnswer::Gone { .. }));
+        }
+    }
+}
+
+#[test]
+fn a_latch_and_autocomplete_on_every_node() {
+    const DAY_MS: u64 = 86_400_000;
+    let cluster = own!(Cluster::new());
+    let mut con = connect(&cluster);
+    for node in cluster.masters() {
+        let (con, name) = (&mut con, &cluster.name_on(node));
+        let keys = LatchKeys::new(&cluster.prefix, name).unwrap();
+        latch::count_down(con, &keys, "part-1", 2, DAY_MS).unwrap();
+        let closed = latch::wait(con, &keys, 2, DAY_MS, 0, "").unwrap();
+        assert!(matches!(closed, latch::WaitAnswer::Closed { left: 1, .. }));
+        latch::count_down(con, &keys, "part-2", 2, DAY_MS).unwrap();
+        let open = latch::count(con, &keys).unwrap();
+        assert!(matches!(open, latch::CountAnswer::Open { count: 2, .. }));
+        assert!(has(&cluster, node, &keys.names()));
+
+        let recent = recent_key(&cluster.prefix, name).unwrap();
+        assert_eq!(recent_add(con, &recent, "Alice", 100).unwrap(), 1);
+        assert_eq!(recent_match(con, &recent, "al", 10).unwrap(), [b"Alice"]);
+        assert!(has(&cluster, node, &[&recent]));
+
+        let group = prefix_key(&cluster.prefix, name).unwrap();
+        assert_eq!(prefix_add(con, &group, &["alan", "bob"]).unwrap(), 2);
+        assert_eq!(prefix_match(con, &group, "al", 10).unwrap(), [b"alan"]);
+        assert!(has(&cluster, node, &[&group]));
+    }
+}
+
+#[test]
+fn a_node_that_forgot_the_script_while_another_stalls() {
+    let mut cluster = own!(Cluster::new());
+    let mut con = connect(&cluster);
+    let masters = cluster.masters();
+    let names = masters.iter().map(|&node| cluster.name_on(node));
+    let keys = names.map(|name| Keys::semaphore(&cluster.prefix, &name).unwrap());
+    let keys: Vec<Keys> = keys.collect();
+    for keys in &keys {
+        grant(&mut con, keys, "before");
+        forget_scripts(&cluster);
+        grant(&mut con, keys, "after");
+        forget_scripts(&cluster);
+        give_back(&mut con, keys, "before");
+    }
+    let replica = cluster.replicas(cluster.slot(keys[0].names()[0]))[0];
+    forget_scripts(&cluster);
+    cluster.pause(replica);
+    for keys in &keys {
+        grant(&mut con, keys, "later");
+    }
+}
+
+#[test]
+fn several_mutexes_of_one_group() {
+    let cluster = own!(Cluster::new());
+    let mut con = connect(&cluster);
+    for node in cluster.masters() {
+        let group = cluster.name_on(node);
+        let mutexes = ["sword", "shield"].map(|name| {
+            let name = format!("{{{group}}}:{name}");
+            Keys::mutex(&cluster.prefix, &name).unwrap()
+        });
+        let mutexes = mutexes.each_ref();
+        for _ in 0..2 {
+            forget_scripts(&cluster);
+            let granted = try_lock_all(&mut con, &mutexes, "first", LEASE_MS).unwrap();
+            let held = try_lock_all(&mut con, &mutexes, "first", LEASE_MS).unwrap();
+            match (granted, held) {
+                (TryLockAllAnswer::Granted(granted), TryLockAllAnswer::Held(held)) => {
+                    assert_eq!(granted.len(), 2);
+                    assert_eq!(fences(&granted), fences(&held));
+                }
+                other => panic!("{other:?}"),
+            }
+            give_back(&mut con, mutexes[0], "first");
+            let denied = try_lock_all(&mut con, &mutexes, "second", LEASE_MS).unwrap();
+            let shield_is = matches!(denied, TryLockAllAnswer::Denied { place: 1, .. });
+            assert!(shield_is, "{denied:?}");
+            give_back(&mut con, mutexes[1], "first");
+        }
+    }
+}
+
+#[test]
+fn mutexes_of_several_groups_are_refused() {
+    let cluster = own!(Cluster::new());
+    let mut con = connect(&cluster);
+    let masters = cluster.masters();
+    let [here, elsewhere] = [masters[0], masters[1]].map(|node| cluster.name_on(node));
+    // What counts is not the node but the slot.
+    for other in [format!("{here}-2"), elsewhere] {
+        let mutexes = [&here, &other].map(|name| Keys::mutex(&cluster.prefix, name).unwrap());
+        let locked = try_lock_all(&mut con, &mutexes.each_ref(), "id", LEASE_MS);
+        let Err(CallError::Invalid(error)) = locked else {
+            panic!("nothing was changed, and it says so: {locked:?}")
+        };
+        assert!(error.to_string().contains("hash"), "{error}");
+        for keys in &mutexes {
+            let left = lookup(&mut con, keys, "id").unwrap();
+            assert!(matches!(left, LookupAnswer::Gone { .. }));
+        }
+    }
+}

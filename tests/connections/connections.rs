@@ -1,0 +1,145 @@
+//! Promise: a small pool serves any number of threads, and heals by itself.
+
+use crate::own;
+use crate::support::proxy::Proxy;
+use crate::support::{self, Server, eventually};
+
+use luagate::{Gate, Released};
+use std::time::Duration;
+
+#[test]
+fn threads_share_a_small_pool() {
+    let server = Server::any();
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .connections(3)
+        .open()
+        .unwrap();
+    // As many as are ever asked for: what is dropped while the machine is busy is given back later.
+    let semaphore = gate.semaphore("shared", 64 * 20);
+    std::thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    semaphore.try_acquire().unwrap().release().unwrap();
+                    assert!(gate.open_connections() <= 3);
+                }
+            });
+        }
+    });
+    eventually("all are given back", || {
+        (semaphore.available_permits().unwrap() == 64 * 20).then_some(())
+    });
+}
+
+#[test]
+fn connections_that_the_server_closed_are_replaced_without_an_error() {
+    let server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let semaphore = gate.semaphore("closed", 100);
+    for _ in 0..20 {
+        // Several connections lie in the pool, and all are closed.
+        let permits: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| semaphore.try_acquire().unwrap()))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        let mut con = server.connection();
+        support::kill_connections(&mut con, "normal");
+        for permit in permits {
+            permit.release().unwrap();
+        }
+    }
+    assert!(gate.open_connections() <= 8);
+}
+
+#[test]
+fn the_same_gate_goes_on_after_a_restart() {
+    let mut server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let semaphore = gate.semaphore("restarted", 1);
+    let before = semaphore.try_acquire().unwrap();
+    server.kill();
+    assert!(semaphore.try_acquire().is_err());
+    server.start_again();
+    let after = semaphore.try_acquire().unwrap();
+    assert!(after.fence() > before.fence());
+    assert!(before.refresh().is_err(), "the server forgot it");
+    after.release().unwrap();
+}
+
+#[test]
+fn a_gate_that_is_gone_leaves_no_connection() {
+    let server = own!(Server::private(&[]));
+    let mut con = server.connection();
+    let clients = |con: &mut redis::Connection| -> usize {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(con).unwrap();
+        list.lines().count()
+    };
+    let before = clients(&mut con);
+    let gate = server.gate();
+    let holder = gate.semaphore("gone", 1).acquire().unwrap();
+    let waited = gate
+        .semaphore("gone", 1)
+        .acquire_timeout(Duration::from_millis(500));
+    assert!(waited.is_err());
+    eventually("a connection and a subscriber", || {
+        (clients(&mut con) > before + 1).then_some(())
+    });
+    drop((holder, gate));
+    eventually("all connections close", || {
+        (clients(&mut con) == before).then_some(())
+    });
+}
+
+#[test]
+fn every_key_is_declared_and_shares_a_slot() {
+    // A node of a cluster refuses scripts that touch keys of another slot than the declared ones.
+    let server = own!(Server::cluster_node());
+    let gate = server.gate();
+    for name in ["a", "market:account:17", "{group}:b"] {
+        let semaphore = gate.semaphore(name, 3);
+        let permit = semaphore.acquire_many(3).unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| semaphore.acquire().unwrap().release().unwrap());
+            eventually("it waits", || {
+                (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
+            });
+            permit.refresh().unwrap();
+            permit.release().unwrap();
+            waiter.join().unwrap();
+        });
+        semaphore.resize(4).unwrap();
+        semaphore.unpin().unwrap();
+        drop(gate.mutex(name).lock().unwrap());
+    }
+}
+
+#[test]
+fn replies_that_come_late_are_not_taken_for_those_of_the_next_calls() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let gate = Gate::builder(&proxy.url)
+        .prefix(&server.prefix)
+        .connections(1)
+        .open()
+        .unwrap();
+    let semaphore = gate.semaphore("late", 2);
+    let dropped = semaphore.try_acquire().unwrap();
+    let released = semaphore.try_acquire().unwrap();
+    // The server does not know the script yet, so it is sent along with the call: two replies, which the drop does not
+    // wait for. It is left to the background, which sends the release again.
+    proxy.delay_replies([Duration::ZERO, Duration::from_millis(300)]);
+    drop(dropped);
+    let other = server.gate().semaphore("late", 2);
+    eventually("it is given back", || {
+        let is_back = other.inspect().unwrap().in_use == 1;
+        (is_back && gate.open_connections() == 1).then_some(())
+    });
+    assert_eq!(released.release().unwrap(), Released::Released);
+    assert_eq!(semaphore.available_permits().unwrap(), 2);
+}

@@ -1,0 +1,40 @@
+//! How a gate reaches its servers: connections and pools, permissions and secrets, replicas, a cluster, sentinels and TLS.
+
+#[path = "../support/mod.rs"]
+mod support;
+#[cfg(feature = "tls")]
+#[path = "../support/tls_server.rs"]
+mod tls_server;
+
+mod acl;
+#[cfg(feature = "cluster")]
+mod cluster;
+#[cfg(feature = "cluster")]
+mod cluster_scripts;
+mod connections;
+mod convoys;
+mod min_replicas;
+#[cfg(feature = "r2d2")]
+mod pool;
+mod secrets;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+#[cfg(feature = "tls")]
+mod tls;
+mod warnings;
+
+#[test]
+fn process_of_a_test() {
+    let Some((job, arguments)) = support::job() else {
+        return;
+    };
+    match job.as_str() {
+        support::crew::NAME => support::crew::work(&arguments),
+        #[cfg(all(feature = "cluster", target_os = "linux"))]
+        "away" => cluster::wait_while_releases_are_pending(),
+        "fail" => secrets::fail(&arguments),
+        #[cfg(feature = "tls")]
+        "open" => tls::open(&arguments),
+        other => panic!("there is no job {other}"),
+    }
+}

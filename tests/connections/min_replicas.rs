@@ -1,0 +1,209 @@
+//! Promise: with `min_replicas` a permit counts only once so many replicas have it, and by no lease that they do not have.
+
+use crate::own;
+use crate::support::proxy::Proxy;
+use crate::support::{Server, eventually};
+
+use luagate::errors::{AcquireError, FailureKind, RefreshError, TryAcquireError};
+use luagate::{Gate, GateBuilder};
+use std::time::Duration;
+
+/// Where a replica does not answer, and where it does.
+const WITHIN: Duration = Duration::from_secs(1);
+const PATIENT: Duration = Duration::from_secs(10);
+const LEASE: Duration = Duration::from_secs(600);
+
+/// A master that begins with a replica as soon as that asks.
+const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
+
+/// A replica that follows its master, and has confirmed something.
+fn replica_of(master: &Server) -> Server {
+    let address = master.url.trim_start_matches("redis://");
+    let (host, port) = address.trim_end_matches('/').split_once(':').unwrap();
+    let mut arguments = AT_ONCE.to_vec();
+    arguments.extend(["--replicaof", host, port]);
+    let replica = Server::private_tcp(&arguments).unwrap();
+    let mut con = master.connection();
+    // Some servers hear of it only with its next report, a second later, and until then count nothing as confirmed.
+    eventually("the replica confirms", || {
+        let mut write = redis::pipe();
+        write.cmd("SET").arg("followed").arg(1).ignore();
+        write.cmd("WAIT").arg(1).arg(1_000);
+        let (confirmed,): (u32,) = write.query(&mut con).unwrap();
+        (confirmed > 0).then_some(())
+    });
+    replica
+}
+
+/// Waits until the replica has confirmed all that its master ever sent.
+fn has_confirmed_all(master: &Server) {
+    let mut con = master.connection();
+    eventually("the replica confirms all", || {
+        let mut info = redis::cmd("INFO");
+        let info: String = info.arg("replication").query(&mut con).unwrap();
+        let number = |name: &str| {
+            let (_, rest) = info.split_once(name)?;
+            rest.split(|end: char| !end.is_ascii_digit()).next()
+        };
+        let confirmed = number(",offset=").expect("a replica");
+        (Some(confirmed) == number("master_repl_offset:")).then_some(())
+    });
+}
+
+fn builder(server: &Server) -> GateBuilder {
+    Gate::builder(&server.url).prefix(&server.prefix)
+}
+
+/// A gate whose grants one replica has to confirm within so long.
+fn gate(server: &Server, within: Duration) -> Gate {
+    let builder = builder(server).read_timeout(within + PATIENT);
+    builder.min_replicas(1, within).open().unwrap()
+}
+
+fn take_over(replica: &Server) {
+    redis::cmd("REPLICAOF")
+        .arg("NO")
+        .arg("ONE")
+        .exec(&mut replica.connection())
+        .unwrap();
+}
+
+#[test]
+fn a_replica_that_takes_over_at_once_knows_every_permit() {
+    let master = own!(Server::private_tcp(&AT_ONCE));
+    let replica = replica_of(&master);
+    let gate = gate(&master, PATIENT);
+    let mut ids = Vec::new();
+    for number in 0..200 {
+        let semaphore = gate.semaphore(&format!("s{number}"), 1).lease(LEASE);
+        let permit = match number % 2 {
+            0 => semaphore.try_acquire().unwrap(),
+            _ => semaphore.acquire_timeout(Duration::from_secs(10)).unwrap(),
+        };
+        ids.push(permit.into_id());
+    }
+    // Those that another one gave back, which the server tells by message.
+    let first = gate.semaphore("handed", 1).lease(LEASE);
+    let held = first.try_acquire().unwrap();
+    let waits = std::thread::spawn(move || first.acquire_timeout(Duration::from_secs(10)).unwrap());
+    let other = gate.semaphore("handed", 1);
+    eventually("it waits", || {
+        (other.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    held.release().unwrap();
+    let handed = waits.join().unwrap();
+    take_over(&replica);
+    let after = Gate::builder(&replica.url)
+        .prefix(&master.prefix)
+        .open()
+        .unwrap();
+    for (number, id) in ids.iter().enumerate() {
+        let holders = after.semaphore(&format!("s{number}"), 1).inspect().unwrap();
+        assert_eq!(&holders.holders[0].id, id);
+    }
+    let holders = after.semaphore("handed", 1).inspect().unwrap().holders;
+    assert_eq!(holders[0].id, handed.id());
+}
+
+#[test]
+fn what_too_few_confirm_is_given_back_with_an_error_that_says_so() {
+    let master = own!(Server::private_tcp(&AT_ONCE));
+    let gate = gate(&master, WITHIN);
+    let semaphore = gate.semaphore("s", 1).lease(LEASE);
+    let Err(TryAcquireError::Failed(failure)) = semaphore.try_acquire() else {
+        panic!("no replica is there");
+    };
+    assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
+    assert!(
+        failure.to_string().contains("0 of 1 within 1s"),
+        "{failure}"
+    );
+    let Err(AcquireError::Failed(failure)) = semaphore.acquire_timeout(Duration::from_secs(5))
+    else {
+        panic!("no replica is there");
+    };
+    assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
+    assert!(gate.mutex("m").try_lock().is_err());
+    assert!(gate.mutexes(["{g}:a", "{g}:b"]).try_lock_all().is_err());
+    assert_eq!(semaphore.inspect().unwrap().in_use, 0);
+    assert_eq!(gate.mutex("m").inspect().unwrap().in_use, 0);
+    assert_eq!(gate.mutex("{g}:b").inspect().unwrap().in_use, 0);
+}
+
+#[test]
+fn a_new_lease_that_no_replica_has_does_not_count() {
+    let master = own!(Server::private_tcp(&AT_ONCE));
+    let mut replica = replica_of(&master);
+    let gate = gate(&master, WITHIN);
+    let permit = gate.semaphore("s", 1).lease(LEASE).try_acquire().unwrap();
+    replica.pause();
+    let before = permit.remaining().unwrap();
+    let Err(RefreshError::Failed(failure)) = permit.refresh_for(LEASE * 2) else {
+        panic!("the replica stands still");
+    };
+    assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
+    assert!(permit.remaining().unwrap() <= before);
+    replica.resume();
+    permit.refresh_for(LEASE * 2).unwrap();
+    assert!(permit.remaining().unwrap() > LEASE);
+}
+
+#[test]
+fn nor_does_it_where_the_server_forgot_the_script_twice() {
+    let master = own!(Server::private_tcp(&AT_ONCE));
+    let mut replica = replica_of(&master);
+    let proxy = Proxy::new(&master);
+    let gate = Gate::builder(&proxy.url).prefix(&master.prefix);
+    let gate = gate.read_timeout(WITHIN + PATIENT).min_replicas(1, WITHIN);
+    let gate = gate.open().unwrap();
+    let permit = gate.semaphore("s", 1).lease(LEASE).try_acquire().unwrap();
+    redis::cmd("SCRIPT")
+        .arg("FLUSH")
+        .exec(&mut master.connection())
+        .unwrap();
+    proxy.forget_loaded_scripts();
+    // What is called before the script comes along writes nothing: the replica would seem to have all of that.
+    has_confirmed_all(&master);
+    replica.pause();
+    let before = permit.remaining().unwrap();
+    let Err(RefreshError::Failed(failure)) = permit.refresh_for(LEASE * 2) else {
+        panic!("the replica stands still");
+    };
+    assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
+    assert!(permit.remaining().unwrap() <= before);
+}
+
+#[test]
+fn renewal_goes_on_when_the_replicas_are_back() {
+    let master = own!(Server::private_tcp(&AT_ONCE));
+    let mut replica = replica_of(&master);
+    let gate = gate(&master, WITHIN);
+    let semaphore = gate.semaphore("s", 1).lease(Duration::from_secs(12));
+    let permit = semaphore.auto_renew().try_acquire().unwrap();
+    replica.pause();
+    // Two thirds are left when it is renewed next; less than half means that a renewal did not count.
+    eventually("a renewal is not confirmed", || {
+        (permit.remaining().unwrap() < Duration::from_secs(6)).then_some(())
+    });
+    replica.resume();
+    eventually("it is renewed again", || {
+        (permit.remaining().unwrap() > Duration::from_secs(8)).then_some(())
+    });
+    assert!(!permit.is_lost());
+}
+
+#[test]
+fn what_cannot_be_confirmed_in_time_is_told_when_the_gate_is_opened() {
+    let server = Server::any();
+    for (count, timeout) in [
+        (0, WITHIN),
+        (1, Duration::ZERO),
+        (1, Duration::from_secs(2)),
+    ] {
+        let error = builder(&server)
+            .min_replicas(count, timeout)
+            .open()
+            .unwrap_err();
+        assert!(error.to_string().contains("min_replicas"), "{error}");
+    }
+}

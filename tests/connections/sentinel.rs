@@ -1,0 +1,224 @@
+//! Promise: with sentinels nobody has to do anything about a failover: calls, waits and renewals go on with the new master.
+
+use crate::own;
+use crate::support::crew::{self, Crew, Home};
+use crate::support::history::{Forgotten, Op};
+use crate::support::sentinel::{MASTER, Sentinels};
+use crate::support::stub_sentinel::StubSentinel;
+use crate::support::{SOON, Server, eventually};
+
+use luagate::errors::FailureKind;
+use luagate::{Gate, GateBuilder};
+use redis::Connection;
+use std::time::{Duration, Instant};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_secs(600);
+
+/// Within how long of the promotion everything works again.
+const RECOVERED: Duration = Duration::from_secs(3);
+
+fn url(group: &Sentinels) -> String {
+    let sentinels = group.sentinels.addresses().join(",");
+    format!("redis+sentinel://{sentinels}/{MASTER}")
+}
+
+fn builder(group: &Sentinels) -> GateBuilder {
+    Gate::builder(&url(group)).prefix(&group.prefix)
+}
+
+impl Home for Sentinels {
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn gate(&self) -> Gate {
+        builder(self).open().unwrap()
+    }
+
+    fn connection_for(&self, _key: &str) -> Connection {
+        self.connection(self.master())
+    }
+}
+
+#[test]
+fn all_goes_on_within_three_seconds_of_the_promotion() {
+    let mut group = own!(Sentinels::new());
+    let gate = builder(&group)
+        .read_timeout(Duration::from_millis(500))
+        .open()
+        .unwrap();
+    let held = gate
+        .semaphore("s", 1)
+        .lease(SOON * 6)
+        .auto_renew()
+        .try_acquire()
+        .unwrap();
+    let waiting = {
+        let semaphore = gate.semaphore("s", 1).lease(LEASE);
+        std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap())
+    };
+    eventually("it waits", || {
+        (gate.semaphore("s", 1).inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    let master = group.master();
+    group.settle();
+    group.kill(master);
+    group.promoted(master);
+    let promoted = Instant::now();
+    eventually("a call is answered", || held.refresh().ok());
+    held.release().unwrap();
+    waiting.join().unwrap().release().unwrap();
+    assert!(promoted.elapsed() < RECOVERED, "{:?}", promoted.elapsed());
+}
+
+#[test]
+fn a_sentinel_that_stands_still_holds_up_nobody() {
+    let mut group = own!(Sentinels::new());
+    group.sentinels.pause(0);
+    let asked = Instant::now();
+    let gate = builder(&group).connect_timeout(SOON / 4).open().unwrap();
+    gate.mutex("m").try_lock().unwrap().unlock().unwrap();
+    assert!(asked.elapsed() < SOON / 4, "{:?}", asked.elapsed());
+    // The one that answered is asked first from here on.
+    let asked = Instant::now();
+    gate.mutex("m").try_lock().unwrap().unlock().unwrap();
+    assert!(
+        asked.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        asked.elapsed()
+    );
+}
+
+fn asking(sentinels: &[StubSentinel], prefix: &str) -> GateBuilder {
+    let addresses = sentinels.iter().map(|sentinel| sentinel.address.as_str());
+    let addresses: Vec<&str> = addresses.collect();
+    let url = format!("redis+sentinel://{}/{MASTER}", addresses.join(","));
+    Gate::builder(&url).prefix(prefix)
+}
+
+#[test]
+fn a_sentinel_that_does_not_answer_delays_by_its_share_only() {
+    let server = own!(Server::private_tcp(&[]));
+    let sentinels = [StubSentinel::silent(), StubSentinel::naming(&server)];
+    // Connecting takes so long at most: a third for each sentinel, and one for the master.
+    let within = Duration::from_secs(6);
+    let gate = asking(&sentinels, &server.prefix);
+    let gate = gate.connect_timeout(within).read_timeout(within);
+    let asked = Instant::now();
+    let gate = gate.open().unwrap();
+    assert!(asked.elapsed() < within, "{:?}", asked.elapsed());
+    gate.mutex("m").try_lock().unwrap().unlock().unwrap();
+}
+
+#[test]
+fn a_master_of_before_that_a_sentinel_still_names_is_not_used() {
+    let master = own!(Server::private_tcp(&[]));
+    let (host, port) = master.address().split_once(':').unwrap();
+    // It would take whatever is written.
+    let as_before = ["--replicaof", host, port, "--replica-read-only", "no"];
+    let before = own!(Server::private_tcp(&as_before));
+    let [late, well] = [&before, &master].map(StubSentinel::naming);
+    let sentinels = [late, well];
+    let gate = asking(&sentinels, &master.prefix).open().unwrap();
+    let held = gate.mutex("m").lease(LEASE).try_lock().unwrap();
+    let there = master.gate().mutex("m").inspect().unwrap();
+    assert_eq!(there.holders.len(), 1, "granted by the master of before");
+    held.unlock().unwrap();
+    // Where no other is named there is no master.
+    let error = asking(&sentinels[..1], &master.prefix).open().unwrap_err();
+    let luagate::errors::CallError::Failed(failure) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(failure.kind(), FailureKind::NotReady, "{failure}");
+}
+
+#[test]
+fn what_is_wrong_with_sentinels_is_told() {
+    let group = own!(Sentinels::new());
+    let other = url(&group).replace(MASTER, "another");
+    let error = Gate::open(&other).unwrap_err();
+    assert!(
+        error.to_string().contains("know no master \"another\""),
+        "{error}"
+    );
+    // A server that is no sentinel.
+    let server = group.urls()[0]
+        .trim_start_matches("redis://")
+        .trim_end_matches('/')
+        .to_owned();
+    let error = Gate::open(&format!("redis+sentinel://{server}/{MASTER}")).unwrap_err();
+    assert!(error.to_string().contains("SENTINEL"), "{error}");
+    let error = Gate::open("redis+sentinel://127.0.0.1:1/x").unwrap_err();
+    let luagate::errors::CallError::Failed(failure) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    let like = "redis://127.0.0.1/";
+    let none: [&str; 0] = [];
+    assert!(GateBuilder::sentinel(&none, MASTER, like).open().is_err());
+}
+
+#[test]
+fn a_crew_goes_on_while_masters_die() {
+    let mut group = own!(Sentinels::new());
+    let crew = Crew::new(&group, &url(&group), 6);
+    for _ in 0..2 {
+        crew.goes_on(20);
+        let master = group.master();
+        crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+            group.kill(master);
+            group.promoted(master);
+        });
+        crew.goes_on(20);
+        group.start(master);
+        group.settle();
+    }
+    crew.finish(&group, &crew::broken_connections());
+}
+
+/// The master of before lives on, and takes itself for the master until somebody tells it.
+#[test]
+fn after_a_failover_by_hand_nothing_is_asked_of_the_master_of_before() {
+    let group = own!(Sentinels::new());
+    let gate = builder(&group).open().unwrap();
+    let semaphore = gate.semaphore("s", 1).lease(LEASE);
+    let held = semaphore.try_acquire().unwrap();
+    let waiting = {
+        let semaphore = semaphore.clone();
+        std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap())
+    };
+    eventually("it waits", || {
+        (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    let before = group.master();
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "default", "-slaveof", "-replicaof"])
+        .exec(&mut group.connection(before))
+        .unwrap();
+    group.settle();
+    let after = group.fail_over();
+    let at = Gate::builder(group.urls()[after]).prefix(&group.prefix);
+    let there = at.open().unwrap();
+    eventually("the other is asked", || {
+        let lock = gate.mutex("m").lease(LEASE).try_lock().ok()?;
+        let is_there = there.mutex("m").inspect().unwrap().in_use == 1;
+        lock.unlock().unwrap();
+        is_there.then_some(())
+    });
+    held.release().unwrap();
+    waiting.join().unwrap().release().unwrap();
+    assert!(group.is_master(before));
+}
+
+#[test]
+fn a_failover_by_hand_is_noticed() {
+    let group = own!(Sentinels::new());
+    let crew = Crew::new(&group, &url(&group), 6);
+    crew.goes_on(20);
+    crew.recorded(&Op::TwoMasters, || {
+        crew.recorded(&Op::Forget(Forgotten::TheLast), || group.fail_over());
+    });
+    crew.goes_on(20);
+    crew.finish(&group, &crew::broken_connections());
+}

@@ -1,0 +1,127 @@
+//! Promise: what clients in other languages rely on does not change within one version of the contract.
+//!
+//! `tests/contract/<version>.json` has it as it was first written: KEYS, ARGV and replies of each script, and the SHA-1 of what
+//! each case of `lua/conformance/` does and expects. More may come; `LUAGATE_RECORD=1 cargo test --test contract contract::`
+//! records it.
+
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+
+fn read(path: &str) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// A case without what only measures: how many commands a script calls.
+fn without_calls(step: &Value) -> Value {
+    match step {
+        Value::Array(steps) => steps.iter().map(without_calls).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(name, _)| *name != "calls");
+            let fields = fields.map(|(name, value)| (name.clone(), without_calls(value)));
+            Value::Object(fields.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Every case by the name of its file and its own, as a SHA-1.
+fn cases() -> Map<String, Value> {
+    let mut cases = Map::new();
+    let files = std::fs::read_dir("lua/conformance").unwrap();
+    let paths = files.map(|file| file.unwrap().path());
+    for path in paths.filter(|path| path.extension().is_some_and(|ending| ending == "json")) {
+        let file = path.file_stem().unwrap().to_str().unwrap();
+        for case in read(path.to_str().unwrap()).as_array().unwrap() {
+            let steps = without_calls(&case["steps"]).to_string();
+            let sha1 = sha1_smol::Sha1::from(steps).digest().to_string();
+            let name = format!("{file}: {}", case["name"].as_str().unwrap());
+            assert!(
+                cases.insert(name.clone(), json!(sha1)).is_none(),
+                "{name} is there twice"
+            );
+        }
+    }
+    cases
+}
+
+/// What the contract is today: its version, and what is recorded of it.
+fn today() -> (u64, Value) {
+    let manifest = read("lua/manifest.json");
+    let mut scripts = manifest["scripts"].clone();
+    for script in scripts.as_object_mut().unwrap().values_mut() {
+        let script = script.as_object_mut().unwrap();
+        script.retain(|name, _| ["keys", "argv", "replies"].contains(&name.as_str()));
+    }
+    let version = manifest["contract"].as_u64().unwrap();
+    (version, json!({"scripts": scripts, "cases": cases()}))
+}
+
+#[test]
+fn what_clients_rely_on_changes_only_with_its_version() {
+    let (version, today) = today();
+    let path = format!("tests/contract/{version}.json");
+    let is_recording = std::env::var_os("LUAGATE_RECORD").is_some();
+    if is_recording && !PathBuf::from(&path).exists() {
+        std::fs::write(&path, "{\"scripts\": {}, \"cases\": {}}").unwrap();
+    }
+    let recorded = read(&path);
+    for part in ["scripts", "cases"] {
+        for (name, expected) in recorded[part].as_object().unwrap() {
+            assert_eq!(
+                today[part].get(name),
+                Some(expected),
+                "{name}: clients rely on what contract {version} said of it. Where that has to change, `contract` in \
+                 lua/manifest.json is to be counted up, lua/README.md to say what is new, and each client to follow"
+            );
+        }
+    }
+    if is_recording {
+        let text = serde_json::to_string_pretty(&today).unwrap();
+        std::fs::write(&path, text + "\n").unwrap();
+        return;
+    }
+    assert_eq!(
+        recorded, today,
+        "more than is recorded: `LUAGATE_RECORD=1 cargo test --test contract`"
+    );
+}
+
+/// The table of what the scripts promise names cases that are there.
+#[test]
+fn what_the_page_names_is_shown() {
+    let page = std::fs::read_to_string("lua/README.md").unwrap();
+    let table = page.split("## What a client may rely on").nth(1).unwrap();
+    let rows = table
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains('`'));
+    let cells = rows.map(|row| row.split(" | ").nth(2).unwrap());
+    let names: Vec<&str> = cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(names.len() > 11, "{names:?}");
+    let cases = cases();
+    for name in names {
+        assert!(cases.contains_key(name), "no case is called {name}");
+    }
+}
+
+/// Each client says which version it was written for, and refuses any other.
+#[test]
+fn the_clients_are_of_this_version() {
+    let (version, _) = today();
+    let clients = [
+        ("python/luagate.py", format!("CONTRACT = {version} ")),
+        ("javascript/scripts.mjs", format!("CONTRACT = {version};")),
+        ("go/scripts.go", format!("contract = {version}\n")),
+        (
+            "java/src/main/java/luagate/Scripts.java",
+            format!("CONTRACT = {version};"),
+        ),
+        ("shell/with-permit", format!("\"contract\": {version},")),
+    ];
+    for (client, says) in clients {
+        let text = std::fs::read_to_string(format!("tests/languages/{client}")).unwrap();
+        assert!(text.contains(&says), "{client}: {says}");
+    }
+}

@@ -1,0 +1,21 @@
+//! What the scripts promise to a client in any language: calls and replies, keys, limits of work and memory, and versions.
+
+#[path = "../support/fuzz.rs"]
+mod fuzz;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod all_or_nothing;
+mod bounded_work;
+mod capacity;
+mod contract;
+mod fuzz_arguments;
+mod fuzz_names;
+mod fuzz_replies;
+mod holds;
+mod loss;
+mod manifest;
+mod nothing_left_behind;
+mod readme_of_scripts;
+mod same_id;
+mod versions;

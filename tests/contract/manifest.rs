@@ -1,0 +1,358 @@
+//! Promise: `lua/manifest.json` is all that another language needs, and it is what this crate runs.
+
+use crate::own;
+use crate::support::Server;
+use crate::support::includes::expand;
+
+use luagate::scripts::semaphore::{self, Ask};
+use luagate::scripts::{LatchKeys, autocomplete, latch};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn manifest() -> Value {
+    serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap()
+}
+
+fn words(value: &Value) -> Vec<String> {
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// The `.lua` files of a folder and those in it.
+fn lua_files(folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path().to_str().unwrap().to_owned());
+    paths
+        .flat_map(|path| match path.ends_with(".lua") {
+            true => vec![path],
+            false if std::path::Path::new(&path).is_dir() => lua_files(&path),
+            false => Vec::new(),
+        })
+        .collect()
+}
+
+/// A file of `lua/`.
+fn read(file: &str) -> String {
+    let path = format!("lua/{file}");
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What `lua/dist/` has to hold: the names of the scripts, and of the part for scripts of users.
+fn generated() -> Vec<String> {
+    let manifest = manifest();
+    let scripts = manifest["scripts"].as_object().unwrap().keys().cloned();
+    scripts.chain(["semaphore/holds".to_owned()]).collect()
+}
+
+#[test]
+fn each_sha1_is_that_of_its_file() {
+    let manifest = manifest();
+    assert_eq!(manifest["contract"], 1);
+    for (name, script) in manifest["scripts"].as_object().unwrap() {
+        let file = script["file"].as_str().unwrap();
+        assert_eq!(file, format!("dist/{name}.lua"));
+        let sha1 = sha1_smol::Sha1::from(read(file)).digest().to_string();
+        assert_eq!(
+            script["sha1"], sha1,
+            "{name}: its text has changed: `./dev manifest`. Has the contract, too?"
+        );
+    }
+}
+
+#[test]
+fn each_generated_file_is_made_of_the_sources_as_they_are() {
+    let mut expected = BTreeMap::new();
+    for name in generated() {
+        let text = expand(&read(&format!("{name}.lua")), read);
+        let nested = text.lines().find(|line| line.contains("include:"));
+        assert_eq!(nested, None, "{name}: the line is not `-- include: FILE`");
+        expected.insert(format!("lua/dist/{name}.lua"), text);
+    }
+    let there = lua_files("lua/dist");
+    let there: BTreeSet<&str> = there.iter().map(String::as_str).collect();
+    let names: BTreeSet<&str> = expected.keys().map(String::as_str).collect();
+    assert_eq!(
+        there, names,
+        "`./dev manifest` writes what is missing, and removes what is too much"
+    );
+    for (file, text) in &expected {
+        let is_new = std::fs::read_to_string(file).unwrap() == *text;
+        assert!(is_new, "{file}: its sources have changed: `./dev manifest`");
+    }
+}
+
+#[test]
+fn every_source_belongs_to_a_script() {
+    let mut used = BTreeSet::new();
+    for name in generated() {
+        let file = format!("{name}.lua");
+        expand(&read(&file), |part| {
+            used.insert(part.to_owned());
+            read(part)
+        });
+        used.insert(file);
+    }
+    let files = lua_files("lua");
+    let files = files.iter().map(|file| file.strip_prefix("lua/").unwrap());
+    let there = files
+        .filter(|file| !file.starts_with("dist/"))
+        .map(str::to_owned);
+    assert_eq!(used, there.collect());
+}
+
+/// What the head of a script says.
+#[derive(Debug, PartialEq)]
+struct Head {
+    keys: Vec<String>,
+    argv: Vec<String>,
+    replies: BTreeMap<String, Vec<String>>,
+}
+
+/// The entries of a section of a head: each begins in the column behind `KEYS`, `ARGV` or `REPLY`, and what continues one
+/// is further to the right.
+fn entries<'a>(text: &'a str, section: &str) -> Vec<&'a str> {
+    const INDENT: &str = "--       ";
+    let start = format!("-- {section:<6}");
+    let head = text.lines().take_while(|line| line.starts_with("--"));
+    let mut lines = head.skip_while(|line| !line.starts_with(&start));
+    let first = lines.next().map(|line| &line[INDENT.len()..]);
+    let more = lines.map_while(|line| line.strip_prefix(INDENT));
+    let entries = first.into_iter().chain(more);
+    entries.filter(|entry| !entry.starts_with(' ')).collect()
+}
+
+/// The names at the start of a text: a remark follows behind two spaces.
+fn names(text: &str) -> Vec<String> {
+    let names = text.split("  ").next().unwrap_or_default();
+    names.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Replies by their words: the fields of each stand in the same column.
+fn replies(entries: &[&str]) -> BTreeMap<String, Vec<String>> {
+    let word_of = |entry: &str| entry.split(' ').next().unwrap().to_owned();
+    let first = entries[0];
+    let behind_word = first.trim_start_matches(|letter| letter != ' ');
+    let column = first.len() - behind_word.trim_start().len();
+    let replies = entries.iter().map(|entry| {
+        let fields = entry.get(column..).unwrap_or_default();
+        (word_of(entry), names(fields))
+    });
+    replies.collect()
+}
+
+fn head(text: &str, has_words: bool) -> Head {
+    let [keys, argv, reply] = ["KEYS", "ARGV", "REPLY"].map(|section| entries(text, section));
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    let argv = argv.iter().map(|entry| names(entry).join(" "));
+    Head {
+        keys: names(keys[0]),
+        argv: argv.filter(|name| name != "none").collect(),
+        replies: match has_words {
+            true => replies(&reply),
+            false => BTreeMap::from([(String::new(), names(&reply.join("  ")))]),
+        },
+    }
+}
+
+/// What the manifest says of a script.
+fn listed(script: &Value) -> Head {
+    let replies = script["replies"].as_object().unwrap().iter();
+    Head {
+        keys: words(&script["keys"]),
+        argv: words(&script["argv"]),
+        replies: replies
+            .map(|(word, fields)| (word.clone(), words(fields)))
+            .collect(),
+    }
+}
+
+#[test]
+fn the_heads_of_the_scripts_say_the_same() {
+    for (name, script) in manifest()["scripts"].as_object().unwrap() {
+        let text = read(script["file"].as_str().unwrap());
+        assert!(text.starts_with(&format!("-- {name}: ")), "{name}");
+        let listed = listed(script);
+        let has_words = !listed.replies.contains_key("");
+        assert_eq!(head(&text, has_words), listed, "{name}");
+    }
+}
+
+/// What a script replies to so many keys and arguments, all of them different keys, and values that every argument may have.
+fn error_of_counts(con: &mut redis::Connection, text: &str, keys: usize, argv: usize) -> String {
+    let script = text.lines().next().unwrap();
+    let keys: Vec<String> = (0..keys).map(|key| format!("{{tag}}:{key}")).collect();
+    let mut call = redis::cmd("EVAL");
+    call.arg(text).arg(keys.len()).arg(&keys).arg(vec![1; argv]);
+    let Err(error) = call.exec(con) else {
+        panic!(
+            "{} keys and {argv} arguments are taken: {script}",
+            keys.len()
+        );
+    };
+    format!("{} {}", error.code().unwrap(), error.detail().unwrap())
+}
+
+#[test]
+fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
+    let server = own!(Server::private(&[]));
+    let mut con = server.connection();
+    for (name, script) in manifest()["scripts"].as_object().unwrap() {
+        let text = read(script["file"].as_str().unwrap());
+        let mut error = |keys, argv| error_of_counts(&mut con, &text, keys, argv);
+        let Head { mut keys, argv, .. } = listed(script);
+        let several = keys.pop_if(|last| last == "...").is_some();
+        let key_names = keys.join(" ");
+        for count in [keys.len() - 1, keys.len() + 1] {
+            let error = error(count, argv.len());
+            match several {
+                true => assert!(
+                    error.starts_with(&format!("LUAGATE keys: takes {key_names} of ")),
+                    "{name}: {error}"
+                ),
+                false => assert_eq!(
+                    error,
+                    format!("LUAGATE keys: takes {}: {key_names}", keys.len()),
+                    "{name}"
+                ),
+            }
+        }
+        if argv.last().is_some_and(|last| last.ends_with(" ...")) {
+            continue; // any number of arguments
+        }
+        // So many of the last arguments may be left out.
+        let optional = script
+            .get("optional")
+            .map_or(0, |count| count.as_u64().unwrap() as usize);
+        let least = argv.len() - optional;
+        let mut refused = format!("LUAGATE arguments: takes {}", argv.len());
+        if optional > 0 {
+            refused = format!("LUAGATE arguments: takes {least} or {}", argv.len());
+        }
+        if !argv.is_empty() {
+            refused = format!("{refused}: {}", argv.join(" "));
+        }
+        assert_eq!(error(keys.len(), argv.len() + 1), refused, "{name}");
+        // Of several mutexes the script first checks each argument, so it reports the missing one by its own rule.
+        if least > 0 && !several {
+            assert_eq!(error(keys.len(), least - 1), refused, "{name}");
+        }
+    }
+    let size: u64 = redis::cmd("DBSIZE").query(&mut con).unwrap();
+    assert_eq!(size, 0, "nothing was written");
+}
+
+/// The calls of the cases in `lua/conformance/`, each with the name of its file.
+fn calls_of_cases() -> Vec<(String, Value)> {
+    fn add(file: &str, steps: &Value, calls: &mut Vec<(String, Value)>) {
+        for step in steps.as_array().unwrap() {
+            if step.get("call").is_some() {
+                calls.push((file.to_owned(), step.clone()));
+            } else if step.get("each").is_some() {
+                add(file, &step["steps"], calls);
+            }
+        }
+    }
+    let mut calls = Vec::new();
+    for file in std::fs::read_dir("lua/conformance").unwrap() {
+        let path = file.unwrap().path().to_str().unwrap().to_owned();
+        if path.ends_with(".json") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
+            for case in cases {
+                add(&path, &case["steps"], &mut calls);
+            }
+        }
+    }
+    calls
+}
+
+#[test]
+fn every_reply_of_the_cases_has_the_fields_of_the_manifest() {
+    let manifest = manifest();
+    let mut shown = BTreeSet::new();
+    for (file, call) in calls_of_cases() {
+        let name = call["call"].as_str().unwrap();
+        let replies = listed(&manifest["scripts"][name]).replies;
+        let Some(reply) = call.get("reply") else {
+            continue; // an error
+        };
+        let word = match replies.contains_key("") {
+            true => "",
+            false => reply[0].as_str().unwrap(),
+        };
+        shown.insert((name.to_owned(), word.to_owned()));
+        let fields = replies.get(word);
+        let fields = fields.unwrap_or_else(|| panic!("{file}: no reply {word}: {call}"));
+        let length = match (word, fields.len()) {
+            ("", 1) => continue, // the reply is the field itself
+            ("", count) => count,
+            (_, count) => 1 + count,
+        };
+        let reply = reply.as_array().unwrap_or_else(|| panic!("{file}: {call}"));
+        assert_eq!(reply.len(), length, "{file}: {fields:?}: {call}");
+    }
+    for (name, script) in manifest["scripts"].as_object().unwrap() {
+        for word in listed(script).replies.into_keys() {
+            let is_shown = shown.contains(&(name.clone(), word.clone()));
+            assert!(is_shown, "no case has the reply {word:?} of {name}");
+        }
+    }
+}
+
+/// Some clients remove it, and would see another text than the case has.
+#[test]
+fn no_error_of_the_cases_ends_in_white_space() {
+    let calls = calls_of_cases();
+    let errors = calls
+        .iter()
+        .filter_map(|(_, call)| call.get("error")?.as_str());
+    let errors: Vec<&str> = errors.collect();
+    assert!(errors.len() > 100, "{}", errors.len());
+    for error in errors {
+        assert_eq!(error, error.trim_end());
+    }
+}
+
+#[test]
+fn this_crate_runs_these_very_scripts() {
+    let server = own!(Server::private(&[]));
+    let mut con = server.connection();
+    let keys = server.keys("all");
+    let ask = Ask {
+        id: "id",
+        limit: 1,
+        ..Ask::default()
+    };
+    semaphore::acquire(&mut con, &keys, &ask).unwrap();
+    semaphore::refresh(&mut con, &keys, "id", 1_000, None).unwrap();
+    semaphore::lookup(&mut con, &keys, "id").unwrap();
+    semaphore::inspect(&mut con, &keys, 0, 10).unwrap();
+    semaphore::resize(&mut con, &keys, 2, None).unwrap();
+    semaphore::release(&mut con, &keys, "id", 0, None).unwrap();
+    semaphore::try_lock_all(&mut con, &[&server.keys("several")], "id", 1_000).unwrap();
+    let recent = autocomplete::recent_key(&server.prefix, "all").unwrap();
+    autocomplete::recent_add(&mut con, &recent, "a", 1).unwrap();
+    autocomplete::recent_match(&mut con, &recent, "a", 1).unwrap();
+    autocomplete::recent_remove(&mut con, &recent, "a").unwrap();
+    let prefix = autocomplete::prefix_key(&server.prefix, "all").unwrap();
+    autocomplete::prefix_add(&mut con, &prefix, &["a"]).unwrap();
+    autocomplete::prefix_match(&mut con, &prefix, "a", 1).unwrap();
+    autocomplete::prefix_remove(&mut con, &prefix, &["a"]).unwrap();
+    let keys = LatchKeys::new(&server.prefix, "all").unwrap();
+    latch::count_down(&mut con, &keys, "id", 1, 1_000).unwrap();
+    latch::wait(&mut con, &keys, 1, 1_000, 0, "").unwrap();
+    latch::count(&mut con, &keys).unwrap();
+    latch::delete(&mut con, &keys).unwrap();
+    for (name, script) in manifest()["scripts"].as_object().unwrap() {
+        let (known,): (bool,) = redis::cmd("SCRIPT")
+            .arg("EXISTS")
+            .arg(script["sha1"].as_str().unwrap())
+            .query(&mut con)
+            .unwrap();
+        assert!(known, "{name} has another text here than in the manifest");
+    }
+}

@@ -1,0 +1,137 @@
+//! Promise: with `min_replicas(1)` no permit that somebody was told to hold is forgotten by the failover of a cluster's node, or
+//! of a master that sentinels watch. `LUAGATE_PROVE=long` sees a hundred of each.
+
+use crate::own;
+use crate::support::cluster::Cluster;
+use crate::support::eventually;
+use crate::support::sentinel::{MASTER, Sentinels};
+
+use luagate::{Gate, Permit};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const LEASE: Duration = Duration::from_secs(3_600);
+const WITHIN: Duration = Duration::from_millis(300);
+
+fn rounds() -> usize {
+    match std::env::var("LUAGATE_PROVE").as_deref() {
+        Ok("long") => 100,
+        _ => 2,
+    }
+}
+
+fn open(url: &str, prefix: &str) -> Gate {
+    let gate = Gate::builder(url).prefix(prefix);
+    let gate = gate.read_timeout(Duration::from_millis(500));
+    gate.min_replicas(1, WITHIN).open().unwrap()
+}
+
+/// Four threads take one permit after the other, of semaphores that `name` names, while `fault` happens and for a while before.
+/// Returns what they were told to hold.
+fn granted_during(
+    gate: &Gate,
+    name: &(dyn Fn(usize) -> String + Sync),
+    fault: impl FnOnce(),
+) -> Vec<(String, Permit)> {
+    let (told, over) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (told, over) = (&told, &over);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if over.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    let name = name(4 * number + thread);
+                    if let Ok(permit) = gate.semaphore(&name, 1).lease(LEASE).try_acquire() {
+                        told.lock().unwrap().push((name, permit));
+                    }
+                }
+            });
+        }
+        eventually("some are granted", || {
+            (told.lock().unwrap().len() > 100).then_some(())
+        });
+        fault();
+        over.store(true, Ordering::SeqCst);
+    });
+    told.into_inner().unwrap()
+}
+
+/// How many of these the server has forgotten.
+fn forgotten(gate: &Gate, told: Vec<(String, Permit)>) -> usize {
+    let mut forgotten = 0;
+    for (name, permit) in told {
+        let state = eventually("the server answers", || {
+            gate.semaphore(&name, 1).inspect().ok()
+        });
+        let holder = state.holders.iter().find(|holder| holder.id == permit.id());
+        if holder.is_none_or(|holder| holder.fence != permit.fence()) {
+            forgotten += 1;
+            println!("{name} is forgotten: {permit}");
+        }
+        eventually("it is given back", || {
+            gate.semaphore(&name, 1).revoke(permit.id()).ok()
+        });
+        drop(permit.into_id());
+    }
+    forgotten
+}
+
+#[test]
+fn of_a_cluster() {
+    let mut cluster = own!(Cluster::new());
+    let gate = open(
+        &format!("redis+cluster://{}", cluster.addresses().join(",")),
+        &cluster.prefix,
+    );
+    let (mut told, mut lost) = (0, 0);
+    for round in 0..rounds() {
+        let master = cluster.masters()[0];
+        let tag = cluster.name_on(master);
+        let slot = cluster.slot(&tag);
+        let name = |number| format!("{{{tag}}}:{round}-{number}");
+        let permits = granted_during(&gate, &name, || {
+            cluster.kill(master);
+            cluster.promoted(slot, master);
+        });
+        told += permits.len();
+        lost += forgotten(&gate, permits);
+        cluster.start(master);
+        cluster.settle();
+    }
+    println!(
+        "cluster: {lost} of {told} grants were forgotten in {} failovers",
+        rounds()
+    );
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn with_sentinels() {
+    let mut group = own!(Sentinels::new());
+    let sentinels = group.sentinels.addresses().join(",");
+    let gate = open(
+        &format!("redis+sentinel://{sentinels}/{MASTER}"),
+        &group.prefix,
+    );
+    let (mut told, mut lost) = (0, 0);
+    for round in 0..rounds() {
+        let master = group.master();
+        let name = |number| format!("{round}-{number}");
+        let permits = granted_during(&gate, &name, || {
+            group.kill(master);
+            group.promoted(master);
+        });
+        told += permits.len();
+        lost += forgotten(&gate, permits);
+        group.start(master);
+        group.settle();
+    }
+    println!(
+        "sentinels: {lost} of {told} grants were forgotten in {} failovers",
+        rounds()
+    );
+    assert_eq!(lost, 0);
+}

@@ -1,0 +1,84 @@
+//! Promise: scripts are loaded when they are first needed, and a server that forgot them costs one more round trip.
+
+use crate::own;
+use crate::support::{Server, command_counts, reset_counts};
+
+use std::collections::BTreeMap;
+
+/// What the server ran for one release and one acquire.
+fn commands(server: &Server, run: impl FnOnce()) -> BTreeMap<String, u64> {
+    let mut con = server.connection();
+    reset_counts(&mut con);
+    run();
+    command_counts(&mut con)
+}
+
+fn count(counts: &BTreeMap<String, u64>, name: &str) -> u64 {
+    // Redis 6 counts all SCRIPT commands as one.
+    let old = name.split('|').next().unwrap();
+    counts.get(name).or(counts.get(old)).copied().unwrap_or(0)
+}
+
+#[test]
+fn nothing_is_loaded_before_it_is_needed() {
+    let server = own!(Server::private(&[]));
+    let counts = commands(&server, || drop(server.gate().semaphore("lazy", 1)));
+    assert_eq!(count(&counts, "script|load"), 0);
+    let counts = commands(&server, || {
+        drop(server.gate().semaphore("lazy", 1).try_acquire().unwrap())
+    });
+    assert_eq!(count(&counts, "script|load"), 2, "acquire and release");
+    let counts = commands(&server, || {
+        drop(server.gate().semaphore("lazy", 1).try_acquire().unwrap())
+    });
+    assert_eq!(
+        (count(&counts, "script|load"), count(&counts, "evalsha")),
+        (0, 2)
+    );
+}
+
+#[test]
+fn a_server_that_forgot_is_told_again_in_one_packet() {
+    let server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let semaphore = gate.semaphore("flushed", 1);
+    let permit = semaphore.try_acquire().unwrap();
+    permit.refresh().unwrap();
+    redis::cmd("SCRIPT")
+        .arg("FLUSH")
+        .exec(&mut server.connection())
+        .unwrap();
+    let counts = commands(&server, || permit.refresh().unwrap());
+    assert_eq!(
+        (count(&counts, "script|load"), count(&counts, "evalsha")),
+        (1, 2)
+    );
+    let counts = commands(&server, || permit.refresh().unwrap());
+    assert_eq!(
+        (count(&counts, "script|load"), count(&counts, "evalsha")),
+        (0, 1)
+    );
+    permit.release().unwrap();
+}
+
+#[test]
+fn scripts_are_flushed_all_the_time() {
+    let server = own!(Server::private(&[]));
+    let semaphore = server.gate().semaphore("flushed", 3);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut con = server.connection();
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
+            }
+        });
+        let workers: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| (0..100).for_each(|_| drop(semaphore.acquire().unwrap()))))
+            .collect();
+        let ends: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(ends.iter().all(Result::is_ok));
+    });
+    assert_eq!(semaphore.available_permits().unwrap(), 3);
+}

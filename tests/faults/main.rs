@@ -1,0 +1,32 @@
+//! What a user sees when something breaks, and that all is well again: processes, networks, clocks, servers and their memory.
+
+#[path = "../support/fuzz.rs"]
+mod fuzz;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod clock;
+#[cfg(all(feature = "cluster", feature = "sentinel"))]
+mod failovers;
+mod failures;
+mod full_memory;
+mod fuzz_server;
+mod loading;
+mod network;
+mod processes;
+mod replica;
+mod server;
+
+#[test]
+fn process_of_a_test() {
+    let Some((job, arguments)) = support::job() else {
+        return;
+    };
+    match job.as_str() {
+        support::crew::NAME => support::crew::work(&arguments),
+        "lose" => clock::lose_and_step_back(&arguments),
+        "sleeper" => processes::sleep_over_the_lease(&arguments),
+        "waiter" => processes::wait_in_line(&arguments),
+        other => panic!("there is no job {other}"),
+    }
+}

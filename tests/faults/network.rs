@@ -1,0 +1,102 @@
+//! Promise: whatever the network does to calls and replies, nobody is let in too many, nothing is granted twice or lost for
+//! ever, and once it works again everybody is served.
+
+use crate::own;
+use crate::support::crew::{self, Crew};
+use crate::support::proxy::Proxy;
+use crate::support::{Server, eventually, kill_connections};
+
+use luagate::Gate;
+use luagate::errors::AcquireError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[test]
+fn a_proxy_delays_cuts_and_swallows() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let crew = Crew::new(&server, &proxy.url, 6);
+    let seed = crew::seed();
+    println!("harm by seed {seed}");
+    proxy.do_harm(seed);
+    for _ in 0..8 {
+        crew.goes_on(20);
+    }
+    let harmed = proxy.behave();
+    assert!(harmed > 20, "{harmed} connections came to harm");
+    crew.finish(&server, &crew::broken_connections());
+}
+
+#[test]
+fn replies_are_lost_after_the_server_ran_the_script() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let crew = Crew::new(&server, &proxy.url, 6);
+    for count in 1..=30 {
+        proxy.lose_replies(count % 4);
+        eventually("they are lost", || proxy.is_done().then_some(()));
+        crew.goes_on(5);
+    }
+    crew.finish(&server, &crew::broken_connections());
+}
+
+#[test]
+fn connections_go_silent() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let crew = Crew::new(&server, &proxy.url, 6);
+    for _ in 0..2 {
+        proxy.go_silent();
+        crew.goes_on(20);
+    }
+    crew.finish(&server, &crew::broken_connections());
+}
+
+#[test]
+fn subscribers_and_callers_are_cut_off_all_the_time() {
+    let server = own!(Server::private(&[]));
+    let crew = Crew::new(&server, &server.url, 6);
+    let mut con = server.connection();
+    for round in 0..30 {
+        kill_connections(&mut con, if round % 2 == 0 { "pubsub" } else { "normal" });
+        crew.goes_on(3);
+    }
+    crew.finish(&server, &crew::broken_connections());
+}
+
+#[test]
+fn a_subscriber_that_is_cut_off_at_its_start_comes_back() {
+    let server = own!(Server::private(&[]));
+    let held = server.gate().mutex("held").lock().unwrap();
+    let gates: Vec<_> = (0..20).map(|_| server.gate()).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut con = server.connection();
+            while !done.load(Ordering::Relaxed) {
+                kill_connections(&mut con, "pubsub");
+            }
+        });
+        // Long enough that each comes to stand in line, and so to subscribe.
+        let wait = |gate: &Gate| gate.mutex("held").try_lock_for(Duration::from_secs(2));
+        let waits: Vec<_> = gates
+            .iter()
+            .map(|gate| scope.spawn(move || wait(gate)))
+            .collect();
+        let ends: Vec<_> = waits.into_iter().map(|wait| wait.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        for end in ends {
+            assert!(matches!(end.unwrap(), Err(AcquireError::TimedOut(_))));
+        }
+    });
+    let mut con = server.connection();
+    eventually("every gate hears of its grants", || {
+        let mut channels = redis::cmd("PUBSUB");
+        channels
+            .arg("CHANNELS")
+            .arg(format!("{}:inbox:*", server.prefix));
+        let channels: Vec<String> = channels.query(&mut con).unwrap();
+        (channels.len() == gates.len()).then_some(())
+    });
+    held.unlock().unwrap();
+}

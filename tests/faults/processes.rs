@@ -1,0 +1,230 @@
+//! Promise: whoever dies or is stopped, holder or waiter, costs the others no more than its lease; and a holder that slept
+//! through its lease knows it at its first look, and writes nothing any more.
+
+use crate::own;
+use crate::support::crew::{self, Crew};
+use crate::support::history::Rules;
+use crate::support::{Server, eventually, process, signal};
+
+use luagate::Gate;
+use redis::Script;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Child;
+use std::time::Duration;
+
+/// The process of somebody who holds, or who waits, once there is one.
+fn somebody(crew: &Crew, server: &Server, holding: bool) -> u32 {
+    let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
+    eventually("there is somebody", || {
+        let state = semaphore.inspect().unwrap();
+        let holders = state.holders.iter().map(|holder| &holder.id);
+        let waiters = state.waiters.iter().map(|waiter| &waiter.id);
+        let ids: Vec<_> = if holding {
+            holders.collect()
+        } else {
+            waiters.collect()
+        };
+        ids.into_iter().find_map(|id| crew.process_of(id))
+    })
+}
+
+#[test]
+fn holders_and_waiters_are_killed() {
+    let server = Server::any();
+    let mut crew = Crew::new(&server, &server.url, 6);
+    for round in 0..10 {
+        let victim = somebody(&crew, &server, round % 2 == 0);
+        crew.kill(victim);
+        crew.join();
+        crew.goes_on(10);
+    }
+    crew.finish(&server, &Rules::new(crew::LIMIT));
+}
+
+#[test]
+fn holders_and_waiters_are_stopped_beyond_their_lease() {
+    let server = Server::any();
+    let crew = Crew::new(&server, &server.url, 6);
+    for round in 0..3 {
+        let victim = somebody(&crew, &server, round % 2 == 0);
+        signal("-STOP", victim);
+        let start = std::time::Instant::now();
+        eventually("its lease ends", || {
+            (start.elapsed() > crew::LEASE + Duration::from_millis(100)).then_some(())
+        });
+        crew.goes_on(10);
+        signal("-CONT", victim);
+        crew.goes_on(10);
+    }
+    // Who is stopped while it reads a reply makes its call again, and finds its own work done: signal(7) says that the read is
+    // interrupted.
+    let rules = Rules {
+        repeated: true,
+        ..Rules::new(crew::LIMIT)
+    };
+    crew.finish(&server, &rules);
+}
+
+const LEASE: Duration = Duration::from_millis(800);
+
+/// A process that ends with its test, also when it is stopped.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Writes to a store that refuses lower fences than it has seen; it knows nothing of the lock.
+fn write(con: &mut redis::Connection, store: &str, fence: u64, value: &str) -> bool {
+    let script = Script::new(
+        "if tonumber(redis.call('HGET', KEYS[1], 'fence') or 0) > tonumber(ARGV[1]) then return 0 end
+        redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'value', ARGV[2])
+        return 1",
+    );
+    script.key(store).arg(fence).arg(value).invoke(con).unwrap()
+}
+
+/// Locks, and says so. Then it is stopped; at the next line of its input it goes on where it was.
+pub fn sleep_over_the_lease(arguments: &[String]) {
+    let [url, prefix, store, renewed] = arguments else {
+        panic!("{arguments:?}")
+    };
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    let mut con = redis::Client::open(url.as_str())
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    let mut mutex = gate.mutex("account").lease(LEASE);
+    if renewed == "true" {
+        mutex = mutex.auto_renew();
+    }
+    let guard = mutex.lock().unwrap();
+    println!("locked {}", write(&mut con, store, guard.fence(), "first"));
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    let is_lost = guard.is_lost();
+    let wrote = write(&mut con, store, guard.fence(), "late");
+    println!("woke {is_lost} {wrote} {:?}", guard.unlock().unwrap());
+}
+
+/// The next line of a process that begins with this word; the words after it.
+#[track_caller]
+fn hear(lines: &mut impl Iterator<Item = std::io::Result<String>>, word: &str) -> Vec<String> {
+    let line = lines
+        .map(Result::unwrap)
+        .find(|line| line.starts_with(word));
+    let line = line.unwrap_or_else(|| panic!("it ended without `{word}`"));
+    line.split(' ').skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_holder_that_slept_over_its_lease_knows_it_at_its_first_look_and_writes_nothing() {
+    let server = Server::any();
+    let gate = server.gate();
+    let mut con = server.connection();
+    for (round, renewed) in [true, false, true, false].into_iter().enumerate() {
+        let store = format!("{}:store-{round}", server.prefix);
+        let arguments = [&server.url, &server.prefix, &store, &renewed.to_string()];
+        let mut sleeper = Ends(
+            process("sleeper", &arguments.map(|a| a.as_str()))
+                .spawn()
+                .unwrap(),
+        );
+        let mut lines = BufReader::new(sleeper.0.stdout.take().unwrap()).lines();
+        assert_eq!(hear(&mut lines, "locked"), ["true"]);
+        signal("-STOP", sleeper.0.id());
+        let guard = gate.mutex("account").lock().unwrap();
+        assert!(write(&mut con, &store, guard.fence(), "second"));
+        sleeper
+            .0
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(b"go on\n")
+            .unwrap();
+        signal("-CONT", sleeper.0.id());
+        let [is_lost, wrote, released] = &hear(&mut lines, "woke")[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (&**is_lost, &**wrote, &**released),
+            ("true", "false", "Gone")
+        );
+        assert!(sleeper.0.wait().unwrap().success());
+        let value: String = redis::Commands::hget(&mut con, &store, "value").unwrap();
+        assert_eq!(value, "second");
+        guard.refresh().unwrap();
+        guard.unlock().unwrap();
+    }
+}
+
+/// Waits in line, says when it was granted, and gives back at the next line of its input.
+pub fn wait_in_line(arguments: &[String]) {
+    let [url, prefix] = arguments else {
+        panic!("{arguments:?}")
+    };
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    let guard = gate.mutex("account").lock().unwrap();
+    println!("granted");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    guard.unlock().unwrap();
+}
+
+/// The connections that listen to a channel of their own, as the server numbers them.
+fn subscribers(con: &mut redis::Connection) -> Vec<String> {
+    let mut list = redis::cmd("CLIENT");
+    let text: String = list
+        .arg("LIST")
+        .arg("TYPE")
+        .arg("pubsub")
+        .query(con)
+        .unwrap();
+    let number = |line: &str| line.split(' ').next().map(str::to_owned);
+    text.lines().filter_map(number).collect()
+}
+
+/// Whether a process runs again, with all its threads. Always, where that cannot be seen.
+fn runs(pid: u32) -> bool {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    tasks.flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let state = stat
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.chars().next());
+        state != Some('T')
+    })
+}
+
+#[test]
+fn a_waiter_that_was_stopped_for_a_moment_keeps_its_subscription_and_its_place() {
+    let server = own!(Server::private(&[]));
+    let mutex = server.gate().mutex("account");
+    let mut con = server.connection();
+    let guard = mutex.lock().unwrap();
+    let mut waiter = process("waiter", &[&server.url, &server.prefix])
+        .spawn()
+        .unwrap();
+    let before = eventually("it listens", || {
+        let before = subscribers(&mut con);
+        (before.len() == 1).then_some(before)
+    });
+    eventually("it waits", || {
+        (mutex.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    for _ in 0..5 {
+        signal("-STOP", waiter.id());
+        signal("-CONT", waiter.id());
+        eventually("it runs again", || runs(waiter.id()).then_some(()));
+    }
+    guard.unlock().unwrap();
+    let mut lines = BufReader::new(waiter.stdout.take().unwrap()).lines();
+    hear(&mut lines, "granted");
+    assert_eq!(subscribers(&mut con), before);
+    waiter.stdin.take().unwrap().write_all(b"end\n").unwrap();
+    assert!(waiter.wait().unwrap().success());
+}

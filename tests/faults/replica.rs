@@ -1,0 +1,148 @@
+//! Promise: when a replica that had not heard everything takes its master's place, what it did not hear of is lost and its
+//! holders are told, what it did not hear the end of is free when its lease ends, and fences go on increasing.
+
+use crate::own;
+use crate::support::crew::{self, Crew};
+use crate::support::history::{Forgotten, Op};
+use crate::support::proxy::Proxy;
+use crate::support::{SOON, Server, eventually};
+
+use luagate::errors::{RefreshError, TryAcquireError};
+use luagate::{Gate, Released};
+
+/// A master that begins with a replica as soon as that asks.
+const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
+
+/// A replica that has all that its master has.
+fn replica_of(master: &Server) -> Server {
+    let (host, port) = master.address().split_once(':').unwrap();
+    let mut arguments = AT_ONCE.to_vec();
+    arguments.extend(["--replicaof", host, port]);
+    let replica = Server::private_tcp(&arguments).unwrap();
+    eventually("the replica has everything", || {
+        let info = replication(&replica);
+        info.contains("master_link_status:up").then_some(())
+    });
+    replica
+}
+
+fn replication(server: &Server) -> String {
+    let mut info = redis::cmd("INFO");
+    info.arg("replication")
+        .query(&mut server.connection())
+        .unwrap()
+}
+
+/// What was written until now is on the replica; then it hears of nothing more.
+fn cut_off(replica: &Server, master: &Server) {
+    let offset = |server: &Server| {
+        let info = replication(server);
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("master_repl_offset:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let written = offset(master);
+    eventually("the replica has heard it", || {
+        (offset(replica) >= written).then_some(())
+    });
+    redis::cmd("REPLICAOF")
+        .arg("NO")
+        .arg("ONE")
+        .exec(&mut replica.connection())
+        .unwrap();
+}
+
+/// The master dies, and its replica is found at its address.
+fn fail_over(mut master: Server, replica: &Server, proxy: &Proxy) {
+    proxy.lead_to(replica);
+    master.kill();
+}
+
+#[test]
+fn what_the_replica_had_not_heard_of() {
+    let master = own!(Server::private_tcp(&AT_ONCE));
+    let proxy = Proxy::new(&master);
+    let gate = Gate::builder(&proxy.url)
+        .prefix(&master.prefix)
+        .open()
+        .unwrap();
+    let semaphore = |name: &str| gate.semaphore(name, 1).lease(SOON / 2);
+    let replica = replica_of(&master);
+    let kept = semaphore("kept").acquire().unwrap();
+    let released = semaphore("released").acquire().unwrap();
+    cut_off(&replica, &master);
+    let lost = semaphore("lost").acquire().unwrap();
+    released.release().unwrap();
+    fail_over(master, &replica, &proxy);
+
+    kept.refresh().unwrap();
+    assert!(matches!(
+        semaphore("kept").try_acquire(),
+        Err(TryAcquireError::Denied(_))
+    ));
+    assert_eq!(kept.release().unwrap(), Released::Released);
+
+    let next = semaphore("lost").acquire().unwrap();
+    assert!(next.fence() > lost.fence());
+    assert!(matches!(lost.refresh(), Err(RefreshError::Lost(_))));
+    assert!(lost.is_lost());
+    next.refresh().unwrap();
+
+    let Err(TryAcquireError::Denied(denied)) = semaphore("released").try_acquire() else {
+        panic!()
+    };
+    assert!(denied.next_expiry.unwrap() <= SOON / 2);
+    drop(semaphore("released").acquire().unwrap());
+}
+
+#[test]
+fn a_crew_goes_on_with_a_stale_replica() {
+    let mut master = own!(Server::private_tcp(&AT_ONCE));
+    let proxy = Proxy::new(&master);
+    // Few, since each may cost the others a lease: whoever held or waited when the replica heard its last word, and is
+    // granted there what nobody waits for any more.
+    let crew = Crew::new(&master, &proxy.url, 4);
+    for _ in 0..2 {
+        let mut replica = replica_of(&master);
+        replica.prefix.clone_from(&master.prefix);
+        cut_off(&replica, &master);
+        crew.goes_on(30);
+        crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+            fail_over(master, &replica, &proxy);
+        });
+        master = replica;
+        crew.goes_on(20);
+    }
+    crew.finish(&master, &crew::broken_connections());
+}
+
+#[test]
+fn nothing_is_lost_when_the_master_hands_over_by_hand() {
+    let master = own!(Server::private_tcp(&AT_ONCE));
+    let proxy = Proxy::new(&master);
+    let gate = Gate::builder(&proxy.url).prefix(&master.prefix);
+    let gate = gate.open().unwrap();
+    let semaphore = gate.semaphore("handed", 1).lease(6 * SOON);
+    let held = semaphore.acquire().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| semaphore.acquire_timeout(6 * SOON).unwrap());
+        eventually("it waits", || {
+            let state = semaphore.inspect().ok()?;
+            (state.waiter_count == 1).then_some(())
+        });
+        let replica = replica_of(&master);
+        let hand_over = redis::cmd("FAILOVER");
+        hand_over.exec(&mut master.connection()).unwrap();
+        eventually("the replica has taken over", || {
+            let is_master = |server: &Server| replication(server).contains("role:master");
+            (is_master(&replica) && !is_master(&master)).then_some(())
+        });
+        proxy.lead_to(&replica);
+        // The first call on a connection that was left behind is told so.
+        eventually("the permit is refreshed", || held.refresh().ok());
+        held.release().unwrap();
+        waiting.join().unwrap().release().unwrap();
+        drop(replica);
+    });
+}

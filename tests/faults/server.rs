@@ -1,0 +1,146 @@
+//! Promise: a server that dies and comes back, with all it knew or with nothing, forgets its scripts, has no memory left, or
+//! loses a key, lets nobody in too many while it remembers; and everybody is served once it works again.
+
+use crate::own;
+use crate::support::crew::{self, Crew};
+use crate::support::history::{Forgotten, Op, Rules};
+use crate::support::{self, Server};
+
+use luagate::errors::{FailureKind, RefreshError, TryAcquireError};
+use luagate::{Permit, Released};
+use redis::Commands;
+
+/// A permit of another semaphore, whose lease outlives the fault.
+fn bystander(server: &Server) -> Permit {
+    let gate = server.gate();
+    gate.semaphore("bystander", 1)
+        .lease(support::SOON * 6)
+        .acquire()
+        .unwrap()
+}
+
+#[test]
+fn killed_and_restarted_with_its_log_it_has_lost_nothing() {
+    let server = Server::private(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut server = own!(server);
+    let crew = Crew::new(&server, &server.url, 6);
+    let permit = bystander(&server);
+    for _ in 0..3 {
+        server.kill();
+        server.start_again();
+        permit.refresh().unwrap();
+        crew.goes_on(30);
+    }
+    assert!(!crew.errors().contains_key("Lost"), "{:?}", crew.errors());
+    crew.finish(&server, &crew::broken_connections());
+    let other = server.gate().semaphore("bystander", 1);
+    assert!(matches!(
+        other.try_acquire(),
+        Err(TryAcquireError::Denied(_))
+    ));
+    assert_eq!(permit.release().unwrap(), Released::Released);
+}
+
+#[test]
+fn killed_and_restarted_empty_holders_are_told_and_fences_go_on() {
+    let mut server = own!(Server::private(&[]));
+    let crew = Crew::new(&server, &server.url, 6);
+    for _ in 0..3 {
+        let permit = bystander(&server);
+        crew.recorded(&Op::Forget(Forgotten::Everything), || {
+            server.kill();
+            server.start_again();
+        });
+        let next = bystander(&server);
+        assert!(next.fence() > permit.fence());
+        assert!(matches!(permit.refresh(), Err(RefreshError::Lost(_))));
+        assert!(permit.is_lost());
+        assert_eq!(permit.release().unwrap(), Released::Gone);
+        next.refresh().unwrap();
+        next.release().unwrap();
+        crew.goes_on(30);
+    }
+    crew.finish(&server, &crew::broken_connections());
+}
+
+#[test]
+fn its_scripts_are_flushed_all_the_time() {
+    let server = own!(Server::private(&[]));
+    let crew = Crew::new(&server, &server.url, 6);
+    let mut con = server.connection();
+    for _ in 0..2_000 {
+        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
+    }
+    crew.goes_on(30);
+    assert!(crew.errors().is_empty(), "{:?}", crew.errors());
+    crew.finish(&server, &Rules::new(crew::LIMIT));
+}
+
+#[test]
+fn its_memory_is_full_while_permits_are_held() {
+    let server = own!(Server::private(&[]));
+    let crew = Crew::new(&server, &server.url, 6);
+    let mut con = server.connection();
+    let mut set = |bytes: u32| {
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET")
+            .arg("maxmemory")
+            .arg(bytes)
+            .exec(&mut con)
+            .unwrap();
+    };
+    for _ in 0..5 {
+        let held = [bystander(&server), other(&server)];
+        set(1);
+        let Err(TryAcquireError::Failed(failure)) =
+            server.gate().semaphore("free", 1).try_acquire()
+        else {
+            panic!()
+        };
+        assert_eq!(failure.kind(), FailureKind::OutOfMemory);
+        // All who hold release; then nobody holds, and nobody is let in.
+        let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
+        support::eventually("all release", || {
+            (semaphore.inspect().unwrap().in_use == 0).then_some(())
+        });
+        let [released, refreshed] = held;
+        refreshed.refresh().unwrap();
+        assert_eq!(released.release().unwrap(), Released::Released);
+        set(0);
+        assert_eq!(refreshed.release().unwrap(), Released::Released);
+        crew.goes_on(20);
+    }
+    for what in crew.errors().keys() {
+        assert_eq!(what, "Failed OutOfMemory");
+    }
+    crew.finish(&server, &Rules::new(crew::LIMIT));
+}
+
+/// The same, of a third semaphore.
+fn other(server: &Server) -> Permit {
+    let gate = server.gate();
+    gate.semaphore("other", 1)
+        .lease(support::SOON * 6)
+        .acquire()
+        .unwrap()
+}
+
+#[test]
+fn one_of_the_keys_is_evicted_again_and_again() {
+    let server = Server::any();
+    let crew = Crew::new(&server, &server.url, 6);
+    let mut con = server.connection();
+    let keys = server.keys(crew::NAME).names().map(str::to_owned);
+    let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
+    for round in 0..4 {
+        // The next is lost while nothing is granted for the loss of the one before.
+        for key in 0..=round % 3 {
+            let _: i64 = crew.recorded(&Op::Forget(Forgotten::OneKey), || {
+                con.del(&keys[(round + key) % 3]).unwrap()
+            });
+            semaphore.revoke("nobody").unwrap(); // any script notices
+        }
+        crew.goes_on(10);
+    }
+    crew.finish(&server, &Rules::new(crew::LIMIT));
+}

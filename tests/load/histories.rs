@@ -1,0 +1,162 @@
+//! Promise: whatever many processes see of a semaphore, some order of their calls explains it: limit, order, fences and leases
+//! hold, and every refusal was true at some moment of its call.
+
+use crate::all_processors;
+use crate::support::dice::Dice;
+use crate::support::history::client::Recorded;
+use crate::support::history::{History, Outcome, Recorder, Rules};
+use crate::support::{Server, eventually, process};
+
+use luagate::{Cancel, Gate};
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+const LIMIT: u32 = 3;
+const PROCESSES: u64 = 8;
+const THREADS: u64 = 3;
+
+/// How often each thread asks: some hundred times, and for `LUAGATE_PROVE=long` for minutes; or as often as that says.
+fn asks() -> u32 {
+    match std::env::var("LUAGATE_PROVE") {
+        Ok(count) if count != "long" => count.parse().expect("LUAGATE_PROVE: long, or a count"),
+        Ok(_) => 10_000,
+        Err(_) => 500,
+    }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// What one thread does: asks in all ways, and holds for less or for longer than its lease.
+fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
+    let mut dice = Dice::new(seed);
+    let semaphore = gate.semaphore("mixed", LIMIT);
+    for _ in 0..asks {
+        let ends_early = dice.below(80) == 0;
+        let lease = match ends_early {
+            true => ms(20),
+            false => ms(300 + dice.below(300)),
+        };
+        let mut recorded = Recorded::new(recorder, semaphore.clone(), lease);
+        let permits = 1 + dice.below(2) as u32;
+        let timeout = ms(1 + dice.below(30));
+        let permit = match dice.below(16) {
+            0..6 => recorded.try_acquire_many(permits).ok(),
+            6 => recorded.try_acquire_all().ok(),
+            7 => {
+                let cancel = Cancel::new();
+                recorded.semaphore = recorded.semaphore.cancelled_by(&cancel);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        std::thread::sleep(timeout / 4);
+                        cancel.cancel();
+                    });
+                    recorded.acquire_many(permits).ok()
+                })
+            }
+            _ => recorded.acquire_many_timeout(permits, timeout).ok(),
+        };
+        let Some(permit) = permit else { continue };
+        match dice.below(4) {
+            _ if ends_early => std::thread::sleep(lease + ms(5)),
+            0 => drop(recorded.refresh(&permit)),
+            1 => std::thread::sleep(ms(1)),
+            _ => {}
+        }
+        recorded.is_lost(&permit);
+        match dice.below(10) {
+            0 => recorded.drop(permit),
+            _ => drop(recorded.release(permit)),
+        }
+    }
+}
+
+/// What each process does.
+pub fn work(arguments: &[String]) {
+    let [url, prefix, folder, seed, asks] = arguments else {
+        panic!()
+    };
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    let recorder = Recorder::create(Path::new(folder));
+    let seed: u64 = seed.parse().unwrap();
+    let asks = asks.parse().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (recorder, gate) = (&recorder, &gate);
+            scope.spawn(move || live(recorder, gate, seed * THREADS + thread, asks));
+        }
+    });
+}
+
+/// The child and how much it has recorded, in bytes.
+fn recorded(child: &Child, folder: &Path) -> u64 {
+    let process = format!("{}-", child.id());
+    let files = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    files
+        .filter(|file| file.file_name().to_str().unwrap().starts_with(&process))
+        .map(|file| file.metadata().unwrap().len())
+        .sum()
+}
+
+#[test]
+fn an_order_explains_what_many_processes_saw() {
+    let _processors = all_processors();
+    let server = Server::any();
+    let mut folder = tempfile::tempdir().unwrap();
+    let start = |seed: u64, asks: u32| {
+        let (seed, asks) = (seed.to_string(), asks.to_string());
+        let path = folder.path().to_str().unwrap();
+        let arguments = [&*server.url, &*server.prefix, path, &*seed, &*asks];
+        process("live", &arguments).spawn().unwrap()
+    };
+    let children: Vec<_> = (0..PROCESSES).map(|seed| start(seed, asks())).collect();
+    // Others are killed in the middle of whatever they are doing.
+    for seed in PROCESSES..PROCESSES + 3 {
+        let mut killed = start(seed, u32::MAX);
+        eventually("it has recorded some calls", || {
+            (recorded(&killed, folder.path()) > 10_000).then_some(())
+        });
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+    }
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let history = History::read(folder.path());
+    let rules = Rules {
+        same_clock: server.is_private(),
+        ..Rules::new(LIMIT)
+    };
+    if let Err(violation) = history.check(&rules) {
+        folder.disable_cleanup(true);
+        panic!(
+            "{violation}\nthe history is kept in {}",
+            folder.path().display()
+        );
+    }
+    // All of this was there to be explained.
+    let count = |is: fn(&Outcome) -> bool| history.count(is);
+    let in_line = |told: &Outcome| matches!(told, Outcome::Granted(g) if g.ticket.is_some());
+    let at_once = |told: &Outcome| matches!(told, Outcome::Granted(g) if g.ticket.is_none());
+    for (what, found) in [
+        ("granted in line", count(in_line)),
+        ("granted at once", count(at_once)),
+        ("denied", count(|told| matches!(told, Outcome::Denied(_)))),
+        (
+            "timed out",
+            count(|told| matches!(told, Outcome::TimedOut(_))),
+        ),
+        ("cancelled", count(|told| *told == Outcome::Cancelled)),
+        ("lost", count(|told| *told == Outcome::Lost)),
+        ("held", count(|told| *told == Outcome::Held)),
+        ("gone", count(|told| *told == Outcome::Gone)),
+        (
+            "never returned",
+            count(|told| *told == Outcome::NeverReturned),
+        ),
+    ] {
+        assert!(found > 0, "nobody was told {what}");
+    }
+}

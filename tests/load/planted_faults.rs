@@ -1,0 +1,199 @@
+//! Promise: a semaphore that breaks its word is found out by its history, however seldom it does.
+
+use crate::all_processors;
+use crate::support::history::{Call, History, Op, Outcome, Recorder, Rule, Rules};
+use crate::support::planted::{self, Client, Fault};
+use crate::support::{Server, process};
+
+use redis::Commands;
+use std::path::Path;
+use std::time::Duration;
+
+const LIMIT: u32 = 3;
+const LEASE_MS: u64 = 10_000;
+const STAY: Duration = Duration::from_micros(planted::STAY_US);
+const PROCESSES: u32 = 4;
+const THREADS: u32 = 2;
+
+/// What each thread does.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// Asks at once or not at all, and gives back.
+    Tries,
+    /// The same until a fault has struck; a while before it does, each begins to stay inside for a while.
+    UntilStruck,
+    /// Waits in line.
+    Waits,
+    /// Refreshes what it has.
+    Refreshes,
+}
+
+/// How much the fault has counted when each begins to stay inside. All look at the count often enough to do so in time.
+const STAYS_FROM: u32 = 9_000;
+
+fn live(mut client: Client, work: Work, who: &str, grants: u32) {
+    let (mut granted, mut stays) = (0, false);
+    for call in 0.. {
+        if matches!(work, Work::UntilStruck) && call % 64 == 0 {
+            let (count, struck) = client.progress();
+            stays = count >= STAYS_FROM;
+            if struck {
+                return;
+            }
+        }
+        let id = format!("{who}/{call}");
+        let patience = match work {
+            Work::Waits => Some(Duration::from_secs(10)),
+            _ => None,
+        };
+        if !client.acquire(&id, patience) {
+            continue;
+        }
+        if stays || matches!(work, Work::Refreshes) {
+            std::thread::sleep(STAY); // so that others come in between
+        }
+        if let Work::Refreshes = work {
+            client.refresh(&id);
+        }
+        client.release(&id);
+        granted += 1;
+        if granted == grants {
+            return;
+        }
+    }
+}
+
+/// What each process does.
+pub fn work(arguments: &[String]) {
+    let [url, prefix, folder, fault, work, who, grants] = arguments else {
+        panic!()
+    };
+    let recorder = Recorder::create(Path::new(folder));
+    let work = match work.as_str() {
+        "Tries" => Work::Tries,
+        "Waits" => Work::Waits,
+        "UntilStruck" => Work::UntilStruck,
+        _ => Work::Refreshes,
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let fault = Fault::named(fault);
+            let client = Client::new(&recorder, url, prefix, LIMIT, LEASE_MS, fault);
+            let who = format!("{who}{thread}");
+            scope.spawn(move || live(client, work, &who, grants.parse().unwrap()));
+        }
+    });
+}
+
+/// So many grants under this fault, which strikes at the `strike`th occasion. With whom it struck for.
+fn history(fault: &Fault, work: Work, grants: u32, strike: u32) -> (History, Option<String>) {
+    let _processors = all_processors();
+    let server = Server::any();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let meta = server.keys("planted").names()[0].to_owned();
+    let mut con = server.connection();
+    let _: () = con.set(format!("{meta}.strike"), strike).unwrap();
+    let share = (grants / PROCESSES / THREADS).to_string();
+    let work = format!("{work:?}");
+    let children: Vec<_> = ["a", "b", "c", "d"]
+        .map(|who| {
+            let arguments = [
+                &server.url,
+                &server.prefix,
+                path,
+                fault.name,
+                &work,
+                who,
+                &share,
+            ];
+            process("planted", &arguments).spawn().unwrap()
+        })
+        .into();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let struck = con.get(format!("{meta}.struck")).unwrap();
+    (History::read(folder.path()), struck)
+}
+
+/// How many calls may begin between the call that the fault struck for and the one that nothing explains: of a fault that
+/// is seen only by what follows from it, such as a refusal.
+const SOON: usize = 500;
+
+/// The history must show the fault: break one of these promises, and not before the call that was struck.
+#[track_caller]
+fn assert_found(fault: &Fault, work: Work, grants: u32, strike: u32, rules: &[Rule]) {
+    let (mut history, struck) = history(fault, work, grants, strike);
+    let struck = struck.expect("the fault never struck, so nothing was tested");
+    let violation = history
+        .check(&Rules::new(LIMIT))
+        .expect_err("the fault was not found");
+    assert!(rules.contains(&violation.rule), "{violation}");
+    history.calls.sort_by_key(|call| call.start);
+    let is_struck = |call: &Call| match &call.op {
+        Op::Acquire { .. } => {
+            matches!(&call.outcome, Outcome::Granted(granted) if granted.id == struck)
+        }
+        Op::Release { id, .. } => *id == struck,
+        _ => false,
+    };
+    let first = history.calls.iter().position(is_struck).unwrap();
+    let last = history.calls.iter().rposition(is_struck).unwrap();
+    let found = history
+        .calls
+        .partition_point(|call| call.start <= violation.at);
+    assert!(
+        (first..last + SOON).contains(&found),
+        "{struck} was struck at {first} to {last} and found at {found}: {violation}"
+    );
+}
+
+#[test]
+fn the_sound_scripts_pass() {
+    for work in [Work::Tries, Work::Waits, Work::Refreshes] {
+        let (history, _) = history(&planted::NONE, work, 800, 1);
+        history.assert(&Rules::new(LIMIT));
+        assert_eq!(
+            history.count(|told| matches!(told, Outcome::Granted(_))),
+            800
+        );
+    }
+}
+
+#[test]
+fn one_too_many_once_in_10_000() {
+    let fault = &planted::ONE_TOO_MANY;
+    assert_found(fault, Work::UntilStruck, 40_000, 10_000, &[Rule::Limit]);
+}
+
+#[test]
+fn two_waiters_swapped() {
+    assert_found(&planted::SWAPPED, Work::Waits, 2_000, 100, &[Rule::Order]);
+}
+
+#[test]
+fn a_fence_given_twice() {
+    let fault = &planted::FENCE_TWICE;
+    assert_found(fault, Work::Tries, 2_000, 1_000, &[Rule::Fence]);
+}
+
+#[test]
+fn a_lease_cut_short() {
+    let fault = &planted::CUT_SHORT;
+    // Its holder hears that it is lost, or another is let in before.
+    let rules = [Rule::Lease, Rule::Limit];
+    assert_found(fault, Work::Refreshes, 400, 200, &rules);
+}
+
+#[test]
+fn a_release_that_frees_nothing() {
+    let fault = &planted::NOT_FREED;
+    assert_found(fault, Work::Tries, 2_000, 1_000, &[Rule::Refusal]);
+}
+
+#[test]
+fn a_release_that_frees_what_another_holds() {
+    let rules = [Rule::Limit, Rule::Refusal, Rule::Lease];
+    assert_found(&planted::FREED_TWICE, Work::Tries, 2_000, 1_000, &rules);
+}

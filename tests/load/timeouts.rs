@@ -1,0 +1,67 @@
+//! Promise: a wait ends in time, also when hundreds of threads of a process time out together, and then their places in line
+//! are given up.
+
+use crate::all_processors;
+use crate::own;
+use crate::support::raw::Raw;
+use crate::support::{Server, within};
+
+use luagate::errors::AcquireError;
+use luagate::scripts::semaphore::Ask;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// How many threads wait.
+const CROWD: usize = 600;
+
+/// How long each of them waits.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Waits in line with so many threads at once, behind a permit that stays held. Returns how late each of them returned.
+fn time_out_together(server: &Server) -> Vec<Duration> {
+    let semaphore = server.gate().semaphore("raw", 1);
+    let start = Barrier::new(CROWD);
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..CROWD)
+            .map(|_| {
+                scope.spawn(|| {
+                    start.wait();
+                    let end = Instant::now() + TIMEOUT;
+                    let outcome = semaphore.acquire_timeout(TIMEOUT);
+                    let late = end.elapsed();
+                    match outcome {
+                        Err(AcquireError::TimedOut(_)) => late,
+                        other => panic!("{other:?}"),
+                    }
+                })
+            })
+            .collect();
+        waiting.into_iter().map(|w| w.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn who_timed_out_has_left_the_line_also_in_a_crowd() {
+    let _processors = all_processors();
+    let server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(Ask {
+        lease_ms: 60_000,
+        ..raw.ask("holder")
+    });
+    let mut late = time_out_together(&server);
+    // A busy machine may leave a few to the background, which releases a hundred of them in one packet.
+    let left = raw.inspect().waiter_count;
+    let gone = within(Duration::from_millis(500), || {
+        (raw.inspect().waiter_count == 0).then_some(())
+    });
+    late.sort();
+    let (median, last) = (late[CROWD / 2], late[CROWD - 1]);
+    println!("median {median:?}, last {last:?}, {left} were still in line");
+    assert!(left <= CROWD as u64 / 10, "{left} were still in line");
+    assert!(
+        gone.is_some(),
+        "{} stay in line",
+        raw.inspect().waiter_count
+    );
+}

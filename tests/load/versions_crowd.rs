@@ -1,0 +1,157 @@
+//! Promise: many clients of an earlier version of the scripts and of the present one share a semaphore, all at once, and an
+//! order of their calls explains what each was told.
+
+use crate::all_processors;
+use crate::support::dice::Dice;
+use crate::support::history::client::Recorded;
+use crate::support::history::{History, Lease, Op, Outcome, Recorder, Rules};
+use crate::support::raw::Raw;
+use crate::support::thin::{Scripts, Thin};
+use crate::support::{SOON, Server};
+
+use luagate::Gate;
+use luagate::scripts::semaphore::Ask;
+use std::path::Path;
+use std::time::Duration;
+
+const LIMIT: u32 = 3;
+const LEASE: Duration = Duration::from_secs(5);
+
+fn record(recorder: &Recorder, op: &Op, call: impl FnOnce() -> Outcome) -> Outcome {
+    let started = recorder.start("shared", op);
+    let outcome = call();
+    started.end(&outcome);
+    outcome
+}
+
+/// Asks so many times in line, holds for a moment, and refreshes now and then.
+fn live_thin(recorder: &Recorder, mut client: Thin, seed: u64, asks: u32, in_line: Duration) {
+    let mut dice = Dice::new(seed);
+    let lease = Lease::Ms(LEASE.as_millis() as u64);
+    let lease_ms = LEASE.as_millis() as u64;
+    for _ in 0..asks {
+        let id = uuid::Uuid::new_v4().to_string();
+        let ask = Ask {
+            permits: Some(1 + dice.below(2) as u32),
+            lease_ms,
+            ..client.ask(&id)
+        };
+        let op = Op::Acquire {
+            permits: ask.permits,
+            lease,
+            waits: true,
+        };
+        let told = record(recorder, &op, || client.acquire_in_line(ask, in_line));
+        if !matches!(told, Outcome::Granted(_)) {
+            continue;
+        }
+        std::thread::sleep(Duration::from_millis(dice.below(4)));
+        if dice.below(3) == 0 {
+            let id = id.clone();
+            let reply = || client.refresh(&id, lease_ms).outcome(&id, None);
+            record(
+                recorder,
+                &Op::Refresh {
+                    id: id.clone(),
+                    lease,
+                },
+                reply,
+            );
+        }
+        let op = Op::Release {
+            id: id.clone(),
+            keep: 0,
+        };
+        record(recorder, &op, || {
+            client.call("release", &[&id, "0"]).outcome(&id, None)
+        });
+    }
+}
+
+/// The same through the library, which signs.
+fn live_gate(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32, in_line: Duration) {
+    let mut dice = Dice::new(seed);
+    let semaphore = Recorded::new(recorder, gate.semaphore("shared", LIMIT), LEASE);
+    for _ in 0..asks {
+        let permits = 1 + dice.below(2) as u32;
+        let Ok(permit) = semaphore.acquire_many_timeout(permits, in_line) else {
+            continue;
+        };
+        std::thread::sleep(Duration::from_millis(dice.below(4)));
+        if dice.below(3) == 0 {
+            semaphore.refresh(&permit).unwrap();
+        }
+        semaphore.release(permit).unwrap();
+    }
+}
+
+/// What was recorded, and that all is given back.
+#[track_caller]
+fn history_of(server: &Server, folder: &Path) -> History {
+    let state = Raw::named(server, "shared", LIMIT).inspect();
+    assert_eq!(
+        (state.in_use, state.waiter_count, state.limit),
+        (0, 0, LIMIT)
+    );
+    History::read(folder)
+}
+
+fn granted_in_line(told: &Outcome) -> bool {
+    matches!(told, Outcome::Granted(granted) if granted.ticket.is_some())
+}
+
+#[test]
+fn both_versions_share_one_limit_and_one_line() {
+    let _processors = all_processors();
+    for earlier in Scripts::earlier() {
+        let server = Server::any();
+        let folder = tempfile::tempdir().unwrap();
+        let recorder = Recorder::create(folder.path());
+        let versions = [earlier, Scripts::present()];
+        std::thread::scope(|scope| {
+            for seed in 0..8 {
+                let client = Thin::new(&server, &versions[seed % 2], "shared", LIMIT);
+                let recorder = &recorder;
+                scope.spawn(move || live_thin(recorder, client, seed as u64, 100, 3 * SOON));
+            }
+        });
+        let history = history_of(&server, folder.path());
+        history.assert(&Rules {
+            same_clock: server.is_private(),
+            ..Rules::new(LIMIT)
+        });
+        let in_line = history.count(granted_in_line);
+        assert!(in_line > 400, "{in_line} were granted in line");
+    }
+}
+
+#[test]
+fn the_library_shares_the_limit_with_the_earlier_version() {
+    let _processors = all_processors();
+    for earlier in Scripts::earlier() {
+        let server = Server::any();
+        let folder = tempfile::tempdir().unwrap();
+        let recorder = Recorder::create(folder.path());
+        std::thread::scope(|scope| {
+            for seed in 0..8 {
+                let recorder = &recorder;
+                let client = (seed % 2 == 0).then(|| Thin::new(&server, &earlier, "shared", LIMIT));
+                let gate = server.gate();
+                let in_line = Duration::from_millis(500);
+                scope.spawn(move || match client {
+                    Some(client) => live_thin(recorder, client, seed, 100, in_line),
+                    None => live_gate(recorder, &gate, seed, 50, in_line),
+                });
+            }
+        });
+        let history = history_of(&server, folder.path());
+        // Who signs is passed over by the earlier scripts, so others overtake it.
+        history.assert(&Rules {
+            order: false,
+            same_clock: server.is_private(),
+            ..Rules::new(LIMIT)
+        });
+        let in_line = history.count(granted_in_line);
+        assert!(in_line > 100, "{in_line} were granted in line");
+    }
+}

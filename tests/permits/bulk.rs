@@ -1,0 +1,185 @@
+//! Promise: many permits are refreshed or released together in a round trip for each hundred, and what becomes of one changes
+//! nothing for the others.
+
+use crate::own;
+use crate::support::raw::Raw;
+use crate::support::{Server, eventually};
+
+use luagate::errors::{CallError, FailureKind, RefreshError};
+use luagate::{Gate, MutexGuard, Permit, Released};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn permits(gate: &Gate, count: u32) -> Vec<Permit> {
+    let semaphore = gate.semaphore("raw", count).lease(LONG);
+    let permits = (0..count).map(|_| semaphore.try_acquire().unwrap());
+    permits.collect()
+}
+
+/// How often the server read from a client.
+fn reads(server: &Server) -> u64 {
+    let info: String = redis::cmd("INFO")
+        .arg("stats")
+        .query(&mut server.connection())
+        .unwrap();
+    let reads = info
+        .lines()
+        .find_map(|line| line.strip_prefix("total_reads_processed:"));
+    reads.unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_hundred_cost_a_packet() {
+    let server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let permits = permits(&gate, 100);
+    // From here on the server knows the scripts.
+    permits[0].refresh().unwrap();
+    gate.semaphore("other", 1)
+        .try_acquire()
+        .unwrap()
+        .release()
+        .unwrap();
+    let before = reads(&server);
+    assert!(Permit::refresh_all(&permits).iter().all(Result::is_ok));
+    assert!(Permit::release_all(permits).iter().all(Result::is_ok));
+    // The server takes a long packet in pieces of 16 kB; a hundred round trips each would be 200.
+    let reads = reads(&server) - before;
+    assert!(reads < 50, "{reads} reads");
+    assert_eq!(gate.semaphore("raw", 100).inspect().unwrap().in_use, 0);
+}
+
+#[test]
+fn each_has_its_own_outcome_in_its_place() {
+    let server = Server::any();
+    let gate = server.gate();
+    let mut raw = Raw::new(&server, 250);
+    let permits = permits(&gate, 250);
+    let lost = [0, 99, 100, 249];
+    for place in lost {
+        raw.assert_released(permits[place].id());
+    }
+    // The second time it is known who is lost, which keeps nobody else from being refreshed.
+    for _ in 0..2 {
+        let refreshed = Permit::refresh_all(&permits);
+        assert_eq!(refreshed.len(), 250);
+        for (place, (permit, outcome)) in permits.iter().zip(refreshed).enumerate() {
+            match outcome {
+                Ok(()) if !lost.contains(&place) => assert!(!permit.is_lost()),
+                Err(RefreshError::Lost(told)) if lost.contains(&place) => {
+                    assert_eq!(told.id, permit.id());
+                }
+                other => panic!("{place}: {other:?}"),
+            }
+        }
+    }
+    let released = Permit::release_all(permits);
+    for (place, outcome) in released.into_iter().enumerate() {
+        let expected = match lost.contains(&place) {
+            true => Released::Gone,
+            false => Released::Released,
+        };
+        assert_eq!(outcome.unwrap(), expected, "{place}");
+    }
+    assert_eq!(raw.in_use(), 0);
+}
+
+#[test]
+fn refreshing_many_makes_their_leases_new() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("raw", 3).lease(LONG);
+    let permits: Vec<Permit> = (0..3).map(|_| semaphore.try_acquire().unwrap()).collect();
+    for permit in &permits {
+        permit.refresh_for(Duration::from_secs(60)).unwrap();
+        assert!(permit.remaining().unwrap() <= Duration::from_secs(60));
+    }
+    assert!(Permit::refresh_all(&permits).iter().all(Result::is_ok));
+    for (permit, holder) in permits.iter().zip(semaphore.inspect().unwrap().holders) {
+        assert!(permit.remaining().unwrap() > LONG / 2);
+        assert!(holder.remaining.unwrap() > LONG / 2);
+    }
+}
+
+#[test]
+fn guards_of_several_locks_and_servers_go_together() {
+    let servers = [own!(Server::private(&[])), own!(Server::private(&[]))];
+    let gates = servers.each_ref().map(Server::gate);
+    let lock = |n: usize| gates[n % 2].mutex(&format!("m{n}")).lock().unwrap();
+    let guards: Vec<MutexGuard> = (0..6).map(lock).collect();
+    for refreshed in Permit::refresh_all(&guards) {
+        refreshed.unwrap();
+    }
+    for released in Permit::release_all(guards) {
+        assert_eq!(released.unwrap(), Released::Released);
+    }
+    for n in 0..6 {
+        drop(gates[n % 2].mutex(&format!("m{n}")).try_lock().unwrap());
+    }
+}
+
+#[test]
+fn a_key_overwritten_keeps_no_other_permit_from_being_released() {
+    let server = Server::any();
+    let gate = server.gate();
+    let guards: Vec<MutexGuard> = ["a", "b", "c"]
+        .map(|name| gate.mutex(name).lease(LONG).lock().unwrap())
+        .into();
+    let meta = guards[1].keys().names()[0].to_owned();
+    let mut con = server.connection();
+    redis::cmd("SET").arg(&meta).arg("").exec(&mut con).unwrap();
+    let refreshed = Permit::refresh_all(&guards);
+    assert!(
+        refreshed[0].is_ok() && refreshed[2].is_ok(),
+        "{refreshed:?}"
+    );
+    assert!(
+        matches!(&refreshed[1], Err(RefreshError::Failed(f)) if f.kind() == FailureKind::WrongType)
+    );
+    let mut released = Permit::release_all(guards);
+    assert!(released[0].is_ok() && released[2].is_ok(), "{released:?}");
+    let error = released.swap_remove(1).unwrap_err();
+    assert!(matches!(error.error(), CallError::Failed(f) if f.kind() == FailureKind::WrongType));
+    redis::cmd("DEL").arg(&meta).exec(&mut con).unwrap();
+    // It is still there, to be tried again.
+    error.into_permit().release().unwrap();
+}
+
+#[test]
+fn what_was_not_released_comes_back_with_the_error_or_is_released_in_the_background() {
+    let mut server = own!(Server::private(&[]));
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_secs(1))
+        .open()
+        .unwrap();
+    let permits = permits(&gate, 40);
+    server.pause();
+    let released = Permit::release_all(permits);
+    let mut errors = Vec::new();
+    for outcome in released {
+        let error = outcome.unwrap_err();
+        assert!(
+            matches!(error.error(), CallError::Unknown(f) if f.kind() == FailureKind::TimedOut)
+        );
+        errors.push(error);
+    }
+    let dropped = errors.split_off(20);
+    let begun = std::time::Instant::now();
+    drop(dropped); // which does not wait for the server a second time
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+    server.resume();
+    eventually("they are given back", || {
+        (gate.semaphore("raw", 40).inspect().ok()?.in_use <= 20).then_some(())
+    });
+    for error in errors {
+        error.into_permit().release().unwrap();
+    }
+    eventually("all are given back", || {
+        (gate.semaphore("raw", 40).inspect().ok()?.in_use == 0).then_some(())
+    });
+}

@@ -1,0 +1,395 @@
+//! Promise: a gate counts what it did, so that any metrics library can take it from there: each thing once, whichever clone
+//! of the gate did it, and nothing that did not happen.
+
+use crate::own;
+use crate::support::proxy::Proxy;
+use crate::support::{Server, eventually, kill_connections};
+
+use luagate::errors::{AcquireError, LockAllError, RefreshError};
+use luagate::{Cancel, Counters, Gate, Released, Revoked, Semaphore};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const MOMENT: Duration = Duration::from_millis(50);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Waits in line in a thread of its own, and is in line when this returns.
+fn in_line<T: Send + 'static>(
+    semaphore: &Semaphore,
+    acquire: impl FnOnce(&Semaphore) -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let before = semaphore.inspect().unwrap().waiter_count;
+    let waiting = semaphore.clone();
+    let thread = std::thread::spawn(move || acquire(&waiting));
+    eventually("it stands in line", || {
+        (semaphore.inspect().unwrap().waiter_count > before).then_some(())
+    });
+    thread
+}
+
+/// Granted, of these waited, and denied.
+fn asked(gate: &Gate) -> (u64, u64, u64) {
+    let counters = gate.counters();
+    (counters.granted, counters.waited, counters.denied)
+}
+
+#[test]
+fn a_gate_begins_at_zero_and_its_clones_count_together() {
+    let server = Server::any();
+    let gate = server.gate();
+    assert_eq!(gate.counters(), Counters::default());
+    let clone = gate.clone();
+    let permit = clone.semaphore("shared", 1).try_acquire().unwrap();
+    drop(clone);
+    assert_eq!(gate.counters().granted, 1);
+    let another = server.gate();
+    assert!(another.semaphore("shared", 1).try_acquire().is_err());
+    assert_eq!(asked(&another), (0, 0, 1));
+    assert_eq!(asked(&gate), (1, 0, 0));
+    permit.release().unwrap();
+    assert_eq!(asked(&gate), (1, 0, 0), "a release is none of these");
+}
+
+#[test]
+fn each_permit_that_is_handed_out_is_granted_once() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("granted", 9);
+    let many = semaphore.try_acquire_many(3).unwrap();
+    assert_eq!(gate.counters().granted, 1, "whatever its weight");
+    let id = semaphore.acquire().unwrap().into_id();
+    let adopted = semaphore.adopt(&id).unwrap();
+    assert_eq!(gate.counters().granted, 2, "an adopted one is none");
+    many.refresh().unwrap();
+    let permanent = semaphore.clone().permanent().try_acquire().unwrap();
+    let locked = gate.mutex("granted").lock().unwrap();
+    let read = gate.rwlock("granted").read().unwrap();
+    assert_eq!(gate.counters().granted, 5);
+    let at_once = gate.mutexes(["{g}:a", "{g}:b", "{g}:c"]);
+    at_once.try_lock_all().unwrap().unlock().unwrap();
+    assert_eq!(gate.counters().granted, 8, "one for each mutex");
+    let in_line = gate.mutexes(["d", "e"]);
+    in_line.lock_all(MINUTE).unwrap().unlock().unwrap();
+    assert_eq!(asked(&gate), (10, 0, 0));
+    drop((adopted, permanent, locked, read));
+}
+
+#[test]
+fn who_stood_in_line_has_waited() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("waited", 1);
+    let first = semaphore.acquire().unwrap();
+    let second = in_line(&semaphore, |semaphore| semaphore.acquire().unwrap());
+    assert_eq!(asked(&gate), (1, 0, 0));
+    first.release().unwrap();
+    let second = second.join().unwrap();
+    assert!(second.ticket().is_some());
+    assert_eq!(asked(&gate), (2, 1, 0));
+    second.release().unwrap();
+    semaphore.acquire().unwrap().release().unwrap();
+    assert_eq!(asked(&gate), (3, 1, 0), "nobody was in front of the third");
+}
+
+#[test]
+fn readers_and_writers_count_as_whoever_else_asks() {
+    let server = Server::any();
+    let gate = server.gate();
+    let lock = gate.rwlock("rw");
+    let reads = lock.read().unwrap();
+    assert!(lock.try_write().is_err());
+    assert!(lock.try_write_for(MOMENT).is_err());
+    assert_eq!(asked(&gate), (1, 0, 2));
+    let writer = lock.clone();
+    let writer = std::thread::spawn(move || writer.write().unwrap());
+    eventually("it stands in line", || {
+        (lock.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    assert!(lock.try_read().is_err(), "nobody overtakes it");
+    reads.unlock().unwrap();
+    let writes = writer.join().unwrap();
+    assert_eq!(asked(&gate), (2, 1, 3));
+    writes.downgrade().unwrap().unlock().unwrap();
+    assert_eq!(asked(&gate), (2, 1, 3), "downgraded, not granted");
+}
+
+#[test]
+fn several_that_stood_in_line_have_waited_one_by_one() {
+    let server = Server::any();
+    let gate = server.gate();
+    let second = gate.mutex("b");
+    let held = second.lock().unwrap();
+    let several = gate.mutexes(["a", "b"]);
+    let waiter = std::thread::spawn(move || several.lock_all(MINUTE).unwrap());
+    eventually("it waits for the second", || {
+        (second.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    assert_eq!(asked(&gate), (2, 0, 0), "it has the first");
+    held.unlock().unwrap();
+    waiter.join().unwrap().unlock().unwrap();
+    assert_eq!(asked(&gate), (3, 1, 0));
+}
+
+#[test]
+fn what_replicas_did_not_confirm_was_not_granted() {
+    let server = own!(Server::private(&[]));
+    let gate = Gate::builder(&server.url).prefix(&server.prefix);
+    let gate = gate.min_replicas(1, MOMENT).open().unwrap();
+    let semaphore = gate.semaphore("alone", 1);
+    assert!(semaphore.try_acquire().is_err());
+    assert!(semaphore.acquire_timeout(MINUTE).is_err());
+    assert!(gate.mutexes(["{g}:a"]).try_lock_all().is_err());
+    assert_eq!(gate.counters(), Counters::default());
+}
+
+#[test]
+fn who_was_refused_because_of_others_was_denied() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("denied", 1);
+    let mutex = gate.mutex("{g}:b").lock().unwrap();
+    let permit = semaphore.acquire().unwrap();
+    assert!(semaphore.try_acquire().is_err());
+    assert_eq!(gate.counters().denied, 1);
+    let late = semaphore.acquire_timeout(MOMENT);
+    assert!(matches!(late, Err(AcquireError::TimedOut(_))), "{late:?}");
+    assert_eq!(gate.counters().denied, 2);
+    let several = gate.mutexes(["{g}:a", "{g}:b"]);
+    assert!(several.try_lock_all().is_err());
+    assert_eq!(gate.counters().denied, 3);
+    assert_eq!(gate.counters().granted, 2);
+    let late = several.lock_all(MOMENT);
+    assert!(matches!(late, Err(LockAllError::TimedOut(_))), "{late:?}");
+    assert_eq!(gate.counters().denied, 4, "once, not once a mutex");
+    drop((permit, mutex));
+}
+
+#[test]
+fn who_gave_up_or_asked_for_what_cannot_be_was_not_denied() {
+    let server = Server::any();
+    let gate = server.gate();
+    let cancel = Cancel::new();
+    let semaphore = gate.semaphore("other", 1).cancelled_by(&cancel);
+    let permit = semaphore.acquire().unwrap();
+    let waiting = in_line(&semaphore, |semaphore| semaphore.acquire().map(drop));
+    cancel.cancel();
+    let cancelled = waiting.join().unwrap();
+    assert!(matches!(cancelled, Err(AcquireError::Cancelled(_))));
+    assert!(semaphore.try_acquire_many(0).is_err());
+    assert!(semaphore.try_acquire_many(2).is_err());
+    let strict = gate.semaphore("other", 2).strict().try_acquire();
+    assert!(strict.is_err());
+    let latch = gate.latch("other", 1).wait_timeout(MOMENT);
+    assert!(latch.is_err());
+    assert_eq!(asked(&gate), (1, 0, 0));
+    drop(permit);
+}
+
+#[test]
+fn a_permit_is_lost_once_however_it_is_found_out() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("lost", 9);
+    let lost = |what: &str, count| assert_eq!(gate.counters().lost, count, "{what}");
+
+    let short = semaphore.clone().lease(MOMENT).acquire().unwrap();
+    eventually("its lease ends", || short.is_lost().then_some(()));
+    assert!(short.is_lost() && short.refresh().is_err());
+    short.release().unwrap(); // which the server may have freed by then or not
+    lost("by this machine's clock", 1);
+
+    let long = semaphore.clone().lease(MINUTE);
+    let refreshed = long.acquire().unwrap();
+    assert_eq!(semaphore.revoke(refreshed.id()).unwrap(), Revoked::Held);
+    lost("nobody knows it yet", 1);
+    assert!(matches!(refreshed.refresh(), Err(RefreshError::Lost(_))));
+    assert!(refreshed.is_lost() && refreshed.refresh().is_err());
+    drop(refreshed);
+    lost("at a refresh", 2);
+
+    let released = long.acquire().unwrap();
+    semaphore.revoke(released.id()).unwrap();
+    assert_eq!(released.release().unwrap(), Released::Gone);
+    lost("at a release", 3);
+
+    let mut partly = long.acquire_many(2).unwrap();
+    semaphore.revoke(partly.id()).unwrap();
+    assert!(partly.release_some(1).is_err());
+    drop(partly);
+    lost("at a release of a part", 4);
+
+    let renewed = semaphore.clone().lease(Duration::from_secs(3)).auto_renew();
+    let renewed = renewed.acquire().unwrap();
+    semaphore.revoke(renewed.id()).unwrap();
+    eventually("its renewal is refused", || {
+        (gate.counters().lost == 5).then_some(())
+    });
+    assert!(renewed.is_lost());
+    drop(renewed);
+    lost("at a renewal", 5);
+}
+
+#[test]
+fn what_is_given_back_or_handed_on_is_not_lost() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("kept", 9);
+    let released = semaphore.acquire().unwrap();
+    released.release().unwrap();
+    drop(semaphore.acquire().unwrap());
+    let id = semaphore.acquire().unwrap().into_id();
+    drop(semaphore.adopt(&id).unwrap());
+    let several = gate.mutexes(["a", "b"]).lock_all(MINUTE).unwrap();
+    several.unlock().unwrap();
+    assert_eq!(semaphore.available_permits().unwrap(), 9);
+    assert_eq!(gate.counters().lost, 0);
+}
+
+#[test]
+fn a_release_whose_reply_was_lost_is_no_loss() {
+    let (_server, proxy, gate) = own!(Proxy::with_gate());
+    let semaphore = gate.semaphore("replies", 2);
+    semaphore.acquire().unwrap().release().unwrap(); // the server knows the scripts
+    let permit = semaphore.acquire().unwrap();
+    proxy.lose_replies(1);
+    // The first was carried out, so the second finds nothing.
+    assert_eq!(permit.release().unwrap(), Released::Gone);
+    assert!(proxy.is_done());
+    let permit = semaphore.acquire().unwrap();
+    proxy.lose_replies(2);
+    let error = permit.release().unwrap_err();
+    assert!(proxy.is_done());
+    assert_eq!(error.into_permit().release().unwrap(), Released::Gone);
+    assert_eq!(semaphore.available_permits().unwrap(), 2);
+    assert_eq!(gate.counters().lost, 0);
+}
+
+#[test]
+fn renewals_count_and_refreshes_do_not() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("renewed", 9).lease(Duration::from_secs(3));
+    let by_hand = semaphore.acquire().unwrap();
+    by_hand.refresh().unwrap();
+    assert_eq!(gate.counters().renewed, 0);
+    let renewed = semaphore.auto_renew();
+    let two = (renewed.acquire().unwrap(), renewed.acquire().unwrap());
+    eventually("each is renewed twice", || {
+        (gate.counters().renewed >= 4).then_some(())
+    });
+    drop(two);
+    assert_eq!(gate.counters().lost, 0);
+    drop(by_hand);
+}
+
+#[test]
+fn a_connection_in_place_of_one_that_broke_is_a_reconnect() {
+    let server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let semaphore = gate.semaphore("reconnects", 9);
+    semaphore.acquire().unwrap().release().unwrap();
+    assert_eq!(gate.counters().reconnects, 0, "the first is none");
+    let mut con = server.connection();
+    kill_connections(&mut con, "normal");
+    semaphore.acquire().unwrap().release().unwrap();
+    assert_eq!(gate.counters().reconnects, 1);
+    semaphore.acquire().unwrap().release().unwrap();
+    assert_eq!(gate.counters().reconnects, 1, "it stands");
+}
+
+#[test]
+fn a_connection_in_place_of_a_silent_one_is_a_reconnect() {
+    let (_server, proxy, gate) = own!(Proxy::with_gate());
+    proxy.go_silent();
+    let semaphore = gate.semaphore("silent", 9);
+    assert!(semaphore.inspect().is_err());
+    eventually("it is answered again", || semaphore.inspect().ok());
+    assert_eq!(gate.counters().reconnects, 1);
+}
+
+#[test]
+fn a_subscription_that_stands_again_is_a_reconnect() {
+    let server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let semaphore = gate.semaphore("subscription", 1);
+    let permit = semaphore.acquire().unwrap();
+    let waiter = in_line(&semaphore, |semaphore| semaphore.acquire().unwrap());
+    assert_eq!(gate.counters().reconnects, 0);
+    assert_eq!(kill_connections(&mut server.connection(), "pubsub"), 1);
+    eventually("the subscription stands again", || {
+        (gate.counters().reconnects == 1).then_some(())
+    });
+    permit.release().unwrap();
+    waiter.join().unwrap().release().unwrap();
+    assert_eq!(gate.counters().reconnects, 1);
+}
+
+#[test]
+fn the_renewal_thread_reconnects_by_itself() {
+    let server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let semaphore = gate.semaphore("alone", 1).lease(Duration::from_secs(3));
+    let permit = semaphore.auto_renew().acquire().unwrap();
+    kill_connections(&mut server.connection(), "normal");
+    eventually("it is renewed", || {
+        (gate.counters().renewed > 0).then_some(())
+    });
+    assert_eq!(gate.counters().reconnects, 1);
+    permit.release().unwrap();
+    assert_eq!(gate.counters().lost, 0);
+}
+
+#[cfg(feature = "r2d2")]
+#[test]
+fn a_connection_that_a_pool_lends_in_place_of_one_that_broke_is_a_reconnect() {
+    let server = own!(Server::private(&[]));
+    let client = redis::Client::open(server.url.as_str()).unwrap();
+    let pool = r2d2::Pool::builder().max_size(1).test_on_check_out(false);
+    let pool = pool.build(client.clone()).unwrap();
+    let builder = luagate::GateBuilder::pool(pool, &client).prefix(&server.prefix);
+    let gate = builder.open().unwrap();
+    let semaphore = gate.semaphore("lent", 9);
+    semaphore.acquire().unwrap().release().unwrap();
+    assert_eq!(
+        gate.counters().reconnects,
+        0,
+        "lent again is not made again"
+    );
+    kill_connections(&mut server.connection(), "normal");
+    semaphore.acquire().unwrap().release().unwrap();
+    assert_eq!(gate.counters().reconnects, 1);
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+fn a_gate_on_a_cluster_counts_all_nodes_together() {
+    use crate::support::cluster::Cluster;
+    let cluster = own!(Cluster::new());
+    let gate = Gate::builder(&format!("redis+cluster://{}", cluster.addresses()[0]));
+    let gate = gate.prefix(&cluster.prefix).open().unwrap();
+    let masters = cluster.masters();
+    assert!(masters.len() > 1);
+    let permits: Vec<_> = masters
+        .iter()
+        .map(|master| {
+            let semaphore = gate.semaphore(&cluster.name_on(*master), 1);
+            let semaphore = semaphore.lease(Duration::from_secs(6)).auto_renew();
+            let permit = semaphore.acquire().unwrap();
+            assert!(semaphore.acquire_timeout(MOMENT).is_err());
+            permit
+        })
+        .collect();
+    let nodes = masters.len() as u64;
+    assert_eq!(asked(&gate), (nodes, 0, nodes));
+    let before = gate.counters().reconnects;
+    for master in &masters {
+        kill_connections(&mut cluster.connection(*master), "normal");
+    }
+    eventually("each is renewed over another connection", || {
+        (gate.counters().reconnects >= before + nodes).then_some(())
+    });
+    for permit in permits {
+        permit.release().unwrap();
+    }
+    assert_eq!(gate.counters().lost, 0);
+}

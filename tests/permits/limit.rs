@@ -1,0 +1,131 @@
+//! Promise: at every grant the weights of those who hold sum to at most the limit.
+
+use crate::support::Server;
+use crate::support::raw::Raw;
+
+use luagate::errors::TryAcquireError;
+use luagate::scripts::semaphore::ResizeAnswer;
+use luagate::scripts::semaphore::{Answer, Ask};
+
+#[test]
+fn no_more_than_the_limit_whatever_they_weigh() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 10);
+    raw.grant(Ask {
+        permits: Some(4),
+        ..raw.ask("four")
+    });
+    raw.grant(Ask {
+        permits: Some(5),
+        ..raw.ask("five")
+    });
+    raw.assert_denied(Ask {
+        permits: Some(2),
+        ..raw.ask("two")
+    });
+    raw.grant(raw.ask("one"));
+    raw.assert_denied(raw.ask("one-more"));
+    assert_eq!(raw.in_use(), 10);
+    raw.assert_released("four");
+    let rest = raw.grant(Ask {
+        permits: None,
+        ..raw.ask("all")
+    });
+    assert_eq!(rest.permits, 4);
+    assert_eq!(raw.in_use(), 10);
+    raw.assert_denied(Ask {
+        permits: None,
+        ..raw.ask("all-of-nothing")
+    });
+}
+
+#[test]
+fn the_first_limit_stands_whatever_others_declare() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("first"));
+    let answer = raw.acquire(Ask {
+        limit: 100,
+        ..raw.ask("greedy")
+    });
+    assert!(
+        matches!(answer, Answer::Denied { usage, .. } if usage.limit == 1),
+        "{answer:?}"
+    );
+    let answer = raw.acquire(Ask {
+        limit: 0,
+        ..raw.ask("modest")
+    });
+    assert!(
+        matches!(answer, Answer::Denied { usage, .. } if usage.limit == 1),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn shrinking_takes_from_nobody_and_grants_nothing_until_enough_came_back() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 3);
+    for id in ["a", "b", "c"] {
+        raw.grant(raw.ask(id));
+    }
+    let resized = raw.resize(1, None);
+    assert_eq!(
+        resized,
+        ResizeAnswer::Resized {
+            old: 3,
+            new: 1,
+            in_use: 3
+        }
+    );
+    for id in ["a", "b"] {
+        raw.assert_denied(raw.ask("d"));
+        raw.assert_released(id);
+    }
+    raw.assert_denied(raw.ask("d"));
+    raw.assert_released("c");
+    raw.grant(raw.ask("d"));
+}
+
+#[test]
+fn a_partial_release_frees_what_it_says() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("partial", 5);
+    let mut permit = semaphore.try_acquire_many(5).unwrap();
+    permit.release_some(2).unwrap();
+    assert_eq!(permit.permits(), 3);
+    let two = semaphore.try_acquire_many(2).unwrap();
+    assert!(matches!(
+        semaphore.try_acquire(),
+        Err(TryAcquireError::Denied(_))
+    ));
+    assert_eq!(semaphore.available_permits().unwrap(), 0);
+    drop(two);
+    assert_eq!(semaphore.available_permits().unwrap(), 2);
+}
+
+#[test]
+fn draining_takes_all_that_are_free() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("drain", 7);
+    let two = semaphore.try_acquire_many(2).unwrap();
+    let rest = semaphore.try_acquire_all().unwrap();
+    assert_eq!((two.permits(), rest.permits()), (2, 5));
+    let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire_all() else {
+        panic!()
+    };
+    assert_eq!((denied.in_use, denied.limit), (7, 7));
+}
+
+#[test]
+fn a_pinned_limit_that_nobody_uses_is_forgotten_at_once() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("market", 5);
+    semaphore.resize(2).unwrap();
+    drop(semaphore.try_acquire().unwrap());
+    semaphore.unpin().unwrap();
+    assert_eq!(semaphore.available_permits().unwrap(), 5); // the declared one counts again
+    let permit = semaphore.try_acquire_many(3).unwrap();
+    assert_eq!(permit.limit(), 5);
+}

@@ -1,0 +1,36 @@
+//! What is given and taken back: permits of semaphores, mutexes and read-write locks, counts of latches, names that are found.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod autocomplete;
+mod bulk;
+mod counters;
+mod fence;
+mod forks;
+mod known_holes;
+mod latch;
+mod limit;
+mod looking;
+mod order;
+mod outcomes;
+mod own_ids;
+mod permits;
+mod renewal;
+mod rwlock;
+mod several;
+mod systems;
+
+#[test]
+fn process_of_a_test() {
+    let Some((job, arguments)) = support::job() else {
+        return;
+    };
+    match job.as_str() {
+        "wait" | "crash" => latch::work(&job, &arguments),
+        #[cfg(target_os = "linux")]
+        "thousand" => renewal::hold_a_thousand(&arguments),
+        "read" => rwlock::read(&arguments),
+        other => panic!("there is no job {other}"),
+    }
+}

@@ -1,0 +1,233 @@
+//! Promise: first come, first served. The smallest ticket is granted first, a big request at the head is not starved by
+//! small ones behind it, and nobody overtakes the queue.
+
+use crate::support::Server;
+use crate::support::raw::{Listener, Raw};
+
+use luagate::scripts::semaphore::{Answer, Ask, LookupAnswer};
+
+#[test]
+fn waiters_are_granted_in_the_order_of_their_tickets() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let mut inbox = Listener::new(&server, "in-order");
+    let channel = inbox.channel.clone();
+    raw.grant(raw.ask("first"));
+    let tickets: Vec<u64> = (0..20)
+        .map(|n| {
+            let id = format!("waiter-{n}");
+            raw.queue(Ask {
+                wait_ms: 60_000,
+                inbox: &channel,
+                ..raw.ask(&id)
+            })
+        })
+        .collect();
+    assert!(tickets.windows(2).all(|t| t[0] < t[1]), "{tickets:?}");
+    let mut holder = "first".to_owned();
+    for n in 0..20 {
+        raw.assert_released(&holder);
+        let message = inbox.next_grant();
+        assert_eq!(message[0], format!("waiter-{n}"));
+        holder = message[0].clone();
+        assert!(
+            raw.holds(&holder),
+            "{holder} was told of a grant that it does not have"
+        );
+    }
+}
+
+#[test]
+fn a_big_request_at_the_head_holds_back_small_ones() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 3);
+    let inbox = Listener::new(&server, "big");
+    let inbox = &*inbox.channel.clone();
+    raw.grant(raw.ask("a"));
+    raw.grant(raw.ask("b"));
+    let ask = Ask {
+        permits: Some(3),
+        wait_ms: 60_000,
+        inbox,
+        ..raw.ask("big")
+    };
+    raw.queue(ask);
+    // One permit is free, and whoever comes now would fit.
+    raw.queue(Ask {
+        wait_ms: 60_000,
+        inbox,
+        ..raw.ask("small")
+    });
+    raw.assert_denied(raw.ask("no-wait"));
+    raw.assert_denied(Ask {
+        permits: None,
+        ..raw.ask("all-that-is-free")
+    });
+    raw.assert_released("a");
+    assert!(!raw.holds("small") && !raw.holds("big"));
+}
+
+#[test]
+fn a_big_request_gets_what_it_waited_for_and_then_the_small_one() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 3);
+    let mut inbox = Listener::new(&server, "big-then-small");
+    let channel = inbox.channel.clone();
+    raw.grant(raw.ask("a"));
+    raw.queue(Ask {
+        permits: Some(3),
+        wait_ms: 60_000,
+        inbox: &channel,
+        ..raw.ask("big")
+    });
+    raw.queue(Ask {
+        wait_ms: 60_000,
+        inbox: &channel,
+        ..raw.ask("small")
+    });
+    raw.assert_released("a");
+    assert_eq!(inbox.next_grant()[..2], ["big", "3"]);
+    raw.assert_released("big");
+    assert_eq!(inbox.next_grant()[..2], ["small", "1"]);
+}
+
+#[test]
+fn a_ticket_brings_back_the_old_place() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let mut inbox = Listener::new(&server, "ticket");
+    let channel = inbox.channel.clone();
+    raw.grant(raw.ask("holder"));
+    let in_line = |id| Ask {
+        wait_ms: 60_000,
+        inbox: &channel,
+        ..Raw::new(&server, 1).ask(id)
+    };
+    let ticket = raw.queue(in_line("early"));
+    raw.queue(in_line("late"));
+    raw.release("early"); // as if the server had forgotten it
+    let answer = raw.acquire(Ask {
+        ticket,
+        ..in_line("early")
+    });
+    assert!(
+        matches!(answer, Answer::Queued { position: 1, ticket: t, .. } if t == ticket),
+        "{answer:?}"
+    );
+    raw.assert_released("holder");
+    assert_eq!(inbox.next_grant()[0], "early");
+}
+
+#[test]
+fn a_ticket_that_is_first_is_granted_in_the_same_call() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let ticket = raw.queue(Ask {
+        wait_ms: 60_000,
+        ..raw.ask("early")
+    });
+    // The head has no inbox, so the permit is kept for it and nothing is granted while it is away.
+    raw.queue(Ask {
+        wait_ms: 60_000,
+        ..raw.ask("late")
+    });
+    raw.release("early");
+    raw.assert_released("holder");
+    let ask = Ask {
+        wait_ms: 60_000,
+        ticket,
+        ..raw.ask("early")
+    };
+    raw.grant(ask);
+    assert!(matches!(
+        raw.lookup("late"),
+        LookupAnswer::Queued { position: 1, .. }
+    ));
+}
+
+#[test]
+fn who_does_not_wait_gives_up_its_place() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    raw.queue(Ask {
+        wait_ms: 60_000,
+        ..raw.ask("waiter")
+    });
+    raw.assert_denied(raw.ask("waiter"));
+    assert!(matches!(raw.lookup("waiter"), LookupAnswer::Gone { .. }));
+}
+
+#[test]
+fn a_head_that_leaves_lets_those_behind_it_in() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 3);
+    let mut inbox = Listener::new(&server, "leaves");
+    let channel = inbox.channel.clone();
+    raw.grant(raw.ask("a"));
+    raw.queue(Ask {
+        permits: Some(3),
+        wait_ms: 60_000,
+        inbox: &channel,
+        ..raw.ask("big")
+    });
+    raw.queue(Ask {
+        wait_ms: 60_000,
+        inbox: &channel,
+        ..raw.ask("small")
+    });
+    raw.assert_denied(Ask {
+        permits: Some(3),
+        ..raw.ask("big")
+    });
+    assert_eq!(inbox.next_grant()[0], "small");
+}
+
+#[test]
+fn with_no_inbox_the_permits_are_kept_for_the_head_until_its_patience_ends() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    raw.queue(Ask {
+        wait_ms: 300,
+        ..raw.ask("silent")
+    });
+    raw.assert_released("holder");
+    let Answer::Denied {
+        next_expiry: Some(next_expiry),
+        now,
+        ..
+    } = raw.acquire(raw.ask("eager"))
+    else {
+        panic!("overtook the head")
+    };
+    assert!((1..=300).contains(&next_expiry), "{next_expiry}");
+    raw.wait_until(now + next_expiry);
+    raw.grant(raw.ask("eager"));
+}
+
+#[test]
+fn a_head_that_asks_lets_in_who_was_kept_waiting_behind_it() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let mut inbox = Listener::new(&server, "behind");
+    let channel = inbox.channel.clone();
+    raw.grant(Ask {
+        permits: Some(2),
+        ..raw.ask("holder")
+    });
+    let silent = Ask {
+        wait_ms: 60_000,
+        ..raw.ask("silent")
+    };
+    raw.queue(silent);
+    raw.queue(Ask {
+        wait_ms: 60_000,
+        inbox: &channel,
+        ..raw.ask("behind")
+    });
+    raw.assert_released("holder");
+    raw.grant(silent);
+    assert_eq!(inbox.next_grant()[0], "behind");
+}

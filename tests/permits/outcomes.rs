@@ -1,0 +1,147 @@
+//! Promise: how a call ended is told by a variant of its own, so that a program can act on it.
+
+use crate::own;
+use crate::support::{SOON, Server, eventually};
+
+use luagate::Error;
+use luagate::errors::{AcquireError, FailureKind, TryAcquireError};
+use std::time::{Duration, Instant};
+
+#[test]
+fn more_permits_than_the_limit_in_force_are_no_wrong_argument() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("market", 5);
+    semaphore.resize(2).unwrap();
+    let Err(TryAcquireError::AboveLimit(above)) = semaphore.try_acquire_many(3) else {
+        panic!("waiting cannot help");
+    };
+    assert_eq!((above.permits, above.limit), (3, 2));
+    let wait = semaphore.acquire_many_timeout(3, SOON);
+    assert!(matches!(wait, Err(AcquireError::AboveLimit(_))), "{wait:?}");
+    assert!(matches!(
+        Error::from(wait.unwrap_err()),
+        Error::AboveLimit(_)
+    ));
+    semaphore.unpin().unwrap();
+}
+
+#[test]
+fn a_limit_that_shrinks_ends_the_wait_for_more() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("market", 3);
+    let holder = semaphore.try_acquire().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| semaphore.acquire_many_timeout(3, SOON));
+        eventually("it waits", || {
+            (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
+        });
+        semaphore.resize(2).unwrap();
+        let Err(AcquireError::AboveLimit(above)) = waiting.join().unwrap() else {
+            panic!("it waits for what cannot be");
+        };
+        assert_eq!((above.permits, above.limit), (3, 2));
+    });
+    holder.release().unwrap();
+    semaphore.unpin().unwrap();
+}
+
+#[test]
+fn a_deadline_that_has_passed_leaves_the_time_for_one_try() {
+    let server = Server::any();
+    let (mutex, rwlock) = (server.gate().mutex("m"), server.gate().rwlock("r"));
+    let past = Instant::now();
+    let held = mutex.try_lock_until(past).expect("it is free");
+    let read = rwlock.try_read_until(past).expect("nobody writes");
+    let timed_out = |error: AcquireError| matches!(error, AcquireError::TimedOut(_));
+    assert!(mutex.try_lock_until(past).is_err_and(timed_out));
+    assert!(rwlock.try_write_until(past).is_err_and(timed_out));
+    read.unlock().unwrap();
+    let written = rwlock.try_write_until(past).expect("nobody reads");
+    assert!(rwlock.try_read_until(past).is_err_and(timed_out));
+    drop((held, written));
+}
+
+#[test]
+fn every_wait_whose_time_is_over_turns_into_one_error() {
+    let server = Server::any();
+    let gate = server.gate();
+    let held = gate.mutex("m").lock().unwrap();
+    let short = Duration::from_millis(1);
+    let errors: [Error; 3] = [
+        gate.mutex("m").try_lock_for(short).unwrap_err().into(),
+        gate.mutexes(["m"]).lock_all(short).unwrap_err().into(),
+        gate.latch("l", 1).wait_timeout(short).unwrap_err().into(),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::TimedOut(_)), "{error}");
+        assert!(error.to_string().starts_with("timed out"), "{error}");
+    }
+    held.unlock().unwrap();
+}
+
+#[test]
+fn the_first_call_after_the_server_is_gone_is_known_not_to_have_run() {
+    let mut server = own!(Server::private_tcp(&[]));
+    let gate = server.gate();
+    let semaphore = gate.semaphore("market", 2);
+    semaphore.acquire().unwrap().release().unwrap();
+    let idle = Instant::now() + Duration::from_millis(1_600); // then a connection is tested before it is used
+    server.kill();
+    while Instant::now() < idle {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let Err(TryAcquireError::Failed(failure)) = semaphore.try_acquire() else {
+        panic!("nothing can have run");
+    };
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+}
+
+#[test]
+fn a_lease_that_no_renewal_can_keep_is_refused() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("market", 2).auto_renew();
+    let short = semaphore.clone().lease(Duration::from_millis(29));
+    let refused: [Error; 2] = [
+        short.try_acquire().unwrap_err().into(),
+        short.acquire_timeout(SOON).unwrap_err().into(),
+    ];
+    for error in refused {
+        assert!(
+            matches!(&error, Error::Invalid(i) if i.what() == "lease"),
+            "{error}"
+        );
+    }
+    let renewed = semaphore.lease(Duration::from_millis(30));
+    drop(renewed.try_acquire().unwrap());
+}
+
+#[test]
+fn a_refusal_tells_when_the_next_lease_expires_and_estimates_when_to_come_back() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("market", 2);
+    let semaphore = semaphore.lease(Duration::from_secs(30));
+    let held = semaphore.try_acquire_many(2).unwrap();
+    let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire() else {
+        panic!("two of two are held");
+    };
+    // Holders keep a permit for half a second, and two give theirs back in that time: one every 250 ms.
+    let hold = Duration::from_millis(500);
+    assert_eq!(denied.retry_after(hold), hold / 2);
+    let expiry = denied.next_expiry.unwrap();
+    assert!(
+        expiry > 50 * hold && expiry <= Duration::from_secs(30),
+        "{expiry:?}"
+    );
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| semaphore.acquire_timeout(SOON));
+        eventually("one waits", || {
+            let denied = semaphore.try_acquire().unwrap_err();
+            let TryAcquireError::Denied(denied) = denied else {
+                panic!("{denied}");
+            };
+            (denied.retry_after(hold) == hold).then_some(())
+        });
+        held.release().unwrap();
+        drop(waiting.join().unwrap().unwrap());
+    });
+}

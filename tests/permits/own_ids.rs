@@ -1,0 +1,227 @@
+//! Promise: an id of the application's own may be used one call after the other, whatever stalls in between. A call that reaches
+//! the server late never touches what a later call with the same id was granted.
+
+use crate::own;
+use crate::support::proxy::Proxy;
+use crate::support::raw::Raw;
+use crate::support::{Server, command_counts, eventually, within};
+
+use luagate::errors::{RefreshError, TryAcquireError};
+use luagate::scripts::semaphore::ReleaseAnswer;
+use luagate::{Gate, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A gate that waits so long for a reply.
+fn gate(url: &str, server: &Server, read_timeout: Duration) -> Gate {
+    let builder = Gate::builder(url).prefix(&server.prefix);
+    builder.read_timeout(read_timeout).open().unwrap()
+}
+
+/// The mutex `job` of this gate, used as `worker-1`.
+fn job(gate: &Gate) -> Mutex {
+    gate.mutex("job").id("worker-1").lease(LONG)
+}
+
+/// A server, a proxy in front of it, and a gate behind the proxy that waits 300 ms for a reply.
+fn behind_a_proxy() -> Option<(Server, Proxy, Gate)> {
+    let server = Server::private_tcp(&[])?;
+    let proxy = Proxy::new(&server);
+    let gate = gate(&proxy.url, &server, Duration::from_millis(300));
+    Some((server, proxy, gate))
+}
+
+/// Nobody else is granted the mutex while `guard` lives, for as long as a release could still be on its way.
+#[track_caller]
+fn assert_holds_alone(server: &Server, guard: &MutexGuard) {
+    let other = server.gate().mutex("job");
+    let second = within(Duration::from_secs(2), || other.try_lock().ok());
+    assert!(second.is_none(), "two holders: {guard} and {second:?}");
+    assert!(!guard.is_lost());
+    guard.refresh().expect("it is still held");
+}
+
+#[test]
+fn an_id_that_was_dropped_during_a_stall_and_locked_again_holds_alone() {
+    let mut server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let job = job(&gate);
+    let first = job.lock().unwrap();
+    server.pause();
+    drop(first);
+    thread::scope(|scope| {
+        let again = scope.spawn(|| {
+            thread::sleep(Duration::from_secs(1));
+            job.lock()
+        });
+        thread::sleep(Duration::from_millis(2_250));
+        server.resume();
+        let guard = again.join().unwrap().expect("the server answers again");
+        assert_holds_alone(&server, &guard);
+    });
+}
+
+#[test]
+fn an_id_whose_call_was_unknown_and_that_is_used_again_holds_alone() {
+    let mut server = own!(Server::private(&[]));
+    let gate = gate(&server.url, &server, Duration::from_secs(1));
+    let job = job(&gate);
+    server.pause();
+    let error = job.try_lock().unwrap_err();
+    assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+    thread::scope(|scope| {
+        let again = scope.spawn(|| {
+            thread::sleep(Duration::from_millis(200));
+            job.try_lock()
+        });
+        thread::sleep(Duration::from_millis(1_130));
+        server.resume();
+        let guard = match again.join().unwrap() {
+            Ok(guard) => guard,
+            Err(_) => eventually("it is free again", || job.try_lock().ok()),
+        };
+        assert_holds_alone(&server, &guard);
+    });
+}
+
+#[test]
+fn a_release_that_arrives_late_leaves_the_next_grant_of_its_id_alone() {
+    let (server, proxy, gate) = own!(behind_a_proxy());
+    let job = job(&gate);
+    let first = job.lock().unwrap();
+    proxy.hold();
+    drop(first); // its release is on its way, and does not arrive yet
+    let next = eventually("the release is confirmed on another connection", || {
+        job.try_lock().ok()
+    });
+    assert_late_calls_change_nothing(&server, &proxy, &next);
+}
+
+#[test]
+fn a_call_without_an_answer_that_arrives_late_leaves_the_next_grant_of_its_id_alone() {
+    let (server, proxy, gate) = own!(behind_a_proxy());
+    let job = job(&gate);
+    proxy.hold();
+    let error = job.try_lock().unwrap_err();
+    assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+    let next = eventually("what the call may have left is cleaned up", || {
+        job.try_lock().ok()
+    });
+    assert_late_calls_change_nothing(&server, &proxy, &next);
+}
+
+#[track_caller]
+fn assert_late_calls_change_nothing(server: &Server, proxy: &Proxy, guard: &MutexGuard) {
+    let_late_calls_run(server, proxy);
+    assert_holds_alone(server, guard);
+}
+
+/// Lets what was held back reach the server, and returns when a script of it has run.
+fn let_late_calls_run(server: &Server, proxy: &Proxy) {
+    let mut con = server.connection();
+    let mut scripts = || {
+        let counts = command_counts(&mut con);
+        counts.get("evalsha").copied().unwrap_or(0)
+    };
+    let before = scripts();
+    proxy.let_go();
+    eventually("a call that was held back has run", || {
+        (scripts() > before).then_some(())
+    });
+}
+
+#[test]
+fn a_refresh_that_arrives_late_does_not_shorten_the_lease_of_the_next_holder() {
+    let (server, proxy, gate) = own!(behind_a_proxy());
+    let mut raw = Raw::named(&server, "shared", 1);
+    let semaphore = gate.semaphore("shared", 1).id("worker-1").lease(LONG);
+    let former = semaphore.acquire().unwrap();
+    former.refresh().unwrap(); // the server knows the script from here on
+    proxy.hold();
+    let error = former.refresh_for(Duration::from_secs(1)).unwrap_err();
+    assert!(matches!(error, RefreshError::Unknown(_)), "{error}");
+    // Somebody takes the permit away and gives the id to another process.
+    let elsewhere = server.gate().semaphore("shared", 1).lease(LONG);
+    elsewhere.revoke("worker-1").unwrap();
+    let next = elsewhere.id("worker-1").try_acquire().unwrap();
+    let_late_calls_run(&server, &proxy);
+    let state = raw.inspect();
+    let left = state.holders[0].expires_at.unwrap() - state.now;
+    assert!(left > 30_000, "{left} ms are left of {LONG:?}");
+    next.release().unwrap();
+}
+
+#[test]
+fn a_former_holder_of_an_id_neither_refreshes_nor_releases_what_its_successor_holds() {
+    let server = Server::any();
+    let mut raw = Raw::named(&server, "shared", 3);
+    let semaphore = server.gate().semaphore("shared", 3).id("worker-1");
+    let semaphore = semaphore.lease(LONG);
+    let mut former = semaphore.acquire_many(3).unwrap();
+    semaphore.revoke("worker-1").unwrap();
+    let next = server.gate().semaphore("shared", 3).id("worker-1");
+    let next = next.lease(LONG).acquire_many(3).unwrap();
+    let error = former.release_some(1).unwrap_err();
+    assert!(matches!(error, RefreshError::Lost(_)), "{error}");
+    let error = former.refresh_for(Duration::from_secs(1)).unwrap_err();
+    assert!(matches!(error, RefreshError::Lost(_)), "{error}");
+    drop(former);
+    let held = raw.inspect().holders.remove(0);
+    assert_eq!((held.fence, held.permits), (next.fence(), 3));
+    next.release().unwrap();
+}
+
+#[test]
+fn what_is_adopted_stays_also_while_a_release_of_the_id_is_on_its_way() {
+    let (server, proxy, gate) = own!(behind_a_proxy());
+    let job = job(&gate);
+    drop(job.lock().unwrap()); // its connection is the one that is held back
+    let first = job.lock().unwrap();
+    proxy.hold();
+    drop(first);
+    // Either the release was first, or it does not come any more.
+    let adopted = within(Duration::from_secs(5), || match job.adopt("worker-1") {
+        Ok(guard) => Some(Some(guard)),
+        Err(RefreshError::Lost(_)) => Some(None),
+        Err(_) => None,
+    });
+    proxy.let_go();
+    if let Some(guard) = adopted.expect("a connection that is not held back answers") {
+        assert_holds_alone(&server, &guard);
+    }
+}
+
+#[test]
+fn an_own_id_can_be_used_again_as_soon_as_its_release_is_answered() {
+    let mut server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let job = job(&gate);
+    let first = job.lock().unwrap();
+    server.pause();
+    drop(first);
+    thread::scope(|scope| {
+        // It waits for the release, and not for a pause between two tries.
+        let again = scope.spawn(|| (job.try_lock().map(drop), Instant::now()));
+        thread::sleep(Duration::from_millis(700));
+        let resumed = Instant::now();
+        server.resume();
+        let (locked, at) = again.join().unwrap();
+        locked.expect("the release was first");
+        assert!(at.duration_since(resumed) < Duration::from_secs(1));
+    });
+}
+
+#[test]
+fn the_scripts_give_back_and_refresh_only_what_has_the_fence_that_is_told() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let grant = raw.grant(raw.ask("id"));
+    assert_eq!(raw.release_of("id", grant.fence + 1), ReleaseAnswer::Gone);
+    assert_eq!(raw.refresh_of("id", 5_000, grant.fence + 1), None);
+    let refreshed = raw.refresh_of("id", 5_000, grant.fence);
+    assert_eq!(refreshed.map(|grant| grant.fence), Some(grant.fence));
+    let released = raw.release_of("id", grant.fence);
+    assert!(matches!(released, ReleaseAnswer::Released { .. }));
+}

@@ -1,0 +1,441 @@
+//! Promise: a permit is given back once, whatever happens: released, dropped, handed on, in a fork, or with the server away.
+
+use crate::own;
+use crate::support::proxy::Proxy;
+use crate::support::raw::Raw;
+use crate::support::{Server, eventually, within};
+
+use luagate::errors::{CallError, RefreshError, TryAcquireError};
+use luagate::scripts::semaphore::LookupAnswer;
+use luagate::{Error, Gate, Permit, Released};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn impatient(server: &Server) -> Gate {
+    Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_millis(150))
+        .open()
+        .unwrap()
+}
+
+#[test]
+fn permits_and_guards_may_be_sent_and_shared() {
+    fn assert_bounds<T: Send + Sync + 'static>() {}
+    assert_bounds::<Permit>();
+    assert_bounds::<luagate::MutexGuard>();
+    assert_bounds::<Gate>();
+    assert_bounds::<luagate::Semaphore>();
+    assert_bounds::<Error>();
+}
+
+#[test]
+fn releasing_and_dropping_give_back() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let semaphore = server.gate().semaphore("raw", 2);
+    assert_eq!(
+        semaphore.acquire().unwrap().release().unwrap(),
+        Released::Released
+    );
+    assert_eq!(raw.in_use(), 0);
+    drop(semaphore.acquire().unwrap());
+    assert_eq!(raw.in_use(), 0);
+    let revoked = semaphore.acquire().unwrap();
+    raw.assert_released(revoked.id());
+    assert_eq!(revoked.release().unwrap(), Released::Gone);
+}
+
+#[test]
+fn dropping_gives_back_in_a_panic_too() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    let mutex = gate.mutex("raw");
+    let (locks, asks) = (mutex.clone(), semaphore.clone());
+    let panicking = std::thread::spawn(move || {
+        let _permit = asks.acquire().unwrap();
+        let _guard = locks.lock().unwrap();
+        assert!(asks.try_acquire().is_err() && locks.try_lock().is_err());
+        panic!("on purpose");
+    });
+    let panic = panicking.join().unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+    // A drop may also release in the background.
+    drop(eventually("it is free", || semaphore.try_acquire().ok()));
+    drop(eventually("it is free", || mutex.try_lock().ok()));
+}
+
+#[test]
+fn a_permit_shows_who_holds_what() {
+    let server = Server::any();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 5).label("web-3").lease(LONG);
+    let permit = semaphore.try_acquire_many(2).unwrap();
+    let state = semaphore.inspect().unwrap();
+    let holder = &state.holders[0];
+    assert_eq!(
+        (holder.id.as_str(), holder.label()),
+        (permit.id(), Some("web-3"))
+    );
+    assert_eq!((holder.permits, holder.fence), (2, permit.fence()));
+    assert!(holder.remaining.unwrap() > LONG / 2);
+    assert_eq!(
+        (state.limit, state.in_use, state.holder_count),
+        (Some(5), 2, 1)
+    );
+    assert!(
+        state.to_string().contains("2 of 5 permits are in use"),
+        "{state}"
+    );
+    assert!(permit.to_string().contains(permit.id()), "{permit}");
+    assert!(format!("{permit:?}").contains(permit.id()), "{permit:?}");
+}
+
+#[test]
+fn a_permit_is_handed_to_another_process() {
+    let server = Server::any();
+    let (here, there) = (server.gate(), server.gate());
+    let permit = here
+        .semaphore("raw", 3)
+        .lease(LONG)
+        .try_acquire_many(2)
+        .unwrap();
+    let fence = permit.fence();
+    let id = permit.into_id();
+    let adopted = there.semaphore("raw", 3).adopt(&id).unwrap();
+    assert_eq!(
+        (adopted.id(), adopted.fence(), adopted.permits()),
+        (id.as_str(), fence, 2)
+    );
+    assert_eq!(there.semaphore("raw", 3).available_permits().unwrap(), 1);
+    adopted.release().unwrap();
+    let nothing = there.semaphore("raw", 3).adopt(&id);
+    assert!(matches!(nothing, Err(RefreshError::Lost(_))));
+}
+
+#[test]
+fn a_release_that_was_not_confirmed_may_be_tried_again() {
+    let mut server = own!(Server::private(&[]));
+    let gate = impatient(&server);
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    server.pause();
+    let error = permit.release().unwrap_err();
+    assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
+    let permit = error.into_permit();
+    server.resume();
+    permit.release().unwrap();
+    assert_eq!(Raw::new(&server, 1).in_use(), 0);
+}
+
+#[test]
+fn dropping_takes_little_time_and_the_release_follows() {
+    let mut server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    server.pause();
+    let start = Instant::now();
+    drop(permit);
+    assert!(
+        start.elapsed() < Duration::from_millis(400),
+        "{:?}",
+        start.elapsed()
+    );
+    server.resume();
+    let mut raw = Raw::new(&server, 1);
+    eventually("the background releases it", || {
+        (raw.in_use() == 0).then_some(())
+    });
+}
+
+#[test]
+fn dropping_while_the_server_is_away_releases_when_it_is_back() {
+    let mut server = own!(Server::private(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always"
+    ]));
+    let gate = server.gate();
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    server.kill();
+    drop(permit);
+    server.start_again();
+    let mut raw = Raw::new(&server, 1);
+    eventually("the background releases it", || {
+        (raw.in_use() == 0).then_some(())
+    });
+}
+
+#[test]
+fn however_long_the_server_was_away_a_release_follows_soon_after_its_return() {
+    let on_disk = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = own!(Server::private(&on_disk));
+    let gate = server.gate();
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    server.kill();
+    drop(permit);
+    // Were each pause twice the one before, the next one would be about as long as all before it.
+    let away = Duration::from_secs(7);
+    std::thread::sleep(away);
+    server.start_again();
+    let mut raw = Raw::new(&server, 1);
+    let released = within(away / 2, || (raw.in_use() == 0).then_some(()));
+    assert!(released.is_some(), "it is still held");
+}
+
+#[test]
+fn a_lost_reply_is_repeated_with_the_same_id() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let mut raw = Raw::new(&server, 5);
+    let semaphore = gate.semaphore("raw", 5).lease(LONG);
+    drop(semaphore.try_acquire().unwrap()); // the script is loaded
+    proxy.lose_replies(1);
+    let mut permit = semaphore.try_acquire_many(3).unwrap();
+    assert!(proxy.is_done());
+    assert_eq!(raw.in_use(), 3, "granted twice");
+    proxy.lose_replies(1);
+    permit.release_some(1).unwrap();
+    assert_eq!(raw.in_use(), 2, "given back twice");
+    proxy.lose_replies(1);
+    permit.refresh().unwrap();
+    proxy.lose_replies(1);
+    permit.release().unwrap();
+    assert_eq!(raw.in_use(), 0);
+}
+
+#[test]
+fn an_unknown_outcome_is_told_and_nothing_stays_held() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let mut raw = Raw::new(&server, 5);
+    let semaphore = gate.semaphore("raw", 5).lease(LONG);
+    drop(semaphore.try_acquire().unwrap());
+    proxy.lose_replies(2);
+    let error = semaphore.try_acquire().unwrap_err();
+    assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+    eventually("the background releases it", || {
+        (raw.in_use() == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_call_that_may_have_run_is_followed_by_a_release_though_its_repetition_was_refused() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let mut raw = Raw::new(&server, 1);
+    let mut admin = server.connection();
+    let mut require = |password: &str| {
+        let mut config = redis::cmd("CONFIG");
+        let config = config.arg("SET").arg("requirepass").arg(password);
+        config.exec(&mut admin).unwrap();
+    };
+    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    drop(semaphore.try_acquire().unwrap());
+    // Whoever connects from now on is refused. Connections that stand serve.
+    require("secret");
+    proxy.lose_replies(1);
+    let error = semaphore.try_acquire().unwrap_err();
+    assert!(proxy.is_done());
+    assert_eq!(raw.in_use(), 1, "the call did not run");
+    assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+    require("");
+    eventually("the background releases it", || {
+        (raw.in_use() == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_permanent_permit_whose_reply_was_lost_comes_back_by_itself() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let mut raw = Raw::new(&server, 1);
+    let semaphore = gate.semaphore("raw", 1).permanent();
+    drop(semaphore.try_acquire().unwrap());
+    let acquire = || {
+        let semaphore = semaphore.clone();
+        std::thread::spawn(move || semaphore.acquire().unwrap())
+    };
+    // One that is granted at once.
+    proxy.keep_replies();
+    assert_permanent_once_known(&proxy, &mut raw, acquire());
+    // One that is granted in line.
+    raw.grant(raw.ask("holder"));
+    let waiting = acquire();
+    eventually("it stands in line", || {
+        (raw.inspect().waiter_count == 1).then_some(())
+    });
+    proxy.keep_replies();
+    raw.assert_released("holder");
+    assert_permanent_once_known(&proxy, &mut raw, waiting);
+}
+
+/// A permit ends by itself for as long as its caller has heard nothing of it.
+fn assert_permanent_once_known(proxy: &Proxy, raw: &mut Raw, acquiring: JoinHandle<Permit>) {
+    let end = eventually("it is granted", || {
+        Some(raw.inspect().holders.first()?.expires_at)
+    });
+    let end = end.expect("it would be held for ever if its caller died now");
+    assert!(end <= raw.server_ms() + 30_000);
+    proxy.let_go();
+    let permit = acquiring.join().unwrap();
+    assert_eq!(permit.remaining(), None);
+    assert_eq!(raw.inspect().holders[0].expires_at, None);
+    permit.release().unwrap();
+}
+
+#[test]
+fn a_call_that_stalled_is_followed_by_its_release_on_the_same_connection() {
+    let mut server = own!(Server::private(&[]));
+    let gate = impatient(&server);
+    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    let mut raw = Raw::new(&server, 1);
+    for _ in 0..20 {
+        // Also where the machine takes its time.
+        drop(eventually("it is granted", || semaphore.try_acquire().ok()));
+        let before = eventually("it is given back", || {
+            let state = raw.inspect();
+            (state.in_use == 0).then_some(state.last_fence)
+        });
+        server.pause();
+        let error = semaphore.try_acquire().unwrap_err();
+        assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+        server.resume();
+        // The server first runs the acquire, which nobody waits for any more, then its release.
+        eventually("it is granted and given back", || {
+            let state = raw.inspect();
+            (state.in_use == 0 && state.last_fence > before).then_some(())
+        });
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_forked_child_releases_nothing() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let gate = server.gate();
+    let permit = gate.semaphore("raw", 1).acquire().unwrap();
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            let refused = gate.semaphore("raw", 1).try_acquire().is_err()
+                && permit.refresh().is_err()
+                && permit.release().is_err();
+            std::process::exit(if refused { 0 } else { 1 });
+        }
+        fork::Fork::Parent(child) => {
+            let status = fork::waitpid(child).unwrap();
+            assert_eq!(status, 0, "the child used its parent's connections");
+            assert!(raw.holds(permit.id()));
+            permit.release().unwrap();
+        }
+    }
+}
+
+#[test]
+fn permits_keep_alive_what_they_need_of_a_gate() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let semaphore = server.gate().semaphore("raw", 1);
+    let permit = semaphore
+        .lease(Duration::from_secs(3))
+        .auto_renew()
+        .acquire()
+        .unwrap();
+    let mut lease_end = || match raw.lookup(permit.id()) {
+        LookupAnswer::Held(grant) => grant.expires_at.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    for _ in 0..2 {
+        let before = lease_end();
+        eventually("it is renewed", || (lease_end() > before).then_some(()));
+    }
+    drop(permit);
+    assert_eq!(raw.in_use(), 0);
+}
+
+#[test]
+fn every_error_turns_into_one() {
+    let server = Server::any();
+    fn all(server: &Server) -> Result<(), Error> {
+        let gate = Gate::builder(&server.url).prefix(&server.prefix).open()?;
+        let semaphore = gate.semaphore("raw", 1);
+        semaphore.acquire()?.release()?;
+        gate.mutex("raw").lock()?.unlock()?;
+        semaphore
+            .acquire_timeout(Duration::from_secs(1))?
+            .refresh()?;
+        semaphore.resize(2)?;
+        let _held = (semaphore.try_acquire()?, semaphore.try_acquire()?);
+        drop(semaphore.try_acquire()?);
+        Ok(())
+    }
+    assert!(matches!(all(&server), Err(Error::Denied(_))));
+}
+
+#[test]
+fn an_own_id_that_is_used_again_is_not_released_for_what_was_before() {
+    let mut server = own!(Server::private(&[]));
+    let gate = impatient(&server);
+    let mut raw = Raw::new(&server, 1);
+    let semaphore = gate.semaphore("raw", 1).id("me").lease(LONG);
+    for _ in 0..2 {
+        server.pause();
+        let error = semaphore.try_acquire().unwrap_err();
+        assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+        // Meanwhile the background tries in vain, with pauses that grow to a second.
+        std::thread::sleep(Duration::from_millis(700));
+        server.resume();
+        let permit = semaphore.try_acquire().unwrap();
+        let later = raw.server_ms() + 1_500;
+        raw.wait_until(later);
+        assert!(raw.holds("me"));
+        permit.release().unwrap();
+    }
+}
+
+#[test]
+fn a_permit_is_released_though_its_connection_went_silent() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let mut raw = Raw::new(&server, 1);
+    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    proxy.go_silent();
+    drop(permit);
+    eventually("the background releases it over another one", || {
+        (raw.in_use() == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_lost_permit_of_an_own_id_leaves_its_successor_alone() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let semaphore = server.gate().semaphore("raw", 1).id("me");
+    let lost = semaphore
+        .clone()
+        .lease(Duration::from_millis(40))
+        .acquire()
+        .unwrap();
+    eventually("it is lost", || lost.is_lost().then_some(()));
+    let semaphore = semaphore.lease(LONG);
+    // Here it is lost a little earlier than there.
+    let next = eventually("its lease ends on the server", || {
+        semaphore.try_acquire().ok()
+    });
+    drop(lost);
+    assert!(raw.holds("me") && !next.is_lost());
+    next.release().unwrap();
+}
+
+#[test]
+fn an_own_id_that_was_revoked_does_not_hold_by_what_its_successor_holds() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("raw", 1).id("me").lease(LONG);
+    let revoked = semaphore.acquire().unwrap();
+    semaphore.revoke("me").unwrap();
+    let next = semaphore.acquire().unwrap();
+    assert!(matches!(revoked.refresh(), Err(RefreshError::Lost(_))));
+    assert!(revoked.is_lost() && !next.is_lost());
+    assert_eq!(revoked.release().unwrap(), Released::Gone);
+    next.refresh().unwrap();
+    assert_eq!(next.release().unwrap(), Released::Released);
+}

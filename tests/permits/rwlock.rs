@@ -1,0 +1,294 @@
+//! Promise: many read at once or one writes, in the order in which they came; a crashed reader's share comes back alone.
+
+use crate::own;
+use crate::support::proxy::Proxy;
+use crate::support::{Server, eventually, process};
+
+use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
+use luagate::{Gate, Released, RwLock, RwLockGuard};
+use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::time::Duration;
+
+/// Waits until so many stand in line.
+fn until_waiting(lock: &RwLock, count: u64) {
+    eventually("they wait", || {
+        (lock.inspect().unwrap().waiter_count == count).then_some(())
+    });
+}
+
+#[test]
+fn fifty_readers_at_once() {
+    let server = Server::any();
+    let lock = server.gate().rwlock("book");
+    let all_inside = Barrier::new(50);
+    std::thread::scope(|scope| {
+        for _ in 0..50 {
+            scope.spawn(|| {
+                let guard = lock.read().unwrap();
+                all_inside.wait(); // nobody leaves before all are in
+                guard.unlock().unwrap();
+            });
+        }
+    });
+    lock.try_write().unwrap().unlock().unwrap();
+}
+
+#[test]
+fn a_writer_is_alone() {
+    let server = Server::any();
+    let gates = [server.gate(), server.gate()];
+    let (readers, writers) = (AtomicI32::new(0), AtomicI32::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let lock = gates[thread % 2].rwlock("ledger");
+            let (readers, writers) = (&readers, &writers);
+            scope.spawn(move || {
+                for round in 0..100 {
+                    if (thread + round) % 4 == 0 {
+                        let _guard = lock.write().unwrap();
+                        assert_eq!(writers.fetch_add(1, Ordering::SeqCst), 0);
+                        assert_eq!(readers.load(Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        writers.fetch_sub(1, Ordering::SeqCst);
+                    } else {
+                        let _guard = lock.read().unwrap();
+                        assert_eq!(writers.load(Ordering::SeqCst), 0);
+                        readers.fetch_add(1, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        readers.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_writer_that_waits_stops_new_readers() {
+    let server = Server::any();
+    let lock = server.gate().rwlock("book");
+    let first = lock.read().unwrap();
+    let order = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = lock.write().unwrap();
+            order.lock().unwrap().push("writer");
+            guard.unlock().unwrap();
+        });
+        until_waiting(&lock, 1);
+        let Err(TryAcquireError::Denied(denied)) = lock.try_read() else {
+            panic!("overtook the writer")
+        };
+        assert_eq!((denied.in_use, denied.waiting), (1, 1));
+        let seen = lock.inspect().unwrap().to_string();
+        assert!(seen.starts_with("being read by 1\n  holds "), "{seen}");
+        assert!(seen.ends_with(", writing, place 1"), "{seen}");
+        assert!(
+            denied.to_string().starts_with("being read by 1"),
+            "{denied}"
+        );
+        scope.spawn(|| {
+            let guard = lock.read().unwrap();
+            order.lock().unwrap().push("reader");
+            guard.unlock().unwrap();
+        });
+        until_waiting(&lock, 2);
+        first.unlock().unwrap();
+    });
+    assert_eq!(*order.lock().unwrap(), ["writer", "reader"]);
+}
+
+#[test]
+fn neither_side_starves() {
+    // In line behind a writer: they come in as they came, the readers next to each other together.
+    let server = Server::any();
+    let gate = server.gate();
+    let lock = gate.rwlock("book");
+    let first = lock.write().unwrap();
+    let order = Mutex::new(Vec::new());
+    let together = Barrier::new(2);
+    std::thread::scope(|scope| {
+        for (place, writes) in [false, false, true, false, true].into_iter().enumerate() {
+            let (lock, order, together) = (lock.clone(), &order, &together);
+            scope.spawn(move || {
+                if writes {
+                    let _guard = lock.write().unwrap();
+                    order.lock().unwrap().push(place);
+                } else {
+                    let _guard = lock.read().unwrap();
+                    if place < 2 {
+                        together.wait();
+                    }
+                    order.lock().unwrap().push(place);
+                }
+            });
+            until_waiting(&gate.rwlock("book"), place as u64 + 1);
+        }
+        first.unlock().unwrap();
+    });
+    let mut order = order.into_inner().unwrap();
+    order[..2].sort_unstable();
+    assert_eq!(order, [0, 1, 2, 3, 4]);
+}
+
+/// What the process of a reader does that is killed.
+pub fn read(arguments: &[String]) {
+    let gate = Gate::builder(&arguments[0])
+        .prefix(&arguments[1])
+        .open()
+        .unwrap();
+    let lock = gate.rwlock("book").lease(Duration::from_millis(500));
+    let _guard = lock.auto_renew().read().unwrap();
+    println!("reading");
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_crashed_reader_s_share_comes_back_alone_at_its_own_lease() {
+    let server = Server::any();
+    let lock = server.gate().rwlock("book");
+    let mut child = process("read", &[&server.url, &server.prefix])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while lines.next().unwrap().unwrap() != "reading" {}
+    // Reads on, with a short lease that is renewed all the time.
+    let other = lock.clone().lease(Duration::from_secs(2)).auto_renew();
+    let other = other.read().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(lock.inspect().unwrap().in_use, 2);
+    eventually("its share is back", || {
+        (lock.inspect().unwrap().in_use == 1).then_some(())
+    });
+    assert!(!other.is_lost());
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| lock.write().unwrap().unlock().unwrap());
+        until_waiting(&lock, 1);
+        assert_eq!(other.unlock().unwrap(), Released::Released);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_wrote_goes_on_reading_and_nobody_writes_in_between() {
+    let server = Server::any();
+    let lock = server.gate().rwlock("book");
+    let writing = lock.write().unwrap();
+    let (fence, id) = (writing.fence(), writing.id().to_owned());
+    let order = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = lock.read().unwrap();
+            order.lock().unwrap().push("read");
+        });
+        until_waiting(&lock, 1);
+        scope.spawn(|| {
+            let _guard = lock.write().unwrap();
+            order.lock().unwrap().push("write");
+        });
+        until_waiting(&lock, 2);
+        let reading = writing.downgrade().unwrap();
+        assert_eq!((reading.fence(), reading.id()), (fence, &*id));
+        assert_eq!(reading.permits(), 1);
+        eventually("the reader in front comes in", || {
+            order.lock().unwrap().first().copied()
+        });
+        assert_eq!(*order.lock().unwrap(), ["read"]);
+        reading.refresh().unwrap();
+        assert_eq!(reading.unlock().unwrap(), Released::Released);
+    });
+    assert_eq!(*order.lock().unwrap(), ["read", "write"]);
+}
+
+#[test]
+fn a_downgrade_may_be_tried_again() {
+    let (_server, proxy, gate) = own!(Proxy::with_gate());
+    let lock = gate.rwlock("book");
+    let writing = lock.write().unwrap();
+    proxy.lose_replies(2); // carried out, and told to nobody
+    let error = writing.downgrade().unwrap_err();
+    assert!(matches!(error.error(), RefreshError::Unknown(_)), "{error}");
+    let reading = error.into_guard().downgrade().unwrap();
+    lock.try_read().unwrap().unlock().unwrap();
+    assert_eq!(reading.unlock().unwrap(), Released::Released);
+}
+
+#[test]
+fn a_downgrade_of_what_is_lost_says_so() {
+    let server = Server::any();
+    let lock = server.gate().rwlock("book");
+    let writing = lock.write().unwrap();
+    lock.revoke(writing.id()).unwrap();
+    let error = writing.downgrade().unwrap_err();
+    assert!(matches!(error.error(), RefreshError::Lost(_)), "{error}");
+    assert!(error.into_guard().is_lost());
+}
+
+#[test]
+fn at_once_and_in_time() {
+    let server = Server::any();
+    let lock = server.gate().rwlock("book");
+    let soon = Duration::from_millis(30);
+    let writing = lock.try_write_for(soon).unwrap();
+    let Err(TryAcquireError::Denied(denied)) = lock.try_read() else {
+        panic!()
+    };
+    assert!(denied.to_string().starts_with("being written"), "{denied}");
+    assert!(matches!(
+        lock.try_read_for(soon),
+        Err(AcquireError::TimedOut(_))
+    ));
+    let deadline = || std::time::Instant::now() + soon;
+    assert!(matches!(
+        lock.try_write_until(deadline()),
+        Err(AcquireError::TimedOut(_))
+    ));
+    writing.unlock().unwrap();
+    let reading = lock.try_read_until(deadline()).unwrap();
+    assert!(matches!(
+        lock.try_write(),
+        Err(TryAcquireError::Denied(denied)) if denied.waiting == 0
+    ));
+    reading.unlock().unwrap();
+}
+
+#[test]
+fn a_share_and_the_whole_lock_are_handed_to_another_process() {
+    let server = Server::any();
+    let (here, there) = (server.gate().rwlock("book"), server.gate().rwlock("book"));
+    let reader = here.read().unwrap().into_id();
+    let RwLockGuard::Read(reading) = there.adopt(&reader).unwrap() else {
+        panic!("a reader was made a writer")
+    };
+    reading.unlock().unwrap();
+    let writer = here.write().unwrap().into_id();
+    let RwLockGuard::Write(writing) = there.adopt(&writer).unwrap() else {
+        panic!("a writer was made a reader")
+    };
+    assert!(matches!(
+        here.try_read(),
+        Err(TryAcquireError::Denied(denied)) if denied.in_use == i32::MAX as u32
+    ));
+    writing.unlock().unwrap();
+    assert!(matches!(there.adopt(&writer), Err(RefreshError::Lost(_))));
+}
+
+#[test]
+fn a_writer_that_was_lost_does_not_downgrade_its_successor() {
+    let server = Server::any();
+    let lock = server.gate().rwlock("book").id("own");
+    let short = lock.clone().lease(Duration::from_millis(30));
+    let lost = short.write().unwrap();
+    let successor = eventually("its lease ends", || lock.write().ok());
+    let error = lost.downgrade().unwrap_err();
+    assert!(matches!(error.error(), RefreshError::Lost(_)), "{error}");
+    drop(error);
+    let other = server.gate().rwlock("book");
+    assert!(other.try_read().is_err(), "a reader beside the writer");
+    successor.unlock().unwrap();
+}

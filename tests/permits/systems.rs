@@ -1,0 +1,328 @@
+//! Promise: every system that people know from the literature is here, without its hole: one test each, by the names of the
+//! sections of the guide. What they have in common is tested elsewhere, a file a promise.
+
+use crate::support::raw::Raw;
+use crate::support::{Server, eventually};
+
+use luagate::autocomplete::{Prefix, Recent};
+use luagate::errors::{AcquireError, LockAllError, RefreshError, TryAcquireError};
+use luagate::scripts::semaphore::Ask;
+use luagate::{Cancel, Released, Resized, Revoked};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn until_waiting(semaphore: &luagate::Semaphore, count: u64) {
+    eventually("they wait", || {
+        (semaphore.inspect().unwrap().waiter_count == count).then_some(())
+    });
+}
+
+#[test]
+fn basic_counting_semaphore() {
+    // A caller with a short timeout leaves a holder with a long one alone, and a release tells whether it had timed out.
+    let server = Server::any();
+    let gate = server.gate();
+    let remote = gate.semaphore("remote", 2);
+    let long = remote.clone().lease(SOON).try_acquire().unwrap();
+    let short = remote.clone().lease(Duration::from_millis(20));
+    let short = short.try_acquire().unwrap();
+    assert!(matches!(
+        remote.try_acquire(),
+        Err(TryAcquireError::Denied(_))
+    ));
+    eventually("the short one times out", || remote.try_acquire().ok())
+        .release()
+        .unwrap();
+    assert_eq!(short.release().unwrap(), Released::Gone);
+    assert_eq!(long.release().unwrap(), Released::Released);
+}
+
+#[test]
+fn fair_semaphore() {
+    let server = Server::any();
+    let remote = server.gate().semaphore("remote", 1);
+    let looked_at = remote.clone();
+    let held = remote.acquire().unwrap();
+    let order = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for place in 0..5 {
+            let (order, remote) = (&order, server.gate().semaphore("remote", 1));
+            scope.spawn(move || {
+                let permit = remote.acquire().unwrap();
+                order.lock().unwrap().push(place);
+                permit.release().unwrap();
+            });
+            until_waiting(&looked_at, place + 1);
+        }
+        held.release().unwrap();
+    });
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn refreshed_semaphore() {
+    // A refresh that comes too late adds nobody, not for a moment.
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let lost = raw.grant(Ask {
+        lease_ms: 20,
+        ..raw.ask("lost")
+    });
+    raw.wait_until(lost.expires_at.unwrap());
+    assert_eq!(raw.refresh("lost", 10_000), None);
+    assert_eq!(raw.in_use(), 0);
+    raw.grant(raw.ask("next"));
+    assert_eq!(raw.refresh("lost", 10_000), None);
+    assert!(raw.refresh("next", 20_000).is_some());
+}
+
+#[test]
+fn race_free_semaphore() {
+    // For the last permit, from many connections at once, with no lock around it: one of them has it, every time.
+    let server = Server::any();
+    let gates: Vec<_> = (0..4).map(|_| server.gate()).collect();
+    for round in 0..50 {
+        let name = format!("last-{round}");
+        let start = std::sync::Barrier::new(8);
+        let taken: Vec<_> = std::thread::scope(|scope| {
+            let racers: Vec<_> = (0..8)
+                .map(|n| {
+                    let last = gates[n % 4].semaphore(&name, 1);
+                    let start = &start;
+                    scope.spawn(move || {
+                        start.wait();
+                        last.try_acquire().ok()
+                    })
+                })
+                .collect();
+            racers
+                .into_iter()
+                .filter_map(|racer| racer.join().unwrap())
+                .collect()
+        });
+        assert_eq!(taken.len(), 1, "round {round}");
+    }
+}
+
+#[test]
+fn lock_with_identifier_timeout_and_lease() {
+    let server = Server::any();
+    let gate = server.gate();
+    let market = gate.mutex("market").lease(SOON);
+    let guard = market.lock().unwrap();
+    // Only the owner releases; nothing is left without an end.
+    assert_eq!(market.revoke("somebody-else").unwrap(), Revoked::Nothing);
+    assert!(market.try_lock().is_err());
+    let mut con = server.connection();
+    for key in server.all_keys() {
+        let ttl: i64 = redis::cmd("PTTL").arg(&key).query(&mut con).unwrap();
+        assert!(ttl > 0, "{key}: {ttl}");
+    }
+    let begun = Instant::now();
+    let in_time = market.try_lock_for(Duration::from_millis(100));
+    assert!(matches!(in_time, Err(AcquireError::TimedOut(_))));
+    let deadline = Instant::now() + Duration::from_millis(100);
+    let in_time = market.try_lock_until(deadline);
+    assert!(matches!(in_time, Err(AcquireError::TimedOut(_))));
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert_eq!(guard.unlock().unwrap(), Released::Released);
+}
+
+#[test]
+fn fine_grained_locks() {
+    // Two that take the same two in opposite orders: both get both, one after the other.
+    let server = Server::any();
+    let gate = server.gate();
+    std::thread::scope(|scope| {
+        for names in [["a", "b"], ["b", "a"]] {
+            let gate = &gate;
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    let guard = gate.mutexes(names).lock_all(SOON).unwrap();
+                    guard.unlock().unwrap();
+                }
+            });
+        }
+    });
+    let held = gate.mutex("b").lock().unwrap();
+    let both = gate.mutexes(["a", "b"]);
+    let Err(LockAllError::TimedOut(in_the_way)) = both.lock_all(Duration::from_millis(20)) else {
+        panic!()
+    };
+    assert_eq!(in_the_way.name, "b");
+    gate.mutex("a").try_lock().unwrap().unlock().unwrap();
+    held.unlock().unwrap();
+}
+
+#[test]
+fn named_semaphore_with_identities() {
+    let server = Server::any();
+    let gate = server.gate();
+    let seats = gate.stored_semaphore("seats").permanent();
+    let Err(TryAcquireError::Invalid(invalid)) = seats.try_acquire() else {
+        panic!("no size was set")
+    };
+    assert!(invalid.to_string().contains("no limit"), "{invalid}");
+    assert!(seats.available_permits().is_err());
+    seats.resize(2).unwrap();
+    let ann = seats.clone().id("ann");
+    ann.try_acquire().unwrap().into_id();
+    // The same identity counts once, and stays without an end.
+    assert!(matches!(
+        ann.try_acquire(),
+        Err(TryAcquireError::AlreadyHeld(_))
+    ));
+    let seen = seats.inspect().unwrap();
+    assert_eq!((seen.limit, seen.in_use), (Some(2), 1));
+    assert_eq!(seen.holders[0].remaining, None);
+    // A size below what is held is kept in mind, not forgotten.
+    let bob = seats.clone().id("bob").try_acquire().unwrap();
+    seats.resize(1).unwrap();
+    bob.release().unwrap();
+    assert!(seats.clone().id("cy").try_acquire().is_err());
+    assert_eq!(seats.revoke("ann").unwrap(), Revoked::Held);
+    assert_eq!(seats.revoke("ann").unwrap(), Revoked::Nothing);
+    let cy = seats.clone().id("cy").try_acquire().unwrap();
+    assert_eq!(cy.release().unwrap(), Released::Released);
+}
+
+#[test]
+fn java_util_concurrent_semaphore() {
+    let server = Server::any();
+    let pool = server.gate().semaphore("pool", 10).label("thread-1");
+    let mut three = pool.acquire_many(3).unwrap();
+    three.release_some(1).unwrap();
+    assert_eq!(pool.available_permits().unwrap(), 8);
+    let drained = pool.try_acquire_all().unwrap();
+    assert_eq!(drained.permits(), 8);
+    let nothing_left = pool.try_acquire_all();
+    assert!(matches!(nothing_left, Err(TryAcquireError::Denied(_))));
+    assert!(matches!(
+        pool.acquire_many_timeout(2, Duration::from_millis(20)),
+        Err(AcquireError::TimedOut(_))
+    ));
+    let cancel = Cancel::new();
+    std::thread::scope(|scope| {
+        let interruptible = pool.clone().cancelled_by(&cancel);
+        let waiting = scope.spawn(move || interruptible.acquire());
+        until_waiting(&pool, 1);
+        let seen = pool.inspect().unwrap();
+        assert_eq!(seen.waiters[0].label(), Some("thread-1"));
+        cancel.cancel();
+        assert!(matches!(
+            waiting.join().unwrap(),
+            Err(AcquireError::Cancelled(_))
+        ));
+    });
+    // Reduced from what to what: the same call again changes nothing more.
+    let reduced = pool.compare_and_resize(10, 7).unwrap();
+    assert_eq!(
+        reduced,
+        Resized::Resized {
+            old: 10,
+            in_use: 10
+        }
+    );
+    let again = pool.compare_and_resize(10, 7).unwrap();
+    assert_eq!(again, Resized::Unchanged { current: 7 });
+    drained.release().unwrap();
+    assert_eq!(pool.available_permits().unwrap(), 5);
+}
+
+#[test]
+fn redisson_semaphores() {
+    let server = Server::any();
+    let gate = server.gate();
+    let licences = gate.stored_semaphore("licences").lease(SOON);
+    // trySetPermits sets once, addPermits wakes whoever waits.
+    let set = licences.compare_and_resize(0, 1).unwrap();
+    assert_eq!(set, Resized::Resized { old: 0, in_use: 0 });
+    let again = licences.compare_and_resize(0, 5).unwrap();
+    assert_eq!(again, Resized::Unchanged { current: 1 });
+    let permit = licences.acquire().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| licences.acquire_many(2));
+        eventually("a request above the limit is told", || {
+            waiting.is_finished().then_some(())
+        });
+        assert!(waiting.join().unwrap().is_err());
+        let waiting = scope.spawn(|| licences.acquire());
+        until_waiting(&licences, 1);
+        licences.compare_and_resize(1, 3).unwrap();
+        waiting.join().unwrap().unwrap().release().unwrap();
+    });
+    // updateLeaseTime and getLeaseTime, from here and from elsewhere.
+    permit.refresh_for(SOON * 6).unwrap();
+    assert!(permit.remaining().unwrap() > SOON * 5);
+    let seen = licences.inspect().unwrap();
+    assert!(seen.holders[0].remaining.unwrap() > SOON * 5);
+    let id = permit.into_id();
+    let adopted = licences.clone().lease(SOON * 3).adopt(&id).unwrap();
+    let left = adopted.remaining().unwrap();
+    assert!(left > SOON * 2 && left < SOON * 3 + SOON / 2, "{left:?}");
+    assert_eq!(licences.revoke(&id).unwrap(), Revoked::Held);
+    assert!(matches!(adopted.refresh(), Err(RefreshError::Lost(_))));
+    assert_eq!(licences.inspect().unwrap().in_use, 0);
+}
+
+#[test]
+fn redisson_read_write_fenced_and_multi_locks() {
+    let server = Server::any();
+    let gate = server.gate();
+    let prices = gate.rwlock("prices");
+    let before = prices.read().unwrap();
+    before.unlock().unwrap();
+    let writing = prices.write().unwrap();
+    let reading = writing.downgrade().unwrap();
+    let other = prices.try_read().unwrap();
+    assert!(other.fence() > reading.fence());
+    drop((reading, other));
+    // A fence is on every guard, and grows also when the keys were lost in between.
+    let mutex = gate.mutex("file");
+    let first = mutex.lock().unwrap();
+    let fence = first.fence();
+    first.unlock().unwrap();
+    let keys = server.all_keys();
+    let _: () = redis::Commands::del(&mut server.connection(), keys).unwrap();
+    let guard = gate.mutexes(["file", "other"]).lock_all(SOON).unwrap();
+    assert!(guard.get("file").unwrap().fence() > fence);
+}
+
+#[test]
+fn autocomplete_on_a_list() {
+    let server = Server::any();
+    let contacts = Recent::new(&server.gate(), "user").keep(3);
+    for contact in ["Jean", "jo", "Jeannie", "Bob", "Jean"] {
+        contacts.add(contact).unwrap();
+    }
+    let found = contacts.matching("JE", 10).unwrap();
+    assert_eq!(found, ["Jean", "Jeannie"]);
+    let all = contacts.matching("", 10).unwrap();
+    assert_eq!(all, ["Jean", "Bob", "Jeannie"]);
+    assert!(contacts.remove("Bob").unwrap());
+}
+
+#[test]
+fn autocomplete_on_a_sorted_set() {
+    // No sentinels: whoever searches while others search and join sees members only.
+    let server = Server::any();
+    let gate = server.gate();
+    let guild = Prefix::new(&gate, "guild");
+    guild.add(["jean", "jeannie", "žofie"]).unwrap();
+    std::thread::scope(|scope| {
+        for n in 0..4 {
+            let guild = &guild;
+            scope.spawn(move || {
+                for round in 0..100 {
+                    guild.add([format!("k{n}-{round}")]).unwrap();
+                    let found = guild.matching("je", 10).unwrap();
+                    assert_eq!(found, ["jean", "jeannie"]);
+                }
+            });
+        }
+    });
+    assert_eq!(guild.matching("ž", 10).unwrap(), ["žofie"]);
+    assert_eq!(guild.remove(["jean"]).unwrap(), 1);
+}

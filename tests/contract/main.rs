@@ -13,6 +13,7 @@ mod fuzz_arguments;
 mod fuzz_names;
 mod fuzz_replies;
 mod holds;
+mod layers;
 mod loss;
 mod manifest;
 mod nothing_left_behind;

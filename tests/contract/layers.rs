@@ -1,0 +1,143 @@
+//! Promise to whoever reads the code: modules of `src/` depend only on those below them, and a file fits a few screens.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// From the bottom to the top. A module uses none of its own row but itself, and none above.
+const LAYERS: [&[&str]; 13] = [
+    &["error", "counters", "sync"],
+    &["protocol"],
+    &["trace", "clock"],
+    &["transport"],
+    &["lease"],
+    &["wait"],
+    &["shared", "inspection"],
+    &["permit"],
+    &["semaphore", "latch", "guard"],
+    &["mutex", "rwlock"],
+    &["several"],
+    &["gate"],
+    &["autocomplete", "scripts", "memory", "guide", "lib"],
+];
+
+const MOST_FILES_AT_THE_TOP: usize = 24;
+const MOST_LINES: usize = 400;
+const MOST_LINES_OF_A_FUNCTION: usize = 60;
+
+/// The text of each file of a folder, by its path there.
+fn sources(folder: &str) -> BTreeMap<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let (mut folders, mut files) = (vec![root.clone()], BTreeMap::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                files.insert(path.strip_prefix(&root).unwrap().to_owned(), text);
+            }
+        }
+    }
+    assert!(!files.is_empty(), "no files in {root:?}");
+    files
+}
+
+/// The module at the top of `src/` to which a file belongs.
+fn module_of(path: &Path) -> &str {
+    let first = path.iter().next().unwrap().to_str().unwrap();
+    first.trim_end_matches(".rs")
+}
+
+/// The modules at the top that a text names, in code and not in comments or unit tests.
+fn used(text: &str) -> Vec<String> {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+    let lines = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let code: String = lines.collect::<Vec<_>>().join("\n");
+    let names = code.split("crate::").skip(1).map(|rest| {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+        rest[..end.unwrap_or(rest.len())].to_owned()
+    });
+    names
+        .filter(|name| name.starts_with(char::is_lowercase))
+        .collect()
+}
+
+#[test]
+fn modules_use_only_what_is_below_them() {
+    let height = |module: &str| {
+        let found = LAYERS.iter().position(|layer| layer.contains(&module));
+        found.unwrap_or_else(|| panic!("{module} is in no layer of this test"))
+    };
+    let mut wrong = Vec::new();
+    for (path, text) in sources("src") {
+        let module = module_of(&path).to_owned();
+        for other in used(&text) {
+            if other != module && other != "errors" && height(&other) >= height(&module) {
+                wrong.push(format!("{} uses {other}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_protocol_has_no_socket_thread_or_clock() {
+    let forbidden = [
+        "std::net",
+        "std::thread",
+        "Instant::now",
+        "SystemTime::now",
+        "Mutex",
+        "Condvar",
+        "redis::Connection",
+        "ConnectionLike",
+        "redis::Client",
+    ];
+    for (path, text) in sources("src/protocol") {
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let found = forbidden.iter().find(|word| code.contains(**word));
+        assert!(found.is_none(), "{path:?} has {found:?}");
+    }
+}
+
+#[test]
+fn files_and_functions_are_short_and_few_are_at_the_top() {
+    for folder in ["src", "crates/memory/src"] {
+        let files = sources(folder);
+        let top = files.keys().filter(|path| path.iter().count() == 1);
+        assert!(top.count() <= MOST_FILES_AT_THE_TOP, "{folder}");
+        for (path, text) in files {
+            let lines = text.lines().count();
+            assert!(lines <= MOST_LINES, "{path:?} has {lines} lines");
+            for (name, lines) in functions(&text) {
+                assert!(
+                    lines <= MOST_LINES_OF_A_FUNCTION,
+                    "{name} in {path:?} has {lines} lines"
+                );
+            }
+        }
+    }
+}
+
+/// The functions of a text, each with how many lines it has.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (first, line) in lines.iter().enumerate() {
+        let Some((before, name)) = line.split_once("fn ") else {
+            continue;
+        };
+        let indent = line.len() - line.trim_start().len();
+        let is_function = before.trim().is_empty() || before.trim_start().starts_with("pub");
+        if !is_function {
+            continue;
+        }
+        let end = format!("{}}}", " ".repeat(indent));
+        let length = lines[first..].iter().position(|line| *line == end);
+        found.push((name.to_owned(), length.map_or(1, |length| length + 1)));
+    }
+    found
+}

@@ -132,8 +132,10 @@ fn functions(text: &str) -> Vec<(String, usize)> {
         };
         let indent = line.len() - line.trim_start().len();
         let is_function = before.trim().is_empty() || before.trim_start().starts_with("pub");
-        if !is_function {
-            continue;
+        let mut head = lines[first..].iter();
+        let head = head.find(|line| line.ends_with(['{', ';', '}']));
+        if !is_function || !head.is_some_and(|line| line.ends_with('{')) {
+            continue; // a declaration, or on one line
         }
         let end = format!("{}}}", " ".repeat(indent));
         let length = lines[first..].iter().position(|line| *line == end);

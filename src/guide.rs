@@ -15,6 +15,7 @@
 //! | dashboards and logs, and want to see what locks do, and to be woken up when one is lost | [`observability`] |
 //! | tokio, and want to use this crate in an async program | [`tokio`] |
 //! | nobody, and want to know what is proved and what is not | [`proof`] |
+//! | Rust, and want to read or change the code of this crate | [`internals`] |
 
 #[doc = include_str!("guide/redis_in_action.md")]
 pub mod redis_in_action {}
@@ -45,3 +46,6 @@ pub mod production {}
 
 #[doc = include_str!("guide/proof.md")]
 pub mod proof {}
+
+#[doc = include_str!("guide/internals.md")]
+pub mod internals {}

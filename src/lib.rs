@@ -37,6 +37,7 @@
 //! Settings of the server, memory, failovers by hand, stuck holders and upgrades: [`guide::production`].
 //!
 //! Do you know *Redis in Action*, `java.util.concurrent` or Redisson? The [`guide`] says what is called how here.
+//! Do you want to read or change the code? Start with [`guide::internals`].
 //!
 //! One server decides; a failover may forget the last grants; a lease is no guarantee against a paused process, the fence is.
 

@@ -89,7 +89,7 @@ impl GateBuilder {
         self
     }
 
-    /// The label of every id, see [`Semaphore::label`].
+    /// The label of every id, see [`Semaphore::label`](crate::Semaphore::label).
     pub fn label(mut self, label: &str) -> GateBuilder {
         self.label = Some(label.to_owned());
         self

@@ -135,7 +135,7 @@ pub fn resize(
 }
 
 /// Locks up to 64 mutexes at once, all or none, if they are free and nobody waits for one of them. Their names are of one
-/// group. `lease_ms` as in [`Ask`](Ask). Again with the same id, it grants nothing twice.
+/// group. `lease_ms` as in [`Ask`]. Again with the same id, it grants nothing twice.
 ///
 /// # Errors
 /// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.

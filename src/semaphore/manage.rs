@@ -29,7 +29,7 @@ pub enum Resized {
 pub enum Revoked {
     /// It held, and holds no more.
     Held,
-    /// It waited in line, and its wait ends with [`AcquireError::Revoked`].
+    /// It waited in line, and its wait ends with [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked).
     Waited,
     /// It had nothing.
     Nothing,
@@ -44,7 +44,7 @@ impl Semaphore {
     /// Takes away whatever `id` has: its permits, or its place in line. Blocks for one round trip.
     ///
     /// A holder learns of it at its next refresh; until then only the fence and [`HOLDS`](crate::scripts::HOLDS) keep it out. A
-    /// waiter is sent a message, which ends its wait with [`AcquireError::Revoked`]. Where that message is lost, or the waiter
+    /// waiter is sent a message, which ends its wait with [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked). Where that message is lost, or the waiter
     /// is behind a proxy without messages, it asks again within 5 s and has its place back.
     ///
     /// # Errors

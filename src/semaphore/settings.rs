@@ -62,7 +62,7 @@ impl Semaphore {
 
     /// Takes nothing when another limit is in force than the one declared here, see
     /// [`LimitMismatch`](crate::errors::LimitMismatch). Otherwise the one in force counts, and
-    /// [`Permit::limit`] tells it.
+    /// [`Permit::limit`](crate::Permit::limit) tells it.
     #[must_use]
     pub fn strict(mut self) -> Semaphore {
         self.strict = true;

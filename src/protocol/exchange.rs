@@ -42,6 +42,16 @@ pub(crate) struct Packet<'a> {
     pub(crate) replies: usize,
 }
 
+impl<'a> Packet<'a> {
+    /// One call, by its SHA-1.
+    pub(crate) fn of(call: &'a Packed) -> Packet<'a> {
+        Packet {
+            bytes: Cow::Borrowed(call.by_sha1()),
+            replies: 1,
+        }
+    }
+}
+
 impl<'a> Exchange<'a> {
     pub(crate) fn new(calls: &'a [&'a Packed]) -> Exchange<'a> {
         Exchange {
@@ -55,6 +65,14 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Calls that were answered `NOSCRIPT`.
+    pub(crate) fn of_unknown(calls: &'a [&'a Packed]) -> Exchange<'a> {
+        Exchange {
+            round: Round::Store,
+            ..Exchange::new(calls)
+        }
+    }
+
     /// The next packet to send; nothing once each call has its outcome.
     pub(crate) fn packet(&self) -> Option<Packet<'a>> {
         let mut open = self.open().peekable();
@@ -62,10 +80,7 @@ impl<'a> Exchange<'a> {
         if let ([call], false, None, Round::BySha1) =
             (self.calls, self.asking, &self.last, self.round)
         {
-            return Some(Packet {
-                bytes: Cow::Borrowed(call.by_sha1()),
-                replies: 1,
-            });
+            return Some(Packet::of(call));
         }
         let (mut bytes, mut replies) = (Vec::new(), 0);
         for (number, (_, call)) in open.enumerate() {
@@ -94,16 +109,15 @@ impl<'a> Exchange<'a> {
 
     /// Takes the replies to the last packet, as many as it told.
     pub(crate) fn receive(&mut self, replies: impl IntoIterator<Item = Reply>) {
-        let mut replies = replies.into_iter().map(|reply| match reply {
-            Ok(Value::ServerError(error)) => Err(error.into()),
-            reply => reply,
-        });
-        let open: Vec<usize> = self.open().map(|(index, _)| index).collect();
+        let mut replies = replies.into_iter().map(error_in);
         let refused = match self.round {
             Round::Store => replies.next().and_then(Result::err),
             Round::BySha1 | Round::WithText => None,
         };
-        for index in open {
+        for (outcome, call) in self.replies.iter_mut().zip(self.calls) {
+            if outcome.is_some() {
+                continue;
+            }
             let asked = if self.asking { replies.next() } else { None };
             let reply = match (asked, replies.next()) {
                 (Some(Err(error)), _) => Err(error),
@@ -119,11 +133,7 @@ impl<'a> Exchange<'a> {
                 },
                 reply => reply,
             };
-            if let (Some(outcome), Some(call)) =
-                (self.replies.get_mut(index), self.calls.get(index))
-            {
-                *outcome = Some(reply.map_err(|error| call.explain(error)));
-            }
+            *outcome = Some(reply.map_err(|error| call.explain(error)));
         }
         self.last_reply = replies.next();
         self.round = match self.round {
@@ -144,6 +154,15 @@ impl<'a> Exchange<'a> {
     }
 }
 
-fn is_no_script(error: &RedisError) -> bool {
+/// A reply of the server, where an error is one.
+pub(crate) fn error_in(reply: Reply) -> Reply {
+    match reply {
+        Ok(Value::ServerError(error)) => Err(error.into()),
+        reply => reply,
+    }
+}
+
+/// Whether the server does not know the script of a call.
+pub(crate) fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }

@@ -4,7 +4,7 @@ use super::held::{HeldPermit, Identity};
 use super::lease::{LeaseOptions, Moment};
 use super::semaphore::Grant;
 use crate::error::{CallError, RefreshError};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ pub(crate) struct Loss {
 /// All permits of a gate.
 #[derive(Default)]
 pub(crate) struct Keeper {
-    permits: HashMap<Number, Kept>,
+    permits: BTreeMap<Number, Kept>,
     last: Number,
     plans: BTreeMap<Task, BTreeSet<(Instant, Number)>>,
     losses: Vec<Loss>,
@@ -79,11 +79,16 @@ impl Kept {
 
 /// Takes a permit to another time in a plan, or out of it.
 fn replan(
-    plan: &mut BTreeSet<(Instant, Number)>,
+    plans: &mut BTreeMap<Task, BTreeSet<(Instant, Number)>>,
+    task: Task,
     number: Number,
     planned: &mut Option<Instant>,
     at: Option<Instant>,
 ) {
+    if *planned == at {
+        return;
+    }
+    let plan = plans.entry(task).or_default();
     if let Some(before) = planned.take() {
         plan.remove(&(before, number));
     }
@@ -172,18 +177,23 @@ impl Keeper {
 
     fn plan_renewal(&mut self, number: Number, at: Option<Instant>) {
         if let Some(kept) = self.permits.get_mut(&number) {
-            let plan = self.plans.entry(Task::Renew(kept.node)).or_default();
             let at = at.filter(|_| kept.is_renewed && kept.is_watched());
-            replan(plan, number, &mut kept.renews_at, at);
+            let task = Task::Renew(kept.node);
+            replan(&mut self.plans, task, number, &mut kept.renews_at, at);
         }
     }
 
     fn plan_report(&mut self, number: Number) {
         if let Some(kept) = self.permits.get_mut(&number) {
-            let plan = self.plans.entry(Task::Report).or_default();
             let end = kept.held.deadline().instant();
             let at = end.filter(|_| kept.is_reported && kept.is_watched());
-            replan(plan, number, &mut kept.reports_at, at);
+            replan(
+                &mut self.plans,
+                Task::Report,
+                number,
+                &mut kept.reports_at,
+                at,
+            );
         }
     }
 

@@ -304,6 +304,9 @@ impl Pool {
             generation,
             pending: pending.clone(),
         };
+        if along.is_empty() {
+            return Ok(carried(replies));
+        }
         let mut rest = replies.split_off(packet.replies.min(replies.len()));
         for other in along {
             let after = rest.split_off(other.packet.replies.min(rest.len()));

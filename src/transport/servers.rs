@@ -11,7 +11,7 @@ use crate::counters::Counts;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::exchange::{Exchange, Packet};
+use crate::protocol::exchange::{Exchange, Packet, Reply, error_in, is_no_script};
 use crate::protocol::lease::Moment;
 use crate::protocol::replicas::MinReplicas;
 use crate::protocol::reply::error_of;
@@ -161,6 +161,9 @@ impl Servers {
         if let Err(failure) = self.check_process() {
             return calls.iter().map(|_| Err(failure.clone().into())).collect();
         }
+        if let [call] = calls {
+            return vec![self.send(call, sending)];
+        }
         let mut groups: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
         for (index, call) in calls.iter().enumerate() {
             let node = self.topology.node_of(call.key());
@@ -175,7 +178,7 @@ impl Servers {
                 }
             }
         }
-        let unsent = || Err(Failure::new(FailureKind::Other, "the call was not sent").into());
+        let unsent = || Err(not_sent().into());
         outcomes
             .into_iter()
             .map(|outcome| outcome.unwrap_or_else(unsent))
@@ -193,9 +196,8 @@ impl Servers {
                 return calls.iter().map(|_| Err(error.clone().into())).collect();
             }
         };
-        let outcomes = exchange(&pool, calls, false, sending, &mut |packet| {
-            pool.send(packet, sending)
-        });
+        let mut send = |packet: &Packet| pool.send(packet, sending);
+        let outcomes = run(&pool, Exchange::new(calls), sending, &mut send);
         let outcomes = calls.iter().zip(outcomes).map(|(call, outcome)| {
             let mut route = self.route(call.key(), sending.until);
             match route.next(&pool, outcome) {
@@ -212,9 +214,8 @@ impl Servers {
             let pool = route.pool()?;
             let call = make(&pool)?;
             let mut send = |packet: &Packet| pool.send(packet, sending);
-            let outcome = exchange(&pool, &[&call], route.is_asking(), sending, &mut send).pop();
-            let outcome = outcome.and_then(|outcome| route.next(&pool, outcome));
-            if let Some(outcome) = outcome {
+            let outcome = exchange_one(&pool, &call, route.is_asking(), sending, &mut send);
+            if let Some(outcome) = route.next(&pool, outcome) {
                 if outcome.is_ok() {
                     self.look_at(&pool, sending.until); // it is known now that this server is a master
                 }
@@ -241,30 +242,56 @@ impl Servers {
             Some(carried) => carried,
             None => pool.send(packet, sending),
         };
-        match exchange(&pool, &[call], false, sending, &mut send).pop() {
-            Some(Err(Unanswered {
+        match exchange_one(&pool, call, false, sending, &mut send) {
+            Err(Unanswered {
                 error: CallError::Failed(failure),
                 ..
-            })) if failure.kind() == FailureKind::TimedOut => Err(Unanswered {
+            }) if failure.kind() == FailureKind::TimedOut => Err(Unanswered {
                 error: CallError::Unknown(failure),
                 connection: Some(pending.clone()),
             }),
-            Some(outcome) => outcome,
-            None => self.send(call, sending),
+            outcome => outcome,
         }
     }
 }
 
-/// Sends calls to one server in one packet, and again where it does not know their script. Each has its own outcome.
-fn exchange(
+/// How a packet is sent to a server.
+type Send<'a> = dyn FnMut(&Packet) -> Result<Carried, Failure> + 'a;
+
+/// Sends one call to a server, and again where it does not know the script. Most often that is one packet.
+fn exchange_one(
     pool: &Arc<Pool>,
-    calls: &[&Packed],
+    call: &Packed,
     asking: bool,
     sending: Sending,
-    send: &mut dyn FnMut(&Packet) -> Result<Carried, Failure>,
-) -> Vec<Outcome> {
-    let mut exchange = Exchange::new(calls);
+    send: &mut Send,
+) -> Outcome {
+    let calls = [call];
+    let mut exchange = Exchange::new(&calls);
+    if !asking && sending.replicas.is_none() {
+        let mut carried = send(&Packet::of(call))?;
+        let place = (pool, carried.sent, carried.generation);
+        match carried.replies.pop().map(error_in) {
+            Some(Err(error)) if is_no_script(&error) => exchange = Exchange::of_unknown(&calls),
+            Some(reply) => {
+                let reply = reply.map_err(|error| call.explain(error));
+                return outcome(place, reply, None, &carried.pending);
+            }
+            None => {}
+        }
+    }
     exchange.asking = asking;
+    let outcomes = run(pool, exchange, sending, send).pop();
+    outcomes.unwrap_or_else(|| Err(not_sent().into()))
+}
+
+/// Sends calls to one server in one packet, and again where it does not know their script. Each has its own outcome.
+fn run(
+    pool: &Arc<Pool>,
+    mut exchange: Exchange,
+    sending: Sending,
+    send: &mut Send,
+) -> Vec<Outcome> {
     exchange.last = sending.replicas.as_ref().map(MinReplicas::command);
     let (mut first, mut pending, mut unsent) = (None, None, None);
     while let Some(packet) = exchange.packet() {
@@ -282,26 +309,42 @@ fn exchange(
     }
     let (sent, generation) = first.unwrap_or_else(|| (pool.clock.moment(), 0));
     let replicas = sending.replicas.as_ref();
-    let unconfirmed =
-        replicas.and_then(|replicas| replicas.check(exchange.last_reply.take()).err());
-    let not_run = || {
-        unsent
-            .clone()
-            .unwrap_or_else(|| Failure::new(FailureKind::Other, "not sent"))
-    };
-    let outcome = |reply| match reply {
-        None => Err(not_run().into()),
-        Some(Ok(reply)) => Ok(Answered {
+    let last = exchange.last_reply.take();
+    let unconfirmed = replicas.and_then(|replicas| replicas.check(last).err());
+    let outcomes = exchange.outcomes().into_iter().map(|reply| match reply {
+        None => Err(unsent.clone().unwrap_or_else(not_sent).into()),
+        Some(reply) => outcome(
+            (pool, sent, generation),
+            reply,
+            unconfirmed.clone(),
+            &pending,
+        ),
+    });
+    outcomes.collect()
+}
+
+fn not_sent() -> Failure {
+    Failure::new(FailureKind::Other, "the call was not sent")
+}
+
+/// What a reply means that came from this server, to a call that was sent then, on a connection of this age.
+fn outcome(
+    (pool, sent, generation): (&Arc<Pool>, Moment, u64),
+    reply: Reply,
+    unconfirmed: Option<Failure>,
+    pending: &Option<PendingConnection>,
+) -> Outcome {
+    match reply {
+        Ok(reply) => Ok(Answered {
             reply,
             sent,
             repeated: false,
-            unconfirmed: unconfirmed.clone(),
+            unconfirmed,
             pool: pool.clone(),
             generation,
         }),
-        Some(Err(error)) => Err(unanswered(pool, generation, error_of(error), &pending)),
-    };
-    exchange.outcomes().into_iter().map(outcome).collect()
+        Err(error) => Err(unanswered(pool, generation, error_of(error), pending)),
+    }
 }
 
 fn unanswered(

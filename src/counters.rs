@@ -30,8 +30,8 @@ pub struct Counters {
     /// Leases that the renewal thread renewed and the server confirmed, once for each permit and time. Those by
     /// [`refresh`](crate::Permit::refresh) do not count.
     pub renewed: u64,
-    /// Connections made to a server in place of one that broke or did not answer in time, and subscriptions that broke and
-    /// stand again.
+    /// Connections made to a server in place of one that broke or did not answer in time, and subscriptions that
+    /// were re-established.
     pub reconnects: u64,
 }
 

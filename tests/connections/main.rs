@@ -12,8 +12,8 @@ mod cluster;
 #[cfg(feature = "cluster")]
 mod cluster_scripts;
 mod connections;
-mod convoys;
 mod min_replicas;
+mod packets;
 #[cfg(feature = "r2d2")]
 mod pool;
 mod secrets;

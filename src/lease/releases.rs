@@ -184,22 +184,26 @@ impl Shared {
         batch
     }
 
-    /// Releases once. A connection of its own is used once: it may be dead. What was sent on it stays behind the call all the
-    /// same.
+    /// Releases once. A connection of its own is used once, as soon as nobody else uses it: it may be dead. What was sent on it
+    /// stays behind the call all the same.
     fn release(
         &self,
         pending: &mut PendingRelease,
         until: Option<Instant>,
     ) -> Result<(), CallError> {
-        let mut connection = pending.connection.take();
         let sending = Sending {
             until,
             ..Sending::default()
         };
         let mut steps = pending.steps();
         while let Some(call) = steps.call() {
-            let outcome = match connection.take() {
-                Some(own) => self.servers.send_behind(&own, &call, until),
+            let outcome = match pending.connection.take() {
+                Some(own) => {
+                    let outcome = self.servers.send_behind(&own, &call, until);
+                    outcome.inspect_err(|unanswered| {
+                        pending.connection.clone_from(&unanswered.connection);
+                    })
+                }
                 None => self.servers.send(&call, sending),
             };
             let read = outcome.and_then(|answered| answered.read(|reply| steps.answered(reply)));

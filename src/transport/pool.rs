@@ -206,7 +206,7 @@ impl Pool {
     }
 
     /// Sends a packet on this very connection, so that it reaches the server after what was sent on it before. With `until` it
-    /// waits for nobody else who does that. `None`: the connection is used no more.
+    /// waits for nobody else who does that, and fails. `None`: the connection is used no more.
     pub(crate) fn send_behind(
         &self,
         pending: &PendingConnection,
@@ -227,20 +227,16 @@ impl Pool {
         let connection = &mut counted.connection;
         let (replies, state) = connection.exchange(&packet.bytes, packet.replies, latest);
         let generation = connection.generation;
-        let mut still_pending = None;
         match state {
             State::Ready => self.take_back(counted.connection),
-            State::Late => {
-                *slot = Some(counted);
-                still_pending = Some(pending.clone());
-            }
+            State::Late => *slot = Some(counted),
             State::Broken => self.outdate(generation),
         }
         Some(Ok(Carried {
             replies,
             sent,
             generation,
-            pending: still_pending,
+            pending: None,
         }))
     }
 
@@ -327,9 +323,9 @@ impl Pool {
         let mut kept = None;
         let mut connections = lock(&self.connections);
         match state {
-            State::Ready if connections.open > self.most || connection.is_lent() => {
+            State::Ready if connection.is_lent() => {
                 connections.open -= 1;
-                kept = Some(connection); // closed, or given back to its pool, without the lock
+                kept = Some(connection); // given back to its pool without the lock
             }
             State::Ready => connections.idle.push(connection),
             State::Late => {

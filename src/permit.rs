@@ -1,12 +1,13 @@
 //! The permit: the guard that a grant is.
 
+mod refresh;
 mod release;
 mod several;
 
+pub(crate) use refresh::{confirm, refresh, refresh_all};
 pub use release::{ReleaseError, Released};
 pub(crate) use release::{drop_all, drop_within, release_all};
 
-use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid, RefreshError};
 use crate::lease::permits::OnLost;
 use crate::protocol::held::{HeldPermit, Identity};
@@ -79,11 +80,16 @@ impl Permit {
     /// The permit that a caller was granted, once it counts.
     pub(crate) fn granted(
         shared: &Arc<Shared>,
-        identity: Identity,
-        granted: &Granted,
+        granted: Granted,
         on_lost: Option<&OnLost>,
     ) -> Result<Permit, CallError> {
-        let mut permit = Permit::new(shared, identity, &granted.grant, granted.deadline, on_lost);
+        let Granted {
+            identity,
+            grant,
+            deadline,
+            ..
+        } = granted;
+        let mut permit = Permit::new(shared, identity, &grant, deadline, on_lost);
         permit.limit = granted.limit;
         permit.ticket = granted.ticket;
         confirm(slice::from_ref(&permit))?;
@@ -290,66 +296,6 @@ impl Permit {
     fn deadline(&self) -> Option<Instant> {
         self.held(|held| held.deadline().instant())?
     }
-}
-
-/// What is left to do once it is known that these are held: a permanent lease begins now, and replicas confirm. Where that fails
-/// they are given back.
-pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
-    let unconfirmed =
-        |permit: &Permit| permit.identity.lease.lease_ms == 0 || permit.shared.has_replicas;
-    if !permits.iter().any(unconfirmed) {
-        return Ok(());
-    }
-    refresh_all(permits, None, None).map_err(|error| match error {
-        RefreshError::Lost(lost) => {
-            let text = format!("could not be confirmed in time: {lost}");
-            CallError::Failed(Failure::new(FailureKind::TimedOut, text))
-        }
-        RefreshError::Invalid(invalid) => CallError::Invalid(invalid),
-        RefreshError::Failed(failure) => CallError::Failed(failure),
-        RefreshError::Unknown(failure) => CallError::Unknown(failure),
-    })
-}
-
-/// Gives these a new lease because the user says so.
-pub(crate) fn refresh(permits: &[Permit], lease_ms: Option<u64>) -> Result<(), RefreshError> {
-    let span = Operation::Refresh.on(permits.iter().map(Permit::key));
-    span.run(|| refresh_all(permits, lease_ms, None))
-}
-
-/// Gives these, all of one gate, a new lease in one packet: their own, or one of `lease_ms`; none where one is lost. Waits for
-/// the reply until `until` at most.
-pub(crate) fn refresh_all(
-    permits: &[Permit],
-    lease_ms: Option<u64>,
-    until: Option<Instant>,
-) -> Result<(), RefreshError> {
-    let Some(first) = permits.first() else {
-        return Ok(());
-    };
-    first.shared.check_process()?;
-    if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
-        return Err(RefreshError::Lost(lost.identity.lost()));
-    }
-    let ends = permits.iter().filter_map(Permit::deadline);
-    let until = ends.chain(until).min();
-    let permits: Vec<&Permit> = permits.iter().collect();
-    let outcomes = refresh_each(&first.shared, &permits, lease_ms, until);
-    outcomes.into_iter().collect()
-}
-
-/// Gives each of these, all of this gate, a new lease, and says what came of each.
-fn refresh_each(
-    shared: &Shared,
-    permits: &[&Permit],
-    lease_ms: Option<u64>,
-    until: Option<Instant>,
-) -> Vec<Result<(), RefreshError>> {
-    let permits = permits
-        .iter()
-        .map(|permit| (permit.number, &*permit.identity));
-    let permits: Vec<_> = permits.collect();
-    shared.permits.refresh(&permits, lease_ms, until)
 }
 
 impl Drop for Permit {

@@ -5,7 +5,7 @@ mod settings;
 
 pub use manage::{Resized, Revoked};
 
-use crate::error::{AcquireError, CallError, Invalid, Lost, MOST, RefreshError, TryAcquireError};
+use crate::error::{AcquireError, Invalid, Lost, MOST, RefreshError, TryAcquireError};
 use crate::lease::permits::OnLost;
 use crate::permit::Permit;
 use crate::protocol::held::Identity;
@@ -13,7 +13,7 @@ use crate::protocol::id;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions};
 use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
-use crate::protocol::waiter::{Granted, PermitTarget};
+use crate::protocol::waiter::PermitTarget;
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::cancel::Cancel;
@@ -253,11 +253,12 @@ impl Semaphore {
         let key = target.keys.meta.clone();
         Operation::TryAcquire.on([key.as_ref()]).run(|| {
             let _busy = self.shared.servers.clock.busy(); // until the permit is looked after
-            let granted = self.shared.waits.at_once(&target)?;
-            let PermitTarget {
-                keys, id, lease, ..
-            } = target;
-            Ok(self.permit(&keys, id, lease, self.on_lost.as_ref(), &granted)?)
+            let granted = self.shared.waits.at_once(target)?;
+            Ok(Permit::granted(
+                &self.shared,
+                granted,
+                self.on_lost.as_ref(),
+            )?)
         })
     }
 
@@ -270,29 +271,12 @@ impl Semaphore {
         deadline: Option<Instant>,
     ) -> Result<Permit, AcquireError> {
         let target = self.target(Some(permits), lease)?;
-        let (keys, id) = (target.keys.clone(), target.id.clone());
-        Operation::Acquire.on([keys.meta.as_ref()]).run(|| {
+        let key = target.keys.meta.clone();
+        Operation::Acquire.on([key.as_ref()]).run(|| {
             let cancel = self.cancel.as_ref();
             let (granted, _busy) = self.shared.waits.in_line(target, deadline, cancel)?;
-            Ok(self.permit(&keys, id, lease, on_lost, &granted)?)
+            Ok(Permit::granted(&self.shared, granted, on_lost)?)
         })
-    }
-
-    fn permit(
-        &self,
-        keys: &Keys,
-        id: String,
-        lease: LeaseOptions,
-        on_lost: Option<&OnLost>,
-        granted: &Granted,
-    ) -> Result<Permit, CallError> {
-        let identity = Identity {
-            keys: keys.clone(),
-            id,
-            fence: granted.grant.fence,
-            lease,
-        };
-        Permit::granted(&self.shared, identity, granted, on_lost)
     }
 }
 

@@ -10,7 +10,7 @@ pub use outcome::{
 };
 pub(crate) use outcome::{MOST, Used};
 
-use crate::error::failure::Failure;
+use crate::error::failure::{Failure, FailureKind};
 use std::fmt;
 
 /// An argument that cannot be: which one, and what it takes. Nothing was sent, or the script refused it and changed
@@ -311,6 +311,23 @@ impl From<AcquireError> for Error {
 }
 
 impl TryAcquireError {
+    /// What an error of a wait is for a caller that does not wait.
+    pub(crate) fn of(error: AcquireError) -> TryAcquireError {
+        match error {
+            AcquireError::TimedOut(denied) => TryAcquireError::Denied(denied),
+            AcquireError::AlreadyHeld(held) => TryAcquireError::AlreadyHeld(held),
+            AcquireError::LimitMismatch(mismatch) => TryAcquireError::LimitMismatch(mismatch),
+            AcquireError::AboveLimit(above) => TryAcquireError::AboveLimit(above),
+            AcquireError::Invalid(invalid) => TryAcquireError::Invalid(invalid),
+            AcquireError::Failed(failure) => TryAcquireError::Failed(failure),
+            AcquireError::Unknown(failure) => TryAcquireError::Unknown(failure),
+            AcquireError::Cancelled(_) | AcquireError::Revoked(_) => {
+                let text = error.to_string();
+                TryAcquireError::Unknown(Failure::new(FailureKind::UnexpectedReply, text))
+            }
+        }
+    }
+
     /// What it is for a caller whose time to wait was over before it asked.
     pub(crate) fn too_late(self) -> AcquireError {
         match self {

@@ -1,7 +1,8 @@
 //! Many permits at once, where a loop would cost a round trip for each.
 
+use super::Permit;
+use super::refresh::refresh_each;
 use super::release::{ReleaseError, Released, Unconfirmed, give_back};
-use super::{Permit, refresh_each};
 use crate::error::{CallError, RefreshError};
 
 use crate::trace::Operation;

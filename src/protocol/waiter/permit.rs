@@ -7,6 +7,7 @@ use crate::error::{
     PlaceRevoked, TryAcquireError,
 };
 use crate::protocol::call::{Call, Packed};
+use crate::protocol::held::Identity;
 use crate::protocol::id::check_id;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment, ServerTime};
@@ -53,8 +54,8 @@ struct Place {
 }
 
 /// A permit that was granted.
-#[derive(Clone, Debug)]
 pub(crate) struct Granted {
+    pub(crate) identity: Identity,
     pub(crate) grant: Grant,
     pub(crate) limit: u32,
     pub(crate) deadline: Deadline,
@@ -110,41 +111,34 @@ impl PermitTarget {
         }
     }
 
-    /// What the answer to a caller that does not wait means. With an error the id has something to give back if it is told so.
+    /// What the answer to a caller that does not wait means. With `true` whatever the id has is to be given back.
     pub(crate) fn at_once(
-        &self,
+        &mut self,
         answer: Answer,
         sent: Moment,
     ) -> (Result<Granted, TryAcquireError>, bool) {
-        match answer {
-            Answer::Held(grant, _) if self.lease.own_id => {
-                let held = TryAcquireError::AlreadyHeld(self.already_held(&grant));
-                (Err(held), false)
+        if let Answer::Denied { usage, .. } = answer
+            && let Err(mismatch) = self.check_limit(usage.limit)
+        {
+            return (Err(mismatch.into()), false);
+        }
+        match self.answered(Ask::Last, answer, sent) {
+            Step::Done(result) => (result.map_err(TryAcquireError::of), false),
+            Step::GiveBack(error) => (Err(TryAcquireError::of(error)), true),
+            Step::AskAt(_) | Step::AskBy(_) | Step::Continue | Step::Confirm(_) => {
+                (Err(out_of_turn().into()), false)
             }
-            Answer::Granted(grant, usage) | Answer::Held(grant, usage) => {
-                match self.check_limit(usage.limit) {
-                    Ok(()) => (Ok(self.granted(&grant, usage.limit, sent)), false),
-                    Err(mismatch) => (Err(mismatch.into()), true),
-                }
-            }
-            Answer::Denied {
-                next_expiry,
-                usage,
-                waiting,
-                ..
-            } => {
-                let denied = denied(usage, waiting, next_expiry);
-                let refused = self.check_limit(usage.limit).err();
-                let error = refused.map_or(TryAcquireError::Denied(denied), Into::into);
-                (Err(error), false)
-            }
-            Answer::AboveLimit { limit, .. } => (Err(self.above(limit).into()), false),
-            Answer::Queued { .. } => (Err(out_of_turn().into()), false),
         }
     }
 
     fn granted(&self, grant: &Grant, limit: u32, sent: Moment) -> Granted {
         Granted {
+            identity: Identity {
+                keys: self.keys.clone(),
+                id: self.id.clone(),
+                fence: grant.fence,
+                lease: self.lease,
+            },
             grant: *grant,
             limit,
             deadline: Deadline::told(sent, grant.left()),

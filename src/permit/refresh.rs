@@ -1,0 +1,68 @@
+//! How permits get new leases, one or several in a packet.
+
+use super::Permit;
+use crate::error::failure::{Failure, FailureKind};
+use crate::error::{CallError, RefreshError};
+use crate::shared::Shared;
+use crate::trace::Operation;
+use std::time::Instant;
+
+/// What is left to do once it is known that these are held: a permanent lease begins now, and replicas confirm. Where that fails
+/// they are given back.
+pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
+    let unconfirmed =
+        |permit: &Permit| permit.identity.lease.lease_ms == 0 || permit.shared.has_replicas;
+    if !permits.iter().any(unconfirmed) {
+        return Ok(());
+    }
+    refresh_all(permits, None, None).map_err(|error| match error {
+        RefreshError::Lost(lost) => {
+            let text = format!("could not be confirmed in time: {lost}");
+            CallError::Failed(Failure::new(FailureKind::TimedOut, text))
+        }
+        RefreshError::Invalid(invalid) => CallError::Invalid(invalid),
+        RefreshError::Failed(failure) => CallError::Failed(failure),
+        RefreshError::Unknown(failure) => CallError::Unknown(failure),
+    })
+}
+
+/// Gives these a new lease because the user says so.
+pub(crate) fn refresh(permits: &[Permit], lease_ms: Option<u64>) -> Result<(), RefreshError> {
+    let span = Operation::Refresh.on(permits.iter().map(Permit::key));
+    span.run(|| refresh_all(permits, lease_ms, None))
+}
+
+/// Gives these, all of one gate, a new lease in one packet: their own, or one of `lease_ms`; none where one is lost. Waits for
+/// the reply until `until` at most.
+pub(crate) fn refresh_all(
+    permits: &[Permit],
+    lease_ms: Option<u64>,
+    until: Option<Instant>,
+) -> Result<(), RefreshError> {
+    let Some(first) = permits.first() else {
+        return Ok(());
+    };
+    first.shared.check_process()?;
+    if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
+        return Err(RefreshError::Lost(lost.identity.lost()));
+    }
+    let ends = permits.iter().filter_map(Permit::deadline);
+    let until = ends.chain(until).min();
+    let permits: Vec<&Permit> = permits.iter().collect();
+    let outcomes = refresh_each(&first.shared, &permits, lease_ms, until);
+    outcomes.into_iter().collect()
+}
+
+/// Gives each of these, all of this gate, a new lease, and says what came of each.
+pub(super) fn refresh_each(
+    shared: &Shared,
+    permits: &[&Permit],
+    lease_ms: Option<u64>,
+    until: Option<Instant>,
+) -> Vec<Result<(), RefreshError>> {
+    let permits = permits
+        .iter()
+        .map(|permit| (permit.number, &*permit.identity));
+    let permits: Vec<_> = permits.collect();
+    shared.permits.refresh(&permits, lease_ms, until)
+}

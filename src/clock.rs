@@ -15,6 +15,16 @@ use std::time::{Duration, Instant, SystemTime};
 #[cfg(feature = "memory")]
 use std::{any::Any, sync::Arc};
 
+/// This machine's monotonic clock, whatever clock a gate has: a socket waits by it.
+pub(crate) fn machine_now() -> Instant {
+    Instant::now()
+}
+
+/// How long ago that was, by this machine's monotonic clock.
+pub(crate) fn since(at: Instant) -> Duration {
+    at.elapsed()
+}
+
 /// `None`: this machine's clock.
 #[derive(Clone)]
 pub(crate) struct Clock(Option<Moved>);

@@ -5,6 +5,7 @@ mod settings;
 
 pub use manage::{Resized, Revoked};
 
+use crate::clock::machine_now;
 use crate::error::{AcquireError, Invalid, Lost, MOST, RefreshError, TryAcquireError};
 use crate::lease::permits::OnLost;
 use crate::permit::Permit;
@@ -166,7 +167,7 @@ impl Semaphore {
         permits: u32,
         deadline: Instant,
     ) -> Result<Permit, AcquireError> {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(machine_now());
         match left.is_zero() {
             true => self
                 .try_acquire_many(permits)

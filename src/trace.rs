@@ -125,13 +125,13 @@ mod untold {
 #[cfg(feature = "tracing")]
 mod told {
     use super::{Operation, Word};
+    use crate::clock::{machine_now, since};
     use crate::error::{
         AcquireError, CallError, LockAllError, RefreshError, TryAcquireError, TryLockAllError,
         WaitError,
     };
     use crate::protocol::keys::{self, Keys};
     use std::fmt;
-    use std::time::Instant;
 
     pub(crate) struct Span {
         operation: Operation,
@@ -179,10 +179,10 @@ mod told {
             success: impl FnOnce(&T) -> &'static str,
         ) -> Result<T, E> {
             let Span { operation, span } = self;
-            let begun = Instant::now();
+            let begun = machine_now();
             let result = span.in_scope(work);
             if operation.waits() {
-                let waited = u64::try_from(begun.elapsed().as_millis());
+                let waited = u64::try_from(since(begun).as_millis());
                 span.record("waited_ms", waited.unwrap_or(u64::MAX));
             }
             let outcome = match &result {

@@ -1,6 +1,7 @@
 //! One connection of a pool: how a packet goes over it, and what follows when replies are late.
 
 use super::NodeId;
+use crate::clock::machine_now;
 use crate::protocol::exchange::Reply;
 use redis::{Connection, RedisError};
 use std::ops::{Deref, DerefMut};
@@ -62,7 +63,7 @@ impl PooledConnection {
             con,
             read_timeout,
             generation,
-            used: Instant::now(),
+            used: machine_now(),
             unread: 0,
         }
     }
@@ -91,7 +92,7 @@ impl PooledConnection {
             Ok(()) => self.read(late, &mut replies, latest).err(),
             Err(error) => Some((error, State::Broken)),
         };
-        self.used = Instant::now();
+        self.used = machine_now();
         match failed {
             None => (replies, State::Ready),
             Some((error, state)) => {
@@ -108,7 +109,7 @@ impl PooledConnection {
         latest: Instant,
     ) -> Result<(), (RedisError, State)> {
         while self.unread > 0 {
-            let left = latest.saturating_duration_since(Instant::now());
+            let left = latest.saturating_duration_since(machine_now());
             self.bound(left).map_err(|error| (error, State::Broken))?;
             let reply = self.con.recv_response();
             self.unread -= 1; // one that is late after this is skipped by `redis`

@@ -12,6 +12,7 @@ use super::connection::{PendingConnection, PooledConnection, State};
 use super::connector::Connector;
 use super::{NodeId, Timeouts};
 use crate::clock::Clock;
+use crate::clock::{machine_now, since};
 use crate::counters::Counts;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::{Packet, Reply};
@@ -183,7 +184,7 @@ impl Pool {
 
     /// Sends a packet, in one with those of other threads where many are under way. A failure: it was not sent.
     pub(crate) fn send(&self, packet: &Packet, sending: Sending) -> Result<Carried, Failure> {
-        let latest = Instant::now() + self.time(sending.until);
+        let latest = machine_now() + self.time(sending.until);
         let mut connections = lock(&self.connections);
         let may_go = sending.priority || connections.queue.is_empty();
         if may_go && connections.busy < connections.enough(self.most, sending.is_alone()) {
@@ -222,7 +223,7 @@ impl Pool {
             return Some(Err(Failure::new(FailureKind::TimedOut, text)));
         };
         let mut counted = slot.take()?;
-        let latest = Instant::now() + self.time(until);
+        let latest = machine_now() + self.time(until);
         let sent = self.clock.moment();
         let connection = &mut counted.connection;
         let (replies, state) = connection.exchange(&packet.bytes, packet.replies, latest);
@@ -275,7 +276,7 @@ impl Pool {
         };
         let along = queue::take_along(&mut lock(&self.connections).queue, packet, sending, latest);
         let sent = self.clock.moment();
-        let begun = Instant::now();
+        let begun = machine_now();
         let (mut replies, state) = match along.is_empty() {
             true => connection.exchange(&packet.bytes, packet.replies, latest),
             false => {
@@ -292,7 +293,7 @@ impl Pool {
             }
         };
         let generation = connection.generation;
-        let is_near = (!sending.is_alone()).then(|| begun.elapsed() < AT_ONCE);
+        let is_near = (!sending.is_alone()).then(|| since(begun) < AT_ONCE);
         let pending = self.give_back(connection, state, is_near);
         let carried = |replies| Carried {
             replies,

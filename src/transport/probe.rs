@@ -2,13 +2,14 @@
 //! speaks TLS. A server with TLS drops who does not; one without waits for the rest of what it takes for a long word.
 
 use super::pool::Pool;
+use crate::clock::machine_now;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use redis::ConnectionAddr;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The beginning of a handshake with nothing in it, to which every server with TLS answers with an alert.
 const EMPTY_HELLO: [u8; 9] = [22, 3, 1, 0, 4, 1, 0, 0, 0];
@@ -63,9 +64,8 @@ fn mismatch(address: &ConnectionAddr, kind: FailureKind, time: Duration) -> Opti
 
 /// How the answer to `words` begins.
 fn ask(host: &str, port: u16, words: &[u8], time: Duration) -> Option<[u8; 2]> {
-    let end = Instant::now() + time;
-    let left =
-        || Some(end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
+    let end = machine_now() + time;
+    let left = || Some(end.saturating_duration_since(machine_now())).filter(|left| !left.is_zero());
     let mut addresses = (host, port).to_socket_addrs().ok()?;
     let mut stream =
         addresses.find_map(|address| TcpStream::connect_timeout(&address, left()?).ok())?;

@@ -6,12 +6,13 @@
 
 use super::connect::{moved_to, open, settled};
 use super::subscription::{Broken, Subscription, TICK};
+use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
 use crate::sync::lock;
 use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) struct Sentinels {
     sentinels: Vec<Client>,
@@ -80,7 +81,7 @@ impl Sentinels {
 
     /// A connection to the master, found within `within` where one of the sentinels knows it.
     pub(crate) fn connect(&self, within: Duration) -> Result<Connection, Failure> {
-        let deadline = Instant::now() + within;
+        let deadline = machine_now() + within;
         let count = self.sentinels.len();
         let first = self.first.load(Ordering::Relaxed);
         let mut last = Failure::new(FailureKind::Unreachable, "no sentinel was named");
@@ -93,9 +94,9 @@ impl Sentinels {
             let shares = u32::try_from(count - step)
                 .unwrap_or(u32::MAX)
                 .saturating_add(1);
-            let share = deadline.saturating_duration_since(Instant::now()) / shares;
+            let share = deadline.saturating_duration_since(machine_now()) / shares;
             let found = self.ask(sentinel, share).and_then(|address| {
-                let left = deadline.saturating_duration_since(Instant::now());
+                let left = deadline.saturating_duration_since(machine_now());
                 Ok((self.connect_to(&address, left)?, address))
             });
             match found {
@@ -213,7 +214,7 @@ fn hear(sentinels: &Weak<Sentinels>, index: usize, sentinel: &Client) -> Result<
             known.found(&known.ask(sentinel, WITHIN)?);
         }
         drop(known);
-        let news = subscription.next(Instant::now() + TICK);
+        let news = subscription.next(machine_now() + TICK);
         is_news = match news.and_then(|news| subscription.test().map(|()| news)) {
             Ok(message) => message.is_some(),
             Err(Broken) => return Ok(()),

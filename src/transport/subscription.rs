@@ -1,5 +1,6 @@
 //! A connection on which messages come, in pauses short enough to look at other things too.
 
+use crate::clock::{machine_now, since};
 use redis::{Connection, Msg, PubSub, RedisError, Value};
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -32,7 +33,7 @@ impl Subscription {
             con,
             within,
             read_timeout: None,
-            last: Instant::now(),
+            last: machine_now(),
             early: VecDeque::new(),
         }
     }
@@ -42,11 +43,11 @@ impl Subscription {
         if let Some(message) = self.early.pop_front() {
             return Ok(Some(message));
         }
-        let left = until.saturating_duration_since(Instant::now());
+        let left = until.saturating_duration_since(machine_now());
         self.bound(left.clamp(Duration::from_millis(1), TICK))?;
         match self.pubsub().get_message() {
             Ok(message) => {
-                self.last = Instant::now();
+                self.last = machine_now();
                 Ok(Some(message))
             }
             Err(error) if is_pause(&error) => Ok(None),
@@ -56,7 +57,7 @@ impl Subscription {
 
     /// Tests the connection, if it was silent for long.
     pub(crate) fn test(&mut self) -> Result<(), Broken> {
-        if self.last.elapsed() < SILENCE {
+        if since(self.last) < SILENCE {
             return Ok(());
         }
         self.bound(self.within)?;
@@ -69,7 +70,7 @@ impl Subscription {
             self.early.push_back(message);
         }
         self.read_timeout = Some(timeout);
-        self.last = Instant::now();
+        self.last = machine_now();
         answered.map_err(|_| Broken).map(drop)
     }
 

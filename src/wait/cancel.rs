@@ -2,6 +2,7 @@
 
 use super::mailbox::Mailbox;
 use crate::clock::Clock;
+use crate::clock::machine_now;
 use crate::sync::lock;
 use once_cell::sync::OnceCell;
 use std::fmt;
@@ -79,7 +80,7 @@ impl Cancel {
     /// A handle that is cancelled after `time`, or before that by [`cancel`](Cancel::cancel). Zero: it is cancelled at once.
     /// Takes no thread; the waits look at the time. A gate in memory counts by its own clock, from `cancelled_by` on.
     pub fn after(time: Duration) -> Cancel {
-        Cancel::ending(Instant::now().checked_add(time)) // past what the clock can hold is never
+        Cancel::ending(machine_now().checked_add(time)) // past what the clock can hold is never
     }
 
     /// A handle that is cancelled at `deadline`, or before that by [`cancel`](Cancel::cancel). An instant that has passed: it is
@@ -118,7 +119,7 @@ impl Cancel {
         let shared = &self.shared;
         let is_past = || match shared.end.get() {
             Some(End { clock, at }) => at.is_some_and(|at| at <= clock.now()),
-            None => shared.deadline.is_some_and(|at| at <= Instant::now()),
+            None => shared.deadline.is_some_and(|at| at <= machine_now()),
         };
         shared.cancelled.load(Ordering::SeqCst) || is_past()
     }

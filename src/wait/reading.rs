@@ -1,9 +1,10 @@
 //! Who reads a subscription: a waiting thread, so that a grant wakes one thread and not two, or else the subscriber's own.
 
+use crate::clock::machine_now;
 use crate::sync::{lock, wait_for};
 use crate::transport::subscription::Subscription;
 use std::sync::{Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The subscription while nobody reads it.
 #[derive(Default)]
@@ -76,12 +77,12 @@ impl Reading {
     /// The turn of the subscriber's thread: after `pause`, or as soon as nobody reads where somebody waits who does not read
     /// (`is_needed`). `insists`: it needs the subscription even if a waiting thread reads.
     pub(super) fn turn(&self, pause: Duration, is_needed: bool, insists: bool) -> Turn {
-        let end = Instant::now() + pause;
+        let end = machine_now() + pause;
         let mut state = lock(&self.state);
         state.wanted = insists;
         state.called |= is_needed;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(machine_now());
             let is_due = state.called || insists || left.is_zero();
             if state.broken {
                 return Turn::Broken;

@@ -3,6 +3,7 @@
 use super::mailbox::{Look, Mailbox};
 use super::reading::{Reading, Turn};
 use super::registry::Registry;
+use crate::clock::{machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::permission;
 use crate::protocol::mailbox::Mail;
@@ -175,7 +176,7 @@ fn listen(subscriber: &Subscriber) {
     let mut again = false;
     let mut pause = FIRST_PAUSE;
     loop {
-        let since = Instant::now();
+        let begun = machine_now();
         match subscribe(subscriber, again) {
             Ended::Closed | Ended::Useless => return,
             Ended::Refused(failure) => {
@@ -192,7 +193,7 @@ fn listen(subscriber: &Subscriber) {
             return;
         }
         std::thread::sleep(pause);
-        pause = if since.elapsed() > STEADY {
+        pause = if since(begun) > STEADY {
             FIRST_PAUSE
         } else {
             (pause * 2).min(LONGEST_PAUSE)
@@ -254,9 +255,9 @@ impl Subscriber {
     /// Reads for those who do not read themselves, and tests the connection, for as long as the subscription works.
     fn look_after(&self, moves: u64) -> Ended {
         let broken = Ended::Broken { was_up: true };
-        let mut tested = Instant::now();
+        let mut tested = machine_now();
         loop {
-            let is_test_due = tested.elapsed() >= TEST;
+            let is_test_due = since(tested) >= TEST;
             let is_needed = self.registry.needs_reader();
             let mut subscription = match self.reading.turn(TICK, is_needed, is_test_due) {
                 Turn::Reads(subscription) => Some(subscription),
@@ -279,12 +280,12 @@ impl Subscriber {
                 } else {
                     DRAIN
                 };
-                let until = Instant::now() + pause;
+                let until = machine_now() + pause;
                 if self.read(subscription, until).is_err() {
                     return broken;
                 }
                 if is_test_due {
-                    tested = Instant::now();
+                    tested = machine_now();
                     if subscription.test().is_err() {
                         return broken;
                     }
@@ -304,7 +305,7 @@ impl Subscriber {
             if let Some(message) = &message {
                 self.deliver(message);
             }
-            if message.is_none() || Instant::now() >= until {
+            if message.is_none() || machine_now() >= until {
                 return Ok(());
             }
         }

@@ -104,6 +104,23 @@ fn the_protocol_has_no_socket_thread_or_clock() {
 }
 
 #[test]
+fn only_the_clock_reads_the_time() {
+    for (path, text) in sources("src") {
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let lines = code
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
+        let code: String = lines.collect();
+        let reads = ["Instant::now(", "SystemTime::now(", ".elapsed("];
+        let reads = reads.iter().any(|word| code.contains(word));
+        assert!(
+            !reads || module_of(&path) == "clock",
+            "{path:?} reads the time"
+        );
+    }
+}
+
+#[test]
 fn files_and_functions_are_short_and_few_are_at_the_top() {
     for folder in ["src", "crates/memory/src"] {
         let files = sources(folder);

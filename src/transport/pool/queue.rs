@@ -2,6 +2,7 @@
 
 use super::slot::Slot;
 use super::{Carried, Pool, Sending};
+use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::Packet;
 use crate::sync::{lock, wait_for};
@@ -62,7 +63,7 @@ impl Queued {
     fn turn(&self, until: Instant) -> Turn {
         let mut turn = lock(&self.turn);
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(machine_now());
             match std::mem::replace(&mut *turn, Turn::Waits) {
                 Turn::Waits if !left.is_zero() => {}
                 turn => return turn,
@@ -75,7 +76,7 @@ impl Queued {
 impl Pool {
     /// Waits until a packet has its turn. [`Turn::Waits`] where its time is over before that.
     pub(super) fn wait_for_turn(&self, queued: &Arc<Queued>) -> Turn {
-        let mut until = queued.latest.min(Instant::now() + STUCK);
+        let mut until = queued.latest.min(machine_now() + STUCK);
         loop {
             match queued.turn(until) {
                 Turn::Waits => {}
@@ -85,7 +86,7 @@ impl Pool {
             let mut queue = connections.queue.iter();
             let Some(index) = queue.position(|other| Arc::ptr_eq(other, queued)) else {
                 // Its turn has come, and another thread is about to say so or to bring the replies.
-                until = Instant::now() + self.timeouts.read;
+                until = machine_now() + self.timeouts.read;
                 continue;
             };
             if connections.busy < self.most {
@@ -93,7 +94,7 @@ impl Pool {
                 connections.busy += 1;
                 return Turn::Goes(connections.slot(self.moves()));
             }
-            if Instant::now() >= queued.latest {
+            if machine_now() >= queued.latest {
                 connections.queue.remove(index);
                 return Turn::Waits;
             }

@@ -2,6 +2,7 @@
 
 use super::Pool;
 use super::slot::Slot;
+use crate::clock::{machine_now, since};
 use crate::error::failure::Failure;
 use crate::sync::lock;
 use crate::transport::connection::{PooledConnection, State};
@@ -20,7 +21,7 @@ impl Pool {
     ) -> Result<PooledConnection, Failure> {
         loop {
             let generation = match slot {
-                Slot::Idle(connection) if connection.used.elapsed() < IDLE => {
+                Slot::Idle(connection) if since(connection.used) < IDLE => {
                     return Ok(connection);
                 }
                 Slot::Idle(connection) => match self.test(connection, latest)? {
@@ -32,7 +33,7 @@ impl Pool {
                 },
                 Slot::New(generation) => generation,
             };
-            let left = latest.saturating_duration_since(Instant::now());
+            let left = latest.saturating_duration_since(machine_now());
             let inner = self
                 .connector
                 .pooled(&self.timeouts, self.timeouts.connect.min(left));

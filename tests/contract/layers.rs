@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// From the bottom to the top. A module uses none of its own row but itself, and none above.
-const LAYERS: [&[&str]; 13] = [
+const LAYERS: [&[&str]; 14] = [
     &["error", "counters", "sync"],
     &["protocol"],
-    &["trace", "clock"],
+    &["clock"],
+    &["trace"],
     &["transport"],
     &["lease"],
     &["wait"],

@@ -380,7 +380,7 @@ fn a_reconnect_is_told_with_its_server() {
     is_in_line(&semaphore);
     let mut con = server.connection();
     assert_eq!(kill_connections(&mut con, "pubsub"), 1);
-    eventually("the subscription stands again", || {
+    eventually("the subscription was re-established", || {
         (gate.counters().reconnects == 1).then_some(())
     });
     kill_connections(&mut con, "normal");
@@ -388,7 +388,10 @@ fn a_reconnect_is_told_with_its_server() {
     waiter.join().unwrap();
     let address = server.url.rsplit("//").next().unwrap();
     let told = events(address);
-    for message in ["a subscription stands again", "a connection was replaced"] {
+    for message in [
+        "a subscription was re-established",
+        "a connection was replaced",
+    ] {
         let told = at(&told, message);
         assert_eq!(
             told.first().map(|told| told.level),

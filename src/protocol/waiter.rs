@@ -317,10 +317,11 @@ impl<T: Target> Waiter<T> {
     }
 }
 
+/// Whether the time was too short for the call: also where no connection could be made in what was left.
 fn is_late(error: &CallError) -> bool {
     let (CallError::Failed(failure) | CallError::Unknown(failure)) = error else {
         return false;
     };
-    use FailureKind::{PoolExhausted, TimedOut};
-    matches!(failure.kind(), TimedOut | PoolExhausted)
+    use FailureKind::{PoolExhausted, TimedOut, Unreachable};
+    matches!(failure.kind(), TimedOut | PoolExhausted | Unreachable)
 }

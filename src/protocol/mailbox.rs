@@ -52,6 +52,11 @@ impl Mailbox {
         }
     }
 
+    /// Whether messages on this channel count.
+    pub(crate) fn is_on(&self, channel: &str) -> bool {
+        self.channel == channel
+    }
+
     /// Takes a message, if it is signed for this wait. One that somebody sends again is kept once at a time.
     pub(crate) fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
         let Some(secret) = &self.secret else {
@@ -61,7 +66,7 @@ impl Mailbox {
         if !received.is_signed_with(secret) {
             return false;
         }
-        if self.channel != channel {
+        if !self.is_on(channel) {
             // Of a server that had the semaphore before: it may not know yet that another one has it now.
             self.called = true;
         } else if !self.messages.iter().any(|(m, _)| *m == received.message) {

@@ -1,5 +1,6 @@
 //! The mailbox of one wait: what its thread sleeps at.
 
+use super::reading::{Reading, Taken};
 use crate::clock::{Bell, Clock};
 use crate::protocol::lease::Moment;
 use crate::protocol::mailbox::{self, Mail};
@@ -18,7 +19,8 @@ pub(crate) struct Mailbox {
 
 struct State {
     mail: mailbox::Mailbox,
-    is_asleep: bool,
+    /// Its thread sleeps, and would read the subscription if nobody else did.
+    sleeps_to_read: bool,
 }
 
 impl Mailbox {
@@ -26,7 +28,7 @@ impl Mailbox {
         Mailbox {
             state: Mutex::new(State {
                 mail: mailbox::Mailbox::new(secret),
-                is_asleep: false,
+                sleeps_to_read: false,
             }),
             bell: Bell::awake(clock),
             clock: clock.clone(),
@@ -77,10 +79,10 @@ impl Mailbox {
         &self.clock
     }
 
-    /// Wakes its thread, if that may read and sleeps.
-    pub(super) fn wake_to_read(&self) -> bool {
+    /// Wakes its thread to read the subscription to this channel. Returns whether the thread sleeps and reads that one.
+    pub(super) fn wake_to_read(&self, channel: &str) -> bool {
         let state = lock(&self.state);
-        let wakes = self.may_read && state.is_asleep;
+        let wakes = state.sleeps_to_read && state.mail.is_on(channel);
         if wakes {
             self.bell.ring(state);
         }
@@ -90,34 +92,35 @@ impl Mailbox {
     /// What comes next, waited for until `until`.
     pub(super) fn take(&self, until: Instant) -> Mail {
         loop {
-            if let Look::Mail(mail) = self.look(until, || None::<()>) {
+            if let Look::Mail(mail) = self.look(until, None) {
                 return mail;
             }
         }
     }
 
-    /// What is here. Otherwise this thread does something `else_`, until the time that is told; or sleeps.
+    /// What is here. Otherwise this thread gets the subscription to read it, if nobody else does; or sleeps.
     ///
-    /// While `else_` is asked nothing is delivered here. So what it returns finds everything that comes from then on.
-    pub(super) fn look<T>(&self, until: Instant, else_: impl FnOnce() -> Option<T>) -> Look<T> {
+    /// While the subscription is taken nothing is delivered here. So its reader finds everything that comes from then on.
+    pub(super) fn look(&self, until: Instant, reading: Option<&Reading>) -> Look {
         let mut state = lock(&self.state);
         let wake = match state.mail.take(until, self.clock.now()) {
             Ok(mail) => return Look::Mail(mail),
             Err(wake) => wake,
         };
-        if let Some(other) = else_() {
-            return Look::Else(other, wake);
+        if let Some(taken) = reading.and_then(Reading::take) {
+            return Look::Reads(taken, wake);
         }
-        state.is_asleep = true;
+        state.sleeps_to_read = reading.is_some();
         state = self.bell.sleep(state, Some(wake));
-        state.is_asleep = false;
+        state.sleeps_to_read = false;
         Look::Slept
     }
 }
 
 /// What came of a look at a mailbox.
-pub(super) enum Look<T> {
+pub(super) enum Look {
     Mail(Mail),
-    Else(T, Instant),
+    /// Its thread reads until then.
+    Reads(Taken, Instant),
     Slept,
 }

@@ -6,7 +6,7 @@ use crate::transport::subscription::Subscription;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// The subscription while nobody reads it.
+/// A subscription, for the threads that read it one after the other.
 #[derive(Default)]
 pub(super) struct Reading {
     state: Mutex<State>,
@@ -17,6 +17,8 @@ pub(super) struct Reading {
 struct State {
     /// Nothing while a thread reads.
     free: Option<Subscription>,
+    /// Counts the subscriptions. A thread may still read one that is over.
+    number: u64,
     /// It broke while a waiting thread read it.
     broken: bool,
     /// The subscriber's thread needs it.
@@ -25,29 +27,53 @@ struct State {
     called: bool,
 }
 
+/// The subscription, in the hands of the thread that reads it.
+pub(super) struct Taken {
+    pub(super) subscription: Subscription,
+    number: u64,
+}
+
 /// What the subscriber's thread has of its subscription.
 pub(super) enum Turn {
-    Reads(Subscription),
+    Reads(Taken),
     /// A waiting thread reads.
     Rests,
     Broken,
 }
 
+impl State {
+    fn take(&mut self) -> Option<Taken> {
+        Some(Taken {
+            subscription: self.free.take()?,
+            number: self.number,
+        })
+    }
+}
+
 impl Reading {
-    /// The subscription works.
+    /// A subscription works.
     pub(super) fn begin(&self, subscription: Subscription) {
-        *lock(&self.state) = State {
-            free: Some(subscription),
-            ..State::default()
-        };
+        self.replace(Some(subscription));
+    }
+
+    /// The subscription is over. Where a thread still reads it, it is closed once that thread gives it back.
+    pub(super) fn end(&self) {
+        self.replace(None);
+    }
+
+    fn replace(&self, subscription: Option<Subscription>) {
+        let mut state = lock(&self.state);
+        let before = std::mem::take(&mut *state);
+        state.free = subscription;
+        state.number = before.number + 1;
     }
 
     /// The subscription, for a thread that waits for a message.
-    pub(super) fn take(&self) -> Option<Subscription> {
+    pub(super) fn take(&self) -> Option<Taken> {
         let mut state = lock(&self.state);
         match state.wanted {
             true => None,
-            false => state.free.take(),
+            false => state.take(),
         }
     }
 
@@ -56,11 +82,14 @@ impl Reading {
         lock(&self.state).free.is_some()
     }
 
-    /// A thread reads no more. Nothing: the subscription is broken.
-    pub(super) fn give_back(&self, subscription: Option<Subscription>) {
+    /// A thread reads no more. `works`: the subscription is not broken.
+    pub(super) fn give_back(&self, taken: Taken, works: bool) {
         let mut state = lock(&self.state);
-        state.broken |= subscription.is_none();
-        state.free = subscription;
+        if taken.number != state.number {
+            return; // it is over
+        }
+        state.broken |= !works;
+        state.free = works.then_some(taken.subscription);
         let is_news = state.broken || state.wanted;
         drop(state);
         if is_news {
@@ -87,14 +116,75 @@ impl Reading {
             if state.broken {
                 return Turn::Broken;
             }
-            if is_due && let Some(subscription) = state.free.take() {
+            if is_due && let Some(taken) = state.take() {
                 (state.wanted, state.called) = (false, false);
-                return Turn::Reads(subscription);
+                return Turn::Reads(taken);
             }
             if left.is_zero() {
                 return Turn::Rests;
             }
             state = wait_for(&self.changed, state, left);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::{Client, IntoConnectionInfo};
+    use std::io::{ErrorKind, Read};
+    use std::net::{TcpListener, TcpStream};
+
+    /// A subscription, and the server's end of its connection.
+    fn subscription() -> (Subscription, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}/", listener.local_addr().unwrap());
+        let info = url.into_connection_info().unwrap();
+        let silent = info.redis_settings().clone().set_skip_set_lib_name();
+        let client = Client::open(info.set_redis_settings(silent)).unwrap();
+        let con = client.get_connection().unwrap();
+        let (server, _) = listener.accept().unwrap();
+        (Subscription::on(con, Duration::from_secs(1)), server)
+    }
+
+    fn is_open(mut server: &TcpStream) -> bool {
+        server.set_nonblocking(true).unwrap();
+        let read = server.read(&mut [0]);
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Waits for that.
+    fn is_closed(mut server: &TcpStream) -> bool {
+        server.set_nonblocking(false).unwrap();
+        let soon = Some(Duration::from_secs(10));
+        server.set_read_timeout(soon).unwrap();
+        matches!(server.read(&mut [0]), Ok(0))
+    }
+
+    #[test]
+    fn what_a_thread_still_reads_does_not_take_the_place_of_the_next_subscription() {
+        let reading = Reading::default();
+        let (former, at_former) = subscription();
+        let (next, at_next) = subscription();
+        reading.begin(former);
+        let taken = reading.take().unwrap();
+        reading.end(); // its server is the master no more
+        reading.begin(next);
+        reading.give_back(taken, true);
+        assert!(is_open(&at_next), "the next one is gone");
+        assert!(is_closed(&at_former), "the former one stays open");
+        assert!(reading.is_free());
+    }
+
+    #[test]
+    fn a_subscription_that_is_over_is_closed_once_nobody_reads_it() {
+        let reading = Reading::default();
+        let (subscription, server) = subscription();
+        reading.begin(subscription);
+        let taken = reading.take().unwrap();
+        reading.end();
+        assert!(is_open(&server));
+        reading.give_back(taken, true);
+        assert!(is_closed(&server) && reading.take().is_none());
     }
 }

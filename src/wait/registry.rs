@@ -79,10 +79,10 @@ impl Registry {
         inbox.has_given_up(self.servers.clock.now()) || inbox.all().any(|wait| !wait.may_read())
     }
 
-    /// Wakes one thread that waits and may read.
-    pub(super) fn wake_a_reader(&self) {
+    /// Wakes one thread to read the subscription to this channel. Returns whether there is one.
+    pub(super) fn wake_a_reader(&self, channel: &str) -> bool {
         let inbox = lock(&self.inbox);
-        let _ = inbox.all().any(|mailbox| mailbox.wake_to_read());
+        inbox.all().any(|mailbox| mailbox.wake_to_read(channel))
     }
 
     /// Everybody who waits has reason to ask.
@@ -103,5 +103,64 @@ pub(super) struct Registered<'a> {
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         lock(&self.registry.inbox).remove(&self.id, &self.mailbox);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mailbox::Look;
+    use super::super::reading::Reading;
+    use super::*;
+    use crate::clock::Clock;
+    use crate::transport::Timeouts;
+    use crate::transport::address::Address;
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn registry() -> Registry {
+        let address = Address::parse("redis://127.0.0.1:1/").unwrap(); // nobody connects
+        let timeouts = Timeouts {
+            connect: SOON,
+            read: SOON,
+            write: SOON,
+        };
+        let servers = Servers::open(address, Clock::real(), timeouts, 1).unwrap();
+        let servers = Arc::new(servers);
+        Registry::new(servers.clone(), Arc::new(Releases::new(servers)))
+    }
+
+    #[test]
+    fn a_waiter_that_is_woken_to_read_waits_for_messages_of_the_same_server() {
+        let registry = registry();
+        let (woken, was_woken) = channel();
+        let servers = ["other", "other", "other", "this"];
+        let waits = (0..).zip(servers).map(|(number, server)| {
+            let keys = Keys::mutex("luagate", &format!("m{number}")).unwrap();
+            let wait = registry.register(&keys, "id", false).unwrap();
+            wait.mailbox.inbox(server);
+            (wait, server)
+        });
+        let waits: Vec<_> = waits.collect();
+        std::thread::scope(|scope| {
+            for (wait, server) in waits {
+                let woken = woken.clone();
+                scope.spawn(move || {
+                    let (until, reading) = (Instant::now() + SOON, Reading::default());
+                    while let Look::Slept = wait.mailbox.look(until, Some(&reading)) {
+                        woken.send(server).unwrap();
+                    }
+                });
+            }
+            let end = Instant::now() + SOON;
+            for server in ["other", "this"] {
+                while !registry.wake_a_reader(server) {
+                    assert!(Instant::now() < end, "nobody sleeps");
+                }
+                assert_eq!(was_woken.recv_timeout(SOON), Ok(server));
+            }
+            registry.call_all();
+        });
     }
 }

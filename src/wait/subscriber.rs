@@ -1,7 +1,7 @@
 //! A subscription: one connection to one server, however many threads wait, on which they hear of their grants.
 
 use super::mailbox::{Look, Mailbox};
-use super::reading::{Reading, Turn};
+use super::reading::{Reading, Taken, Turn};
 use super::registry::Registry;
 use crate::clock::{machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
@@ -240,27 +240,29 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
         _ => return broken,
     }
     subscriber.reading.begin(subscription);
-    if !subscriber.set(State::Up) {
-        return Ended::Closed;
-    }
-    if again {
-        let what = "a subscription was re-established";
-        subscriber.pool.count_reconnect(what);
-        subscriber.registry.call_all(); // what came while it was down was missed
-    }
-    subscriber.look_after(moves)
+    let ended = subscriber.look_after(moves, again);
+    subscriber.reading.end();
+    ended
 }
 
 impl Subscriber {
     /// Reads for those who do not read themselves, and tests the connection, for as long as the subscription works.
-    fn look_after(&self, moves: u64) -> Ended {
+    fn look_after(&self, moves: u64, again: bool) -> Ended {
+        if !self.set(State::Up) {
+            return Ended::Closed;
+        }
+        if again {
+            let what = "a subscription was re-established";
+            self.pool.count_reconnect(what);
+            self.registry.call_all(); // what came while it was down was missed
+        }
         let broken = Ended::Broken { was_up: true };
         let mut tested = machine_now();
         loop {
             let is_test_due = since(tested) >= TEST;
             let is_needed = self.registry.needs_reader();
-            let mut subscription = match self.reading.turn(TICK, is_needed, is_test_due) {
-                Turn::Reads(subscription) => Some(subscription),
+            let mut taken = match self.reading.turn(TICK, is_needed, is_test_due) {
+                Turn::Reads(taken) => Some(taken),
                 Turn::Rests => None,
                 Turn::Broken => return broken,
             };
@@ -274,7 +276,7 @@ impl Subscriber {
             if self.pool.moves() != moves {
                 return broken;
             }
-            if let Some(subscription) = &mut subscription {
+            if let Some(Taken { subscription, .. }) = &mut taken {
                 let pause = if self.registry.needs_reader() {
                     TICK
                 } else {
@@ -291,8 +293,8 @@ impl Subscriber {
                     }
                 }
             }
-            if let Some(subscription) = subscription {
-                self.reading.give_back(Some(subscription));
+            if let Some(taken) = taken {
+                self.reading.give_back(taken, true);
                 self.pass_on();
             }
         }
@@ -317,10 +319,11 @@ impl Subscriber {
         }
     }
 
-    /// Lets another waiting thread read, where nobody does.
+    /// Where nobody reads, lets another waiting thread read; or this subscriber's own, for those who wait and do not read.
     fn pass_on(&self) {
-        if self.reading.is_free() {
-            self.registry.wake_a_reader();
+        let is_passed_on = !self.reading.is_free() || self.registry.wake_a_reader(&self.channel);
+        if !is_passed_on && self.registry.needs_reader() {
+            self.reading.call();
         }
     }
 
@@ -330,25 +333,24 @@ impl Subscriber {
             return mailbox.take(until);
         }
         loop {
-            match mailbox.look(until, || self.reading.take()) {
+            match mailbox.look(until, Some(&self.reading)) {
                 Look::Mail(mail) => {
                     self.pass_on();
                     return mail;
                 }
-                Look::Else(subscription, until) => self.read_once(subscription, until),
+                Look::Reads(taken, until) => self.read_once(taken, until),
                 Look::Slept => {}
             }
         }
     }
 
     /// Reads one message, waited for until then, and delivers it.
-    fn read_once(&self, mut subscription: Subscription, until: Instant) {
-        let message = subscription.next(until);
+    fn read_once(&self, mut taken: Taken, until: Instant) {
+        let message = taken.subscription.next(until);
         if let Ok(Some(message)) = &message {
             self.deliver(message);
         }
         // Only now: while this thread reads, nobody else delivers what it would miss.
-        self.reading
-            .give_back(message.is_ok().then_some(subscription));
+        self.reading.give_back(taken, message.is_ok());
     }
 }

@@ -206,6 +206,15 @@ fn after_a_failover_by_hand_nothing_is_asked_of_the_master_of_before() {
         lock.unlock().unwrap();
         is_there.then_some(())
     });
+    let listens = |node: usize| -> bool {
+        let mut channels = redis::cmd("PUBSUB");
+        let channels = channels.arg("CHANNELS").arg(format!("{}*", group.prefix));
+        let channels: Vec<String> = channels.query(&mut group.connection(node)).unwrap();
+        !channels.is_empty()
+    };
+    eventually("whoever waits listens to the other", || {
+        (listens(after) && !listens(before)).then_some(())
+    });
     held.release().unwrap();
     waiting.join().unwrap().release().unwrap();
     assert!(group.is_master(before));

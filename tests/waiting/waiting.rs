@@ -137,6 +137,34 @@ fn who_comes_to_the_head_takes_over_within_50_ms_of_the_end_of_a_lease() {
 }
 
 #[test]
+fn a_wait_that_may_be_cancelled_hears_at_once_though_the_wait_in_front_is_over() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let late = (0..3).map(|_| {
+        // The first wait of a gate reads what comes for all.
+        let first = server.gate().semaphore("raw", 1);
+        let last = first.clone().cancelled_by(&Cancel::new());
+        raw.grant(held(&raw));
+        let first = std::thread::spawn(move || first.acquire_timeout(MINUTE).unwrap());
+        await_waiters(&mut raw, 1);
+        let last = std::thread::spawn(move || {
+            let permit = last.acquire_timeout(MINUTE).unwrap();
+            let granted = Instant::now();
+            permit.release().unwrap();
+            granted
+        });
+        await_waiters(&mut raw, 2);
+        raw.assert_released("holder");
+        let permit = first.join().unwrap();
+        let released = Instant::now();
+        permit.release().unwrap();
+        last.join().unwrap().duration_since(released)
+    });
+    let late = late.min().unwrap();
+    assert!(late <= Duration::from_millis(50), "{late:?}");
+}
+
+#[test]
 fn a_timeout_is_kept_within_50_ms_and_leaves_nothing_in_the_queue() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);

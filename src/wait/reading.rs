@@ -35,7 +35,7 @@ pub(super) struct Taken {
 
 /// What the subscriber's thread has of its subscription.
 pub(super) enum Turn {
-    Reads(Taken),
+    Reads(Box<Taken>),
     /// A waiting thread reads.
     Rests,
     Broken,
@@ -118,7 +118,7 @@ impl Reading {
             }
             if is_due && let Some(taken) = state.take() {
                 (state.wanted, state.called) = (false, false);
-                return Turn::Reads(taken);
+                return Turn::Reads(Box::new(taken));
             }
             if left.is_zero() {
                 return Turn::Rests;

@@ -262,7 +262,7 @@ impl Subscriber {
             let is_test_due = since(tested) >= TEST;
             let is_needed = self.registry.needs_reader();
             let mut taken = match self.reading.turn(TICK, is_needed, is_test_due) {
-                Turn::Reads(taken) => Some(taken),
+                Turn::Reads(taken) => Some(*taken),
                 Turn::Rests => None,
                 Turn::Broken => return broken,
             };

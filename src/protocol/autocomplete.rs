@@ -19,6 +19,22 @@ pub(crate) struct Autocomplete<'a, T> {
     read: fn(&mut Reply) -> Result<T, CallError>,
 }
 
+impl<'a, T> Autocomplete<'a, T> {
+    fn new(
+        script: &'static LazyScript,
+        key: &'a str,
+        arguments: Vec<Argument<'a>>,
+        read: fn(&mut Reply) -> Result<T, CallError>,
+    ) -> Autocomplete<'a, T> {
+        Autocomplete {
+            script,
+            key,
+            arguments,
+            read,
+        }
+    }
+}
+
 impl<T> Call for Autocomplete<'_, T> {
     type Answer = T;
 
@@ -33,22 +49,17 @@ impl<T> Call for Autocomplete<'_, T> {
 
 /// Answers how many contacts there are now.
 pub(crate) fn recent_add<'a>(key: &'a str, contact: &'a [u8], keep: u32) -> Autocomplete<'a, u32> {
-    Autocomplete {
-        script: &RECENT_ADD,
+    Autocomplete::new(
+        &RECENT_ADD,
         key,
-        arguments: vec![contact.into(), keep.into()],
-        read: Reply::number,
-    }
+        vec![contact.into(), keep.into()],
+        Reply::number,
+    )
 }
 
 /// Answers whether it was there.
 pub(crate) fn recent_remove<'a>(key: &'a str, contact: &'a [u8]) -> Autocomplete<'a, bool> {
-    Autocomplete {
-        script: &RECENT_REMOVE,
-        key,
-        arguments: vec![contact.into()],
-        read: Reply::flag,
-    }
+    Autocomplete::new(&RECENT_REMOVE, key, vec![contact.into()], Reply::flag)
 }
 
 pub(crate) fn recent_match<'a>(
@@ -56,12 +67,12 @@ pub(crate) fn recent_match<'a>(
     prefix: &'a [u8],
     count: u32,
 ) -> Autocomplete<'a, Vec<Bytes>> {
-    Autocomplete {
-        script: &RECENT_MATCH,
+    Autocomplete::new(
+        &RECENT_MATCH,
         key,
-        arguments: vec![prefix.into(), count.into()],
-        read: Reply::list,
-    }
+        vec![prefix.into(), count.into()],
+        Reply::list,
+    )
 }
 
 /// Answers how many are new.
@@ -69,12 +80,7 @@ pub(crate) fn prefix_add<'a>(
     key: &'a str,
     members: &'a [impl AsRef<[u8]>],
 ) -> Autocomplete<'a, u32> {
-    Autocomplete {
-        script: &PREFIX_ADD,
-        key,
-        arguments: each(members),
-        read: Reply::number,
-    }
+    Autocomplete::new(&PREFIX_ADD, key, each(members), Reply::number)
 }
 
 /// Answers how many were there.
@@ -82,12 +88,7 @@ pub(crate) fn prefix_remove<'a>(
     key: &'a str,
     members: &'a [impl AsRef<[u8]>],
 ) -> Autocomplete<'a, u32> {
-    Autocomplete {
-        script: &PREFIX_REMOVE,
-        key,
-        arguments: each(members),
-        read: Reply::number,
-    }
+    Autocomplete::new(&PREFIX_REMOVE, key, each(members), Reply::number)
 }
 
 pub(crate) fn prefix_match<'a>(
@@ -95,12 +96,12 @@ pub(crate) fn prefix_match<'a>(
     prefix: &'a [u8],
     count: u32,
 ) -> Autocomplete<'a, Vec<Bytes>> {
-    Autocomplete {
-        script: &PREFIX_MATCH,
+    Autocomplete::new(
+        &PREFIX_MATCH,
         key,
-        arguments: vec![prefix.into(), count.into()],
-        read: Reply::list,
-    }
+        vec![prefix.into(), count.into()],
+        Reply::list,
+    )
 }
 
 fn each(members: &[impl AsRef<[u8]>]) -> Vec<Argument<'_>> {

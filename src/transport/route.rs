@@ -135,8 +135,8 @@ impl<'a> Route<'a> {
         self.asking.is_some()
     }
 
-    #[cfg(feature = "cluster")]
-    fn failed(&self, failure: Failure) -> Unanswered {
+    /// The call is not sent again: an earlier attempt may have been carried out.
+    pub(super) fn failed(&self, failure: Failure) -> Unanswered {
         match self.may_have_run {
             true => CallError::Unknown(failure).into(),
             false => failure.into(),

@@ -212,7 +212,7 @@ impl Servers {
     fn follow(&self, mut route: Route, sending: Sending, make: &mut Make) -> Outcome {
         loop {
             let pool = route.pool()?;
-            let call = make(&pool)?;
+            let call = make(&pool).map_err(|failure| route.failed(failure))?;
             let mut send = |packet: &Packet| pool.send(packet, sending);
             let outcome = exchange_one(&pool, &call, route.is_asking(), sending, &mut send);
             if let Some(outcome) = route.next(&pool, outcome) {

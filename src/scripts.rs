@@ -58,7 +58,8 @@ fn run<C: Call>(con: &mut dyn ConnectionLike, call: &C) -> Result<C::Answer, Cal
         let replies = match packet.replies {
             1 => vec![con.req_packed_command(&packet.bytes)],
             count => match con.req_packed_commands(&packet.bytes, 0, count) {
-                Ok(replies) => replies.into_iter().map(Ok).collect(),
+                Ok(replies) if replies.len() == count => replies.into_iter().map(Ok).collect(),
+                Ok(_) => return Err(unexpected(&"not as many replies as commands")),
                 Err(error) => vec![Err(error); count],
             },
         };

@@ -187,7 +187,7 @@ impl Pool {
         let latest = machine_now() + self.time(sending.until);
         let mut connections = lock(&self.connections);
         let may_go = sending.priority || connections.queue.is_empty();
-        if may_go && connections.busy < connections.enough(self.most, sending.is_alone()) {
+        if may_go && connections.busy < connections.enough(self.most, !sending.is_alone()) {
             connections.busy += 1;
             let slot = connections.slot(self.moves());
             drop(connections);

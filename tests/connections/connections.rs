@@ -5,7 +5,8 @@ use crate::support::proxy::Proxy;
 use crate::support::{self, Server, eventually};
 
 use luagate::{Gate, Released};
-use std::time::Duration;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 #[test]
 fn threads_share_a_small_pool() {
@@ -117,6 +118,45 @@ fn every_key_is_declared_and_shares_a_slot() {
         semaphore.unpin().unwrap();
         drop(gate.mutex(name).lock().unwrap());
     }
+}
+
+#[test]
+fn calls_with_deadlines_of_their_own_get_the_connections_that_are_not_stuck() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let gate = Gate::builder(&proxy.url).prefix(&server.prefix);
+    let gate = gate.read_timeout(Duration::from_secs(60)).open().unwrap();
+    let [stuck, free] = ["stuck", "free"].map(|name| gate.semaphore(name, 100));
+    let directly = server.gate().semaphore("stuck", 100);
+    let begin = Barrier::new(60);
+    std::thread::scope(|scope| {
+        for in_use in 1..=4 {
+            drop(free.try_acquire().unwrap()); // over a connection that is not stuck yet
+            proxy.keep_replies();
+            scope.spawn(|| drop(stuck.try_acquire().unwrap()));
+            eventually("it is granted, and does not hear of it", || {
+                (directly.inspect().unwrap().in_use == in_use).then_some(())
+            });
+        }
+        // Four connections are left. Calls whose deadlines are far apart go one by one.
+        let calls = (0..60).map(|number| {
+            let (free, begin) = (&free, &begin);
+            let timeout = Duration::from_secs(5) + number * Duration::from_millis(100);
+            scope.spawn(move || {
+                begin.wait();
+                let asked = Instant::now();
+                let permit = free.acquire_timeout(timeout);
+                (permit, asked.elapsed())
+            })
+        });
+        let calls: Vec<_> = calls.collect();
+        let results: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
+        proxy.let_go();
+        for (permit, took) in results {
+            drop(permit.expect("a connection is free"));
+            assert!(took < Duration::from_secs(4), "{took:?}");
+        }
+    });
 }
 
 #[test]

@@ -57,9 +57,9 @@ impl Connections {
         }
     }
 
-    /// How many threads may be busy before the next one waits.
-    pub(super) fn enough(&self, most: usize, alone: bool) -> usize {
-        match self.is_near && !alone {
+    /// How many threads may be busy before the next one waits. `shares`: the next one may wait for a packet with others.
+    pub(super) fn enough(&self, most: usize, shares: bool) -> usize {
+        match self.is_near && shares {
             true => ENOUGH.min(most),
             false => most,
         }
@@ -69,7 +69,7 @@ impl Connections {
     pub(super) fn step_down(&mut self, most: usize, moves: u64) {
         self.busy -= 1;
         while let Some(first) = self.queue.front()
-            && self.busy < self.enough(most, first.alone)
+            && self.busy < self.enough(most, first.may_wait())
             && let Some(first) = self.queue.pop_front()
         {
             self.busy += 1;

@@ -23,7 +23,8 @@ const TOGETHER: Duration = Duration::from_millis(20);
 pub(super) struct Queued {
     pub(super) packet: Packet<'static>,
     pub(super) latest: Instant,
-    pub(super) alone: bool,
+    since: Instant,
+    alone: bool,
     /// It has a deadline of its own, and not only the read timeout.
     has_deadline: bool,
     turn: Mutex<Turn>,
@@ -47,11 +48,17 @@ impl Queued {
                 replies: packet.replies,
             },
             latest,
+            since: machine_now(),
             alone: sending.is_alone(),
             has_deadline: sending.until.is_some(),
             turn: Mutex::new(Turn::Waits),
             changed: Condvar::new(),
         })
+    }
+
+    /// Whether it may wait for a packet with others.
+    pub(super) fn may_wait(&self) -> bool {
+        !self.alone && self.since.elapsed() < STUCK
     }
 
     pub(super) fn set(&self, turn: Turn) {
@@ -76,7 +83,7 @@ impl Queued {
 impl Pool {
     /// Waits until a packet has its turn. [`Turn::Waits`] where its time is over before that.
     pub(super) fn wait_for_turn(&self, queued: &Arc<Queued>) -> Turn {
-        let mut until = queued.latest.min(machine_now() + STUCK);
+        let mut until = queued.latest.min(queued.since + STUCK);
         loop {
             match queued.turn(until) {
                 Turn::Waits => {}

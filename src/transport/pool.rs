@@ -7,6 +7,8 @@ mod connections;
 mod queue;
 mod ready;
 mod slot;
+#[cfg(all(test, feature = "cluster"))]
+mod tests;
 
 use super::connection::{PendingConnection, PooledConnection, State};
 use super::connector::Connector;
@@ -245,10 +247,15 @@ impl Pool {
     fn take_back(&self, connection: PooledConnection) {
         let mut connections = lock(&self.connections);
         connections.unreplaced = connections.unreplaced.saturating_sub(1);
-        if connections.open < self.most && !connection.is_lent() {
+        if connections.open < self.most && self.keeps(&connection) {
             connections.open += 1;
             connections.idle.push(connection);
         }
+    }
+
+    /// Whether a connection that is ready waits here for its next call.
+    fn keeps(&self, connection: &PooledConnection) -> bool {
+        !connection.is_lent() && !self.is_retired()
     }
 
     /// How long a call that is sent now may take.
@@ -324,9 +331,9 @@ impl Pool {
         let mut kept = None;
         let mut connections = lock(&self.connections);
         match state {
-            State::Ready if connection.is_lent() => {
+            State::Ready if !self.keeps(&connection) => {
                 connections.open -= 1;
-                kept = Some(connection); // given back to its pool without the lock
+                kept = Some(connection); // closed, or given back to its pool, without the lock
             }
             State::Ready => connections.idle.push(connection),
             State::Late => {

@@ -171,6 +171,8 @@ fn nor_does_it_where_the_server_forgot_the_script_twice() {
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
     assert!(permit.remaining().unwrap() <= before);
+    replica.resume();
+    permit.refresh_for(LEASE * 2).unwrap();
 }
 
 #[test]

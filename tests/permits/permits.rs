@@ -53,11 +53,12 @@ fn dropping_gives_back_in_a_panic_too() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 1).lease(LONG);
-    let mutex = gate.mutex("raw");
-    let (locks, asks) = (mutex.clone(), semaphore.clone());
+    let (mutex, both) = (gate.mutex("raw"), gate.mutexes(["a", "b"]));
+    let (locks, asks, several) = (mutex.clone(), semaphore.clone(), both.clone());
     let panicking = std::thread::spawn(move || {
         let _permit = asks.acquire().unwrap();
         let _guard = locks.lock().unwrap();
+        let _guards = several.lock_all(Duration::from_secs(10)).unwrap();
         assert!(asks.try_acquire().is_err() && locks.try_lock().is_err());
         panic!("on purpose");
     });
@@ -66,6 +67,7 @@ fn dropping_gives_back_in_a_panic_too() {
     // A drop may also release in the background.
     drop(eventually("it is free", || semaphore.try_acquire().ok()));
     drop(eventually("it is free", || mutex.try_lock().ok()));
+    drop(both.lock_all(Duration::from_secs(10)).unwrap());
 }
 
 #[test]

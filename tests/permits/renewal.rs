@@ -7,7 +7,7 @@ use crate::support::raw::Raw;
 use crate::support::{self, SOON, Server, eventually};
 
 use luagate::errors::{Lost, RefreshError};
-use luagate::scripts::semaphore::{Ask, LookupAnswer};
+use luagate::scripts::semaphore::{Ask, LookupAnswer, lookup};
 use luagate::{Gate, Permit, Released, Revoked};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,32 +75,70 @@ fn a_lease_counts_from_before_its_call_left() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     let semaphore = gate.semaphore("raw", 1).lease(SOON);
-    let first = semaphore.try_acquire().unwrap();
-    first.refresh().unwrap();
-    first.release().unwrap(); // the server knows the scripts from here on
-    let late = || proxy.delay_replies([Duration::from_millis(300)]);
-    // The server is asked first, so what is left here is less, whatever time passes in between.
-    let mut assert_early = |how: &str, permit: &Permit| {
-        let LookupAnswer::Held(held) = raw.lookup(permit.id()) else {
-            panic!("{how}: the server knows nothing of {permit}");
-        };
-        let there = Duration::from_millis(held.expires_at.unwrap() - held.now);
-        let here = permit.remaining().unwrap();
-        assert!(here <= there, "{how}: {here:?} here, {there:?} there");
+    // So many replies come at once, and the next one late.
+    let late_after = |replies: usize| {
+        let late = Duration::from_millis(100);
+        let at_once = std::iter::repeat_n(Duration::ZERO, replies);
+        proxy.delay_replies(at_once.chain([late]));
     };
-    late();
+    late_after(1); // the server does not know the script yet
     let permit = semaphore.try_acquire().unwrap();
-    assert_early("at once", &permit);
-    late();
+    assert_early("with a new script", &server, &permit);
     permit.refresh().unwrap();
-    assert_early("refreshed", &permit);
-    late();
+    late_after(0);
+    permit.refresh().unwrap();
+    assert_early("refreshed", &server, &permit);
+    late_after(1);
     let adopted = semaphore.adopt(&permit.into_id()).unwrap();
-    assert_early("adopted", &adopted);
+    assert_early("adopted", &server, &adopted);
     adopted.release().unwrap();
-    late();
+    late_after(0);
+    let permit = semaphore.try_acquire().unwrap();
+    assert_early("at once", &server, &permit);
+    permit.release().unwrap();
+    late_after(0);
     let permit = semaphore.acquire_timeout(SOON).unwrap();
-    assert_early("with a timeout", &permit);
+    assert_early("with a timeout", &server, &permit);
+    permit.release().unwrap();
+    raw.grant(raw.ask("holder"));
+    let waiting = std::thread::spawn(move || semaphore.acquire().unwrap());
+    eventually("it waits", || {
+        (raw.inspect().waiter_count == 1).then_some(())
+    });
+    late_after(0);
+    raw.assert_released("holder");
+    let permit = waiting.join().unwrap();
+    assert_early("by message", &server, &permit);
+    let both = gate.mutexes(["{g}:a", "{g}:b"]).lease(SOON);
+    drop(both.try_lock_all().unwrap());
+    late_after(0);
+    let guard = both.try_lock_all().unwrap();
+    let several: Vec<&Permit> = guard.iter().map(|(_, permit)| permit).collect();
+    for permit in &several {
+        assert_early("several at once", &server, permit);
+    }
+    late_after(0);
+    assert!(
+        Permit::refresh_all(several.iter().copied())
+            .iter()
+            .all(Result::is_ok)
+    );
+    for permit in &several {
+        assert_early("several refreshed", &server, permit);
+    }
+}
+
+/// The permit ends here no later than on the server.
+#[track_caller]
+fn assert_early(how: &str, server: &Server, permit: &Permit) {
+    let mut con = server.connection();
+    let LookupAnswer::Held(held) = lookup(&mut con, permit.keys(), permit.id()).unwrap() else {
+        panic!("{how}: the server knows nothing of {permit}");
+    };
+    // The server is asked first, so what is left here is less, whatever time passes in between.
+    let there = Duration::from_millis(held.expires_at.unwrap() - held.now);
+    let here = permit.remaining().unwrap();
+    assert!(here <= there, "{how}: {here:?} here, {there:?} there");
 }
 
 /// How many threads of this process have this name.

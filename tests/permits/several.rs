@@ -900,7 +900,7 @@ fn a_guard_speaks_for_all_and_not_for_the_first_alone() {
         let left = guard.remaining().unwrap();
         assert!(left <= short && !left.is_zero(), "{lost}: {left:?}");
         gate.mutex(lost).revoke(one.id()).unwrap();
-        assert!(matches!(one.refresh(), Err(RefreshError::Lost(_))));
+        assert!(matches!(guard.refresh(), Err(RefreshError::Lost(_))));
         assert!(guard.is_lost(), "{lost}");
         assert_eq!(guard.remaining(), Some(Duration::ZERO), "{lost}");
         assert_eq!(guard.unlock().unwrap(), Released::Gone);

@@ -135,7 +135,7 @@ impl<'a> Route<'a> {
         self.asking.is_some()
     }
 
-    /// The call is not sent again: an earlier attempt may have been carried out.
+    /// The call cannot be sent, or not again.
     pub(super) fn failed(&self, failure: Failure) -> Unanswered {
         match self.may_have_run {
             true => CallError::Unknown(failure).into(),
@@ -230,5 +230,49 @@ fn still_moving(unanswered: Unanswered) -> Unanswered {
             invalid => invalid,
         },
         ..unanswered
+    }
+}
+
+#[cfg(all(test, feature = "cluster"))]
+mod tests {
+    use super::*;
+    use crate::transport::Timeouts;
+    use crate::transport::address::Address;
+    use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+    /// What becomes of a call whose connection broke, and that was then answered with this error.
+    fn error_after_a_break(kind: ServerErrorKind, read_timeout: Duration) -> CallError {
+        let soon = Duration::from_secs(10);
+        let timeouts = Timeouts {
+            connect: soon,
+            read: soon,
+            write: soon,
+        };
+        let address = Address::parse("redis+cluster://127.0.0.1:1").unwrap(); // nobody connects
+        let clock = Clock::real();
+        let topology = Topology::new(address, &clock, &Arc::default(), timeouts, 1).unwrap();
+        let pool = topology.pool(0).unwrap();
+        let mut route = Route::new(&topology, &clock, read_timeout, b"key", None);
+        let broken = Failure::new(FailureKind::Disconnected, "broken");
+        let again = route.next(&pool, Err(CallError::Unknown(broken).into()));
+        assert!(again.is_none(), "it is not sent again");
+        let kind = ErrorKind::Server(kind);
+        let error = RedisError::from((kind, "", "1 nowhere".to_owned()));
+        let outcome = route.next(&pool, Err(Failure::from(error).into()));
+        outcome.unwrap().err().unwrap().error
+    }
+
+    #[test]
+    fn a_call_that_may_have_run_is_unknown_wherever_a_cluster_sends_it_then() {
+        use ServerErrorKind::{Ask, Moved, TryAgain};
+        for (kind, read_timeout) in [
+            (Moved, Duration::from_secs(10)), // the address is none
+            (Ask, Duration::from_secs(10)),
+            (Moved, Duration::ZERO), // the time is over
+            (TryAgain, Duration::ZERO),
+        ] {
+            let error = error_after_a_break(kind, read_timeout);
+            assert!(matches!(error, CallError::Unknown(_)), "{kind:?}: {error}");
+        }
     }
 }

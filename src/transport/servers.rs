@@ -1,5 +1,8 @@
 //! The servers of a gate: one, or the nodes of a cluster. Every call of a script goes through here.
 
+#[cfg(test)]
+mod tests;
+
 use super::address::Address;
 use super::eviction::{self, Warning};
 use super::pool::{Carried, Pool, Sending};

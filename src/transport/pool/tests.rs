@@ -2,13 +2,12 @@ use super::*;
 use redis::IntoConnectionInfo;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A pool, and the server's end of its first connection. On this, a call waits for its reply until `until`.
-fn with_a_call_under_way(
-    until: Option<Duration>,
-) -> (Arc<Pool>, TcpStream, std::thread::JoinHandle<Carried>) {
+/// A pool, and the server's end of its only connection. On this, a call waits for its reply for so long.
+fn with_a_call_under_way(time: Duration) -> (Arc<Pool>, TcpStream, JoinHandle<Carried>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     let connector = Connector::at(url.into_connection_info().unwrap()).unwrap();
@@ -19,18 +18,29 @@ fn with_a_call_under_way(
     };
     let pool = Pool::new(Clock::real(), Arc::default(), 0, connector, timeouts, 2);
     let pool = Arc::new(pool);
-    let calling = pool.clone();
-    let call = std::thread::spawn(move || {
+    let call = |time: Duration| {
+        let pool = pool.clone();
+        let until = Some(Instant::now() + time);
         let sending = Sending {
-            until: until.map(|time| Instant::now() + time),
+            until,
             ..Sending::default()
         };
-        calling.command(&redis::cmd("PING"), sending).unwrap()
-    });
+        std::thread::spawn(move || pool.command(&redis::cmd("PING"), sending).unwrap())
+    };
+    let first = call(SOON);
     let (mut server, _) = listener.accept().unwrap();
     server.set_read_timeout(Some(SOON)).unwrap();
-    assert!(server.read(&mut [0; 100]).unwrap() > 0);
+    take_call(&mut server);
+    server.write_all(b"+PONG\r\n").unwrap();
+    first.join().unwrap();
+    let call = call(time);
+    take_call(&mut server);
     (pool, server, call)
+}
+
+fn take_call(server: &mut TcpStream) {
+    let ping = redis::cmd("PING").get_packed_command();
+    server.read_exact(&mut vec![0; ping.len()]).unwrap();
 }
 
 fn assert_closed(pool: &Pool, mut server: TcpStream) {
@@ -40,7 +50,7 @@ fn assert_closed(pool: &Pool, mut server: TcpStream) {
 
 #[test]
 fn a_connection_to_a_former_master_is_closed_when_its_last_call_is_answered() {
-    let (pool, mut server, call) = with_a_call_under_way(None);
+    let (pool, mut server, call) = with_a_call_under_way(SOON);
     pool.retire(true);
     server.write_all(b"+PONG\r\n").unwrap();
     assert!(call.join().unwrap().pending.is_none());
@@ -49,7 +59,7 @@ fn a_connection_to_a_former_master_is_closed_when_its_last_call_is_answered() {
 
 #[test]
 fn a_connection_to_a_former_master_is_closed_also_when_its_replies_came_late() {
-    let (pool, mut server, call) = with_a_call_under_way(Some(Duration::from_millis(1)));
+    let (pool, mut server, call) = with_a_call_under_way(Duration::from_millis(10));
     let pending = call.join().unwrap().pending.unwrap();
     pool.retire(true);
     server.write_all(b"+PONG\r\n+PONG\r\n").unwrap();
@@ -59,6 +69,6 @@ fn a_connection_to_a_former_master_is_closed_also_when_its_replies_came_late() {
     };
     let carried = pool.send_behind(&pending, &packet, None).unwrap().unwrap();
     assert!(carried.pending.is_none());
-    assert_eq!(server.read(&mut [0; 100]).unwrap(), packet.bytes.len());
+    take_call(&mut server);
     assert_closed(&pool, server);
 }

@@ -25,7 +25,7 @@ const MOST_FILES_AT_THE_TOP: usize = 24;
 const MOST_LINES: usize = 400;
 const MOST_LINES_OF_A_FUNCTION: usize = 60;
 
-/// The text of each file of a folder, by its path there.
+/// The text of each file of a folder, by its path there. Not those of unit tests.
 fn sources(folder: &str) -> BTreeMap<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let (mut folders, mut files) = (vec![root.clone()], BTreeMap::new());
@@ -34,7 +34,9 @@ fn sources(folder: &str) -> BTreeMap<PathBuf, String> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs")
+                && path.file_name().is_some_and(|name| name != "tests.rs")
+            {
                 let text = std::fs::read_to_string(&path).unwrap();
                 files.insert(path.strip_prefix(&root).unwrap().to_owned(), text);
             }

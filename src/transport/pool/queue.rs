@@ -2,7 +2,7 @@
 
 use super::slot::Slot;
 use super::{Carried, Pool, Sending};
-use crate::clock::machine_now;
+use crate::clock::{machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::Packet;
 use crate::sync::{lock, wait_for};
@@ -58,7 +58,7 @@ impl Queued {
 
     /// Whether it may wait for a packet with others.
     pub(super) fn may_wait(&self) -> bool {
-        !self.alone && self.since.elapsed() < STUCK
+        !self.alone && since(self.since) < STUCK
     }
 
     pub(super) fn set(&self, turn: Turn) {

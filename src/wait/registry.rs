@@ -107,7 +107,7 @@ impl Drop for Registered<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::mailbox::Look;
     use super::super::reading::Reading;
     use super::*;
@@ -119,7 +119,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    fn registry() -> Registry {
+    pub(in crate::wait) fn registry() -> Registry {
         let address = Address::parse("redis://127.0.0.1:1/").unwrap(); // nobody connects
         let timeouts = Timeouts {
             connect: SOON,

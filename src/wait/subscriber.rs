@@ -354,3 +354,31 @@ impl Subscriber {
         self.reading.give_back(taken, message.is_ok());
     }
 }
+
+#[cfg(all(test, feature = "cluster"))]
+mod tests {
+    use super::*;
+    use crate::wait::registry::tests::registry;
+
+    #[test]
+    fn a_former_master_that_is_gone_is_not_asked_for_a_subscription_for_ever() {
+        let registry = Arc::new(registry());
+        let mut pool = None;
+        let mut take_pool = |here: &Arc<Pool>| {
+            pool = Some(here.clone());
+            Err(Failure::new(FailureKind::Other, "only the pool is wanted"))
+        };
+        let sending = Sending::default();
+        let sent = registry.servers.send_as(b"", sending, &mut take_pool);
+        assert!(sent.is_err());
+        let pool = pool.unwrap();
+        let subscriber = Subscriber::start(&pool, &registry, "channel".to_owned()).unwrap();
+        assert!(!subscriber.is_over());
+        pool.retire(true);
+        let end = Instant::now() + Duration::from_secs(10);
+        while !subscriber.is_over() {
+            assert!(Instant::now() < end, "it goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

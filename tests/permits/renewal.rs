@@ -10,7 +10,6 @@ use luagate::errors::{Lost, RefreshError};
 use luagate::scripts::semaphore::{Ask, LookupAnswer, lookup};
 use luagate::{Gate, Permit, Released, Revoked};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -372,35 +371,56 @@ fn a_connection_that_went_silent_costs_no_permit() {
 }
 
 #[test]
-fn a_pool_that_is_busy_all_the_time_renews_first() {
+fn a_renewal_without_an_answer_holds_up_others_until_the_end_of_its_own_lease_only() {
     let (server, proxy, _) = own!(Proxy::with_gate());
     let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
-    let builder = builder.connections(1).read_timeout(Duration::from_secs(60));
+    let builder = builder.connections(1).read_timeout(10 * SOON);
     let gate = builder.open().unwrap();
-    let lease = Duration::from_secs(6);
+    let renewed = |name: &str, lease| {
+        let semaphore = gate.semaphore(name, 1).lease(lease).auto_renew();
+        semaphore.acquire().unwrap()
+    };
+    let permit = renewed("raw", Duration::from_secs(3));
+    let _unanswered = renewed("other", LEASE / 10);
+    proxy.go_silent();
+    eventually("it is renewed over another connection", || {
+        assert!(!permit.is_lost(), "it waited behind the other");
+        (gate.counters().renewed > 0).then_some(())
+    });
+}
+
+#[test]
+fn in_a_busy_pool_renewals_come_first() {
+    let (server, proxy, _) = own!(Proxy::with_gate());
+    let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
+    let builder = builder.connections(1).read_timeout(10 * SOON);
+    let gate = builder.open().unwrap();
+    // Deadlines that are far apart keep their refreshes out of one packet.
+    let others = (1..=6).map(|n| {
+        let semaphore = gate.semaphore("others", 6).lease(n * 10 * SOON);
+        semaphore.acquire().unwrap()
+    });
+    let others: Vec<Permit> = others.collect();
+    let lease = Duration::from_secs(3);
     let renewed = gate.semaphore("raw", 1).lease(lease).auto_renew();
     let renewed = renewed.acquire().unwrap();
-    let others = gate.semaphore("others", 30).lease(lease * 100);
-    let others: Vec<Permit> = (0..30).map(|_| others.acquire().unwrap()).collect();
-    // Whoever comes last waits for 9 s.
-    proxy.delay_replies(std::iter::repeat_n(Duration::from_millis(300), 1_000));
-    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for other in &others {
-            scope.spawn(|| {
-                while !done.load(Ordering::SeqCst) {
-                    other.refresh().unwrap();
-                }
-            });
+        proxy.keep_replies();
+        let refreshing: Vec<_> = others
+            .iter()
+            .map(|other| scope.spawn(|| other.refresh().unwrap()))
+            .collect();
+        // A renewal is due when a third has passed.
+        eventually("it waits for the connection too", || {
+            (renewed.remaining().unwrap() < lease * 3 / 5).then_some(())
+        });
+        proxy.delay_replies(std::iter::repeat_n(Duration::from_millis(50), 7));
+        proxy.let_go();
+        for other in refreshing {
+            other.join().unwrap();
         }
-        let start = Instant::now();
-        while start.elapsed() < lease + Duration::from_secs(1) && !renewed.is_lost() {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        done.store(true, Ordering::SeqCst);
-        proxy.delay_no_more();
+        assert!(gate.counters().renewed > 0, "it waited behind the others");
     });
-    assert!(!renewed.is_lost(), "it waited behind the others");
 }
 
 #[test]

@@ -393,7 +393,7 @@ fn a_renewal_without_an_answer_holds_up_others_until_the_end_of_its_own_lease_on
 fn in_a_busy_pool_renewals_come_first() {
     let (server, proxy, _) = own!(Proxy::with_gate());
     let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
-    let builder = builder.connections(1).read_timeout(10 * SOON);
+    let builder = builder.connections(1).read_timeout(100 * SOON);
     let gate = builder.open().unwrap();
     // Deadlines that are far apart keep their refreshes out of one packet.
     let others = (1..=6).map(|n| {
@@ -414,7 +414,7 @@ fn in_a_busy_pool_renewals_come_first() {
         eventually("it waits for the connection too", || {
             (renewed.remaining().unwrap() < lease * 3 / 5).then_some(())
         });
-        proxy.delay_replies(std::iter::repeat_n(Duration::from_millis(50), 7));
+        proxy.delay_replies([30, 30, 30, 30, 30, 30, 500].map(Duration::from_millis));
         proxy.let_go();
         for other in refreshing {
             other.join().unwrap();

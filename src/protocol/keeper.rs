@@ -1,5 +1,8 @@
 //! The permits that this process holds, as a state machine: which of them to renew and when, and which are lost.
 
+#[cfg(test)]
+mod tests;
+
 use super::held::{HeldPermit, Identity};
 use super::lease::{LeaseOptions, Moment};
 use super::semaphore::Grant;
@@ -264,10 +267,11 @@ impl Keeper {
         let Some(kept) = self.permits.get(&number) else {
             return Ok(());
         };
-        let lease_ms = kept.held.identity.lease.lease_ms;
+        let (lease_ms, is_left) = (kept.held.identity.lease.lease_ms, kept.is_left);
         let result = self.refresh(number, lease_ms, outcome, sent, now);
         match &result {
             Ok(()) => self.plan(number, now),
+            Err(RefreshError::Lost(_)) if is_left => {} // its release may have been first, which tells
             Err(RefreshError::Lost(_)) => {
                 self.lose(number, true);
             }

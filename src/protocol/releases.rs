@@ -279,3 +279,39 @@ impl<C> Releases<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(name: &str, until: Instant) -> PendingRelease<()> {
+        PendingRelease {
+            keys: Keys::mutex("luagate", name).unwrap(),
+            id: "id".to_owned(),
+            target: Target::Whatever,
+            connection: None,
+            until: Some(until),
+        }
+    }
+
+    #[test]
+    fn the_next_release_is_in_the_future_though_the_pause_of_another_server_is_over() {
+        let node_of =
+            |pending: &PendingRelease<()>| usize::from(pending.keys.meta.contains("away"));
+        let mut releases = Releases::default();
+        let begun = Instant::now();
+        let after = |ms| begun + Duration::from_millis(ms);
+        releases.add([pending("here", after(40)), pending("away", after(60_000))]);
+        for (node, at) in [(0, 0), (1, 0), (1, 55)] {
+            let ToRelease::Now(unconfirmed) = releases.next(after(at), node_of) else {
+                panic!("it waits");
+            };
+            releases.sent(node, unconfirmed, after(at));
+        }
+        // The first one is over by itself; the second one is left alone for 100 ms.
+        let ToRelease::At(Some(at)) = releases.next(after(60), node_of) else {
+            panic!("it does not wait");
+        };
+        assert_eq!(at, after(155));
+    }
+}

@@ -6,9 +6,9 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::{Server, command_counts, eventually, within};
 
-use luagate::errors::{RefreshError, TryAcquireError};
+use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::ReleaseAnswer;
-use luagate::{Gate, Mutex, MutexGuard};
+use luagate::{Cancel, Gate, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -109,6 +109,29 @@ fn a_call_without_an_answer_that_arrives_late_leaves_the_next_grant_of_its_id_al
     let next = eventually("what the call may have left is cleaned up", || {
         job.try_lock().ok()
     });
+    assert_late_calls_change_nothing(&server, &proxy, &next);
+}
+
+#[test]
+fn a_place_given_up_without_an_answer_leaves_the_next_grant_of_its_id_alone() {
+    let (server, proxy, gate) = own!(behind_a_proxy());
+    let other = server.gate().mutex("job").lease(LONG);
+    let holder = other.try_lock().unwrap();
+    let stop = Cancel::new();
+    let waiting = job(&gate).cancelled_by(&stop);
+    let waiting = thread::spawn(move || waiting.lock());
+    eventually("it waits", || {
+        (other.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    proxy.hold();
+    stop.cancel();
+    let ended = waiting.join().unwrap();
+    assert!(
+        matches!(ended, Err(AcquireError::Cancelled(_))),
+        "{ended:?}"
+    );
+    holder.unlock().unwrap();
+    let next = eventually("the place is given up", || job(&gate).try_lock().ok());
     assert_late_calls_change_nothing(&server, &proxy, &next);
 }
 

@@ -369,6 +369,26 @@ fn what_the_renewal_thread_does_is_told() {
 }
 
 #[test]
+fn a_permit_tells_how_long_it_is_held_while_the_record_of_its_renewal_takes_time() {
+    let server = Server::any();
+    let lease = Duration::from_secs(2);
+    let semaphore = gate(&server).semaphore(recorder::SLOW, 1).lease(lease);
+    let permit = semaphore.auto_renew().acquire().unwrap();
+    let waits = recorder::SLOW_EVENTS.lock().unwrap();
+    let (sender, told) = std::sync::mpsc::channel();
+    let looking = std::thread::spawn(move || {
+        let left_below = |most| permit.remaining().filter(|left| *left < most);
+        let aged = eventually("it ages", || left_below(lease * 3 / 4));
+        let renewed = || permit.remaining().filter(|left| *left > aged);
+        let _ = sender.send(eventually("it is renewed", renewed));
+    });
+    let renewed = told.recv_timeout(Duration::from_secs(10));
+    drop(waits);
+    renewed.expect("`remaining` does not block");
+    looking.join().unwrap();
+}
+
+#[test]
 fn a_reconnect_is_told_with_its_server() {
     record();
     let server = own!(Server::private(&[]));

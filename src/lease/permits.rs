@@ -220,23 +220,26 @@ impl Shared {
             .map(|(number, identity)| (*number, &**identity, identity.lease.lease_ms));
         let outcomes = self.refresh(refreshes, until, true);
         let now = self.servers.clock.moment();
-        let mut failed = (0, None);
         let mut state = lock(&self.state);
-        for ((number, identity), (outcome, sent)) in batch.iter().zip(outcomes) {
+        let outcomes = batch.iter().zip(outcomes);
+        let outcomes = outcomes.map(|((number, identity), (outcome, sent))| {
             let error = outcome.as_ref().err().cloned();
-            match (state.keeper.renewed(*number, outcome, sent, now), error) {
-                (Ok(()), _) => {
-                    trace::renewed(&identity.keys, identity.fence);
-                    self.servers.counts.renewed.add_one();
-                }
-                (Err(_), Some(error)) => {
-                    failed.0 += 1;
-                    failed.1.get_or_insert((identity, error));
-                }
-                (Err(_), None) => {}
+            let is_renewed = state.keeper.renewed(*number, outcome, sent, now).is_ok();
+            (identity, is_renewed, error)
+        });
+        let outcomes: Vec<_> = outcomes.collect();
+        self.report(state);
+        // Without the lock: whoever traces may take time.
+        let mut failed = (0, None);
+        for (identity, is_renewed, error) in outcomes {
+            if is_renewed {
+                trace::renewed(&identity.keys, identity.fence);
+                self.servers.counts.renewed.add_one();
+            } else if let Some(error) = error {
+                failed.0 += 1;
+                failed.1.get_or_insert((identity, error));
             }
         }
-        self.report(state);
         if let (count, Some((identity, error))) = failed {
             trace::unrenewed(&identity.keys, count, &error);
         }

@@ -3,6 +3,9 @@
 //! Each node has a pool of its own, so that one that stands still holds up nobody who asks another; a `ClusterConnection` of
 //! `redis` looks at every node, one after the other, whenever the slots have moved.
 
+#[cfg(test)]
+mod tests;
+
 use super::connect::moved_to;
 use super::connector::Connector;
 use super::pool::{Pool, Sending};
@@ -15,7 +18,7 @@ use crate::sync::lock;
 use redis::cluster_routing::Slot;
 use redis::{ConnectionAddr, ConnectionInfo, Value};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The nodes are not asked for their slots more often than this because of a failure.
@@ -47,8 +50,8 @@ struct Map {
     /// All that were ever heard of; the place of one is its number.
     nodes: Vec<Arc<Pool>>,
     numbers: BTreeMap<(String, u16), usize>,
-    /// Something failed in a way that may mean that the slots have other owners.
-    is_doubtful: bool,
+    /// This node failed, or answered, in a way that may mean that the slots have other owners.
+    doubted: Option<NodeId>,
     asked: Option<Instant>,
     /// How often the owners were told anew.
     version: u64,
@@ -99,7 +102,7 @@ impl Cluster {
 
     /// Asks for the slots: a wrong address is found out here.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.ask_for_slots(None)
+        self.ask_for_slots(None, None)
     }
 
     /// The number of the node at this address, which gets one if it is new.
@@ -142,7 +145,7 @@ impl Cluster {
         lock(&self.map).owners.get(&Slot::for_key(key)).copied()
     }
 
-    /// The node that has the key. Asks where that is not known, or doubtful.
+    /// The node that has the key. Asks where that is not known, or doubtful and nobody else asks, until `until` at most.
     pub(super) fn owner(&self, key: &[u8], until: Option<Instant>) -> Result<Arc<Pool>, Failure> {
         let slot = Slot::for_key(key);
         let now = self.pools.clock.now();
@@ -150,14 +153,17 @@ impl Cluster {
         let is_calm = map
             .asked
             .is_none_or(|asked| now.saturating_duration_since(asked) >= CALM);
-        let doubtful = map.is_doubtful && is_calm && until.is_none_or(|until| now < until);
-        let known = map.owners.get(&slot).copied();
+        let has_time = until.is_none_or(|until| now < until);
+        let (doubted, is_known) = (map.doubted, map.owners.contains_key(&slot));
         drop(map);
-        if known.is_none() || doubtful {
-            let asked = self.ask_for_slots(known);
-            if known.is_none() {
-                asked?;
-            }
+        if !is_known {
+            self.ask_for_slots(None, until)?;
+        } else if doubted.is_some()
+            && is_calm
+            && has_time
+            && let Ok(asking) = self.asking.try_lock()
+        {
+            let _ = self.ask_nodes(&asking, doubted, until);
         }
         let map = lock(&self.map);
         let owner = map.owners.get(&slot);
@@ -174,13 +180,13 @@ impl Cluster {
         let number = self.number_at(&mut map, from, to)?;
         map.owners.insert(Slot::for_key(key), number);
         // Where one has moved others may have: the next call that can spare the time asks.
-        map.is_doubtful = true;
+        map.doubted = Some(from);
         Ok(())
     }
 
-    /// The slots may have other owners.
-    pub(super) fn doubt(&self) {
-        lock(&self.map).is_doubtful = true;
+    /// The slots may have other owners, since this node failed.
+    pub(super) fn doubt(&self, node: NodeId) {
+        lock(&self.map).doubted = Some(node);
     }
 
     /// The node at `to`.
@@ -202,22 +208,38 @@ impl Cluster {
         self.number(map, (host, port))
     }
 
-    /// Asks the nodes which of them has what, one after the other until one tells; `last` is asked last, since it just failed.
-    pub(super) fn ask_for_slots(&self, last: Option<usize>) -> Result<(), Failure> {
+    /// Asks for the slots, or waits while somebody else does. `last` is asked last, since it just failed.
+    pub(super) fn ask_for_slots(
+        &self,
+        last: Option<NodeId>,
+        until: Option<Instant>,
+    ) -> Result<(), Failure> {
         let before = lock(&self.map).version;
-        let _asking = lock(&self.asking);
-        let map = lock(&self.map);
-        if map.version != before {
+        let asking = lock(&self.asking);
+        if lock(&self.map).version != before {
             return Ok(()); // somebody else was told meanwhile
         }
-        let mut nodes = map.nodes.clone();
-        drop(map);
+        self.ask_nodes(&asking, last, until)
+    }
+
+    /// Asks the nodes which of them has what, one after the other until one tells, or until `until`.
+    fn ask_nodes(
+        &self,
+        _asking: &MutexGuard<()>,
+        last: Option<NodeId>,
+        until: Option<Instant>,
+    ) -> Result<(), Failure> {
+        let mut nodes = self.nodes();
         nodes.sort_by_key(|node| (Some(node.node()) == last, node.is_retired()));
         let mut failure = Failure::new(FailureKind::Unreachable, "no node was named");
         for node in nodes {
-            match slots(&node, self.pools.clock.now() + TOLD_WITHIN) {
+            let latest = self.pools.clock.now() + TOLD_WITHIN;
+            match slots(&node, until.map_or(latest, |until| until.min(latest))) {
                 Ok(ranges) => return self.learn(&node, ranges),
                 Err(other) => failure = other,
+            }
+            if until.is_some_and(|until| until <= self.pools.clock.now()) {
+                break;
             }
         }
         lock(&self.map).asked = Some(self.pools.clock.now());
@@ -250,7 +272,7 @@ impl Cluster {
             node.retire(!masters.contains(&node.node()));
         }
         map.owners = owners;
-        map.is_doubtful = false;
+        map.doubted = None;
         map.asked = Some(self.pools.clock.now());
         map.version += 1;
         Ok(())

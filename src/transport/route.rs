@@ -201,12 +201,12 @@ impl<'a> Route<'a> {
                 Ok(())
             }
             None if failure.may_mean_another_owner() => {
-                cluster.doubt();
+                cluster.doubt(from);
                 // A server that stalls is not asked twice: the first call is still on its way.
                 if is_over || failure.kind() == FailureKind::TimedOut {
                     return Some(Err(unanswered));
                 }
-                let _ = cluster.ask_for_slots(Some(from));
+                let _ = cluster.ask_for_slots(Some(from), self.until);
                 if cluster.known(self.key) == Some(from) {
                     return Some(Err(unanswered));
                 }

@@ -592,7 +592,10 @@ fn a_wait_that_was_cancelled_before_it_began_is_never_granted() {
     // All is free. The first wait of a gate asks in another way than those after it.
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 1).cancelled_by(&stop);
+    let latch = gate.latch("open", 1).cancelled_by(&stop);
+    latch.count_down().unwrap();
     for _ in 0..2 {
+        assert!(matches!(latch.wait(), Err(WaitError::Cancelled(_))));
         let refused = [
             semaphore.acquire().map(drop),
             semaphore.acquire_timeout(SOON).map(drop),

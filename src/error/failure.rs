@@ -47,8 +47,11 @@ pub enum FailureKind {
 }
 
 /// The server could not be used: what happened, and what to do about it.
-#[derive(Clone, Debug)]
-pub struct Failure {
+#[derive(Clone)]
+pub struct Failure(Box<Cause>); // in a box, since every call returns an error of this size or its answer
+
+#[derive(Clone)]
+struct Cause {
     kind: FailureKind,
     text: String,
     source: Option<RedisError>,
@@ -56,42 +59,46 @@ pub struct Failure {
 
 impl Failure {
     pub(crate) fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
-        Failure {
+        Failure(Box::new(Cause {
             kind,
             text: text.into(),
             source: None,
-        }
+        }))
     }
 
     /// A failure of this kind, whatever `error` looks like by itself.
     pub(crate) fn of_error(kind: FailureKind, text: String, error: RedisError) -> Failure {
-        Failure {
+        Failure(Box::new(Cause {
+            kind,
+            text,
             source: Some(error),
-            ..Failure::new(kind, text)
-        }
+        }))
     }
 
     /// What the server or the system said, without advice.
     pub(crate) fn text(&self) -> &str {
-        &self.text
+        &self.0.text
     }
 
     /// What happened.
     pub fn kind(&self) -> FailureKind {
-        self.kind
+        self.0.kind
     }
 
     /// The connection is of no use any more.
     pub(crate) fn is_broken(&self) -> bool {
         use FailureKind::*;
-        matches!(self.kind, Disconnected | Unreachable | NotRedis | ReadOnly)
+        matches!(
+            self.0.kind,
+            Disconnected | Unreachable | NotRedis | ReadOnly
+        )
     }
 
     /// Time may heal it: worth another try, on a new connection.
     pub(crate) fn is_passing(&self) -> bool {
         use FailureKind::*;
         matches!(
-            self.kind,
+            self.0.kind,
             Disconnected | Unreachable | TimedOut | NotReady | ReadOnly | PoolExhausted
         )
     }
@@ -99,7 +106,7 @@ impl Failure {
     /// Where a node of a cluster sends the call. It has not run the script.
     #[cfg(feature = "cluster")]
     pub(crate) fn redirect(&self) -> Option<Redirect<'_>> {
-        let error = self.source.as_ref()?;
+        let error = self.0.source.as_ref()?;
         let to = || error.redirect_node().map(|(to, _)| to);
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::Moved) => to().map(Redirect::Moved),
@@ -114,7 +121,7 @@ impl Failure {
     pub(crate) fn may_mean_another_owner(&self) -> bool {
         use FailureKind::*;
         matches!(
-            self.kind,
+            self.0.kind,
             Disconnected | Unreachable | TimedOut | ReadOnly | NotReady
         )
     }
@@ -123,7 +130,7 @@ impl Failure {
     pub(crate) fn leaves_unknown(&self) -> bool {
         use FailureKind::*;
         matches!(
-            self.kind,
+            self.0.kind,
             Disconnected | TimedOut | NotRedis | UnexpectedReply
         )
     }
@@ -189,10 +196,21 @@ fn kind_of(error: &RedisError, text: &str) -> FailureKind {
     }
 }
 
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cause { kind, text, source } = &*self.0;
+        f.debug_struct("Failure")
+            .field("kind", kind)
+            .field("text", text)
+            .field("source", source)
+            .finish()
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use FailureKind::*;
-        let advice = match self.kind {
+        let advice = match self.0.kind {
             Unreachable => {
                 "the server cannot be reached; check that it runs and that the address is right"
             }
@@ -207,7 +225,7 @@ impl fmt::Display for Failure {
             Permission => {
                 "the server's ACL does not let this user do this; `guide::production` has the permissions that luagate needs"
             }
-            Tls => return write!(f, "no secure connection could be made: {}", self.text),
+            Tls => return write!(f, "no secure connection could be made: {}", self.0.text),
             ReadOnly => "the server is a read-only replica; connect to its master",
             TooFewReplicas => {
                 "too few replicas confirmed, so it does not count; check that they follow their master, or ask for fewer with `min_replicas`"
@@ -232,12 +250,12 @@ impl fmt::Display for Failure {
             }
             Other => "the server refused the call",
         };
-        write!(f, "{advice} ({})", self.text)
+        write!(f, "{advice} ({})", self.0.text)
     }
 }
 
 impl std::error::Error for Failure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|e| e as _)
+        self.0.source.as_ref().map(|e| e as _)
     }
 }

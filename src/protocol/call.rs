@@ -39,8 +39,7 @@ impl Packed {
         let words = 3 + keys.len() + arguments.len();
         let mut command = Vec::with_capacity(512);
         resp::begin(&mut command, words);
-        resp::word(&mut command, b"EVALSHA");
-        resp::word(&mut command, script.sha1.as_bytes());
+        command.extend_from_slice(&script.by_sha1);
         let rest = command.len();
         resp::number(&mut command, keys.len() as u64);
         let mut first = 0..0;

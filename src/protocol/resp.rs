@@ -13,26 +13,27 @@ pub(crate) fn word(packet: &mut Vec<u8>, word: &[u8]) {
 
 /// A word of decimal digits.
 pub(crate) fn number(packet: &mut Vec<u8>, number: u64) {
-    word(packet, digits(number, &mut [0; 20]));
+    let length = number.checked_ilog10().unwrap_or(0) + 1;
+    head(packet, b'$', length as usize);
+    digits(packet, number);
+    packet.extend_from_slice(b"\r\n");
 }
 
 fn head(packet: &mut Vec<u8>, sign: u8, count: usize) {
     packet.push(sign);
-    packet.extend_from_slice(digits(count as u64, &mut [0; 20]));
+    digits(packet, count as u64);
     packet.extend_from_slice(b"\r\n");
 }
 
-fn digits(mut number: u64, room: &mut [u8; 20]) -> &[u8] {
-    let mut first = room.len();
-    for digit in room.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-        first -= 1;
-        if number == 0 {
-            break;
-        }
+/// Two at a time.
+fn digits(packet: &mut Vec<u8>, number: u64) {
+    if number > 99 {
+        digits(packet, number / 100);
     }
-    room.get(first..).unwrap_or_default()
+    if number > 9 {
+        packet.push(b'0' + (number / 10 % 10) as u8);
+    }
+    packet.push(b'0' + (number % 10) as u8);
 }
 
 #[cfg(test)]

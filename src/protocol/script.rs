@@ -1,11 +1,12 @@
 //! The scripts of `lua/dist/`, by their names in the manifest.
 
+use super::resp;
 use once_cell::sync::Lazy;
 
-/// A script: its text and its SHA-1.
+/// A script: its text, and the words of a command that name it by its SHA-1.
 pub(crate) struct Script {
     pub(super) text: &'static str,
-    pub(super) sha1: String,
+    pub(super) by_sha1: Vec<u8>,
 }
 
 /// A script that is hashed at its first use.
@@ -16,7 +17,10 @@ macro_rules! scripts {
         $(pub(super) static $name: LazyScript = Lazy::new(|| {
             let text = include_str!(concat!("../../lua/dist/", $file, ".lua")); // which `./dev manifest` writes
             let sha1 = sha1_smol::Sha1::from(text).digest().to_string();
-            Script { text, sha1 }
+            let mut by_sha1 = Vec::new();
+            resp::word(&mut by_sha1, b"EVALSHA");
+            resp::word(&mut by_sha1, sha1.as_bytes());
+            Script { text, by_sha1 }
         });)*
     };
 }

@@ -19,7 +19,7 @@ pub(crate) struct Exchange<'a> {
     replies: Vec<Option<Reply>>,
     round: Round,
     /// The server has the key's slot only in part yet, and each call says that it knows.
-    pub(crate) asking: bool,
+    asking: bool,
     /// The scripts are stored where they are missing. A connection to a whole cluster cannot do that.
     pub(crate) stores: bool,
     /// A command that follows the calls in each packet, and its last reply.
@@ -63,6 +63,10 @@ impl<'a> Exchange<'a> {
             last: None,
             last_reply: None,
         }
+    }
+
+    pub(crate) fn asking(self, asking: bool) -> Exchange<'a> {
+        Exchange { asking, ..self }
     }
 
     /// Calls that were answered `NOSCRIPT`.
@@ -121,10 +125,7 @@ impl<'a> Exchange<'a> {
             let asked = if self.asking { replies.next() } else { None };
             let reply = match (asked, replies.next()) {
                 (Some(Err(error)), _) => Err(error),
-                (_, Some(reply)) => reply,
-                (_, None) => {
-                    Err((ErrorKind::UnexpectedReturnType, "fewer replies than calls").into())
-                }
+                (_, reply) => reply.unwrap_or_else(missing),
             };
             let reply = match reply {
                 Err(error) if is_no_script(&error) => match &refused {
@@ -152,6 +153,11 @@ impl<'a> Exchange<'a> {
         let calls = self.calls.iter().zip(&self.replies).enumerate();
         calls.filter_map(|(index, (call, reply))| reply.is_none().then_some((index, *call)))
     }
+}
+
+/// What stands for a reply that the server did not send.
+pub(crate) fn missing() -> Reply {
+    Err((ErrorKind::UnexpectedReturnType, "fewer replies than calls").into())
 }
 
 /// A reply of the server, where an error is one.

@@ -14,7 +14,7 @@ use crate::counters::Counts;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::exchange::{Exchange, Packet, Reply, error_in, is_no_script};
+use crate::protocol::exchange::{Exchange, Packet, Reply, error_in, is_no_script, missing};
 use crate::protocol::lease::Moment;
 use crate::protocol::replicas::MinReplicas;
 use crate::protocol::reply::error_of;
@@ -270,20 +270,21 @@ fn exchange_one(
     send: &mut Send,
 ) -> Outcome {
     let calls = [call];
-    let mut exchange = Exchange::new(&calls);
-    if !asking && sending.replicas.is_none() {
-        let mut carried = send(&Packet::of(call))?;
-        let place = (pool, carried.sent, carried.generation);
-        match carried.replies.pop().map(error_in) {
-            Some(Err(error)) if is_no_script(&error) => exchange = Exchange::of_unknown(&calls),
-            Some(reply) => {
-                let reply = reply.map_err(|error| call.explain(error));
-                return outcome(place, reply, None, &carried.pending);
+    let exchange = match asking || sending.replicas.is_some() {
+        true => Exchange::new(&calls).asking(asking),
+        false => {
+            let mut carried = send(&Packet::of(call))?;
+            let reply = carried.replies.pop().unwrap_or_else(missing);
+            match error_in(reply) {
+                Err(error) if is_no_script(&error) => Exchange::of_unknown(&calls),
+                reply => {
+                    let from = (pool, carried.sent, carried.generation);
+                    let reply = reply.map_err(|error| call.explain(error));
+                    return outcome(from, reply, None, &carried.pending);
+                }
             }
-            None => {}
         }
-    }
-    exchange.asking = asking;
+    };
     let outcomes = run(pool, exchange, sending, send).pop();
     outcomes.unwrap_or_else(|| Err(not_sent().into()))
 }

@@ -174,18 +174,6 @@ pub(super) fn give_back(
 }
 
 fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed> {
-    let mut calls: Vec<Packed> = Vec::new();
-    let mut indexes = Vec::new();
-    for (index, permit) in permits.iter_mut().enumerate().filter(|(_, p)| p.armed) {
-        permit.leave();
-        if permit.may_be_foreign() {
-            permit.armed = false;
-            permit.gone = true;
-            continue;
-        }
-        calls.push(permit.release_call().pack());
-        indexes.push(index);
-    }
     let Some(servers) = permits.first().map(|permit| permit.shared.servers.clone()) else {
         return Vec::new();
     };
@@ -193,22 +181,34 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
         until,
         ..Sending::default()
     };
-    let outcomes = servers.send_all(&calls, sending);
-    let released = indexes
-        .into_iter()
-        .zip(outcomes)
-        .filter_map(|(index, outcome)| {
-            let unanswered = permits.get_mut(index)?.released(outcome).err()?;
-            Some(Unconfirmed {
-                index,
-                error: unanswered.error,
-                connection: unanswered.connection,
-            })
-        });
+    if let [permit] = permits {
+        let call = permit.begin_release();
+        let outcome = call.map(|call| servers.send(&call, sending));
+        return Vec::from_iter(outcome.and_then(|outcome| permit.released(0, outcome)));
+    }
+    let permits_with_indexes = permits.iter_mut().enumerate();
+    let calls = permits_with_indexes.filter_map(|(index, p)| Some((index, p.begin_release()?)));
+    let (indexes, calls): (Vec<usize>, Vec<Packed>) = calls.unzip();
+    let outcomes = indexes.into_iter().zip(servers.send_all(&calls, sending));
+    let released =
+        outcomes.filter_map(|(index, outcome)| permits.get_mut(index)?.released(index, outcome));
     released.collect()
 }
 
 impl Permit {
+    /// The call that gives it back, if there is anything to give back.
+    fn begin_release(&mut self) -> Option<Packed> {
+        if !self.armed {
+            return None;
+        }
+        self.leave();
+        if self.may_be_foreign() {
+            (self.armed, self.gone) = (false, true);
+            return None;
+        }
+        Some(self.release_call().pack())
+    }
+
     fn release_call(&self) -> Release<'_> {
         Release {
             keys: &self.identity.keys,
@@ -219,20 +219,24 @@ impl Permit {
     }
 
     /// Its release was answered, or not.
-    fn released(&mut self, outcome: Outcome) -> Result<(), Unanswered> {
-        let outcome = outcome.and_then(|answered| {
+    fn released(&mut self, index: usize, outcome: Outcome) -> Option<Unconfirmed> {
+        let read = outcome.and_then(|answered| {
             let repeated = answered.repeated;
             let answer = answered.read(|reply| self.release_call().answer(reply))?;
             Ok((answer, repeated))
         });
-        match outcome {
+        match read {
             Ok((answer, repeated)) => {
                 self.given_back(answer, repeated);
-                Ok(())
+                None
             }
-            Err(unanswered) => {
-                self.asked |= matches!(unanswered.error, CallError::Unknown(_));
-                Err(unanswered)
+            Err(Unanswered { error, connection }) => {
+                self.asked |= matches!(error, CallError::Unknown(_));
+                Some(Unconfirmed {
+                    index,
+                    error,
+                    connection,
+                })
             }
         }
     }
@@ -244,7 +248,7 @@ impl Permit {
         // Found nothing, unless an earlier try of this very release took it.
         let is_lost = self.gone && !self.asked && !repeated;
         let number = self.number;
-        self.shared.permits.with(|keeper, _| {
+        self.shared.permits.with(|keeper| {
             if is_lost {
                 keeper.lose(number, false);
             }

@@ -131,8 +131,17 @@ impl Keeper {
 
     /// The permit is dropped.
     pub(crate) fn remove(&mut self, number: Number) {
-        self.leave(number);
-        self.permits.remove(&number);
+        if let Some(mut kept) = self.permits.remove(&number) {
+            let renewal = Task::Renew(kept.node);
+            replan(&mut self.plans, renewal, number, &mut kept.renews_at, None);
+            replan(
+                &mut self.plans,
+                Task::Report,
+                number,
+                &mut kept.reports_at,
+                None,
+            );
+        }
     }
 
     /// Looks after a permit no more. A renewal that is under way changes nothing: a released id is not brought back by the

@@ -88,7 +88,10 @@ impl PermitTarget {
         if self.permits == Some(0) {
             return Err(Invalid::new("permits", "takes 1 to the limit, got 0"));
         }
-        check_id(&self.id)
+        match self.lease.own_id {
+            true => check_id(&self.id),
+            false => Ok(()), // made here
+        }
     }
 
     /// The call that asks.

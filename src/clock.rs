@@ -59,11 +59,13 @@ impl Clock {
     }
 
     pub(crate) fn moment(&self) -> Moment {
+        self.moment_at(Instant::now())
+    }
+
+    /// The moment at which the machine's monotonic clock shows `now`, as it does right now.
+    pub(crate) fn moment_at(&self, now: Instant) -> Moment {
         let ahead = self.ahead(); // read once, so that both clocks show the same moment
-        Moment::new(
-            later(Instant::now(), ahead),
-            later(SystemTime::now(), ahead),
-        )
+        Moment::new(later(now, ahead), later(SystemTime::now(), ahead))
     }
 
     /// What this clock shows when the machine's clock shows `at`, unless it is moved before. `None`: out of range.

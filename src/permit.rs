@@ -141,10 +141,7 @@ impl Permit {
     /// child; `None` when its lease is permanent. Does not block and asks nobody.
     pub fn remaining(&self) -> Option<Duration> {
         match self.shared.servers.is_own_process() {
-            true => self
-                .shared
-                .permits
-                .with(|keeper, now| keeper.remaining(self.number, now)),
+            true => self.shared.permits.remaining(self.number),
             false => Some(Duration::ZERO),
         }
     }
@@ -184,7 +181,7 @@ impl Permit {
             let number = self.number;
             self.shared
                 .permits
-                .with(|keeper, _| keeper.stop_renewal(number));
+                .with(|keeper| keeper.stop_renewal(number));
         }
     }
 
@@ -238,7 +235,7 @@ impl Permit {
             }
             ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
                 let number = self.number;
-                self.shared.permits.with(|keeper, _| {
+                self.shared.permits.with(|keeper| {
                     keeper.leave(number);
                     keeper.lose(number, false);
                 });
@@ -283,14 +280,14 @@ impl Permit {
     /// Nobody looks after it any more.
     fn leave(&self) {
         let number = self.number;
-        self.shared.permits.with(|keeper, _| keeper.leave(number));
+        self.shared.permits.with(|keeper| keeper.leave(number));
     }
 
     fn held<T>(&self, work: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
         let number = self.number;
         self.shared
             .permits
-            .with(|keeper, _| keeper.held(number).map(work))
+            .with(|keeper| keeper.held(number).map(work))
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -18,7 +18,7 @@ use crate::transport::route::Outcome;
 use crate::transport::servers::Servers;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) struct Permits {
     shared: Arc<Shared>,
@@ -103,11 +103,16 @@ impl Permits {
         drop(on_lost); // it is the user's, and so is what its drop does
     }
 
-    /// Does something with the permits, and reports what turns out to be lost.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Keeper, Moment) -> T) -> T {
+    /// How long a permit is still held: zero when it is lost, `None` when it is permanent.
+    pub(crate) fn remaining(&self, number: Number) -> Option<Duration> {
         let now = self.shared.servers.clock.moment();
+        self.with(|keeper| keeper.remaining(number, now))
+    }
+
+    /// Does something with the permits, and reports what turns out to be lost.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Keeper) -> T) -> T {
         let mut state = lock(&self.shared.state);
-        let result = work(&mut state.keeper, now);
+        let result = work(&mut state.keeper);
         self.shared.report(state);
         result
     }
@@ -125,7 +130,8 @@ impl Permits {
             .iter()
             .map(|(number, identity)| (*number, *identity, lease_of(identity)));
         let outcomes = self.shared.refresh(refreshes.clone(), until, false);
-        self.with(|keeper, now| {
+        let now = self.shared.servers.clock.moment();
+        self.with(|keeper| {
             let refreshed = refreshes.zip(outcomes);
             let refreshed = refreshed.map(|((number, _, lease_ms), (outcome, sent))| {
                 keeper.refreshed(number, lease_ms, outcome, sent, now)

@@ -14,7 +14,7 @@ use super::connection::{PendingConnection, PooledConnection, State};
 use super::connector::Connector;
 use super::{NodeId, Timeouts};
 use crate::clock::Clock;
-use crate::clock::{machine_now, since};
+use crate::clock::machine_now;
 use crate::counters::Counts;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::{Packet, Reply};
@@ -282,8 +282,8 @@ impl Pool {
             }
         };
         let along = queue::take_along(&mut lock(&self.connections).queue, packet, sending, latest);
-        let sent = self.clock.moment();
         let begun = machine_now();
+        let sent = self.clock.moment_at(begun);
         let (mut replies, state) = match along.is_empty() {
             true => connection.exchange(&packet.bytes, packet.replies, latest),
             false => {
@@ -300,7 +300,7 @@ impl Pool {
             }
         };
         let generation = connection.generation;
-        let is_near = (!sending.is_alone()).then(|| since(begun) < AT_ONCE);
+        let is_near = (!sending.is_alone()).then(|| connection.used - begun < AT_ONCE);
         let pending = self.give_back(connection, state, is_near);
         let carried = |replies| Carried {
             replies,

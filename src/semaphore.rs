@@ -250,11 +250,11 @@ impl Semaphore {
     }
 
     fn at_once(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {
-        let target = self.target(permits, self.lease_options()?)?;
-        let key = target.keys.meta.clone();
-        Operation::TryAcquire.on([key.as_ref()]).run(|| {
+        let mut target = self.target(permits, self.lease_options()?)?;
+        let span = Operation::TryAcquire.on([target.keys.meta.as_ref()]);
+        span.run(|| {
             let _busy = self.shared.servers.clock.busy(); // until the permit is looked after
-            let granted = self.shared.waits.at_once(target)?;
+            let granted = self.shared.waits.at_once(&mut target)?;
             Ok(Permit::granted(
                 &self.shared,
                 granted,
@@ -272,8 +272,8 @@ impl Semaphore {
         deadline: Option<Instant>,
     ) -> Result<Permit, AcquireError> {
         let target = self.target(Some(permits), lease)?;
-        let key = target.keys.meta.clone();
-        Operation::Acquire.on([key.as_ref()]).run(|| {
+        let span = Operation::Acquire.on([target.keys.meta.as_ref()]);
+        span.run(|| {
             let cancel = self.cancel.as_ref();
             let (granted, _busy) = self.shared.waits.in_line(target, deadline, cancel)?;
             Ok(Permit::granted(&self.shared, granted, on_lost)?)

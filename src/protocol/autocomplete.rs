@@ -1,6 +1,6 @@
 //! The scripts of autocomplete: their calls and answers.
 
-use super::call::{Argument, Call, Packed};
+use super::call::{Argument, Call, Packed, PackedKeys};
 use super::reply::Reply;
 use super::script::{
     LazyScript, PREFIX_ADD, PREFIX_MATCH, PREFIX_REMOVE, RECENT_ADD, RECENT_MATCH, RECENT_REMOVE,
@@ -39,7 +39,7 @@ impl<T> Call for Autocomplete<'_, T> {
     type Answer = T;
 
     fn pack(&self) -> Packed {
-        Packed::new(self.script, &[self.key], &self.arguments)
+        Packed::new(self.script, &PackedKeys::new(&[self.key]), &self.arguments)
     }
 
     fn answer(&self, reply: Value) -> Result<T, CallError> {

@@ -4,7 +4,9 @@ use super::resp;
 use super::script::LazyScript;
 use crate::error::{CallError, permission};
 use redis::{RedisError, Value};
+use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A call of one script, and what it answers.
 pub(crate) trait Call {
@@ -30,26 +32,52 @@ pub(crate) struct Packed {
     key: Range<usize>,
 }
 
+/// The keys of a call as they are sent: how many they are, and each. They are packed once for many calls.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PackedKeys {
+    words: Arc<[u8]>,
+    count: usize,
+    first: Range<usize>,
+}
+
+impl PackedKeys {
+    pub(crate) fn new(keys: &[&str]) -> PackedKeys {
+        let mut words = Vec::new();
+        resp::number(&mut words, keys.len() as u64);
+        let mut first = 0..0;
+        for key in keys {
+            resp::word(&mut words, key.as_bytes());
+            if first.is_empty() {
+                let end = words.len() - b"\r\n".len();
+                first = end - key.len()..end;
+            }
+        }
+        PackedKeys {
+            words: words.into(),
+            count: keys.len(),
+            first,
+        }
+    }
+}
+
+impl fmt::Debug for PackedKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} keys", self.count)
+    }
+}
+
 impl Packed {
     pub(crate) fn new(
         script: &'static LazyScript,
-        keys: &[&str],
+        keys: &PackedKeys,
         arguments: &[Argument],
     ) -> Packed {
-        let words = 3 + keys.len() + arguments.len();
+        let words = 3 + keys.count + arguments.len();
         let mut command = Vec::with_capacity(512);
         resp::begin(&mut command, words);
         command.extend_from_slice(&script.by_sha1);
         let rest = command.len();
-        resp::number(&mut command, keys.len() as u64);
-        let mut first = 0..0;
-        for key in keys {
-            resp::word(&mut command, key.as_bytes());
-            if first.is_empty() {
-                let end = command.len() - b"\r\n".len();
-                first = end - key.len()..end;
-            }
-        }
+        command.extend_from_slice(&keys.words);
         for argument in arguments {
             match argument {
                 Argument::Bytes(bytes) => resp::word(&mut command, bytes),
@@ -61,7 +89,7 @@ impl Packed {
             command,
             words,
             rest,
-            key: first,
+            key: rest + keys.first.start..rest + keys.first.end,
         }
     }
 

@@ -12,7 +12,8 @@ pub(crate) fn check_id(id: &str) -> Result<(), Invalid> {
 pub(crate) fn new_id(label: Option<&str>) -> Result<String, Invalid> {
     let uuid = Uuid::new_v4();
     let Some(label) = label else {
-        return Ok(uuid.to_string());
+        let mut room = Uuid::encode_buffer();
+        return Ok(uuid.hyphenated().encode_lower(&mut room).to_owned());
     };
     let id = format!("{label}/{uuid}");
     if label.is_empty() || id.len() > 200 {

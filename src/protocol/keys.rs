@@ -1,5 +1,6 @@
 //! Names and prefixes: what they may be, and the keys that are made of them.
 
+use super::call::PackedKeys;
 use crate::error::Invalid;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ pub struct Keys {
     pub(crate) meta: Arc<str>,
     pub(crate) holders: Arc<str>,
     pub(crate) queue: Arc<str>,
+    pub(super) packed: PackedKeys,
 }
 
 impl Keys {
@@ -40,10 +42,14 @@ impl Keys {
     }
 
     pub(crate) fn of(kind: &str, prefix: &str, name: &str) -> Result<Keys, Invalid> {
+        let meta = key_of(kind, prefix, name)?;
+        let holders = key_of(&format!("{kind}.holders"), prefix, name)?;
+        let queue = key_of(&format!("{kind}.queue"), prefix, name)?;
         Ok(Keys {
-            meta: key_of(kind, prefix, name)?.into(),
-            holders: key_of(&format!("{kind}.holders"), prefix, name)?.into(),
-            queue: key_of(&format!("{kind}.queue"), prefix, name)?.into(),
+            packed: PackedKeys::new(&[&meta, &holders, &queue]),
+            meta: meta.into(),
+            holders: holders.into(),
+            queue: queue.into(),
         })
     }
 
@@ -68,6 +74,7 @@ impl Keys {
 pub struct LatchKeys {
     pub(crate) latch: String,
     waiters: String,
+    pub(super) packed: PackedKeys,
 }
 
 impl LatchKeys {
@@ -76,9 +83,12 @@ impl LatchKeys {
     /// # Errors
     /// [`Invalid`] says which of the two cannot be, and what it takes.
     pub fn new(prefix: &str, name: &str) -> Result<LatchKeys, Invalid> {
+        let latch = key_of("latch", prefix, name)?;
+        let waiters = key_of("latch.waiters", prefix, name)?;
         Ok(LatchKeys {
-            latch: key_of("latch", prefix, name)?,
-            waiters: key_of("latch.waiters", prefix, name)?,
+            packed: PackedKeys::new(&[&latch, &waiters]),
+            latch,
+            waiters,
         })
     }
 

@@ -43,7 +43,7 @@ impl Call for CountDown<'_> {
 
     fn pack(&self) -> Packed {
         let arguments = [self.id.into(), self.count.into(), self.life_ms.into()];
-        Packed::new(&COUNT_DOWN, &self.keys.names(), &arguments)
+        Packed::new(&COUNT_DOWN, &self.keys.packed, &arguments)
     }
 
     fn answer(&self, reply: Value) -> Result<CountDownAnswer, CallError> {
@@ -104,7 +104,7 @@ impl Call for Wait<'_> {
             self.wait_ms.into(),
             self.inbox.into(),
         ];
-        Packed::new(&WAIT, &self.keys.names(), &arguments)
+        Packed::new(&WAIT, &self.keys.packed, &arguments)
     }
 
     fn answer(&self, reply: Value) -> Result<WaitAnswer, CallError> {
@@ -158,7 +158,7 @@ impl Call for Count<'_> {
     type Answer = CountAnswer;
 
     fn pack(&self) -> Packed {
-        Packed::new(&COUNT, &self.keys.names(), &[])
+        Packed::new(&COUNT, &self.keys.packed, &[])
     }
 
     fn answer(&self, reply: Value) -> Result<CountAnswer, CallError> {
@@ -203,7 +203,7 @@ impl Call for Delete<'_> {
     type Answer = DeleteAnswer;
 
     fn pack(&self) -> Packed {
-        Packed::new(&DELETE, &self.keys.names(), &[])
+        Packed::new(&DELETE, &self.keys.packed, &[])
     }
 
     fn answer(&self, reply: Value) -> Result<DeleteAnswer, CallError> {

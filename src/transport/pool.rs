@@ -282,7 +282,7 @@ impl Pool {
             }
         };
         let along = queue::take_along(&mut lock(&self.connections).queue, packet, sending, latest);
-        let begun = machine_now();
+        let begun = connection.used; // just now, when it was found to be ready
         let sent = self.clock.moment_at(begun);
         let (mut replies, state) = match along.is_empty() {
             true => connection.exchange(&packet.bytes, packet.replies, latest),

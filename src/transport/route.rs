@@ -88,7 +88,8 @@ pub(super) struct Route<'a> {
     /// It was sent again because a connection broke.
     is_repeated: bool,
     may_have_run: bool,
-    latest: Instant,
+    /// When it is followed no more.
+    latest: Option<Instant>,
     redirects: u32,
     /// The node to which the last one sent the call, this once.
     asking: Option<Arc<Pool>>,
@@ -102,13 +103,20 @@ impl<'a> Route<'a> {
         key: &'a [u8],
         until: Option<Instant>,
     ) -> Route<'a> {
-        let latest = clock.now() + read_timeout;
+        let latest = match topology {
+            Topology::One(_) => {
+                let _ = read_timeout;
+                None // it is followed nowhere
+            }
+            #[cfg(feature = "cluster")]
+            Topology::Cluster(_) => Some(clock.now() + read_timeout),
+        };
         Route {
             topology,
             clock,
             key,
             until,
-            latest: until.map_or(latest, |until| until.min(latest)),
+            latest: latest.into_iter().chain(until).min(),
             is_repeated: false,
             may_have_run: false,
             redirects: 0,
@@ -191,7 +199,8 @@ impl<'a> Route<'a> {
         self.redirects += 1;
         self.asking = None;
         let from = pool.node();
-        let is_over = self.redirects > MOST_REDIRECTS || self.clock.now() >= self.latest;
+        let is_over = self.redirects > MOST_REDIRECTS
+            || self.latest.is_some_and(|latest| latest <= self.clock.now());
         let followed = match failure.redirect() {
             Some(_) if is_over => return Some(Err(still_moving(unanswered))),
             Some(Redirect::Moved(to)) => cluster.moved(self.key, from, to),

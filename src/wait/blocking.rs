@@ -42,20 +42,20 @@ struct End<T: Target> {
 
 impl Waits {
     /// Asks for permits once; granted or not, nothing stays behind. Blocks for one round trip.
-    pub(crate) fn at_once(&self, mut target: PermitTarget) -> Result<Granted, TryAcquireError> {
-        self.prepare(&target, None)?;
+    pub(crate) fn at_once(&self, target: &mut PermitTarget) -> Result<Granted, TryAcquireError> {
+        self.prepare(target, None)?;
         let answer = self
             .servers
             .ask(&target.acquire(Ask::First, ""), Sending::default());
         let (answer, sent) = answer.map_err(|unanswered| {
             if let CallError::Unknown(_) = unanswered.error {
-                self.release_later(&target, unanswered.connection);
+                self.release_later(target, unanswered.connection);
             }
             unanswered.error
         })?;
         let (result, gives_back) = target.at_once(answer, sent);
         if gives_back {
-            self.release_now(&target);
+            self.release_now(target);
         }
         if let Err(TryAcquireError::Denied(_)) = &result {
             self.servers.counts.denied.add_one();

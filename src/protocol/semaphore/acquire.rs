@@ -107,7 +107,7 @@ impl Call for Acquire<'_> {
             ask.inbox.into(),
             ask.ticket.into(),
         ];
-        Packed::new(&ACQUIRE, &self.keys.names(), &arguments)
+        Packed::new(&ACQUIRE, &self.keys.packed, &arguments)
     }
 
     fn answer(&self, reply: Value) -> Result<Answer, CallError> {

@@ -68,7 +68,7 @@ impl Call for Inspect<'_> {
 
     fn pack(&self) -> Packed {
         let arguments = [self.offset.into(), self.count.into()];
-        Packed::new(&INSPECT, &self.keys.names(), &arguments)
+        Packed::new(&INSPECT, &self.keys.packed, &arguments)
     }
 
     fn answer(&self, reply: Value) -> Result<State, CallError> {

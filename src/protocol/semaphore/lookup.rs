@@ -39,7 +39,7 @@ impl Call for Lookup<'_> {
     type Answer = LookupAnswer;
 
     fn pack(&self) -> Packed {
-        Packed::new(&LOOKUP, &self.keys.names(), &[self.id.into()])
+        Packed::new(&LOOKUP, &self.keys.packed, &[self.id.into()])
     }
 
     fn answer(&self, reply: Value) -> Result<LookupAnswer, CallError> {

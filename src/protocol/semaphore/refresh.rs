@@ -25,7 +25,7 @@ impl Call for Refresh<'_> {
     fn pack(&self) -> Packed {
         let mut arguments = vec![self.id.into(), self.lease_ms.into()];
         arguments.extend(self.fence.map(Argument::Number));
-        Packed::new(&REFRESH, &self.keys.names(), &arguments)
+        Packed::new(&REFRESH, &self.keys.packed, &arguments)
     }
 
     fn answer(&self, reply: Value) -> Result<Option<Grant>, CallError> {

@@ -39,7 +39,7 @@ impl Call for Release<'_> {
     fn pack(&self) -> Packed {
         let mut arguments = vec![self.id.into(), self.keep.into()];
         arguments.extend(self.fence.map(Argument::Number));
-        Packed::new(&RELEASE, &self.keys.names(), &arguments)
+        Packed::new(&RELEASE, &self.keys.packed, &arguments)
     }
 
     fn answer(&self, reply: Value) -> Result<ReleaseAnswer, CallError> {

@@ -44,7 +44,7 @@ impl Call for Resize<'_> {
             Some(limit) => limit.into(),
             None => "-1".into(),
         };
-        Packed::new(&RESIZE, &self.keys.names(), &[self.limit.into(), expected])
+        Packed::new(&RESIZE, &self.keys.packed, &[self.limit.into(), expected])
     }
 
     fn answer(&self, reply: Value) -> Result<ResizeAnswer, CallError> {

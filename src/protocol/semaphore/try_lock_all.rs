@@ -2,7 +2,7 @@
 
 use super::{Grant, Usage};
 use crate::error::CallError;
-use crate::protocol::call::{Call, Packed};
+use crate::protocol::call::{Call, Packed, PackedKeys};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::ServerTime;
 use crate::protocol::reply::{Reply, read, unexpected};
@@ -45,7 +45,7 @@ impl Call for TryLockAll<'_> {
         let keys: Vec<&str> = self.mutexes.iter().flat_map(|keys| keys.names()).collect();
         Packed::new(
             &TRY_LOCK_ALL,
-            &keys,
+            &PackedKeys::new(&keys),
             &[self.id.into(), self.lease_ms.into()],
         )
     }

@@ -2,7 +2,7 @@
 
 use super::Pool;
 use super::slot::Slot;
-use crate::clock::{machine_now, since};
+use crate::clock::machine_now;
 use crate::error::failure::Failure;
 use crate::sync::lock;
 use crate::transport::connection::{PooledConnection, State};
@@ -21,16 +21,18 @@ impl Pool {
     ) -> Result<PooledConnection, Failure> {
         loop {
             let generation = match slot {
-                Slot::Idle(connection) if since(connection.used) < IDLE => {
-                    return Ok(connection);
-                }
-                Slot::Idle(connection) => match self.test(connection, latest)? {
-                    Some(connection) => return Ok(connection),
-                    None => {
-                        slot = lock(&self.connections).slot(self.moves());
-                        continue;
+                Slot::Idle(mut connection) => {
+                    let now = machine_now();
+                    if now - connection.used < IDLE {
+                        connection.used = now;
+                        return Ok(connection);
                     }
-                },
+                    if let Some(connection) = self.test(connection, latest)? {
+                        return Ok(connection);
+                    }
+                    slot = lock(&self.connections).slot(self.moves());
+                    continue;
+                }
                 Slot::New(generation) => generation,
             };
             let left = latest.saturating_duration_since(machine_now());

@@ -241,24 +241,12 @@ one_of! {
     }
 }
 
-impl From<WaitError> for Error {
-    fn from(error: WaitError) -> Error {
-        match error {
-            WaitError::TimedOut(inner) => Error::TimedOut(TimedOut::Latch(inner)),
-            WaitError::Cancelled(inner) => Error::Cancelled(inner),
-            WaitError::Invalid(inner) => Error::Invalid(inner),
-            WaitError::Failed(inner) => Error::Failed(inner),
-            WaitError::Unknown(inner) => Error::Unknown(inner),
-        }
-    }
-}
-
-/// A smaller set of outcomes turns into a larger one, variant by variant.
+/// A smaller set of outcomes turns into a larger one, variant by variant, `in` another outcome where that is said.
 macro_rules! widen {
-    ($($source:ident => $target:ident { $($variant:ident),* })*) => {
+    ($($source:ident => $target:ident { $($variant:ident $(in $outer:path)?),* })*) => {
         $(impl From<$source> for $target {
             fn from(error: $source) -> $target {
-                match error { $($source::$variant(inner) => $target::$variant(inner),)* }
+                match error { $($source::$variant(inner) => $target::$variant($($outer)?(inner)),)* }
             }
         })*
     };
@@ -275,6 +263,11 @@ widen! {
     CallError => Error { Invalid, Failed, Unknown }
     TryAcquireError => Error { Denied, AlreadyHeld, LimitMismatch, AboveLimit, Invalid, Failed, Unknown }
     RefreshError => Error { Lost, Invalid, Failed, Unknown }
+    WaitError => Error { TimedOut in TimedOut::Latch, Cancelled, Invalid, Failed, Unknown }
+    LockAllError => Error { TimedOut in TimedOut::LockAll, Cancelled, Revoked, Lost, Invalid, Failed, Unknown }
+    AcquireError => Error {
+        TimedOut in TimedOut::Acquire, Cancelled, Revoked, AlreadyHeld, LimitMismatch, AboveLimit, Invalid, Failed, Unknown
+    }
 }
 
 /// One outcome turns into the sets that have it.
@@ -292,22 +285,6 @@ wrap! {
     Invalid => CallError TryAcquireError AcquireError TryLockAllError LockAllError RefreshError WaitError Error,
     LimitMismatch => TryAcquireError AcquireError,
     AboveLimit => TryAcquireError AcquireError,
-}
-
-impl From<AcquireError> for Error {
-    fn from(error: AcquireError) -> Error {
-        match error {
-            AcquireError::TimedOut(denied) => Error::TimedOut(TimedOut::Acquire(denied)),
-            AcquireError::Cancelled(cancelled) => Error::Cancelled(cancelled),
-            AcquireError::Revoked(revoked) => Error::Revoked(revoked),
-            AcquireError::AlreadyHeld(held) => Error::AlreadyHeld(held),
-            AcquireError::LimitMismatch(mismatch) => Error::LimitMismatch(mismatch),
-            AcquireError::AboveLimit(above) => Error::AboveLimit(above),
-            AcquireError::Invalid(invalid) => Error::Invalid(invalid),
-            AcquireError::Failed(failure) => Error::Failed(failure),
-            AcquireError::Unknown(failure) => Error::Unknown(failure),
-        }
-    }
 }
 
 impl TryAcquireError {
@@ -338,20 +315,6 @@ impl TryAcquireError {
             TryAcquireError::Invalid(invalid) => AcquireError::Invalid(invalid),
             TryAcquireError::Failed(failure) => AcquireError::Failed(failure),
             TryAcquireError::Unknown(failure) => AcquireError::Unknown(failure),
-        }
-    }
-}
-
-impl From<LockAllError> for Error {
-    fn from(error: LockAllError) -> Error {
-        match error {
-            LockAllError::TimedOut(in_the_way) => Error::TimedOut(TimedOut::LockAll(in_the_way)),
-            LockAllError::Cancelled(cancelled) => Error::Cancelled(cancelled),
-            LockAllError::Revoked(revoked) => Error::Revoked(revoked),
-            LockAllError::Lost(lost) => Error::Lost(lost),
-            LockAllError::Invalid(invalid) => Error::Invalid(invalid),
-            LockAllError::Failed(failure) => Error::Failed(failure),
-            LockAllError::Unknown(failure) => Error::Unknown(failure),
         }
     }
 }

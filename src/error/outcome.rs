@@ -108,18 +108,6 @@ pub struct AlreadyHeld {
     pub fence: u64,
 }
 
-impl fmt::Display for AlreadyHeld {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the id {} holds already (fence {}); adopt it, revoke it, or use another id",
-            self.id, self.fence
-        )
-    }
-}
-
-impl std::error::Error for AlreadyHeld {}
-
 /// A strict semaphore found another limit in force than the one it declares. Nothing is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -129,18 +117,6 @@ pub struct LimitMismatch {
     /// What is in force.
     pub in_force: u32,
 }
-
-impl fmt::Display for LimitMismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the limit in force is {}, not {} as declared here; `resize` it, or declare the same everywhere",
-            self.in_force, self.declared
-        )
-    }
-}
-
-impl std::error::Error for LimitMismatch {}
 
 /// More permits were asked for than the limit in force allows, so waiting cannot help. Nothing is held.
 ///
@@ -155,18 +131,6 @@ pub struct AboveLimit {
     pub limit: u32,
 }
 
-impl fmt::Display for AboveLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} permits were asked for, but the limit in force is {}; ask for fewer, or raise the limit with `resize`",
-            self.permits, self.limit
-        )
-    }
-}
-
-impl std::error::Error for AboveLimit {}
-
 /// Somebody took the place in line away with [`Semaphore::revoke`](crate::Semaphore::revoke). Nothing is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -175,14 +139,6 @@ pub struct PlaceRevoked {
     pub id: String,
 }
 
-impl fmt::Display for PlaceRevoked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the place in line of {} was revoked", self.id)
-    }
-}
-
-impl std::error::Error for PlaceRevoked {}
-
 /// The permit is not this holder's any more: its lease ended, it was released or revoked, or the server forgot it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -190,18 +146,6 @@ pub struct Lost {
     /// The id that held it.
     pub id: String,
 }
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} no longer holds its permit; stop what it protects, then acquire anew",
-            self.id
-        )
-    }
-}
-
-impl std::error::Error for Lost {}
 
 /// The latch is not open: not all have counted down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,30 +157,10 @@ pub struct StillClosed {
     pub count: u32,
 }
 
-impl fmt::Display for StillClosed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} of {} have still to count down",
-            self.left, self.count
-        )
-    }
-}
-
-impl std::error::Error for StillClosed {}
-
 /// The wait was ended by a [`Cancel`](crate::Cancel): from another thread, or since its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cancelled;
-
-impl fmt::Display for Cancelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the wait was cancelled")
-    }
-}
-
-impl std::error::Error for Cancelled {}
 
 /// What was waited for when the time was over, and how it stood then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,3 +185,29 @@ impl fmt::Display for TimedOut {
 }
 
 impl std::error::Error for TimedOut {}
+
+/// What each of these says of itself.
+macro_rules! say {
+    ($($type:ident { $($field:ident),* } $text:literal,)*) => {
+        $(impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let $type { $($field,)* .. } = self;
+                write!(f, $text)
+            }
+        }
+
+        impl std::error::Error for $type {})*
+    };
+}
+
+say! {
+    AlreadyHeld { id, fence } "the id {id} holds already (fence {fence}); adopt it, revoke it, or use another id",
+    LimitMismatch { declared, in_force }
+        "the limit in force is {in_force}, not {declared} as declared here; `resize` it, or declare the same everywhere",
+    AboveLimit { permits, limit }
+        "{permits} permits were asked for, but the limit in force is {limit}; ask for fewer, or raise the limit with `resize`",
+    PlaceRevoked { id } "the place in line of {id} was revoked",
+    Lost { id } "{id} no longer holds its permit; stop what it protects, then acquire anew",
+    StillClosed { left, count } "{left} of {count} have still to count down",
+    Cancelled {} "the wait was cancelled",
+}

@@ -56,6 +56,49 @@ macro_rules! settings {
 }
 pub(crate) use settings;
 
+/// What a lock has that is one semaphore.
+macro_rules! lock {
+    ($lock:ident) => {
+        impl $lock {
+            pub(crate) fn new(semaphore: $crate::Semaphore) -> $lock {
+                $lock { semaphore }
+            }
+
+            fn with(self, set: impl Fn($crate::Semaphore) -> $crate::Semaphore) -> $lock {
+                $lock::new(set(self.semaphore))
+            }
+
+            /// An identity of the application's own; see [`Semaphore::id`](crate::Semaphore::id).
+            #[must_use]
+            pub fn id(self, id: &str) -> $lock {
+                self.with(|semaphore| semaphore.id(id))
+            }
+
+            /// The name.
+            pub fn name(&self) -> &str {
+                self.semaphore.name()
+            }
+
+            /// Takes the lock, or the place in line, away from `id`; see [`Semaphore::revoke`](crate::Semaphore::revoke).
+            ///
+            /// # Errors
+            /// As [`Semaphore::revoke`](crate::Semaphore::revoke).
+            pub fn revoke(&self, id: &str) -> Result<$crate::Revoked, $crate::errors::CallError> {
+                self.semaphore.revoke(id)
+            }
+        }
+
+        impl std::fmt::Debug for $lock {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($lock))
+                    .field("name", &self.name())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(crate) use lock;
+
 /// A guard around one [`Permit`](crate::Permit).
 macro_rules! guard {
     ($(#[$doc:meta])* $name:ident) => {

@@ -1,10 +1,9 @@
 //! The mutex: a semaphore of one permit, under the verbs of locking.
 
 use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
-use crate::guard::{guard, settings};
+use crate::guard::{guard, lock, settings};
 use crate::inspection::Inspection;
-use crate::semaphore::{Revoked, Semaphore};
-use std::fmt;
+use crate::semaphore::Semaphore;
 use std::time::{Duration, Instant};
 
 /// A lock that one process at a time holds, across machines.
@@ -28,29 +27,11 @@ pub struct Mutex {
 }
 
 settings!(Mutex);
+lock!(Mutex);
 
 impl Mutex {
-    pub(crate) fn new(semaphore: Semaphore) -> Mutex {
-        Mutex { semaphore }
-    }
-
-    fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> Mutex {
-        Mutex::new(set(self.semaphore))
-    }
-
     pub(crate) fn into_semaphore(self) -> Semaphore {
         self.semaphore
-    }
-
-    /// An identity of the application's own; see [`Semaphore::id`].
-    #[must_use]
-    pub fn id(self, id: &str) -> Mutex {
-        Mutex::new(self.semaphore.id(id))
-    }
-
-    /// The name.
-    pub fn name(&self) -> &str {
-        self.semaphore.name()
     }
 
     /// Locks, in line for as long as it takes. Blocks until it is granted.
@@ -94,14 +75,6 @@ impl Mutex {
         self.semaphore.adopt(id).map(MutexGuard)
     }
 
-    /// Takes the lock, or the place in line, away from `id`; see [`Semaphore::revoke`].
-    ///
-    /// # Errors
-    /// As [`Semaphore::revoke`].
-    pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
-        self.semaphore.revoke(id)
-    }
-
     /// Whether somebody, this process too, holds it at this moment. For display and monitoring: the answer may be outdated
     /// when it arrives, so to lock use [`try_lock`](Mutex::try_lock). Blocks for one round trip and writes nothing.
     ///
@@ -117,14 +90,6 @@ impl Mutex {
     /// As [`Semaphore::inspect`].
     pub fn inspect(&self) -> Result<Inspection, CallError> {
         self.semaphore.inspect()
-    }
-}
-
-impl fmt::Debug for Mutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
     }
 }
 

@@ -2,9 +2,9 @@
 //! all.
 
 use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError};
-use crate::guard::{guard, settings};
+use crate::guard::{guard, lock, settings};
 use crate::inspection::Inspection;
-use crate::semaphore::{Revoked, Semaphore};
+use crate::semaphore::Semaphore;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -32,27 +32,9 @@ pub struct RwLock {
 }
 
 settings!(RwLock);
+lock!(RwLock);
 
 impl RwLock {
-    pub(crate) fn new(semaphore: Semaphore) -> RwLock {
-        RwLock { semaphore }
-    }
-
-    fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> RwLock {
-        RwLock::new(set(self.semaphore))
-    }
-
-    /// An identity of the application's own; see [`Semaphore::id`].
-    #[must_use]
-    pub fn id(self, id: &str) -> RwLock {
-        self.with(|semaphore| semaphore.id(id))
-    }
-
-    /// The name.
-    pub fn name(&self) -> &str {
-        self.semaphore.name()
-    }
-
     /// Locks for reading, in line for as long as it takes. Blocks until it is granted.
     ///
     /// # Errors
@@ -133,14 +115,6 @@ impl RwLock {
         })
     }
 
-    /// Takes the lock, or the place in line, away from `id`; see [`Semaphore::revoke`].
-    ///
-    /// # Errors
-    /// As [`Semaphore::revoke`].
-    pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
-        self.semaphore.revoke(id)
-    }
-
     /// How many read, whether somebody writes, and how many wait, at one instant. For display and monitoring: the answer may be
     /// outdated when it arrives. Blocks for one round trip and writes nothing.
     ///
@@ -171,14 +145,6 @@ impl RwLock {
     /// As [`Semaphore::inspect`].
     pub fn inspect(&self) -> Result<Inspection, CallError> {
         self.semaphore.inspect()
-    }
-}
-
-impl fmt::Debug for RwLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLock")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
     }
 }
 

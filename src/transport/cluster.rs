@@ -305,12 +305,7 @@ fn slots(node: &Pool, until: Instant) -> Result<Vec<Range>, Failure> {
         until: Some(until),
         ..Sending::default()
     };
-    let mut carried = node.command(&command, sending)?;
-    let reply = match carried.replies.pop() {
-        Some(Ok(Value::ServerError(error))) => Err(redis::RedisError::from(error).into()),
-        Some(reply) => reply.map_err(Failure::from),
-        None => Err(Failure::new(FailureKind::UnexpectedReply, "no reply")),
-    }?;
+    let reply = node.command(&command, sending)??;
     let unreadable = || {
         let text = "CLUSTER SLOTS is answered in no form that is known";
         Failure::new(FailureKind::UnexpectedReply, text)

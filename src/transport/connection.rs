@@ -4,41 +4,17 @@ use super::NodeId;
 use crate::clock::machine_now;
 use crate::protocol::exchange::Reply;
 use redis::{Connection, RedisError};
-use std::ops::{Deref, DerefMut};
+use std::ops::DerefMut;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The gate's own connection, or one that the user's pool lent it.
-pub(super) enum Inner {
-    Own(Box<Connection>),
-    #[cfg(feature = "r2d2")]
-    Lent(Box<r2d2::PooledConnection<redis::Client>>),
-}
-
-impl Deref for Inner {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        match self {
-            Inner::Own(con) => con,
-            #[cfg(feature = "r2d2")]
-            Inner::Lent(con) => con,
-        }
-    }
-}
-
-impl DerefMut for Inner {
-    fn deref_mut(&mut self) -> &mut Connection {
-        match self {
-            Inner::Own(con) => con,
-            #[cfg(feature = "r2d2")]
-            Inner::Lent(con) => con,
-        }
-    }
-}
+pub(super) type Inner = Box<dyn DerefMut<Target = Connection> + Send>;
 
 pub(super) struct PooledConnection {
     con: Inner,
+    /// Somebody waits for it to come back.
+    pub(super) is_lent: bool,
     read_timeout: Duration,
     /// The age of the connection, see [`Pool`](super::pool::Pool).
     pub(super) generation: u64,
@@ -58,22 +34,19 @@ pub(super) enum State {
 }
 
 impl PooledConnection {
-    pub(super) fn new(con: Inner, read_timeout: Duration, generation: u64) -> PooledConnection {
+    pub(super) fn new(
+        con: Inner,
+        is_lent: bool,
+        read_timeout: Duration,
+        generation: u64,
+    ) -> PooledConnection {
         PooledConnection {
             con,
+            is_lent,
             read_timeout,
             generation,
             used: machine_now(),
             unread: 0,
-        }
-    }
-
-    /// Whether somebody waits for it to come back.
-    pub(super) fn is_lent(&self) -> bool {
-        match self.con {
-            Inner::Own(_) => false,
-            #[cfg(feature = "r2d2")]
-            Inner::Lent(_) => true,
         }
     }
 
@@ -139,10 +112,10 @@ impl PooledConnection {
 #[cfg(feature = "r2d2")]
 impl Drop for PooledConnection {
     fn drop(&mut self) {
-        if !self.is_lent() {
+        if !self.is_lent {
             return;
         }
-        while self.unread > 0 && redis::ConnectionLike::is_open(&*self.con) {
+        while self.unread > 0 && redis::ConnectionLike::is_open(&**self.con) {
             let _ = self.bound(Duration::ZERO);
             let _ = self.con.recv_response(); // skipped later, if it comes later
             self.unread -= 1;

@@ -47,8 +47,12 @@ impl Connector {
         Ok(Connector::Pool(pool, Box::new(client)))
     }
 
-    /// A connection for calls, had within `within`.
-    pub(super) fn pooled(&self, timeouts: &Timeouts, within: Duration) -> Result<Inner, Failure> {
+    /// A connection for calls, had within `within`, and whether it is lent.
+    pub(super) fn pooled(
+        &self,
+        timeouts: &Timeouts,
+        within: Duration,
+    ) -> Result<(Inner, bool), Failure> {
         #[cfg(feature = "r2d2")]
         if let Connector::Pool(pool, _) = self {
             let con = pool.get_timeout(within).map_err(|error| {
@@ -60,10 +64,10 @@ impl Connector {
             })?;
             con.set_read_timeout(Some(timeouts.read))?;
             con.set_write_timeout(Some(timeouts.write))?;
-            return Ok(Inner::Lent(Box::new(con)));
+            return Ok((Box::new(con), true));
         }
         let con = self.connect(timeouts, within)?;
-        Ok(Inner::Own(Box::new(con)))
+        Ok((Box::new(Box::new(con)), false))
     }
 
     /// A connection that is made within `within`.

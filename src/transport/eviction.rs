@@ -59,8 +59,7 @@ pub(crate) fn ask(server: &Pool, until: Option<Instant>) -> Option<Warning> {
         priority: true,
         ..Sending::default()
     };
-    let carried = server.command(&info, sending).ok()?;
-    match carried.replies.into_iter().next()?.ok()? {
+    match server.command(&info, sending).ok()?.ok()? {
         Value::BulkString(info) => evicts(&info, server.address()),
         _ => None,
     }
@@ -89,18 +88,6 @@ mod tests {
     fn policy(info: &str) -> Option<String> {
         let Warning::Evicts { policy, .. } = evicts(info.as_bytes(), "here".to_owned())?;
         Some(policy)
-    }
-
-    #[test]
-    fn only_a_server_with_a_bound_and_another_policy_evicts() {
-        let info = |maxmemory, policy| {
-            format!(
-                "# Memory\r\nused_memory:1\r\nmaxmemory:{maxmemory}\r\nmaxmemory_human:0B\r\nmaxmemory_policy:{policy}\r\n"
-            )
-        };
-        assert_eq!(policy(&info("1", "volatile-lru")).unwrap(), "volatile-lru");
-        assert_eq!(policy(&info("1", "noeviction")), None);
-        assert_eq!(policy(&info("0", "allkeys-lru")), None);
     }
 
     #[test]

@@ -6,7 +6,6 @@
 mod connections;
 mod queue;
 mod ready;
-mod slot;
 #[cfg(all(test, feature = "cluster"))]
 mod tests;
 
@@ -17,15 +16,14 @@ use crate::clock::Clock;
 use crate::clock::machine_now;
 use crate::counters::Counts;
 use crate::error::failure::{Failure, FailureKind};
-use crate::protocol::exchange::{Packet, Reply};
+use crate::protocol::exchange::{Packet, Reply, error_in, missing};
 use crate::protocol::lease::Moment;
 use crate::protocol::replicas::MinReplicas;
 use crate::sync::lock;
 use crate::trace;
-use connections::Connections;
+use connections::{Connections, Slot};
 use queue::{Queued, Turn};
 use redis::{Cmd, Connection, ConnectionAddr};
-use slot::Slot;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -171,8 +169,8 @@ impl Pool {
         lock(&self.connections).outdate(generation);
     }
 
-    /// Sends a plain command by itself.
-    pub(crate) fn command(&self, command: &Cmd, sending: Sending) -> Result<Carried, Failure> {
+    /// Sends a plain command by itself. A failure: it was not sent.
+    pub(crate) fn command(&self, command: &Cmd, sending: Sending) -> Result<Reply, Failure> {
         let packet = Packet {
             bytes: command.get_packed_command().into(),
             replies: 1,
@@ -181,7 +179,8 @@ impl Pool {
             alone: true,
             ..sending
         };
-        self.send(&packet, alone)
+        let reply = self.send(&packet, alone)?.replies.pop();
+        Ok(error_in(reply.unwrap_or_else(missing)))
     }
 
     /// Sends a packet, in one with those of other threads where many are under way. A failure: it was not sent.
@@ -255,7 +254,7 @@ impl Pool {
 
     /// Whether a connection that is ready waits here for its next call.
     fn keeps(&self, connection: &PooledConnection) -> bool {
-        !connection.is_lent() && !self.is_retired()
+        !connection.is_lent && !self.is_retired()
     }
 
     /// How long a call that is sent now may take.

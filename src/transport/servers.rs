@@ -20,7 +20,6 @@ use crate::protocol::replicas::MinReplicas;
 use crate::protocol::reply::error_of;
 use crate::sync::lock;
 use crate::trace;
-use redis::{RedisError, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -82,14 +81,7 @@ impl Servers {
     fn ping(&self) -> Result<(), Failure> {
         match &self.topology {
             Topology::One(pool) => {
-                let ping = redis::cmd("PING");
-                match pool.command(&ping, Sending::default())?.replies.pop() {
-                    Some(Err(error)) => return Err(error.into()),
-                    Some(Ok(Value::ServerError(error))) => {
-                        return Err(RedisError::from(error).into());
-                    }
-                    Some(Ok(_)) | None => {}
-                }
+                pool.command(&redis::cmd("PING"), Sending::default())??;
                 self.look_at(pool, None);
                 Ok(())
             }

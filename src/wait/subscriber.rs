@@ -11,7 +11,7 @@ use crate::protocol::message::Received;
 use crate::sync::{lock, wait_for};
 use crate::transport::pool::{Pool, Sending};
 use crate::transport::subscription::{Broken, Subscription, TICK};
-use redis::{Cmd, Msg, RedisError, Value};
+use redis::{Cmd, Msg, Value};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -141,15 +141,10 @@ impl Subscriber {
 
     /// The reply; `None` where the server, or what stands in front of it, does not know the command.
     fn try_out(&self, command: &Cmd) -> Result<Option<Value>, NotHeard> {
-        let carried = match self.pool.command(command, Sending::default()) {
-            Ok(carried) => carried,
+        let failure = match self.pool.command(command, Sending::default()) {
+            Ok(Ok(reply)) => return Ok(Some(reply)),
+            Ok(Err(error)) => Failure::from(error),
             Err(_) => return Err(NotHeard::Broken),
-        };
-        let failure = match carried.replies.into_iter().next() {
-            Some(Ok(Value::ServerError(error))) => Failure::from(RedisError::from(error)),
-            Some(Ok(reply)) => return Ok(Some(reply)),
-            Some(Err(error)) => Failure::from(error),
-            None => return Err(NotHeard::Broken),
         };
         match failure.kind() {
             FailureKind::Permission => Err(NotHeard::Refused(self.named(&failure))),

@@ -1,7 +1,7 @@
 //! A connection that is ready for a packet: an idle one that works, or a new one.
 
 use super::Pool;
-use super::slot::Slot;
+use super::connections::Slot;
 use crate::clock::machine_now;
 use crate::error::failure::Failure;
 use crate::sync::lock;
@@ -41,14 +41,19 @@ impl Pool {
                 .pooled(&self.timeouts, self.timeouts.connect.min(left));
             let mut connections = lock(&self.connections);
             return match inner {
-                Ok(inner) => {
+                Ok((inner, is_lent)) => {
                     let is_successor = connections.unreplaced > 0;
                     connections.unreplaced -= usize::from(is_successor);
                     drop(connections);
                     if is_successor {
                         self.count_reconnect("a connection was replaced");
                     }
-                    Ok(PooledConnection::new(inner, self.timeouts.read, generation))
+                    Ok(PooledConnection::new(
+                        inner,
+                        is_lent,
+                        self.timeouts.read,
+                        generation,
+                    ))
                 }
                 Err(failure) => {
                     connections.open -= 1;

@@ -25,7 +25,7 @@ fn with_a_call_under_way(time: Duration) -> (Arc<Pool>, TcpStream, JoinHandle<Ca
             until,
             ..Sending::default()
         };
-        std::thread::spawn(move || pool.command(&redis::cmd("PING"), sending).unwrap())
+        std::thread::spawn(move || pool.send(&ping(), sending).unwrap())
     };
     let first = call(SOON);
     let (mut server, _) = listener.accept().unwrap();
@@ -38,9 +38,15 @@ fn with_a_call_under_way(time: Duration) -> (Arc<Pool>, TcpStream, JoinHandle<Ca
     (pool, server, call)
 }
 
+fn ping() -> Packet<'static> {
+    Packet {
+        bytes: redis::cmd("PING").get_packed_command().into(),
+        replies: 1,
+    }
+}
+
 fn take_call(server: &mut TcpStream) {
-    let ping = redis::cmd("PING").get_packed_command();
-    server.read_exact(&mut vec![0; ping.len()]).unwrap();
+    server.read_exact(&mut vec![0; ping().bytes.len()]).unwrap();
 }
 
 fn assert_closed(pool: &Pool, mut server: TcpStream) {
@@ -63,11 +69,7 @@ fn a_connection_to_a_former_master_is_closed_also_when_its_replies_came_late() {
     let pending = call.join().unwrap().pending.unwrap();
     pool.retire(true);
     server.write_all(b"+PONG\r\n+PONG\r\n").unwrap();
-    let packet = Packet {
-        bytes: redis::cmd("PING").get_packed_command().into(),
-        replies: 1,
-    };
-    let carried = pool.send_behind(&pending, &packet, None).unwrap().unwrap();
+    let carried = pool.send_behind(&pending, &ping(), None).unwrap().unwrap();
     assert!(carried.pending.is_none());
     take_call(&mut server);
     assert_closed(&pool, server);

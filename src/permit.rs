@@ -11,7 +11,7 @@ pub(crate) use release::{drop_all, drop_within, release_all};
 use crate::error::{CallError, Invalid, RefreshError};
 use crate::lease::permits::OnLost;
 use crate::protocol::held::{HeldPermit, Identity};
-use crate::protocol::keeper::Number;
+use crate::protocol::keeper::{Keeper, Number};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{self, Deadline, LeaseOptions};
 use crate::protocol::semaphore::{Grant, Release, ReleaseAnswer};
@@ -178,10 +178,7 @@ impl Permit {
     /// stay as they are. Does not block and asks nobody.
     pub fn stop_renewal(&self) {
         if self.shared.servers.is_own_process() {
-            let number = self.number;
-            self.shared
-                .permits
-                .with(|keeper| keeper.stop_renewal(number));
+            self.keeper(Keeper::stop_renewal);
         }
     }
 
@@ -234,8 +231,7 @@ impl Permit {
                 Ok(())
             }
             ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
-                let number = self.number;
-                self.shared.permits.with(|keeper| {
+                self.keeper(|keeper, number| {
                     keeper.leave(number);
                     keeper.lose(number, false);
                 });
@@ -279,15 +275,15 @@ impl Permit {
 
     /// Nobody looks after it any more.
     fn leave(&self) {
-        let number = self.number;
-        self.shared.permits.with(|keeper| keeper.leave(number));
+        self.keeper(Keeper::leave);
     }
 
     fn held<T>(&self, work: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
-        let number = self.number;
-        self.shared
-            .permits
-            .with(|keeper| keeper.held(number).map(work))
+        self.keeper(|keeper, number| keeper.held(number).map(work))
+    }
+
+    fn keeper<T>(&self, work: impl FnOnce(&mut Keeper, Number) -> T) -> T {
+        self.shared.permits.with(|keeper| work(keeper, self.number))
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -219,23 +219,19 @@ impl Mutexes {
     fn check(&self) -> Result<(&Semaphore, Vec<&Keys>), Invalid> {
         let keys = self.semaphores.iter().map(Semaphore::keys);
         let keys: Vec<&Keys> = keys.collect::<Result<_, _>>()?;
-        let count = keys.len();
-        match self.semaphores.first() {
-            Some(first) if count <= MOST_NAMES => {
-                let mut pairs = self.semaphores.iter().zip(self.semaphores.iter().skip(1));
-                match pairs.find(|(one, next)| one.name() == next.name()) {
-                    None => Ok((first, keys)),
-                    Some((twice, _)) => {
-                        let why = format!("takes each name once, got {:?} twice", twice.name());
-                        Err(Invalid::new("names", why))
-                    }
-                }
-            }
+        let first = match self.semaphores.first() {
+            Some(first) if keys.len() <= MOST_NAMES => first,
             _ => {
-                let why = format!("takes 1 to {MOST_NAMES} names, got {count}");
-                Err(Invalid::new("names", why))
+                let why = format!("takes 1 to {MOST_NAMES} names, got {}", keys.len());
+                return Err(Invalid::new("names", why));
             }
+        };
+        let mut pairs = self.semaphores.iter().zip(self.semaphores.iter().skip(1));
+        if let Some((twice, _)) = pairs.find(|(one, next)| one.name() == next.name()) {
+            let why = format!("takes each name once, got {:?} twice", twice.name());
+            return Err(Invalid::new("names", why));
         }
+        Ok((first, keys))
     }
 }
 

@@ -47,10 +47,10 @@ pub enum FailureKind {
 }
 
 /// The server could not be used: what happened, and what to do about it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Failure(Box<Cause>); // in a box, since every call returns an error of this size or its answer
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Cause {
     kind: FailureKind,
     text: String,
@@ -193,17 +193,6 @@ fn kind_of(error: &RedisError, text: &str) -> FailureKind {
         Some("NOPERM") => FailureKind::Permission,
         _ if permission::is_refusal(text) => FailureKind::Permission,
         _ => FailureKind::Other,
-    }
-}
-
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cause { kind, text, source } = &*self.0;
-        f.debug_struct("Failure")
-            .field("kind", kind)
-            .field("text", text)
-            .field("source", source)
-            .finish()
     }
 }
 

@@ -1,7 +1,6 @@
 //! How permits are given back, one or several in a packet, and what comes of it.
 
 use super::Permit;
-use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Error};
 use crate::lease::releases::PendingRelease;
 use crate::protocol::call::{Call, Packed};
@@ -108,25 +107,14 @@ pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
     let _busy = shared.servers.clock.busy(); // until it is given back
     let until = shared.now() + bound;
     let mut unconfirmed = Vec::new();
-    if bound.is_zero() {
-        let armed = permits.iter().enumerate().filter(|(_, p)| p.armed);
-        unconfirmed.extend(armed.map(|(index, _)| Unconfirmed {
-            index,
-            error: CallError::Failed(Failure::new(FailureKind::TimedOut, "not tried")),
-            connection: None,
-        }));
-    } else {
-        // What became of it shows in what is unconfirmed.
+    if !bound.is_zero() {
+        // What became of it shows in who is still armed, and in what is unconfirmed.
         let _ = give_back(permits, Some(until), &mut unconfirmed);
     }
     let mut pending = Vec::new();
-    for Unconfirmed {
-        index, connection, ..
-    } in unconfirmed
-    {
-        let Some(permit) = permits.get_mut(index) else {
-            continue;
-        };
+    for (index, permit) in permits.iter_mut().enumerate().filter(|(_, p)| p.armed) {
+        let mut connections = unconfirmed.iter().filter(|other| other.index == index);
+        let connection = connections.find_map(|other| other.connection.clone());
         permit.armed = false;
         let identity = &permit.identity;
         let lease = Duration::from_millis(identity.lease.lease_ms);
@@ -247,8 +235,7 @@ impl Permit {
         self.gone = !matches!(answer, ReleaseAnswer::Released { .. });
         // Found nothing, unless an earlier try of this very release took it.
         let is_lost = self.gone && !self.asked && !repeated;
-        let number = self.number;
-        self.shared.permits.with(|keeper| {
+        self.keeper(|keeper, number| {
             if is_lost {
                 keeper.lose(number, false);
             }

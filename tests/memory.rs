@@ -638,3 +638,25 @@ fn each_renewal_is_counted_once() {
     let counters = gate.counters();
     assert_eq!((counters.lost, counters.renewed), (2, 3));
 }
+
+#[test]
+fn names_fit_patterns() {
+    let (_, memory) = memory();
+    let mut con = memory.connection().unwrap();
+    for (pattern, name, expected) in [
+        ("*", "", true),
+        ("a*", "abc", true),
+        ("a*c", "abcd", false),
+        ("a*c*", "abcd", true),
+        ("a?c", "abc", true),
+        ("a?c", "ac", false),
+        (r"a\*", "a*", true),
+        (r"a\*", "ab", false),
+        ("abc", "ab", false),
+    ] {
+        let () = con.set(name, "value").unwrap();
+        let found: Vec<String> = con.keys(pattern).unwrap();
+        assert_eq!(found == [name], expected, "{pattern} {name}");
+        let () = con.del(name).unwrap();
+    }
+}

@@ -7,6 +7,7 @@ mod support;
 mod tls_server;
 
 mod acl;
+mod addresses;
 #[cfg(feature = "cluster")]
 mod cluster;
 #[cfg(feature = "cluster")]

@@ -311,3 +311,49 @@ fn contacts_and_members_are_any_bytes() {
         prop_assert!(autocomplete::recent_match(con, &user, "", 9).unwrap().is_empty());
     });
 }
+
+#[test]
+fn keys_share_one_hash_tag() {
+    let keys = Keys::semaphore("luagate", "market:17").unwrap();
+    assert_eq!(
+        keys.names(),
+        [
+            "luagate:semaphore:{market:17}",
+            "luagate:semaphore.holders:{market:17}",
+            "luagate:semaphore.queue:{market:17}",
+        ]
+    );
+    let grouped = Keys::mutex("app", "{items}:17").unwrap();
+    assert_eq!(grouped.names()[0], "app:mutex:{items}:17");
+    assert_eq!(recent_key("app", "ann").unwrap(), "app:recent:{ann}");
+    assert_eq!(prefix_key("app", "{g}:n").unwrap(), "app:prefix:{g}:n");
+    let latch = LatchKeys::new("app", "{items}:17").unwrap();
+    let names = ["app:latch:{items}:17", "app:latch.waiters:{items}:17"];
+    assert_eq!(latch.names(), names);
+}
+
+#[test]
+fn what_a_name_may_not_be() {
+    let long = "x".repeat(201);
+    for name in [
+        "",
+        "a b",
+        "a\u{0}",
+        "a{b",
+        "}",
+        "{}",
+        "{}:a",
+        "{a}:",
+        "{a}",
+        "{a}:{b}",
+        "a\u{3000}b",
+        &long,
+    ] {
+        assert!(Keys::semaphore("luagate", name).is_err(), "{name:?}");
+        assert!(recent_key("luagate", name).is_err(), "{name:?}");
+        assert!(prefix_key("luagate", name).is_err(), "{name:?}");
+    }
+    for prefix in ["", "a b", "{a}", "é", &long[..65]] {
+        assert!(Keys::semaphore(prefix, "name").is_err(), "{prefix:?}");
+    }
+}

@@ -13,9 +13,9 @@ use redis::{ConnectionLike, ErrorKind, RedisError, RedisResult, Value};
 use std::collections::BTreeMap;
 
 /// Stands in for a connection: answers whatever it was told to.
-struct StandIn {
-    single: RedisResult<Value>,
-    several: RedisResult<Vec<Value>>,
+pub(crate) struct StandIn {
+    pub(crate) single: RedisResult<Value>,
+    pub(crate) several: RedisResult<Vec<Value>>,
 }
 
 impl StandIn {

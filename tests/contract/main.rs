@@ -18,5 +18,6 @@ mod loss;
 mod manifest;
 mod nothing_left_behind;
 mod readme_of_scripts;
+mod refusals;
 mod same_id;
 mod versions;

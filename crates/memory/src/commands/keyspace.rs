@@ -56,26 +56,3 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
         (_, []) => false,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_fit_patterns() {
-        for (pattern, name, expected) in [
-            ("*", "", true),
-            ("a*", "abc", true),
-            ("a*c", "abcd", false),
-            ("a*c*", "abcd", true),
-            ("a?c", "abc", true),
-            ("a?c", "ac", false),
-            (r"a\*", "a*", true),
-            (r"a\*", "ab", false),
-            ("abc", "ab", false),
-        ] {
-            let found = fits(pattern.as_bytes(), name.as_bytes());
-            assert_eq!(found, expected, "{pattern} {name}");
-        }
-    }
-}

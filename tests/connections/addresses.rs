@@ -1,0 +1,162 @@
+//! What the error of a wrong URL tells, and what it must not show.
+
+use luagate::Gate;
+use luagate::errors::CallError;
+use proptest::prelude::*;
+
+/// The error of a wrong URL. Nobody connects: the prefix cannot be.
+fn error_of(url: &str) -> Option<String> {
+    match Gate::builder(url).prefix("").open() {
+        Err(CallError::Invalid(invalid)) if invalid.what() == "prefix" => None,
+        Err(CallError::Invalid(invalid)) => Some(invalid.to_string()),
+        other => panic!("{url}: {other:?}"),
+    }
+}
+
+/// Each wrong url with a word of the error that tells its wrong part. A password is `secret` in all of them.
+const WRONG: &[(&str, &str)] = &[
+    ("", "the scheme is missing"),
+    ("localhost", "the scheme is missing"),
+    ("localhost:6379", "the scheme is missing"),
+    ("user:secret@host:6379", "the scheme is missing"),
+    ("redis:/host", "the scheme is missing"),
+    ("http://:secret@host", "the scheme is not known"),
+    ("secret://host", "the scheme is not known"),
+    ("redis+tls://host", "the scheme is not known"),
+    ("://host", "the scheme is not known"),
+    ("redis://", "the host is missing"),
+    ("redis://:6379", "the host is missing"),
+    ("redis://:secret@", "the host is missing"),
+    ("redis://:secret@:6379/0", "the host is missing"),
+    ("redis://:secret@ho st", "the host has"),
+    ("redis://:secret@ho<st/0", "the host has"),
+    ("redis://[::1", "the host has a bracket"),
+    ("redis://[secret]:6379", "the host has a bracket"),
+    ("redis://0.0.0.0", "the host is the wildcard"),
+    ("redis://[::]:6379/3", "the host is the wildcard"),
+    ("redis://host:port", "the port is"),
+    ("redis://:secret@host:port", "the port is"),
+    ("redis://host:65536", "the port is"),
+    ("redis://host:-1/0", "the port is"),
+    ("redis://host:63 79", "the port is"),
+    ("redis://a:7001,b:7002", "the port is"),
+    ("redis://:secret@[::1]:x", "the port is"),
+    ("redis://[::1]6379", "the port is"),
+    ("redis://:secret@host/x", "the database is"),
+    ("redis://host:6379/0/1", "the database is"),
+    ("redis://host/99999999999999999999", "the database is"),
+    ("valkey://:secret@host/db", "the database is"),
+    ("redis://:a/secret@host", "the password has"),
+    ("redis://:secret/a@host", "the password has"),
+    ("redis://user:6379/secret@host", "the password has"),
+    ("redis://:sec#secret@host", "the password has"),
+    ("redis://:sec?secret@host:6379/0", "the password has"),
+    ("redis://:secret%ff@host", "the user or the password is"),
+    ("redis://%ff:secret@host", "the user or the password is"),
+    ("redis://:secret@host/0?protocol=secret", "the protocol is"),
+    ("unix://", "the path of the socket"),
+    ("unix://socket", "the path of the socket"),
+    (
+        "redis+unix://relative/socket?pass=secret",
+        "the path of the socket",
+    ),
+    ("unix:///socket?pass=secret&db=x", "the database is"),
+    ("unix:///socket?protocol=9&pass=secret", "the protocol is"),
+];
+
+#[test]
+fn a_wrong_url_is_told_by_its_wrong_part_and_without_the_password() {
+    for (url, part) in WRONG {
+        assert_told(url, part);
+    }
+}
+
+#[test]
+#[cfg(feature = "tls")]
+fn a_wrong_url_with_tls_is_told_by_its_wrong_part() {
+    assert_told("rediss://:secret@host:port", "the port is");
+    assert_told("rediss://:secret@host/0#secure", "the fragment is");
+    assert_told("valkeys://:secret@/0", "the host is missing");
+}
+
+#[test]
+#[cfg(feature = "cluster")]
+fn a_wrong_url_of_a_cluster_is_told_by_its_wrong_part_and_address() {
+    for (url, part) in [
+        ("redis+cluster://", "the host is missing"),
+        ("redis+cluster://:secret@", "the host is missing"),
+        (
+            "redis+cluster://:secret@a:1,,c:3",
+            "address 2 of 3: the host is missing",
+        ),
+        (
+            "redis+cluster://:secret@a:1,b:x",
+            "address 2 of 2: the port is",
+        ),
+        (
+            "redis+cluster://:secret@a:1,b:2/x",
+            "address 1 of 2: the database is",
+        ),
+        ("redis+cluster://:a/secret@a:1,b:2", "the password has"),
+        ("redis+cluster://user:1/secret@a:1", "the password has"),
+        ("redis+cluster://:secret#@a:1", "the password has"),
+    ] {
+        let told = assert_told(url, part);
+        assert!(told.contains("takes redis+cluster://"), "{url}: {told}");
+    }
+}
+
+#[test]
+#[cfg(feature = "sentinel")]
+fn a_wrong_url_of_sentinels_is_told_by_its_wrong_part_and_address() {
+    for (url, part) in [
+        ("redis+sentinel://", "the master is missing"),
+        ("redis+sentinel://:secret@host", "the master is missing"),
+        ("redis+sentinel://:secret@a:1,b:2/", "the master is missing"),
+        ("redis+sentinel://a//3", "the master is missing"),
+        ("redis+sentinel://:secret@/orders", "the host is missing"),
+        (
+            "redis+sentinel://:secret@a:1,b:x/orders",
+            "address 2 of 2: the port is",
+        ),
+        (
+            "redis+sentinel://:secret@a,,c/orders",
+            "address 2 of 3: the host is missing",
+        ),
+        ("redis+sentinel://:secret@a/orders/x", "the database is"),
+        ("redis+sentinel://:a/secret@a/orders", "the password has"),
+        ("redis+sentinel://:a@b/secret@a/orders", "the password has"),
+        (
+            "redis+sentinel://:secret%ff@a/orders",
+            "the user or the password is",
+        ),
+    ] {
+        let told = assert_told(url, part);
+        assert!(told.contains("takes redis+sentinel://"), "{url}: {told}");
+    }
+}
+
+#[track_caller]
+fn assert_told(url: &str, part: &str) -> String {
+    let told = error_of(url).expect(url);
+    assert!(told.starts_with("url: "), "{url}: {told}");
+    assert!(told.contains(part), "{url}: {told}");
+    assert!(told.contains("takes "), "{url}: {told}");
+    assert!(!told.contains("secret"), "{url}: {told}");
+    told
+}
+
+/// Whatever stands in a url, what is left when the known words are taken out of the error is no piece of it.
+#[test]
+fn the_error_of_a_wrong_url_has_nothing_of_it() {
+    let url = "(redis|rediss|unix|redis\\+cluster|redis\\+sentinel|http)?(://)?[:/@,#?\\[\\]]{0,3}(SECRET)?[:/@,#?%a-f0-9 ]{0,12}(SECRET)[:/@,#?%a-f0-9 ]{0,12}";
+    let config = ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(1_000)
+    };
+    proptest!(config, |(url in url)| {
+        if let Some(told) = error_of(&url) {
+            prop_assert!(!told.contains("SECRET"), "{}: {}", url, told);
+        }
+    });
+}

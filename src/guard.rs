@@ -1,8 +1,7 @@
 //! What all locks share: their settings, which are those of a semaphore, and their guards, each of which is a permit under the
 //! verbs of locking.
 
-use crate::error::{CallError, Error};
-use std::fmt;
+use crate::error::{CallError, try_again};
 
 /// Settings of a lock. The type has a function `with`, which lets each of its semaphores go through another function.
 macro_rules! settings {
@@ -182,24 +181,4 @@ impl<G> UnlockError<G> {
     }
 }
 
-impl<G> fmt::Display for UnlockError<G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "not unlocked, try again with the guard in this error: {}",
-            self.error
-        )
-    }
-}
-
-impl<G: fmt::Debug> std::error::Error for UnlockError<G> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl<G> From<UnlockError<G>> for Error {
-    fn from(error: UnlockError<G>) -> Error {
-        error.error.into()
-    }
-}
+try_again!(UnlockError<G> "not unlocked, try again with the guard in this error");

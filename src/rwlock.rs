@@ -1,11 +1,10 @@
 //! The reader-writer lock: a semaphore of so many permits that they never run out, of which a reader takes one and a writer
 //! all.
 
-use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError};
+use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError, try_again};
 use crate::guard::{guard, lock, settings};
 use crate::inspection::Inspection;
 use crate::semaphore::Semaphore;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A lock that many read under at once, or one writes under, across machines.
@@ -225,20 +224,4 @@ impl DowngradeError {
     }
 }
 
-impl fmt::Display for DowngradeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not downgraded: {}", self.error)
-    }
-}
-
-impl std::error::Error for DowngradeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl From<DowngradeError> for crate::Error {
-    fn from(error: DowngradeError) -> crate::Error {
-        error.error.into()
-    }
-}
+try_again!(DowngradeError "not downgraded");

@@ -318,3 +318,27 @@ impl TryAcquireError {
         }
     }
 }
+
+/// What the errors say that have a guard with which to try again: these words, and why it failed.
+macro_rules! try_again {
+    ($type:ident $(<$guard:ident>)? $words:literal) => {
+        impl $(<$guard>)? std::fmt::Display for $type $(<$guard>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}: {}", $words, self.error)
+            }
+        }
+
+        impl $(<$guard: std::fmt::Debug>)? std::error::Error for $type $(<$guard>)? {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.error)
+            }
+        }
+
+        impl $(<$guard>)? From<$type $(<$guard>)?> for $crate::error::Error {
+            fn from(error: $type $(<$guard>)?) -> $crate::error::Error {
+                error.error.into()
+            }
+        }
+    };
+}
+pub(crate) use try_again;

@@ -1,7 +1,7 @@
 //! How permits are given back, one or several in a packet, and what comes of it.
 
 use super::Permit;
-use crate::error::{CallError, Error};
+use crate::error::{CallError, try_again};
 use crate::lease::releases::PendingRelease;
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::releases::Target;
@@ -10,7 +10,6 @@ use crate::trace::{Operation, words};
 use crate::transport::PendingConnection;
 use crate::transport::pool::Sending;
 use crate::transport::route::{Outcome, Unanswered};
-use std::fmt;
 use std::time::{Duration, Instant};
 
 /// How long dropping a permit may take; what takes longer goes to the background.
@@ -61,27 +60,7 @@ impl ReleaseError {
     }
 }
 
-impl fmt::Display for ReleaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "not released, try again with the permit in this error: {}",
-            self.error
-        )
-    }
-}
-
-impl std::error::Error for ReleaseError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl From<ReleaseError> for Error {
-    fn from(error: ReleaseError) -> Error {
-        error.error.into()
-    }
-}
+try_again!(ReleaseError "not released, try again with the permit in this error");
 
 /// Gives these back, all of one gate, in one packet. Those that the server confirmed are not armed any more.
 pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError> {

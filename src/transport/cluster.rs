@@ -8,10 +8,8 @@ mod tests;
 
 use super::connect::moved_to;
 use super::connector::Connector;
-use super::pool::{Pool, Sending};
-use super::{NodeId, Timeouts, tls};
-use crate::clock::Clock;
-use crate::counters::Counts;
+use super::pool::{Pool, PoolOptions, Sending};
+use super::{NodeId, tls};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid};
 use crate::sync::lock;
@@ -27,16 +25,8 @@ const CALM: Duration = Duration::from_millis(100);
 /// How long one node may take to tell the slots, before another is asked.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 
-/// What makes a pool for a node.
-pub(crate) struct Pools {
-    pub(crate) clock: Clock,
-    pub(crate) counts: Arc<Counts>,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) most: usize,
-}
-
 pub(crate) struct Cluster {
-    pools: Pools,
+    options: PoolOptions,
     /// How connections are made, but for the address.
     like: ConnectionInfo,
     map: Mutex<Map>,
@@ -59,7 +49,10 @@ struct Map {
 
 impl Cluster {
     /// Knows these addresses, and asks nobody yet.
-    pub(crate) fn new(nodes: &[ConnectionInfo], pools: Pools) -> Result<Cluster, CallError> {
+    pub(crate) fn new(
+        nodes: &[ConnectionInfo],
+        options: PoolOptions,
+    ) -> Result<Cluster, CallError> {
         let Some(like) = nodes.first().cloned() else {
             return Err(
                 Invalid::new("nodes", "takes the address of one node or more, got none").into(),
@@ -77,7 +70,7 @@ impl Cluster {
             return Err(Invalid::new("url", why).into());
         }
         let cluster = Cluster {
-            pools,
+            options,
             like,
             map: Mutex::default(),
             asking: Mutex::default(),
@@ -113,14 +106,7 @@ impl Cluster {
         let number = map.nodes.len();
         let to = moved_to(self.like.addr(), address.0.clone(), address.1);
         let source = Connector::at(self.like.clone().set_addr(to))?;
-        let Pools {
-            clock,
-            counts,
-            timeouts,
-            most,
-        } = &self.pools;
-        let (clock, counts) = (clock.clone(), counts.clone());
-        let connections = Pool::new(clock, counts, number, source, *timeouts, *most);
+        let connections = Pool::new(self.options.clone(), number, source);
         map.nodes.push(Arc::new(connections));
         map.numbers.insert(address, number);
         Ok(number)
@@ -148,7 +134,7 @@ impl Cluster {
     /// The node that has the key. Asks where that is not known, or doubtful and nobody else asks, until `until` at most.
     pub(super) fn owner(&self, key: &[u8], until: Option<Instant>) -> Result<Arc<Pool>, Failure> {
         let slot = Slot::for_key(key);
-        let now = self.pools.clock.now();
+        let now = self.options.clock.now();
         let map = lock(&self.map);
         let is_calm = map
             .asked
@@ -233,16 +219,16 @@ impl Cluster {
         nodes.sort_by_key(|node| (Some(node.node()) == last, node.is_retired()));
         let mut failure = Failure::new(FailureKind::Unreachable, "no node was named");
         for node in nodes {
-            let latest = self.pools.clock.now() + TOLD_WITHIN;
+            let latest = self.options.clock.now() + TOLD_WITHIN;
             match slots(&node, until.map_or(latest, |until| until.min(latest))) {
                 Ok(ranges) => return self.learn(&node, ranges),
                 Err(other) => failure = other,
             }
-            if until.is_some_and(|until| until <= self.pools.clock.now()) {
+            if until.is_some_and(|until| until <= self.options.clock.now()) {
                 break;
             }
         }
-        lock(&self.map).asked = Some(self.pools.clock.now());
+        lock(&self.map).asked = Some(self.options.clock.now());
         Err(failure)
     }
 
@@ -273,7 +259,7 @@ impl Cluster {
         }
         map.owners = owners;
         map.doubted = None;
-        map.asked = Some(self.pools.clock.now());
+        map.asked = Some(self.options.clock.now());
         map.version += 1;
         Ok(())
     }

@@ -48,7 +48,7 @@ pub(crate) fn ask(server: &Pool, until: Option<Instant>) -> Option<Warning> {
     if server.is_checked() {
         return None;
     }
-    let latest = server.clock.now() + TOLD_WITHIN;
+    let latest = server.options.clock.now() + TOLD_WITHIN;
     if until.is_some_and(|until| until < latest) || !server.is_checked_first() {
         return None;
     }

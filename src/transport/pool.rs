@@ -61,14 +61,21 @@ pub(crate) struct Carried {
     pub(crate) pending: Option<PendingConnection>,
 }
 
+/// What all pools of a gate have in common.
+#[derive(Clone)]
+pub(crate) struct PoolOptions {
+    pub(crate) clock: Clock,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) timeouts: Timeouts,
+    /// How many connections one has at most.
+    pub(crate) most: usize,
+}
+
 /// The connections to one server.
 pub(crate) struct Pool {
-    pub(crate) clock: Clock,
-    counts: Arc<Counts>,
+    pub(crate) options: PoolOptions,
     node: NodeId,
     connector: Connector,
-    timeouts: Timeouts,
-    most: usize,
     connections: Mutex<Connections>,
     /// Counts the pending connections.
     pending: Arc<()>,
@@ -77,22 +84,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool of up to `most` connections to this server. Opens none yet.
-    pub(crate) fn new(
-        clock: Clock,
-        counts: Arc<Counts>,
-        node: NodeId,
-        connector: Connector,
-        timeouts: Timeouts,
-        most: usize,
-    ) -> Pool {
+    /// A pool of connections to this server. Opens none yet.
+    pub(crate) fn new(options: PoolOptions, node: NodeId, connector: Connector) -> Pool {
         Pool {
-            clock,
-            counts,
+            options,
             node,
             connector,
-            timeouts,
-            most,
             connections: Mutex::default(),
             pending: Arc::default(),
             retired: AtomicBool::new(false),
@@ -119,10 +116,6 @@ impl Pool {
         !self.checked.swap(true, Ordering::Relaxed)
     }
 
-    pub(crate) fn timeouts(&self) -> Timeouts {
-        self.timeouts
-    }
-
     /// A node of a cluster is no master (any more), so nobody needs a connection to it.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
@@ -140,7 +133,7 @@ impl Pool {
     /// A connection or a subscription was re-established.
     pub(crate) fn count_reconnect(&self, what: &str) {
         trace::reconnected(what, || self.address());
-        self.counts.reconnects.add_one();
+        self.options.counts.reconnects.add_one();
     }
 
     /// How often another server took the place of this one.
@@ -151,7 +144,7 @@ impl Pool {
     /// A connection outside the pool, for a subscription.
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
         self.connector
-            .connect(&self.timeouts, self.timeouts.connect)
+            .connect(&self.options.timeouts, self.options.timeouts.connect)
     }
 
     /// The places where connecting can have failed; see [`Connector::addresses`].
@@ -188,7 +181,7 @@ impl Pool {
         let latest = machine_now() + self.time(sending.until);
         let mut connections = lock(&self.connections);
         let may_go = sending.priority || connections.queue.is_empty();
-        if may_go && connections.busy < connections.enough(self.most, !sending.is_alone()) {
+        if may_go && connections.busy < connections.enough(self.options.most, !sending.is_alone()) {
             connections.busy += 1;
             let slot = connections.slot(self.moves());
             drop(connections);
@@ -203,7 +196,7 @@ impl Pool {
         match self.wait_for_turn(&queued) {
             Turn::Goes(slot) => self.carry(slot, packet, sending, latest),
             Turn::Answered(carried) => Ok(*carried),
-            Turn::Waits => Err(queue::all_busy(self.most)),
+            Turn::Waits => Err(queue::all_busy(self.options.most)),
         }
     }
 
@@ -225,7 +218,7 @@ impl Pool {
         };
         let mut counted = slot.take()?;
         let latest = machine_now() + self.time(until);
-        let sent = self.clock.moment();
+        let sent = self.options.clock.moment();
         let connection = &mut counted.connection;
         let (replies, state) = connection.exchange(&packet.bytes, packet.replies, latest);
         let generation = connection.generation;
@@ -246,7 +239,7 @@ impl Pool {
     fn take_back(&self, connection: PooledConnection) {
         let mut connections = lock(&self.connections);
         connections.unreplaced = connections.unreplaced.saturating_sub(1);
-        if connections.open < self.most && self.keeps(&connection) {
+        if connections.open < self.options.most && self.keeps(&connection) {
             connections.open += 1;
             connections.idle.push(connection);
         }
@@ -259,9 +252,9 @@ impl Pool {
 
     /// How long a call that is sent now may take.
     fn time(&self, until: Option<Instant>) -> Duration {
-        let left = |until: Instant| until.saturating_duration_since(self.clock.now());
-        until.map_or(self.timeouts.read, |until| {
-            self.timeouts.read.min(left(until))
+        let left = |until: Instant| until.saturating_duration_since(self.options.clock.now());
+        until.map_or(self.options.timeouts.read, |until| {
+            self.options.timeouts.read.min(left(until))
         })
     }
 
@@ -276,13 +269,13 @@ impl Pool {
         let mut connection = match self.ready(slot, latest) {
             Ok(connection) => connection,
             Err(failure) => {
-                lock(&self.connections).step_down(self.most, self.moves());
+                lock(&self.connections).step_down(self.options.most, self.moves());
                 return Err(failure);
             }
         };
         let along = queue::take_along(&mut lock(&self.connections).queue, packet, sending, latest);
         let begun = connection.used; // just now, when it was found to be ready
-        let sent = self.clock.moment_at(begun);
+        let sent = self.options.clock.moment_at(begun);
         let (mut replies, state) = match along.is_empty() {
             true => connection.exchange(&packet.bytes, packet.replies, latest),
             false => {
@@ -292,7 +285,7 @@ impl Pool {
                         .iter()
                         .map(|other| other.latest)
                         .fold(latest, Instant::max),
-                    None => begun + self.timeouts.read,
+                    None => begun + self.options.timeouts.read,
                 };
                 let (bytes, count) = queue::combined(packet, &along);
                 connection.exchange(&bytes, count, latest)
@@ -345,9 +338,10 @@ impl Pool {
             }
         }
         connections.is_near = is_near.unwrap_or(connections.is_near);
-        connections.step_down(self.most, self.moves());
+        connections.step_down(self.options.most, self.moves());
         drop(connections);
-        let is_late = state == State::Late && Arc::strong_count(&self.pending) <= self.most + 1;
+        let is_late =
+            state == State::Late && Arc::strong_count(&self.pending) <= self.options.most + 1;
         let late = kept.filter(|_| is_late)?;
         Some(PendingConnection::new(self.node, late, &self.pending))
     }

@@ -27,7 +27,10 @@ pub(crate) fn explain(servers: &[Arc<Pool>], error: CallError) -> CallError {
     if !matches!(kind, Unreachable | Disconnected | NotRedis | TimedOut) {
         return error;
     }
-    let time = servers.iter().map(|server| server.timeouts().connect).max();
+    let time = servers
+        .iter()
+        .map(|server| server.options.timeouts.connect)
+        .max();
     let time = time.unwrap_or_default() / 4;
     let addresses = servers.iter().flat_map(|server| server.addresses(time));
     let addresses: Vec<ConnectionAddr> = addresses.collect();

@@ -247,6 +247,7 @@ mod tests {
     use super::*;
     use crate::transport::Timeouts;
     use crate::transport::address::Address;
+    use crate::transport::pool::PoolOptions;
     use redis::{ErrorKind, RedisError, ServerErrorKind};
 
     /// What becomes of a call whose connection broke, and that was then answered with this error.
@@ -259,7 +260,13 @@ mod tests {
         };
         let address = Address::parse("redis+cluster://127.0.0.1:1").unwrap(); // nobody connects
         let clock = Clock::real();
-        let topology = Topology::new(address, &clock, &Arc::default(), timeouts, 1).unwrap();
+        let options = PoolOptions {
+            clock: clock.clone(),
+            counts: Arc::default(),
+            timeouts,
+            most: 1,
+        };
+        let topology = Topology::new(address, options).unwrap();
         let pool = topology.pool(0).unwrap();
         let mut route = Route::new(&topology, &clock, read_timeout, b"key", None);
         let broken = Failure::new(FailureKind::Disconnected, "broken");

@@ -5,7 +5,7 @@ mod tests;
 
 use super::address::Address;
 use super::eviction::{self, Warning};
-use super::pool::{Carried, Pool, Sending};
+use super::pool::{Carried, Pool, PoolOptions, Sending};
 use super::route::{Answered, Outcome, Route, Unanswered};
 use super::topology::Topology;
 use super::{NodeId, PendingConnection, Timeouts, probe};
@@ -46,7 +46,13 @@ impl Servers {
         most: usize,
     ) -> Result<Servers, CallError> {
         let counts = Arc::new(Counts::default());
-        let topology = Topology::new(address, &clock, &counts, timeouts, most)?;
+        let options = PoolOptions {
+            clock: clock.clone(),
+            counts: counts.clone(),
+            timeouts,
+            most,
+        };
+        let topology = Topology::new(address, options)?;
         Ok(Servers {
             clock,
             counts,
@@ -159,25 +165,20 @@ impl Servers {
         if let [call] = calls {
             return vec![self.send(call, sending)];
         }
-        let mut groups: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        let mut groups: BTreeMap<NodeId, (Vec<usize>, Vec<&Packed>)> = BTreeMap::new();
         for (index, call) in calls.iter().enumerate() {
-            let node = self.topology.node_of(call.key());
-            groups.entry(node).or_default().push(index);
+            let (indexes, together) = groups.entry(self.topology.node_of(call.key())).or_default();
+            indexes.push(index);
+            together.push(call);
         }
-        let mut outcomes: Vec<Option<Outcome>> = calls.iter().map(|_| None).collect();
-        for group in groups.into_values() {
-            let together: Vec<&Packed> = group.iter().filter_map(|i| calls.get(*i)).collect();
-            for (index, outcome) in group.iter().zip(self.send_together(&together, sending)) {
-                if let Some(unset) = outcomes.get_mut(*index) {
-                    *unset = Some(outcome);
-                }
-            }
-        }
-        let unsent = || Err(not_sent().into());
-        outcomes
-            .into_iter()
-            .map(|outcome| outcome.unwrap_or_else(unsent))
-            .collect()
+        let outcomes = groups.into_values().flat_map(|(indexes, together)| {
+            indexes
+                .into_iter()
+                .zip(self.send_together(&together, sending))
+        });
+        let mut outcomes: Vec<(usize, Outcome)> = outcomes.collect();
+        outcomes.sort_by_key(|(index, _)| *index);
+        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
     }
 
     /// Sends calls that are likely for one server in one packet, and by itself each that has to be sent again.
@@ -303,7 +304,7 @@ fn run(
             }
         }
     }
-    let (sent, generation) = first.unwrap_or_else(|| (pool.clock.moment(), 0));
+    let (sent, generation) = first.unwrap_or_else(|| (pool.options.clock.moment(), 0));
     let replicas = sending.replicas.as_ref();
     let last = exchange.last_reply.take();
     let unconfirmed = replicas.and_then(|replicas| replicas.check(last).err());
@@ -349,17 +350,16 @@ fn unanswered(
     error: CallError,
     pending: &Option<PendingConnection>,
 ) -> Unanswered {
-    let connection = match &error {
-        CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut => pending.clone(),
-        CallError::Failed(failure) if failure.is_broken() => {
-            pool.outdate(generation);
-            None
-        }
-        CallError::Unknown(_) => {
-            pool.outdate(generation);
-            None
-        }
-        CallError::Failed(_) | CallError::Invalid(_) => None,
+    let is_late =
+        matches!(&error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut);
+    let is_broken = match &error {
+        CallError::Failed(failure) => failure.is_broken(),
+        CallError::Unknown(_) => !is_late,
+        CallError::Invalid(_) => false,
     };
+    if is_broken {
+        pool.outdate(generation);
+    }
+    let connection = if is_late { pending.clone() } else { None };
     Unanswered { error, connection }
 }

@@ -1,15 +1,13 @@
 //! One server, or the nodes of a cluster.
 
+use super::NodeId;
 use super::address::Address;
 #[cfg(feature = "cluster")]
-use super::cluster::{Cluster, Pools};
+use super::cluster::Cluster;
 use super::connector::Connector;
-use super::pool::Pool;
+use super::pool::{Pool, PoolOptions};
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
-use super::{NodeId, Timeouts};
-use crate::clock::Clock;
-use crate::counters::Counts;
 use crate::error::CallError;
 use std::sync::Arc;
 
@@ -20,14 +18,8 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// The servers at this address, each with a pool of up to `most` connections. Connects to none yet.
-    pub(super) fn new(
-        address: Address,
-        clock: &Clock,
-        counts: &Arc<Counts>,
-        timeouts: Timeouts,
-        most: usize,
-    ) -> Result<Topology, CallError> {
+    /// The servers at this address, each with a pool. Connects to none yet.
+    pub(super) fn new(address: Address, options: PoolOptions) -> Result<Topology, CallError> {
         let connector = match address {
             Address::One(info) => Connector::at(info),
             #[cfg(feature = "r2d2")]
@@ -40,18 +32,10 @@ impl Topology {
             } => Sentinels::new(sentinels, master, like).map(Connector::Sentinels),
             #[cfg(feature = "cluster")]
             Address::Cluster(nodes) => {
-                let pools = Pools {
-                    clock: clock.clone(),
-                    counts: counts.clone(),
-                    timeouts,
-                    most,
-                };
-                return Ok(Topology::Cluster(Box::new(Cluster::new(&nodes, pools)?)));
+                return Ok(Topology::Cluster(Box::new(Cluster::new(&nodes, options)?)));
             }
         };
-        let connector = connector.map_err(CallError::Failed)?;
-        let (clock, counts) = (clock.clone(), counts.clone());
-        let pool = Pool::new(clock, counts, 0, connector, timeouts, most);
+        let pool = Pool::new(options, 0, connector.map_err(CallError::Failed)?);
         Ok(Topology::One(Arc::new(pool)))
     }
 

@@ -74,8 +74,8 @@ impl Subscriber {
 
     /// Returns whether the subscription works, once that is known. Where it does not a waiter asks without an inbox.
     pub(super) fn works(&self, until: Option<Instant>) -> Result<bool, Failure> {
-        let clock = &self.pool.clock;
-        let latest = clock.now() + self.pool.timeouts().connect;
+        let clock = &self.pool.options.clock;
+        let latest = clock.now() + self.pool.options.timeouts.connect;
         let latest = until.map_or(latest, |until| until.min(latest));
         let mut state = lock(&self.state);
         loop {
@@ -222,7 +222,7 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
         subscriber.set(State::Useless);
         return Ended::Useless;
     }
-    let mut subscription = Subscription::on(con, subscriber.pool.timeouts().read);
+    let mut subscription = Subscription::on(con, subscriber.pool.options.timeouts.read);
     // That the server took the command does not say that it took the subscription.
     match subscriber.is_heard() {
         Ok(true) => {}

@@ -1,4 +1,6 @@
 use super::*;
+use crate::clock::Clock;
+use crate::transport::Timeouts;
 use std::net::TcpListener;
 use std::sync::mpsc::channel;
 
@@ -13,7 +15,7 @@ fn silent_node() -> TcpListener {
 
 /// A cluster of these, the second of which has all slots; the first one failed just now.
 fn cluster(nodes: &[TcpListener; 2]) -> Cluster {
-    let pools = Pools {
+    let options = PoolOptions {
         clock: Clock::real(),
         counts: Arc::default(),
         timeouts: Timeouts {
@@ -28,7 +30,7 @@ fn cluster(nodes: &[TcpListener; 2]) -> Cluster {
         let url = format!("redis://{address}/");
         redis::IntoConnectionInfo::into_connection_info(url).unwrap()
     });
-    let cluster = Cluster::new(&infos, pools).unwrap();
+    let cluster = Cluster::new(&infos, options).unwrap();
     let ranges = [(0, 0, 0), (1, 16_383, 1)].map(|(first, last, node)| Range {
         first,
         last,

@@ -93,10 +93,10 @@ impl Pool {
             let mut queue = connections.queue.iter();
             let Some(index) = queue.position(|other| Arc::ptr_eq(other, queued)) else {
                 // Its turn has come, and another thread is about to say so or to bring the replies.
-                until = machine_now() + self.timeouts.read;
+                until = machine_now() + self.options.timeouts.read;
                 continue;
             };
-            if connections.busy < self.most {
+            if connections.busy < self.options.most {
                 connections.queue.remove(index);
                 connections.busy += 1;
                 return Turn::Goes(connections.slot(self.moves()));

@@ -36,9 +36,10 @@ impl Pool {
                 Slot::New(generation) => generation,
             };
             let left = latest.saturating_duration_since(machine_now());
-            let inner = self
-                .connector
-                .pooled(&self.timeouts, self.timeouts.connect.min(left));
+            let inner = self.connector.pooled(
+                &self.options.timeouts,
+                self.options.timeouts.connect.min(left),
+            );
             let mut connections = lock(&self.connections);
             return match inner {
                 Ok((inner, is_lent)) => {
@@ -51,7 +52,7 @@ impl Pool {
                     Ok(PooledConnection::new(
                         inner,
                         is_lent,
-                        self.timeouts.read,
+                        self.options.timeouts.read,
                         generation,
                     ))
                 }

@@ -16,7 +16,13 @@ fn with_a_call_under_way(time: Duration) -> (Arc<Pool>, TcpStream, JoinHandle<Ca
         read: SOON,
         write: SOON,
     };
-    let pool = Pool::new(Clock::real(), Arc::default(), 0, connector, timeouts, 2);
+    let options = PoolOptions {
+        clock: Clock::real(),
+        counts: Arc::default(),
+        timeouts,
+        most: 2,
+    };
+    let pool = Pool::new(options, 0, connector);
     let pool = Arc::new(pool);
     let call = |time: Duration| {
         let pool = pool.clone();

@@ -4,7 +4,6 @@ use super::Permit;
 use super::refresh::refresh_each;
 use super::release::{ReleaseError, Released, Unconfirmed, give_back};
 use crate::error::{CallError, RefreshError};
-
 use crate::trace::Operation;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,25 +92,22 @@ fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
     let span = Operation::Refresh.on(permits.iter().map(|permit| permit.key()));
     // What became of it shows in what came of each.
     let _ = span.run(|| {
-        let (alive, lost) = refreshable(permits);
+        let alive = permits.iter().copied().filter(|permit| !permit.is_lost());
+        let alive: Vec<&Permit> = alive.collect();
         let ends = alive.iter().filter_map(|permit| permit.deadline());
         let until = ends.min().map(|end| end.max(shared.now() + LEAST));
-        let mut told = refresh_each(shared, &alive, None, until).into_iter();
-        for (permit, lost) in permits.iter().zip(lost) {
-            let alive = if lost { None } else { told.next() };
-            outcomes.push(alive.unwrap_or_else(|| Err(RefreshError::Lost(permit.identity.lost()))));
-        }
+        let told = refresh_each(shared, &alive, None, until);
+        let mut told = alive.iter().zip(told).peekable();
+        outcomes.extend(permits.iter().map(|permit| {
+            match told.next_if(|(other, _)| other.number == permit.number) {
+                Some((_, outcome)) => outcome,
+                None => Err(RefreshError::Lost(permit.identity.lost())),
+            }
+        }));
         let error = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
         error.map_or(Ok(()), |error| Err(error.clone()))
     });
     outcomes
-}
-
-/// Those that are not lost, and of each whether it is.
-fn refreshable<'a>(permits: &[&'a Permit]) -> (Vec<&'a Permit>, Vec<bool>) {
-    let lost: Vec<bool> = permits.iter().map(|permit| permit.is_lost()).collect();
-    let alive = permits.iter().zip(&lost).filter(|(_, lost)| !**lost);
-    (alive.map(|(permit, _)| *permit).collect(), lost)
 }
 
 /// Of one gate. What kept each from being released.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What never changes of a permit.
+#[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) keys: Keys,
     pub(crate) id: String,
@@ -39,6 +40,7 @@ impl Identity {
 }
 
 /// A permit and what is known of its life.
+#[derive(Clone, Debug)]
 pub(crate) struct HeldPermit {
     pub(crate) identity: Arc<Identity>,
     permits: u32,

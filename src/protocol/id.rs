@@ -35,18 +35,18 @@ pub(crate) fn label_of(id: &str) -> Option<&str> {
 /// The channel on which one client hears of its grants. The server keeps it for each waiter, so it is short: of 10,000
 /// clients, two have the same once in hundreds of millions of times, and then only hear of more than their own.
 pub(crate) fn new_inbox(prefix: &str) -> String {
-    format!("{prefix}:inbox:{}", random_word(9))
+    format!("{prefix}:inbox:{}", random_word(9, Uuid::new_v4()))
 }
 
 /// What signs the messages to one wait: 78 bits, and nobody has longer than the wait to guess them.
-pub(crate) fn new_secret() -> String {
-    random_word(13)
+pub(crate) fn secret_of(random: Uuid) -> String {
+    random_word(13, random)
 }
 
 /// Up to 18 random characters of 6 bits, of the random bits of a UUID.
-fn random_word(length: usize) -> String {
+fn random_word(length: usize, random: Uuid) -> String {
     const CHARACTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let (high, low) = Uuid::new_v4().as_u64_pair();
+    let (high, low) = random.as_u64_pair();
     // The version stands in the low half of `high`, the variant at the top of `low`: 48 and 60 bits are free of both.
     let mut bits = (u128::from(high >> 16) << 60) | u128::from(low & ((1 << 60) - 1));
     let mut word = String::with_capacity(length);
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn no_two_inboxes_or_secrets_are_the_same() {
-        let all: BTreeSet<String> = (0..10_000).map(|_| new_secret()).collect();
+        let all: BTreeSet<String> = (0..10_000).map(|_| secret_of(Uuid::new_v4())).collect();
         assert_eq!(all.len(), 10_000);
         for place in 0..13 {
             let there: BTreeSet<u8> = all.iter().map(|secret| secret.as_bytes()[place]).collect();

@@ -4,23 +4,26 @@
 //! again by itself. It may also be forged, since whoever knows the channel may publish there. So every wait in line has a
 //! secret, which only this client and the semaphore's keys know, and a message that is not signed with it does not count.
 
-use super::id::new_secret;
+use super::id::secret_of;
 use super::keys::Keys;
 use super::message::Received;
 use super::releases::{PendingRelease, Target};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// How long a grant may still come for a wait that was given up without an answer.
 const MEMORY: Duration = Duration::from_secs(120);
 
 /// All waits of a client, and those that were given up. `W`: what the driver has of a wait.
+#[derive(Clone, Debug)]
 pub(crate) struct Inbox<W> {
-    waits: HashMap<String, Vec<Wait<W>>>,
-    given_up: HashMap<String, Vec<GivenUp>>,
+    waits: BTreeMap<String, Vec<Wait<W>>>,
+    pub(crate) given_up: BTreeMap<String, Vec<GivenUp>>,
 }
 
+#[derive(Clone, Debug)]
 struct Wait<W> {
     /// The first key.
     key: Arc<str>,
@@ -29,34 +32,36 @@ struct Wait<W> {
 }
 
 /// A wait that was given up without an answer, and until when its grant may still come.
-struct GivenUp {
+#[derive(Clone, Debug)]
+pub(crate) struct GivenUp {
     keys: Keys,
     secret: String,
-    until: Instant,
+    pub(crate) until: Instant,
 }
 
 impl<W> Default for Inbox<W> {
     fn default() -> Inbox<W> {
         Inbox {
-            waits: HashMap::new(),
-            given_up: HashMap::new(),
+            waits: BTreeMap::new(),
+            given_up: BTreeMap::new(),
         }
     }
 }
 
 impl<W> Inbox<W> {
-    /// Adds a wait in line, made by `make` with a secret of its own. `None` when this very id waits for this semaphore already.
+    /// Adds a wait in line, made by `make` with a secret of its own, which these random bits make. `None` when this very id waits for this semaphore already.
     pub(crate) fn add(
         &mut self,
         keys: &Keys,
         id: &str,
+        random: Uuid,
         make: impl FnOnce(String) -> Arc<W>,
     ) -> Option<Arc<W>> {
         if self.find(keys, id).is_some() {
             return None;
         }
         self.forget(id, |given_up| given_up.keys == *keys);
-        let secret = new_secret();
+        let secret = secret_of(random);
         let wait = make(secret.clone());
         self.insert(id, keys.meta.clone(), Some(secret), &wait);
         Some(wait)

@@ -41,6 +41,7 @@ pub(crate) enum Due {
 }
 
 /// A permit turned out to be lost.
+#[derive(Clone, Debug)]
 pub(crate) struct Loss {
     pub(crate) identity: Arc<Identity>,
     pub(crate) number: Number,
@@ -51,7 +52,7 @@ pub(crate) struct Loss {
 }
 
 /// All permits of a gate.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Keeper {
     permits: BTreeMap<Number, Kept>,
     last: Number,
@@ -59,6 +60,7 @@ pub(crate) struct Keeper {
     losses: Vec<Loss>,
 }
 
+#[derive(Clone, Debug)]
 struct Kept {
     held: HeldPermit,
     node: usize,

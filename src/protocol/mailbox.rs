@@ -6,14 +6,15 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 /// The mailbox of one wait.
+#[derive(Clone, Debug)]
 pub(crate) struct Mailbox {
     /// What the messages to this wait are signed with; `None` for a latch, whose messages only say that it is worth asking.
     secret: Option<String>,
     /// Where messages go, by the last call that asked for them. What comes elsewhere does not count.
     channel: String,
-    messages: VecDeque<(Message, Moment)>,
-    called: bool,
-    cancelled: bool,
+    pub(crate) messages: VecDeque<(Message, Moment)>,
+    pub(crate) called: bool,
+    pub(crate) cancelled: bool,
     /// When it is cancelled without a call of `cancel`.
     cancelled_at: Option<Instant>,
 }

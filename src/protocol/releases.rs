@@ -19,7 +19,7 @@ const BATCH: usize = 100;
 
 /// A release that the server has not confirmed. `C`: the connection of the call whose reply is missing. A release on it reaches
 /// the server after that call.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct PendingRelease<C> {
     pub(crate) keys: Keys,
     pub(crate) id: String,
@@ -30,7 +30,7 @@ pub(crate) struct PendingRelease<C> {
 }
 
 /// What is released. A release may reach the server late, when its id is in use again; it must not hit the later grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Target {
     /// Whatever the id has. Only for an id that this client made for one call, which no later call uses.
     Whatever,
@@ -73,15 +73,17 @@ impl<C> PendingRelease<C> {
 }
 
 /// The calls of one release.
+#[derive(Clone, Debug)]
 pub(crate) struct Steps {
     keys: Keys,
     id: String,
-    next: Next,
+    pub(crate) next: Next,
     /// How many more lookups there may be.
-    lookups: u32,
+    pub(crate) lookups: u32,
 }
 
-enum Next {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Next {
     LookUp,
     Release(Option<u64>),
     Nothing,
@@ -139,12 +141,13 @@ impl Steps {
 }
 
 /// All releases of a gate that are pending.
+#[derive(Clone, Debug)]
 pub(crate) struct Releases<C> {
-    pending: VecDeque<PendingRelease<C>>,
+    pub(crate) pending: VecDeque<PendingRelease<C>>,
     /// What is on its way to the server.
-    current: Vec<(Keys, String)>,
+    pub(crate) current: Vec<(Keys, String)>,
     /// Servers that did not answer, each left alone for a while. What is pending for the others does not wait for them.
-    pauses: BTreeMap<usize, (Instant, Duration)>,
+    pub(crate) pauses: BTreeMap<usize, (Instant, Duration)>,
     /// When it ends at the latest, once the gate is gone.
     closes: Option<Instant>,
 }

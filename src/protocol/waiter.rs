@@ -134,20 +134,21 @@ pub(crate) struct GiveBack {
 pub(crate) type ActionOf<T> = Action<<T as Target>::Granted, <T as Target>::Error>;
 
 /// One wait.
+#[derive(Clone, Debug)]
 pub(crate) struct Waiter<T> {
     pub(crate) target: T,
-    deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
     /// How long it goes on while the server cannot be reached.
     outage: Duration,
-    state: State,
-    next_ask: Instant,
-    unreachable_since: Option<Instant>,
+    pub(crate) state: State,
+    pub(crate) next_ask: Instant,
+    pub(crate) unreachable_since: Option<Instant>,
     /// A call was not answered: it may still reach the server, after this wait is over.
-    may_come_late: bool,
+    pub(crate) may_come_late: bool,
 }
 
-#[derive(Clone, Copy)]
-enum State {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum State {
     Sleeps,
     Asks(Ask),
     Confirms,

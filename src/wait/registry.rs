@@ -8,6 +8,7 @@ use crate::protocol::message::Received;
 use crate::sync::lock;
 use crate::transport::servers::Servers;
 use std::sync::{Arc, Mutex};
+use uuid::Uuid;
 
 /// All waits of a gate.
 pub(super) struct Registry {
@@ -34,7 +35,7 @@ impl Registry {
     ) -> Option<Registered<'_>> {
         let clock = &self.servers.clock;
         let make = |secret| Arc::new(Mailbox::new(clock, Some(secret), may_be_cancelled));
-        let mailbox = lock(&self.inbox).add(keys, id, make)?;
+        let mailbox = lock(&self.inbox).add(keys, id, Uuid::new_v4(), make)?;
         Some(self.registered(id, mailbox))
     }
 

@@ -16,7 +16,7 @@ const CALM: Duration = Duration::from_millis(10);
 const LONGEST_CALM: Duration = Duration::from_secs(1);
 
 /// A latch that a caller waits for.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct LatchTarget {
     keys: LatchKeys,
     count: u32,

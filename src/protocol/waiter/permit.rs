@@ -25,7 +25,7 @@ const RECHECK_A_PLACE: Duration = Duration::from_secs(1);
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// Permits that one caller asks for, and what it knows of its place in line.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct PermitTarget {
     pub(crate) keys: Keys,
     pub(crate) id: String,
@@ -36,21 +36,21 @@ pub(crate) struct PermitTarget {
     /// Takes nothing under another limit than its own.
     pub(crate) strict: bool,
     pub(crate) lease: LeaseOptions,
-    place: Place,
+    pub(crate) place: Place,
 }
 
-#[derive(Clone, Default)]
-struct Place {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
     /// 0: not in line yet.
-    ticket: u64,
-    position: u64,
+    pub(crate) ticket: u64,
+    pub(crate) position: u64,
     usage: Usage,
     /// When the last call that was answered was sent, and the server's time at its reply.
-    asked: Option<(Moment, ServerTime)>,
+    pub(crate) asked: Option<(Moment, ServerTime)>,
     /// Fences of grants that messages told of, but that have to be asked for.
-    heard: Vec<u64>,
+    pub(crate) heard: Vec<u64>,
     /// A grant to this id, of which only a message can tell whether it is this wait's own.
-    unconfirmed: Option<(Grant, Moment)>,
+    pub(crate) unconfirmed: Option<(Grant, Moment)>,
 }
 
 /// A permit that was granted.

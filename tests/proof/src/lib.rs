@@ -1,5 +1,12 @@
 //! Proofs of the scripts: their own text, run in this process, against a model that is written for reading.
 
+#[path = "../../../src/error/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the library uses all of it")]
+mod error;
+#[path = "../../../src/protocol/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the library uses all of it")]
+mod protocol;
+
 pub mod action;
 pub mod carrier;
 pub mod checking;

@@ -289,11 +289,11 @@ if ends == NEVER then is_permanent = true elseif ends > latest then latest = end
   if in_line and at == #line then line = nil end
 end
 -- Part: hint. Tells the first waiter when the next lease ends, if it plans to ask later, and remembers that it was told.
--- In   first, first_text: the first waiter, where it stays first, and its record
-if first then
+-- In   first, first_text: the first waiter, where it stays first, and its record, if the keys are consistent
+if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, ask_at = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
-  if ask_at > when and #first_text > WAITER_SIZE then
+  if ask_at > when then
     local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
     records = records or {}
     local text = struct.pack(WAITER, permits, lease, patience, when) .. string.sub(first_text, WAITER_SIZE + 1)

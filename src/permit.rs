@@ -167,9 +167,7 @@ impl Permit {
     /// # Errors
     /// As [`refresh`](Permit::refresh); [`RefreshError::Invalid`] for a lease that cannot be.
     pub fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
-        refresh(slice::from_ref(self), Some(lease::to_ms(lease)?))?;
-        self.shared.permits.plan(self.number);
-        Ok(())
+        refresh(slice::from_ref(self), Some(lease::to_ms(lease)?))
     }
 
     /// Renews it no more: it lives until its current lease ends, unless [`refresh`](Permit::refresh) gives it a new one by

@@ -78,19 +78,6 @@ impl Permits {
         number
     }
 
-    /// Its end is another one now.
-    pub(crate) fn plan(&self, number: Number) {
-        let shared = &self.shared;
-        let now = shared.servers.clock.moment();
-        let mut state = lock(&shared.state);
-        state.keeper.plan(number, now);
-        let tasks: Vec<Task> = state.threads.keys().copied().collect();
-        drop(state);
-        for task in tasks {
-            Shared::wake(shared, lock(&shared.state), task);
-        }
-    }
-
     /// The permit is dropped.
     pub(crate) fn remove(&self, number: Number) {
         let mut state = lock(&self.shared.state);
@@ -129,15 +116,28 @@ impl Permits {
         let refreshes = permits
             .iter()
             .map(|(number, identity)| (*number, *identity, lease_of(identity)));
-        let outcomes = self.shared.refresh(refreshes.clone(), until, false);
         let now = self.shared.servers.clock.moment();
         self.with(|keeper| {
+            for (number, _, lease_ms) in refreshes.clone() {
+                keeper.refreshing(number, lease_ms, now);
+            }
+        });
+        let outcomes = self.shared.refresh(refreshes.clone(), until, false);
+        let now = self.shared.servers.clock.moment();
+        let refreshed = self.with(|keeper| {
             let refreshed = refreshes.zip(outcomes);
             let refreshed = refreshed.map(|((number, _, lease_ms), (outcome, sent))| {
                 keeper.refreshed(number, lease_ms, outcome, sent, now)
             });
             refreshed.collect()
-        })
+        });
+        // What is planned may be earlier now.
+        let shared = &self.shared;
+        let tasks: Vec<Task> = lock(&shared.state).threads.keys().copied().collect();
+        for task in tasks {
+            Shared::wake(shared, lock(&shared.state), task);
+        }
+        refreshed
     }
 }
 

@@ -45,6 +45,9 @@ pub(crate) struct HeldPermit {
     pub(crate) identity: Arc<Identity>,
     permits: u32,
     deadline: Deadline,
+    /// The lease that each refresh asks for which is under way, and when it would end. It may be an earlier end than the
+    /// deadline, and the server may have carried it out already.
+    under_way: Vec<(u64, Deadline)>,
     /// The server's time when it told that.
     told: ServerTime,
     /// Released, handed on, or known to be lost: nothing brings it back.
@@ -59,6 +62,7 @@ impl HeldPermit {
             identity,
             permits: grant.permits,
             deadline,
+            under_way: Vec::new(),
             told: grant.now,
             over: false,
             seen_lost: false,
@@ -78,6 +82,8 @@ impl HeldPermit {
         };
         HeldPermit {
             identity: Arc::new(identity),
+            deadline: self.deadline(),
+            under_way: Vec::new(),
             over: std::mem::replace(&mut self.over, true), // so that nobody counts it twice
             ..*self
         }
@@ -92,7 +98,8 @@ impl HeldPermit {
     }
 
     pub(crate) fn deadline(&self) -> Deadline {
-        self.deadline
+        let ends = self.under_way.iter().map(|(_, end)| *end);
+        ends.fold(self.deadline, Deadline::earlier)
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -104,16 +111,33 @@ impl HeldPermit {
         if self.over || self.seen_lost {
             return (Some(Duration::ZERO), false);
         }
-        let left = self.deadline.remaining(now);
+        let left = self.deadline().remaining(now);
         self.seen_lost = left.is_some_and(|left| left.is_zero());
         (left, self.seen_lost)
+    }
+
+    /// A refresh for this lease is about to be sent.
+    pub(crate) fn refreshing(&mut self, lease_ms: u64, now: Moment) {
+        if lease_ms > 0 {
+            let end = Deadline::told(now, Some(Duration::from_millis(lease_ms)));
+            self.under_way.push((lease_ms, end));
+        }
+    }
+
+    /// A refresh for this lease is not under way any more. Of several that are alike it is the last one, so that the others
+    /// count rather early than late.
+    pub(crate) fn answered(&mut self, lease_ms: u64) {
+        let mut under_way = self.under_way.iter();
+        if let Some(index) = under_way.rposition(|(other, _)| *other == lease_ms) {
+            self.under_way.remove(index);
+        }
     }
 
     /// A refresh was confirmed. Whoever saw this permit as lost must never see it alive again, and another fence is of another
     /// permit: then this is false.
     pub(crate) fn extend(&mut self, grant: &Grant, sent: Moment, now: Moment) -> bool {
         let is_other = grant.fence != self.identity.fence;
-        if is_other || self.over || self.seen_lost || self.deadline.is_past(now) {
+        if is_other || self.over || self.seen_lost || self.deadline().is_past(now) {
             return false;
         }
         let deadline = Deadline::told(sent, grant.left());

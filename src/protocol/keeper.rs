@@ -17,7 +17,7 @@ pub(crate) const BATCH: usize = 100;
 /// How long the reply to a refresh of several permits is waited for at least, though one of them may be about to end.
 const LEAST: Duration = Duration::from_millis(50);
 
-/// What is due this soon goes along with what is due now.
+/// A renewal that is due this soon goes along with one that is due now.
 const TOGETHER: Duration = Duration::from_millis(5);
 
 /// The number of a permit in its keeper.
@@ -121,7 +121,7 @@ impl Keeper {
             held,
             node,
             is_renewed: renewed && lease_ms > 0,
-            is_reported: is_reported && lease_ms > 0,
+            is_reported,
             is_left: false,
             renews_at: None,
             reports_at: None,
@@ -165,7 +165,7 @@ impl Keeper {
     }
 
     /// Plans what to do for a permit: its renewal after a third of what is left of its lease, its loss at the end.
-    pub(crate) fn plan(&mut self, number: Number, now: Moment) {
+    fn plan(&mut self, number: Number, now: Moment) {
         if let Some(kept) = self.permits.get(&number) {
             // What is left may be less than its lease after `refresh_for`, or when the message of its grant was long on its
             // way; and it may be more.
@@ -223,7 +223,10 @@ impl Keeper {
             Some(at) if at <= now.instant() => {}
             next => return Due::At(next),
         }
-        let soon = now.instant() + TOGETHER;
+        let soon = match task {
+            Task::Renew(_) => now.instant() + TOGETHER,
+            Task::Report => now.instant(), // one that still lives would be planned again, for the same time
+        };
         let mut due = Vec::new();
         while due.len() < BATCH
             && let Some(plan) = self.plans.get_mut(&task)
@@ -251,7 +254,7 @@ impl Keeper {
     /// The permits of this batch that are still looked after, and until when the reply is waited for: no longer than until the
     /// first of them is lost. But one that is almost lost must not keep the others from being renewed.
     pub(crate) fn batch(
-        &self,
+        &mut self,
         numbers: &[Number],
         now: Moment,
     ) -> (Vec<(Number, Arc<Identity>)>, Option<Instant>) {
@@ -264,7 +267,18 @@ impl Keeper {
             .filter_map(|(_, kept)| kept.held.deadline().instant());
         let until = ends.min().map(|end| end.max(now.instant() + LEAST));
         let identities = kept.map(|(number, kept)| (number, kept.held.identity.clone()));
-        (identities.collect(), until)
+        let identities: Vec<_> = identities.collect();
+        for (number, identity) in &identities {
+            self.refreshing(*number, identity.lease.lease_ms, now);
+        }
+        (identities, until)
+    }
+
+    /// A refresh by the holder, for this lease, is about to be sent.
+    pub(crate) fn refreshing(&mut self, number: Number, lease_ms: u64, now: Moment) {
+        if let Some(kept) = self.permits.get_mut(&number) {
+            kept.held.refreshing(lease_ms, now);
+        }
     }
 
     /// A renewal was answered, or not.
@@ -302,9 +316,14 @@ impl Keeper {
         now: Moment,
     ) -> Result<(), RefreshError> {
         let result = self.refresh(number, lease_ms, outcome, sent, now);
-        if let Err(RefreshError::Lost(_)) = &result {
-            self.leave(number);
-            self.lose(number, false);
+        match &result {
+            // The end may be an earlier one than was planned for.
+            Ok(()) | Err(RefreshError::Unknown(_)) => self.plan(number, now),
+            Err(RefreshError::Lost(_)) => {
+                self.leave(number);
+                self.lose(number, false);
+            }
+            Err(_) => {}
         }
         result
     }
@@ -320,12 +339,14 @@ impl Keeper {
         let Some(kept) = self.permits.get_mut(&number) else {
             return Ok(());
         };
+        kept.held.answered(lease_ms);
         match outcome {
             Ok(Some(grant)) if kept.held.extend(&grant, sent, now) => Ok(()),
             Ok(_) => Err(RefreshError::Lost(kept.held.identity.lost())),
             Err(error) => {
                 if let CallError::Unknown(_) = error {
                     kept.held.may_end(sent, lease_ms);
+                    self.plan_report(number);
                 }
                 Err(error.into())
             }

@@ -9,7 +9,7 @@ use std::time::Instant;
 #[derive(Clone, Debug)]
 pub(crate) struct Mailbox {
     /// What the messages to this wait are signed with; `None` for a latch, whose messages only say that it is worth asking.
-    secret: Option<String>,
+    pub(crate) secret: Option<String>,
     /// Where messages go, by the last call that asked for them. What comes elsewhere does not count.
     channel: String,
     pub(crate) messages: VecDeque<(Message, Moment)>,

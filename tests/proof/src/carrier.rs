@@ -1,12 +1,13 @@
 //! Carries out calls on what a server keeps, as a value: the same call on the same gives the same. Each thread has a
 //! Lua of its own, and remembers what it carried out.
 
-use crate::client::Call;
+use crate::call::Sent;
 use crate::gate::Gate;
 use crate::ledger::Violation;
 use crate::run::Run;
-use crate::scripts::{Loaded, Reply, Scripts};
+use crate::scripts::{Loaded, Scripts};
 use luagate_memory::{Server, Store};
+use redis::{RedisResult, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -55,7 +56,7 @@ impl Kept {
 #[derive(Clone, Debug)]
 pub struct Carried {
     pub sealed: Sealed,
-    pub reply: Reply,
+    pub raw: RedisResult<Value>,
     /// Channel and text.
     pub messages: Vec<(String, String)>,
 }
@@ -114,13 +115,13 @@ impl Carrier {
     }
 
     /// A call, while those `listen` whose channel is so named.
-    pub fn carry_out(&self, on: &Sealed, call: &Call, listen: &[&str]) -> Result<Carried> {
-        let key = (on.print, hash_of(&(call, listen)));
+    pub fn carry_out(&self, on: &Sealed, sent: &Sent, listen: &[&str]) -> Result<Carried> {
+        let key = (on.print, hash_of(&(sent, listen)));
         self.with_machine(|machine| {
             if let Some(known) = machine.remembered.get(&key) {
                 return known.clone();
             }
-            let carried = machine.carry_out(&on.kept, call, listen);
+            let carried = machine.carry_out(&on.kept, sent, listen);
             if machine.remembered.len() >= REMEMBERED {
                 machine.remembered.clear();
             }
@@ -165,7 +166,7 @@ impl Machine {
         })
     }
 
-    fn carry_out(&mut self, on: &Kept, call: &Call, listen: &[&str]) -> Result<Carried> {
+    fn carry_out(&mut self, on: &Kept, sent: &Sent, listen: &[&str]) -> Result<Carried> {
         self.server.set_store(on.store.clone());
         self.server.take_published();
         for channel in listen {
@@ -179,12 +180,12 @@ impl Machine {
             listens: &|channel: &str| listen.contains(&channel),
             full: false,
         };
-        let done = run.one(&mut gate, call);
+        let done = run.one(&mut gate, sent);
         for channel in listen {
             self.server.set_listeners(channel.as_bytes(), 0);
         }
         let done = done.map_err(|violation| Violation {
-            text: format!("{call:?}: {}", violation.text),
+            text: format!("{sent}: {}", violation.text),
             ..violation
         })?;
         let times = done.states.into_iter().flatten().next();
@@ -195,7 +196,7 @@ impl Machine {
         };
         Ok(Carried {
             sealed: kept.seal(),
-            reply: done.reply,
+            raw: done.raw,
             messages: done.messages,
         })
     }

@@ -1,281 +1,290 @@
-//! A client of the simulation: what it believes, and how it acts on what it hears. It follows the contract in
-//! `lua/README.md`, as the library does.
+//! A client: the machines of `src/protocol`, and what the threads of the library do around them, one step at a time. What
+//! `src/wait`, `src/lease` and `src/permit` do with sockets, locks and a clock is done here with values, so that a simulation
+//! decides what happens, when, and in which order.
 
-use crate::model::{Ask, End, signed};
-use crate::scripts::Reply;
+pub(crate) mod flights;
+pub(crate) mod held;
+pub(crate) mod pending;
+pub(crate) mod waits;
 
-/// How long a waiter sleeps at most before it asks again, and how long for each that stands in front, in ms.
-const RECHECK: u64 = 5_000;
-const RECHECK_A_PLACE: u64 = 1_000;
+use crate::ledger::Violation;
+use crate::protocol::held::Identity;
+use crate::protocol::inbox::Inbox;
+use crate::protocol::keeper::{Keeper, Number, Task};
+use crate::protocol::keys::{Keys, LatchKeys};
+use crate::protocol::lease::{LeaseOptions, Moment};
+use crate::protocol::message::Received;
+use crate::protocol::releases::Releases;
+use flights::Flight;
+pub(crate) use held::Permit;
+use pending::Released;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use waits::Caller;
 
-/// What a client sends.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
-    Acquire(Ask),
-    /// `fence` 0: whatever the id has.
-    Release {
+/// How long a client waits for a reply.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a wait goes on while the server cannot be reached.
+pub const OUTAGE: Duration = Duration::from_secs(3);
+
+/// An instant has no zero.
+static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// What both clocks of a client show, told in µs.
+pub(crate) fn moment(monotonic: u64, wall: u64) -> Moment {
+    let [monotonic, wall] = [monotonic, wall].map(Duration::from_micros);
+    Moment::new(*ZERO + monotonic, UNIX_EPOCH + wall)
+}
+
+/// What a monotonic clock shows, in µs.
+pub(crate) fn micros(instant: Instant) -> u64 {
+    instant.saturating_duration_since(*ZERO).as_micros() as u64
+}
+
+/// How long a caller stays in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Patience {
+    /// Not at all.
+    None,
+    /// So many ms.
+    For(u64),
+    Forever,
+}
+
+/// Permits that a caller wants.
+#[derive(Clone, Debug)]
+pub(crate) struct Want {
+    pub(crate) keys: Keys,
+    pub(crate) id: String,
+    pub(crate) permits: Option<u32>,
+    pub(crate) limit: u32,
+    pub(crate) strict: bool,
+    pub(crate) lease: LeaseOptions,
+    pub(crate) patience: Patience,
+    /// It wants to know when they are lost.
+    pub(crate) on_lost: bool,
+}
+
+impl fmt::Display for Want {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, key, permits, limit) = (&self.id, &self.keys.meta, self.permits, self.limit);
+        write!(
+            f,
+            "{permits:?} of {limit} of {key} as {id}, patience {:?}",
+            self.patience
+        )?;
+        write!(f, ", {} ms", self.lease.lease_ms)?;
+        let options = [
+            (self.strict, ", strict"),
+            (self.lease.renewed, ", renewed"),
+            (self.on_lost, ", told of its loss"),
+        ];
+        let mut options = options.iter().filter(|(is_so, _)| *is_so);
+        options.try_for_each(|(_, word)| f.write_str(word))
+    }
+}
+
+/// A thread of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Thread {
+    Caller(u64),
+    Renewal,
+    Losses,
+    Releases,
+}
+
+/// What came of something that a caller wanted.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    Granted(Number),
+    /// `id` has nothing there any more, or soon. `unknown`: a call was not answered.
+    Nothing {
+        keys: Keys,
         id: String,
-        keep: u32,
-        fence: u64,
+        why: String,
+        unknown: bool,
     },
-    Refresh {
-        id: String,
-        lease_ms: u64,
-        fence: u64,
-    },
-    Lookup {
-        id: String,
-    },
-    /// Of all holders and waiters.
-    Inspect,
-    Resize {
-        limit: u32,
-        expected: Option<u32>,
-    },
-    /// The mutexes of the world, all at once.
-    LockAll {
-        id: String,
-        lease_ms: u64,
+    Opened {
+        keys: LatchKeys,
+        /// When the wait began, by the true time.
+        begun: u64,
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    Idle,
-    /// Asks, or waits in line.
-    Asking {
-        ask: Ask,
-        /// When it asks again, in µs of its own clock; `None` while it awaits an answer.
-        next: Option<u64>,
-        /// When its last answered call was sent, and the server's time in the reply.
-        answered: Option<(u64, u64)>,
-        gives_up: u64,
-    },
-    Holding {
-        permits: u32,
-        fence: u64,
-        /// In µs of its own clock.
-        deadline: End,
-        /// Something happened to the server after which a permit may be lost without a word: so only this one's fence
-        /// protects.
-        excused: bool,
-    },
-    /// Gives back, until it is told that it did; keeps so many.
-    Leaving {
-        keep: u32,
-    },
-    Dead,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Client {
-    pub name: usize,
-    pub gate: usize,
-    pub id: String,
-    /// How many ids it has used.
-    pub count: usize,
-    pub phase: Phase,
-    pub inbox: String,
-    /// Whether it hears its messages, and whether the server believes so.
-    pub hears: bool,
-    pub listens: bool,
-    /// The number of the call whose answer it awaits.
-    pub awaits: Option<u64>,
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) name: usize,
+    pub(crate) is_alive: bool,
+    /// The channel of its subscription.
+    pub(crate) channel: String,
+    /// It has a subscription, or will have.
+    pub(crate) opened: bool,
+    /// It believes that its subscription works.
+    pub(crate) is_up: bool,
+    /// Its messages arrive.
+    pub(crate) hears: bool,
+    /// The server counts its subscription.
+    pub(crate) listens: bool,
+    /// Whether its calls end by themselves when no answer comes.
+    pub(crate) read_timeout: Option<Duration>,
+    /// The last number that was given: to a caller, a call, an id, a secret.
+    pub(crate) last: u64,
+    pub(crate) inbox: Inbox<u64>,
+    pub(crate) keeper: Keeper,
+    pub(crate) releases: Releases<u64>,
+    pub(crate) callers: BTreeMap<u64, Caller>,
+    pub(crate) permits: BTreeMap<Number, Permit>,
+    /// In the order in which they were sent.
+    pub(crate) flights: Vec<Flight>,
+    /// Messages on their way.
+    pub(crate) mail: Vec<String>,
+    /// What the renewal thread waits for.
+    pub(crate) renewing: held::Batch,
+    /// What the thread of pending releases waits for.
+    pub(crate) releasing: Vec<Released>,
+    /// When that thread looks again.
+    pub(crate) releases_at: Option<Instant>,
+    /// What came of what its callers wanted, since this was last taken.
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) violation: Option<Violation>,
 }
 
 impl Client {
-    pub fn new(name: usize) -> Client {
+    /// A process that takes the place of those before it.
+    pub(crate) fn new(name: usize, before: u64) -> Client {
         Client {
             name,
-            gate: 0,
-            id: String::new(),
-            count: 0,
-            phase: Phase::Idle,
-            inbox: format!("luagate:inbox:{name}"),
+            is_alive: true,
+            channel: format!("luagate:inbox:{name}.{before}"),
+            opened: false,
+            is_up: true,
             hears: true,
             listens: true,
-            awaits: None,
+            read_timeout: Some(READ_TIMEOUT),
+            last: before,
+            inbox: Inbox::default(),
+            keeper: Keeper::default(),
+            releases: Releases::default(),
+            callers: BTreeMap::new(),
+            permits: BTreeMap::new(),
+            flights: Vec::new(),
+            mail: Vec::new(),
+            renewing: Vec::new(),
+            releasing: Vec::new(),
+            releases_at: None,
+            outcomes: Vec::new(),
+            violation: None,
         }
     }
 
-    /// Where its messages go: every other client has them signed.
-    pub fn address(&self) -> String {
-        match self.name % 2 {
-            0 => format!("{}#secret-{}-{}", self.inbox, self.name, self.count),
-            _ => self.inbox.clone(),
-        }
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
     }
 
-    /// Takes the place of one that died: a process like any other, with an inbox of its own.
-    pub fn revive(&mut self) {
-        self.inbox = format!("luagate:inbox:{}.{}", self.name, self.count);
-        (self.phase, self.awaits, self.hears) = (Phase::Idle, None, true);
-    }
-
-    pub fn is_alive(&self) -> bool {
-        self.phase != Phase::Dead
-    }
-
-    /// What it believes to hold at this moment of its own clock.
-    pub fn believes(&self, mono: u64) -> Option<(u32, u64)> {
-        match self.phase {
-            Phase::Holding {
-                permits,
-                fence,
-                deadline,
-                excused: false,
-            } if deadline.is_none_or(|end| end > mono) => Some((permits, fence)),
-            _ => None,
-        }
-    }
-
-    /// What is due now, unless it awaits an answer.
-    pub fn due(&self, mono: u64) -> Option<Call> {
-        if self.awaits.is_some() {
-            return None;
-        }
-        match &self.phase {
-            Phase::Asking { ask, next, .. } if next.is_none_or(|at| at <= mono) => {
-                Some(Call::Acquire(ask.clone()))
-            }
-            Phase::Leaving { keep } => Some(self.release(*keep)),
-            _ => None,
-        }
-    }
-
-    /// When something is due next, on its own clock.
-    pub fn due_at(&self) -> Option<u64> {
-        match &self.phase {
-            Phase::Asking { gives_up, next, .. } => Some(next.unwrap_or(0).min(*gives_up)),
-            Phase::Holding { deadline, .. } => *deadline,
-            _ => None,
-        }
-    }
-
-    fn release(&self, keep: u32) -> Call {
-        let id = self.id.clone();
-        let fence = 0;
-        Call::Release { id, keep, fence }
-    }
-
-    /// An answer to the call that it awaits; `sent` and `mono` are of its own clock.
-    pub fn answer(&mut self, call: &Call, reply: &Reply, sent: u64, mono: u64) {
-        let words: Vec<&str> = match reply {
-            Ok(words) => words.iter().map(String::as_str).collect(),
-            Err(_) => vec!["error"],
+    /// Its process ends. What it sent may still arrive.
+    pub(crate) fn die(&mut self) {
+        let mut flights = std::mem::take(&mut self.flights);
+        flights.retain(|flight| flight.replies.is_none());
+        flights.iter_mut().for_each(|flight| flight.thread = None);
+        *self = Client {
+            is_alive: false,
+            hears: false,
+            listens: false,
+            flights,
+            channel: self.channel.clone(),
+            ..Client::new(self.name, self.last)
         };
-        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
-        match (&mut self.phase, call, words[0]) {
-            (Phase::Asking { .. }, Call::Acquire(_), "granted" | "held") => {
-                let (ends, now) = (number(3), number(4).unwrap_or(0));
-                self.phase = Phase::Holding {
-                    permits: number(1).unwrap_or(0) as u32,
-                    fence: number(2).unwrap_or(0),
-                    deadline: ends.map(|end| local_end(sent, now, end)),
-                    excused: false,
-                };
+    }
+
+    /// What is known of these permits may be wrong from here on, and so may messages to the waits of this client.
+    pub(crate) fn excuse(&mut self, is_it: impl Fn(&Identity) -> bool) {
+        let permits = self.permits.values_mut();
+        let excused = permits.filter(|permit| is_it(&permit.identity));
+        excused.for_each(|permit| permit.is_excused = true);
+        for caller in self.callers.values_mut() {
+            if let Caller::Waits(waiting, _) = caller {
+                waiting.is_excused = true;
             }
-            (
-                Phase::Asking {
-                    ask,
-                    next,
-                    answered,
-                    ..
-                },
-                Call::Acquire(_),
-                "queued",
-            ) => {
-                ask.ticket = number(1).unwrap_or(0);
-                let (position, retry_after) = (number(2).unwrap_or(1), number(3).unwrap_or(1));
-                let recheck = match position {
-                    1 => RECHECK,
-                    place => RECHECK.min(RECHECK_A_PLACE * (place - 1)),
-                };
-                *next = Some(mono + retry_after.min(recheck) * 1_000);
-                *answered = Some((sent, number(6).unwrap_or(0)));
-            }
-            // An error has changed nothing: a place in line is still there, to be given up.
-            (Phase::Asking { ask, .. }, Call::Acquire(_), "error") if ask.ticket > 0 => {
-                self.phase = Phase::Leaving { keep: 0 };
-            }
-            (Phase::Asking { .. }, Call::Acquire(_), _) => self.phase = Phase::Idle, // denied, or an error
-            (
-                Phase::Holding {
-                    deadline, fence, ..
-                },
-                Call::Refresh { .. },
-                "refreshed",
-            ) if number(2) == Some(*fence) => {
-                let (ends, now) = (number(3), number(4).unwrap_or(0));
-                *deadline = ends.map(|end| local_end(sent, now, end));
-            }
-            // Lost; another fence is of a late call, granted to nobody.
-            (Phase::Holding { .. }, Call::Refresh { .. }, "lost" | "refreshed") => {
-                self.phase = Phase::Idle
-            }
-            (Phase::Leaving { .. }, Call::Release { .. }, "released") if number(1) != Some(0) => {
-                let left = number(1).unwrap_or(0) as u32;
-                self.phase = Phase::Holding {
-                    permits: left,
-                    fence: 0,
-                    deadline: Some(0), // believes nothing, so that this needs no more than a release
-                    excused: true,
-                };
-            }
-            (Phase::Leaving { .. }, Call::Release { .. }, _) => self.phase = Phase::Idle,
-            _ => {}
         }
     }
 
-    /// A message in its inbox.
-    pub fn read(&mut self, text: &str, mono: u64) {
-        let words: Vec<&str> = text.split(' ').collect();
-        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
-        let Phase::Asking {
-            ask,
-            next,
-            answered,
-            ..
-        } = &mut self.phase
-        else {
-            return;
+    /// When each thread has something to do next.
+    pub(crate) fn plans(&self) -> impl Iterator<Item = (Thread, Instant)> {
+        let awaited = |thread| {
+            let mut flights = self.flights.iter();
+            flights.find(|flight| flight.thread == Some(thread))
         };
-        let (Some(permits), Some(fence), at, Some(now)) =
-            (number(1), number(2), number(3), number(4))
-        else {
-            return;
-        };
-        let message = words
-            .get(..5)
-            .map(|words| words.join(" "))
-            .unwrap_or_default();
-        if words[0] != ask.id || signed(&ask.inbox, message) != text {
-            return;
-        }
-        if fence == 0 && at.is_none() {
-            self.phase = Phase::Leaving { keep: 0 }; // the place was taken away; a call that crossed may have brought it back
-        } else if fence == 0 {
-            // A hint: ask again at that time.
-            let wait = at.unwrap_or(0).saturating_sub(now) * 1_000;
-            *next = Some(next.unwrap_or(mono).min(mono + wait));
-        } else if ask.ticket > 0 && fence > ask.ticket {
-            let heard = at.map(|end| local_end(mono, now, end));
-            let asked = answered.and_then(|(sent, then)| at.map(|end| local_end(sent, then, end)));
-            self.awaits = None;
-            self.phase = Phase::Holding {
-                permits: permits as u32,
-                fence,
-                deadline: heard.map(|end| end.min(asked.unwrap_or(end))),
-                excused: false,
+        let callers = self.callers.iter().filter_map(move |(number, caller)| {
+            let thread = Thread::Caller(*number);
+            let at = match awaited(thread) {
+                Some(flight) => flight.latest,
+                None => caller.wakes_at(),
             };
-        } else {
-            *next = Some(mono); // of an earlier time in line: only worth asking
+            at.map(|at| (thread, at))
+        });
+        let renewal = match awaited(Thread::Renewal) {
+            Some(flight) => flight.latest,
+            None => self.keeper.next(Task::Renew(0)),
+        };
+        let releases = match awaited(Thread::Releases) {
+            Some(flight) => flight.latest,
+            None => self.releases_at,
+        };
+        let others = [
+            (Thread::Renewal, renewal),
+            (Thread::Losses, self.keeper.next(Task::Report)),
+            (Thread::Releases, releases),
+        ];
+        let others = others.into_iter();
+        callers.chain(others.filter_map(|(thread, at)| Some((thread, at?))))
+    }
+
+    /// Lets a thread do what is due.
+    pub(crate) fn act(&mut self, thread: Thread, now: Moment) {
+        let mut flights = self.flights.iter();
+        if let Some(flight) = flights.find(|flight| flight.thread == Some(thread)) {
+            let (number, latest) = (flight.number, flight.latest);
+            if latest.is_some_and(|latest| latest <= now.instant()) {
+                self.give_up_call(number, true, now);
+            }
+            return;
+        }
+        match thread {
+            Thread::Caller(number) => self.wake(number, now),
+            Thread::Renewal => self.renew(now),
+            Thread::Losses => self.report_losses(now),
+            Thread::Releases => self.send_releases(now),
         }
     }
-}
 
-/// The end of a lease on the client's own clock, early rather than late: counted from before the call was sent, less
-/// the millisecond of the server's rounding. In µs.
-fn local_end(sent: u64, now: u64, end: u64) -> u64 {
-    sent + (end.saturating_sub(now) * 1_000).saturating_sub(1_000)
+    /// A message arrives.
+    pub(crate) fn read(&mut self, text: &str, now: Moment) {
+        let Some(received) = Received::read(text.as_bytes()) else {
+            return;
+        };
+        let mut is_taken = false;
+        for number in self.inbox.of(&received.message.id) {
+            if let Some(caller) = self.callers.get_mut(&number) {
+                is_taken |= caller.put(&self.channel, &received, now);
+            }
+        }
+        if !is_taken && let Some(release) = self.inbox.release_of(&received) {
+            self.release_later(release, now);
+        }
+    }
+
+    /// Its subscription works again.
+    pub(crate) fn subscribe(&mut self, now: Moment) {
+        (self.is_up, self.hears, self.listens) = (true, true, true);
+        let waiting: Vec<u64> = self.inbox.all().map(|number| **number).collect();
+        for number in waiting {
+            if let Some(caller) = self.callers.get_mut(&number) {
+                caller.call(now);
+            }
+        }
+    }
 }

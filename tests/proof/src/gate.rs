@@ -1,14 +1,15 @@
 //! One semaphore of the world: what the model says of it, what its clients were told, and what its keys hold.
 
-use crate::client::Client;
-use crate::keys::{Keys, State};
+use crate::keys::State;
 use crate::ledger::{Check, Ledger, Violation, broken};
 use crate::model::Model;
+use crate::protocol::keys::Keys;
 use luagate_memory::{Server, Store};
+use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gate {
-    pub keys: Keys,
+    pub(crate) keys: Keys,
     pub model: Model,
     pub ledger: Ledger,
     /// A key was lost or put back alone: the model says nothing until the scripts started afresh.
@@ -19,8 +20,12 @@ pub struct Gate {
 
 impl Gate {
     pub fn new(kind: &str, name: &str) -> Gate {
+        Gate::on(Keys::of(kind, "luagate", name).unwrap())
+    }
+
+    fn on(keys: Keys) -> Gate {
         Gate {
-            keys: Keys::new(kind, name),
+            keys,
             model: Model::default(),
             ledger: Ledger::default(),
             doubt: false,
@@ -37,10 +42,7 @@ impl Gate {
         let fences = std::mem::take(&mut self.ledger);
         *self = match older {
             Some(older) => older.clone(),
-            None => Gate {
-                keys: self.keys.clone(),
-                ..Gate::new("", "")
-            },
+            None => Gate::on(self.keys.clone()),
         };
         let model = &self.model;
         self.ledger
@@ -54,7 +56,7 @@ impl Gate {
     pub fn replace_key(&mut self, server: &mut Server, key: usize, by: &Store) -> bool {
         let before = server.store();
         let (micros, evicts) = (before.micros(), by.key_names().next().is_none());
-        server.with_store(|store| store.restore_key(self.keys.all()[key].as_bytes(), by));
+        server.with_store(|store| store.restore_key(self.keys.names()[key].as_bytes(), by));
         let state = State::read(server, &self.keys);
         let is_noticed = state
             .as_ref()
@@ -105,7 +107,7 @@ impl Gate {
 
     /// Keys may have ended with the time. Invariant 6: not while somebody holds or waits, nor where the limit is pinned.
     pub fn time_passed(&mut self, server: &mut Server, now: u64) -> Check {
-        let meta = self.keys.all()[0].as_bytes();
+        let meta = self.keys.names()[0].as_bytes();
         let has_meta = server.with_store(|store| store.expires_at(meta).is_some());
         if self.doubt {
             if !has_meta {
@@ -147,23 +149,32 @@ impl Gate {
         Ok(())
     }
 
-    /// Whoever believes to hold does.
-    pub fn check_belief(&self, client: &Client, mono: u64, now: u64) -> Check {
-        let Some((permits, fence)) = client.believes(mono) else {
+    /// Whoever believes to hold does, for as long as it believes; `None`: for ever.
+    pub fn check_belief(
+        &self,
+        id: &str,
+        permits: u32,
+        fence: u64,
+        left: Option<Duration>,
+        micros: u64,
+    ) -> Check {
+        if left.is_some_and(|left| left.is_zero()) {
             return Ok(());
-        };
-        let entry = self.ledger.holders.get(&client.id);
+        }
+        let end = left.map(|left| micros + left.as_micros() as u64);
+        let entry = self.ledger.holders.get(id);
         let holds = entry.is_some_and(|entry| {
-            entry.fence == fence
-                && entry.permits >= permits
-                && entry.ends.is_none_or(|end| end > now)
+            let lives = match (entry.ends, end) {
+                (Some(ends), Some(end)) => ends * 1_000 >= end,
+                (ends, _) => ends.is_none(),
+            };
+            entry.fence == fence && entry.permits >= permits && lives
         });
         if holds {
             return Ok(());
         }
         let text = format!(
-            "{} believes in {permits} with fence {fence}; there is {entry:?}",
-            client.id
+            "{id} believes in {permits} with fence {fence} for {left:?}; there is {entry:?}"
         );
         broken("belief", text)
     }

@@ -2,27 +2,8 @@
 
 use crate::ledger::{Check, Ledger, broken};
 use crate::model::{End, Holder, Model, Waiter};
+use crate::protocol::keys::Keys;
 use luagate_memory::Server;
-
-/// The keys: meta, holders, queue.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Keys([String; 3]);
-
-impl Keys {
-    /// A name in braces, or a group in braces and a name.
-    pub fn new(kind: &str, name: &str) -> Keys {
-        let name = if name.contains('{') {
-            name.to_owned()
-        } else {
-            format!("{{{name}}}")
-        };
-        Keys(["", ".holders", ".queue"].map(|part| format!("luagate:{kind}{part}:{name}")))
-    }
-
-    pub fn all(&self) -> &[String; 3] {
-        &self.0
-    }
-}
 
 /// What the three keys hold.
 #[derive(Debug, Default)]
@@ -64,15 +45,13 @@ fn numbers(packed: &[u8]) -> Vec<f64> {
 
 impl State {
     /// `None` where no key is left.
-    pub fn read(server: &mut Server, keys: &Keys) -> Option<State> {
-        let ends = keys
-            .0
-            .each_ref()
-            .map(|key| server.with_store(|store| store.expires_at(key.as_bytes())));
+    pub(crate) fn read(server: &mut Server, keys: &Keys) -> Option<State> {
+        let end = |key: &str| server.with_store(|store| store.expires_at(key.as_bytes()));
+        let ends = keys.names().map(end);
         if ends.iter().all(Option::is_none) {
             return None;
         }
-        let [meta, holders, queue] = keys.0.each_ref().map(String::as_str);
+        let [meta, holders, queue] = keys.names();
         let mut state = State {
             ends,
             ..State::default()

@@ -1,19 +1,32 @@
 //! Proofs of the scripts: their own text, run in this process, against a model that is written for reading.
 
 #[path = "../../../src/error/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the library uses all of it")]
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "the library uses all of it"
+)]
 mod error;
+#[cfg(not(feature = "mutants"))]
 #[path = "../../../src/protocol/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the library uses all of it")]
 mod protocol;
 
+#[cfg(feature = "mutants")]
+pub mod mutation;
+#[cfg(feature = "mutants")]
+include!(concat!(env!("OUT_DIR"), "/protocol.rs"));
+
 pub mod action;
+pub mod call;
 pub mod carrier;
 pub mod checking;
-pub mod client;
+mod client;
 pub mod conformance;
 pub mod gate;
 pub mod keys;
+pub mod latch;
 pub mod ledger;
 pub mod likeness;
 pub mod messages;

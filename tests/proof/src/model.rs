@@ -254,6 +254,9 @@ impl Model {
                 self.leave(&id);
                 effects.told.push(Told::Hint { inbox, id });
             } else if inbox.is_empty() || !self.fits(head.permits) {
+                if effects.left == BATCH {
+                    break; // it was looked at, so nobody behind it is
+                }
                 effects.left -= 1;
                 effects.head_until = Some(head.patience_until);
                 return false; // stays at the head, and what is free is kept for it

@@ -1,6 +1,8 @@
 //! Small changes of the Lua, one at a time. A change that no test notices is a promise that nothing keeps, or code that
 //! nothing needs.
 
+pub mod report;
+
 use crate::scripts::Scripts;
 
 /// One change of one line.

@@ -1,13 +1,14 @@
 //! A call, carried out by the script and by the model, and everything compared that comes of it.
 
-use crate::client::Call;
+use crate::call::{Call, Sent};
 use crate::gate::Gate;
 use crate::keys::State;
 use crate::ledger::{Check, Entry, Violation, broken, check_order};
 use crate::messages::{compare_messages, grants_told};
 use crate::model::{Effects, Model, Moment, Waiter, channel};
-use crate::scripts::{Loaded, Reply};
+use crate::scripts::{Loaded, Reply, words_of};
 use luagate_memory::Server;
+use redis::{RedisResult, Value};
 
 /// How many commands a script may call where so many wait or hold: some, and some for each.
 const CALLS: u64 = 20;
@@ -21,7 +22,7 @@ const CALLS_IN_DOUBT: u64 = 300;
 const LATE: u64 = 1_000;
 
 /// What was published: channel and text.
-type Messages = Vec<(String, String)>;
+pub type Messages = Vec<(String, String)>;
 
 /// A call that is carried out.
 pub struct Run<'a> {
@@ -34,6 +35,8 @@ pub struct Run<'a> {
 
 pub struct Done {
     pub reply: Reply,
+    /// As it goes over the wire.
+    pub raw: RedisResult<Value>,
     pub messages: Vec<(String, String)>,
     pub grants: u64,
     /// What the keys of each semaphore hold then.
@@ -42,8 +45,8 @@ pub struct Done {
 
 impl Run<'_> {
     /// A call to one semaphore.
-    pub fn one(mut self, gate: &mut Gate, call: &Call) -> Result<Done, Violation> {
-        let (script, arguments) = words(call);
+    pub fn one(mut self, gate: &mut Gate, sent: &Sent) -> Result<Done, Violation> {
+        let call = &sent.call();
         let mut effects = Effects::default();
         let mut model = gate.model.clone();
         let moment = Moment {
@@ -65,20 +68,19 @@ impl Run<'_> {
             Call::Resize { limit, expected } => {
                 model.resize(*limit, *expected, &moment, &mut effects)
             }
-            Call::LockAll { .. } => return broken("simulation", "a call to several"),
+            _ => return broken("simulation", "no call to one semaphore"),
         };
         let doubt = gate.is_in_doubt();
         let must_work = matches!(
             call,
             Call::Release { .. } | Call::Refresh { .. } | Call::Lookup { .. } | Call::Inspect
         );
-        let keys = gate.keys.all().to_vec();
         let entries = (gate.model.queue.len() + gate.model.holders.len()) as u64;
         let most = CALLS + CALLS_EACH * entries + if doubt { CALLS_IN_DOUBT } else { 0 };
         let before = gate.model.clone();
         let may_fail = expected.is_err() || doubt || self.full;
-        let (reply, messages) =
-            self.execute(script, &keys, &arguments, must_work, may_fail, most)?;
+        let (raw, messages) = self.execute(sent, must_work, may_fail, most)?;
+        let reply = words_of(&raw);
         let refused = reply.as_ref().is_err_and(|text| text.starts_with("OOM"));
         if !doubt && !refused {
             compare(&expected, &reply)?;
@@ -106,6 +108,7 @@ impl Run<'_> {
         let state = gate.check_keys(self.server, self.micros / 1_000)?;
         Ok(Done {
             reply,
+            raw,
             messages,
             grants,
             states: vec![state],
@@ -113,12 +116,10 @@ impl Run<'_> {
     }
 
     /// A call to several mutexes.
-    pub fn lock_all(
-        mut self,
-        gates: &mut [Gate],
-        id: &str,
-        lease_ms: u64,
-    ) -> Result<Done, Violation> {
+    pub fn lock_all(mut self, gates: &mut [Gate], sent: &Sent) -> Result<Done, Violation> {
+        let Call::LockAll { id, lease_ms } = &sent.call() else {
+            return broken("simulation", "no call to several mutexes");
+        };
         let moment = Moment {
             micros: self.micros,
             listens: self.listens,
@@ -126,38 +127,28 @@ impl Run<'_> {
         let mut effects = Effects::default();
         let mut models: Vec<Model> = gates.iter().map(|gate| gate.model.clone()).collect();
         let mut locks: Vec<&mut Model> = models.iter_mut().collect();
-        let expected = Model::try_lock_all(&mut locks, id, lease_ms, &moment, &mut effects);
+        let expected = Model::try_lock_all(&mut locks, id, *lease_ms, &moment, &mut effects);
         if gates.iter().any(Gate::is_in_doubt) {
             // Which of several lost a key is for the calls to one to look at.
             return Ok(Done {
                 reply: Ok(vec!["-".to_owned()]),
+                raw: Ok(Value::Nil),
                 messages: Vec::new(),
                 grants: 0,
                 states: Vec::new(),
             });
         }
-        let keys: Vec<String> = gates
-            .iter()
-            .flat_map(|gate| gate.keys.all().to_vec())
-            .collect();
         let entries = gates
             .iter()
             .map(|gate| gate.model.queue.len() + gate.model.holders.len());
         let most = CALLS * gates.len() as u64 + CALLS_EACH * entries.sum::<usize>() as u64;
-        let arguments = [id.to_owned(), lease_ms.to_string()];
-        let (reply, messages) = self.execute(
-            "semaphore/try_lock_all",
-            &keys,
-            &arguments,
-            false,
-            self.full,
-            most,
-        )?;
+        let (raw, messages) = self.execute(sent, false, self.full, most)?;
+        let reply = words_of(&raw);
         let mut grants = 0;
         if !reply.as_ref().is_err_and(|text| text.starts_with("OOM")) {
             compare(&expected, &reply)?;
             for (gate, model) in gates.iter_mut().zip(models) {
-                gate.ledger.latest = gate.ledger.latest.max(self.now() + lease_ms);
+                gate.ledger.latest = gate.ledger.latest.max(self.now() + *lease_ms);
                 let before = std::mem::replace(&mut gate.model, model);
                 grants += self.record_changes(gate, &before)?;
             }
@@ -168,40 +159,39 @@ impl Run<'_> {
         }
         Ok(Done {
             reply,
+            raw,
             messages,
             grants,
             states,
         })
     }
 
-    fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         self.micros / 1_000
     }
 
     /// Runs a script. Invariants 5 and 7: an error has changed nothing; the number of calls is bounded; and what must work
     /// works when memory is full.
-    fn execute(
+    pub fn execute(
         &mut self,
-        script: &str,
-        keys: &[String],
-        arguments: &[String],
+        sent: &Sent,
         must_work: bool,
         may_fail: bool,
         most: u64,
-    ) -> Result<(Reply, Messages), Violation> {
+    ) -> Result<(RedisResult<Value>, Messages), Violation> {
         let before = may_fail.then(|| self.server.store());
-        let reply = self.loaded.run(self.server, script, keys, arguments);
+        let reply = self.loaded.run(self.server, sent);
         let messages = self.take_messages();
-        if let Err(text) = &reply {
+        if let Err(text) = words_of(&reply) {
             let is_refusal = text.starts_with("OOM") && self.full && !must_work;
             if !text.starts_with("LUAGATE") && !is_refusal {
-                return broken("reply", text.clone());
+                return broken("reply", text);
             }
             let is_same = before.is_some_and(|before| self.server.store() == before);
-            if !is_same || !messages.is_empty() {
+            if !is_same || !messages.iter().all(is_hint) {
                 return broken(
                     "all or nothing",
-                    format!("changed something, and answered {text}"),
+                    format!("changed something, or told {messages:?}, and answered {text}"),
                 );
             }
         }
@@ -350,6 +340,12 @@ impl Run<'_> {
     }
 }
 
+/// When to ask again. It changes nothing, and is true also where the call that found it out is refused then.
+fn is_hint((_, text): &(String, String)) -> bool {
+    let words: Vec<&str> = text.split(' ').collect();
+    words.get(2) == Some(&"0") && words.get(3) != Some(&"-1")
+}
+
 /// The place in line that the caller says it had.
 fn told_ticket(call: &Call, id: &str) -> Option<u64> {
     match call {
@@ -358,7 +354,7 @@ fn told_ticket(call: &Call, id: &str) -> Option<u64> {
     }
 }
 
-fn compare(expected: &Reply, reply: &Reply) -> Check {
+pub fn compare(expected: &Reply, reply: &Reply) -> Check {
     let fits = match (expected, reply) {
         (Ok(expected), Ok(reply)) => expected == reply,
         (Err(expected), Err(reply)) => reply.starts_with(expected.as_str()),
@@ -375,52 +371,4 @@ fn compare(expected: &Reply, reply: &Reply) -> Check {
         "reply",
         format!("expected {}, got {}", text(expected), text(reply)),
     )
-}
-
-fn words(call: &Call) -> (&'static str, Vec<String>) {
-    let text = |number: &dyn ToString| number.to_string();
-    match call {
-        Call::Acquire(ask) => {
-            let permits = ask
-                .permits
-                .map_or("all".to_owned(), |permits| permits.to_string());
-            let arguments = vec![
-                ask.id.clone(),
-                permits,
-                text(&ask.limit),
-                text(&ask.lease_ms),
-                text(&ask.wait_ms),
-                ask.inbox.clone(),
-                text(&ask.ticket),
-            ];
-            ("semaphore/acquire", arguments)
-        }
-        Call::Release { id, keep, fence } => (
-            "semaphore/release",
-            with_fence(vec![id.clone(), text(keep)], *fence),
-        ),
-        Call::Refresh {
-            id,
-            lease_ms,
-            fence,
-        } => (
-            "semaphore/refresh",
-            with_fence(vec![id.clone(), text(lease_ms)], *fence),
-        ),
-        Call::Lookup { id } => ("semaphore/lookup", vec![id.clone()]),
-        Call::Inspect => ("semaphore/inspect", vec!["0".to_owned(), "1000".to_owned()]),
-        Call::Resize { limit, expected } => {
-            let expected = expected.map_or("-1".to_owned(), |expected| expected.to_string());
-            ("semaphore/resize", vec![text(limit), expected])
-        }
-        Call::LockAll { id, lease_ms } => {
-            ("semaphore/try_lock_all", vec![id.clone(), text(lease_ms)])
-        }
-    }
-}
-
-/// A fence of 0 is left out.
-fn with_fence(mut arguments: Vec<String>, fence: u64) -> Vec<String> {
-    arguments.extend((fence > 0).then(|| fence.to_string()));
-    arguments
 }

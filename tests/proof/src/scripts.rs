@@ -3,10 +3,12 @@
 #[path = "../../support/includes.rs"]
 mod includes;
 
+use crate::call::Sent;
 use includes::expand;
-use redis::{ConnectionLike, Value};
+use redis::{ConnectionLike, RedisResult, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::slice;
 
 /// What a script answers: the words of its reply, lists in brackets; or the text of an error.
 pub type Reply = Result<Vec<String>, String>;
@@ -114,31 +116,21 @@ impl Loaded {
     }
 
     /// Runs a script.
-    pub fn run(
-        &self,
-        server: &mut dyn ConnectionLike,
-        script: &str,
-        keys: &[String],
-        arguments: &[String],
-    ) -> Reply {
-        evaluate(server, &self.names[script], keys, arguments)
+    pub fn run(&self, server: &mut dyn ConnectionLike, sent: &Sent) -> RedisResult<Value> {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&self.names[&sent.script]).arg(sent.keys.len());
+        call.arg(&sent.keys).arg(&sent.arguments).query(server)
     }
 }
 
-fn evaluate(
-    server: &mut dyn ConnectionLike,
-    sha1: &str,
-    keys: &[String],
-    arguments: &[String],
-) -> Reply {
-    let mut call = redis::cmd("EVALSHA");
-    call.arg(sha1).arg(keys.len()).arg(keys).arg(arguments);
-    match call.query(server) {
+/// A reply in words.
+pub fn words_of(reply: &RedisResult<Value>) -> Reply {
+    match reply {
         Ok(value) => {
             let mut words = Vec::new();
             match value {
                 Value::Array(values) => flatten(values, &mut words),
-                value => flatten(vec![value], &mut words),
+                value => flatten(slice::from_ref(value), &mut words),
             }
             Ok(words)
         }
@@ -150,7 +142,7 @@ fn evaluate(
     }
 }
 
-fn flatten(values: Vec<Value>, words: &mut Vec<String>) {
+fn flatten(values: &[Value], words: &mut Vec<String>) {
     for value in values {
         match value {
             Value::Array(values) => {
@@ -158,7 +150,7 @@ fn flatten(values: Vec<Value>, words: &mut Vec<String>) {
                 flatten(values, words);
                 words.push("]".to_owned());
             }
-            Value::BulkString(bytes) => words.push(String::from_utf8_lossy(&bytes).into_owned()),
+            Value::BulkString(bytes) => words.push(String::from_utf8_lossy(bytes).into_owned()),
             Value::Int(number) => words.push(number.to_string()),
             other => words.push(format!("{other:?}")),
         }

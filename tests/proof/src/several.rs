@@ -6,20 +6,27 @@
 //! those that it gave back, and from every situation somebody new can lock both once the leases have ended. There is
 //! no waiting, and leases are whole ticks; the rest of what is left out is told in [`checking`](crate::checking).
 
+use crate::call::Sent as Wire;
 use crate::carrier::{Carrier, hash_of};
 use crate::checking::{Explored, explore};
-use crate::client::Call;
 use crate::gate::Gate;
 use crate::ledger::{Check, Violation, broken};
+use crate::protocol::call::Call;
+use crate::protocol::keys::Keys;
+use crate::protocol::semaphore::{Grant, Release, TryLockAll, TryLockAllAnswer};
 use crate::run::Run;
-use crate::scripts::{Reply, Scripts};
-use crate::situation::TICK;
+use crate::scripts::Scripts;
 use luagate_memory::Store;
 use stateright::{Model, Property};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 const START: u64 = 2_000_000_000_000_000;
+/// The time goes by in steps of so many µs.
+const TICK: u64 = 1_000_000;
+
+/// How long a mutex is locked, in ticks.
 const LEASE: u64 = 1;
 const MUTEXES: usize = 2;
 
@@ -56,13 +63,21 @@ enum Sent {
     Back(usize),
 }
 
+/// An answer: its word, and what was locked, each for so long.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Told {
+    word: String,
+    fences: Vec<u64>,
+    left: Duration,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Locker {
     id: String,
     asks: usize,
     phase: Phase,
     /// The call whose answer it awaits, when it was sent, and the answer.
-    flight: Option<(Sent, u64, Option<Reply>)>,
+    flight: Option<(Sent, u64, Option<Told>)>,
     /// A call that nobody awaits any more, and by which name it was made.
     late: Option<(Sent, String)>,
 }
@@ -140,9 +155,15 @@ impl Moment {
         self.gates.iter().filter(holds).count()
     }
 
-    fn carry_out(&mut self, carrier: &Carrier, sent: Sent, id: &str) -> Result<Reply, Violation> {
+    fn carry_out(&mut self, carrier: &Carrier, sent: Sent, id: &str) -> Result<Told, Violation> {
         let mut gates = (*self.gates).clone();
         let micros = self.micros();
+        let keys: Vec<Keys> = gates.iter().map(|gate| gate.keys.clone()).collect();
+        let all = TryLockAll {
+            mutexes: &keys.iter().collect::<Vec<_>>(),
+            id,
+            lease_ms: LEASE * TICK / 1_000,
+        };
         let (done, store) = carrier.with_server(|server, loaded| {
             server.set_store((*self.store).clone());
             let run = Run {
@@ -153,21 +174,42 @@ impl Moment {
                 full: false,
             };
             let done = match sent {
-                Sent::All => run.lock_all(&mut gates, id, LEASE * TICK / 1_000),
+                Sent::All => run.lock_all(&mut gates, &Wire::new(&all.pack())),
                 Sent::Back(place) => {
-                    let (id, keep, fence) = (id.to_owned(), 0, 0);
-                    run.one(&mut gates[place], &Call::Release { id, keep, fence })
+                    let (keep, fence) = (0, None);
+                    let release = Release {
+                        keys: &keys[place],
+                        id,
+                        keep,
+                        fence,
+                    };
+                    run.one(&mut gates[place], &Wire::new(&release.pack()))
                 }
             };
             (done, server.store())
         });
-        let reply = done?.reply;
+        let done = done?;
         (self.gates, self.store) = (Arc::new(gates), Arc::new(store));
         let has = self.holds(id);
         if sent == Sent::All && has != 0 && has != MUTEXES {
             return broken("all or nothing", format!("{id} has {has} of {MUTEXES}"));
         }
-        Ok(reply)
+        let grants = match (sent, done.raw.map(|reply| all.answer(reply))) {
+            (
+                Sent::All,
+                Ok(Ok(TryLockAllAnswer::Granted(grants) | TryLockAllAnswer::Held(grants))),
+            ) => grants,
+            _ => Vec::new(),
+        };
+        Ok(Told {
+            word: done.reply.map_or(String::new(), |words| words[0].clone()),
+            fences: grants.iter().map(|grant| grant.fence).collect(),
+            left: grants
+                .iter()
+                .filter_map(Grant::left)
+                .min()
+                .unwrap_or_default(),
+        })
     }
 }
 
@@ -182,22 +224,16 @@ impl Locker {
         }
     }
 
-    fn answer(&mut self, sent: Sent, at: u64, reply: &Reply, micros: u64) {
-        let words = reply.as_deref().unwrap_or_default();
-        match (sent, words.first().map(String::as_str)) {
-            (Sent::All, Some("granted" | "held")) => {
-                let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
-                // The word, the time, and a list of lists: fence and end of each.
-                let places = (0..MUTEXES).map(|place| 4 + 4 * place);
-                let now = number(1).unwrap_or(0);
-                let ends = places.clone().filter_map(|at| number(at + 1)).min();
+    fn answer(&mut self, sent: Sent, at: u64, told: Told, micros: u64) {
+        match sent {
+            Sent::All if !told.fences.is_empty() => {
+                let left = told.left.as_micros() as u64;
                 self.phase = Phase::Holding {
-                    fences: places.filter_map(number).collect(),
-                    deadline: at
-                        + (ends.unwrap_or(0).saturating_sub(now) * 1_000).saturating_sub(1_000),
+                    fences: told.fences,
+                    deadline: at + left.saturating_sub(1_000),
                 };
             }
-            (Sent::Back(place), _) if place + 1 < MUTEXES => {
+            Sent::Back(place) if place + 1 < MUTEXES => {
                 self.phase = Phase::Leaving(place + 1);
                 self.send(Sent::Back(place + 1), micros);
             }
@@ -284,7 +320,7 @@ impl Several {
             }
             Event::Return(who) => {
                 if let Some((sent, at, Some(reply))) = next.lockers[who].flight.take() {
-                    next.lockers[who].answer(sent, at, &reply, micros);
+                    next.lockers[who].answer(sent, at, reply, micros);
                 }
             }
             Event::Repeat(who) => {
@@ -320,7 +356,7 @@ impl Several {
         store.set_micros(later.micros() + LEASE * TICK);
         later.store = Arc::new(store);
         let reply = later.carry_out(&self.carrier, Sent::All, "new/1");
-        matches!(reply, Ok(Ok(words)) if words[0] == "granted")
+        reply.is_ok_and(|told| told.word == "granted")
     }
 }
 
@@ -394,9 +430,9 @@ impl Model for Several {
 
     fn properties(&self) -> Vec<Property<Several>> {
         fn replied(moment: &Moment, word: &str) -> bool {
-            moment.lockers.iter().any(|locker| {
-                matches!(&locker.flight, Some((_, _, Some(Ok(words)))) if words[0] == word)
-            })
+            moment.lockers.iter().any(
+                |locker| matches!(&locker.flight, Some((_, _, Some(told))) if told.word == word),
+            )
         }
         let mut properties = vec![
             Property::always("all or nothing", |_, moment: &Moment| {

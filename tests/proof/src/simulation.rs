@@ -1,11 +1,13 @@
 //! A seeded scheduler: decides what happens next in a world, and tells the shortest story it finds of what went wrong.
 
-use crate::action::Action;
-use crate::client::Phase;
+use crate::action::{Action, Forgery, Lie, Refusal, Signature};
+use crate::client::Patience;
 use crate::ledger::Violation;
 use crate::scripts::Scripts;
 use crate::world::{Count, World};
 use fastrand::Rng;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How many steps one world lives, before everybody goes.
@@ -16,6 +18,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 const LEASES: [u64; 7] = [1, 5, 50, 400, 400, 3_000, 30_000];
 const WAITS: [u64; 9] = [0, 0, 0, 30, 300, 5_000, 5_000, 20_000, 200_000];
+const PATIENCE_OF_WAITS: [Patience; 8] = [
+    Patience::None,
+    Patience::None,
+    Patience::For(30),
+    Patience::For(300),
+    Patience::For(5_000),
+    Patience::For(20_000),
+    Patience::Forever,
+    Patience::Forever,
+];
 
 /// What may go wrong in a world; each world has some of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,9 +43,13 @@ enum Fault {
     Evictions,
     FullMemory,
     Flushes,
+    Forgeries,
+    Revocations,
+    Suspensions,
+    WallSteps,
 }
 
-const FAULTS: [Fault; 11] = [
+const FAULTS: [Fault; 15] = [
     Fault::Late,
     Fault::LostCalls,
     Fault::LostMessages,
@@ -45,6 +61,10 @@ const FAULTS: [Fault; 11] = [
     Fault::Evictions,
     Fault::FullMemory,
     Fault::Flushes,
+    Fault::Forgeries,
+    Fault::Revocations,
+    Fault::Suspensions,
+    Fault::WallSteps,
 ];
 
 /// What went wrong.
@@ -89,6 +109,39 @@ pub fn run(scripts: &Scripts, seed: u64) -> Result<(usize, Count), Box<Failure>>
             clients,
         })),
     }
+}
+
+/// Runs the worlds from this seed on, on all cores, while `more` says so: to each core it is told how many steps that one took.
+///
+/// # Errors
+/// The first promise that was broken.
+pub fn run_worlds(
+    scripts: &Scripts,
+    first: u64,
+    more: impl Fn(usize) -> bool + Sync,
+) -> Result<(usize, Count), Box<Failure>> {
+    let (next, stopped) = (AtomicU64::new(first), AtomicBool::new(false));
+    let work = || -> Result<(usize, Count), Box<Failure>> {
+        let (mut steps, mut sum) = (0, Count::default());
+        while !stopped.load(Ordering::Relaxed) && more(steps) {
+            let world = run(scripts, next.fetch_add(1, Ordering::Relaxed));
+            let (taken, count) = world.inspect_err(|_| stopped.store(true, Ordering::Relaxed))?;
+            steps += taken;
+            sum.add(count);
+        }
+        Ok((steps, sum))
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let mut all = (0, Count::default());
+        for thread in threads {
+            let (steps, count) = thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            all.0 += steps;
+            all.1.add(count);
+        }
+        Ok(all)
+    })
 }
 
 impl Scheduler {
@@ -136,16 +189,15 @@ impl Scheduler {
         self.leaving = true;
         step(world, Action::Full(false))?;
         for client in 0..self.clients {
+            step(world, Action::Resume { client })?;
             step(world, Action::Subscribe { client })?;
         }
         step(world, Action::Calm)?;
-        for _ in 0..STEPS {
+        for _ in 0..2 * STEPS {
             let action = self.next(world, true);
             step(world, action)?;
-            if !world
-                .clients
-                .iter()
-                .any(|client| !matches!(client.phase, Phase::Idle | Phase::Dead))
+            let mut clients = 0..self.clients;
+            if world.is_prompt(world.mono) && clients.all(|client| world.business(client) == (0, 0))
             {
                 break;
             }
@@ -173,8 +225,8 @@ impl Scheduler {
     }
 
     fn next(&mut self, world: &World, calm: bool) -> Action {
-        let (flights, mails) = (world.flights(), world.mails());
-        let due = world.due();
+        let (flights, mails) = (world.flight_count(), world.mails());
+        let due = world.due().next();
         if calm || !self.has(Fault::Late) {
             // Everything is prompt.
             if mails > 0 && !(self.has(Fault::LostMessages) && self.one_in(4)) {
@@ -183,8 +235,8 @@ impl Scheduler {
             if flights > 0 && !(self.has(Fault::LostCalls) && self.one_in(8)) {
                 return Action::Prompt { flight: 0 };
             }
-            if let Some(client) = due {
-                return Action::Act { client };
+            if let Some((client, _)) = due {
+                return Action::Act { client, thread: 0 };
             }
         }
         if !calm && !self.faults.is_empty() && self.one_in(self.seldom) {
@@ -196,6 +248,13 @@ impl Scheduler {
         if calm && self.has(Fault::Deaths) && self.one_in(40) {
             let client = self.rng.usize(..self.clients);
             return Action::Die { client };
+        }
+        if self.crowded && !self.leaving && self.one_in(200) && self.one_in(2) {
+            return Action::Collect {
+                client: self.rng.usize(..self.clients),
+                count: self.rng.usize(95..210),
+                lease_ms: LEASES[self.rng.usize(..LEASES.len())],
+            };
         }
         if self.crowded && !self.leaving && self.one_in(200) {
             return Action::Crowd {
@@ -210,75 +269,38 @@ impl Scheduler {
 
     fn ordinary(&mut self, world: &World, calm: bool) -> Action {
         let client = self.rng.usize(..self.clients);
-        let holds = matches!(world.clients[client].phase, Phase::Holding { .. });
-        let asks = matches!(world.clients[client].phase, Phase::Asking { .. });
+        let (had, busy) = world.business(client);
         let lease_ms = LEASES[self.rng.usize(..LEASES.len())];
-        let wait_ms = WAITS[self.rng.usize(..WAITS.len())];
+        let permit = self.rng.usize(..had.max(1));
         if self.leaving {
             return match self.rng.u8(..4) {
-                0 if holds => Action::Leave { client, keep: 0 },
+                0 if had > 0 => Action::DropPermit { client, permit },
+                1 if busy > 0 && self.one_in(8) => Action::Cancel { client, caller: 0 },
                 _ => self.pass(world, true),
             };
         }
         match self.rng.u8(..20) {
-            0..=4 if !holds && !asks && self.alike.is_some() => {
-                let (limit, lease) = self.alike.unwrap_or_default();
-                Action::Want {
-                    client,
-                    gate: 0,
-                    permits: Some(if self.one_in(12) { 2.min(limit) } else { 1 }),
-                    limit,
-                    lease_ms: if self.one_in(12) { lease_ms } else { lease },
-                    wait_ms,
-                    inbox: wait_ms > 60_000 || !self.one_in(12),
-                }
-            }
-            0..=4 if !holds && !asks => Action::Want {
+            0..=6 if busy < 3 && had < 3 => self.want(client, lease_ms),
+            0..=8 if had > 0 => Action::DropPermit { client, permit },
+            9 if had > 0 => Action::Look { client, permit },
+            10 if had > 0 => Action::Refresh {
                 client,
-                gate: [0, 0, 0, 1, 2][self.rng.usize(..5)],
-                permits: [Some(1), Some(1), Some(2), Some(3), None][self.rng.usize(..5)],
-                limit: [3, 3, 3, 1, 2, 4, 0][self.rng.usize(..7)],
-                lease_ms,
-                wait_ms,
-                inbox: wait_ms > 60_000 || !self.one_in(6),
+                permit,
+                lease_ms: (!self.one_in(3)).then_some(lease_ms),
             },
-            5..=7 if holds => Action::Leave {
+            11 if had > 0 && self.one_in(2) => Action::Keep {
                 client,
-                keep: [0, 0, 0, 1, 2][self.rng.usize(..5)],
+                permit,
+                keep: self.rng.u32(1..3),
             },
-            7 if asks && self.one_in(6) => Action::Leave { client, keep: 0 },
-            6 if asks && self.one_in(6) => Action::LastWord { client },
-            8 | 9 if holds => {
-                let lease_ms = if self.one_in(6) { 0 } else { lease_ms };
-                Action::Refresh { client, lease_ms }
-            }
-            10 if self.one_in(4) => Action::Born { client },
-            11 if self.one_in(4) => Action::Lookup {
-                gate: self.rng.usize(..3),
+            11 | 12 if busy > 0 && self.one_in(4) => Action::Cancel {
                 client,
+                caller: self.rng.usize(..busy),
             },
-            11 if self.one_in(4) => Action::Inspect {
-                gate: self.rng.usize(..3),
-            },
-            11 if self.one_in(3) => Action::Stale {
-                gate: self.rng.usize(..3),
-                client,
-                refresh: self.one_in(2),
-            },
-            12 if self.one_in(12) => Action::Resize {
-                gate: 0,
-                limit: [1, 2, 3, 4, 0, 0][self.rng.usize(..6)],
-                expected: [None, None, Some(2), Some(3), Some(0)][self.rng.usize(..5)],
-            },
-            13 if self.one_in(3) => Action::LockAll {
-                name: self.rng.usize(..2),
-                lease_ms,
-            },
-            14 if self.one_in(3) => Action::FreeAll {
-                name: self.rng.usize(..2),
-            },
-            15 | 16 if world.flights() > 0 => {
-                let flight = self.rng.usize(..world.flights());
+            12 | 13 => self.of_others(client, lease_ms),
+            14 if self.one_in(2) => self.about_the_latch(client),
+            15 | 16 if world.flight_count() > 0 => {
+                let flight = self.rng.usize(..world.flight_count());
                 match self.rng.u8(..3) {
                     0 => Action::Arrive { flight },
                     1 => Action::Return { flight },
@@ -288,19 +310,98 @@ impl Scheduler {
             17 if world.mails() > 0 => Action::Read {
                 mail: self.rng.usize(..world.mails()),
             },
-            18 if !calm => Action::Act { client },
+            18 if !calm => Action::Act {
+                client,
+                thread: self.rng.usize(..4),
+            },
             _ => self.pass(world, calm),
         }
+    }
+
+    /// Calls of others, and what changes a semaphore for everybody.
+    fn of_others(&mut self, client: usize, lease_ms: u64) -> Action {
+        let gate = self.rng.usize(..3);
+        match self.rng.u8(..24) {
+            0 | 1 => Action::Lookup { gate, client },
+            2 | 3 => Action::Inspect { gate },
+            4..=6 => Action::Stale {
+                gate,
+                client,
+                refresh: self.one_in(2),
+            },
+            7 => Action::Resize {
+                gate: 0,
+                limit: [1, 2, 3, 4, 0, 0][self.rng.usize(..6)],
+                expected: [None, None, Some(2), Some(3), Some(0)][self.rng.usize(..5)],
+            },
+            8..=10 => Action::LockAll {
+                name: self.rng.usize(..2),
+                lease_ms,
+            },
+            11..=13 => Action::FreeAll {
+                name: self.rng.usize(..2),
+            },
+            14..=17 => Action::Born { client },
+            _ => self.pass_a_little(),
+        }
+    }
+
+    fn want(&mut self, client: usize, lease_ms: u64) -> Action {
+        let alike = self.alike;
+        let (limit, lease) = alike.unwrap_or_default();
+        let lease_ms = match alike {
+            Some(_) if !self.one_in(12) => lease,
+            _ if self.one_in(24) => 0,
+            _ => lease_ms,
+        };
+        let patience = PATIENCE_OF_WAITS[self.rng.usize(..PATIENCE_OF_WAITS.len())];
+        Action::Want {
+            client,
+            gate: match alike {
+                Some(_) => 0,
+                None => [0, 0, 0, 1, 2][self.rng.usize(..5)],
+            },
+            permits: match alike {
+                Some(_) if self.one_in(12) => Some(2.min(limit)),
+                Some(_) => Some(1),
+                None => [Some(1), Some(1), Some(2), Some(3), None][self.rng.usize(..5)],
+            },
+            limit: match alike {
+                Some(_) => limit,
+                None => [3, 3, 3, 1, 2, 4, 0][self.rng.usize(..7)],
+            },
+            strict: self.one_in(12),
+            lease_ms,
+            renewed: self.one_in(2),
+            own_id: self.one_in(4),
+            on_lost: self.one_in(2),
+            patience,
+        }
+    }
+
+    fn about_the_latch(&mut self, client: usize) -> Action {
+        match self.rng.u8(..12) {
+            0..=5 => Action::Watch {
+                client,
+                wait_ms: [None, Some(300), Some(20_000)][self.rng.usize(..3)],
+            },
+            6..=8 => Action::CountDown {
+                name: self.rng.usize(..3),
+            },
+            9 => Action::Count,
+            10 => Action::DeleteLatch,
+            _ => self.pass_a_little(),
+        }
+    }
+
+    fn pass_a_little(&mut self) -> Action {
+        Action::Pass(self.rng.u64(1..20))
     }
 
     /// Time goes by: a little, or up to what is due next; where all is calm not beyond it.
     fn pass(&mut self, world: &World, calm: bool) -> Action {
         let mono = world.mono;
-        let dues = world.clients.iter().filter_map(|client| client.due_at());
-        let next = dues
-            .filter(|at| *at > mono)
-            .min()
-            .map(|at| (at - mono).div_ceil(1_000));
+        let next = world.next_time().map(|at| (at - mono).div_ceil(1_000));
         let ms = match self.rng.u8(..8) {
             0 | 1 => 1,
             2 | 3 => self.rng.u64(1..20),
@@ -315,14 +416,31 @@ impl Scheduler {
     fn fault(&mut self, fault: Fault, flights: usize, mails: usize) -> Option<Action> {
         let client = self.rng.usize(..self.clients);
         let (gate, key) = (self.rng.usize(..3), self.rng.usize(..3));
+        let flight = self.rng.usize(..flights.max(1));
         match fault {
-            Fault::Late => Some(Action::Act { client }),
-            Fault::LostCalls if flights > 0 => Some(match self.rng.bool() {
-                true => Action::Arrive {
-                    flight: self.rng.usize(..flights),
+            Fault::Late => Some(Action::Act {
+                client,
+                thread: self.rng.usize(..4),
+            }),
+            Fault::LostCalls if flights > 0 => Some(match self.rng.u8(..8) {
+                0 | 1 => Action::Arrive { flight },
+                2 => Action::Lose { flight },
+                3 | 4 => Action::Break {
+                    flight,
+                    is_lost: self.rng.bool(),
                 },
-                false => Action::Lose {
-                    flight: self.rng.usize(..flights),
+                5 | 6 => Action::GiveUp {
+                    flight,
+                    is_kept: self.rng.bool(),
+                },
+                _ => Action::Refuse {
+                    flight,
+                    why: [
+                        Refusal::Unreachable,
+                        Refusal::AllBusy,
+                        Refusal::NotReady,
+                        Refusal::Forbidden,
+                    ][self.rng.usize(..4)],
                 },
             }),
             Fault::LostMessages if mails > 0 => Some(match self.rng.bool() {
@@ -337,7 +455,8 @@ impl Scheduler {
             Fault::Drops => Some(match self.rng.bool() {
                 true => Action::Drop {
                     client,
-                    noticed: self.rng.bool(),
+                    by_server: self.rng.bool(),
+                    by_client: self.rng.bool(),
                 },
                 false => Action::Subscribe { client },
             }),
@@ -357,7 +476,38 @@ impl Scheduler {
             }),
             Fault::FullMemory => Some(Action::Full(self.one_in(3))),
             Fault::Flushes if self.one_in(10) => Some(Action::Flush),
+            Fault::Forgeries => Some(Action::Forge {
+                client,
+                caller: self.rng.usize(..4),
+                forgery: self.forgery(),
+            }),
+            Fault::Revocations if self.one_in(4) => Some(Action::Revoke { gate, client }),
+            Fault::Suspensions => Some(match self.one_in(3) {
+                true => Action::Suspend { client },
+                false => Action::Resume { client },
+            }),
+            Fault::WallSteps => {
+                let ms = [5, 1_000, 3_600_000][self.rng.usize(..3)];
+                let ms = if self.rng.bool() { ms } else { -ms };
+                Some(Action::StepWall { client, ms })
+            }
             _ => None,
+        }
+    }
+
+    fn forgery(&mut self) -> Forgery {
+        let number = self.rng.usize(..64);
+        match self.rng.u8(..6) {
+            0 | 1 => Forgery::Again(number),
+            2 => Forgery::Changed(number),
+            _ => Forgery::New(
+                [Lie::Granted, Lie::AskNow, Lie::Revoked][self.rng.usize(..3)],
+                match self.rng.u8(..3) {
+                    0 => Signature::None,
+                    1 => Signature::AllBut(number),
+                    _ => Signature::OfAnother(number),
+                },
+            ),
         }
     }
 }

@@ -4,27 +4,20 @@
 mod happen;
 mod promises;
 
-use crate::client::{Call, Client, Phase};
+use crate::call::{Call, Sent};
+use crate::client::waits::Caller;
+use crate::client::{Client, Outcome, micros, moment};
 use crate::gate::Gate;
-use crate::ledger::{Check, Violation};
+use crate::latch::Latch;
+use crate::ledger::{Check, Violation, broken};
+use crate::protocol::call::Call as Script;
+use crate::protocol::lease::Moment;
 use crate::run::Run;
-use crate::scripts::{Loaded, Reply, Scripts};
+use crate::scripts::{Loaded, Scripts};
 use luagate_memory::{Server, Store};
-
-/// A call on its way, or its answer.
-struct Flight {
-    number: u64,
-    client: usize,
-    gate: usize,
-    call: Call,
-    sent: u64,
-    reply: Option<Reply>,
-}
-
-struct Mail {
-    client: usize,
-    text: String,
-}
+use promises::{Noted, Promised};
+use redis::{RedisResult, Value};
+use std::collections::BTreeMap;
 
 /// What a story's end tells of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,28 +35,59 @@ impl Count {
     }
 }
 
+/// A client, and how its clocks go wrong.
+struct Host {
+    client: Client,
+    /// Its machine is suspended: it does nothing, and its monotonic clock stands still.
+    is_suspended: bool,
+    /// How far its monotonic clock is behind, in µs, and how far its wall clock is ahead.
+    behind: u64,
+    ahead: i64,
+    /// What it was promised, and is to be looked at later.
+    promised: Vec<Promised>,
+    /// Messages that somebody who listens too can send again.
+    overheard: Vec<String>,
+    /// What happened to its ids, by gate and id.
+    ids: BTreeMap<(usize, String), Noted>,
+    /// The secrets of its waits, by id.
+    secrets: Vec<(String, String)>,
+}
+
+impl Host {
+    /// What its clocks show.
+    fn now(&self, mono: u64) -> Moment {
+        let wall = (START + mono).saturating_add_signed(self.ahead);
+        moment(mono - self.behind, wall)
+    }
+}
+
+/// A copy of what the server keeps.
+struct Backup {
+    store: Store,
+    gates: Vec<Gate>,
+    latch: Latch,
+}
+
 pub struct World {
     server: Server,
     scripts: Scripts,
     loaded: Loaded,
     pub gates: Vec<Gate>,
-    pub clients: Vec<Client>,
-    flights: Vec<Flight>,
-    mail: Vec<Mail>,
+    latch: Latch,
+    /// When the latch was open last.
+    open_at: Option<u64>,
+    /// Since when it is open.
+    open_since: Option<u64>,
+    hosts: Vec<Host>,
     calls: u64,
-    /// The clock of the clients in µs, and what the server's is ahead of it.
+    /// The true time in µs, and what the server's clock is ahead of it.
     pub mono: u64,
     ahead: u64,
     full: bool,
-    backup: Option<(Store, Vec<Gate>)>,
+    backup: Option<Backup>,
     pub count: Count,
     /// Since when nothing was lost or late.
     calm_since: Option<u64>,
-    /// For each client, how many stood in front of it when it asked last.
-    in_front: Vec<usize>,
-    /// For each client, whether the server's clock has stepped since it asked last: what it makes of a message that then comes
-    /// late may be too long by the step.
-    stepped: Vec<bool>,
     /// For each gate, who could be served and since when.
     waits: Vec<Option<(String, u64)>>,
     /// What happened, where somebody wants to read it.
@@ -84,6 +108,16 @@ impl World {
     pub fn new(scripts: &Scripts, clients: usize) -> Result<World, String> {
         let mut server = Server::new().map_err(|error| error.to_string())?;
         let loaded = scripts.load(&mut server)?;
+        let host = |name| Host {
+            client: Client::new(name, 0),
+            is_suspended: false,
+            behind: 0,
+            ahead: 0,
+            promised: Vec::new(),
+            overheard: Vec::new(),
+            ids: BTreeMap::new(),
+            secrets: Vec::new(),
+        };
         let mut world = World {
             server,
             scripts: scripts.clone(),
@@ -93,9 +127,10 @@ impl World {
                 Gate::new("mutex", "{g}:a"),
                 Gate::new("mutex", "{g}:b"),
             ],
-            clients: (0..clients).map(Client::new).collect(),
-            flights: Vec::new(),
-            mail: Vec::new(),
+            latch: Latch::new("l"),
+            open_at: None,
+            open_since: None,
+            hosts: (0..clients).map(host).collect(),
             calls: 0,
             mono: 1_000_000,
             ahead: START,
@@ -103,14 +138,10 @@ impl World {
             backup: None,
             count: Count::default(),
             calm_since: None,
-            in_front: vec![0; clients],
-            stepped: vec![false; clients],
             waits: vec![None; 3],
             story: None,
         };
-        for client in 0..clients {
-            world.listen(client, true);
-        }
+        world.set_listeners();
         world.set_clock();
         Ok(world)
     }
@@ -129,6 +160,15 @@ impl World {
         self.server.with_store(|store| store.set_micros(micros));
     }
 
+    /// So many µs go by.
+    fn advance(&mut self, micros: u64) -> Check {
+        self.mono += micros;
+        for host in self.hosts.iter_mut().filter(|host| host.is_suspended) {
+            host.behind += micros;
+        }
+        self.time_passes()
+    }
+
     /// The server's clock has moved.
     fn time_passes(&mut self) -> Check {
         self.set_clock();
@@ -136,14 +176,22 @@ impl World {
         for gate in &mut self.gates {
             gate.time_passed(&mut self.server, now)?;
         }
+        self.latch.time_passed(&mut self.server, now)?;
+        match self.latch.is_open() {
+            true => {
+                self.open_since = self.open_since.or(Some(self.mono));
+                self.open_at = Some(self.mono);
+            }
+            false => self.open_since = None,
+        }
         Ok(())
     }
 
-    fn listen(&mut self, client: usize, listens: bool) {
-        let client = &mut self.clients[client];
-        client.listens = listens;
-        self.server
-            .set_listeners(client.inbox.as_bytes(), listens.into());
+    fn set_listeners(&mut self) {
+        for Host { client, .. } in &self.hosts {
+            let channel = client.channel.as_bytes();
+            self.server.set_listeners(channel, client.listens.into());
+        }
     }
 
     fn tell(&mut self, text: impl FnOnce() -> String) {
@@ -156,129 +204,115 @@ impl World {
     /// How many ms are left until a key ends, to the very ms.
     pub fn until_an_end(&self, number: usize) -> Option<u64> {
         let store = self.server.store();
-        let keys: Vec<_> = self
+        let keys: Vec<&str> = self
             .gates
             .iter()
-            .flat_map(|gate| gate.keys.all().to_vec())
+            .flat_map(|gate| gate.keys.names())
             .collect();
         let end = store.expires_at(keys[number % keys.len()].as_bytes())??;
         end.checked_sub(self.now()).filter(|left| *left > 0)
     }
 
-    pub fn flights(&self) -> usize {
-        self.flights.len()
-    }
-
-    pub fn mails(&self) -> usize {
-        self.mail.len()
-    }
-
-    fn act(&mut self, client: usize) -> Check {
-        if let Some(number) = self.clients[client].awaits {
-            // Its patience with the answer is over: the same again, while the first may still be on its way.
-            let flight = self.flights.iter().find(|flight| flight.number == number);
-            match flight.map(|flight| flight.call.clone()) {
-                Some(call) => self.send(client, call),
-                None => self.clients[client].awaits = None,
-            }
-            return Ok(());
-        }
-        if let Phase::Asking { gives_up, .. } = self.clients[client].phase
-            && gives_up <= self.mono
-        {
-            self.clients[client].phase = Phase::Leaving { keep: 0 };
-        }
-        if let Some(call) = self.clients[client].due(self.mono) {
-            self.send(client, call);
-        }
-        Ok(())
-    }
-
-    /// A call with another lease that is still on its way might be carried out after this one; so that is awaited first.
-    fn refresh(&mut self, client: usize, lease_ms: u64) {
-        let mono = self.mono;
-        let other = &mut self.clients[client];
-        let id = other.id.clone();
-        let on_its_way = self
-            .flights
-            .iter()
-            .any(|flight| matches!(&flight.call, Call::Refresh { id: same, .. } if *same == id));
-        if let Phase::Holding {
-            deadline, fence, ..
-        } = &mut other.phase
-            && !on_its_way
-        {
-            if lease_ms > 0 {
-                // It may be carried out without an answer.
-                let end = mono + lease_ms * 1_000 - 1_000;
-                *deadline = Some(deadline.map_or(end, |before| before.min(end)));
-            }
-            // Every other client names its fence, as with an id of its own.
-            let fence = if client.is_multiple_of(2) { 0 } else { *fence };
-            let refresh = Call::Refresh {
-                id,
-                lease_ms,
-                fence,
-            };
-            self.send(client, refresh);
-        }
-    }
-
-    fn send(&mut self, client: usize, call: Call) {
-        self.calls += 1;
-        let (number, sent) = (self.calls, self.mono);
-        let gate = self.clients[client].gate;
-        self.clients[client].awaits = Some(number);
-        self.tell(|| format!("c{client} sends {call:?}"));
-        self.flights.push(Flight {
-            number,
-            client,
-            gate,
-            call,
-            sent,
-            reply: None,
+    /// When something is due next at a client, or a permit of it ends.
+    pub fn next_time(&self) -> Option<u64> {
+        let hosts = self.hosts.iter().filter(|host| !host.is_suspended);
+        let times = hosts.flat_map(|host| {
+            let client = &host.client;
+            let ends = client.permits.values().filter_map(|permit| {
+                let (left, since) = permit.leased?;
+                Some(since + left)
+            });
+            let plans = client.plans().map(|(_, at)| at);
+            plans.chain(ends).map(|at| micros(at) + host.behind)
         });
+        times.filter(|at| *at > self.mono).min()
     }
 
-    fn arrive(&mut self, flight: usize) -> Check {
-        if self.flights[flight].reply.is_none() {
-            let (gate, call) = (self.flights[flight].gate, self.flights[flight].call.clone());
-            let reply = self.run(gate, &call)?;
-            self.flights[flight].reply = Some(reply);
+    /// How many permits a client has, and how many callers that wait.
+    pub fn business(&self, client: usize) -> (usize, usize) {
+        let client = &self.hosts[client].client;
+        let waiting = client.callers.values();
+        let waiting = waiting.filter(|caller| !matches!(caller, Caller::Changes(_)));
+        let had = client.permits.values().filter(|permit| permit.is_had);
+        (had.count(), waiting.count())
+    }
+
+    /// The calls on their way: of which client, and their number.
+    fn flights(&self) -> impl Iterator<Item = (usize, u64)> {
+        let hosts = self.hosts.iter().enumerate();
+        hosts.flat_map(|(name, host)| {
+            let flights = host.client.flights.iter();
+            flights.map(move |flight| (name, flight.number))
+        })
+    }
+
+    pub fn flight_count(&self) -> usize {
+        self.flights().count()
+    }
+
+    /// How many messages are on their way.
+    pub fn mails(&self) -> usize {
+        self.hosts.iter().map(|host| host.client.mail.len()).sum()
+    }
+
+    /// Which client the message is for, and which of its messages it is.
+    fn mail(&self, mut number: usize) -> Option<(usize, usize)> {
+        self.hosts.iter().enumerate().find_map(|(name, host)| {
+            let length = host.client.mail.len();
+            if number < length {
+                return Some((name, number));
+            }
+            number -= length;
+            None
+        })
+    }
+
+    /// The server carries out the calls of a flight, or of one that has to come first.
+    fn arrive(&mut self, name: usize, number: u64) -> Check {
+        let client = &self.hosts[name].client;
+        let Some(flight) = client.first_on_connection(number) else {
+            return Ok(());
+        };
+        let (number, is_awaited) = (flight.number, flight.thread.is_some());
+        let mut replies = Vec::new();
+        for sent in flight.calls.clone() {
+            self.check_asked(&sent)?;
+            self.note_secret(name, &sent);
+            let before = self.ticket_of(name, &sent, is_awaited);
+            let reply = self.run(&sent)?;
+            self.check_place(&sent, before, &reply)?;
+            self.note_call(name, &sent, is_awaited);
+            replies.push(reply);
         }
+        self.hosts[name].client.carried_out(number, replies);
         Ok(())
     }
 
-    fn come_back(&mut self, flight: usize) {
-        if self.flights[flight].reply.is_none() {
-            return;
-        }
-        let flight = self.flights.remove(flight);
-        let mono = self.mono;
-        let client = &mut self.clients[flight.client];
-        // An answer to a call that was repeated since is passed over, as the library does.
-        if client.awaits == Some(flight.number) {
-            client.awaits = None;
-            if let Some(reply) = &flight.reply {
-                self.stepped[flight.client] = false;
-                if let Ok([word, _, position, ..]) = reply.as_deref()
-                    && word == "queued"
-                {
-                    self.in_front[flight.client] = position.parse().map_or(0, |n: usize| n - 1);
-                }
-                client.answer(&flight.call, reply, flight.sent, mono);
-            }
+    fn come_back(&mut self, name: usize, number: u64) -> Check {
+        let now = self.hosts[name].now(self.mono);
+        self.hosts[name].client.come_back(number, now);
+        self.look_after(name)
+    }
+
+    /// What a call of somebody answers at once.
+    fn call<C: Script>(&mut self, call: &C) -> Result<Option<C::Answer>, Violation> {
+        let reply = self.run(&Sent::new(&call.pack()))?;
+        match reply {
+            Ok(Value::Nil) | Err(_) => Ok(None), // left out, or refused
+            Ok(value) => match call.answer(value) {
+                Ok(answer) => Ok(Some(answer)),
+                Err(error) => broken("reply", format!("is not read: {error}")),
+            },
         }
     }
 
     /// The server carries out a call.
-    fn run(&mut self, gate: usize, call: &Call) -> Result<Reply, Violation> {
+    fn run(&mut self, sent: &Sent) -> Result<RedisResult<Value>, Violation> {
         let micros = self.micros();
-        let clients = &self.clients;
+        let hosts = &self.hosts;
         let listens = |inbox: &str| {
-            clients
-                .iter()
-                .any(|client| client.listens && client.inbox == inbox)
+            let mut clients = hosts.iter().map(|host| &host.client);
+            clients.any(|client| client.listens && client.channel == inbox)
         };
         let run = Run {
             server: &mut self.server,
@@ -287,13 +321,16 @@ impl World {
             listens: &listens,
             full: self.full,
         };
-        let done = match call {
-            Call::LockAll { id, lease_ms } => run.lock_all(&mut self.gates[MUTEXES], id, *lease_ms),
-            call => run.one(&mut self.gates[gate], call),
+        let mut gates = self.gates.iter();
+        let gate = gates.position(|gate| gate.keys.names()[0] == sent.keys[0]);
+        let done = match (sent.call(), gate) {
+            (Call::LockAll { .. }, _) => run.lock_all(&mut self.gates[MUTEXES], sent),
+            (_, Some(gate)) => run.one(&mut self.gates[gate], sent),
+            (_, None) => self.latch.run(run, sent),
         };
-        let done = done.map_err(|mut violation| {
-            violation.text = format!("{call:?}: {}", violation.text);
-            violation
+        let done = done.map_err(|violation| Violation {
+            text: format!("{sent}: {}", violation.text),
+            ..violation
         });
         if let Err(violation) = &done {
             let text = violation.text.clone();
@@ -301,30 +338,49 @@ impl World {
         }
         let done = done?;
         self.tell(|| {
-            format!(
-                "    runs {call:?}: {}",
-                match &done.reply {
-                    Ok(words) => words.join(" "),
-                    Err(text) => text.clone(),
-                }
-            )
+            let reply = match &done.reply {
+                Ok(words) => words.join(" "),
+                Err(text) => text.clone(),
+            };
+            format!("    runs {sent}: {reply}")
         });
         self.count.scripts += 1;
         self.count.grants += done.grants;
         // A script takes its time, so that no two happen at the same µs.
-        self.mono += 1 + self.server.calls_of_last_script();
-        self.time_passes()?;
+        self.advance(1 + self.server.calls_of_last_script())?;
         for (channel, text) in done.messages {
             self.tell(|| format!("    {channel} < {text}"));
-            if let Some(client) = self
-                .clients
-                .iter()
-                .position(|client| client.inbox == channel)
-                && self.clients[client].hears
-            {
-                self.mail.push(Mail { client, text });
+            let mut hosts = self.hosts.iter_mut();
+            if let Some(host) = hosts.find(|host| host.client.channel == channel) {
+                host.overheard.push(text.clone());
+                if host.client.hears {
+                    host.client.mail.push(text);
+                }
             }
         }
-        Ok(done.reply)
+        Ok(done.raw)
+    }
+
+    /// Notes what came of what a client did, and what it is promised from here on.
+    fn look_after(&mut self, name: usize) -> Check {
+        let host = &mut self.hosts[name];
+        if let Some(violation) = host.client.violation.take() {
+            return Err(violation);
+        }
+        for outcome in std::mem::take(&mut host.client.outcomes) {
+            self.tell(|| format!("c{name}: {}", shown(&outcome)));
+            self.take_outcome(name, outcome)?;
+        }
+        self.check_promised(name)
+    }
+}
+
+fn shown(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Granted(number) => format!("has permit {number}"),
+        Outcome::Nothing { keys, id, why, .. } => {
+            format!("{id} has nothing of {}: {why}", keys.meta)
+        }
+        Outcome::Opened { keys, .. } => format!("finds {} open", keys.latch),
     }
 }

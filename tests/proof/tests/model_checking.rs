@@ -11,19 +11,27 @@ use luagate_proof::situation::{Setting, Situation, Want};
 use stateright::Model;
 use std::collections::{HashMap, HashSet};
 
-/// A client that waits in line, one that does not, and one that hears of nothing.
+/// A client that waits for as long as it takes, one that does not wait, one that waits until a deadline, and one that hears of
+/// nothing.
 fn in_line(permits: u32) -> Want {
     Want {
         permits,
-        lease: 2,
-        wait: 2,
+        lease: 1,
+        wait: None,
         inbox: true,
     }
 }
 
 fn at_once(permits: u32) -> Want {
     Want {
-        wait: 0,
+        wait: Some(0),
+        ..in_line(permits)
+    }
+}
+
+fn hasty(permits: u32) -> Want {
+    Want {
+        wait: Some(1),
         ..in_line(permits)
     }
 }
@@ -36,7 +44,7 @@ fn without_inbox(permits: u32) -> Want {
 }
 
 /// How many steps away from the first the farthest situation is at least, in each setting.
-const DEPTH: usize = 35;
+const DEPTH: usize = 25;
 
 /// Three clients that each want something once, and no faults.
 fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
@@ -46,6 +54,7 @@ fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
         limit,
         wants: wants.to_vec(),
         asks: 1,
+        opened: true,
         renewals: 0,
         faults: 0,
         delay: 1,
@@ -54,79 +63,77 @@ fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
 }
 
 /// What is explored, and the least number of situations that there have to be, so that bounds which became too narrow
-/// are noticed, or situations that are taken for alike and are not.
+/// are noticed, or situations that are taken for alike and are not. In the long form calls and clients are late.
 fn settings(long: bool) -> Vec<(Setting, usize)> {
-    let brief = |want: Want| Want { lease: 1, ..want };
+    let longer = |want: Want| Want { lease: 2, ..want };
+    let delay = u64::from(long);
     let refreshed = Setting {
         renewals: 1,
-        ..setting("one permit, refreshed", 1, &[at_once(1), in_line(1)])
+        ..setting(
+            "one permit, refreshed",
+            1,
+            &[at_once(1), in_line(1)].map(longer),
+        )
     };
     let fault = Setting {
         faults: 1,
-        ..setting("one permit, with a fault", 1, &[brief(in_line(1))])
+        delay,
+        ..setting("one permit, with a fault", 1, &[in_line(1)])
+    };
+    let late = Setting {
+        name: "two clients that are late, with a fault",
+        clients: 2,
+        delay: 1,
+        ..fault.clone()
     };
     let by_twos = setting("one permit, wanted by twos", 1, &[at_once(2), in_line(1)]);
     let weights = [in_line(1), in_line(2)];
-    let two_permits = setting("two permits", 2, &weights.map(brief));
-    let no_inbox = [without_inbox(1), in_line(2)].map(brief);
-    let no_inbox = setting("two permits, no inbox", 2, &no_inbox);
-    let hasty = Want {
-        wait: 1,
-        ..brief(in_line(1))
+    let two_permits = Setting {
+        delay,
+        ..setting("two permits", 2, &weights)
+    };
+    let weights = Setting {
+        clients: 2,
+        faults: 1,
+        ..setting("two permits, with a fault", 2, &weights)
+    };
+    let no_inbox = [without_inbox(1), in_line(2)];
+    let no_inbox = Setting {
+        delay,
+        ..setting("two permits, no inbox", 2, &no_inbox)
+    };
+    let deadline = setting("until a deadline", 1, &[hasty(1), in_line(1)]);
+    let first = Setting {
+        opened: false,
+        clients: 2,
+        faults: 1,
+        ..setting(
+            "for the first time, with a fault",
+            1,
+            &[in_line(1), hasty(1)],
+        )
     };
     let twice = Setting {
         clients: 2,
         asks: 2,
         faults: 1,
-        ..setting("two clients, twice, with a fault", 1, &[hasty])
+        delay,
+        ..setting("two clients, twice, with a fault", 1, &[in_line(1)])
     };
-    let mut settings = vec![
-        (refreshed, 300_000),
-        (fault.clone(), 850_000),
-        (by_twos, 60_000),
-        (two_permits.clone(), 270_000),
-        (no_inbox, 170_000),
-        (twice.clone(), 160_000),
-    ];
-    if long {
-        let longer = [
-            (
-                Setting {
-                    name: "one permit, longer leases, with a fault",
-                    wants: vec![at_once(1), in_line(1)],
-                    ..fault
-                },
-                1_850_000,
-            ),
-            (
-                Setting {
-                    name: "two permits, longer leases",
-                    wants: weights.to_vec(),
-                    ..two_permits
-                },
-                500_000,
-            ),
-            (
-                Setting {
-                    name: "two clients, twice, with a fault, refreshed",
-                    renewals: 1,
-                    wants: vec![brief(in_line(1))],
-                    ..twice.clone()
-                },
-                2_250_000,
-            ),
-            (
-                Setting {
-                    name: "two clients, twice, later, with a fault",
-                    delay: 2,
-                    ..twice
-                },
-                160_000,
-            ),
-        ];
-        settings.extend(longer);
-    }
-    settings
+    // In the short form, and in the long one.
+    let least = |short, many| if long { many } else { short };
+    vec![
+        (refreshed, 180_000),
+        (fault, least(42_000, 1_000_000)),
+        (late, 18_500),
+        (by_twos, 23_000),
+        (two_permits, least(17_000, 400_000)),
+        (weights, 170_000),
+        (no_inbox, least(27_000, 500_000)),
+        (deadline, 35_000),
+        (first, 31_000),
+        (twice, least(85_000, 700_000)),
+    ]
 }
 
 fn explore(setting: &Setting, scripts: &Scripts, threads: usize) -> Explored {
@@ -189,7 +196,17 @@ fn faults_in_the_scripts_are_found() {
     };
     let three = Setting {
         clients: 3,
+        delay: 0,
         ..two.clone()
+    };
+    let patient = Want {
+        lease: 4,
+        ..in_line(1)
+    };
+    let long_lease = Setting {
+        faults: 1,
+        delay: 0,
+        ..setting("a long lease", 1, &[patient])
     };
     let faults = [
         // Grants though nothing is free.
@@ -263,7 +280,7 @@ fn faults_in_the_scripts_are_found() {
         ),
         // Looks at nobody though the patience of the first waiter is over.
         (
-            &three,
+            &long_lease,
             "semaphore/join.lua",
             "and now < head_until and",
             "and",
@@ -325,13 +342,8 @@ fn reach(setting: &Setting) -> (usize, HashMap<u64, HashSet<u64>>) {
 
 #[test]
 fn likeness_loses_nothing() {
-    let short = |want: Want| Want {
-        lease: 1,
-        wait: want.wait.min(1),
-        ..want
-    };
-    let wants = [at_once(1), in_line(1)].map(short);
-    let weights = [in_line(2), without_inbox(1)].map(short);
+    let wants = [at_once(1), hasty(1)];
+    let weights = [in_line(2), without_inbox(1)];
     let small = [
         Setting {
             clients: 2,
@@ -368,7 +380,7 @@ fn likeness_loses_nothing() {
 fn several_mutexes_are_locked_all_or_none() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // Clients, faults, ticks, and the least number of situations.
-    for (clients, faults, ticks, least) in [(3, 0, 1, 13_000), (2, 1, 2, 30_000)] {
+    for (clients, faults, ticks, least) in [(3, 0, 1, 10_000), (2, 1, 2, 28_000)] {
         let world = Several::new(clients, 1, faults, ticks, &Scripts::read());
         let world = world.unwrap_or_else(|error| panic!("{error}"));
         let explored = world.explore(cores);

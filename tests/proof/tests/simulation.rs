@@ -4,45 +4,13 @@
 //! `LUAGATE_SEED=17` runs the world of that seed alone and tells its story. `LUAGATE_PROVE=long` runs new worlds for ten minutes.
 
 use luagate_proof::scripts::Scripts;
-use luagate_proof::simulation::{Failure, run, story};
-use luagate_proof::world::Count;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use luagate_proof::simulation::{run_worlds, story};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How many steps all worlds together have to live in the short form.
 const STEPS: usize = 1_000_000;
 
 const LONG: Duration = Duration::from_secs(600);
-
-/// Runs the worlds from this seed on, on all cores, while `more` says so.
-fn run_worlds(
-    first: u64,
-    more: impl Fn(usize) -> bool + Sync,
-) -> Result<(usize, Count), Box<Failure>> {
-    let scripts = Scripts::read();
-    let (next, stopped) = (AtomicU64::new(first), AtomicBool::new(false));
-    let work = || -> Result<(usize, Count), Box<Failure>> {
-        let (mut steps, mut sum) = (0, Count::default());
-        while !stopped.load(Ordering::Relaxed) && more(steps) {
-            let world = run(&scripts, next.fetch_add(1, Ordering::Relaxed));
-            let (taken, count) = world.inspect_err(|_| stopped.store(true, Ordering::Relaxed))?;
-            steps += taken;
-            sum.add(count);
-        }
-        Ok((steps, sum))
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        let mut all = (0, Count::default());
-        for thread in threads {
-            let (steps, count) = thread.join().unwrap()?;
-            all.0 += steps;
-            all.1.add(count);
-        }
-        Ok(all)
-    })
-}
 
 #[test]
 fn every_world_keeps_the_invariants() {
@@ -60,9 +28,11 @@ fn every_world_keeps_the_invariants() {
         let since_1970 = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap();
-        run_worlds(since_1970.as_secs() << 24, |_| begun.elapsed() < LONG)
+        run_worlds(&scripts, since_1970.as_secs() << 24, |_| {
+            begun.elapsed() < LONG
+        })
     } else {
-        run_worlds(0, |steps| steps < STEPS / cores)
+        run_worlds(&scripts, 0, |steps| steps < STEPS / cores)
     };
     match worlds {
         Ok((steps, count)) => {

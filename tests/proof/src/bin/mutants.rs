@@ -5,46 +5,22 @@
 
 use luagate_memory::Server;
 use luagate_proof::conformance::{Case, cases, run_all, signed};
+use luagate_proof::mutants::report::{Fate, Listed, Progress};
 use luagate_proof::mutants::{self, Mutant};
 use luagate_proof::scripts::Scripts;
 use luagate_proof::simulation::run;
-use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What became of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fate {
-    /// It is no Lua any more.
-    NoLua,
-    ByCase,
-    ByWorld,
-    Unnoticed,
-}
-
-/// The changes that mean the same, and why. A line that begins with `#` is the reason for those that follow.
-fn equivalent() -> BTreeMap<String, String> {
-    let mut why = "";
-    let mut listed = BTreeMap::new();
-    for line in include_str!("../../equivalent.txt").lines() {
-        match line.strip_prefix("# ") {
-            Some(reason) => why = reason,
-            None if line.is_empty() => {}
-            None => drop(listed.insert(line.to_owned(), why.to_owned())),
-        }
-    }
-    listed
-}
-
 fn fate(mutant: &Mutant, scripts: &Scripts, cases: &[Case], worlds: u64) -> Fate {
     let changed = mutant.apply(scripts);
     let Ok(mut server) = Server::new() else {
-        return Fate::NoLua;
+        return Fate::Invalid;
     };
     if changed.load(&mut server).is_err() {
-        return Fate::NoLua;
+        return Fate::Invalid;
     }
     // Whatever upsets a test notices the change.
     let noticed = |test: &dyn Fn() -> bool| catch_unwind(AssertUnwindSafe(test)).unwrap_or(true);
@@ -53,7 +29,7 @@ fn fate(mutant: &Mutant, scripts: &Scripts, cases: &[Case], worlds: u64) -> Fate
     } else if noticed(&|| (0..worlds).any(|seed| run(&changed, seed).is_err())) {
         Fate::ByWorld
     } else {
-        Fate::Unnoticed
+        Fate::Undetected
     }
 }
 
@@ -63,22 +39,25 @@ fn main() -> ExitCode {
     let worlds = std::env::var("WORLDS").map_or(700, |n| n.parse().expect("WORLDS takes a number"));
     let mut mutants = mutants::all(&scripts);
     mutants.retain(|mutant| mutant.to_string().contains(&only));
-    // Those that are listed take longest, since nothing notices them, and tell the least: they come last.
-    let listed = equivalent();
-    mutants.sort_by_key(|mutant| listed.contains_key(&mutant.key()));
+    // Those that are listed take longest, since nothing detects them, and tell the least: they come last.
+    let listed = Listed::read(include_str!("../../equivalent.txt"));
+    mutants.sort_by_key(|mutant| listed.contains(&mutant.key()));
     let mut cases = cases();
     cases.extend(signed(&cases));
     run_all(&scripts, &cases).unwrap_or_else(|broken| panic!("unchanged: {broken:?}"));
     std::panic::set_hook(Box::new(|_| {}));
 
-    let (next, fates) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new((Vec::new(), Progress::new(mutants.len())));
     let work = || {
         while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
             let fate = fate(mutant, &scripts, &cases, worlds);
-            if fate == Fate::Unnoticed && !listed.contains_key(&mutant.key()) {
-                println!("nothing noticed: {mutant}");
+            if fate == Fate::Undetected && !listed.contains(&mutant.key()) {
+                println!("not detected: {mutant}");
             }
-            fates.lock().unwrap().push((mutant, fate));
+            let (fates, progress) = &mut *done.lock().unwrap();
+            fates.push((mutant.key(), mutant.line, fate));
+            progress.done(fates.len());
         }
     };
     std::thread::scope(|scope| {
@@ -86,46 +65,5 @@ fn main() -> ExitCode {
             scope.spawn(work);
         }
     });
-
-    let mut fates = fates.into_inner().unwrap();
-    fates.sort_by_key(|(mutant, fate)| (*fate, mutant.file.clone(), mutant.line));
-    let mut bad = 0;
-    let unnoticed = fates.iter().filter(|(_, fate)| *fate == Fate::Unnoticed);
-    let unnoticed: BTreeSet<String> = unnoticed.map(|(mutant, _)| mutant.key()).collect();
-    for (mutant, fate) in &fates {
-        let key = mutant.key();
-        let is_listed = listed.contains_key(&key);
-        match fate {
-            Fate::Unnoticed if !is_listed => {} // said before
-            // A file may have the same line twice.
-            Fate::ByCase | Fate::ByWorld if is_listed && !unnoticed.contains(&key) => {
-                println!("noticed, though listed: {mutant}")
-            }
-            _ => continue,
-        }
-        bad += 1;
-    }
-    for key in listed.keys() {
-        if only.is_empty() && !mutants.iter().any(|mutant| mutant.key() == *key) {
-            println!("listed, but there is no such change any more: {key}");
-            bad += 1;
-        }
-    }
-    let count = |of| fates.iter().filter(|(_, fate)| *fate == of).count();
-    println!(
-        "{} changes: {} noticed by a conformance case, {} by a simulated world, {} mean the same as listed, {} no Lua; {bad} to look at",
-        fates.len(),
-        count(Fate::ByCase),
-        count(Fate::ByWorld),
-        fates
-            .iter()
-            .filter(|(mutant, _)| listed.contains_key(&mutant.key()))
-            .count(),
-        count(Fate::NoLua),
-    );
-    if bad == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    listed.report(done.into_inner().unwrap().0, only.is_empty())
 }

@@ -45,7 +45,11 @@ impl Model {
             self.fits(wanted)
         } else if waits {
             self.stand_in_line(ask, at);
-            self.serve(Some((&ask.id, wanted)), at, effects)
+            let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
+            if !my_turn && effects.left == BATCH && !effects.stopped {
+                self.serve(Some((&ask.id, wanted)), at, effects); // it was the last one that is looked at
+            }
+            my_turn
         } else {
             let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
             if !my_turn && self.place(&ask.id).is_some() {

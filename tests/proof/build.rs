@@ -1,0 +1,16 @@
+//! With the feature `mutants`, writes `src/protocol` anew as one file in which each small change is a branch that one number
+//! selects: so all mutants are compiled at once.
+
+#[cfg(feature = "mutants")]
+#[path = "build/operators.rs"]
+mod operators;
+#[cfg(feature = "mutants")]
+#[path = "build/tree.rs"]
+mod tree;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build");
+    #[cfg(feature = "mutants")]
+    tree::write();
+}

@@ -1,0 +1,66 @@
+//! Lets each small change of `src/protocol` be active, one at a time, and tells which of them nothing detects: no unit test of
+//! the protocol, no simulated world, no exhaustive search. Those that mean the same are listed in `equivalent_protocol.txt`,
+//! with the reason.
+//!
+//! `protocol_mutants keeper` tries those whose text has that word; `WORLDS` says how many worlds are tried, 300 unless set.
+
+use luagate_proof::checking::{World, small};
+use luagate_proof::mutants::report::{Fate, Listed, Progress};
+use luagate_proof::mutation::{activate, mutants, run_unit_tests};
+use luagate_proof::scripts::Scripts;
+use luagate_proof::simulation::{STEPS, run_worlds};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+fn fate(scripts: &Scripts, worlds: usize) -> Fate {
+    // Whatever upsets a test detects the mutant.
+    let detects = |test: &dyn Fn() -> bool| catch_unwind(AssertUnwindSafe(test)).unwrap_or(true);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let steps = worlds * STEPS / cores;
+    let small = small();
+    let is_broken =
+        |setting| World::new(setting, scripts).is_ok_and(|world| world.explore(cores).is_broken());
+    if detects(&|| {
+        run_unit_tests();
+        false
+    }) {
+        Fate::ByCase
+    } else if detects(&|| run_worlds(scripts, 0, |taken| taken < steps).is_err()) {
+        Fate::ByWorld
+    } else if detects(&|| small.iter().any(is_broken)) {
+        Fate::ByModelChecking
+    } else {
+        Fate::Undetected
+    }
+}
+
+fn main() -> ExitCode {
+    let scripts = Scripts::read();
+    let only = std::env::args().nth(1).unwrap_or_default();
+    let worlds = std::env::var("WORLDS").map_or(300, |n| n.parse().expect("WORLDS takes a number"));
+    assert_eq!(
+        fate(&scripts, worlds),
+        Fate::Undetected,
+        "unchanged, and not correct"
+    );
+    std::panic::set_hook(Box::new(|_| {}));
+
+    let listed = Listed::read(include_str!("../../equivalent_protocol.txt"));
+    let numbered = (1..)
+        .zip(mutants())
+        .map(|(number, mutant)| (number, mutant.to_string(), mutant));
+    let mut numbered: Vec<_> = numbered.filter(|(_, key, _)| key.contains(&only)).collect();
+    // Those that are listed take longest, since nothing detects them, and tell the least: they come last.
+    numbered.sort_by_key(|(_, key, _)| listed.contains(key));
+    let (mut fates, mut progress) = (Vec::new(), Progress::new(numbered.len()));
+    for (number, key, mutant) in numbered {
+        activate(number);
+        let fate = fate(&scripts, worlds);
+        if fate == Fate::Undetected && !listed.contains(&key) {
+            println!("not detected: {key} (line {})", mutant.line);
+        }
+        fates.push((key, mutant.line, fate));
+        progress.done(fates.len());
+    }
+    listed.report(fates, only.is_empty())
+}

@@ -1,0 +1,172 @@
+//! A call as it goes over the wire: which script, on which keys, with which arguments.
+
+use crate::model::Ask;
+use crate::protocol::call::Packed;
+use redis::Value;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+/// The scripts by their SHA-1.
+static SCRIPTS: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
+    let manifest = include_str!("../../../lua/manifest.json");
+    let manifest: serde_json::Value = serde_json::from_str(manifest).unwrap();
+    let scripts = manifest["scripts"].as_object().unwrap().iter();
+    let named = scripts.map(|(name, entry)| (entry["sha1"].as_str().unwrap().to_owned(), name));
+    named.map(|(sha1, name)| (sha1, name.clone())).collect()
+});
+
+/// What a client sends.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sent {
+    pub script: String,
+    pub keys: Vec<String>,
+    pub arguments: Vec<String>,
+}
+
+/// What it means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    Acquire(Ask),
+    /// `fence` 0: whatever the id has.
+    Release {
+        id: String,
+        keep: u32,
+        fence: u64,
+    },
+    Refresh {
+        id: String,
+        lease_ms: u64,
+        fence: u64,
+    },
+    Lookup {
+        id: String,
+    },
+    /// Of all holders and waiters.
+    Inspect,
+    Resize {
+        limit: u32,
+        expected: Option<u32>,
+    },
+    /// Several mutexes at once.
+    LockAll {
+        id: String,
+        lease_ms: u64,
+    },
+    CountDown {
+        id: String,
+        count: u32,
+        life_ms: u64,
+    },
+    Wait {
+        count: u32,
+        life_ms: u64,
+        wait_ms: u64,
+        inbox: String,
+    },
+    Count,
+    Delete,
+}
+
+impl Sent {
+    pub(crate) fn new(packed: &Packed) -> Sent {
+        let words = redis::parse_redis_value(packed.by_sha1());
+        let Ok(Value::Array(words)) = words else {
+            panic!("no command: {words:?}");
+        };
+        let mut words = words.into_iter().map(|word| match word {
+            Value::BulkString(bytes) => String::from_utf8(bytes).unwrap(),
+            other => panic!("no word of a command: {other:?}"),
+        });
+        let mut next = || words.next().unwrap_or_default();
+        assert_eq!(next(), "EVALSHA");
+        let sha1 = next();
+        let script = SCRIPTS.get(&sha1).expect("a script of the manifest");
+        let count: usize = next().parse().unwrap();
+        Sent {
+            script: script.clone(),
+            keys: (0..count).map(|_| next()).collect(),
+            arguments: words.collect(),
+        }
+    }
+
+    fn text(&self, at: usize) -> String {
+        self.arguments.get(at).cloned().unwrap_or_default()
+    }
+
+    /// A number, if it is one; one that is left out is 0.
+    fn number<T: std::str::FromStr + Default>(&self, at: usize) -> Option<T> {
+        let word = self.arguments.get(at);
+        word.map_or(Some(T::default()), |word| word.parse().ok())
+    }
+
+    pub fn call(&self) -> Call {
+        let (id, text) = (self.text(0), |at| self.text(at));
+        let (small, large) = (
+            |at| self.number::<u32>(at).unwrap_or(0),
+            |at| self.number::<u64>(at).unwrap_or(0),
+        );
+        match self.script.as_str() {
+            "semaphore/acquire" => Call::Acquire(Ask {
+                id,
+                permits: self.number(1),
+                limit: small(2),
+                lease_ms: large(3),
+                wait_ms: large(4),
+                inbox: text(5),
+                ticket: large(6),
+            }),
+            "semaphore/release" => Call::Release {
+                id,
+                keep: small(1),
+                fence: large(2),
+            },
+            "semaphore/refresh" => Call::Refresh {
+                id,
+                lease_ms: large(1),
+                fence: large(2),
+            },
+            "semaphore/lookup" => Call::Lookup { id },
+            "semaphore/inspect" => Call::Inspect,
+            "semaphore/resize" => Call::Resize {
+                limit: small(0),
+                expected: self.number(1),
+            },
+            "semaphore/try_lock_all" => Call::LockAll {
+                id,
+                lease_ms: large(1),
+            },
+            "latch/count_down" => Call::CountDown {
+                id,
+                count: small(1),
+                life_ms: large(2),
+            },
+            "latch/wait" => Call::Wait {
+                count: small(0),
+                life_ms: large(1),
+                wait_ms: large(2),
+                inbox: text(3),
+            },
+            "latch/count" => Call::Count,
+            "latch/delete" => Call::Delete,
+            other => panic!("no call of {other} is simulated"),
+        }
+    }
+
+    /// Whether it asks for something that this id could be granted.
+    pub fn acquires(&self, id: &str) -> bool {
+        self.script == "semaphore/acquire" && self.text(0) == id
+    }
+}
+
+impl fmt::Display for Sent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, script) = self.script.split_once('/').unwrap_or_default();
+        write!(f, "{script} of {}", self.keys[0])?;
+        let mut arguments = self.arguments.iter();
+        arguments.try_for_each(|word| match word.as_str() {
+            "" => f.write_str(" ''"),
+            word => write!(f, " {word}"),
+        })
+    }
+}

@@ -1,0 +1,353 @@
+//! Permits that are held: what `src/permit.rs` and `src/lease/permits.rs` do around the keeper.
+
+use super::flights::{Answered, Unanswered};
+use super::waits::Caller;
+use super::{Client, Outcome, Thread, Want};
+use crate::error::CallError;
+use crate::ledger::Violation;
+use crate::protocol::call::{Call, Packed};
+use crate::protocol::held::{HeldPermit, Identity};
+use crate::protocol::keeper::{Due, Number, Task};
+use crate::protocol::lease::{LeaseOptions, Moment};
+use crate::protocol::releases::{PendingRelease, Target};
+use crate::protocol::semaphore::{Release, ReleaseAnswer};
+use crate::protocol::waiter::Granted;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a drop waits for its answer.
+const DROP_BOUND: Duration = Duration::from_millis(100);
+
+pub(super) type Batch = Vec<(Number, Arc<Identity>)>;
+
+/// What its holder knows of a permit.
+#[derive(Clone, Debug)]
+pub(crate) struct Permit {
+    pub(crate) identity: Arc<Identity>,
+    /// How many permits it is, or fewer if a call that gives some back was not answered.
+    pub(crate) least: u32,
+    /// Its holder has it: it was confirmed, and is not being dropped.
+    pub(crate) is_had: bool,
+    /// Something happened to the server after which it may be lost without a word.
+    pub(crate) is_excused: bool,
+    /// Its holder saw that it was lost.
+    pub(crate) seen_lost: bool,
+    /// How often its holder was told that it is lost.
+    pub(crate) told: u32,
+    pub(crate) on_lost: bool,
+    /// How long it lived by its last new lease, by the monotonic clock, and when that was.
+    pub(crate) leased: Option<(Duration, Instant)>,
+}
+
+/// A change of a permit by its holder.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Drop(Number, Instant),
+    /// Gives back all but so many.
+    Keep(Number, u32),
+    Refresh {
+        number: Number,
+        lease_ms: u64,
+        /// The holder does not have it before this is answered.
+        confirms: bool,
+    },
+}
+
+impl Client {
+    /// A caller was granted permits.
+    pub(super) fn granted(&mut self, want: &Want, granted: Granted, is_excused: bool, now: Moment) {
+        let identity = Arc::new(granted.identity);
+        let held = HeldPermit::new(identity.clone(), &granted.grant, granted.deadline);
+        let number = self.keeper.keep(held, 0, want.on_lost, now);
+        let confirms = want.lease.lease_ms == 0;
+        let permit = Permit {
+            identity,
+            least: granted.grant.permits,
+            is_had: !confirms,
+            is_excused,
+            seen_lost: false,
+            told: 0,
+            on_lost: want.on_lost,
+            leased: None,
+        };
+        self.permits.insert(number, permit);
+        self.note_lease(number, now);
+        match confirms {
+            true => self.send_refresh(number, 0, true, now),
+            false => self.outcomes.push(Outcome::Granted(number)),
+        }
+    }
+
+    /// How long a permit lives by its holder's clocks, without anybody looking; `None`: for ever.
+    pub(crate) fn left(&mut self, number: Number, now: Moment) -> Option<Duration> {
+        match self.keeper.held(number) {
+            Some(held) if !held.is_over() => held.deadline().remaining(now),
+            _ => Some(Duration::ZERO),
+        }
+    }
+
+    /// Where the wall clock shows less, nothing is due when the lease ends by it.
+    fn note_lease(&mut self, number: Number, now: Moment) {
+        let left = self.left(number, now);
+        let held = self.keeper.held(number);
+        let end = held.and_then(|held| held.deadline().instant());
+        if let Some(permit) = self.permits.get_mut(&number) {
+            let left = left.filter(|left| end == Some(now.instant() + *left));
+            permit.leased = left.map(|left| (left, now.instant()));
+        }
+    }
+
+    /// Its holder looks whether it is lost.
+    pub(crate) fn look(&mut self, number: Number, now: Moment) -> bool {
+        let is_lost = self.keeper.is_lost(number, now);
+        self.take_losses();
+        if let Some(permit) = self.permits.get_mut(&number) {
+            if permit.seen_lost && !is_lost {
+                let text = format!("{} comes back to life", permit.identity.id);
+                self.break_promise("lost is lost", text);
+            } else {
+                permit.seen_lost = is_lost;
+            }
+        }
+        is_lost
+    }
+
+    pub(crate) fn break_promise(&mut self, rule: &'static str, text: String) {
+        self.violation.get_or_insert(Violation { rule, text });
+    }
+
+    /// Its holder drops it.
+    pub(crate) fn drop_permit(&mut self, number: Number, now: Moment) {
+        self.keeper.leave(number);
+        let is_lost = self.look(number, now);
+        let Some(permit) = self.permits.get_mut(&number) else {
+            return;
+        };
+        permit.is_had = false;
+        let identity = permit.identity.clone();
+        if identity.lease.own_id && is_lost {
+            return self.forget(number); // it may be another caller's by now
+        }
+        let until = now.instant() + DROP_BOUND;
+        let call = release_of(&identity, 0).pack();
+        self.change(Change::Drop(number, until), &call, Some(until), now);
+    }
+
+    fn forget(&mut self, number: Number) {
+        self.keeper.remove(number);
+        self.permits.remove(&number);
+    }
+
+    fn change(&mut self, change: Change, call: &Packed, until: Option<Instant>, now: Moment) {
+        let caller = self.next_number();
+        let calls = std::slice::from_ref(call);
+        self.send(Thread::Caller(caller), calls, until, None, now);
+        self.callers.insert(caller, Caller::Changes(change));
+    }
+
+    /// Its holder gives back all but so many.
+    pub(crate) fn keep_less(&mut self, number: Number, keep: u32, now: Moment) {
+        if self.look(number, now) {
+            return;
+        }
+        if let Some(permit) = self.permits.get_mut(&number) {
+            permit.least = permit.least.min(keep);
+            let call = release_of(&permit.identity, keep).pack();
+            self.change(Change::Keep(number, keep), &call, None, now);
+        }
+    }
+
+    /// Its holder gives it a new lease; `None`: one as its own.
+    pub(crate) fn refresh(&mut self, number: Number, lease_ms: Option<u64>, now: Moment) {
+        if self.look(number, now) {
+            return;
+        }
+        let own = |permit: &Permit| permit.identity.lease.lease_ms;
+        if let Some(own) = self.permits.get(&number).map(own) {
+            self.send_refresh(number, lease_ms.unwrap_or(own), false, now);
+        }
+    }
+
+    fn send_refresh(&mut self, number: Number, lease_ms: u64, confirms: bool, now: Moment) {
+        if let Some(held) = self.keeper.held(number) {
+            let until = held.deadline().instant();
+            let call = held.identity.refresh(lease_ms).pack();
+            self.keeper.refreshing(number, lease_ms, now);
+            let change = Change::Refresh {
+                number,
+                lease_ms,
+                confirms,
+            };
+            self.change(change, &call, until, now);
+        }
+    }
+
+    /// A change was answered, or not.
+    pub(super) fn changed(&mut self, change: Change, answered: Answered, now: Moment) {
+        match change {
+            Change::Drop(number, until) => self.dropped(number, until, answered, now),
+            Change::Keep(number, keep) => {
+                let Some(identity) = self.permits.get(&number).map(|p| p.identity.clone()) else {
+                    return;
+                };
+                match answered.read(|reply| release_of(&identity, keep).answer(reply)) {
+                    Ok(ReleaseAnswer::Released { left, .. }) => {
+                        if let Some(held) = self.keeper.held(number) {
+                            held.set_permits(left);
+                        }
+                    }
+                    Ok(ReleaseAnswer::Cancelled | ReleaseAnswer::Gone) => {
+                        self.keeper.leave(number);
+                        self.keeper.lose(number, false);
+                        self.take_losses();
+                    }
+                    Err(_) => {}
+                }
+            }
+            Change::Refresh {
+                number,
+                lease_ms,
+                confirms,
+            } => {
+                let Some(identity) = self.permits.get(&number).map(|p| p.identity.clone()) else {
+                    return;
+                };
+                let sent = answered.sent;
+                let outcome = answered.read(|reply| identity.refresh(lease_ms).answer(reply));
+                let outcome = outcome.map_err(|unanswered| unanswered.error);
+                let refreshed = self
+                    .keeper
+                    .refreshed(number, lease_ms, outcome, sent, now)
+                    .is_ok();
+                self.take_losses();
+                if refreshed {
+                    self.note_refresh(number, now);
+                }
+                if confirms && refreshed {
+                    if let Some(permit) = self.permits.get_mut(&number) {
+                        permit.is_had = true;
+                    }
+                    self.outcomes.push(Outcome::Granted(number));
+                } else if confirms {
+                    self.drop_permit(number, now);
+                }
+            }
+        }
+    }
+
+    fn note_refresh(&mut self, number: Number, now: Moment) {
+        self.note_lease(number, now);
+        if let Some(permit) = self.permits.get_mut(&number) {
+            permit.is_excused = false;
+        }
+    }
+
+    fn dropped(&mut self, number: Number, until: Instant, answered: Answered, now: Moment) {
+        let Some(permit) = self.permits.get(&number) else {
+            return;
+        };
+        let identity = permit.identity.clone();
+        let is_repeated = answered.is_repeated;
+        match answered.read(|reply| release_of(&identity, 0).answer(reply)) {
+            Ok(answer) => {
+                let is_gone = !matches!(answer, ReleaseAnswer::Released { .. });
+                if is_gone && !is_repeated {
+                    self.keeper.lose(number, false);
+                    self.take_losses();
+                }
+                if let Some(held) = self.keeper.held(number) {
+                    held.end();
+                }
+            }
+            Err(Unanswered { connection, .. }) => {
+                let lease = Duration::from_millis(identity.lease.lease_ms);
+                let held = self.keeper.held(number);
+                let told = held.and_then(|held| held.deadline().instant());
+                let pending = PendingRelease {
+                    keys: identity.keys.clone(),
+                    id: identity.id.clone(),
+                    target: Target::Fence(identity.fence),
+                    connection,
+                    until: match told {
+                        Some(told) if !lease.is_zero() => Some(told.max(until + lease)),
+                        _ => None,
+                    },
+                };
+                self.release_later(pending, now);
+            }
+        }
+        self.forget(number);
+        self.outcomes.push(Outcome::Nothing {
+            keys: identity.keys.clone(),
+            id: identity.id.clone(),
+            why: "released".to_owned(),
+            unknown: false,
+        });
+    }
+
+    /// The renewal thread looks what is due.
+    pub(super) fn renew(&mut self, now: Moment) {
+        let Due::Now(due) = self.keeper.due(Task::Renew(0), now) else {
+            return;
+        };
+        self.take_losses();
+        let (batch, until) = self.keeper.batch(&due, now);
+        for (number, identity) in &batch {
+            let had = self.permits.get(number).is_some_and(|permit| permit.is_had);
+            if !had || self.left(*number, now).is_some_and(|left| left.is_zero()) {
+                let text = format!("{} is renewed", identity.id);
+                self.break_promise("renewal after the end", text);
+            }
+        }
+        let refreshes = batch.iter().map(|(_, identity)| {
+            let LeaseOptions { lease_ms, .. } = identity.lease;
+            identity.refresh(lease_ms).pack()
+        });
+        let calls: Vec<Packed> = refreshes.collect();
+        if !calls.is_empty() {
+            self.send(Thread::Renewal, &calls, until, None, now);
+        }
+        self.renewing = batch;
+    }
+
+    /// The renewal thread has its answers.
+    pub(super) fn renewed(&mut self, answered: Vec<Answered>, now: Moment) {
+        let batch = std::mem::take(&mut self.renewing);
+        for ((number, identity), answered) in batch.into_iter().zip(answered) {
+            let (sent, lease_ms) = (answered.sent, identity.lease.lease_ms);
+            let outcome = answered.read(|reply| identity.refresh(lease_ms).answer(reply));
+            let outcome =
+                outcome.map_err(|unanswered: Unanswered| -> CallError { unanswered.error });
+            if self.keeper.renewed(number, outcome, sent, now).is_ok() {
+                self.note_refresh(number, now);
+            }
+        }
+        self.take_losses();
+    }
+
+    /// The thread that reports losses looks what is due.
+    pub(super) fn report_losses(&mut self, now: Moment) {
+        self.keeper.due(Task::Report, now);
+        self.take_losses();
+    }
+
+    /// Tells the holders what turned out to be lost.
+    fn take_losses(&mut self) {
+        for loss in self.keeper.take_losses() {
+            if let Some(permit) = self.permits.get_mut(&loss.number)
+                && loss.is_reported
+            {
+                permit.told += 1;
+            }
+        }
+    }
+}
+
+fn release_of(identity: &Identity, keep: u32) -> Release<'_> {
+    Release {
+        keys: &identity.keys,
+        id: &identity.id,
+        keep,
+        fence: identity.own_fence(),
+    }
+}

@@ -1,0 +1,110 @@
+//! Releases that the server has not confirmed: what `src/lease/releases.rs` does around them.
+
+use super::flights::Answered;
+use super::{Client, Thread};
+use crate::protocol::call::Packed;
+use crate::protocol::lease::Moment;
+use crate::protocol::releases::{PendingRelease, Steps, ToRelease};
+use std::time::Instant;
+
+/// A release that is carried out, call by call.
+#[derive(Clone, Debug)]
+pub(crate) struct Released {
+    pub(crate) pending: PendingRelease<u64>,
+    pub(crate) steps: Steps,
+}
+
+impl Client {
+    /// Leaves a release to the thread.
+    pub(crate) fn release_later(&mut self, pending: PendingRelease<u64>, now: Moment) {
+        self.releases.add([pending]);
+        let at = self.releases_at.into_iter().chain([now.instant()]);
+        self.releases_at = at.min();
+    }
+
+    /// Begins a release: behind the call that it undoes, if that has a connection.
+    pub(super) fn send_release(
+        &mut self,
+        thread: Thread,
+        mut pending: PendingRelease<u64>,
+        until: Option<Instant>,
+        now: Moment,
+    ) -> Released {
+        let (connection, steps) = (pending.connection.take(), pending.steps());
+        if let Some(call) = steps.call() {
+            self.send(thread, &[call], until, connection, now);
+        }
+        Released { pending, steps }
+    }
+
+    /// Goes on with a release: what it waits for next, or nothing once it is confirmed. An error: it is not.
+    pub(super) fn release_answered(
+        &mut self,
+        thread: Thread,
+        mut released: Released,
+        answered: Answered,
+        until: Option<Instant>,
+        now: Moment,
+    ) -> Result<Option<Released>, PendingRelease<u64>> {
+        let steps = &mut released.steps;
+        if answered.read(|reply| steps.answered(reply)).is_err() {
+            return Err(released.pending);
+        }
+        let Some(call) = steps.call() else {
+            return Ok(None);
+        };
+        self.send(thread, &[call], until, None, now);
+        Ok(Some(released))
+    }
+
+    /// The thread looks what is due.
+    pub(super) fn send_releases(&mut self, now: Moment) {
+        self.releases_at = None;
+        match self.releases.next(now.instant(), |_| 0) {
+            ToRelease::Now(mut batch) if batch.len() == 1 => {
+                let thread = Thread::Releases;
+                let released = self.send_release(thread, batch.remove(0), None, now);
+                self.releasing = vec![released];
+            }
+            ToRelease::Now(batch) => {
+                let released = batch.into_iter().map(|pending| Released {
+                    steps: pending.steps(),
+                    pending,
+                });
+                self.releasing = released.collect();
+                let calls = self.releasing.iter();
+                let calls: Vec<Packed> = calls.filter_map(|r| r.steps.call()).collect();
+                self.send(Thread::Releases, &calls, None, None, now);
+            }
+            ToRelease::At(at) => self.releases_at = at,
+            ToRelease::Closed => {}
+        }
+    }
+
+    /// The thread has its answers.
+    pub(super) fn released(&mut self, mut answered: Vec<Answered>, now: Moment) {
+        let mut releasing = std::mem::take(&mut self.releasing);
+        let mut unconfirmed = Vec::new();
+        if releasing.len() == 1 {
+            let (released, answered) = (releasing.remove(0), answered.remove(0));
+            match self.release_answered(Thread::Releases, released, answered, None, now) {
+                Ok(Some(released)) => {
+                    self.releasing = vec![released];
+                    return;
+                }
+                Ok(None) => {}
+                Err(pending) => unconfirmed.push(pending),
+            }
+        } else {
+            for (mut released, answered) in releasing.into_iter().zip(answered) {
+                let steps = &mut released.steps;
+                if answered.read(|reply| steps.answered(reply)).is_err() {
+                    unconfirmed.push(released.pending);
+                }
+            }
+        }
+        self.releases.sent(0, unconfirmed, now.instant());
+        self.releases_at = (!self.releases.is_empty()).then_some(now.instant());
+        self.settle_all(now);
+    }
+}

@@ -1,0 +1,596 @@
+//! Callers that want something: what `src/wait/blocking.rs` does around a waiter.
+
+use super::flights::{Answered, Unanswered};
+use super::held::Change;
+use super::pending::Released;
+use super::{Client, Outcome, Patience, Thread, Want};
+use crate::error::CallError;
+use crate::protocol::call::Call;
+use crate::protocol::keys::LatchKeys;
+use crate::protocol::lease::Moment;
+use crate::protocol::mailbox::{Mail, Mailbox};
+use crate::protocol::message::Received;
+use crate::protocol::releases::{PendingRelease, Settled, Target as ReleaseTarget};
+use crate::protocol::waiter::{
+    Action, ActionOf, Ask, Event, GiveBack, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, State,
+    Target, Waiter,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// What the thread of a caller does.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// Lets an earlier release of its own id be confirmed first.
+    Settles(Box<Settles>),
+    /// Asks once.
+    Tries {
+        want: Want,
+        target: Box<PermitTarget>,
+    },
+    /// Waits in line.
+    Waits(Box<Waiting<PermitTarget>>, Want),
+    /// Gives back what the server gave the id of a wait that is over.
+    GivesBack {
+        waiting: Box<Waiting<PermitTarget>>,
+        want: Want,
+        why: String,
+        released: Released,
+        until: Instant,
+        later: bool,
+    },
+    /// Waits for a latch.
+    Watches {
+        waiting: Box<Waiting<LatchTarget>>,
+        keys: LatchKeys,
+        patience: Patience,
+        /// By the true time.
+        begun: u64,
+    },
+    /// Changes a permit that it holds.
+    Changes(Change),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Settles {
+    want: Want,
+    since: Instant,
+    until: Instant,
+    /// The release whose answer it waits for; nothing: another thread does.
+    released: Option<Released>,
+}
+
+/// A wait, and what is around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting<T: Target> {
+    pub(crate) waiter: Waiter<T>,
+    pub(crate) mailbox: Mailbox,
+    number: Arc<u64>,
+    pub(crate) since: Instant,
+    /// Until when it sleeps, and when it looks again before that.
+    pub(crate) sleeps: Option<(Instant, Instant)>,
+    /// The connection of the last call that was not answered.
+    pub(crate) connection: Option<u64>,
+    /// A call was not answered.
+    pub(crate) unknown: bool,
+    /// Something happened to the server after which a message may tell too much, until an answer comes.
+    pub(crate) is_excused: bool,
+    /// How many calls it sent.
+    pub(crate) asks: u64,
+}
+
+impl<T: Target> Waiting<T> {
+    fn new(waiter: Waiter<T>, mailbox: Mailbox, number: Arc<u64>, since: Instant) -> Waiting<T> {
+        Waiting {
+            waiter,
+            mailbox,
+            number,
+            since,
+            sleeps: None,
+            connection: None,
+            unknown: false,
+            is_excused: false,
+            asks: 0,
+        }
+    }
+
+    /// Does what the waiter says, until it sends a call, sleeps, or is done.
+    fn go_on(&mut self, mut action: ActionOf<T>, now: Moment) -> ActionOf<T> {
+        loop {
+            let Action::Sleep { until, .. } = action else {
+                self.sleeps = None;
+                return action;
+            };
+            let event = match self.mailbox.take(until, now.instant()) {
+                Ok(Mail::Message { message, received }) => Event::Message { message, received },
+                Ok(Mail::Called) => Event::Called,
+                Ok(Mail::Cancelled) => Event::Cancelled,
+                Ok(Mail::Timer) => Event::Timer,
+                Err(wakes) => {
+                    self.sleeps = Some((until, wakes));
+                    return action;
+                }
+            };
+            action = self.waiter.on(event, now);
+        }
+    }
+
+    /// After a sleep.
+    fn wake(&mut self, now: Moment) -> ActionOf<T> {
+        let until = self.sleeps.map_or(now.instant(), |(until, _)| until);
+        let is_due = false;
+        self.go_on(Action::Sleep { until, is_due }, now)
+    }
+
+    /// After an answer.
+    fn answered(&mut self, answered: Answered, now: Moment) -> ActionOf<T> {
+        let State::Asks(ask) = self.waiter.state else {
+            panic!("it did not ask");
+        };
+        let sent = answered.sent;
+        let event = match answered.read(|reply| self.waiter.target.answer(ask, reply)) {
+            Ok(answer) => {
+                self.is_excused = false;
+                Event::Answered { answer, sent }
+            }
+            Err(Unanswered { error, connection }) => {
+                self.connection = connection.or(self.connection);
+                self.unknown |= matches!(error, CallError::Unknown(_));
+                Event::Unanswered(error)
+            }
+        };
+        let action = self.waiter.on(event, now);
+        self.go_on(action, now)
+    }
+
+    fn rouse(&mut self, now: Moment) {
+        if let Some((_, wakes)) = &mut self.sleeps {
+            *wakes = now.instant();
+        }
+    }
+}
+
+impl Caller {
+    /// The permits that it wants.
+    pub(crate) fn want(&self) -> Option<&Want> {
+        match self {
+            Caller::Settles(settles) => Some(&settles.want),
+            Caller::Tries { want, .. } | Caller::Waits(_, want) => Some(want),
+            Caller::GivesBack { want, .. } => Some(want),
+            Caller::Watches { .. } | Caller::Changes(_) => None,
+        }
+    }
+
+    /// The permits that it may still be granted.
+    pub(crate) fn asks_for(&self) -> Option<&Want> {
+        match self {
+            Caller::GivesBack { .. } => None,
+            other => other.want(),
+        }
+    }
+
+    /// When it looks again, unless it waits for an answer.
+    pub(super) fn wakes_at(&self) -> Option<Instant> {
+        match self {
+            Caller::Settles(settles) => Some(settles.until),
+            Caller::Waits(waiting, _) => waiting.sleeps.map(|(_, wakes)| wakes),
+            Caller::Watches { waiting, .. } => waiting.sleeps.map(|(_, wakes)| wakes),
+            Caller::Tries { .. } | Caller::GivesBack { .. } | Caller::Changes(_) => None,
+        }
+    }
+
+    fn mailbox(&mut self) -> Option<&mut Mailbox> {
+        match self {
+            Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => {
+                Some(&mut waiting.mailbox)
+            }
+            Caller::Watches { waiting, .. } => Some(&mut waiting.mailbox),
+            _ => None,
+        }
+    }
+
+    fn rouse(&mut self, now: Moment) {
+        match self {
+            Caller::Waits(waiting, _) => waiting.rouse(now),
+            Caller::Watches { waiting, .. } => waiting.rouse(now),
+            _ => {}
+        }
+    }
+
+    /// A message that may be for it.
+    pub(super) fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
+        let mailbox = self.mailbox();
+        let is_mine = mailbox.is_some_and(|mailbox| mailbox.put(channel, received, now));
+        self.rouse(now);
+        is_mine
+    }
+
+    /// It may have missed messages.
+    pub(super) fn call(&mut self, now: Moment) {
+        if let Some(mailbox) = self.mailbox() {
+            mailbox.call();
+        }
+        self.rouse(now);
+    }
+
+    /// Its wait is to end.
+    pub(crate) fn cancel(&mut self, now: Moment) {
+        if let Some(mailbox) = self.mailbox() {
+            mailbox.cancel();
+        }
+        self.rouse(now);
+    }
+}
+
+impl Client {
+    /// Somebody wants permits.
+    pub(crate) fn want(&mut self, want: Want, now: Moment) -> u64 {
+        let number = self.next_number();
+        if want.lease.own_id {
+            let time = match want.patience {
+                Patience::For(ms) => Duration::from_millis(ms),
+                Patience::None | Patience::Forever => super::READ_TIMEOUT,
+            };
+            let settles = Settles {
+                want,
+                since: now.instant(),
+                until: now.instant() + time,
+                released: None,
+            };
+            self.settle(number, settles, now);
+        } else {
+            self.begin(number, want, now.instant(), now);
+        }
+        number
+    }
+
+    /// Goes on once no release of the id is pending.
+    fn settle(&mut self, number: u64, mut settles: Settles, now: Moment) {
+        let Want { keys, id, .. } = &settles.want;
+        match self.releases.settle(keys, id, now.instant()) {
+            Settled::Yes => return self.begin(number, settles.want, settles.since, now),
+            Settled::After(pending) => {
+                let (until, thread) = (Some(settles.until), Thread::Caller(number));
+                settles.released = Some(self.send_release(thread, pending, until, now));
+            }
+            Settled::Soon if settles.until <= now.instant() => {
+                let why = "an earlier release is not confirmed";
+                return self.nothing(&settles.want, why, false);
+            }
+            Settled::Soon => {}
+        }
+        self.callers
+            .insert(number, Caller::Settles(Box::new(settles)));
+    }
+
+    /// Another thread has its answer.
+    pub(super) fn settle_all(&mut self, now: Moment) {
+        let waits = |(number, caller): (&u64, &Caller)| match caller {
+            Caller::Settles(settles) if settles.released.is_none() => Some(*number),
+            _ => None,
+        };
+        let waiting: Vec<u64> = self.callers.iter().filter_map(waits).collect();
+        for number in waiting {
+            if let Some(Caller::Settles(settles)) = self.callers.remove(&number) {
+                self.settle(number, *settles, now);
+            }
+        }
+    }
+
+    fn begin(&mut self, number: u64, want: Want, since: Instant, now: Moment) {
+        let target = PermitTarget::new(
+            want.keys.clone(),
+            want.id.clone(),
+            want.permits,
+            want.limit,
+            want.strict,
+            want.lease,
+        );
+        if target.check().is_err() {
+            return self.nothing(&want, "invalid", false);
+        }
+        let deadline = match want.patience {
+            Patience::None => {
+                let call = target.acquire(Ask::First, "").pack();
+                self.send(Thread::Caller(number), &[call], None, None, now);
+                let target = Box::new(target);
+                self.callers.insert(number, Caller::Tries { want, target });
+                return;
+            }
+            Patience::For(ms) => Some(since + Duration::from_millis(ms)),
+            Patience::Forever => None,
+        };
+        let random = Uuid::from_u64_pair(0, number * 64 + self.name as u64);
+        let mut mailbox = None;
+        let make = |secret| {
+            mailbox = Some(Mailbox::new(Some(secret)));
+            Arc::new(number)
+        };
+        let registered = self.inbox.add(&want.keys, &want.id, random, make);
+        let (Some(registered), Some(mailbox)) = (registered, mailbox) else {
+            return self.nothing(&want, "waits already", false);
+        };
+        let waiter = Waiter::new(target, deadline, super::OUTAGE, now.instant());
+        let mut waiting = Waiting::new(waiter, mailbox, registered, since);
+        let action = waiting.waiter.start(self.opened);
+        let action = waiting.go_on(action, now);
+        self.wait_on(number, Box::new(waiting), want, action, now);
+    }
+
+    /// Somebody waits for a latch.
+    pub(crate) fn watch(
+        &mut self,
+        keys: &LatchKeys,
+        count: u32,
+        life_ms: u64,
+        wait_ms: Option<u64>,
+        begun: u64,
+        now: Moment,
+    ) {
+        let number = self.next_number();
+        let target = LatchTarget::new(keys, count, life_ms, now.instant());
+        let deadline = wait_ms.map(|ms| now.instant() + Duration::from_millis(ms));
+        let registered = Arc::new(number);
+        self.inbox.add_shared(&keys.latch, &registered);
+        let waiter = Waiter::new(target, deadline, super::OUTAGE, now.instant());
+        let mailbox = Mailbox::new(None);
+        let mut waiting = Waiting::new(waiter, mailbox, registered, now.instant());
+        let action = waiting.waiter.start(self.opened);
+        let action = waiting.go_on(action, now);
+        let caller = Caller::Watches {
+            waiting: Box::new(waiting),
+            keys: keys.clone(),
+            patience: wait_ms.map_or(Patience::Forever, Patience::For),
+            begun,
+        };
+        self.watch_on(number, caller, action, now);
+    }
+
+    /// Sends a call of a wait; in line with the inbox.
+    fn ask<T: Target>(
+        &mut self,
+        number: u64,
+        waiting: &mut Waiting<T>,
+        ask: Ask,
+        until: Option<Instant>,
+        now: Moment,
+    ) {
+        let channel = (ask == Ask::InLine && self.is_up).then_some(&self.channel);
+        let inbox = channel.map(|channel| waiting.mailbox.inbox(channel));
+        self.opened |= ask == Ask::InLine;
+        waiting.asks += 1;
+        let call = waiting.waiter.target.call(ask, &inbox.unwrap_or_default());
+        self.send(Thread::Caller(number), &[call], until, None, now);
+    }
+
+    fn wait_on(
+        &mut self,
+        number: u64,
+        mut waiting: Box<Waiting<PermitTarget>>,
+        want: Want,
+        action: ActionOf<PermitTarget>,
+        now: Moment,
+    ) {
+        match action {
+            Action::Ask { ask, until } => self.ask(number, &mut waiting, ask, until, now),
+            Action::Sleep { .. } => {}
+            Action::Done { result, give_back } => {
+                let why = match result {
+                    Ok(granted) => {
+                        self.inbox.remove(&want.id, &waiting.number);
+                        let is_excused = waiting.is_excused;
+                        return self.granted(&want, granted, is_excused, now);
+                    }
+                    Err(error) => format!("{error:?}"),
+                };
+                return self.wait_over(number, waiting, want, why, give_back, now);
+            }
+        }
+        self.callers.insert(number, Caller::Waits(waiting, want));
+    }
+
+    fn watch_on(
+        &mut self,
+        number: u64,
+        mut caller: Caller,
+        action: ActionOf<LatchTarget>,
+        now: Moment,
+    ) {
+        let Caller::Watches {
+            waiting,
+            keys,
+            begun,
+            ..
+        } = &mut caller
+        else {
+            return;
+        };
+        match action {
+            Action::Ask { ask, until } => self.ask(number, waiting, ask, until, now),
+            Action::Sleep { .. } => {}
+            Action::Done { result, .. } => {
+                self.inbox.remove(&keys.latch, &waiting.number);
+                if result.is_ok() {
+                    let (keys, begun) = (keys.clone(), *begun);
+                    self.outcomes.push(Outcome::Opened { keys, begun });
+                }
+                return;
+            }
+        }
+        self.callers.insert(number, caller);
+    }
+
+    /// A wait is over without a grant.
+    fn wait_over(
+        &mut self,
+        number: u64,
+        waiting: Box<Waiting<PermitTarget>>,
+        want: Want,
+        why: String,
+        give_back: GiveBack,
+        now: Moment,
+    ) {
+        if give_back.now {
+            let until = now.instant() + LAST_CALL;
+            let pending = whatever(&waiting.waiter.target, None, now);
+            let thread = Thread::Caller(number);
+            let released = self.send_release(thread, pending, Some(until), now);
+            let caller = Caller::GivesBack {
+                waiting,
+                want,
+                why,
+                released,
+                until,
+                later: give_back.later,
+            };
+            self.callers.insert(number, caller);
+            return;
+        }
+        if give_back.later {
+            self.inbox.give_up(now.instant(), &want.keys, &want.id);
+            let pending = whatever(&waiting.waiter.target, waiting.connection, now);
+            self.release_later(pending, now);
+        }
+        self.inbox.remove(&want.id, &waiting.number);
+        self.nothing(&want, &why, waiting.unknown);
+    }
+
+    /// The caller is told that it has nothing.
+    fn nothing(&mut self, want: &Want, why: &str, unknown: bool) {
+        self.outcomes.push(Outcome::Nothing {
+            keys: want.keys.clone(),
+            id: want.id.clone(),
+            why: why.to_owned(),
+            unknown,
+        });
+    }
+
+    pub(super) fn wake(&mut self, number: u64, now: Moment) {
+        match self.callers.remove(&number) {
+            Some(Caller::Settles(settles)) => self.settle(number, *settles, now),
+            Some(Caller::Waits(mut waiting, want)) => {
+                let action = waiting.wake(now);
+                self.wait_on(number, waiting, want, action, now);
+            }
+            Some(mut caller @ Caller::Watches { .. }) => {
+                if let Caller::Watches { waiting, .. } = &mut caller {
+                    let action = waiting.wake(now);
+                    self.watch_on(number, caller, action, now);
+                }
+            }
+            Some(other) => drop(self.callers.insert(number, other)),
+            None => {}
+        }
+    }
+
+    /// A caller has the answer to its call.
+    pub(super) fn answered(&mut self, number: u64, answered: Answered, now: Moment) {
+        match self.callers.remove(&number) {
+            Some(Caller::Tries { want, target }) => self.tried(&want, *target, answered, now),
+            Some(Caller::Waits(mut waiting, want)) => {
+                let action = waiting.answered(answered, now);
+                self.wait_on(number, waiting, want, action, now);
+            }
+            Some(mut caller @ Caller::Watches { .. }) => {
+                if let Caller::Watches { waiting, .. } = &mut caller {
+                    let action = waiting.answered(answered, now);
+                    self.watch_on(number, caller, action, now);
+                }
+            }
+            Some(Caller::Settles(mut settles)) => {
+                let (until, thread) = (Some(settles.until), Thread::Caller(number));
+                match settles.released.take() {
+                    Some(released) => {
+                        match self.release_answered(thread, released, answered, until, now) {
+                            Ok(None) => self.settle(number, *settles, now),
+                            Ok(released) => {
+                                settles.released = released;
+                                self.callers.insert(number, Caller::Settles(settles));
+                            }
+                            Err(pending) => {
+                                self.release_later(pending, now);
+                                let why = "an earlier release failed";
+                                self.nothing(&settles.want, why, false);
+                            }
+                        }
+                    }
+                    None => self.settle(number, *settles, now),
+                }
+            }
+            Some(Caller::GivesBack {
+                waiting,
+                want,
+                why,
+                released,
+                until,
+                later,
+            }) => {
+                let thread = Thread::Caller(number);
+                match self.release_answered(thread, released, answered, Some(until), now) {
+                    Ok(Some(released)) => {
+                        let caller = Caller::GivesBack {
+                            waiting,
+                            want,
+                            why,
+                            released,
+                            until,
+                            later,
+                        };
+                        self.callers.insert(number, caller);
+                        return;
+                    }
+                    Ok(None) => {}
+                    Err(pending) => {
+                        self.release_later(pending, now);
+                        self.inbox.give_up(now.instant(), &want.keys, &want.id);
+                    }
+                }
+                let give_back = GiveBack { now: false, later };
+                self.wait_over(number, waiting, want, why, give_back, now);
+            }
+            Some(Caller::Changes(change)) => self.changed(change, answered, now),
+            None => {}
+        }
+    }
+
+    /// The answer to a caller that does not wait.
+    fn tried(&mut self, want: &Want, mut target: PermitTarget, answered: Answered, now: Moment) {
+        let sent = answered.sent;
+        let answer = answered.read(|reply| target.acquire(Ask::First, "").answer(reply));
+        let (result, gives_back) = match answer {
+            Ok(answer) => target.at_once(answer, sent),
+            Err(Unanswered { error, connection }) => {
+                let unknown = matches!(error, CallError::Unknown(_));
+                if unknown {
+                    self.inbox.give_up(now.instant(), &want.keys, &want.id);
+                    self.release_later(whatever(&target, connection, now), now);
+                }
+                return self.nothing(want, &format!("{error:?}"), unknown);
+            }
+        };
+        if gives_back {
+            // In the background, which for the server is the same as in the thread of the caller.
+            self.release_later(whatever(&target, None, now), now);
+        }
+        match result {
+            Ok(granted) => self.granted(want, granted, false, now),
+            Err(error) => self.nothing(want, &format!("{error:?}"), false),
+        }
+    }
+}
+
+/// The release of whatever the id has.
+fn whatever(target: &PermitTarget, connection: Option<u64>, now: Moment) -> PendingRelease<u64> {
+    let lives = PATIENCE.max(Duration::from_millis(target.lease.first_lease_ms()));
+    PendingRelease {
+        keys: target.keys.clone(),
+        id: target.id.clone(),
+        target: match target.lease.own_id {
+            true => ReleaseTarget::LookUp,
+            false => ReleaseTarget::Whatever,
+        },
+        connection,
+        until: now.instant().checked_add(lives),
+    }
+}

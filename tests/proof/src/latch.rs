@@ -1,0 +1,177 @@
+//! One latch of the world, written for reading: who counted, who waits to be told, and what each call answers.
+
+use crate::call::{Call, Sent};
+use crate::ledger::{Check, Violation, broken};
+use crate::protocol::keys::LatchKeys;
+use crate::run::{Done, Run, compare};
+use crate::scripts::{Reply, words_of};
+use luagate_memory::Server;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many commands a script of the latch calls at most, beside one for each of whom it tells.
+const CALLS: u64 = 12;
+
+#[derive(Clone, Debug)]
+pub struct Latch {
+    pub(crate) keys: LatchKeys,
+    /// How many have to count down; 0: nobody has declared it.
+    count: u32,
+    counted: BTreeSet<String>,
+    ends: u64,
+    /// Inboxes that are told, each until then; they end by themselves, too.
+    waiters: BTreeMap<String, u64>,
+    waiters_end: u64,
+}
+
+impl Latch {
+    pub fn new(name: &str) -> Latch {
+        Latch {
+            keys: LatchKeys::new("luagate", name).unwrap(),
+            count: 0,
+            counted: BTreeSet::new(),
+            ends: 0,
+            waiters: BTreeMap::new(),
+            waiters_end: 0,
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.count > 0 && self.counted.len() >= self.count as usize
+    }
+
+    fn left(&self) -> usize {
+        self.count as usize - self.counted.len()
+    }
+
+    fn forget(&mut self) {
+        (self.count, self.counted) = (0, BTreeSet::new());
+    }
+
+    /// Keys may have ended with the time.
+    pub fn time_passed(&mut self, server: &mut Server, now: u64) -> Check {
+        if self.ends < now {
+            self.forget();
+        }
+        if self.waiters_end < now {
+            self.waiters.clear();
+        }
+        let [latch, waiters] = self.keys.names();
+        let mut is_there = |key: &str| {
+            server
+                .with_store(|s| s.expires_at(key.as_bytes()))
+                .is_some()
+        };
+        if is_there(latch) != (self.count > 0) || is_there(waiters) == self.waiters.is_empty() {
+            return broken("nothing left behind", format!("of the latch {self:?}"));
+        }
+        Ok(())
+    }
+
+    /// The server restarted with what it had when `older` was the state of this, or with nothing.
+    pub fn come_back(&mut self, older: Option<&Latch>) {
+        *self = match older {
+            Some(older) => older.clone(),
+            None => Latch {
+                keys: self.keys.clone(),
+                ..Latch::new("x")
+            },
+        };
+    }
+
+    /// A call, carried out by the script and by this, and compared.
+    pub fn run(&mut self, mut run: Run, sent: &Sent) -> Result<Done, Violation> {
+        let (mut next, now, is_full) = (self.clone(), run.now(), run.full);
+        let (expected, told) = next.answer(&sent.call(), now);
+        let most = CALLS + self.waiters.len() as u64;
+        let (raw, messages) = run.execute(sent, self.count > 0, is_full, most)?;
+        let reply = words_of(&raw);
+        if reply.is_ok() {
+            compare(&expected, &reply)?;
+            let text = format!("{} 0 0 0 {now}", self.keys.latch);
+            let told: Vec<_> = told.into_iter().map(|to| (to, text.clone())).collect();
+            if told != messages {
+                return broken("messages", format!("expected {told:?}, got {messages:?}"));
+            }
+            *self = next;
+        }
+        Ok(Done {
+            reply,
+            raw,
+            messages,
+            grants: 0,
+            states: Vec::new(),
+        })
+    }
+
+    /// What it answers, and whom it tells.
+    fn answer(&mut self, call: &Call, now: u64) -> (Reply, Vec<String>) {
+        let now_word = now.to_string();
+        let mut told = Vec::new();
+        let words: Vec<String> = match call {
+            Call::CountDown { id, count, life_ms } => {
+                let is_new = !self.is_open() && !self.counted.contains(id);
+                self.start(*count, now + life_ms);
+                if is_new {
+                    self.counted.insert(id.clone());
+                }
+                if self.is_open() {
+                    told = self.tell(now);
+                }
+                let word = if is_new { "counted" } else { "already" };
+                vec![word.into(), self.left().to_string(), self.count.to_string()]
+            }
+            Call::Wait {
+                count,
+                life_ms,
+                wait_ms,
+                inbox,
+            } => {
+                self.start(*count, now + life_ms.max(wait_ms));
+                if self.is_open() {
+                    told = self.tell(now);
+                    vec!["open".into(), self.count.to_string()]
+                } else {
+                    self.waiters.retain(|_, until| *until > now);
+                    let mut retry_after = 1_000;
+                    if *wait_ms > 0 && !inbox.is_empty() {
+                        let until = self.waiters.entry(inbox.clone()).or_default();
+                        *until = (now + wait_ms).max(*until);
+                        self.waiters_end = self.ends;
+                        retry_after = (wait_ms / 3).max(1);
+                    }
+                    let (left, count) = (self.left().to_string(), self.count.to_string());
+                    vec!["closed".into(), left, count, retry_after.to_string()]
+                }
+            }
+            Call::Count if self.count == 0 => vec!["none".into()],
+            Call::Count if self.is_open() => vec!["open".into(), self.count.to_string()],
+            Call::Count => {
+                let (left, count) = (self.left().to_string(), self.count.to_string());
+                vec!["closed".into(), left, count]
+            }
+            Call::Delete => {
+                let was_there = self.count > 0;
+                self.forget();
+                told = self.tell(now);
+                vec![if was_there { "deleted" } else { "none" }.into()]
+            }
+            other => vec![format!("{other:?}")],
+        };
+        (Ok([words, vec![now_word]].concat()), told)
+    }
+
+    fn start(&mut self, count: u32, ends: u64) {
+        if self.count == 0 {
+            (self.count, self.ends) = (count, 0);
+        }
+        self.ends = self.ends.max(ends);
+    }
+
+    /// Tells all who wait, whoever asked last first.
+    fn tell(&mut self, now: u64) -> Vec<String> {
+        let mut told: Vec<_> = std::mem::take(&mut self.waiters).into_iter().collect();
+        told.retain(|(_, until)| *until > now);
+        told.sort_by(|(one, a), (other, b)| (b, other).cmp(&(a, one)));
+        told.into_iter().map(|(inbox, _)| inbox).collect()
+    }
+}

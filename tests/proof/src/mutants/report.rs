@@ -1,0 +1,113 @@
+//! What became of all mutants.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// What became of a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// It is not valid.
+    Invalid,
+    /// It was detected by single calls: conformance cases or unit tests.
+    ByCase,
+    ByWorld,
+    ByModelChecking,
+    Undetected,
+}
+
+/// The mutants that mean the same, and why. A line that begins with `#` is the reason for those that follow.
+pub struct Listed(BTreeMap<String, String>);
+
+impl Listed {
+    pub fn read(text: &str) -> Listed {
+        let mut why = "";
+        let mut listed = BTreeMap::new();
+        for line in text.lines() {
+            match line.strip_prefix("# ") {
+                Some(reason) => why = reason,
+                None if line.is_empty() => {}
+                None => drop(listed.insert(line.to_owned(), why.to_owned())),
+            }
+        }
+        Listed(listed)
+    }
+
+    pub fn contains(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// Prints how it went, and whether there is something to look at. `all`: no mutant was left out.
+    pub fn report(&self, mut fates: Vec<(String, usize, Fate)>, all: bool) -> ExitCode {
+        fates.sort_by(|a, b| (a.2, &a.0, a.1).cmp(&(b.2, &b.0, b.1)));
+        let undetected = fates.iter().filter(|(.., fate)| *fate == Fate::Undetected);
+        let undetected: BTreeSet<&str> = undetected.map(|(key, ..)| key.as_str()).collect();
+        let mut bad = 0;
+        for (key, line, fate) in &fates {
+            match (fate, self.contains(key)) {
+                (Fate::Undetected, false) => {} // said before
+                // A function may have the same text twice.
+                (Fate::ByCase | Fate::ByWorld | Fate::ByModelChecking, true)
+                    if !undetected.contains(key.as_str()) =>
+                {
+                    println!("detected, though listed: {key} (line {line})");
+                }
+                _ => continue,
+            }
+            bad += 1;
+        }
+        for key in self.0.keys().filter(|_| all) {
+            if !fates.iter().any(|(other, ..)| other == key) {
+                println!("listed, but there is no such mutant any more: {key}");
+                bad += 1;
+            }
+        }
+        let count = |of| fates.iter().filter(|(.., fate)| *fate == of).count();
+        let listed = fates.iter().filter(|(key, ..)| self.contains(key)).count();
+        println!(
+            "{} mutants: {} detected by a case, {} by a simulated world, {} by model checking, {listed} mean the same as listed, {} are not valid; {bad} to look at",
+            fates.len(),
+            count(Fate::ByCase),
+            count(Fate::ByWorld),
+            count(Fate::ByModelChecking),
+            count(Fate::Invalid),
+        );
+        match bad {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Tells now and then how far it is.
+pub struct Progress {
+    begun: Instant,
+    told: Instant,
+    total: usize,
+}
+
+impl Progress {
+    pub fn new(total: usize) -> Progress {
+        let now = Instant::now();
+        Progress {
+            begun: now,
+            told: now,
+            total,
+        }
+    }
+
+    pub fn done(&mut self, done: usize) {
+        if done > 0 && self.told.elapsed() > Duration::from_secs(20) {
+            self.told = Instant::now();
+            let left = self
+                .begun
+                .elapsed()
+                .mul_f64((self.total - done) as f64 / done as f64);
+            eprintln!(
+                "{done} of {} mutants, {} minutes left",
+                self.total,
+                left.as_secs().div_ceil(60)
+            );
+        }
+    }
+}

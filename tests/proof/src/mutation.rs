@@ -1,0 +1,66 @@
+//! Which mutant of the protocol is active, in a build with all of them.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// A small change of `src/protocol`, or a larger one that is planted there.
+#[derive(Debug)]
+pub struct Mutant {
+    pub file: &'static str,
+    pub line: usize,
+    pub function: &'static str,
+    pub before: &'static str,
+    pub after: &'static str,
+    pub is_planted: bool,
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mutant {
+            file,
+            function,
+            before,
+            after,
+            ..
+        } = self;
+        write!(f, "{file}: {function}: {before}  ->  {after}")
+    }
+}
+
+/// 0: none.
+static ACTIVE: AtomicUsize = AtomicUsize::new(0);
+static LOOKS: AtomicU64 = AtomicU64::new(0);
+
+/// A machine that looks so often does not come to an end.
+const ENDLESS: u64 = 300_000_000;
+
+/// Whether the mutant of this number is active.
+///
+/// # Panics
+/// In a loop that does not end, with one that is.
+pub(crate) fn is(number: usize) -> bool {
+    let active = ACTIVE.load(Ordering::Relaxed);
+    if active != 0 {
+        assert!(LOOKS.fetch_add(1, Ordering::Relaxed) < ENDLESS, "no end");
+    }
+    active == number
+}
+
+/// Lets one mutant be active, or with 0 none.
+pub fn activate(number: usize) {
+    ACTIVE.store(number, Ordering::Relaxed);
+    LOOKS.store(0, Ordering::Relaxed);
+}
+
+/// All mutants; the first has the number 1.
+pub fn mutants() -> &'static [Mutant] {
+    crate::MUTANTS
+}
+
+/// Runs the unit tests of the protocol.
+///
+/// # Panics
+/// When one fails.
+pub fn run_unit_tests() {
+    crate::UNIT_TESTS.iter().for_each(|test| test());
+}

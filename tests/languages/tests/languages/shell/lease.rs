@@ -50,6 +50,12 @@ fn stamps(log: &Log) -> String {
 struct Scene {
     home: Home,
     proxy: Proxy,
+    /// A server that accepts connections and answers nothing.
+    nobody: Server,
+    /// To the server.
+    con: Connection,
+    /// The latest end of the lease that was seen.
+    lease_end: u64,
     log: Log,
     child: Child,
 }
@@ -63,6 +69,9 @@ impl Scene {
     fn after(shell: Shell, first: impl FnOnce(&Proxy)) -> Scene {
         let home = Home::new(shell);
         let proxy = Proxy::new(&home.server);
+        let mut nobody = crate::server();
+        nobody.pause();
+        let mut con = home.server.connection();
         let log = Log::new();
         // From here on the server has the scripts, so that each call has one reply.
         assert!(home.with_permit(1, 60, ":").status().unwrap().success());
@@ -70,21 +79,26 @@ impl Scene {
         let mut command = with_permit(shell, &proxy.url, 1, 60, &stamps(&log));
         command.process_group(0).env("LUAGATE_LEASE", "3");
         let child = command.spawn().unwrap();
-        home.waits_for(1);
+        let lease_end = eventually("it is granted", || lease_end(&mut con));
         Scene {
             home,
             proxy,
+            nobody,
+            con,
+            lease_end,
             log,
             child,
         }
     }
 
     /// From now on connections are accepted, and nothing is answered on them.
-    fn go_silent(&self) -> Server {
-        let mut nobody = crate::server();
-        nobody.pause();
-        self.proxy.lead_to(&nobody);
-        nobody
+    fn go_silent(&self) {
+        self.proxy.lead_to(&self.nobody);
+    }
+
+    /// Waits until the permit was renewed, or released, as it may be on a machine that is too busy.
+    fn wait_for_renewal(&mut self) {
+        self.lease_end = renewed(&mut self.con, self.lease_end).unwrap_or(self.lease_end);
     }
 
     /// To `with-permit` and all processes of its own, but not to the command.
@@ -102,19 +116,33 @@ impl Scene {
         self.log.lines().last().unwrap().parse().unwrap()
     }
 
+    /// Waits for the end, and checks that the last sign of life was before the end of the lease.
+    #[track_caller]
+    fn ends_within_the_lease(&mut self) {
+        let last = self.end();
+        assert_within(last, lease_end(&mut self.con).unwrap_or(self.lease_end));
+    }
+
     fn group(&self) -> String {
         self.log.lines().remove(0)
     }
 }
 
-/// Reads when the lease of the only permit ends, in ms by the server's clock, which is that of this machine.
-fn lease_end(con: &mut Connection) -> u64 {
+/// Reads when the lease of the only permit ends, in ms by the server's clock, which is that of this machine. None: nobody holds
+/// it.
+fn lease_end(con: &mut Connection) -> Option<u64> {
     let keys = Keys::semaphore("luagate", "batch").unwrap();
     let held: Vec<(String, f64)> = con.zrange_withscores(keys.names()[1], 0, -1).unwrap();
-    let [(_, end)] = &held[..] else {
-        panic!("not one permit: {held:?}")
-    };
-    *end as u64
+    assert!(held.len() <= 1, "{held:?}");
+    Some(held.first()?.1 as u64)
+}
+
+/// Waits until the lease ends later than at this instant, and returns when. None: nobody holds the permit any more.
+fn renewed(con: &mut Connection, before: u64) -> Option<u64> {
+    eventually("it is renewed or released", || match lease_end(con) {
+        Some(end) if end <= before => None,
+        end => Some(end),
+    })
 }
 
 /// Checks that the last sign of life was before the end of the lease.
@@ -128,22 +156,10 @@ fn assert_lost(output: &Output, says: &str) {
     assert_eq!((output.status.code(), &*said(output)), (Some(LOST), says));
 }
 
-/// Waits until the permit was renewed, and says so; or until it is lost, as it may be on a machine that is too busy.
-fn is_renewed(home: &Home) -> bool {
-    let remaining = || Some(home.semaphore.inspect().unwrap().holders.first()?.remaining);
-    let mut least = remaining();
-    eventually("it is renewed or lost", || {
-        let before = least;
-        least = remaining();
-        (least.is_none() || least > before).then_some(least.is_some())
-    })
-}
-
 fn silent(shell: Shell) -> Result<(), Failed> {
     let mut scene = Scene::new(shell);
-    let _nobody = scene.go_silent();
-    let last = scene.end();
-    assert_within(last, lease_end(&mut scene.home.server.connection()));
+    scene.go_silent();
+    scene.ends_within_the_lease();
     Ok(())
 }
 
@@ -156,7 +172,7 @@ fn stopped(shell: Shell) -> Result<(), Failed> {
     let asked = std::thread::spawn(move || lease_end(&mut con));
     let last = scene.end();
     scene.home.server.resume();
-    assert_within(last, asked.join().unwrap());
+    assert_within(last, asked.join().unwrap().unwrap());
     Ok(())
 }
 
@@ -165,35 +181,32 @@ fn refused(shell: Shell) -> Result<(), Failed> {
     let mut nobody = crate::server();
     nobody.kill();
     scene.proxy.lead_to(&nobody);
-    let last = scene.end();
-    assert_within(last, lease_end(&mut scene.home.server.connection()));
+    scene.ends_within_the_lease();
     Ok(())
 }
 
 fn late_grant(shell: Shell) -> Result<(), Failed> {
     let delay = Duration::from_millis(1_200);
     let mut scene = Scene::after(shell, |proxy| proxy.delay_replies([delay]));
-    let _nobody = scene.go_silent();
-    let last = scene.end();
-    assert_within(last, lease_end(&mut scene.home.server.connection()));
+    scene.go_silent();
+    scene.ends_within_the_lease();
     Ok(())
 }
 
 fn late_renewal(shell: Shell) -> Result<(), Failed> {
     let mut scene = Scene::new(shell);
-    is_renewed(&scene.home);
+    scene.wait_for_renewal();
     // The renewal that the server sees next is answered, late, and is the last one.
     scene.proxy.delay_replies([Duration::from_millis(500)]);
-    is_renewed(&scene.home);
-    let _nobody = scene.go_silent();
-    let last = scene.end();
-    assert_within(last, lease_end(&mut scene.home.server.connection()));
+    scene.wait_for_renewal();
+    scene.go_silent();
+    scene.ends_within_the_lease();
     Ok(())
 }
 
 fn terminal(shell: Shell) -> Result<(), Failed> {
     let mut scene = Scene::new(shell);
-    let _nobody = scene.go_silent();
+    scene.go_silent();
     scene.log.has_lines(1);
     scene.signal("-HUP");
     scene.signal("-TSTP");
@@ -201,8 +214,7 @@ fn terminal(shell: Shell) -> Result<(), Failed> {
         alive(&scene.group()).is_empty().then_some(())
     });
     scene.signal("-CONT");
-    let last = scene.end();
-    assert_within(last, lease_end(&mut scene.home.server.connection()));
+    scene.ends_within_the_lease();
     Ok(())
 }
 
@@ -210,9 +222,10 @@ fn renews(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
     let mut command = home.with_permit(2, 60, "read line; exit 3");
     let mut child = command.env("LUAGATE_LEASE", "3").spawn()?;
-    home.waits_for(1);
+    let mut con = home.server.connection();
+    let mut end = eventually("it is granted", || lease_end(&mut con));
     for _ in 0..4 {
-        assert!(is_renewed(&home));
+        end = renewed(&mut con, end).expect("it is held");
     }
     drop(child.stdin.take());
     assert_eq!(super::end_of(&mut child).code(), Some(3));

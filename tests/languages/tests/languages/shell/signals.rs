@@ -3,7 +3,7 @@
 use super::{Home, Log, Shell, Test, alive, before_path, end_of, found, put_program, said};
 use crate::support::{eventually, signal};
 use libtest_mimic::Failed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const TESTS: [Test; 6] = [
     ("a_signal_reaches_every_process_of_the_command", reaches_all),
@@ -117,11 +117,19 @@ fn old_env(shell: Shell) -> Result<(), Failed> {
 
 fn at_any_moment(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
-    for step in 0..30 {
+    // As long as it takes to start the command, and half of this time more.
+    let mut span = Duration::ZERO;
+    for step in 0..=30 {
         let log = Log::new();
         let line = format!("echo $$ >{}; exec sleep 60", log.path.display());
+        let began = Instant::now();
         let mut child = home.with_permit(2, 60, &line).spawn()?;
-        std::thread::sleep(Duration::from_millis(step * 4));
+        if step == 0 {
+            log.has_lines(1);
+            span = began.elapsed() * 3 / 2;
+        } else {
+            std::thread::sleep(span * (step - 1) / 30);
+        }
         signal("-TERM", child.id());
         assert!(!end_of(&mut child).success());
         if let Some(group) = log.lines().first() {

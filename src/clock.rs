@@ -99,27 +99,27 @@ impl std::fmt::Debug for Clock {
 /// See [`Clock::busy`].
 pub(crate) struct Busy(#[allow(dead_code, reason = "only its drop matters")] Option<Sleeper>);
 
-/// A condition variable for one thread, which sleeps until it is rung or until a time of its clock.
-pub(crate) struct Bell {
+/// A condition variable for one thread, which sleeps until it is notified or until a time of its clock.
+pub(crate) struct Notify {
     clock: Clock,
     condvar: Condvar,
     /// Used in place of the condition variable.
     sleeper: Option<Sleeper>,
 }
 
-impl Bell {
+impl Notify {
     /// For a thread that has nothing to do.
-    pub(crate) fn new(clock: &Clock) -> Bell {
-        Bell::of(clock, false)
+    pub(crate) fn new(clock: &Clock) -> Notify {
+        Notify::of(clock, false)
     }
 
     /// For a thread that has something to do before it sleeps.
-    pub(crate) fn awake(clock: &Clock) -> Bell {
-        Bell::of(clock, true)
+    pub(crate) fn awake(clock: &Clock) -> Notify {
+        Notify::of(clock, true)
     }
 
-    fn of(clock: &Clock, awake: bool) -> Bell {
-        Bell {
+    fn of(clock: &Clock, awake: bool) -> Notify {
+        Notify {
             clock: clock.clone(),
             condvar: Condvar::new(),
             sleeper: clock.sleeper(awake),
@@ -133,7 +133,7 @@ impl Bell {
 
     /// Wakes the thread, for which there is something new behind the lock that it sleeps with. The lock is free before the
     /// thread wakes, which would wait for it at once.
-    pub(crate) fn ring<T>(&self, news: MutexGuard<'_, T>) {
+    pub(crate) fn wake<T>(&self, news: MutexGuard<'_, T>) {
         // Before the lock is free: a test must not see the thread asleep while there is something for it to do.
         if let Some(sleeper) = &self.sleeper {
             sleeper.wakes();
@@ -142,7 +142,7 @@ impl Bell {
         self.condvar().notify_one();
     }
 
-    /// Sleeps until it is rung or the clock shows `until`. May also return for no reason.
+    /// Sleeps until it is notified or the clock shows `until`. May also return for no reason.
     pub(crate) fn sleep<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,

@@ -3,7 +3,7 @@
 
 use super::callbacks::Callbacks;
 pub(crate) use super::callbacks::OnLost;
-use crate::clock::Bell;
+use crate::clock::Notify;
 use crate::error::{CallError, RefreshError};
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, Identity};
@@ -45,7 +45,7 @@ struct Thread {
     /// Until when it sleeps, or slept last; `None`: until it is woken. Where permits come and go it is woken once for many,
     /// since it may find less to do than it had planned for.
     sleeps_until: Option<Instant>,
-    bell: Arc<Bell>,
+    notify: Arc<Notify>,
 }
 
 impl Permits {
@@ -148,14 +148,14 @@ impl Drop for Permits {
         }
         let mut state = lock(&self.shared.state);
         state.closed = true;
-        let bells: Vec<_> = state
+        let to_notify: Vec<_> = state
             .threads
             .values()
-            .map(|thread| thread.bell.clone())
+            .map(|thread| thread.notify.clone())
             .collect();
         drop(state);
-        for bell in bells {
-            bell.ring(lock(&self.shared.state));
+        for notify in to_notify {
+            notify.wake(lock(&self.shared.state));
         }
     }
 }
@@ -169,7 +169,7 @@ impl Shared {
         let thread = state.threads.entry(task).or_insert_with(|| Thread {
             running: false,
             sleeps_until: None,
-            bell: Arc::new(Bell::new(&shared.servers.clock)),
+            notify: Arc::new(Notify::new(&shared.servers.clock)),
         });
         if !thread.running {
             let name = match task {
@@ -182,8 +182,8 @@ impl Shared {
             thread.running = builder.spawn(move || working.work(task)).is_ok();
         }
         if thread.sleeps_until.is_none_or(|until| at < until) {
-            let bell = thread.bell.clone();
-            bell.ring(state);
+            let notify = thread.notify.clone();
+            notify.wake(state);
         }
     }
 
@@ -211,8 +211,8 @@ impl Shared {
                 Due::At(at) => {
                     let thread = state.threads.get_mut(&task)?;
                     thread.sleeps_until = at;
-                    let bell = thread.bell.clone();
-                    state = bell.sleep(state, at);
+                    let notify = thread.notify.clone();
+                    state = notify.sleep(state, at);
                 }
             }
         }

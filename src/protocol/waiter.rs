@@ -50,7 +50,7 @@ pub(crate) trait Target {
     fn called(&mut self, now: Instant) -> Option<Instant>;
 
     /// The server knows of this wait.
-    fn has_place(&self) -> bool;
+    fn is_queued(&self) -> bool;
 
     fn cancelled(&self) -> Self::Error;
 
@@ -190,7 +190,7 @@ impl<T: Target> Waiter<T> {
             (State::Confirms, Event::Called) => self.sleep_until(self.next_ask, true),
             (_, Event::Cancelled) => {
                 let give_back = GiveBack {
-                    now: self.target.has_place(),
+                    now: self.target.is_queued(),
                     later: self.may_come_late,
                 };
                 self.done(Err(self.target.cancelled()), give_back)
@@ -266,8 +266,8 @@ impl<T: Target> Waiter<T> {
             .map(|since| now.saturating_duration_since(since));
         let may_have_run = matches!(error, CallError::Unknown(_));
         self.may_come_late |= may_have_run;
-        let has_place = self.target.has_place();
-        let goes_on = ask == Ask::InLine && has_place && !is_over && error.is_passing();
+        let is_queued = self.target.is_queued();
+        let goes_on = ask == Ask::InLine && is_queued && !is_over && error.is_passing();
         if goes_on && failing.unwrap_or_default() < self.outage {
             self.unreachable_since.get_or_insert(now);
             self.next_ask = now + OUTAGE_PAUSE;
@@ -275,11 +275,11 @@ impl<T: Target> Waiter<T> {
         }
         let give_back = GiveBack {
             now: false,
-            later: self.may_come_late || has_place,
+            later: self.may_come_late || is_queued,
         };
         // The server answered until just now: the time was over before the answer came, and that is what counts.
         let answered_until_now = failing.is_none_or(|failing| failing <= LAST_CALL);
-        let result = match is_over && has_place && answered_until_now && is_late(&error) {
+        let result = match is_over && is_queued && answered_until_now && is_late(&error) {
             true => self.target.timed_out(),
             false => error.into(),
         };

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The nodes are not asked for their slots more often than this because of a failure.
-const CALM: Duration = Duration::from_millis(100);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long one node may take to tell the slots, before another is asked.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
@@ -136,16 +136,16 @@ impl Cluster {
         let slot = Slot::for_key(key);
         let now = self.options.clock.now();
         let map = lock(&self.map);
-        let is_calm = map
+        let is_due = map
             .asked
-            .is_none_or(|asked| now.saturating_duration_since(asked) >= CALM);
+            .is_none_or(|asked| now.saturating_duration_since(asked) >= REFRESH_INTERVAL);
         let has_time = until.is_none_or(|until| now < until);
         let (doubted, is_known) = (map.doubted, map.owners.contains_key(&slot));
         drop(map);
         if !is_known {
             self.ask_for_slots(None, until)?;
         } else if doubted.is_some()
-            && is_calm
+            && is_due
             && has_time
             && let Ok(asking) = self.asking.try_lock()
         {

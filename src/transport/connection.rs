@@ -18,7 +18,7 @@ pub(super) struct PooledConnection {
     read_timeout: Duration,
     /// The age of the connection, see [`Pool`](super::pool::Pool).
     pub(super) generation: u64,
-    /// When it carried something last, was made, or was found to be ready.
+    /// When it response something last, was made, or was found to be ready.
     pub(super) used: Instant,
     /// How many replies are still to come that nobody waits for, apart from the one that `redis` skips by itself.
     unread: usize,

@@ -51,7 +51,7 @@ impl Sending {
 }
 
 /// A packet that was sent, and the replies to it.
-pub(crate) struct Carried {
+pub(crate) struct Response {
     pub(crate) replies: Vec<Reply>,
     /// The moment before it was sent.
     pub(crate) sent: Moment,
@@ -177,7 +177,7 @@ impl Pool {
     }
 
     /// Sends a packet, in one with those of other threads where many are under way. A failure: it was not sent.
-    pub(crate) fn send(&self, packet: &Packet, sending: Sending) -> Result<Carried, Failure> {
+    pub(crate) fn send(&self, packet: &Packet, sending: Sending) -> Result<Response, Failure> {
         let latest = machine_now() + self.time(sending.until);
         let mut connections = lock(&self.connections);
         let may_go = sending.priority || connections.queue.is_empty();
@@ -185,7 +185,7 @@ impl Pool {
             connections.busy += 1;
             let slot = connections.slot(self.moves());
             drop(connections);
-            return self.carry(slot, packet, sending, latest);
+            return self.send_on(slot, packet, sending, latest);
         }
         let queued = Queued::new(packet, sending, latest);
         match sending.priority {
@@ -194,8 +194,8 @@ impl Pool {
         }
         drop(connections);
         match self.wait_for_turn(&queued) {
-            Turn::Goes(slot) => self.carry(slot, packet, sending, latest),
-            Turn::Answered(carried) => Ok(*carried),
+            Turn::Goes(slot) => self.send_on(slot, packet, sending, latest),
+            Turn::Answered(response) => Ok(*response),
             Turn::Waits => Err(queue::all_busy(self.options.most)),
         }
     }
@@ -207,7 +207,7 @@ impl Pool {
         pending: &PendingConnection,
         packet: &Packet,
         until: Option<Instant>,
-    ) -> Option<Result<Carried, Failure>> {
+    ) -> Option<Result<Response, Failure>> {
         let slot = match until {
             None => Some(lock(&pending.connection)),
             Some(_) => pending.connection.try_lock().ok(),
@@ -227,7 +227,7 @@ impl Pool {
             State::Late => *slot = Some(counted),
             State::Broken => self.outdate(generation),
         }
-        Some(Ok(Carried {
+        Some(Ok(Response {
             replies,
             sent,
             generation,
@@ -259,13 +259,13 @@ impl Pool {
     }
 
     /// Sends a packet on a connection, and along with it those of others that wait by then.
-    fn carry(
+    fn send_on(
         &self,
         slot: Slot,
         packet: &Packet,
         sending: Sending,
         latest: Instant,
-    ) -> Result<Carried, Failure> {
+    ) -> Result<Response, Failure> {
         let mut connection = match self.ready(slot, latest) {
             Ok(connection) => connection,
             Err(failure) => {
@@ -294,22 +294,22 @@ impl Pool {
         let generation = connection.generation;
         let is_near = (!sending.is_alone()).then(|| connection.used - begun < AT_ONCE);
         let pending = self.give_back(connection, state, is_near);
-        let carried = |replies| Carried {
+        let response = |replies| Response {
             replies,
             sent,
             generation,
             pending: pending.clone(),
         };
         if along.is_empty() {
-            return Ok(carried(replies));
+            return Ok(response(replies));
         }
         let mut rest = replies.split_off(packet.replies.min(replies.len()));
         for other in along {
             let after = rest.split_off(other.packet.replies.min(rest.len()));
-            other.set(Turn::Answered(Box::new(carried(rest))));
+            other.set(Turn::Answered(Box::new(response(rest))));
             rest = after;
         }
-        Ok(carried(replies))
+        Ok(response(replies))
     }
 
     /// A thread is done with a connection. Where replies are late it is pending; but not any number of them, while a server

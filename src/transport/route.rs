@@ -56,7 +56,7 @@ impl Answered {
 #[must_use = "a call that may have run has to be undone"]
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
-    /// The connection that carried it, if it still works.
+    /// The connection that response it, if it still works.
     pub(crate) connection: Option<PendingConnection>,
 }
 
@@ -169,7 +169,7 @@ impl<'a> Route<'a> {
                     return None;
                 }
             }
-            // Whatever became of this attempt: an earlier one may have been carried out.
+            // Whatever became of this attempt: an earlier one may have been response out.
             CallError::Failed(failure) if self.may_have_run => {
                 unanswered.error = CallError::Unknown(failure.clone());
             }

@@ -5,7 +5,7 @@ mod tests;
 
 use super::address::Address;
 use super::eviction::{self, Warning};
-use super::pool::{Carried, Pool, PoolOptions, Sending};
+use super::pool::{Response, Pool, PoolOptions, Sending};
 use super::route::{Answered, Outcome, Route, Unanswered};
 use super::topology::Topology;
 use super::{NodeId, PendingConnection, Timeouts, probe};
@@ -235,7 +235,7 @@ impl Servers {
             return self.send(call, sending);
         };
         let mut send = |packet: &Packet| match pool.send_behind(pending, packet, until) {
-            Some(carried) => carried,
+            Some(response) => response,
             None => pool.send(packet, sending),
         };
         match exchange_one(&pool, call, false, sending, &mut send) {
@@ -252,7 +252,7 @@ impl Servers {
 }
 
 /// How a packet is sent to a server.
-type Send<'a> = dyn FnMut(&Packet) -> Result<Carried, Failure> + 'a;
+type Send<'a> = dyn FnMut(&Packet) -> Result<Response, Failure> + 'a;
 
 /// Sends one call to a server, and again where it does not know the script. Most often that is one packet.
 fn exchange_one(
@@ -266,14 +266,14 @@ fn exchange_one(
     let exchange = match asking || sending.replicas.is_some() {
         true => Exchange::new(&calls).asking(asking),
         false => {
-            let mut carried = send(&Packet::of(call))?;
-            let reply = carried.replies.pop().unwrap_or_else(missing);
+            let mut response = send(&Packet::of(call))?;
+            let reply = response.replies.pop().unwrap_or_else(missing);
             match error_in(reply) {
                 Err(error) if is_no_script(&error) => Exchange::of_unknown(&calls),
                 reply => {
-                    let from = (pool, carried.sent, carried.generation);
+                    let from = (pool, response.sent, response.generation);
                     let reply = reply.map_err(|error| call.explain(error));
-                    return outcome(from, reply, None, &carried.pending);
+                    return outcome(from, reply, None, &response.pending);
                 }
             }
         }
@@ -293,10 +293,10 @@ fn run(
     let (mut first, mut pending, mut unsent) = (None, None, None);
     while let Some(packet) = exchange.packet() {
         match send(&packet) {
-            Ok(carried) => {
-                first.get_or_insert((carried.sent, carried.generation));
-                pending = carried.pending;
-                exchange.receive(carried.replies);
+            Ok(response) => {
+                first.get_or_insert((response.sent, response.generation));
+                pending = response.pending;
+                exchange.receive(response.replies);
             }
             Err(failure) => {
                 unsent = Some(failure);

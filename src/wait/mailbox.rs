@@ -1,7 +1,7 @@
 //! The mailbox of one wait: what its thread sleeps at.
 
 use super::reading::{Reading, Taken};
-use crate::clock::{Bell, Clock};
+use crate::clock::{Notify, Clock};
 use crate::protocol::lease::Moment;
 use crate::protocol::mailbox::{self, Mail};
 use crate::protocol::message::Received;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 pub(crate) struct Mailbox {
     state: Mutex<State>,
-    bell: Bell,
+    notify: Notify,
     clock: Clock,
     /// Its thread may read the subscription while it waits: nobody has to wake it for another reason.
     may_read: bool,
@@ -30,7 +30,7 @@ impl Mailbox {
                 mail: mailbox::Mailbox::new(secret),
                 sleeps_to_read: false,
             }),
-            bell: Bell::awake(clock),
+            notify: Notify::awake(clock),
             clock: clock.clone(),
             may_read: !may_be_cancelled && !clock.is_moved(),
         }
@@ -49,20 +49,20 @@ impl Mailbox {
     pub(super) fn put(&self, channel: &str, received: &Received, now: Moment) -> bool {
         let mut state = lock(&self.state);
         let is_mine = state.mail.put(channel, received, now);
-        self.bell.ring(state);
+        self.notify.wake(state);
         is_mine
     }
 
     pub(super) fn call(&self) {
         let mut state = lock(&self.state);
         state.mail.call();
-        self.bell.ring(state);
+        self.notify.wake(state);
     }
 
     pub(super) fn cancel(&self) {
         let mut state = lock(&self.state);
         state.mail.cancel();
-        self.bell.ring(state);
+        self.notify.wake(state);
     }
 
     /// Cancels it at `at`, by its own clock. Called before it hears anything.
@@ -84,7 +84,7 @@ impl Mailbox {
         let state = lock(&self.state);
         let wakes = state.sleeps_to_read && state.mail.is_on(channel);
         if wakes {
-            self.bell.ring(state);
+            self.notify.wake(state);
         }
         wakes
     }
@@ -111,7 +111,7 @@ impl Mailbox {
             return Look::Reads(taken, wake);
         }
         state.sleeps_to_read = reading.is_some();
-        state = self.bell.sleep(state, Some(wake));
+        state = self.notify.sleep(state, Some(wake));
         state.sleeps_to_read = false;
         Look::Slept
     }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How much longer, with each call that found the latch closed, a waiter takes before it heeds the next: whoever knows the
 /// channel may publish there, and must not keep it asking.
-const CALM: Duration = Duration::from_millis(10);
-const LONGEST_CALM: Duration = Duration::from_secs(1);
+const BACKOFF: Duration = Duration::from_millis(10);
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
 /// A latch that a caller waits for.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct LatchTarget {
 }
 
 /// What a latch answers to a waiter.
-pub(crate) struct Told {
+pub(crate) struct LatchAnswer {
     /// 0: it is open.
     left: u32,
     count: u32,
@@ -69,7 +69,7 @@ impl LatchTarget {
 }
 
 impl Target for LatchTarget {
-    type Answer = Told;
+    type Answer = LatchAnswer;
     type Granted = ();
     type Error = WaitError;
 
@@ -80,7 +80,7 @@ impl Target for LatchTarget {
         }
     }
 
-    fn answer(&self, ask: Ask, reply: Value) -> Result<Told, CallError> {
+    fn answer(&self, ask: Ask, reply: Value) -> Result<LatchAnswer, CallError> {
         let (left, count, retry_after) = match ask {
             Ask::First | Ask::InLine => match self.wait("").answer(reply)? {
                 WaitAnswer::Open { count, .. } => (0, count, 0),
@@ -97,15 +97,15 @@ impl Target for LatchTarget {
                 CountAnswer::Closed { left, count, .. } => (left, count, 0),
             },
         };
-        Ok(Told {
+        Ok(LatchAnswer {
             left,
             count,
             retry_after,
         })
     }
 
-    fn answered(&mut self, ask: Ask, told: Told, sent: Moment) -> StepOf<LatchTarget> {
-        let Told { left, count, .. } = told;
+    fn answered(&mut self, ask: Ask, told: LatchAnswer, sent: Moment) -> StepOf<LatchTarget> {
+        let LatchAnswer { left, count, .. } = told;
         if left == 0 {
             return Step::Done(Ok(()));
         }
@@ -134,11 +134,11 @@ impl Target for LatchTarget {
 
     fn called(&mut self, _: Instant) -> Option<Instant> {
         self.called = true;
-        let calm = LONGEST_CALM.min(CALM.saturating_mul(self.false_calls));
-        Some(self.asked + calm)
+        let backoff = MAX_BACKOFF.min(BACKOFF.saturating_mul(self.false_calls));
+        Some(self.asked + backoff)
     }
 
-    fn has_place(&self) -> bool {
+    fn is_queued(&self) -> bool {
         self.last.is_some()
     }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// How long a waiter sleeps at most for each that stands in front: so the second in line finds out within a second that the
 /// first is dead, and takes its place in time for the next lease that ends.
-const RECHECK_A_PLACE: Duration = Duration::from_secs(1);
+const RECHECK_PER_POSITION: Duration = Duration::from_secs(1);
 
 /// How long the message of a grant may take to arrive, for example where the thread that reads it gets no processor.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
@@ -36,11 +36,11 @@ pub(crate) struct PermitTarget {
     /// Takes nothing under another limit than its own.
     pub(crate) strict: bool,
     pub(crate) lease: LeaseOptions,
-    pub(crate) place: Place,
+    pub(crate) entry: QueueEntry,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct QueueEntry {
     /// 0: not in line yet.
     pub(crate) ticket: u64,
     pub(crate) position: u64,
@@ -79,7 +79,7 @@ impl PermitTarget {
             limit,
             strict,
             lease,
-            place: Place::default(),
+            entry: QueueEntry::default(),
         }
     }
 
@@ -109,7 +109,7 @@ impl PermitTarget {
                 lease_ms: self.lease.first_lease_ms(),
                 wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
                 inbox,
-                ticket: self.place.ticket,
+                ticket: self.entry.ticket,
             },
         }
     }
@@ -145,7 +145,7 @@ impl PermitTarget {
             grant: *grant,
             limit,
             deadline: Deadline::told(sent, grant.left()),
-            ticket: (self.place.ticket > 0).then_some(self.place.ticket),
+            ticket: (self.entry.ticket > 0).then_some(self.entry.ticket),
         }
     }
 
@@ -177,13 +177,13 @@ impl PermitTarget {
     /// The id holds, by a grant that may be another caller's with the same id. A message of it goes to the inbox of whoever
     /// asked last, and is here already or about to be.
     fn held(&mut self, grant: Grant, sent: Moment) -> StepOf<PermitTarget> {
-        let place = &mut self.place;
-        if place.heard.contains(&grant.fence) {
-            let limit = place.usage.limit;
+        let entry = &mut self.entry;
+        if entry.heard.contains(&grant.fence) {
+            let limit = entry.usage.limit;
             return Step::Done(Ok(self.granted(&grant, limit, sent)));
         }
-        place.unconfirmed = Some((grant, sent));
-        if place.ticket == 0 || grant.fence <= place.ticket {
+        entry.unconfirmed = Some((grant, sent));
+        if entry.ticket == 0 || grant.fence <= entry.ticket {
             return Step::Done(Err(self.unconfirmed()));
         }
         Step::Confirm(sent.instant() + ON_ITS_WAY)
@@ -243,9 +243,9 @@ impl Target for PermitTarget {
                 if let Err(mismatch) = self.check_limit(usage.limit) {
                     return Step::GiveBack(mismatch.into());
                 }
-                let place = &mut self.place;
-                (place.ticket, place.position, place.usage) = (ticket, position, usage);
-                place.asked = Some((sent, now));
+                let entry = &mut self.entry;
+                (entry.ticket, entry.position, entry.usage) = (ticket, position, usage);
+                entry.asked = Some((sent, now));
                 let pause = Duration::from_millis(retry_after).min(recheck(position));
                 Step::AskAt(sent.instant() + pause)
             }
@@ -266,24 +266,24 @@ impl Target for PermitTarget {
     }
 
     fn heard(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<PermitTarget> {
-        if let Some((grant, sent)) = self.place.unconfirmed {
-            let limit = self.place.usage.limit;
+        if let Some((grant, sent)) = self.entry.unconfirmed {
+            let limit = self.entry.usage.limit;
             return match message.fence == grant.fence {
                 true => Step::Done(Ok(self.granted(&grant, limit, sent))),
                 false => Step::Continue,
             };
         }
-        let Some(asked) = self.place.asked else {
+        let Some(asked) = self.entry.asked else {
             return Step::Continue; // older than this wait
         };
         if message.fence == 0 {
             return self.hinted(message, asked);
         }
-        let place = &mut self.place;
-        if message.fence <= place.ticket || place.heard.contains(&message.fence) {
+        let entry = &mut self.entry;
+        if message.fence <= entry.ticket || entry.heard.contains(&message.fence) {
             return Step::Continue; // of a place that was given up, or sent again
         }
-        place.heard.push(message.fence);
+        entry.heard.push(message.fence);
         // Two bounds on the same end: a message that was long on its way must not count from when it came.
         let (sent, server_time) = asked;
         let by_call = Deadline::told(sent, message.at.map(|end| between(server_time, end)));
@@ -300,7 +300,7 @@ impl Target for PermitTarget {
             expires_at: message.at,
             now: message.now,
         };
-        let limit = self.place.usage.limit;
+        let limit = self.entry.usage.limit;
         Step::Done(Ok(Granted {
             deadline,
             ..self.granted(&grant, limit, sent)
@@ -308,11 +308,11 @@ impl Target for PermitTarget {
     }
 
     fn called(&mut self, now: Instant) -> Option<Instant> {
-        (self.place.ticket > 0).then_some(now)
+        (self.entry.ticket > 0).then_some(now)
     }
 
-    fn has_place(&self) -> bool {
-        self.place.ticket > 0
+    fn is_queued(&self) -> bool {
+        self.entry.ticket > 0
     }
 
     fn cancelled(&self) -> AcquireError {
@@ -320,14 +320,14 @@ impl Target for PermitTarget {
     }
 
     fn timed_out(&self) -> AcquireError {
-        let Place {
+        let QueueEntry {
             usage, position, ..
-        } = self.place;
+        } = self.entry;
         AcquireError::TimedOut(denied(usage, position, None))
     }
 
     fn unconfirmed(&self) -> AcquireError {
-        match &self.place.unconfirmed {
+        match &self.entry.unconfirmed {
             Some((grant, _)) => AcquireError::AlreadyHeld(self.already_held(grant)),
             None => self.timed_out(),
         }
@@ -342,7 +342,7 @@ impl Target for PermitTarget {
 fn recheck(position: u64) -> Duration {
     match u32::try_from(position.saturating_sub(1)) {
         Ok(0) | Err(_) => RECHECK,
-        Ok(in_front) => RECHECK.min(RECHECK_A_PLACE.saturating_mul(in_front)),
+        Ok(in_front) => RECHECK.min(RECHECK_PER_POSITION.saturating_mul(in_front)),
     }
 }
 

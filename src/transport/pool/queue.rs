@@ -1,7 +1,7 @@
 //! Calls that wait for a connection: they get one, or go along in the packet of another thread.
 
 use super::connections::Slot;
-use super::{Carried, Pool, Sending};
+use super::{Response, Pool, Sending};
 use crate::clock::{machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::Packet;
@@ -37,7 +37,7 @@ pub(super) enum Turn {
     /// Its thread sends it.
     Goes(Slot),
     /// Another thread sent it.
-    Answered(Box<Carried>),
+    Answered(Box<Response>),
 }
 
 impl Queued {

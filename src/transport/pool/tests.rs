@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 const SOON: Duration = Duration::from_secs(10);
 
 /// A pool, and the server's end of its only connection. On this, a call waits for its reply for so long.
-fn with_a_call_under_way(time: Duration) -> (Arc<Pool>, TcpStream, JoinHandle<Carried>) {
+fn with_a_call_under_way(time: Duration) -> (Arc<Pool>, TcpStream, JoinHandle<Response>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     let connector = Connector::at(url.into_connection_info().unwrap()).unwrap();
@@ -75,8 +75,8 @@ fn a_connection_to_a_former_master_is_closed_also_when_its_replies_came_late() {
     let pending = call.join().unwrap().pending.unwrap();
     pool.retire(true);
     server.write_all(b"+PONG\r\n+PONG\r\n").unwrap();
-    let carried = pool.send_behind(&pending, &ping(), None).unwrap().unwrap();
-    assert!(carried.pending.is_none());
+    let response = pool.send_behind(&pending, &ping(), None).unwrap().unwrap();
+    assert!(response.pending.is_none());
     take_call(&mut server);
     assert_closed(&pool, server);
 }

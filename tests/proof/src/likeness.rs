@@ -67,7 +67,7 @@ fn tickets(situation: &Situation) -> BTreeSet<u64> {
         let callers = party.client.callers.values();
         tickets.extend(callers.filter_map(|caller| match caller {
             Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => {
-                Some(waiting.waiter.target.place.ticket)
+                Some(waiting.waiter.target.entry.ticket)
             }
             _ => None,
         }));
@@ -270,7 +270,7 @@ impl View<'_> {
 
     fn waiting(&mut self, waiting: &Waiting<PermitTarget>) {
         let (waiter, mailbox) = (&waiting.waiter, &waiting.mailbox);
-        let (target, place) = (&waiter.target, &waiter.target.place);
+        let (target, place) = (&waiter.target, &waiter.target.entry);
         self.add_id(&target.id);
         let ask = match waiter.state {
             State::Sleeps => 0,

@@ -117,7 +117,7 @@ impl World {
                 _ => self.mono,
             };
             // It knows of those that stood in front when it asked last.
-            let position = waiting.waiter.target.place.position.saturating_sub(1);
+            let position = waiting.waiter.target.entry.position.saturating_sub(1);
             let bound = SOON + 1_000_000 * position.max(first as u64).min(5);
             if self.mono > since + bound {
                 let text = format!(
@@ -244,8 +244,8 @@ impl World {
         };
         let gate = self.gate_of(sent)?;
         let model = &self.gates[gate].model;
-        let has_place = model.place(&ask.id).is_some() || model.holders.contains_key(&ask.id);
-        if !is_awaited || has_place || self.gates[gate].is_in_doubt() {
+        let is_queued = model.place(&ask.id).is_some() || model.holders.contains_key(&ask.id);
+        if !is_awaited || is_queued || self.gates[gate].is_in_doubt() {
             return None;
         }
         self.hosts[name].ids.get(&(gate, ask.id))?.ticket

@@ -5,7 +5,7 @@ mod tests;
 
 use super::address::Address;
 use super::eviction::{self, Warning};
-use super::pool::{Response, Pool, PoolOptions, Sending};
+use super::pool::{Pool, PoolOptions, Response, Sending};
 use super::route::{Answered, Outcome, Route, Unanswered};
 use super::topology::Topology;
 use super::{NodeId, PendingConnection, Timeouts, probe};

@@ -1,7 +1,7 @@
 //! The mailbox of one wait: what its thread sleeps at.
 
 use super::reading::{Reading, Taken};
-use crate::clock::{Notify, Clock};
+use crate::clock::{Clock, Notify};
 use crate::protocol::lease::Moment;
 use crate::protocol::mailbox::{self, Mail};
 use crate::protocol::message::Received;

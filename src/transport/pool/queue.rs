@@ -1,7 +1,7 @@
 //! Calls that wait for a connection: they get one, or go along in the packet of another thread.
 
 use super::connections::Slot;
-use super::{Response, Pool, Sending};
+use super::{Pool, Response, Sending};
 use crate::clock::{machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::Packet;

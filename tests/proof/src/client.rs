@@ -150,6 +150,8 @@ pub(crate) struct Client {
     /// What came of what its callers wanted, since this was last taken.
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) violation: Option<Violation>,
+    /// Nothing went wrong so far, and each thread acts in time.
+    pub(crate) is_calm: bool,
 }
 
 impl Client {
@@ -177,6 +179,7 @@ impl Client {
             releases_at: None,
             outcomes: Vec::new(),
             violation: None,
+            is_calm: false,
         }
     }
 

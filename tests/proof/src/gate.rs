@@ -60,7 +60,7 @@ impl Gate {
         let state = State::read(server, &self.keys);
         let is_noticed = state
             .as_ref()
-            .is_none_or(|state| !state.is_consistent(micros / 1_000));
+            .is_none_or(|state| !state.is_consistent(micros / 1_000) && !state.overlooks_queue());
         let one_is_left = key == 2 || !self.lost[1 - key];
         if server.store() == before || !is_noticed || !one_is_left || self.doubt && !evicts {
             server.set_store(before);

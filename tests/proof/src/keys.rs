@@ -92,6 +92,14 @@ impl State {
         self.readable && self.fields == 1 + records && !bound_is_lost
     }
 
+    /// Nobody waits by what meta says, and somebody does by the queue. A call that changes no bound does not look there, so it is
+    /// noticed by the next one that does.
+    pub fn overlooks_queue(&self) -> bool {
+        self.head_until.is_infinite()
+            && self.fields == 1 + self.holders.len()
+            && !self.queue.is_empty()
+    }
+
     /// When the last of the leases in `holders` ends, or of those that meta tells of.
     pub fn latest_end(&self) -> Option<u64> {
         let ends = self.holders.iter().filter_map(|(_, ends, _)| *ends);

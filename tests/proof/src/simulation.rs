@@ -1,7 +1,7 @@
 //! A seeded scheduler: decides what happens next in a world, and tells the shortest story it finds of what went wrong.
 
 use crate::action::{Action, Forgery, Lie, Refusal, Signature};
-use crate::client::Patience;
+use crate::client::{Patience, Thread};
 use crate::ledger::Violation;
 use crate::scripts::Scripts;
 use crate::world::{Count, World};
@@ -227,6 +227,13 @@ impl Scheduler {
     fn next(&mut self, world: &World, calm: bool) -> Action {
         let (flights, mails) = (world.flight_count(), world.mails());
         let due = world.due().next();
+        // A permit is dropped just when it is to be renewed.
+        if let Some((client, Thread::Renewal)) = due
+            && self.one_in(8)
+        {
+            let permit = self.rng.usize(..8);
+            return Action::DropPermit { client, permit };
+        }
         if calm || !self.has(Fault::Late) {
             // Everything is prompt.
             if mails > 0 && !(self.has(Fault::LostMessages) && self.one_in(4)) {

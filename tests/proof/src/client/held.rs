@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 /// How long a drop waits for its answer.
 const DROP_BOUND: Duration = Duration::from_millis(100);
 
+const BRIEF_MS: u64 = 50;
+
 pub(super) type Batch = Vec<(Number, Arc<Identity>)>;
 
 /// What its holder knows of a permit.
@@ -35,6 +37,8 @@ pub(crate) struct Permit {
     /// How often its holder was told that it is lost.
     pub(crate) told: u32,
     pub(crate) on_lost: bool,
+    /// A lease of it is too short to be renewed in time for sure.
+    pub(crate) is_brief: bool,
     /// How long it lived by its last new lease, by the monotonic clock, and when that was.
     pub(crate) leased: Option<(Duration, Instant)>,
 }
@@ -68,6 +72,7 @@ impl Client {
             seen_lost: false,
             told: 0,
             on_lost: want.on_lost,
+            is_brief: want.lease.lease_ms < BRIEF_MS,
             leased: None,
         };
         self.permits.insert(number, permit);
@@ -173,6 +178,9 @@ impl Client {
             let until = held.deadline().instant();
             let call = held.identity.refresh(lease_ms).pack();
             self.keeper.refreshing(number, lease_ms, now);
+            if let Some(permit) = self.permits.get_mut(&number) {
+                permit.is_brief |= lease_ms < BRIEF_MS;
+            }
             let change = Change::Refresh {
                 number,
                 lease_ms,
@@ -236,6 +244,16 @@ impl Client {
     }
 
     fn note_refresh(&mut self, number: Number, now: Moment) {
+        if self
+            .permits
+            .get(&number)
+            .is_some_and(|permit| permit.seen_lost)
+        {
+            self.break_promise(
+                "lost is lost",
+                format!("permit {number} is renewed after its end"),
+            );
+        }
         self.note_lease(number, now);
         if let Some(permit) = self.permits.get_mut(&number) {
             permit.is_excused = false;
@@ -334,10 +352,14 @@ impl Client {
     /// Tells the holders what turned out to be lost.
     fn take_losses(&mut self) {
         for loss in self.keeper.take_losses() {
-            if let Some(permit) = self.permits.get_mut(&loss.number)
-                && loss.is_reported
-            {
-                permit.told += 1;
+            let Some(permit) = self.permits.get_mut(&loss.number) else {
+                continue;
+            };
+            permit.told += u32::from(loss.is_reported);
+            let is_kept = permit.is_had && permit.identity.lease.renewed && !permit.is_brief;
+            if self.is_calm && is_kept && !permit.is_excused {
+                let text = format!("{} is lost, though nothing went wrong", permit.identity.id);
+                self.break_promise("renewal", text);
             }
         }
     }

@@ -225,6 +225,10 @@ impl World {
             },
             Action::Calm => {
                 self.calm_since = self.calm_since.or(Some(self.mono));
+                let is_first = self.count.scripts == 0;
+                self.hosts
+                    .iter_mut()
+                    .for_each(|host| host.client.is_calm |= is_first);
                 Ok(())
             }
             Action::End => self.end(),
@@ -237,6 +241,9 @@ impl World {
         if !is_prompt {
             self.waits.fill(None);
             self.calm_since = self.calm_since.map(|_| self.mono);
+            self.hosts
+                .iter_mut()
+                .for_each(|host| host.client.is_calm = false);
         }
         self.tell(|| format!("{ms} ms go by"));
         self.check_beliefs()?;
@@ -682,7 +689,17 @@ impl World {
 
     /// Somebody takes away what an id has. Its client may learn of it late.
     fn revoke(&mut self, gate: usize, name: usize) -> Check {
-        let Some(id) = &self.id_of(name, gate) else {
+        // Rather what somebody was granted who does not know yet.
+        let mut mail = self.hosts[name].client.mail.iter();
+        let told = mail.find_map(|text| {
+            let id = text.split(' ').next()?;
+            self.gates[gate]
+                .model
+                .holders
+                .contains_key(id)
+                .then(|| id.to_owned())
+        });
+        let Some(id) = &told.or_else(|| self.id_of(name, gate)) else {
             return Ok(());
         };
         let keys = &self.gates[gate].keys.clone();
@@ -702,6 +719,8 @@ impl World {
             host.client.mail.clear();
             host.client.excuse(|_| true);
             host.promised.clear();
+            // An entry of the copy may have come back, which ends by itself.
+            host.ids.values_mut().for_each(|noted| noted.is_late = true);
             self.lose_replies(name)?;
         }
         Ok(())

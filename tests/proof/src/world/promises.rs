@@ -41,7 +41,7 @@ pub(super) struct Noted {
     /// What it has comes from a call that nobody waited for, which was carried out before a release, or after it. Then it ends by
     /// itself.
     is_stray: bool,
-    is_late: bool,
+    pub(super) is_late: bool,
 }
 
 impl World {

@@ -1,0 +1,36 @@
+//! Promise: the simulation finds a fault of a machine in `src/protocol`, as `planted.txt` has them.
+#![cfg(feature = "mutants")]
+
+use luagate_proof::mutation::{activate, mutants};
+use luagate_proof::scripts::Scripts;
+use luagate_proof::simulation::{STEPS, run_worlds};
+
+/// How many worlds may pass before a fault shows.
+const WORLDS: usize = 600;
+
+#[test]
+fn faults_in_the_machines_are_found() {
+    let (scripts, cores) = (
+        Scripts::read(),
+        std::thread::available_parallelism().map_or(1, usize::from),
+    );
+    let listed = include_str!("../planted.txt").lines();
+    let listed = listed.filter(|line| line.contains("  ->  "));
+    let planted = (1..).zip(mutants()).filter(|(_, mutant)| mutant.is_planted);
+    let planted: Vec<_> = planted.collect();
+    assert!(planted.len() >= listed.count(), "one has no place any more");
+    let mut missed = Vec::new();
+    for (number, mutant) in planted {
+        activate(number);
+        let found = run_worlds(&scripts, 0, |steps| steps < WORLDS * STEPS / cores);
+        activate(0);
+        match found {
+            Err(failure) => println!(
+                "{mutant}: {} is broken in the world of seed {}",
+                failure.violation.rule, failure.seed
+            ),
+            Ok(_) => missed.push(mutant.to_string()),
+        }
+    }
+    assert_eq!(missed, [""; 0], "not found");
+}

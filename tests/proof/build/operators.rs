@@ -90,18 +90,18 @@ impl<'a> Operators<'a> {
         parse_quote!((if #is { #other } else { #now }))
     }
 
-    /// A condition is turned round.
-    fn turned(&mut self, condition: &mut Expr) {
-        match condition {
-            Expr::Let(_) => {}
-            Expr::Binary(binary)
-                if matches!(binary.op, BinOp::And(_)) && has_let(&binary.left, &binary.right) =>
+    /// A condition is turned round, which was `before` until its parts could be changed.
+    fn turned(&mut self, before: &Expr, condition: &mut Expr) {
+        match (before, condition) {
+            (Expr::Let(_), _) => {}
+            (Expr::Binary(before), Expr::Binary(binary))
+                if matches!(before.op, BinOp::And(_)) && has_let(&before.left, &before.right) =>
             {
-                self.turned(&mut binary.left);
-                self.turned(&mut binary.right);
+                self.turned(&before.left, &mut binary.left);
+                self.turned(&before.right, &mut binary.right);
             }
-            plain => {
-                let is = self.note(plain.span(), "turned round".to_owned(), false);
+            (before, plain) => {
+                let is = self.note(before.span(), "turned round".to_owned(), false);
                 let now = mem::replace(plain, Expr::PLACEHOLDER);
                 *plain = parse_quote!(((#now) != #is));
             }
@@ -243,14 +243,16 @@ impl VisitMut for Operators<'_> {
     }
 
     fn visit_expr_if_mut(&mut self, branch: &mut syn::ExprIf) {
+        let before = branch.cond.clone();
         visit_mut::visit_expr_if_mut(self, branch);
-        self.turned(&mut branch.cond);
+        self.turned(&before, &mut branch.cond);
     }
 
     fn visit_arm_mut(&mut self, arm: &mut syn::Arm) {
+        let before = arm.guard.clone();
         visit_mut::visit_arm_mut(self, arm);
-        if let Some((_, guard)) = &mut arm.guard {
-            self.turned(guard);
+        if let (Some((_, before)), Some((_, guard))) = (&before, &mut arm.guard) {
+            self.turned(before, guard);
         }
     }
 

@@ -145,7 +145,13 @@ impl Tree {
                 .tokens
                 .to_string()
                 .replace("# [test] fn", "# [inline] fn");
-            inner.mac.tokens = text.parse().unwrap();
+            // There is no folder of a package in which failures could be stored.
+            let config = quote!(proptest::test_runner::Config {
+                failure_persistence: None,
+                ..Default::default()
+            });
+            let tokens: TokenStream = text.parse().unwrap();
+            inner.mac.tokens = quote!(#![proptest_config(#config)] #tokens);
             let names = text.split("# [inline] fn ").skip(1);
             let names =
                 names.map(|name| format_ident!("{}", name.split(['(', ' ']).next().unwrap()));

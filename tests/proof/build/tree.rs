@@ -58,7 +58,7 @@ impl Tree {
             fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut file =
             syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let mut operators = Operators::new(name, &text, self.mutants.len());
+        let mut operators = Operators::new(name, self.mutants.len());
         let (tests, others): (Vec<Item>, Vec<Item>) = file.items.into_iter().partition(is_test);
         file.items = others;
         file.items

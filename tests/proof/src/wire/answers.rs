@@ -8,9 +8,9 @@ use crate::protocol::call::Call;
 use crate::protocol::exchange::error_in;
 use crate::protocol::keys::{Keys, LatchKeys};
 use crate::protocol::latch::{Count, CountDown, Delete, Wait};
-use crate::protocol::reply::error_of;
+use crate::protocol::reply::{error_of, unexpected};
 use crate::protocol::semaphore::{
-    Acquire, Answer, Ask, Inspect, Lookup, Refresh, Release, Resize, TryLockAll,
+    Acquire, Answer, Ask, Inspect, Lookup, Refresh, Release, Resize, TryLockAll, TryLockAllAnswer,
 };
 use crate::scripts::{Loaded, Scripts};
 use luagate_memory::Server;
@@ -255,6 +255,8 @@ fn semaphore(wire: &mut Wire) {
         };
         Acquire { keys, ask }
     };
+    let default = (ask.permits, Ask::default().limit, ask.lease_ms);
+    assert_eq!(default, (Some(1), 0, 30_000));
     let acquired = |wire: &mut Wire, call, words| wire.call("semaphore/acquire", call, words);
     let refresh = |wire: &mut Wire, id, lease_ms, fence, words| {
         let call = Refresh {
@@ -357,7 +359,11 @@ fn several(wire: &mut Wire) {
         let rows = Value::Array(rows.iter().map(|&row| row.clone()).collect());
         Value::Array(vec![text("granted"), Value::Int(NOW), rows])
     };
-    lock("bob", 9).answer(reply(&[&good, &good])).unwrap();
+    let Ok(TryLockAllAnswer::Granted(grants)) = lock("bob", 9).answer(reply(&[&good, &good]))
+    else {
+        panic!("not granted");
+    };
+    assert!(grants.iter().all(|grant| grant.permits == 1));
     refuse(&lock("bob", 9), reply(&[&good]));
     refuse(&lock("bob", 9), reply(&[&good, &good, &good]));
     refuse(&lock("bob", 9), reply(&[&good, &row(0, -1)]));
@@ -463,6 +469,10 @@ fn grants_that_cannot_be() {
 
 /// What errors mean: of which it is known that nothing was run, and of which not.
 fn errors() {
+    match unexpected(&"é".repeat(300)) {
+        CallError::Unknown(failure) => assert_eq!(failure.text().chars().count(), 200),
+        other => panic!("{other}"),
+    }
     use FailureKind::{Other, OutOfMemory, TimedOut, WrongVersion};
     let late = error_of(RedisError::from(io::Error::from(io::ErrorKind::TimedOut)));
     assert!(matches!(late, CallError::Unknown(failure) if failure.kind() == TimedOut));

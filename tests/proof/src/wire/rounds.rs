@@ -182,7 +182,7 @@ fn settle(
             reply => return vec![Some(reply)],
         }
     }
-    exchange.stores = setting.stores;
+    exchange.stores &= setting.stores;
     let replicas = MinReplicas {
         count: 1,
         timeout: Duration::ZERO,

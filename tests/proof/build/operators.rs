@@ -208,23 +208,21 @@ fn acts(expression: &Expr) -> bool {
     }
 }
 
-/// A feature of the library has it, and this crate has no such feature.
-fn is_left_out(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| {
-        attribute.path().is_ident("cfg")
-            && attribute.to_token_stream().to_string().contains("feature")
-    })
+/// A feature of the library has what follows, and this crate has no such feature.
+pub fn is_of_feature(attribute: &Attribute) -> bool {
+    let text = attribute.to_token_stream().to_string();
+    attribute.path().is_ident("cfg") && text.contains("feature")
 }
 
 impl VisitMut for Operators<'_> {
     fn visit_item_mod_mut(&mut self, module: &mut ItemMod) {
-        if !is_left_out(&module.attrs) {
+        if !module.attrs.iter().any(is_of_feature) {
             visit_mut::visit_item_mod_mut(self, module);
         }
     }
 
     fn visit_item_fn_mut(&mut self, function: &mut ItemFn) {
-        if is_left_out(&function.attrs) {
+        if function.attrs.iter().any(is_of_feature) {
             return;
         }
         self.function = function.sig.ident.to_string();

@@ -1,6 +1,6 @@
 //! The files of `src/protocol`, with the mutants of each, as one tree of modules.
 
-use crate::operators::{Mutant, Operators};
+use crate::operators::{Mutant, Operators, is_of_feature};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote};
 use std::path::{Path, PathBuf};
@@ -86,7 +86,8 @@ impl Tree {
         let module = quote!(#module::#name);
         let is_test = is_test(&Item::Mod(inner.clone()));
         inner.attrs.retain(|attribute| {
-            !attribute.path().is_ident("cfg") && !attribute.path().is_ident("path")
+            let is_of_file = ["cfg", "path"].map(|name| attribute.path().is_ident(name));
+            is_of_file == [false, false] || is_of_feature(attribute)
         });
         let mut items = match inner.content.take() {
             Some((_, items)) => items,

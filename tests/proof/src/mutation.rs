@@ -57,7 +57,7 @@ pub(crate) fn is(number: usize) -> bool {
         let looks = LOOKS.fetch_add(1, Ordering::Relaxed);
         let is_deep = || STACK.with(|first| first.abs_diff(stack()) > DEEP);
         assert!(
-            looks < ENDLESS && !(looks % 512 == 0 && is_deep()),
+            looks < ENDLESS && !(looks.is_multiple_of(512) && is_deep()),
             "no end"
         );
     }

@@ -44,7 +44,7 @@ impl PackedKeys {
     pub(crate) fn new(keys: &[&str]) -> PackedKeys {
         let mut words = Vec::new();
         resp::number(&mut words, keys.len() as u64);
-        let mut first = 0..0;
+        let mut first = Range::default();
         for key in keys {
             resp::word(&mut words, key.as_bytes());
             if first.is_empty() {
@@ -133,7 +133,7 @@ impl Packed {
             _ => String::new(),
         });
         let count = words.next().and_then(|count| count.parse().ok());
-        words.take(count.unwrap_or(0)).collect()
+        words.take(count.unwrap_or_default()).collect()
     }
 }
 

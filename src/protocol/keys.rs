@@ -119,7 +119,7 @@ pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
 #[cfg(feature = "tracing")]
 pub(crate) fn parts(key: &str) -> (&str, &str) {
     // Neither a prefix nor a kind has a brace.
-    let (front, tagged) = key.split_at(key.find('{').unwrap_or(0));
+    let (front, tagged) = key.split_at(key.find('{').unwrap_or_default());
     let (_, kind) = front
         .trim_end_matches(':')
         .rsplit_once(':')

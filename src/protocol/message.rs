@@ -103,6 +103,7 @@ mod tests {
             "a -1 2 3 4",
             "a 1 2 -2 4",
             "a x 2 3 4",
+            "a 0 1 3 4",
             "a 0 2 3 4",
             "a +1 2 3 4",
             "a 1 2 3 ",
@@ -130,8 +131,10 @@ mod tests {
             let received = Received::read(other.as_bytes()).unwrap();
             assert!(!received.is_signed_with("secret"), "{other:?}");
         }
-        let long = format!("{} 1 17 5000 4000", "a".repeat(LONGEST));
-        assert!(Received::read(long.as_bytes()).is_none());
+        let numbers = " 1 17 5000 4000";
+        let long = "a".repeat(LONGEST - numbers.len()) + numbers;
+        assert!(Received::read(long.as_bytes()).is_some());
+        assert!(Received::read(format!("a{long}").as_bytes()).is_none());
         assert!(
             Received::read(b"a 1 17 5000 4000\x80\x00 41a9f2e61851758a6ae3a4b0dae93b27188e47e7")
                 .is_none()

@@ -13,7 +13,7 @@ pub(crate) fn word(packet: &mut Vec<u8>, word: &[u8]) {
 
 /// A word of decimal digits.
 pub(crate) fn number(packet: &mut Vec<u8>, number: u64) {
-    let length = number.checked_ilog10().unwrap_or(0) + 1;
+    let length = number.checked_ilog10().unwrap_or_default() + 1;
     head(packet, b'$', length as usize);
     digits(packet, number);
     packet.extend_from_slice(b"\r\n");

@@ -6,9 +6,9 @@ use std::mem;
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Attribute, BinOp, Block, Expr, ExprLit, ExprRepeat, GenericArgument, Ident, ImplItemConst,
-    ImplItemFn, ItemConst, ItemFn, ItemStatic, Lit, Pat, ReturnType, Signature, Stmt, Type, UnOp,
-    Variant, parse_quote,
+    Attribute, BinOp, Block, Expr, ExprCall, ExprLit, ExprRepeat, GenericArgument, Ident,
+    ImplItemConst, ImplItemFn, ItemConst, ItemFn, ItemMod, ItemStatic, Lit, Pat, ReturnType,
+    Signature, Stmt, Type, UnOp, Variant, parse_quote,
 };
 
 /// Larger changes, each of which breaks a promise by which the machines were designed.
@@ -27,7 +27,6 @@ pub struct Mutant {
 /// Makes each change in one file a branch.
 pub struct Operators<'a> {
     file: &'a str,
-    text: &'a str,
     first: usize,
     function: String,
     pub mutants: Vec<Mutant>,
@@ -36,7 +35,7 @@ pub struct Operators<'a> {
 
 impl<'a> Operators<'a> {
     /// The first change of this file has the number `before` + 1.
-    pub fn new(file: &'a str, text: &'a str, before: usize) -> Operators<'a> {
+    pub fn new(file: &'a str, before: usize) -> Operators<'a> {
         let lines = PLANTED
             .lines()
             .filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -49,7 +48,6 @@ impl<'a> Operators<'a> {
         });
         Operators {
             file,
-            text,
             first: before,
             function: String::new(),
             mutants: Vec::new(),
@@ -59,16 +57,9 @@ impl<'a> Operators<'a> {
 
     /// Notes a change; returns the condition under which it is made.
     fn note(&mut self, span: Span, after: String, is_planted: bool) -> Expr {
-        let (start, mut before) = (span.start(), span.source_text().unwrap_or_default());
-        if before.is_empty() {
-            before = self
-                .text
-                .lines()
-                .nth(start.line - 1)
-                .unwrap_or_default()
-                .trim()
-                .to_owned();
-        }
+        let before = span.source_text().filter(|text| !text.is_empty());
+        let before = before.expect("a place in the source");
+        let start = span.start();
         let tidy = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let (file, function) = (self.file.to_owned(), self.function.clone());
         let (before, after) = (tidy(before), tidy(after));
@@ -90,18 +81,18 @@ impl<'a> Operators<'a> {
         parse_quote!((if #is { #other } else { #now }))
     }
 
-    /// A condition is turned round.
-    fn turned(&mut self, condition: &mut Expr) {
-        match condition {
-            Expr::Let(_) => {}
-            Expr::Binary(binary)
-                if matches!(binary.op, BinOp::And(_)) && has_let(&binary.left, &binary.right) =>
+    /// A condition is turned round, which was `before` until its parts could be changed.
+    fn turned(&mut self, before: &Expr, condition: &mut Expr) {
+        match (before, condition) {
+            (Expr::Let(_), _) => {}
+            (Expr::Binary(before), Expr::Binary(binary))
+                if matches!(before.op, BinOp::And(_)) && has_let(&before.left, &before.right) =>
             {
-                self.turned(&mut binary.left);
-                self.turned(&mut binary.right);
+                self.turned(&before.left, &mut binary.left);
+                self.turned(&before.right, &mut binary.right);
             }
-            plain => {
-                let is = self.note(plain.span(), "turned round".to_owned(), false);
+            (before, plain) => {
+                let is = self.note(before.span(), "turned round".to_owned(), false);
                 let now = mem::replace(plain, Expr::PLACEHOLDER);
                 *plain = parse_quote!(((#now) != #is));
             }
@@ -217,8 +208,23 @@ fn acts(expression: &Expr) -> bool {
     }
 }
 
+/// A feature of the library has what follows, and this crate has no such feature.
+pub fn is_of_feature(attribute: &Attribute) -> bool {
+    let text = attribute.to_token_stream().to_string();
+    attribute.path().is_ident("cfg") && text.contains("feature")
+}
+
 impl VisitMut for Operators<'_> {
+    fn visit_item_mod_mut(&mut self, module: &mut ItemMod) {
+        if !module.attrs.iter().any(is_of_feature) {
+            visit_mut::visit_item_mod_mut(self, module);
+        }
+    }
+
     fn visit_item_fn_mut(&mut self, function: &mut ItemFn) {
+        if function.attrs.iter().any(is_of_feature) {
+            return;
+        }
         self.function = function.sig.ident.to_string();
         self.body(&function.sig, &mut function.block);
     }
@@ -243,14 +249,16 @@ impl VisitMut for Operators<'_> {
     }
 
     fn visit_expr_if_mut(&mut self, branch: &mut syn::ExprIf) {
+        let before = branch.cond.clone();
         visit_mut::visit_expr_if_mut(self, branch);
-        self.turned(&mut branch.cond);
+        self.turned(&before, &mut branch.cond);
     }
 
     fn visit_arm_mut(&mut self, arm: &mut syn::Arm) {
+        let before = arm.guard.clone();
         visit_mut::visit_arm_mut(self, arm);
-        if let Some((_, guard)) = &mut arm.guard {
-            self.turned(guard);
+        if let (Some((_, before)), Some((_, guard))) = (&before, &mut arm.guard) {
+            self.turned(before, guard);
         }
     }
 
@@ -274,6 +282,14 @@ impl VisitMut for Operators<'_> {
 
     fn visit_expr_repeat_mut(&mut self, repeat: &mut ExprRepeat) {
         self.visit_expr_mut(&mut repeat.expr);
+    }
+
+    fn visit_expr_call_mut(&mut self, call: &mut ExprCall) {
+        // How much room is made at once changes nothing that can be seen.
+        let function = call.func.to_token_stream().to_string();
+        if !function.ends_with("with_capacity") {
+            visit_mut::visit_expr_call_mut(self, call);
+        }
     }
 
     // Nothing can be decided here when the program runs.

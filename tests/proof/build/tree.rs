@@ -1,6 +1,6 @@
 //! The files of `src/protocol`, with the mutants of each, as one tree of modules.
 
-use crate::operators::{Mutant, Operators};
+use crate::operators::{Mutant, Operators, is_of_feature};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl Tree {
             fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut file =
             syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let mut operators = Operators::new(name, &text, self.mutants.len());
+        let mut operators = Operators::new(name, self.mutants.len());
         let (tests, others): (Vec<Item>, Vec<Item>) = file.items.into_iter().partition(is_test);
         file.items = others;
         file.items
@@ -86,7 +86,8 @@ impl Tree {
         let module = quote!(#module::#name);
         let is_test = is_test(&Item::Mod(inner.clone()));
         inner.attrs.retain(|attribute| {
-            !attribute.path().is_ident("cfg") && !attribute.path().is_ident("path")
+            let is_of_file = ["cfg", "path"].map(|name| attribute.path().is_ident(name));
+            is_of_file == [false, false] || is_of_feature(attribute)
         });
         let mut items = match inner.content.take() {
             Some((_, items)) => items,
@@ -145,7 +146,13 @@ impl Tree {
                 .tokens
                 .to_string()
                 .replace("# [test] fn", "# [inline] fn");
-            inner.mac.tokens = text.parse().unwrap();
+            // There is no folder of a package in which failures could be stored.
+            let config = quote!(proptest::test_runner::Config {
+                failure_persistence: None,
+                ..Default::default()
+            });
+            let tokens: TokenStream = text.parse().unwrap();
+            inner.mac.tokens = quote!(#![proptest_config(#config)] #tokens);
             let names = text.split("# [inline] fn ").skip(1);
             let names =
                 names.map(|name| format_ident!("{}", name.split(['(', ' ']).next().unwrap()));

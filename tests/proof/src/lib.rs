@@ -38,4 +38,5 @@ pub mod scripts;
 pub mod several;
 pub mod simulation;
 pub mod situation;
+pub mod wire;
 pub mod world;

@@ -1,5 +1,5 @@
 //! Lets each small change of `src/protocol` be active, one at a time, and tells which of them nothing detects: no unit test of
-//! the protocol, no simulated world, no exhaustive search. Those that mean the same are listed in `equivalent_protocol.txt`,
+//! the protocol, no call over bytes, no simulated world, no exhaustive search. Those that mean the same are listed in `equivalent_protocol.txt`,
 //! with the reason.
 //!
 //! `protocol_mutants keeper` tries those whose text has that word; `WORLDS` says how many worlds are tried, 300 unless set.
@@ -9,6 +9,7 @@ use luagate_proof::mutants::report::{Fate, Listed, Progress};
 use luagate_proof::mutation::{activate, mutants, run_unit_tests};
 use luagate_proof::scripts::Scripts;
 use luagate_proof::simulation::{STEPS, run_worlds};
+use luagate_proof::wire;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ fn fate(scripts: &Scripts, worlds: usize) -> Fate {
         |setting| World::new(setting, scripts).is_ok_and(|world| world.explore(cores).is_broken());
     if detects(&|| {
         run_unit_tests();
+        wire::check(scripts);
         false
     }) {
         Fate::ByCase

@@ -1,0 +1,260 @@
+//! A server may forget its scripts at any moment. Whatever it knows, each call has one outcome, the one that its text alone has.
+
+use super::{carry, commands, server, server_error};
+use crate::error::CallError;
+use crate::error::failure::FailureKind;
+use crate::protocol::call::{Call, Packed};
+use crate::protocol::exchange::{Exchange, Packet, Reply, error_in, is_no_script, missing};
+use crate::protocol::keys::Keys;
+use crate::protocol::replicas::MinReplicas;
+use crate::protocol::reply::error_of;
+use crate::protocol::semaphore::{Acquire, Ask, Release};
+use crate::scripts::{Scripts, words_of};
+use luagate_memory::{Server, Store};
+use redis::{ConnectionLike, Value};
+use std::time::Duration;
+
+/// How a server behaves, and how it is asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Setting {
+    knows: bool,
+    /// The commands of which bit before it forgets all scripts.
+    forgets: u32,
+    refuses_to_store: bool,
+    asking: bool,
+    stores: bool,
+    /// A command follows the calls.
+    last: bool,
+}
+
+/// A server in such a setting.
+struct Peer<'a> {
+    server: &'a mut Server,
+    setting: Setting,
+    /// How many commands came, and how many calls were run.
+    commands: u32,
+    run: i64,
+    asked: bool,
+}
+
+impl Peer<'_> {
+    fn execute(&mut self, words: &[Vec<u8>]) -> Reply {
+        if self.setting.forgets >> self.commands.min(31) & 1 == 1 {
+            redis::cmd("SCRIPT").arg("FLUSH").exec(self.server).unwrap();
+        }
+        self.commands += 1;
+        let asked = std::mem::take(&mut self.asked);
+        match words[0].as_slice() {
+            b"ASKING" => {
+                self.asked = true;
+                Ok(Value::Okay)
+            }
+            b"WAIT" => Ok(Value::Int(self.run)),
+            b"SCRIPT" if self.setting.refuses_to_store => {
+                server_error("NOPERM this user has no permissions to run 'script|load'")
+            }
+            b"SCRIPT" => send(self.server, words),
+            _ if asked != self.setting.asking => server_error("MOVED 1 127.0.0.1:1"),
+            _ => {
+                let reply = send(self.server, words);
+                let is_unknown = matches!(&reply, Err(error) if is_no_script(error));
+                self.run += i64::from(!is_unknown);
+                reply
+            }
+        }
+    }
+}
+
+fn send(server: &mut Server, words: &[Vec<u8>]) -> Reply {
+    let mut command = redis::Cmd::new();
+    command.arg(words);
+    server.req_command(&command)
+}
+
+pub fn check(scripts: &Scripts) {
+    let keys = |name| Keys::semaphore("app", name).unwrap();
+    let (a, b, c) = (keys("a"), keys("b"), keys("c"));
+    let acquire = |keys, id| {
+        let ask = Ask {
+            id,
+            limit: 1,
+            ..Ask::default()
+        };
+        Acquire { keys, ask }.pack()
+    };
+    let release = Release {
+        keys: &c,
+        id: "alice",
+        keep: 0,
+        fence: None,
+    }
+    .pack();
+    let (first, second, refused) = (
+        acquire(&a, "alice"),
+        acquire(&b, "bob"),
+        acquire(&c, "not one"),
+    );
+    let lists: [&[&Packed]; 4] = [
+        &[&first],
+        &[&refused],
+        &[&first, &second],
+        &[&first, &release, &second, &refused],
+    ];
+    let (mut server, _) = server(scripts);
+    let empty = server.store();
+    let once = (0..6).map(|at| 1 << at);
+    let twice = (0..4).flat_map(|at| (0..at).map(move |before| 1 << at | 1 << before));
+    let forgets: Vec<u32> = [0, u32::MAX].into_iter().chain(once).chain(twice).collect();
+    for calls in lists {
+        // By its text alone.
+        let expected: Vec<_> = calls
+            .iter()
+            .map(|call| {
+                let mut bytes = Vec::new();
+                call.write_with_text(&mut bytes);
+                server.set_store(empty.clone());
+                words_of(&send(&mut server, &commands(&bytes)[0]))
+            })
+            .collect();
+        for bits in 0..32 {
+            let is = |bit: u32| bits >> bit & 1 == 1;
+            for &forgets in &forgets {
+                let setting = Setting {
+                    knows: is(0),
+                    forgets,
+                    refuses_to_store: is(1),
+                    asking: is(2),
+                    stores: is(3),
+                    last: is(4),
+                };
+                let outcomes = settle(&mut server, &empty, setting, calls);
+                for (index, outcome) in outcomes.iter().enumerate() {
+                    let outcome = words_of(outcome.as_ref().expect("no outcome"));
+                    let unknown = setting.refuses_to_store
+                        && matches!(&outcome, Err(text) if text.starts_with("NOPERM"));
+                    let fits = unknown || outcome == expected[index];
+                    assert!(fits, "{setting:?}: {outcome:?}, {:?}", expected[index]);
+                }
+            }
+        }
+    }
+    replies_that_are_missing_or_errors(&[&first, &release, &second]);
+}
+
+/// What becomes of these calls to a server that begins with this store.
+fn settle(
+    server: &mut Server,
+    store: &Store,
+    setting: Setting,
+    calls: &[&Packed],
+) -> Vec<Option<Reply>> {
+    server.set_store(store.clone());
+    if setting.knows {
+        for call in calls {
+            let mut bytes = Vec::new();
+            call.write_load(&mut bytes);
+            send(server, &commands(&bytes)[0]).unwrap();
+        }
+    } else {
+        redis::cmd("SCRIPT").arg("FLUSH").exec(server).unwrap();
+    }
+    let mut peer = Peer {
+        server,
+        setting,
+        commands: 0,
+        run: 0,
+        asked: false,
+    };
+    let mut rounds = 0;
+    let mut exchange = Exchange::new(calls).asking(setting.asking);
+    if let [call] = calls
+        && !setting.asking
+        && !setting.last
+        && setting.stores
+    {
+        // As most calls are sent.
+        rounds += 1;
+        let packet = Packet::of(call);
+        assert_eq!(*packet.bytes, *exchange.packet().unwrap().bytes);
+        let reply = carry(&packet, |words| peer.execute(words)).pop().unwrap();
+        match error_in(reply) {
+            Err(error) if is_no_script(&error) => exchange = Exchange::of_unknown(calls),
+            reply => return vec![Some(reply)],
+        }
+    }
+    exchange.stores &= setting.stores;
+    let replicas = MinReplicas {
+        count: 1,
+        timeout: Duration::ZERO,
+    };
+    exchange.last = setting.last.then(|| replicas.command());
+    while let Some(packet) = exchange.packet() {
+        rounds += 1;
+        let sent = commands(&packet.bytes);
+        if rounds == 1 && calls.len() == 1 {
+            let own = sent
+                .iter()
+                .filter(|words| !matches!(&*words[0], b"ASKING" | b"WAIT"));
+            assert_eq!(own.collect::<Vec<_>>(), [&commands(calls[0].by_sha1())[0]]);
+        }
+        let last = sent
+            .last()
+            .is_some_and(|words| words == &[&b"WAIT"[..], b"1", b"1"]);
+        assert_eq!(last, setting.last);
+        exchange.receive(carry(&packet, |words| peer.execute(words)));
+        let most = match (setting.forgets, setting.stores) {
+            (0, _) if setting.knows => 1,
+            (_, true) if setting.refuses_to_store => 2,
+            (0, _) => 1 + calls.len().min(2), // there are two scripts
+            (_, stores) => 1 + usize::from(stores) + calls.len(),
+        };
+        assert!(rounds <= most, "{setting:?}: round {rounds}");
+    }
+    if !(setting.refuses_to_store && setting.stores) {
+        assert_eq!(peer.run, calls.len() as i64, "{setting:?}");
+    }
+    let last = exchange.last_reply.take().map(Result::unwrap);
+    assert_eq!(last, setting.last.then_some(Value::Int(peer.run)));
+    exchange.outcomes()
+}
+
+/// A call that is not answered is unknown, and none has the reply of another one.
+fn replies_that_are_missing_or_errors(calls: &[&Packed]) {
+    for (asking, come) in (0..6).flat_map(|come| [(false, come), (true, come)]) {
+        let mut exchange = Exchange::new(calls).asking(asking);
+        let each = if asking { 2 } else { 1 };
+        exchange.receive((0..come).map(|reply| Ok(Value::Int(reply))));
+        assert!(exchange.packet().is_none());
+        for (index, outcome) in (0..).zip(exchange.outcomes()) {
+            match (index + 1) * each <= come {
+                true => assert_eq!(outcome, Some(Ok(Value::Int((index + 1) * each - 1)))),
+                false => assert_unknown(outcome.unwrap()),
+            }
+        }
+    }
+    assert_unknown(missing());
+    // One that a node refuses is not run there, whatever the reply that follows.
+    let mut exchange = Exchange::new(calls).asking(true);
+    exchange.receive((0..6).map(|reply| match reply {
+        2 => server_error("ERR This instance has cluster support disabled"),
+        3 => server_error("NOSCRIPT No matching script"),
+        _ => Ok(Value::Int(reply)),
+    }));
+    let outcomes: Vec<_> = exchange.outcomes().into_iter().flatten().collect();
+    assert!(matches!(
+        &outcomes[..],
+        [Ok(Value::Int(1)), Err(_), Ok(Value::Int(5))]
+    ));
+    // A permission that is missing is named.
+    let mut exchange = Exchange::new(&calls[..1]);
+    exchange.receive([server_error("NOPERM No permissions to access a key")]);
+    let outcome = words_of(exchange.outcomes()[0].as_ref().unwrap());
+    assert!(outcome.unwrap_err().contains(" ~app:* is missing"));
+}
+
+fn assert_unknown(outcome: Reply) {
+    match error_of(outcome.unwrap_err()) {
+        CallError::Unknown(failure) => assert_eq!(failure.kind(), FailureKind::UnexpectedReply),
+        other => panic!("{other}"),
+    }
+}

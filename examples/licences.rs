@@ -80,10 +80,7 @@ impl Record {
         *in_use += permit.permits();
         *most = (*most).max(*in_use);
         grants.push(grant.clone());
-        println!(
-            "batch {name} has {}: {in_use} of {LICENCES} are in use",
-            permit.permits()
-        );
+        println!("batch {name} has {}: {in_use} of {LICENCES} are in use", permit.permits());
         grant
     }
 

@@ -85,25 +85,18 @@ impl Trader {
     fn buy(&mut self, user: u32) -> Outcome<()> {
         let data = &self.data;
         let market = format!("{data}:market");
-        let found: Option<String> = redis::cmd("ZRANDMEMBER")
-            .arg(&market)
-            .query(&mut self.con)?;
+        let found: Option<String> = redis::cmd("ZRANDMEMBER").arg(&market).query(&mut self.con)?;
         let Some(listing) = found else {
             return Ok(());
         };
-        let (item, seller) = listing
-            .split_once('.')
-            .ok_or("a listing without a seller")?;
+        let (item, seller) = listing.split_once('.').ok_or("a listing without a seller")?;
         let lock = self.gate.mutex(&name(item)).try_lock_for(PATIENCE)?;
         let Some(price) = self.con.zscore::<_, _, Option<i64>>(&market, &listing)? else {
             return self.count("too late"); // sold meanwhile; dropping the lock unlocks
         };
         let script = script(PAY);
         let mut pay = under(&script, &[&lock]);
-        pay.key((
-            format!("{data}:users:{user}"),
-            format!("{data}:users:{seller}"),
-        ));
+        pay.key((format!("{data}:users:{user}"), format!("{data}:users:{seller}")));
         pay.key((format!("{data}:inventory:{user}"), market));
         pay.arg((item, price, &listing));
         self.settle(&pay, &[&lock])?;
@@ -123,14 +116,9 @@ impl Trader {
             return self.count("too late"); // the other one got it between the two looks
         }
         // Whatever the order of the names: no two wait for each other.
-        let locks = self
-            .gate
-            .mutexes([name(&own), name(&wanted)])
-            .lock_all(PATIENCE)?;
-        let (own_there, wanted_there): (bool, bool) = redis::pipe()
-            .sismember(&inventories[0], &own)
-            .sismember(&inventories[1], &wanted)
-            .query(&mut self.con)?;
+        let locks = self.gate.mutexes([name(&own), name(&wanted)]).lock_all(PATIENCE)?;
+        let (own_there, wanted_there): (bool, bool) =
+            redis::pipe().sismember(&inventories[0], &own).sismember(&inventories[1], &wanted).query(&mut self.con)?;
         if !own_there || !wanted_there {
             return self.count("too late");
         }
@@ -183,8 +171,7 @@ fn script(text: &str) -> Script {
 fn under<'a>(script: &'a Script, locks: &[&Permit]) -> ScriptInvocation<'a> {
     let mut call = script.prepare_invoke();
     for lock in locks {
-        call.key(&lock.keys().names())
-            .arg((lock.id(), lock.fence()));
+        call.key(&lock.keys().names()).arg((lock.id(), lock.fence()));
     }
     call
 }
@@ -201,10 +188,7 @@ fn main() -> Outcome<()> {
     let mut con = redis::Client::open(&*url)?.get_connection()?;
     let outcome = play(&url, &prefix, &data, &mut con);
     for user in 0..USERS {
-        con.del::<_, ()>((
-            format!("{data}:users:{user}"),
-            format!("{data}:inventory:{user}"),
-        ))?;
+        con.del::<_, ()>((format!("{data}:users:{user}"), format!("{data}:inventory:{user}")))?;
     }
     con.del::<_, ()>(format!("{data}:market"))?;
     outcome
@@ -225,13 +209,7 @@ fn play(url: &str, prefix: &str, data: &str, con: &mut Connection) -> Outcome<()
         let gate = Gate::builder(url).prefix(prefix).open()?;
         let con = redis::Client::open(url)?.get_connection()?;
         let (data, tally) = (data.to_owned(), Tally::new());
-        Trader {
-            gate,
-            con,
-            data,
-            tally,
-        }
-        .trade_until(evening)
+        Trader { gate, con, data, tally }.trade_until(evening)
     };
     let mut day = Tally::new();
     thread::scope(|scope| {
@@ -259,10 +237,7 @@ fn play(url: &str, prefix: &str, data: &str, con: &mut Connection) -> Outcome<()
     if items != items_before {
         return Err(format!("items were made or lost: {items:?}").into());
     }
-    match ["sold", "swapped"]
-        .iter()
-        .all(|what| day.contains_key(*what))
-    {
+    match ["sold", "swapped"].iter().all(|what| day.contains_key(*what)) {
         true => Ok(()),
         false => Err("nothing was sold, or nothing swapped".into()),
     }
@@ -276,12 +251,7 @@ fn books(con: &mut Connection, data: &str) -> RedisResult<(Vec<i64>, Vec<String>
         items.extend(con.smembers::<_, Vec<String>>(format!("{data}:inventory:{user}"))?);
     }
     let market: Vec<String> = con.zrange(format!("{data}:market"), 0, -1)?;
-    items.extend(
-        market
-            .iter()
-            .filter_map(|listing| listing.split('.').next())
-            .map(str::to_owned),
-    );
+    items.extend(market.iter().filter_map(|listing| listing.split('.').next()).map(str::to_owned));
     items.sort();
     Ok((funds, items))
 }

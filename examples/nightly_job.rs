@@ -69,12 +69,7 @@ fn record(con: &mut Connection, lock: &Permit, done: &str, host: &str) -> RedisR
         return 1",
         holds = scripts::HOLDS
     ));
-    script
-        .key(&lock.keys().names())
-        .key(done)
-        .arg((lock.id(), lock.fence()))
-        .arg(host)
-        .invoke(con)
+    script.key(&lock.keys().names()).key(done).arg((lock.id(), lock.fence())).arg(host).invoke(con)
 }
 
 /// Three hosts at once, as processes of their own, and one that is late.

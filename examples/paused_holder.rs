@@ -31,9 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let first = account.lock()?;
     println!("first has the lock, with fence {}", first.fence());
     if first.is_lost() {
-        return Err(
-            "the lease was over before anything was done; is the machine that busy?".into(),
-        );
+        return Err("the lease was over before anything was done; is the machine that busy?".into());
     }
     println!("first looks: not lost. Then it is paused, in the middle of its work");
 
@@ -65,12 +63,7 @@ fn write(con: &mut Connection, lock: &Permit, key: &str, value: &str) -> RedisRe
         return 1",
         holds = scripts::HOLDS
     ));
-    script
-        .key(&lock.keys().names())
-        .key(key)
-        .arg((lock.id(), lock.fence()))
-        .arg(value)
-        .invoke(con)
+    script.key(&lock.keys().names()).key(key).arg((lock.id(), lock.fence())).arg(value).invoke(con)
 }
 
 fn in_words(wrote: bool) -> &'static str {

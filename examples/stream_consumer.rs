@@ -68,15 +68,9 @@ fn consume(name: &'static str, url: &str, prefix: &str) -> Outcome<Option<String
 /// The message after this one.
 fn next(con: &mut Connection, prefix: &str, offset: &str) -> RedisResult<Option<(String, String)>> {
     let mut range = redis::cmd("XRANGE");
-    range
-        .arg(format!("{prefix}:{STREAM}"))
-        .arg(format!("({offset}"))
-        .arg("+");
+    range.arg(format!("{prefix}:{STREAM}")).arg(format!("({offset}")).arg("+");
     let found: Vec<(String, (String, String))> = range.arg("COUNT").arg(1).query(con)?;
-    Ok(found
-        .into_iter()
-        .next()
-        .map(|(id, (_field, order))| (id, order)))
+    Ok(found.into_iter().next().map(|(id, (_field, order))| (id, order)))
 }
 
 /// The work, in small steps; false when it was given up. What it does elsewhere is told the fence.
@@ -93,13 +87,7 @@ fn process(order: &str, lock: &MutexGuard) -> bool {
 
 /// What comes of a message and the new offset are written together, while the lock is held, or not at all: `is_lost` is
 /// quick, but only this is sure.
-fn commit(
-    con: &mut Connection,
-    prefix: &str,
-    lock: &MutexGuard,
-    id: &str,
-    order: &str,
-) -> RedisResult<bool> {
+fn commit(con: &mut Connection, prefix: &str, lock: &MutexGuard, id: &str, order: &str) -> RedisResult<bool> {
     let script = Script::new(&format!(
         "{holds}
         if not holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) then return 0 end
@@ -121,18 +109,13 @@ fn play(url: &str, prefix: &str, con: &mut Connection) -> Outcome<()> {
     let orders: Vec<String> = (0..MESSAGES).map(|n| format!("order {n}")).collect();
     for order in &orders {
         let mut add = redis::cmd("XADD");
-        add.arg(format!("{prefix}:{STREAM}"))
-            .arg("*")
-            .arg("order")
-            .arg(order)
-            .exec(con)?;
+        add.arg(format!("{prefix}:{STREAM}")).arg("*").arg("order").arg(order).exec(con)?;
     }
     con.set::<_, _, ()>(format!("{prefix}:{OFFSET}"), "0-0")?;
     let gate = Gate::builder(url).prefix(prefix).open()?;
 
     let stops = thread::scope(|scope| {
-        let consumers = ["consumer-1", "consumer-2"]
-            .map(|name| scope.spawn(move || consume(name, url, prefix)));
+        let consumers = ["consumer-1", "consumer-2"].map(|name| scope.spawn(move || consume(name, url, prefix)));
         let until = Instant::now() + Duration::from_secs(10);
         // Until the message that takes long is being worked on.
         while con.llen::<_, usize>(format!("{prefix}:{DONE}"))? < 10 && Instant::now() < until {
@@ -140,10 +123,7 @@ fn play(url: &str, prefix: &str, con: &mut Connection) -> Outcome<()> {
         }
         if let Some(holder) = gate.mutex("orders").inspect()?.holders.first() {
             gate.mutex("orders").revoke(&holder.id)?;
-            println!(
-                "operator: revoked the lock of {}",
-                holder.label().unwrap_or("nobody")
-            );
+            println!("operator: revoked the lock of {}", holder.label().unwrap_or("nobody"));
         }
         let mut stops = Vec::new();
         for consumer in consumers {
@@ -152,16 +132,10 @@ fn play(url: &str, prefix: &str, con: &mut Connection) -> Outcome<()> {
         Outcome::Ok(stops)
     })?;
     let done: Vec<String> = con.lrange(format!("{prefix}:{DONE}"), 0, -1)?;
-    println!(
-        "{} of {MESSAGES} orders are done, in order: {}",
-        done.len(),
-        done == orders
-    );
+    println!("{} of {MESSAGES} orders are done, in order: {}", done.len(), done == orders);
     match (done == orders, &stops[..]) {
         (true, [at]) if at == LONG => Ok(()),
         (true, stops) => Err(format!("one was to stop at {LONG}, but {stops:?}").into()),
-        (false, _) => {
-            Err(format!("orders were done twice, never, or out of order: {done:?}").into())
-        }
+        (false, _) => Err(format!("orders were done twice, never, or out of order: {done:?}").into()),
     }
 }

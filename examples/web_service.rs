@@ -64,25 +64,15 @@ fn serve(mut client: &TcpStream, gate: &Gate) -> io::Result<()> {
     client.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut lines = BufReader::new(client.take(8_192)).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
-    while lines
-        .next()
-        .transpose()?
-        .is_some_and(|header| !header.is_empty())
-    {}
+    while lines.next().transpose()?.is_some_and(|header| !header.is_empty()) {}
     let page = request.strip_prefix("GET /accounts/");
     let (status, text) = match page.and_then(|rest| rest.split_once("/report ")) {
         Some((account, _)) => report(gate, account),
-        None => (
-            "404 Not Found".into(),
-            "there are only /accounts/<account>/report".into(),
-        ),
+        None => ("404 Not Found".into(), "there are only /accounts/<account>/report".into()),
     };
     let length = text.len();
     let kind = "Content-Type: text/plain; charset=utf-8\r\nConnection: close";
-    write!(
-        client,
-        "HTTP/1.1 {status}\r\n{kind}\r\nContent-Length: {length}\r\n\r\n{text}"
-    )
+    write!(client, "HTTP/1.1 {status}\r\n{kind}\r\nContent-Length: {length}\r\n\r\n{text}")
 }
 
 /// What a client is answered: head and text.
@@ -98,10 +88,7 @@ fn get(address: SocketAddr) -> io::Result<(String, String)> {
 /// A client that comes back once, when it is told to: what it is answered.
 fn visit(address: SocketAddr) -> io::Result<Vec<(String, String)>> {
     let (head, text) = get(address)?;
-    let told = text
-        .split(' ')
-        .filter(|_| head.contains(" 429 "))
-        .find_map(|word| word.parse().ok());
+    let told = text.split(' ').filter(|_| head.contains(" 429 ")).find_map(|word| word.parse().ok());
     let mut answers = vec![(head, text)];
     if let Some(seconds) = told {
         thread::sleep(Duration::from_secs(seconds));
@@ -123,10 +110,7 @@ fn play_six_clients(address: SocketAddr) -> Result<(), Box<dyn Error>> {
             statuses.push(status.to_owned());
         }
     }
-    let served = statuses
-        .iter()
-        .filter(|status| status.ends_with(" 200 OK"))
-        .count();
+    let served = statuses.iter().filter(|status| status.ends_with(" 200 OK")).count();
     match (served, statuses.len()) {
         (6, 7) => Ok(()),
         _ => Err(format!("one was to be refused once, but they were told {statuses:?}").into()),

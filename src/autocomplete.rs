@@ -52,10 +52,7 @@ impl Recent {
     /// A user is named as a [semaphore](Gate::semaphore) is, and shares no key with one of that name.
     pub fn new(gate: &Gate, user: &str) -> Recent {
         Recent {
-            store: Store {
-                shared: gate.shared.clone(),
-                key: keys::recent_key(&gate.shared.prefix, user),
-            },
+            store: Store { shared: gate.shared.clone(), key: keys::recent_key(&gate.shared.prefix, user) },
             keep: 100,
         }
     }
@@ -101,11 +98,7 @@ impl Recent {
     ///
     /// # Errors
     /// [`CallError::Invalid`] for another count.
-    pub fn matching_bytes(
-        &self,
-        prefix: impl AsRef<[u8]>,
-        count: u32,
-    ) -> Result<Vec<Vec<u8>>, CallError> {
+    pub fn matching_bytes(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
         let call = calls::recent_match(self.store.key()?, prefix.as_ref(), count);
         self.store.run(Operation::RecentMatch, &call)
     }
@@ -113,10 +106,7 @@ impl Recent {
 
 impl fmt::Debug for Recent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recent")
-            .field("key", &self.store.key)
-            .field("keep", &self.keep)
-            .finish_non_exhaustive()
+        f.debug_struct("Recent").field("key", &self.store.key).field("keep", &self.keep).finish_non_exhaustive()
     }
 }
 
@@ -133,12 +123,7 @@ impl Prefix {
     ///
     /// A group is named as a [semaphore](Gate::semaphore) is, and shares no key with one of that name.
     pub fn new(gate: &Gate, group: &str) -> Prefix {
-        Prefix {
-            store: Store {
-                shared: gate.shared.clone(),
-                key: keys::prefix_key(&gate.shared.prefix, group),
-            },
-        }
+        Prefix { store: Store { shared: gate.shared.clone(), key: keys::prefix_key(&gate.shared.prefix, group) } }
     }
 
     /// Adds members, up to 1,000 in one atomic call; says how many are new. Blocks for one round trip.
@@ -146,10 +131,7 @@ impl Prefix {
     /// # Errors
     /// [`CallError::Invalid`] for more than 1,000, or for a group's name that cannot be. The call may be made again; it
     /// then counts as new only what is.
-    pub fn add<M: AsRef<[u8]>>(
-        &self,
-        members: impl IntoIterator<Item = M>,
-    ) -> Result<u32, CallError> {
+    pub fn add<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
         let call = calls::prefix_add(self.store.key()?, &members);
         self.store.run(Operation::PrefixAdd, &call)
@@ -159,10 +141,7 @@ impl Prefix {
     ///
     /// # Errors
     /// As for [`add`](Prefix::add).
-    pub fn remove<M: AsRef<[u8]>>(
-        &self,
-        members: impl IntoIterator<Item = M>,
-    ) -> Result<u32, CallError> {
+    pub fn remove<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
         let call = calls::prefix_remove(self.store.key()?, &members);
         self.store.run(Operation::PrefixRemove, &call)
@@ -183,11 +162,7 @@ impl Prefix {
     ///
     /// # Errors
     /// [`CallError::Invalid`] for another count.
-    pub fn matching_bytes(
-        &self,
-        prefix: impl AsRef<[u8]>,
-        count: u32,
-    ) -> Result<Vec<Vec<u8>>, CallError> {
+    pub fn matching_bytes(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
         let call = calls::prefix_match(self.store.key()?, prefix.as_ref(), count);
         self.store.run(Operation::PrefixMatch, &call)
     }
@@ -195,9 +170,7 @@ impl Prefix {
 
 impl fmt::Debug for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prefix")
-            .field("key", &self.store.key)
-            .finish_non_exhaustive()
+        f.debug_struct("Prefix").field("key", &self.store.key).finish_non_exhaustive()
     }
 }
 
@@ -225,9 +198,8 @@ fn texts(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<String>, CallError> {
     let text = |(index, bytes): (usize, Vec<u8>)| {
         String::from_utf8(bytes).map_err(|error| {
             let number = index + 1;
-            let why = format!(
-                "number {number} of those found is not UTF-8 ({error}); `matching_bytes` takes any bytes"
-            );
+            let why =
+                format!("number {number} of those found is not UTF-8 ({error}); `matching_bytes` takes any bytes");
             CallError::Invalid(Invalid::new(what, why))
         })
     };

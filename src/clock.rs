@@ -38,10 +38,7 @@ impl Clock {
     /// A clock that shows `time`. The owner lives at least as long as the clock and its clones.
     #[cfg(feature = "memory")]
     pub(crate) fn moved(time: Arc<Time>, owner: Arc<dyn Any + Send + Sync>) -> Clock {
-        Clock(Some(Moved {
-            time,
-            _owner: owner,
-        }))
+        Clock(Some(Moved { time, _owner: owner }))
     }
 
     /// How far this clock is ahead of the machine's clock, if a test moves it.
@@ -119,11 +116,7 @@ impl Notify {
     }
 
     fn of(clock: &Clock, awake: bool) -> Notify {
-        Notify {
-            clock: clock.clone(),
-            condvar: Condvar::new(),
-            sleeper: clock.sleeper(awake),
-        }
+        Notify { clock: clock.clone(), condvar: Condvar::new(), sleeper: clock.sleeper(awake) }
     }
 
     fn condvar(&self) -> &Condvar {
@@ -143,11 +136,7 @@ impl Notify {
     }
 
     /// Sleeps until it is notified or the clock shows `until`. May also return for no reason.
-    pub(crate) fn sleep<'a, T>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        until: Option<Instant>,
-    ) -> MutexGuard<'a, T> {
+    pub(crate) fn sleep<'a, T>(&self, guard: MutexGuard<'a, T>, until: Option<Instant>) -> MutexGuard<'a, T> {
         // Before the clock is read: a test that moves it later sees `until`, and wakes this thread.
         if let Some(sleeper) = &self.sleeper {
             sleeper.sleeps(until);

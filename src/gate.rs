@@ -101,12 +101,7 @@ impl Gate {
 
     /// The reader-writer lock `name`.
     pub fn rwlock(&self, name: &str) -> RwLock {
-        RwLock::new(Semaphore::new(
-            self.shared.clone(),
-            "rwlock",
-            name,
-            Some(MOST),
-        ))
+        RwLock::new(Semaphore::new(self.shared.clone(), "rwlock", name, Some(MOST)))
     }
 
     /// The latch `name`, which opens once `count` (1 to 2^31-1) have counted down. Asks nobody: a name or count that cannot be

@@ -43,10 +43,7 @@ macro_rules! settings {
             /// Calls `on_lost` when it turns out to be lost while it is held; see
             /// [`Semaphore::on_lost`](crate::Semaphore::on_lost).
             #[must_use]
-            pub fn on_lost(
-                self,
-                on_lost: impl Fn(&crate::errors::Lost) + Send + Sync + 'static,
-            ) -> Self {
+            pub fn on_lost(self, on_lost: impl Fn(&crate::errors::Lost) + Send + Sync + 'static) -> Self {
                 let on_lost: $crate::lease::permits::OnLost = std::sync::Arc::new(on_lost);
                 self.with(|semaphore| semaphore.told_by(on_lost.clone()))
             }
@@ -89,9 +86,7 @@ macro_rules! lock {
 
         impl std::fmt::Debug for $lock {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($lock))
-                    .field("name", &self.name())
-                    .finish_non_exhaustive()
+                f.debug_struct(stringify!($lock)).field("name", &self.name()).finish_non_exhaustive()
             }
         }
     };
@@ -163,10 +158,7 @@ pub struct UnlockError<G> {
 
 impl<G> UnlockError<G> {
     pub(crate) fn new(guard: G, error: CallError) -> UnlockError<G> {
-        UnlockError {
-            guard: Box::new(guard),
-            error,
-        }
+        UnlockError { guard: Box::new(guard), error }
     }
 
     /// The guard, still to be unlocked.

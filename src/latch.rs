@@ -3,9 +3,7 @@
 use crate::error::{CallError, Invalid, MOST, WaitError};
 use crate::protocol::id;
 use crate::protocol::keys::LatchKeys;
-use crate::protocol::latch::{
-    Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer,
-};
+use crate::protocol::latch::{Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer};
 use crate::protocol::lease::LONGEST_MS;
 use crate::protocol::waiter::LatchTarget;
 use crate::shared::Shared;
@@ -102,16 +100,9 @@ impl CountDownLatch {
         id::check_id(id)?;
         let (keys, life_ms) = self.checked()?;
         Operation::CountDown.on([keys.latch.as_str()]).run(|| {
-            let count_down = CountDown {
-                keys,
-                id,
-                count: self.count,
-                life_ms,
-            };
+            let count_down = CountDown { keys, id, count: self.count, life_ms };
             match self.shared.call(&count_down)? {
-                CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => {
-                    Ok(left)
-                }
+                CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => Ok(left),
             }
         })
     }

@@ -44,15 +44,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs, unreachable_pub)]
 // Nothing that a user, a server or a network does makes this crate panic; its tests may.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod autocomplete;
 mod clock;
@@ -85,9 +77,9 @@ mod wait;
 pub mod errors {
     pub use crate::error::failure::{Failure, FailureKind};
     pub use crate::error::{
-        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, InTheWay, Invalid,
-        LimitMismatch, LockAllError, Lost, PlaceRevoked, RefreshError, StillClosed, TimedOut,
-        TryAcquireError, TryLockAllError, WaitError,
+        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, InTheWay, Invalid, LimitMismatch,
+        LockAllError, Lost, PlaceRevoked, RefreshError, StillClosed, TimedOut, TryAcquireError, TryLockAllError,
+        WaitError,
     };
     pub use crate::guard::UnlockError;
     pub use crate::permit::ReleaseError;

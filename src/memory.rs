@@ -114,10 +114,7 @@ impl Memory {
             let text = format!("the in-memory server does not start: {error}");
             CallError::Failed(Failure::new(FailureKind::Other, text))
         })?;
-        Ok(Memory {
-            time,
-            listener: Arc::new(listener),
-        })
+        Ok(Memory { time, listener: Arc::new(listener) })
     }
 
     /// Opens another gate on the server, as another process would.
@@ -191,9 +188,6 @@ impl Memory {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory")
-            .field("url", &self.url())
-            .field("now", &self.now())
-            .finish_non_exhaustive()
+        f.debug_struct("Memory").field("url", &self.url()).field("now", &self.now()).finish_non_exhaustive()
     }
 }

@@ -83,12 +83,7 @@ impl Permit {
         granted: Granted,
         on_lost: Option<&OnLost>,
     ) -> Result<Permit, CallError> {
-        let Granted {
-            identity,
-            grant,
-            deadline,
-            ..
-        } = granted;
+        let Granted { identity, grant, deadline, .. } = granted;
         let mut permit = Permit::new(shared, identity, &grant, deadline, on_lost);
         permit.limit = granted.limit;
         permit.ticket = granted.ticket;
@@ -211,10 +206,7 @@ impl Permit {
         }
         let held = self.permits();
         if permits == 0 || permits >= held {
-            let why = format!(
-                "takes 1 to {}, got {permits}; `release` gives all back",
-                held.saturating_sub(1)
-            );
+            let why = format!("takes 1 to {}, got {permits}; `release` gives all back", held.saturating_sub(1));
             return Err(Invalid::new("permits", why).into());
         }
         let release = Release {
@@ -291,11 +283,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let bound = if self.tried {
-            Duration::ZERO
-        } else {
-            release::DROP_BOUND
-        };
+        let bound = if self.tried { Duration::ZERO } else { release::DROP_BOUND };
         drop_within(slice::from_mut(self), bound);
         if self.shared.servers.is_own_process() {
             self.shared.permits.remove(self.number);

@@ -131,11 +131,7 @@ impl RwLock {
     pub fn usage(&self) -> Result<RwLockUsage, CallError> {
         let state = self.semaphore.look(0, 0)?;
         let writing = state.in_use == MOST;
-        Ok(RwLockUsage {
-            readers: if writing { 0 } else { state.in_use },
-            writing,
-            waiting: state.waiter_count,
-        })
+        Ok(RwLockUsage { readers: if writing { 0 } else { state.in_use }, writing, waiting: state.waiter_count })
     }
 
     /// Who is inside and who waits: a reader holds 1 permit, a writer 2,147,483,647. Blocks for one round trip.
@@ -196,10 +192,7 @@ impl RwLockWriteGuard {
     pub fn downgrade(mut self) -> Result<RwLockReadGuard, DowngradeError> {
         match self.0.release_some(MOST - 1) {
             Ok(()) => Ok(RwLockReadGuard(self.0)),
-            Err(error) => Err(DowngradeError {
-                guard: Box::new(self),
-                error,
-            }),
+            Err(error) => Err(DowngradeError { guard: Box::new(self), error }),
         }
     }
 }

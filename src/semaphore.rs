@@ -49,12 +49,7 @@ pub struct Semaphore {
 
 impl Semaphore {
     /// What cannot be is told by the first call.
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        kind: &str,
-        name: &str,
-        limit: Option<u32>,
-    ) -> Semaphore {
+    pub(crate) fn new(shared: Arc<Shared>, kind: &str, name: &str, limit: Option<u32>) -> Semaphore {
         let keys = match limit {
             Some(limit) if !(1..=MOST).contains(&limit) => {
                 let why = format!("takes 1 to {MOST}, got {limit}");
@@ -142,36 +137,20 @@ impl Semaphore {
     ///
     /// # Errors
     /// As [`acquire_timeout`](Semaphore::acquire_timeout) and [`acquire_many`](Semaphore::acquire_many).
-    pub fn acquire_many_timeout(
-        &self,
-        permits: u32,
-        timeout: Duration,
-    ) -> Result<Permit, AcquireError> {
+    pub fn acquire_many_timeout(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
         if timeout.is_zero() {
-            let why =
-                "takes more than zero; `try_acquire_many` takes permits at once or not at all";
+            let why = "takes more than zero; `try_acquire_many` takes permits at once or not at all";
             return Err(Invalid::new("timeout", why).into());
         }
         let deadline = self.shared.now().checked_add(timeout); // past what the clock can hold is for ever
-        self.in_line(
-            permits,
-            self.lease_options()?,
-            self.on_lost.as_ref(),
-            deadline,
-        )
+        self.in_line(permits, self.lease_options()?, self.on_lost.as_ref(), deadline)
     }
 
     /// As `acquire_many_timeout`, until `deadline`. One that has passed by now leaves the time for one try without waiting.
-    pub(crate) fn acquire_many_until(
-        &self,
-        permits: u32,
-        deadline: Instant,
-    ) -> Result<Permit, AcquireError> {
+    pub(crate) fn acquire_many_until(&self, permits: u32, deadline: Instant) -> Result<Permit, AcquireError> {
         let left = deadline.saturating_duration_since(machine_now());
         match left.is_zero() {
-            true => self
-                .try_acquire_many(permits)
-                .map_err(TryAcquireError::too_late),
+            true => self.try_acquire_many(permits).map_err(TryAcquireError::too_late),
             false => self.acquire_many_timeout(permits, left),
         }
     }
@@ -191,10 +170,7 @@ impl Semaphore {
         self.shared.check_process()?;
         id::check_id(id)?;
         let keys = self.keys()?;
-        let lease = LeaseOptions {
-            own_id: true,
-            ..self.lease_options()?
-        };
+        let lease = LeaseOptions { own_id: true, ..self.lease_options()? };
         self.shared.releases.settle(keys, id, None)?;
         let _busy = self.shared.servers.clock.busy(); // until the permit is looked after
         let lost = || RefreshError::Lost(Lost { id: id.to_owned() });
@@ -202,28 +178,12 @@ impl Semaphore {
         let LookupAnswer::Held(found) = self.shared.call(&Lookup { keys, id })? else {
             return Err(lost());
         };
-        let refresh = Refresh {
-            keys,
-            id,
-            lease_ms: lease.lease_ms,
-            fence: Some(found.fence),
-        };
+        let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
         let (grant, sent) = self.shared.call_at(&refresh)?;
         let grant = grant.ok_or_else(lost)?;
-        let identity = Identity {
-            keys: keys.clone(),
-            id: id.to_owned(),
-            fence: grant.fence,
-            lease,
-        };
+        let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
         let deadline = Deadline::told(sent, grant.left());
-        let permit = Permit::new(
-            &self.shared,
-            identity,
-            &grant,
-            deadline,
-            self.on_lost.as_ref(),
-        );
+        let permit = Permit::new(&self.shared, identity, &grant, deadline, self.on_lost.as_ref());
         Ok(permit.with_limit(self.limit))
     }
 
@@ -255,11 +215,7 @@ impl Semaphore {
         span.run(|| {
             let _busy = self.shared.servers.clock.busy(); // until the permit is looked after
             let granted = self.shared.waits.at_once(&mut target)?;
-            Ok(Permit::granted(
-                &self.shared,
-                granted,
-                self.on_lost.as_ref(),
-            )?)
+            Ok(Permit::granted(&self.shared, granted, self.on_lost.as_ref())?)
         })
     }
 

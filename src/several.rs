@@ -1,9 +1,7 @@
 //! Several mutexes, locked together or not at all.
 
 use crate::error::failure::{Failure, FailureKind};
-use crate::error::{
-    AcquireError, CallError, InTheWay, Invalid, LockAllError, RefreshError, TryLockAllError,
-};
+use crate::error::{AcquireError, CallError, InTheWay, Invalid, LockAllError, RefreshError, TryLockAllError};
 use crate::guard::{UnlockError, settings};
 use crate::lease::releases::PendingRelease;
 use crate::mutex::{Mutex, MutexGuard};
@@ -59,9 +57,7 @@ impl Mutexes {
     }
 
     fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> Mutexes {
-        Mutexes {
-            semaphores: self.semaphores.into_iter().map(set).collect(),
-        }
+        Mutexes { semaphores: self.semaphores.into_iter().map(set).collect() }
     }
 
     /// Locks all of them at once or none, by one script, if they are free and nobody waits for one of them. For one server to
@@ -76,11 +72,7 @@ impl Mutexes {
         span.run(|| self.lock_at_once(first, &keys))
     }
 
-    fn lock_at_once(
-        &self,
-        first: &Semaphore,
-        keys: &[&Keys],
-    ) -> Result<MutexesGuard, TryLockAllError> {
+    fn lock_at_once(&self, first: &Semaphore, keys: &[&Keys]) -> Result<MutexesGuard, TryLockAllError> {
         let mut tags = keys.iter().map(|keys| keys.tag());
         let tag = tags.next();
         if tags.any(|other| Some(other) != tag) {
@@ -90,22 +82,12 @@ impl Mutexes {
         let (shared, lease) = (&first.shared, first.lease_options()?);
         let id = first.next_id()?;
         let _busy = shared.servers.clock.busy(); // until the permits are looked after
-        let call = TryLockAll {
-            mutexes: keys,
-            id: &id,
-            lease_ms: lease.first_lease_ms(),
-        };
+        let call = TryLockAll { mutexes: keys, id: &id, lease_ms: lease.first_lease_ms() };
         let answer = shared.servers.ask(&call, Sending::default());
         let (answer, sent) = answer.map_err(|unanswered| abandon(shared, &call, unanswered))?;
         let grants = match answer {
             TryLockAllAnswer::Granted(grants) | TryLockAllAnswer::Held(grants) => grants,
-            TryLockAllAnswer::Denied {
-                place,
-                next_expiry,
-                usage,
-                waiting,
-                ..
-            } => {
+            TryLockAllAnswer::Denied { place, next_expiry, usage, waiting, .. } => {
                 shared.servers.counts.denied.add_one();
                 let in_the_way = self.semaphores.get(place).unwrap_or(first);
                 return Err(TryLockAllError::InTheWay(InTheWay {
@@ -115,12 +97,7 @@ impl Mutexes {
             }
         };
         let permits = keys.iter().zip(grants).map(|(&keys, grant)| {
-            let identity = Identity {
-                keys: keys.clone(),
-                id: id.clone(),
-                fence: grant.fence,
-                lease,
-            };
+            let identity = Identity { keys: keys.clone(), id: id.clone(), fence: grant.fence, lease };
             let deadline = Deadline::told(sent, grant.left());
             let on_lost = first.on_lost_callback();
             Permit::new(shared, identity, &grant, deadline, on_lost).with_limit(1)
@@ -147,11 +124,7 @@ impl Mutexes {
         span.run(|| self.lock_in_line(first, timeout))
     }
 
-    fn lock_in_line(
-        &self,
-        first: &Semaphore,
-        timeout: Duration,
-    ) -> Result<MutexesGuard, LockAllError> {
+    fn lock_in_line(&self, first: &Semaphore, timeout: Duration) -> Result<MutexesGuard, LockAllError> {
         if timeout.is_zero() {
             let why = "takes more than zero; to lock at once or not at all there is `try_lock_all`";
             return Err(Invalid::new("timeout", why).into());
@@ -165,9 +138,7 @@ impl Mutexes {
             permit::drop_within(&mut permits, left.unwrap_or(LAST_CALL).min(LAST_CALL));
             return Err(error);
         }
-        let permits = permits
-            .into_iter()
-            .map(|permit| permit.under(lease, first.on_lost_callback()));
+        let permits = permits.into_iter().map(|permit| permit.under(lease, first.on_lost_callback()));
         Ok(self.guard(permits.collect()))
     }
 
@@ -179,10 +150,7 @@ impl Mutexes {
         lease: LeaseOptions,
         deadline: Option<Instant>,
     ) -> Result<(), LockAllError> {
-        let meanwhile = LeaseOptions {
-            renewed: lease.lease_ms > 0,
-            ..lease
-        };
+        let meanwhile = LeaseOptions { renewed: lease.lease_ms > 0, ..lease };
         let is_over = || deadline.is_some_and(|end| end <= shared.now());
         for semaphore in &self.semaphores {
             if !permits.is_empty() && is_over() {
@@ -192,27 +160,19 @@ impl Mutexes {
             permits.push(permit.map_err(|error| not_locked(error, semaphore))?);
         }
         let until = deadline.and_then(|end| end.checked_add(LAST_CALL));
-        permit::refresh_all(permits, None, until).map_err(|error| {
-            match (&error, self.semaphores.last()) {
-                (RefreshError::Unknown(failure) | RefreshError::Failed(failure), Some(last))
-                    if is_over() && failure.kind() == FailureKind::TimedOut =>
-                {
-                    too_late(shared, last)
-                }
-                _ => error.into(),
+        permit::refresh_all(permits, None, until).map_err(|error| match (&error, self.semaphores.last()) {
+            (RefreshError::Unknown(failure) | RefreshError::Failed(failure), Some(last))
+                if is_over() && failure.kind() == FailureKind::TimedOut =>
+            {
+                too_late(shared, last)
             }
+            _ => error.into(),
         })
     }
 
     fn guard(&self, permits: Vec<Permit>) -> MutexesGuard {
-        let names = self
-            .semaphores
-            .iter()
-            .map(|semaphore| semaphore.name().to_owned());
-        MutexesGuard {
-            names: names.collect(),
-            permits,
-        }
+        let names = self.semaphores.iter().map(|semaphore| semaphore.name().to_owned());
+        MutexesGuard { names: names.collect(), permits }
     }
 
     /// What can be told to be wrong without asking the server. The first, and the keys of all.
@@ -238,9 +198,7 @@ impl Mutexes {
 /// Releases what a call without an answer may have locked, in the background.
 fn abandon(shared: &Shared, call: &TryLockAll, unanswered: Unanswered) -> CallError {
     if let CallError::Unknown(_) = unanswered.error {
-        let until = shared
-            .now()
-            .checked_add(Duration::from_millis(call.lease_ms));
+        let until = shared.now().checked_add(Duration::from_millis(call.lease_ms));
         let pending = call.mutexes.iter().map(|&keys| PendingRelease {
             keys: keys.clone(),
             id: call.id.to_owned(),
@@ -255,27 +213,21 @@ fn abandon(shared: &Shared, call: &TryLockAll, unanswered: Unanswered) -> CallEr
 
 fn too_late(shared: &Shared, semaphore: &Semaphore) -> LockAllError {
     shared.servers.counts.denied.add_one();
-    LockAllError::TimedOut(InTheWay {
-        name: semaphore.name().to_owned(),
-        denied: None,
-    })
+    LockAllError::TimedOut(InTheWay { name: semaphore.name().to_owned(), denied: None })
 }
 
 fn not_locked(error: AcquireError, semaphore: &Semaphore) -> LockAllError {
     match error {
-        AcquireError::TimedOut(denied) => LockAllError::TimedOut(InTheWay {
-            name: semaphore.name().to_owned(),
-            denied: Some(denied),
-        }),
+        AcquireError::TimedOut(denied) => {
+            LockAllError::TimedOut(InTheWay { name: semaphore.name().to_owned(), denied: Some(denied) })
+        }
         AcquireError::Cancelled(cancelled) => LockAllError::Cancelled(cancelled),
         AcquireError::Invalid(invalid) => LockAllError::Invalid(invalid),
         AcquireError::Failed(failure) => LockAllError::Failed(failure),
         AcquireError::Unknown(failure) => LockAllError::Unknown(failure),
         AcquireError::Revoked(revoked) => LockAllError::Revoked(revoked),
         // Its id is new, it is not strict, and a limit is one or more.
-        AcquireError::AlreadyHeld(_)
-        | AcquireError::LimitMismatch(_)
-        | AcquireError::AboveLimit(_) => {
+        AcquireError::AlreadyHeld(_) | AcquireError::LimitMismatch(_) | AcquireError::AboveLimit(_) => {
             let kind = FailureKind::UnexpectedReply;
             LockAllError::Unknown(Failure::new(kind, error.to_string()))
         }
@@ -306,8 +258,7 @@ impl MutexesGuard {
 
     /// What is held by this name: its [`fence`](Permit::fence), say.
     pub fn get(&self, name: &str) -> Option<&Permit> {
-        self.iter()
-            .find_map(|(other, permit)| (other == name).then_some(permit))
+        self.iter().find_map(|(other, permit)| (other == name).then_some(permit))
     }
 
     /// How long all of them are still held; see [`Permit::remaining`].

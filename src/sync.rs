@@ -13,11 +13,7 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
 }
 
 /// Waits until it is woken, for `left` at most.
-pub(crate) fn wait_for<'a, T>(
-    condvar: &Condvar,
-    guard: MutexGuard<'a, T>,
-    left: Duration,
-) -> MutexGuard<'a, T> {
+pub(crate) fn wait_for<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Duration) -> MutexGuard<'a, T> {
     match condvar.wait_timeout(guard, left) {
         Ok((guard, _)) => guard,
         Err(poisoned) => poisoned.into_inner().0,

@@ -127,8 +127,7 @@ mod told {
     use super::{Operation, Word};
     use crate::clock::{machine_now, since};
     use crate::error::{
-        AcquireError, CallError, LockAllError, RefreshError, TryAcquireError, TryLockAllError,
-        WaitError,
+        AcquireError, CallError, LockAllError, RefreshError, TryAcquireError, TryLockAllError, WaitError,
     };
     use crate::protocol::keys::{self, Keys};
     use std::fmt;
@@ -140,21 +139,12 @@ mod told {
 
     impl Operation {
         /// Begins a span. Keys of several are all of one kind.
-        pub(crate) fn on<'a>(
-            self,
-            keys: impl IntoIterator<Item = &'a str, IntoIter: Clone>,
-        ) -> Span {
-            Span {
-                operation: self,
-                span: self.span(keys.into_iter()),
-            }
+        pub(crate) fn on<'a>(self, keys: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Span {
+            Span { operation: self, span: self.span(keys.into_iter()) }
         }
 
         fn waits(self) -> bool {
-            matches!(
-                self,
-                Operation::Acquire | Operation::LockAll | Operation::Wait
-            )
+            matches!(self, Operation::Acquire | Operation::LockAll | Operation::Wait)
         }
     }
 
@@ -166,10 +156,7 @@ mod told {
         }
 
         /// As `run`, where success is of several kinds.
-        pub(crate) fn tell<T: Word, E: Word>(
-            self,
-            work: impl FnOnce() -> Result<T, E>,
-        ) -> Result<T, E> {
+        pub(crate) fn tell<T: Word, E: Word>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
             self.run_as(work, T::word)
         }
 

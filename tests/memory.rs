@@ -40,9 +40,7 @@ fn in_line<T: Send + 'static>(
     let before = semaphore.inspect().unwrap().waiters.len();
     let waiting = semaphore.clone();
     let thread = std::thread::spawn(move || acquire(&waiting));
-    eventually("it stands in line", || {
-        semaphore.inspect().unwrap().waiters.len() > before
-    });
+    eventually("it stands in line", || semaphore.inspect().unwrap().waiters.len() > before);
     thread
 }
 
@@ -289,10 +287,7 @@ fn a_wait_ends_at_the_deadline_of_its_handle_when_the_clock_says_so() {
     assert!(matches!(finished(waiter), Err(AcquireError::Cancelled(_))));
     assert!(cancel.is_cancelled());
     assert!(desk.inspect().unwrap().waiters.is_empty());
-    assert!(matches!(
-        latch.wait_timeout(SOON),
-        Err(WaitError::Cancelled(_))
-    ));
+    assert!(matches!(latch.wait_timeout(SOON), Err(WaitError::Cancelled(_))));
 }
 
 #[test]
@@ -489,10 +484,7 @@ fn a_server_whose_clock_is_set() {
 fn it_ends_with_the_last_who_uses_it() {
     let (gate, memory) = memory();
     let address = memory.url();
-    let address = address
-        .trim_start_matches("redis://")
-        .trim_end_matches('/')
-        .to_owned();
+    let address = address.trim_start_matches("redis://").trim_end_matches('/').to_owned();
     let port = address.rsplit(':').next().unwrap().to_owned();
     let mut foreign = memory.connection().unwrap();
     drop(memory);
@@ -514,9 +506,7 @@ fn it_ends_with_the_last_who_uses_it() {
 fn threads_of(port: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
-    names
-        .filter(|name| matches!(name, Ok(name) if name.trim_end() == format!("luagate:{port}")))
-        .count()
+    names.filter(|name| matches!(name, Ok(name) if name.trim_end() == format!("luagate:{port}"))).count()
 }
 
 #[test]
@@ -577,30 +567,17 @@ fn the_clock_goes_as_far_as_it_can_and_no_farther() {
     assert!(after.fence() > before.fence() && !after.is_lost());
     after.refresh().unwrap();
     let result = desk.acquire_timeout(Duration::from_millis(50));
-    assert!(
-        matches!(result, Err(AcquireError::TimedOut(_))),
-        "{result:?}"
-    );
+    assert!(matches!(result, Err(AcquireError::TimedOut(_))), "{result:?}");
 }
 
 #[test]
 fn a_test_sees_what_the_server_keeps() {
     let (gate, memory) = memory();
     let mut con = memory.connection().unwrap();
-    let held = gate
-        .semaphore("desk", 1)
-        .lease(MINUTE)
-        .try_acquire()
-        .unwrap();
+    let held = gate.semaphore("desk", 1).lease(MINUTE).try_acquire().unwrap();
     let mut keys: Vec<String> = con.keys("luagate:*{desk}").unwrap();
     keys.sort();
-    assert_eq!(
-        keys,
-        [
-            "luagate:semaphore.holders:{desk}",
-            "luagate:semaphore:{desk}"
-        ]
-    );
+    assert_eq!(keys, ["luagate:semaphore.holders:{desk}", "luagate:semaphore:{desk}"]);
     let scanned: Vec<String> = con.scan().unwrap().map(Result::unwrap).collect();
     assert_eq!(scanned.len(), 2);
     let exists: bool = con.exists(&keys[0]).unwrap();
@@ -621,16 +598,9 @@ fn a_test_sees_what_the_server_keeps() {
 fn each_renewal_is_counted_once() {
     let (gate, memory) = memory();
     let lease = gate.semaphore("counted", 2).lease(30 * SECOND);
-    let permits = [
-        lease.clone().auto_renew().acquire().unwrap(),
-        lease.acquire().unwrap(),
-    ];
+    let permits = [lease.clone().auto_renew().acquire().unwrap(), lease.acquire().unwrap()];
     memory.advance(35 * SECOND);
-    assert_eq!(
-        gate.counters().renewed,
-        3,
-        "a third of the lease has passed so often"
-    );
+    assert_eq!(gate.counters().renewed, 3, "a third of the lease has passed so often");
     assert!(!permits[0].is_lost() && permits[1].is_lost());
     assert_eq!(gate.counters().lost, 1);
     memory.suspend(HOUR);

@@ -43,17 +43,13 @@ fn assert_told(name: &str, kind: &str, expected: &[(&'static str, &str)]) {
 
 /// How long the last of these waited, where it says so.
 fn waited(name: &str, span: &str) -> Option<Duration> {
-    let last = spans(name)
-        .into_iter()
-        .rfind(|told| told.span == Some(span));
+    let last = spans(name).into_iter().rfind(|told| told.span == Some(span));
     let ms = last.unwrap().fields.get("waited_ms")?.parse().unwrap();
     Some(Duration::from_millis(ms))
 }
 
 fn is_in_line(semaphore: &Semaphore) {
-    eventually("it stands in line", || {
-        (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
-    });
+    eventually("it stands in line", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
 }
 
 #[test]
@@ -112,11 +108,7 @@ fn locks_are_spans_of_their_kind() {
     let locked = gate.mutex("locked").lock().unwrap();
     assert!(gate.mutex("locked").try_lock().is_err());
     locked.unlock().unwrap();
-    let expected = [
-        ("acquire", "granted"),
-        ("try_acquire", "denied"),
-        ("release", "released"),
-    ];
+    let expected = [("acquire", "granted"), ("try_acquire", "denied"), ("release", "released")];
     assert_told("locked", "mutex", &expected);
 
     let shared = gate.rwlock("{group}:shared");
@@ -173,34 +165,21 @@ fn a_latch_and_names_that_are_searched_are_spans_too() {
     assert_eq!(latch.count().unwrap(), 0);
     latch.wait().unwrap();
     assert!(latch.delete().unwrap());
-    let expected = [
-        ("wait", "timed_out"),
-        ("count_down", "counted"),
-        ("count", "done"),
-        ("wait", "open"),
-        ("delete", "done"),
-    ];
+    let expected =
+        [("wait", "timed_out"), ("count_down", "counted"), ("count", "done"), ("wait", "open"), ("delete", "done")];
     assert_told("counted", "latch", &expected);
 
     let recent = Recent::new(&gate, "ann");
     recent.add("bob").unwrap();
     let _ = recent.matching("b", 1).unwrap();
     recent.remove("bob").unwrap();
-    let expected = [
-        ("recent_add", "done"),
-        ("recent_match", "done"),
-        ("recent_remove", "done"),
-    ];
+    let expected = [("recent_add", "done"), ("recent_match", "done"), ("recent_remove", "done")];
     assert_told("ann", "recent", &expected);
     let prefix = Prefix::new(&gate, "guild");
     prefix.add(["bob"]).unwrap();
     let _ = prefix.matching("b", 1).unwrap();
     prefix.remove(["bob"]).unwrap();
-    let expected = [
-        ("prefix_add", "done"),
-        ("prefix_match", "done"),
-        ("prefix_remove", "done"),
-    ];
+    let expected = [("prefix_add", "done"), ("prefix_match", "done"), ("prefix_remove", "done")];
     assert_told("guild", "prefix", &expected);
 }
 
@@ -222,10 +201,7 @@ fn a_span_tells_how_long_it_waited() {
     permit.release().unwrap();
     waiter.join().unwrap();
     let told = waited("patient", "acquire").unwrap();
-    assert!(
-        stood - Duration::from_millis(1) <= told && told <= begun.elapsed(),
-        "{told:?}"
-    );
+    assert!(stood - Duration::from_millis(1) <= told && told <= begun.elapsed(), "{told:?}");
 
     semaphore.try_acquire().unwrap().release().unwrap();
     assert_eq!(waited("patient", "try_acquire"), None);
@@ -302,17 +278,10 @@ fn a_server_that_does_not_answer_is_told() {
     assert!(semaphore.try_acquire().is_err());
     let told = told("unanswered");
     let told: Vec<_> = told.iter().map(|(span, word)| (*span, &**word)).collect();
-    let before = [
-        ("try_acquire", "granted"),
-        ("refresh", "refreshed"),
-        ("refresh", "unknown"),
-        ("release", "released"),
-    ];
+    let before =
+        [("try_acquire", "granted"), ("refresh", "refreshed"), ("refresh", "unknown"), ("release", "released")];
     assert_eq!(told[..4], before);
-    assert!(
-        matches!(told[4..], [("try_acquire", "failed" | "unknown")]),
-        "{told:?}"
-    );
+    assert!(matches!(told[4..], [("try_acquire", "failed" | "unknown")]), "{told:?}");
 }
 
 #[test]
@@ -329,10 +298,7 @@ fn a_lost_permit_is_a_warning() {
         panic!("{told:?}");
     };
     assert_eq!(told.level, Level::WARN);
-    assert_eq!(
-        (told.field("kind"), told.field("name")),
-        ("mutex", "shortly")
-    );
+    assert_eq!((told.field("kind"), told.field("name")), ("mutex", "shortly"));
     assert_eq!(told.field("message"), "a permit is lost");
 }
 
@@ -346,9 +312,7 @@ fn what_the_renewal_thread_does_is_told() {
     record();
     let mut server = own!(Server::private(&[]));
     let gate = server.gate();
-    let semaphore = gate
-        .semaphore("looked-after", 9)
-        .lease(Duration::from_secs(3));
+    let semaphore = gate.semaphore("looked-after", 9).lease(Duration::from_secs(3));
     let permit = semaphore.auto_renew().try_acquire().unwrap();
     let fence = permit.fence().to_string();
     let renewed = eventually("it is renewed", || {
@@ -400,24 +364,15 @@ fn a_reconnect_is_told_with_its_server() {
     is_in_line(&semaphore);
     let mut con = server.connection();
     assert_eq!(kill_connections(&mut con, "pubsub"), 1);
-    eventually("the subscription was re-established", || {
-        (gate.counters().reconnects == 1).then_some(())
-    });
+    eventually("the subscription was re-established", || (gate.counters().reconnects == 1).then_some(()));
     kill_connections(&mut con, "normal");
     permit.release().unwrap();
     waiter.join().unwrap();
     let address = server.url.rsplit("//").next().unwrap();
     let told = events(address);
-    for message in [
-        "a subscription was re-established",
-        "a connection was replaced",
-    ] {
+    for message in ["a subscription was re-established", "a connection was replaced"] {
         let told = at(&told, message);
-        assert_eq!(
-            told.first().map(|told| told.level),
-            Some(Level::INFO),
-            "{message}"
-        );
+        assert_eq!(told.first().map(|told| told.level), Some(Level::INFO), "{message}");
     }
     assert_eq!(told.len() as u64, gate.counters().reconnects, "{told:?}");
 }
@@ -442,20 +397,12 @@ fn nothing_tells_a_password_or_an_id() {
     let mut con = server.connection();
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("market").arg("on").arg(">pa55word");
-    user.arg("~*")
-        .arg("&*")
-        .arg("+@all")
-        .exec(&mut con)
-        .unwrap();
+    user.arg("~*").arg("&*").arg("+@all").exec(&mut con).unwrap();
     let url = server.url.replace("unix://", "redis+unix://");
     let gate = Gate::builder(&format!("{url}?user=market&pass=pa55word"));
     let gate = gate.prefix(&server.prefix).open().unwrap();
     let own = gate.semaphore("kept-quiet", 9).id("customer-17");
-    let permit = own
-        .lease(Duration::from_secs(3))
-        .auto_renew()
-        .acquire()
-        .unwrap();
+    let permit = own.lease(Duration::from_secs(3)).auto_renew().acquire().unwrap();
     permit.refresh().unwrap();
     kill_connections(&mut con, "normal");
     permit.refresh().unwrap();
@@ -477,9 +424,7 @@ fn a_lock_lost_while_others_are_waited_for_is_told() {
     let held = second.lock().unwrap();
     let several = gate.mutexes(["first", "second"]);
     let waiter = std::thread::spawn(move || several.lock_all(MINUTE).map(drop));
-    eventually("it waits for the second", || {
-        (second.inspect().unwrap().waiter_count == 1).then_some(())
-    });
+    eventually("it waits for the second", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
     let holder = first.inspect().unwrap().holders[0].id.clone();
     first.revoke(&holder).unwrap();
     held.unlock().unwrap();

@@ -25,10 +25,7 @@ struct Wire {
 impl Wire {
     fn new(server: &Server, name: &str) -> Wire {
         let mut con = server.connection();
-        Wire {
-            scripts: Scripts::load(&mut con, server, name),
-            con,
-        }
+        Wire { scripts: Scripts::load(&mut con, server, name), con }
     }
 
     fn keys(&self) -> [&str; 3] {
@@ -54,18 +51,12 @@ impl Wire {
     }
 
     fn bare_acquire(&mut self, id: &str, limit: &str) -> bool {
-        let call = self
-            .scripts
-            .bare_acquire
-            .call(&[&self.scripts.bare_key], &[id, limit, LEASE_MS]);
+        let call = self.scripts.bare_acquire.call(&[&self.scripts.bare_key], &[id, limit, LEASE_MS]);
         call.query(&mut self.con).unwrap()
     }
 
     fn bare_release(&mut self, id: &str) {
-        let call = self
-            .scripts
-            .bare_release
-            .call(&[&self.scripts.bare_key], &[id]);
+        let call = self.scripts.bare_release.call(&[&self.scripts.bare_key], &[id]);
         call.exec(&mut self.con).unwrap();
     }
 }
@@ -97,10 +88,7 @@ fn pair(criterion: &mut Criterion) {
 fn denied(criterion: &mut Criterion) {
     let server = start();
     let mut wire = Wire::new(&server, "full");
-    let full = server
-        .gate()
-        .semaphore("full", 1)
-        .lease(Duration::from_secs(3_600));
+    let full = server.gate().semaphore("full", 1).lease(Duration::from_secs(3_600));
     let holder = full.acquire().unwrap();
     assert!(wire.bare_acquire("holder", "1"));
     let mut group = criterion.benchmark_group("denied");
@@ -123,9 +111,7 @@ fn refresh(criterion: &mut Criterion) {
     let mut wire = Wire::new(&server, "held");
     let permit: Permit = semaphore.acquire().unwrap();
     let mut group = criterion.benchmark_group("refresh");
-    group.bench_function("crate", |bencher| {
-        bencher.iter(|| permit.refresh().unwrap())
-    });
+    group.bench_function("crate", |bencher| bencher.iter(|| permit.refresh().unwrap()));
     group.bench_function("raw", |bencher| bencher.iter(|| wire.refresh(permit.id())));
     group.bench_function("bare ZADD", |bencher| {
         let key = wire.scripts.bare_key.clone();
@@ -140,22 +126,14 @@ fn in_line(criterion: &mut Criterion) {
     let server = start();
     let keys = server.keys("line");
     let mut wire = Wire::new(&server, "line");
-    let full = server
-        .gate()
-        .semaphore("line", 1)
-        .lease(Duration::from_secs(3_600));
+    let full = server.gate().semaphore("line", 1).lease(Duration::from_secs(3_600));
     let holder = full.acquire().unwrap();
     let mut con = server.connection();
     let mut group = criterion.benchmark_group("in line + out of it");
     group.bench_function("crate", |bencher| {
         bencher.iter(|| {
             let id = new_id();
-            let ask = Ask {
-                id: &id,
-                limit: 1,
-                wait_ms: 60_000,
-                ..Ask::default()
-            };
+            let ask = Ask { id: &id, limit: 1, wait_ms: 60_000, ..Ask::default() };
             let answer = semaphore::acquire(&mut con, &keys, &ask).unwrap();
             assert!(matches!(answer, Answer::Queued { .. }));
             semaphore::release(&mut con, &keys, &id, 0, None).unwrap();
@@ -192,10 +170,7 @@ fn threads(criterion: &mut Criterion) {
     group.bench_function("crate", |bencher| {
         bencher.iter_custom(|count| {
             let each = each(count);
-            took(
-                together_us(THREADS, each, || pairs(&semaphore, each)),
-                count,
-            )
+            took(together_us(THREADS, each, || pairs(&semaphore, each)), count)
         });
     });
     group.bench_function("raw", |bencher| {

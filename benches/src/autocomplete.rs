@@ -24,9 +24,7 @@ fn searches_among(con: &mut Connection, server: &Server, size: usize) -> Pipelin
         let prefix = format!("member {:05}", n * 7_919 % (size / FOUND));
         let found = autocomplete::prefix_match(con, &key, &prefix, 1_000).unwrap();
         assert_eq!(found.len(), FOUND, "{prefix}");
-        packet
-            .add_command(search.call(&[&key], &[&prefix, &FOUND.to_string()]))
-            .ignore();
+        packet.add_command(search.call(&[&key], &[&prefix, &FOUND.to_string()])).ignore();
     }
     packet
 }

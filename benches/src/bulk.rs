@@ -10,9 +10,7 @@ const ROUNDS: usize = 31;
 const PERMITS: u32 = 100;
 
 fn acquire(semaphore: &Semaphore) -> Vec<Permit> {
-    (0..PERMITS)
-        .map(|_| semaphore.try_acquire().unwrap())
-        .collect()
+    (0..PERMITS).map(|_| semaphore.try_acquire().unwrap()).collect()
 }
 
 /// How long it takes, in µs.
@@ -64,8 +62,5 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         ratio: compared.ratio,
         limit: Limit::AtMost(0.5),
     };
-    vec![
-        figure("releasing", released),
-        figure("refreshing", refreshed),
-    ]
+    vec![figure("releasing", released), figure("refreshing", refreshed)]
 }

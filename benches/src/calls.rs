@@ -19,12 +19,7 @@ struct Case {
 }
 
 const fn case(what: &'static str, before: &'static [Call], call: Call, word: &'static str) -> Case {
-    Case {
-        what,
-        before,
-        call,
-        word,
-    }
+    Case { what, before, call, word }
 }
 
 const ACQUIRE: &str = "semaphore/acquire";
@@ -47,71 +42,26 @@ const IN_LINE: Call = (ACQUIRE, "bob 1 1 30000 15000 @ 0");
 
 const CASES: [Case; 38] = [
     case("the first of all", &[], ONE, "granted"),
-    case(
-        "granted",
-        &[ONE],
-        (ACQUIRE, "bob 1 2 30000 0 - 0"),
-        "granted",
-    ),
-    case(
-        "granted three",
-        &[(ACQUIRE, "bob 1 5 30000 0 - 0")],
-        THREE,
-        "granted",
-    ),
-    case(
-        "granted all that are free",
-        &[THREE],
-        (ACQUIRE, "bob all 5 30000 0 - 0"),
-        "granted",
-    ),
-    case(
-        "denied",
-        &[ONLY],
-        (ACQUIRE, "bob 1 1 30000 0 - 0"),
-        "denied",
-    ),
+    case("granted", &[ONE], (ACQUIRE, "bob 1 2 30000 0 - 0"), "granted"),
+    case("granted three", &[(ACQUIRE, "bob 1 5 30000 0 - 0")], THREE, "granted"),
+    case("granted all that are free", &[THREE], (ACQUIRE, "bob all 5 30000 0 - 0"), "granted"),
+    case("denied", &[ONLY], (ACQUIRE, "bob 1 1 30000 0 - 0"), "denied"),
     case("held", &[ONE], ONE, "held"),
     case("queued", &[ONLY], IN_LINE, "queued"),
     case("queued again", &[ONLY, IN_LINE], IN_LINE, "queued"),
-    case(
-        "queued behind another",
-        &[ONLY, IN_LINE],
-        (ACQUIRE, "cid 1 1 30000 15000 @ 0"),
-        "queued",
-    ),
-    case(
-        "gives up its place",
-        &[ONLY, IN_LINE],
-        (ACQUIRE, "bob 1 1 30000 0 - 0"),
-        "denied",
-    ),
-    case(
-        "plain",
-        &[ONE, (ACQUIRE, "bob 1 2 30000 0 - 0")],
-        (RELEASE, "ann 0"),
-        "released",
-    ),
+    case("queued behind another", &[ONLY, IN_LINE], (ACQUIRE, "cid 1 1 30000 15000 @ 0"), "queued"),
+    case("gives up its place", &[ONLY, IN_LINE], (ACQUIRE, "bob 1 1 30000 0 - 0"), "denied"),
+    case("plain", &[ONE, (ACQUIRE, "bob 1 2 30000 0 - 0")], (RELEASE, "ann 0"), "released"),
     case("the last", &[ONE], (RELEASE, "ann 0"), "released"),
     case("two of three", &[THREE], (RELEASE, "ann 1"), "released"),
-    case(
-        "hands over",
-        &[ONLY, IN_LINE],
-        (RELEASE, "ann 0"),
-        "released",
-    ),
+    case("hands over", &[ONLY, IN_LINE], (RELEASE, "ann 0"), "released"),
     case(
         "hands over, another waits",
         &[ONLY, IN_LINE, (ACQUIRE, "cid 1 1 30000 15000 @ 0")],
         (RELEASE, "ann 0"),
         "released",
     ),
-    case(
-        "a place in line",
-        &[ONLY, IN_LINE],
-        (RELEASE, "bob 0"),
-        "cancelled",
-    ),
+    case("a place in line", &[ONLY, IN_LINE], (RELEASE, "bob 0"), "cancelled"),
     case("gone", &[ONE], (RELEASE, "bob 0"), "gone"),
     case("plain", &[ONE], (REFRESH, "ann 30000"), "refreshed"),
     case("ends later", &[ONE], (REFRESH, "ann 60000"), "refreshed"),
@@ -122,58 +72,18 @@ const CASES: [Case; 38] = [
     case("plain", &[ONE], (RESIZE, "5 -1"), "resized"),
     case("hands over", &[ONLY, IN_LINE], (RESIZE, "2 -1"), "resized"),
     case("unchanged", &[ONE], (RESIZE, "5 3"), "unchanged"),
-    case(
-        "a holder and a waiter",
-        &[ONLY, IN_LINE],
-        (INSPECT, "0 100"),
-        "",
-    ),
+    case("a holder and a waiter", &[ONLY, IN_LINE], (INSPECT, "0 100"), ""),
     case("two granted", &[], (ALL, "ann 30000"), "granted"),
-    case(
-        "two held",
-        &[(ALL, "ann 30000")],
-        (ALL, "ann 30000"),
-        "held",
-    ),
-    case(
-        "denied",
-        &[(ALL, "ann 30000")],
-        (ALL, "bob 30000"),
-        "denied",
-    ),
+    case("two held", &[(ALL, "ann 30000")], (ALL, "ann 30000"), "held"),
+    case("denied", &[(ALL, "ann 30000")], (ALL, "bob 30000"), "denied"),
     case("plain", &[], (COUNT_DOWN, "ann 2 30000"), "counted"),
-    case(
-        "opens for a waiter",
-        &[(WAIT, "1 30000 15000 @")],
-        (COUNT_DOWN, "ann 1 30000"),
-        "counted",
-    ),
+    case("opens for a waiter", &[(WAIT, "1 30000 15000 @")], (COUNT_DOWN, "ann 1 30000"), "counted"),
     case("closed", &[], (WAIT, "1 30000 15000 @"), "closed"),
-    case(
-        "plain",
-        &[(COUNT_DOWN, "ann 2 30000")],
-        (COUNT, ""),
-        "closed",
-    ),
-    case(
-        "tells a waiter",
-        &[(WAIT, "1 30000 15000 @")],
-        (DELETE, ""),
-        "deleted",
-    ),
+    case("plain", &[(COUNT_DOWN, "ann 2 30000")], (COUNT, ""), "closed"),
+    case("tells a waiter", &[(WAIT, "1 30000 15000 @")], (DELETE, ""), "deleted"),
     case("plain", &[], ("autocomplete/recent_add", "ann 100"), ""),
-    case(
-        "plain",
-        &[("autocomplete/recent_add", "ann 100")],
-        ("autocomplete/recent_match", "a 10"),
-        "",
-    ),
-    case(
-        "plain",
-        &[("autocomplete/prefix_add", "ann bob")],
-        ("autocomplete/prefix_match", "a 10"),
-        "",
-    ),
+    case("plain", &[("autocomplete/recent_add", "ann 100")], ("autocomplete/recent_match", "a 10"), ""),
+    case("plain", &[("autocomplete/prefix_add", "ann bob")], ("autocomplete/prefix_match", "a 10"), ""),
 ];
 
 /// A case that took longer is run again: some leases and texts are written anew after a second.
@@ -266,11 +176,7 @@ pub fn measure(server: &Server) -> Vec<(String, f64)> {
             (name.clone(), (script, keys.collect()))
         })
         .collect();
-    let mut scripts = Scripts {
-        con,
-        prefix: &server.prefix,
-        loaded,
-    };
+    let mut scripts = Scripts { con, prefix: &server.prefix, loaded };
     let measured = CASES.iter().map(|case| {
         let calls = (0..20).find_map(|_| {
             let on = uuid::Uuid::new_v4().to_string();

@@ -29,10 +29,7 @@ trait Listing {
 
 /// The client's clock, which is what the book has.
 fn now() -> f64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap()
-        .as_secs_f64()
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
 fn transaction() -> Pipeline {
@@ -77,21 +74,10 @@ impl Listing for Fair {
         let (name, owners, now) = (&self.0, self.owners(), now());
         let mut pipe = transaction();
         pipe.zrembyscore(name, "-inf", now - TIMEOUT).ignore();
-        pipe.cmd("ZINTERSTORE")
-            .arg(&owners)
-            .arg(2)
-            .arg(&owners)
-            .arg(name)
-            .arg("WEIGHTS")
-            .arg(1)
-            .arg(0)
-            .ignore();
+        pipe.cmd("ZINTERSTORE").arg(&owners).arg(2).arg(&owners).arg(name).arg("WEIGHTS").arg(1).arg(0).ignore();
         let (counter,): (u64,) = pipe.incr(format!("{name}:counter"), 1).query(con).unwrap();
         let mut pipe = transaction();
-        pipe.zadd(name, id, now)
-            .ignore()
-            .zadd(&owners, id, counter)
-            .ignore();
+        pipe.zadd(name, id, now).ignore().zadd(&owners, id, counter).ignore();
         let (rank,): (u32,) = pipe.zrank(&owners, id).query(con).unwrap();
         if rank < limit {
             return true;
@@ -102,10 +88,7 @@ impl Listing for Fair {
 
     fn release(&self, con: &mut Connection, id: &str) {
         let mut pipe = transaction();
-        pipe.zrem(&self.0, id)
-            .ignore()
-            .zrem(self.owners(), id)
-            .ignore();
+        pipe.zrem(&self.0, id).ignore().zrem(self.owners(), id).ignore();
         pipe.exec(con).unwrap();
     }
 }
@@ -160,16 +143,8 @@ struct Ours(luagate::scripts::Keys);
 
 impl Listing for Ours {
     fn acquire(&self, con: &mut Connection, id: &str, limit: u32) -> bool {
-        let ask = Ask {
-            id,
-            limit,
-            lease_ms: 10_000,
-            ..Ask::default()
-        };
-        matches!(
-            semaphore::acquire(con, &self.0, &ask).unwrap(),
-            Answer::Granted(..)
-        )
+        let ask = Ask { id, limit, lease_ms: 10_000, ..Ask::default() };
+        matches!(semaphore::acquire(con, &self.0, &ask).unwrap(), Answer::Granted(..))
     }
 
     fn release(&self, con: &mut Connection, id: &str) {
@@ -245,11 +220,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let listings: [(&'static str, Box<dyn Listing + Sync>, f64); 3] = [
         ("the basic listing", Box::new(Basic(name("basic"))), 0.9),
         ("the fair listing", Box::new(Fair(name("fair"))), 1.3),
-        (
-            "the fair listing within a lock",
-            Box::new(Locked(Fair(name("locked")))),
-            3.0,
-        ),
+        ("the fair listing within a lock", Box::new(Locked(Fair(name("locked")))), 3.0),
     ];
     let ours = Ours(server.keys("ours"));
     let bare = Bare {
@@ -261,11 +232,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (title, listing, least) in listings {
         let mut pairs = |what: &str, scripts: &dyn Listing, limit| {
-            let compared = compare(
-                ROUNDS,
-                || pair_us(&mut con, scripts),
-                || pair_us(&mut other, &*listing),
-            );
+            let compared = compare(ROUNDS, || pair_us(&mut con, scripts), || pair_us(&mut other, &*listing));
             figures.push(Figure {
                 what: what.to_owned(),
                 unit: "/s",

@@ -33,9 +33,7 @@ pub struct Chart {
 pub fn write(charts: &[Chart]) -> std::io::Result<()> {
     let folder = Path::new("benches/charts");
     std::fs::create_dir_all(folder)?;
-    charts
-        .iter()
-        .try_for_each(|chart| std::fs::write(folder.join(chart.file), &chart.svg))
+    charts.iter().try_for_each(|chart| std::fs::write(folder.join(chart.file), &chart.svg))
 }
 
 impl fmt::Display for Chart {
@@ -56,14 +54,7 @@ pub struct Axis {
 impl Axis {
     /// With these numbers along it.
     pub fn of(label: &'static str, is_log: bool, ticks: &[u32]) -> Axis {
-        Axis {
-            label,
-            ticks: ticks
-                .iter()
-                .map(|&tick| (tick.into(), thousands(tick)))
-                .collect(),
-            is_log,
-        }
+        Axis { label, ticks: ticks.iter().map(|&tick| (tick.into(), thousands(tick))).collect(), is_log }
     }
 
     /// From 0 to above `most`, with room for the names of the lines.
@@ -120,9 +111,8 @@ fn log_steps() -> impl Iterator<Item = u32> {
 pub fn log_axis(label: &'static str, numbers: impl Iterator<Item = f64> + Clone) -> Axis {
     let least = numbers.clone().fold(f64::INFINITY, f64::min);
     let most = numbers.fold(0.0, f64::max) * 2.0;
-    let ticks: Vec<u32> = log_steps()
-        .filter(|&step| f64::from(step) * 2.5 > least && f64::from(step) < most * 2.5)
-        .collect();
+    let ticks: Vec<u32> =
+        log_steps().filter(|&step| f64::from(step) * 2.5 > least && f64::from(step) < most * 2.5).collect();
     Axis::of(label, true, &ticks)
 }
 
@@ -177,11 +167,7 @@ pub type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 impl Lines {
     pub fn chart(self) -> Chart {
-        Chart {
-            file: self.file,
-            svg: svg(SIZE, |area| self.draw(area)),
-            summary: self.summary(),
-        }
+        Chart { file: self.file, svg: svg(SIZE, |area| self.draw(area)), summary: self.summary() }
     }
 
     fn draw(&self, area: &Drawing) -> Drawn {
@@ -205,11 +191,7 @@ impl Lines {
         let mut colours = COLOURS.iter().cycle();
         for line in &self.lines {
             let points = line.points.iter().copied();
-            let colour = if line.is_reference {
-                &GREY
-            } else {
-                colours.next().unwrap_or(&GREY)
-            };
+            let colour = if line.is_reference { &GREY } else { colours.next().unwrap_or(&GREY) };
             let style = colour.stroke_width(2);
             let drawn = if line.is_reference {
                 chart.draw_series(DashedLineSeries::new(points, 5, 4, style))?
@@ -217,9 +199,7 @@ impl Lines {
                 let size = if self.has_marks { 3 } else { 0 };
                 chart.draw_series(LineSeries::new(points, style).point_size(size))?
             };
-            drawn
-                .label(line.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            drawn.label(line.name).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
         }
         chart
             .configure_series_labels()

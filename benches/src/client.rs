@@ -36,14 +36,9 @@ impl Raw {
         let keys = self.keys.each_ref().map(String::as_str);
         for _ in 0..count {
             let id = uuid::Uuid::new_v4().to_string();
-            let granted = self
-                .acquire
-                .call(&keys, &[&id, "1", "100", "30000", "0", "", "0"]);
+            let granted = self.acquire.call(&keys, &[&id, "1", "100", "30000", "0", "", "0"]);
             granted.exec(&mut self.con).unwrap();
-            self.release
-                .call(&keys, &[&id, "0"])
-                .exec(&mut self.con)
-                .unwrap();
+            self.release.call(&keys, &[&id, "0"]).exec(&mut self.con).unwrap();
         }
     }
 }
@@ -63,35 +58,23 @@ fn us(pairs: usize, work: impl FnOnce()) -> f64 {
 
 /// What a pair takes when so many threads do the same work, in µs: so many pairs each.
 pub fn together_us(threads: usize, count: usize, work: impl Fn() + Sync) -> f64 {
-    us(threads * count, || {
-        std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(&work))))
-    })
+    us(threads * count, || std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(&work)))))
 }
 
 /// The same by threads of which each has a connection of its own.
 pub fn apart_us(raws: &mut [Raw], count: usize) -> f64 {
     us(raws.len() * count, || {
-        std::thread::scope(|scope| {
-            raws.iter_mut()
-                .for_each(|raw| drop(scope.spawn(move || raw.pairs(count))))
-        })
+        std::thread::scope(|scope| raws.iter_mut().for_each(|raw| drop(scope.spawn(move || raw.pairs(count)))))
     })
 }
 
 pub fn measure(server: &Server) -> Vec<Figure> {
     let semaphore = server.gate().semaphore("client", 100).lease(LEASE);
     let mut raw = Raw::new(server, "raw");
-    let one = compare(
-        ROUNDS,
-        || us(PAIRS, || pairs(&semaphore, PAIRS)),
-        || us(PAIRS, || raw.pairs(PAIRS)),
-    );
+    let one = compare(ROUNDS, || us(PAIRS, || pairs(&semaphore, PAIRS)), || us(PAIRS, || raw.pairs(PAIRS)));
     let mut raws: Vec<Raw> = (0..THREADS).map(|_| Raw::new(server, "raw")).collect();
-    let threads = compare(
-        ROUNDS,
-        || together_us(THREADS, PAIRS, || pairs(&semaphore, PAIRS)),
-        || apart_us(&mut raws, PAIRS),
-    );
+    let threads =
+        compare(ROUNDS, || together_us(THREADS, PAIRS, || pairs(&semaphore, PAIRS)), || apart_us(&mut raws, PAIRS));
     vec![
         Figure {
             what: "acquire + release by the crate, one thread".to_owned(),

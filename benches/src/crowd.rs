@@ -16,22 +16,12 @@ const HOLD: Duration = Duration::from_millis(1);
 const STACK: usize = 256 * 1024;
 
 /// Waiters on one permit, grants, and the most scripts a grant.
-const CROWDS: [(u32, u32, f64); 4] = [
-    (10, 1_000, 2.1),
-    (100, 1_000, 2.1),
-    (1_000, 3_000, 2.1),
-    (10_000, 12_000, 4.0),
-];
+const CROWDS: [(u32, u32, f64); 4] = [(10, 1_000, 2.1), (100, 1_000, 2.1), (1_000, 3_000, 2.1), (10_000, 12_000, 4.0)];
 
 /// So many threads take turns until they were inside so many times.
 fn take_turns(semaphore: &Semaphore, threads: u32, grants: u32) {
     let left = AtomicU32::new(grants);
-    let take = || {
-        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            left.checked_sub(1)
-        })
-        .is_ok()
-    };
+    let take = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
     thread::scope(|scope| {
         for _ in 0..threads {
             let turns = || {
@@ -41,10 +31,7 @@ fn take_turns(semaphore: &Semaphore, threads: u32, grants: u32) {
                     permit.release().unwrap();
                 }
             };
-            thread::Builder::new()
-                .stack_size(STACK)
-                .spawn_scoped(scope, turns)
-                .unwrap();
+            thread::Builder::new().stack_size(STACK).spawn_scoped(scope, turns).unwrap();
         }
     });
 }
@@ -87,11 +74,7 @@ pub fn measure(server: &Server) -> (Vec<Figure>, Vec<Chart>) {
                 points: vec![at(0, 2.0), at(CROWDS.len() - 1, 2.0)],
                 is_reference: true,
             },
-            Line {
-                name: "measured",
-                points: measured.collect(),
-                is_reference: false,
-            },
+            Line { name: "measured", points: measured.collect(), is_reference: false },
         ],
         has_marks: true,
     };

@@ -30,10 +30,7 @@ fn relay(client: TcpStream, server: TcpStream, way: Duration) {
     thread::spawn(move || {
         let mut room = [0; 65_536];
         while let Ok(count @ 1..) = from_client.read(&mut room) {
-            if send
-                .send((Instant::now() + way, room[..count].to_vec()))
-                .is_err()
-            {
+            if send.send((Instant::now() + way, room[..count].to_vec())).is_err() {
                 break;
             }
         }

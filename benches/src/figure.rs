@@ -68,10 +68,7 @@ impl fmt::Display for Limit {
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [what, ours, beside, theirs, ratio, limit] = self.cells();
-        write!(
-            f,
-            "{what}: {ours}; {beside}: {theirs}; ratio {ratio}, {limit}"
-        )
+        write!(f, "{what}: {ours}; {beside}: {theirs}; ratio {ratio}, {limit}")
     }
 }
 

@@ -18,14 +18,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(
-        con: &mut Connection,
-        server: &Server,
-        name: &str,
-        holders: usize,
-        waiters: usize,
-        room: usize,
-    ) -> Crowd {
+    fn new(con: &mut Connection, server: &Server, name: &str, holders: usize, waiters: usize, room: usize) -> Crowd {
         let crowd = Crowd {
             acquire: Script::of_manifest(con, "semaphore/acquire"),
             release: Script::of_manifest(con, "semaphore/release"),
@@ -47,9 +40,7 @@ impl Crowd {
     fn acquire(&self, packet: &mut Pipeline, id: &str, wait_ms: &str) {
         let keys = self.keys.each_ref().map(String::as_str);
         let arguments = [id, "1", &self.limit, "600000", wait_ms, "", "0"];
-        packet
-            .add_command(self.acquire.call(&keys, &arguments))
-            .ignore();
+        packet.add_command(self.acquire.call(&keys, &arguments)).ignore();
     }
 
     /// Comes and goes again, each time with another id.
@@ -59,9 +50,7 @@ impl Crowd {
         for _ in 0..PACKET {
             let id = new_id();
             self.acquire(&mut packet, &id, wait_ms);
-            packet
-                .add_command(self.release.call(&keys, &[&id, "0"]))
-                .ignore();
+            packet.add_command(self.release.call(&keys, &[&id, "0"])).ignore();
         }
         packet
     }
@@ -87,19 +76,9 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let mut con = server.connection();
     let few = Crowd::new(&mut con, server, "few", 10, 0, 1).pairs("0");
     let many = Crowd::new(&mut con, server, "many", 100_000, 0, 1).pairs("0");
-    let holders = figure(
-        &mut con,
-        "acquire + release with 100,000 holders",
-        &many,
-        &few,
-    );
+    let holders = figure(&mut con, "acquire + release with 100,000 holders", &many, &few);
     let few = Crowd::new(&mut con, server, "few-in-line", 1, 10, 0).pairs("60000");
     let many = Crowd::new(&mut con, server, "many-in-line", 1, 10_000, 0).pairs("60000");
-    let waiters = figure(
-        &mut con,
-        "in line + out of it with 10,000 waiters",
-        &many,
-        &few,
-    );
+    let waiters = figure(&mut con, "in line + out of it with 10,000 waiters", &many, &few);
     vec![holders, waiters]
 }

@@ -47,18 +47,10 @@ impl Other {
     fn start(job: &str, server: &Server) -> Other {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([job, &server.url, &server.prefix]);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Other {
-            child,
-            stdin,
-            lines,
-        }
+        Other { child, stdin, lines }
     }
 
     fn go(&mut self) {
@@ -165,11 +157,7 @@ pub fn times(server: &Server) -> Times {
 }
 
 pub fn measure(server: &Server) -> Vec<Figure> {
-    let Times {
-        handed,
-        barest,
-        told,
-    } = times(server);
+    let Times { handed, barest, told } = times(server);
     let theirs = middle_and_99th(told);
     let figure = |what: &str, times, limit| {
         let (middle, most) = middle_and_99th(times);

@@ -10,15 +10,13 @@ const PAIRS: u32 = 300;
 const ROUNDS: usize = 3;
 
 /// glibc fills and copies by what the processor can, which would make a count that of a processor: so by what all can.
-pub const ONE_FOR_ALL: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-AVX_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
+pub const ONE_FOR_ALL: &str =
+    "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-AVX_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
 
 /// Whether there is a valgrind that runs here.
 pub fn can_count() -> bool {
     let mut valgrind = Command::new("valgrind");
-    valgrind
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    valgrind.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     valgrind.status().is_ok_and(|status| status.success())
 }
 

@@ -25,11 +25,7 @@ fn curve(name: &'static str, mut us: Vec<f64>) -> Line {
             let rank = us.len() as f64 * (1.0 - 1.0 / beyond);
             (beyond, us[(rank as usize).min(us.len() - 1)])
         });
-    Line {
-        name,
-        points: points.collect(),
-        is_reference: false,
-    }
+    Line { name, points: points.collect(), is_reference: false }
 }
 
 fn us(call: impl FnOnce()) -> f64 {
@@ -39,10 +35,7 @@ fn us(call: impl FnOnce()) -> f64 {
 }
 
 pub fn chart(server: &Server) -> Chart {
-    let semaphore = server
-        .gate()
-        .semaphore("latency", 100)
-        .lease(Duration::from_secs(30));
+    let semaphore = server.gate().semaphore("latency", 100).lease(Duration::from_secs(30));
     let mut raw = Raw::new(server, "raw");
     let mut con = server.connection();
     let key = format!("{}:set", server.prefix);
@@ -64,21 +57,11 @@ pub fn chart(server: &Server) -> Chart {
     ];
     let all = lines.iter().flat_map(|line| &line.points);
     let y = log_axis("µs", all.map(|point| point.1));
-    let x = [
-        (1.0, "0 %"),
-        (2.0, "50 %"),
-        (10.0, "90 %"),
-        (100.0, "99 %"),
-        (1e3, "99.9 %"),
-    ];
+    let x = [(1.0, "0 %"), (2.0, "50 %"), (10.0, "90 %"), (100.0, "99 %"), (1e3, "99.9 %")];
     Lines {
         file: "latency.svg",
         title: "What so many calls in a hundred do not exceed",
-        x: Axis {
-            label: "of the calls",
-            ticks: x.map(|(tick, text)| (tick, text.to_owned())).into(),
-            is_log: true,
-        },
+        x: Axis { label: "of the calls", ticks: x.map(|(tick, text)| (tick, text.to_owned())).into(), is_log: true },
         y,
         lines,
         has_marks: false,

@@ -8,8 +8,8 @@ use luagate_benches::figure::{self, Figure};
 use luagate_benches::over_tcp;
 use luagate_benches::server::Server;
 use luagate_benches::{
-    autocomplete, bulk, chapter6, client, crowd, growth, handover, latency, memory, peers, pool,
-    script_instructions, script_time, threads, throughput,
+    autocomplete, bulk, chapter6, client, crowd, growth, handover, latency, memory, peers, pool, script_instructions,
+    script_time, threads, throughput,
 };
 use std::path::Path;
 
@@ -18,27 +18,19 @@ type Measured = (Vec<Figure>, Vec<Chart>);
 type Measure = fn(&Server) -> Measured;
 
 const MEASURES: [(&str, Measure); 13] = [
-    ("script time", |server| {
-        (script_time::measure(server), vec![])
-    }),
+    ("script time", |server| (script_time::measure(server), vec![])),
     ("instructions", |_| (script_instructions::measure(), vec![])),
     ("throughput", |server| (throughput::measure(server), vec![])),
     ("growth", |server| (growth::measure(server), vec![])),
     ("memory", |server| (memory::measure(server), vec![])),
     ("client", |server| (client::measure(server), vec![])),
-    ("threads", |server| {
-        (pool::measure(server), vec![threads::chart(server)])
-    }),
+    ("threads", |server| (pool::measure(server), vec![threads::chart(server)])),
     ("bulk", |server| (bulk::measure(server), vec![])),
     ("hand-over", |server| (handover::measure(server), vec![])),
     ("latency", |server| (vec![], vec![latency::chart(server)])),
     ("crowd", crowd::measure),
-    ("Redis in Action", |server| {
-        (chapter6::measure(server), vec![])
-    }),
-    ("autocomplete", |server| {
-        (autocomplete::measure(server), vec![])
-    }),
+    ("Redis in Action", |server| (chapter6::measure(server), vec![])),
+    ("autocomplete", |server| (autocomplete::measure(server), vec![])),
 ];
 
 fn main() -> std::io::Result<()> {
@@ -51,8 +43,7 @@ fn main() -> std::io::Result<()> {
     {
         return peers::run(names);
     }
-    let is_wanted =
-        |title: &str| words.is_empty() || words.iter().any(|word| title.contains(word.as_str()));
+    let is_wanted = |title: &str| words.is_empty() || words.iter().any(|word| title.contains(word.as_str()));
     let (mut figures, mut charts) = (Vec::new(), Vec::new());
     for (title, measure) in MEASURES.iter().filter(|(title, _)| is_wanted(title)) {
         let server = over_tcp().expect("a redis-server or valkey-server on the PATH");

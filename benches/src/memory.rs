@@ -43,14 +43,9 @@ pub fn each(con: &mut Connection, server: &Server, count: usize) -> Each {
     let bare = format!("{}:bare:{count}", server.prefix);
     for n in 0..count {
         let id = uuid::Uuid::new_v4().to_string();
-        con.zadd::<_, _, _, ()>(&bare, id, 1_795_205_203_248_u64 + n as u64)
-            .unwrap();
+        con.zadd::<_, _, _, ()>(&bare, id, 1_795_205_203_248_u64 + n as u64).unwrap();
     }
-    Each {
-        holder,
-        waiter,
-        bare: bytes(con, &[&bare]) / count as f64,
-    }
+    Each { holder, waiter, bare: bytes(con, &[&bare]) / count as f64 }
 }
 
 pub fn measure(server: &Server) -> Vec<Figure> {
@@ -68,13 +63,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     vec![
         figure("a holder, of 100", few.holder, "the limit", 130.0, 1.0),
         figure("a waiter, of 100", few.waiter, "the limit", 250.0, 1.0),
-        figure(
-            "a holder, of 20,000",
-            many.holder,
-            "a member of a sorted set",
-            many.bare,
-            2.0,
-        ),
+        figure("a holder, of 20,000", many.holder, "a member of a sorted set", many.bare, 2.0),
         figure("a waiter, of 20,000", many.waiter, "the limit", 320.0, 1.0),
     ]
 }

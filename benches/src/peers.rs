@@ -82,12 +82,7 @@ fn glimpse(peer: &Peer, server: &Server) -> Glimpse {
     monitor.stop()
 }
 
-fn measure(
-    peer: &Peer,
-    scene: &Scene,
-    glimpse: &Glimpse,
-    server: &Server,
-) -> Result<Figures, String> {
+fn measure(peer: &Peer, scene: &Scene, glimpse: &Glimpse, server: &Server) -> Result<Figures, String> {
     let time = TIME + Duration::from_micros(stays::LEAD_IN);
     let (all, before, after) = play(peer, scene, time, BOUND, server)?;
     if all.is_empty() {
@@ -137,12 +132,7 @@ impl Take {
             _ => why.clone(),
         });
         let notes = Vec::from_iter(self.peer.instead(self.scene).into_iter().chain(why));
-        Record {
-            peer: self.peer,
-            scene: self.scene,
-            figures: Figures::best(&well),
-            note: notes.join("; "),
-        }
+        Record { peer: self.peer, scene: self.scene, figures: Figures::best(&well), note: notes.join("; ") }
     }
 }
 
@@ -157,13 +147,7 @@ fn play_all(peers: Vec<&'static Peer>, server: &Server) -> Vec<Record> {
         .collect();
     let take = |peer: &'static Peer| SCENES.each_ref().map(|scene| (peer, scene));
     let takes = peers.into_iter().flat_map(take);
-    let mut takes: Vec<Take> = takes
-        .map(|(peer, scene)| Take {
-            peer,
-            scene,
-            rounds: Vec::new(),
-        })
-        .collect();
+    let mut takes: Vec<Take> = takes.map(|(peer, scene)| Take { peer, scene, rounds: Vec::new() }).collect();
     for _ in 0..ROUNDS {
         for (place, take) in takes.iter_mut().enumerate() {
             let figures = match &glimpses[place / SCENES.len()] {

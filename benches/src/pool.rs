@@ -52,10 +52,7 @@ fn beside_a_pool(server: &Server, url: &str, how: &str) -> Figure {
     let semaphore = semaphore.lease(Duration::from_secs(30));
     let client = redis::Client::open(url).unwrap();
     let connections = (0..CONNECTIONS).map(|_| client.get_connection().unwrap());
-    let pool = Pool {
-        idle: Mutex::new(connections.collect()),
-        back: Condvar::new(),
-    };
+    let pool = Pool { idle: Mutex::new(connections.collect()), back: Condvar::new() };
     let mut con = server.connection();
     let acquire = Script::of_manifest(&mut con, "semaphore/acquire");
     let release = Script::of_manifest(&mut con, "semaphore/release");
@@ -75,10 +72,7 @@ fn beside_a_pool(server: &Server, url: &str, how: &str) -> Figure {
         what: format!("pairs a second by {THREADS} threads {how}"),
         unit: "/s",
         ours: 1e6 / compared.ours,
-        beside: (
-            "a pool of 8 connections, a call at a time on each",
-            1e6 / compared.theirs,
-        ),
+        beside: ("a pool of 8 connections, a call at a time on each", 1e6 / compared.theirs),
         ratio: 1.0 / compared.ratio,
         limit: Limit::AtLeast(1.5),
     }

@@ -32,9 +32,7 @@ static FILE: Mutex<()> = Mutex::new(());
 
 impl Record {
     pub fn at(file: &Path) -> Record {
-        Record {
-            file: file.to_owned(),
-        }
+        Record { file: file.to_owned() }
     }
 
     fn read(&self) -> Value {
@@ -52,9 +50,7 @@ impl Record {
     /// What stands under these titles; nothing where nothing does.
     pub fn under(&self, titles: &[&str]) -> Option<Map<String, Value>> {
         let all = self.read();
-        let found = titles
-            .iter()
-            .try_fold(&all, |value, title| value.get(title));
+        let found = titles.iter().try_fold(&all, |value, title| value.get(title));
         found?.as_object().cloned()
     }
 
@@ -62,9 +58,7 @@ impl Record {
     pub fn put(&self, titles: &[&str], numbers: Map<String, Value>) {
         let _alone = FILE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = self.read();
-        let place = titles
-            .iter()
-            .fold(&mut all, |value, title| &mut value[*title]);
+        let place = titles.iter().fold(&mut all, |value, title| &mut value[*title]);
         *place = Value::Object(numbers);
         let text = serde_json::to_string_pretty(&all).unwrap();
         std::fs::write(&self.file, text + "\n").unwrap();
@@ -77,10 +71,7 @@ pub fn numbers(measured: &[(String, f64)]) -> Map<String, Value> {
         whole if whole.fract() == 0.0 => json!(whole as u64),
         rounded => json!(rounded),
     };
-    measured
-        .iter()
-        .map(|(what, amount)| (what.clone(), number(*amount)))
-        .collect()
+    measured.iter().map(|(what, amount)| (what.clone(), number(*amount))).collect()
 }
 
 /// Compares what was measured with what is recorded. Returns what is better than that by more than the tolerance, or the
@@ -111,14 +102,10 @@ pub fn compare(
         }
     }
     let measured: Vec<&str> = measured.iter().map(|(what, _)| what.as_str()).collect();
-    let left = recorded
-        .keys()
-        .filter(|what| !measured.contains(&what.as_str()));
+    let left = recorded.keys().filter(|what| !measured.contains(&what.as_str()));
     one_sided.extend(left.map(|what| format!("{what}: recorded, and not measured any more")));
     if !better.is_empty() {
-        better.push(format!(
-            "This is better: record it, so that it stays so: {HOW}"
-        ));
+        better.push(format!("This is better: record it, so that it stays so: {HOW}"));
     }
     if dearer.is_empty() && one_sided.is_empty() && (bound != Bound::Exact || better.is_empty()) {
         return Ok(better);

@@ -9,11 +9,7 @@ pub struct Compared {
 }
 
 /// Measures both so many times, in turns.
-pub fn compare(
-    rounds: usize,
-    mut ours: impl FnMut() -> f64,
-    mut theirs: impl FnMut() -> f64,
-) -> Compared {
+pub fn compare(rounds: usize, mut ours: impl FnMut() -> f64, mut theirs: impl FnMut() -> f64) -> Compared {
     ours(); // once for the caches
     theirs();
     let pairs: Vec<(f64, f64)> = (0..rounds).map(|_| (ours(), theirs())).collect();

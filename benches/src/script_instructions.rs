@@ -26,11 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub const BOUND: Bound = Bound::Within(0.03);
 
 /// The servers that have limits: the factor by which a limit is higher than the one of the case.
-const LIMITED: [(&str, f64); 3] = [
-    ("Redis 7.0.15", 1.0),
-    ("Redis 8.6.2", 1.1),
-    ("Valkey 9.1.2", 1.1),
-];
+const LIMITED: [(&str, f64); 3] = [("Redis 7.0.15", 1.0), ("Redis 8.6.2", 1.1), ("Valkey 9.1.2", 1.1)];
 
 /// Calls to a fresh server: some prepare, the others are counted.
 struct Work {
@@ -142,8 +138,7 @@ const CASES: [Case; 6] = [
         work: Work {
             before: |scripts, packet| (0..=CALLS / 2).for_each(|n| scripts.join(packet, n)),
             counted: |scripts, packet| {
-                (0..CALLS / 2)
-                    .for_each(|n| scripts.call(packet, "release", &[&waiter(n), "0", ANY]));
+                (0..CALLS / 2).for_each(|n| scripts.call(packet, "release", &[&waiter(n), "0", ANY]));
             },
             words: &["released"],
         },
@@ -160,11 +155,7 @@ if redis.call('ZCARD', KEYS[1]) < tonumber(ARGV[2]) then
 end
 return {0, now}";
 
-const KEYS: [&str; 3] = [
-    "luagate:semaphore:{s}",
-    "luagate:semaphore.holders:{s}",
-    "luagate:semaphore.queue:{s}",
-];
+const KEYS: [&str; 3] = ["luagate:semaphore:{s}", "luagate:semaphore.holders:{s}", "luagate:semaphore.queue:{s}"];
 const CHANNEL: &str = "inbox:123456789";
 const INBOX: &str = "inbox:123456789#s3cretxxxxxxxxxxxxxxxx";
 
@@ -180,11 +171,7 @@ fn nothing(_: &Scripts, _: &mut Pipeline) {}
 fn pairs(scripts: &Scripts, packet: &mut Pipeline, permits: &str) {
     for _ in 0..CALLS / 2 {
         let id = uuid::Uuid::new_v4().to_string();
-        scripts.call(
-            packet,
-            "acquire",
-            &[&id, permits, "5", "10000", "0", "", "0"],
-        );
+        scripts.call(packet, "acquire", &[&id, permits, "5", "10000", "0", "", "0"]);
         scripts.call(packet, "release", &[&id, "0", ANY]);
     }
 }
@@ -257,8 +244,7 @@ impl Counted {
         let valgrind = valgrind.map(OsString::from).to_vec();
         let start = |arguments: &[&str]| {
             let environment = vec![("GLIBC_TUNABLES".into(), ONE_FOR_ALL.into())];
-            let mut server =
-                Server::start_under(valgrind.clone(), arguments, "0", |_| environment)?;
+            let mut server = Server::start_under(valgrind.clone(), arguments, "0", |_| environment)?;
             let is_ready = server.becomes_ready_within(PATIENCE);
             Some((server, is_ready == Some(true)))
         };
@@ -272,12 +258,7 @@ impl Counted {
         // Periodic work of the server would be counted too, and most where a round takes long.
         let pause = redis::cmd("DEBUG").arg("PAUSE-CRON").arg(1).exec(&mut con);
         pause.unwrap();
-        Some(Counted {
-            server,
-            folder,
-            con,
-            counts: 0,
-        })
+        Some(Counted { server, folder, con, counts: 0 })
     }
 
     /// Of the server: `Redis 7.0.15`.
@@ -288,10 +269,7 @@ impl Counted {
     /// Sends a command to the server's callgrind.
     fn callgrind(&self, command: &str) {
         let output = Command::new("vgdb")
-            .arg(format!(
-                "--vgdb-prefix={}",
-                self.folder.path().join("vgdb").display()
-            ))
+            .arg(format!("--vgdb-prefix={}", self.folder.path().join("vgdb").display()))
             .arg("--max-invoke-ms=10") // the server may be asleep
             .arg(command)
             .output()

@@ -48,41 +48,25 @@ impl Scripts {
 
     fn acquire(&self, packet: &mut Pipeline, id: &str, limit: &str) {
         let keys = self.keys.each_ref().map(String::as_str);
-        packet
-            .add_command(
-                self.acquire
-                    .call(&keys, &[id, "1", limit, LEASE, "0", "", "0"]),
-            )
-            .ignore();
+        packet.add_command(self.acquire.call(&keys, &[id, "1", limit, LEASE, "0", "", "0"])).ignore();
     }
 
     fn bare_acquire(&self, packet: &mut Pipeline, id: &str, limit: &str) {
-        packet
-            .add_command(
-                self.bare_acquire
-                    .call(&[&self.bare_key], &[id, limit, LEASE]),
-            )
-            .ignore();
+        packet.add_command(self.bare_acquire.call(&[&self.bare_key], &[id, limit, LEASE])).ignore();
     }
 
     fn release(&self, packet: &mut Pipeline, id: &str) {
         let keys = self.keys.each_ref().map(String::as_str);
-        packet
-            .add_command(self.release.call(&keys, &[id, "0"]))
-            .ignore();
+        packet.add_command(self.release.call(&keys, &[id, "0"])).ignore();
     }
 
     fn bare_release(&self, packet: &mut Pipeline, id: &str) {
-        packet
-            .add_command(self.bare_release.call(&[&self.bare_key], &[id]))
-            .ignore();
+        packet.add_command(self.bare_release.call(&[&self.bare_key], &[id])).ignore();
     }
 
     fn refresh(&self, packet: &mut Pipeline, id: &str) {
         let keys = self.keys.each_ref().map(String::as_str);
-        packet
-            .add_command(self.refresh.call(&keys, &[id, LEASE]))
-            .ignore();
+        packet.add_command(self.refresh.call(&keys, &[id, LEASE])).ignore();
     }
 }
 
@@ -96,14 +80,7 @@ fn packet(mut call: impl FnMut(&mut Pipeline, &str)) -> Pipeline {
 }
 
 /// Both packets in turns. `scripts`: how many a figure is made of.
-fn figure(
-    con: &mut Connection,
-    what: &str,
-    scripts: f64,
-    ours: &Pipeline,
-    bare: &Pipeline,
-    limit: f64,
-) -> Figure {
+fn figure(con: &mut Connection, what: &str, scripts: f64, ours: &Pipeline, bare: &Pipeline, limit: f64) -> Figure {
     let compared = compare_us(con, ROUNDS, scripts, ours, bare);
     Figure {
         what: what.to_owned(),
@@ -126,14 +103,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         free.bare_acquire(packet, id, "5");
         free.bare_release(packet, id);
     });
-    let pair = figure(
-        &mut con,
-        "acquire + release, uncontended",
-        2.0,
-        &ours,
-        &bare,
-        2.5,
-    );
+    let pair = figure(&mut con, "acquire + release, uncontended", 2.0, &ours, &bare, 2.5);
 
     let full = Scripts::load(&mut con, server, "full");
     let mut fill = redis::pipe();
@@ -143,14 +113,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let denied = packet(|packet, id| full.acquire(packet, id, "1"));
     let bare = packet(|packet, id| full.bare_acquire(packet, id, "1"));
     let refresh = packet(|packet, _| full.refresh(packet, "holder"));
-    let refreshed = figure(
-        &mut con,
-        "refresh, beside a denied acquire",
-        1.0,
-        &refresh,
-        &bare,
-        2.2,
-    );
+    let refreshed = figure(&mut con, "refresh, beside a denied acquire", 1.0, &refresh, &bare, 2.2);
     let denied = figure(&mut con, "acquire, denied", 1.0, &denied, &bare, 2.2);
     vec![pair, denied, refreshed]
 }

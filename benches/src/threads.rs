@@ -11,13 +11,8 @@ const PAIRS: usize = 1_600;
 const THREADS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
 pub fn chart(server: &Server) -> Chart {
-    let semaphore = server
-        .gate()
-        .semaphore("threads", 100)
-        .lease(Duration::from_secs(30));
-    let mut raws: Vec<Raw> = (0..THREADS[THREADS.len() - 1])
-        .map(|_| Raw::new(server, "raw"))
-        .collect();
+    let semaphore = server.gate().semaphore("threads", 100).lease(Duration::from_secs(30));
+    let mut raws: Vec<Raw> = (0..THREADS[THREADS.len() - 1]).map(|_| Raw::new(server, "raw")).collect();
     let mut measured = THREADS.map(|threads| (threads as f64, vec![], vec![]));
     // All points in turns, so that a moment in which the machine does something else falls on none alone.
     for _ in 0..ROUNDS {
@@ -28,18 +23,9 @@ pub fn chart(server: &Server) -> Chart {
             apart.push(1e6 / apart_us(&mut raws[..threads], each));
         }
     }
-    let measured = measured.map(|(threads, together, apart)| {
-        (
-            threads,
-            median(together.into_iter()),
-            median(apart.into_iter()),
-        )
-    });
-    let line = |name, points: [(f64, f64); THREADS.len()]| Line {
-        name,
-        points: points.into(),
-        is_reference: false,
-    };
+    let measured =
+        measured.map(|(threads, together, apart)| (threads, median(together.into_iter()), median(apart.into_iter())));
+    let line = |name, points: [(f64, f64); THREADS.len()]| Line { name, points: points.into(), is_reference: false };
     let most = measured.iter().map(|at| at.1.max(at.2)).fold(0.0, f64::max);
     Lines {
         file: "threads.svg",

@@ -31,11 +31,7 @@ impl Script {
     }
 
     pub fn load(con: &mut Connection, text: &str) -> Script {
-        let sha1 = redis::cmd("SCRIPT")
-            .arg("LOAD")
-            .arg(text)
-            .query(con)
-            .unwrap();
+        let sha1 = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(con).unwrap();
         Script { sha1 }
     }
 
@@ -45,22 +41,13 @@ impl Script {
 
     pub fn call(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.sha1)
-            .arg(keys.len())
-            .arg(keys)
-            .arg(arguments);
+        call.arg(&self.sha1).arg(keys.len()).arg(keys).arg(arguments);
         call
     }
 }
 
 /// What the server spends on so many scripts of each packet, in µs, in turns.
-pub fn compare_us(
-    con: &mut Connection,
-    rounds: usize,
-    scripts: f64,
-    ours: &Pipeline,
-    theirs: &Pipeline,
-) -> Compared {
+pub fn compare_us(con: &mut Connection, rounds: usize, scripts: f64, ours: &Pipeline, theirs: &Pipeline) -> Compared {
     let con = RefCell::new(con);
     let us = |packet: &Pipeline| scripts * script_us(&mut con.borrow_mut(), packet);
     compare(rounds, || us(ours), || us(theirs))
@@ -78,9 +65,7 @@ fn script_us(con: &mut Connection, packet: &Pipeline) -> f64 {
 pub fn take_scripts(con: &mut Connection) -> (f64, f64) {
     let info: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
     redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
-    let counts = info
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let counts = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     let Some((calls, rest)) = counts.and_then(|counts| counts.split_once(",usec=")) else {
         return (0.0, 0.0);
     };

@@ -16,9 +16,7 @@ const CONTRAST: f64 = 3.0;
 fn lines() -> Chart {
     let line = |name, factor: f64| Line {
         name,
-        points: (1..=100)
-            .map(|x| (x.into(), f64::from(x) * factor))
-            .collect(),
+        points: (1..=100).map(|x| (x.into(), f64::from(x) * factor)).collect(),
         is_reference: factor == 1.0,
     };
     Lines {
@@ -73,9 +71,7 @@ fn all<'a>(svg: &'a str, attribute: &str) -> Vec<&'a str> {
 fn texts(svg: &str) -> Vec<&str> {
     let inside = svg.split("<text").skip(1);
     let inside = inside.map(|rest| rest.split("</text>").next().unwrap());
-    inside
-        .map(|text| text.split_once('>').unwrap().1.trim())
-        .collect()
+    inside.map(|text| text.split_once('>').unwrap().1.trim()).collect()
 }
 
 fn contrast(one: &str, other: &str) -> f64 {
@@ -98,19 +94,13 @@ fn every_colour_is_seen_on_a_light_and_on_a_dark_page() {
     let mut charts = charts_of(&results());
     charts.push(lines());
     for Chart { file, svg, .. } in charts {
-        let colours: BTreeSet<&str> = ["fill", "stroke"]
-            .iter()
-            .flat_map(|name| all(&svg, name))
-            .collect();
+        let colours: BTreeSet<&str> = ["fill", "stroke"].iter().flat_map(|name| all(&svg, name)).collect();
         let colours: Vec<&str> = colours.into_iter().filter(|name| *name != "none").collect();
         assert!(colours.len() > 1, "{file}: {colours:?}");
         for colour in colours {
             for page in [LIGHT, DARK] {
                 let contrast = contrast(colour, page);
-                assert!(
-                    contrast >= CONTRAST,
-                    "{file}: {colour} on {page}: {contrast:.2}"
-                );
+                assert!(contrast >= CONTRAST, "{file}: {colour} on {page}: {contrast:.2}");
             }
         }
     }
@@ -147,32 +137,19 @@ fn a_point_is_at_its_number() {
 #[test]
 fn a_peer_is_shown_as_it_was_measured() {
     let charts = charts_of(&results());
-    let [cpu, wait] = &charts[..] else {
-        panic!("{} charts", charts.len())
-    };
+    let [cpu, wait] = &charts[..] else { panic!("{} charts", charts.len()) };
     let shown = texts(&cpu.svg);
     let at = |text: &str| shown.iter().position(|shown| *shown == text).unwrap();
     // What takes least in the first scene is first; what was not measured there is last.
     assert!(at("luagate (Rust)") < at("slow (Rust)") && at("slow (Rust)") < at("lax (Rust)"));
-    assert_eq!(
-        &shown[at("uncontended") + 1..][..3],
-        ["100", "400", "no figure"]
-    );
-    assert_eq!(
-        &shown[at("200 on 1") + 1..][..3],
-        ["50", "no figure", "25, too many inside"]
-    );
+    assert_eq!(&shown[at("uncontended") + 1..][..3], ["100", "400", "no figure"]);
+    assert_eq!(&shown[at("200 on 1") + 1..][..3], ["50", "no figure", "25, too many inside"]);
     let bars = cpu.svg.lines().filter(|line| line.starts_with("<rect"));
-    let widths: Vec<f64> = bars
-        .map(|bar| all(bar, "width")[0].parse().unwrap())
-        .collect();
+    let widths: Vec<f64> = bars.map(|bar| all(bar, "width")[0].parse().unwrap()).collect();
     assert_eq!(widths.len(), 4, "what was not measured has no bar");
     assert!((widths[1] / widths[0] - 4.0).abs() < 0.2, "{widths:?}");
     let shown = texts(&wait.svg);
-    assert!(
-        !shown.contains(&"slow (Rust)") && !shown.contains(&"uncontended"),
-        "{shown:?}"
-    );
+    assert!(!shown.contains(&"slow (Rust)") && !shown.contains(&"uncontended"), "{shown:?}");
 }
 
 #[test]
@@ -193,9 +170,6 @@ fn readme_shows_charts_that_are_there() {
     let shown: Vec<&str> = shown.map(|rest| rest.split(')').next().unwrap()).collect();
     assert!(shown.len() >= 3, "{shown:?}");
     for file in shown {
-        assert!(
-            root.join("benches/charts").join(file).is_file(),
-            "{file} is not there"
-        );
+        assert!(root.join("benches/charts").join(file).is_file(), "{file} is not there");
     }
 }

@@ -28,12 +28,7 @@ fn is_unknown(titles: &[&str]) -> bool {
 }
 
 /// Compares it with what is recorded, or records it, where this is asked for.
-fn against_record(
-    titles: &[&str],
-    measured: &[(String, f64)],
-    unit: &str,
-    bound: Bound,
-) -> Result<(), String> {
+fn against_record(titles: &[&str], measured: &[(String, f64)], unit: &str, bound: Bound) -> Result<(), String> {
     if is_recording() {
         record().put(titles, numbers(measured));
         return Ok(());
@@ -41,9 +36,7 @@ fn against_record(
     let recorded = record().under(titles).unwrap_or_default();
     let better = compare(&recorded, measured, unit, bound)?;
     // Past the capture of a test's output, since nobody reads that of one that passes.
-    better
-        .iter()
-        .for_each(|better| drop(writeln!(std::io::stderr(), "{better}")));
+    better.iter().for_each(|better| drop(writeln!(std::io::stderr(), "{better}")));
     Ok(())
 }
 
@@ -93,13 +86,7 @@ fn bytes_of_a_holder_and_a_waiter() {
         ("a waiter, of 20,000", many.waiter),
     ];
     let measured = measured.map(|(what, bytes)| (what.to_owned(), bytes));
-    check(
-        &titles,
-        &measured,
-        "bytes",
-        Bound::ABOUT,
-        &format!("on {line}"),
-    );
+    check(&titles, &measured, "bytes", Bound::ABOUT, &format!("on {line}"));
 }
 
 #[test]
@@ -124,10 +111,7 @@ fn instructions_of_the_client_for_a_pair() {
     let recorded_by = record().under(&of_compiler).unwrap_or_default();
     let note = match recorded_by == compiled_by {
         true => String::new(),
-        false => format!(
-            "recorded with {}, this is rustc {version}: that alone may be why",
-            json!(recorded_by)
-        ),
+        false => format!("recorded with {}, this is rustc {version}: that alone may be why", json!(recorded_by)),
     };
     let pair = instructions::a_pair(Path::new(env!("CARGO_BIN_EXE_pairs")), &server);
     let measured = [("acquire + release".to_owned(), pair)];
@@ -142,10 +126,7 @@ fn instructions_of_the_server_for_a_script() {
     }
     let mut counted = own!(Counted::start());
     let server = format!("{} on {}", counted.version(), std::env::consts::ARCH);
-    let titles = [
-        "instructions of a script as a ratio to the bare script",
-        &*server,
-    ];
+    let titles = ["instructions of a script as a ratio to the bare script", &*server];
     if is_unknown(&titles) {
         return;
     }
@@ -162,11 +143,7 @@ fn instructions_of_the_server_for_a_script() {
         if is_recording() || recorded.is_ok() && above.is_empty() {
             return;
         }
-        failure = format!(
-            "{}\n{}",
-            above.join("\n"),
-            recorded.err().unwrap_or_default()
-        );
+        failure = format!("{}\n{}", above.join("\n"), recorded.err().unwrap_or_default());
         counted = own!(Counted::start());
     }
     panic!("on {server}\n{failure}");
@@ -177,22 +154,14 @@ mod comparing {
 
     fn against(recorded: f64, measured: f64, bound: Bound) -> Result<Vec<String>, String> {
         let recorded = numbers(&[("a pair".to_owned(), recorded)]);
-        compare(
-            &recorded,
-            &[("a pair".to_owned(), measured)],
-            "calls",
-            bound,
-        )
+        compare(&recorded, &[("a pair".to_owned(), measured)], "calls", bound)
     }
 
     #[test]
     fn more_than_five_percent_above_fails_and_says_what_to_do() {
         assert_eq!(against(100.0, 104.9, Bound::ABOUT), Ok(vec![]));
         let worse = against(100.0, 105.1, Bound::ABOUT).unwrap_err();
-        assert!(
-            worse.contains("a pair: 105.1 calls, recorded 100"),
-            "{worse}"
-        );
+        assert!(worse.contains("a pair: 105.1 calls, recorded 100"), "{worse}");
         assert!(worse.contains("find out") && worse.contains(HOW), "{worse}");
     }
 
@@ -200,35 +169,19 @@ mod comparing {
     fn what_is_better_by_five_percent_is_told() {
         assert_eq!(against(100.0, 95.1, Bound::ABOUT), Ok(vec![]));
         let better = against(100.0, 94.9, Bound::ABOUT).unwrap();
-        assert!(
-            better[1].contains("record it") && better[1].contains(HOW),
-            "{better:?}"
-        );
+        assert!(better[1].contains("record it") && better[1].contains(HOW), "{better:?}");
     }
 
     #[test]
     fn calls_are_exact_both_ways() {
         assert_eq!(against(7.0, 7.0, Bound::Exact), Ok(vec![]));
-        assert!(
-            against(7.0, 8.0, Bound::Exact)
-                .unwrap_err()
-                .contains("find out")
-        );
-        assert!(
-            against(7.0, 6.0, Bound::Exact)
-                .unwrap_err()
-                .contains("better")
-        );
+        assert!(against(7.0, 8.0, Bound::Exact).unwrap_err().contains("find out"));
+        assert!(against(7.0, 6.0, Bound::Exact).unwrap_err().contains("better"));
     }
 
     #[test]
     fn what_is_only_on_one_side_fails() {
-        let nothing = compare(
-            &Map::new(),
-            &[("a pair".to_owned(), 7.0)],
-            "calls",
-            Bound::ABOUT,
-        );
+        let nothing = compare(&Map::new(), &[("a pair".to_owned(), 7.0)], "calls", Bound::ABOUT);
         assert!(nothing.unwrap_err().contains("nothing is recorded"));
         let recorded = numbers(&[("a pair".to_owned(), 7.0)]);
         let gone = compare(&recorded, &[], "calls", Bound::ABOUT);

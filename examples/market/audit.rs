@@ -30,12 +30,7 @@ pub struct DeadWaiter {
 }
 
 /// `late` is how late things are by no fault of a semaphore's, since the machine is busy or the server far away.
-pub fn read(
-    events: &[Event],
-    holder: &DeadHolder,
-    waiter: &DeadWaiter,
-    late: Duration,
-) -> Vec<Promise> {
+pub fn read(events: &[Event], holder: &DeadHolder, waiter: &DeadWaiter, late: Duration) -> Vec<Promise> {
     let handover = HANDOVER + late;
     vec![
         limit(events),
@@ -69,10 +64,7 @@ fn inside(events: &[Event]) -> Vec<usize> {
 
 fn limit(events: &[Event]) -> Promise {
     let most = inside(events).into_iter().max().unwrap_or(0);
-    Promise {
-        kept: most == LIMIT as usize,
-        text: format!("most inside at once: {most} of {LIMIT}"),
-    }
+    Promise { kept: most == LIMIT as usize, text: format!("most inside at once: {most} of {LIMIT}") }
 }
 
 /// Whoever waited and has the smaller ticket was granted first.
@@ -87,11 +79,7 @@ fn order(events: &[Event]) -> Promise {
     let overtaken = tickets.windows(2).filter(|pair| pair[0] >= pair[1]).count();
     Promise {
         kept: overtaken == 0 && !tickets.is_empty(),
-        text: format!(
-            "{} grants, {} of them in line, {overtaken} overtaken",
-            grants.len(),
-            tickets.len()
-        ),
+        text: format!("{} grants, {} of them in line, {overtaken} overtaken", grants.len(), tickets.len()),
     }
 }
 
@@ -114,13 +102,7 @@ fn fences(events: &[Event]) -> Promise {
             What::Killed => {}
         }
     }
-    Promise {
-        kept: stale == 0,
-        text: format!(
-            "{} fences, {stale} of them not above earlier ones",
-            given.len()
-        ),
-    }
+    Promise { kept: stale == 0, text: format!("{} fences, {stale} of them not above earlier ones", given.len()) }
 }
 
 /// There is always a line, so once the permit is back as many are inside as may be: not before the lease has ended, and
@@ -154,11 +136,7 @@ fn nobody_held_up(events: &[Event], dead: &DeadWaiter, handover: Duration) -> Pr
     let latest = LONGEST_STAY + handover;
     Promise {
         kept: after.is_some_and(|after| after <= latest),
-        text: format!(
-            "killed waiter: one from behind it inside {} (at most {})",
-            or_never(after),
-            latest.as_millis(),
-        ),
+        text: format!("killed waiter: one from behind it inside {} (at most {})", or_never(after), latest.as_millis(),),
     }
 }
 

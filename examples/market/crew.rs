@@ -19,8 +19,7 @@ impl Crew {
     pub fn start(size: usize, prefix: &str, record: &Record) -> io::Result<Crew> {
         let mut crew = Crew(Vec::new());
         for number in 1..=size {
-            crew.0
-                .push(Worker::start(format!("worker-{number}"), prefix, record)?);
+            crew.0.push(Worker::start(format!("worker-{number}"), prefix, record)?);
         }
         Ok(crew)
     }

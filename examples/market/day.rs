@@ -49,9 +49,7 @@ impl Day {
         let gate = open_gate(&prefix, "market")?;
         let record = Record::new()?;
         let mut screen = Screen::new();
-        screen.note(&format!(
-            "{WORKERS} processes want into {MARKET}; at most {LIMIT} may be inside"
-        ))?;
+        screen.note(&format!("{WORKERS} processes want into {MARKET}; at most {LIMIT} may be inside"))?;
         Ok(Day {
             market: gate.semaphore(MARKET, LIMIT),
             crew: Crew::start(WORKERS, &prefix, &record)?,
@@ -95,10 +93,7 @@ impl Day {
             let held = after.holders.iter().find(|holder| holder.id == victim.id);
             if let Some(lease_left) = held.and_then(|holder| holder.remaining) {
                 let name = &death.worker;
-                let what = format!(
-                    "is killed inside, with {} of its lease left",
-                    seconds(lease_left)
-                );
+                let what = format!("is killed inside, with {} of its lease left", seconds(lease_left));
                 self.screen.note(&format!("{name} {what}"))?;
                 self.remember(&victim.id, format!("the lease of {name} has ended"));
                 let died = death.at;
@@ -157,8 +152,7 @@ impl Day {
 
     fn report(mut self, holder: &DeadHolder, waiter: &DeadWaiter) -> Outcome {
         let promises = audit::read(&self.record.read()?, holder, waiter, self.latest);
-        self.screen
-            .line("\nBy the record of every entry and exit:")?;
+        self.screen.line("\nBy the record of every entry and exit:")?;
         for promise in &promises {
             self.screen.line(&promise.to_string())?;
         }

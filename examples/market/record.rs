@@ -33,11 +33,7 @@ pub enum What {
 impl Event {
     pub fn now(worker: &str, what: What) -> Event {
         let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Event {
-            worker: worker.to_owned(),
-            at: at.unwrap_or_default(),
-            what,
-        }
+        Event { worker: worker.to_owned(), at: at.unwrap_or_default(), what }
     }
 
     /// One write a line, so that lines never mix.
@@ -78,11 +74,7 @@ impl FromStr for Event {
             ["killed", worker, at] => (worker, at, What::Killed),
             _ => return Err(format!("a line of the record cannot be read: {line}").into()),
         };
-        Ok(Event {
-            worker: worker.to_owned(),
-            at: Duration::from_micros(at.parse()?),
-            what,
-        })
+        Ok(Event { worker: worker.to_owned(), at: Duration::from_micros(at.parse()?), what })
     }
 }
 

@@ -67,10 +67,7 @@ impl Screen {
 
     fn has_room_for_a_table(&self) -> bool {
         let (rows, columns) = self.term.size();
-        self.term.is_term()
-            && !is_dumb()
-            && usize::from(rows) > ROWS + 3
-            && usize::from(columns) > COLUMN + 24
+        self.term.is_term() && !is_dumb() && usize::from(rows) > ROWS + 3 && usize::from(columns) > COLUMN + 24
     }
 
     /// Puts a table in place of the one before, in one write, so that nothing flickers.
@@ -116,19 +113,11 @@ impl Screen {
         let waiters = state.waiters.iter().map(|waiter| self.name(waiter.label()));
         let holders: Vec<String> = holders.collect();
         let waiters: Vec<String> = waiters.collect();
-        format!(
-            "inside: {}; in line: {}",
-            holders.join(", "),
-            waiters.join(", ")
-        )
+        format!("inside: {}; in line: {}", holders.join(", "), waiters.join(", "))
     }
 
     fn name(&self, label: Option<&str>) -> String {
-        let mark = if self.is_killed(label) {
-            " (killed)"
-        } else {
-            ""
-        };
+        let mark = if self.is_killed(label) { " (killed)" } else { "" };
         format!("{}{mark}", label.unwrap_or("?"))
     }
 

@@ -16,10 +16,7 @@ pub fn run(name: &str, prefix: &str) -> Outcome {
     let bell = Cancel::new();
     ring_when_stdin_closes(bell.clone());
     let gate = open_gate(prefix, name)?;
-    let market = gate
-        .semaphore(MARKET, LIMIT)
-        .lease(LEASE)
-        .cancelled_by(&bell);
+    let market = gate.semaphore(MARKET, LIMIT).lease(LEASE).cancelled_by(&bell);
     trade(name, &market, &bell)
 }
 

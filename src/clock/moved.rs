@@ -62,11 +62,7 @@ impl Thread {
     /// The thread goes to sleep.
     pub(super) fn sleeps(&self, until: Option<Instant>) {
         let mut sleep = lock(&self.sleep);
-        *sleep = Sleep {
-            awake: false,
-            until,
-            count: sleep.count + 1,
-        };
+        *sleep = Sleep { awake: false, until, count: sleep.count + 1 };
     }
 }
 

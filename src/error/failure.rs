@@ -59,20 +59,12 @@ struct Cause {
 
 impl Failure {
     pub(crate) fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
-        Failure(Box::new(Cause {
-            kind,
-            text: text.into(),
-            source: None,
-        }))
+        Failure(Box::new(Cause { kind, text: text.into(), source: None }))
     }
 
     /// A failure of this kind, whatever `error` looks like by itself.
     pub(crate) fn of_error(kind: FailureKind, text: String, error: RedisError) -> Failure {
-        Failure(Box::new(Cause {
-            kind,
-            text,
-            source: Some(error),
-        }))
+        Failure(Box::new(Cause { kind, text, source: Some(error) }))
     }
 
     /// What the server or the system said, without advice.
@@ -88,19 +80,13 @@ impl Failure {
     /// The connection is of no use any more.
     pub(crate) fn is_broken(&self) -> bool {
         use FailureKind::*;
-        matches!(
-            self.0.kind,
-            Disconnected | Unreachable | NotRedis | ReadOnly
-        )
+        matches!(self.0.kind, Disconnected | Unreachable | NotRedis | ReadOnly)
     }
 
     /// Time may heal it: worth another try, on a new connection.
     pub(crate) fn is_passing(&self) -> bool {
         use FailureKind::*;
-        matches!(
-            self.0.kind,
-            Disconnected | Unreachable | TimedOut | NotReady | ReadOnly | PoolExhausted
-        )
+        matches!(self.0.kind, Disconnected | Unreachable | TimedOut | NotReady | ReadOnly | PoolExhausted)
     }
 
     /// Where a node of a cluster sends the call. It has not run the script.
@@ -120,19 +106,13 @@ impl Failure {
     #[cfg(feature = "cluster")]
     pub(crate) fn may_mean_another_owner(&self) -> bool {
         use FailureKind::*;
-        matches!(
-            self.0.kind,
-            Disconnected | Unreachable | TimedOut | ReadOnly | NotReady
-        )
+        matches!(self.0.kind, Disconnected | Unreachable | TimedOut | ReadOnly | NotReady)
     }
 
     /// No reply was seen, so the server may have run the script or not.
     pub(crate) fn leaves_unknown(&self) -> bool {
         use FailureKind::*;
-        matches!(
-            self.0.kind,
-            Disconnected | TimedOut | NotRedis | UnexpectedReply
-        )
+        matches!(self.0.kind, Disconnected | TimedOut | NotRedis | UnexpectedReply)
     }
 }
 
@@ -200,17 +180,11 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use FailureKind::*;
         let advice = match self.0.kind {
-            Unreachable => {
-                "the server cannot be reached; check that it runs and that the address is right"
-            }
-            TimedOut => {
-                "the server did not answer in time; it is stalled or far away, or the timeout is too short"
-            }
+            Unreachable => "the server cannot be reached; check that it runs and that the address is right",
+            TimedOut => "the server did not answer in time; it is stalled or far away, or the timeout is too short",
             Disconnected => "the connection to the server broke; call again",
             PoolExhausted => "all connections are busy; give the gate more with `connections`",
-            Authentication => {
-                "the server refused user name and password; check the ones in the address"
-            }
+            Authentication => "the server refused user name and password; check the ones in the address",
             Permission => {
                 "the server's ACL does not let this user do this; `guide::production` has the permissions that luagate needs"
             }
@@ -219,9 +193,7 @@ impl fmt::Display for Failure {
             TooFewReplicas => {
                 "too few replicas confirmed, so it does not count; check that they follow their master, or ask for fewer with `min_replicas`"
             }
-            OutOfMemory => {
-                "the server is out of memory; raise `maxmemory`, releasing and removing still work"
-            }
+            OutOfMemory => "the server is out of memory; raise `maxmemory`, releasing and removing still work",
             WrongType => "a key of this name holds something else; choose another name or prefix",
             WrongVersion => {
                 "another version of luagate wrote this state; use the same version in all programs, or choose another prefix"
@@ -231,12 +203,8 @@ impl fmt::Display for Failure {
             }
             NotReady => "the server is not ready; call again",
             NotRedis => "what answers at this address is not Redis or Valkey; check host and port",
-            UnexpectedReply => {
-                "the reply is none that the scripts give; is there a proxy that changes replies?"
-            }
-            Forked => {
-                "the gate was opened before this process was forked; open one of its own here"
-            }
+            UnexpectedReply => "the reply is none that the scripts give; is there a proxy that changes replies?",
+            Forked => "the gate was opened before this process was forked; open one of its own here",
             Other => "the server refused the call",
         };
         write!(f, "{advice} ({})", self.0.text)

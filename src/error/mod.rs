@@ -5,8 +5,7 @@ mod outcome;
 pub(crate) mod permission;
 
 pub use outcome::{
-    AboveLimit, AlreadyHeld, Cancelled, Denied, InTheWay, LimitMismatch, Lost, PlaceRevoked,
-    StillClosed, TimedOut,
+    AboveLimit, AlreadyHeld, Cancelled, Denied, InTheWay, LimitMismatch, Lost, PlaceRevoked, StillClosed, TimedOut,
 };
 pub(crate) use outcome::{MOST, Used};
 
@@ -23,19 +22,13 @@ pub struct Invalid {
 
 impl Invalid {
     pub(crate) fn new(what: &str, why: impl Into<String>) -> Invalid {
-        Invalid {
-            what: what.to_owned(),
-            why: why.into(),
-        }
+        Invalid { what: what.to_owned(), why: why.into() }
     }
 
     /// The same, with where it was found in front.
     #[cfg(any(feature = "cluster", feature = "sentinel"))]
     pub(crate) fn within(self, place: &str) -> Invalid {
-        Invalid {
-            why: format!("{place}: {}", self.why),
-            ..self
-        }
+        Invalid { why: format!("{place}: {}", self.why), ..self }
     }
 
     /// The argument: `name`, `id`, `permits`, `limit`, `lease`, `timeout`, ...

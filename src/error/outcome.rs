@@ -46,10 +46,7 @@ impl fmt::Display for Denied {
         let used = Used(self.in_use, self.limit);
         write!(f, "{used} and {} wait", self.waiting)?;
         match self.next_expiry {
-            Some(after) => write!(
-                f,
-                "; the next lease expires in {after:?} unless it is renewed"
-            ),
+            Some(after) => write!(f, "; the next lease expires in {after:?} unless it is renewed"),
             None => write!(f, "; no lease expires"),
         }
     }

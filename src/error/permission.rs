@@ -4,32 +4,22 @@ use redis::RedisError;
 
 /// Whether this is how a server refuses what a user may not do.
 pub(crate) fn is_refusal(text: &str) -> bool {
-    const SIGNS: [&str; 4] = [
-        "permissions to ",
-        "ACL failure",
-        "can't run this command",
-        "can't access",
-    ];
+    const SIGNS: [&str; 4] = ["permissions to ", "ACL failure", "can't run this command", "can't access"];
     SIGNS.iter().any(|sign| text.contains(sign))
 }
 
 /// The error of a script that was refused, with the name of what is missing: Redis names no key, and before 7.2 no command
 /// inside a script either, but the line.
-pub(crate) fn name_in_script(
-    error: RedisError,
-    script: &str,
-    keys: impl FnOnce() -> Vec<String>,
-) -> RedisError {
+pub(crate) fn name_in_script(error: RedisError, script: &str, keys: impl FnOnce() -> Vec<String>) -> RedisError {
     let text = match (error.code(), error.detail()) {
         (Some("NOPERM"), text) => text.unwrap_or_default(),
         (Some("ERR"), Some(text)) if is_refusal(text) => text,
         _ => return error,
     };
     let missing = match line_of(text).and_then(|line| script.lines().nth(line.checked_sub(1)?)) {
-        Some(line) => commands_in(line)
-            .map(|command| format!("+{}", command.to_lowercase()))
-            .collect::<Vec<_>>()
-            .join(" or "),
+        Some(line) => {
+            commands_in(line).map(|command| format!("+{}", command.to_lowercase())).collect::<Vec<_>>().join(" or ")
+        }
         None if text.contains(" key") => patterns_of(&keys()),
         None => String::new(),
     };

@@ -112,11 +112,7 @@ impl GateBuilder {
     /// This client's own certificate with the chain that leads to its CA, and its private key, each in PEM: for a server that
     /// asks who connects. Otherwise as [`root_certificates`](GateBuilder::root_certificates).
     #[cfg(feature = "tls")]
-    pub fn client_certificate(
-        mut self,
-        chain: impl AsRef<[u8]>,
-        key: impl AsRef<[u8]>,
-    ) -> GateBuilder {
+    pub fn client_certificate(mut self, chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> GateBuilder {
         self.certificates.show(chain.as_ref(), key.as_ref());
         self
     }
@@ -177,16 +173,8 @@ impl GateBuilder {
         if let Some(label) = &self.label {
             id::new_id(Some(label))?;
         }
-        let Timeouts {
-            connect,
-            read,
-            write,
-        } = self.timeouts;
-        for (what, timeout) in [
-            ("connect_timeout", connect),
-            ("read_timeout", read),
-            ("write_timeout", write),
-        ] {
+        let Timeouts { connect, read, write } = self.timeouts;
+        for (what, timeout) in [("connect_timeout", connect), ("read_timeout", read), ("write_timeout", write)] {
             if !(Duration::from_millis(1)..=LONGEST_TIMEOUT).contains(&timeout) {
                 let why = format!("takes 1 ms to a day, got {timeout:?}");
                 return Err(Invalid::new(what, why).into());
@@ -222,8 +210,6 @@ impl GateBuilder {
             label: self.label,
             has_replicas: self.replicas.is_some(),
         };
-        Ok(Gate {
-            shared: Arc::new(shared),
-        })
+        Ok(Gate { shared: Arc::new(shared) })
     }
 }

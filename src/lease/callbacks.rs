@@ -17,10 +17,7 @@ pub(super) struct Callbacks {
 
 impl Callbacks {
     pub(super) fn new(clock: &Clock) -> Callbacks {
-        Callbacks {
-            clock: clock.clone(),
-            sender: None,
-        }
+        Callbacks { clock: clock.clone(), sender: None }
     }
 
     pub(super) fn run(&mut self, on_lost: OnLost, lost: Lost) {

@@ -51,14 +51,7 @@ struct Thread {
 impl Permits {
     pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Permits {
         let callbacks = Mutex::new(Callbacks::new(&servers.clock));
-        Permits {
-            shared: Arc::new(Shared {
-                servers,
-                replicas,
-                state: Mutex::default(),
-                callbacks,
-            }),
-        }
+        Permits { shared: Arc::new(Shared { servers, replicas, state: Mutex::default(), callbacks }) }
     }
 
     /// Looks after a permit from now on.
@@ -113,9 +106,7 @@ impl Permits {
         until: Option<Instant>,
     ) -> Vec<Result<(), RefreshError>> {
         let lease_of = |identity: &Identity| lease_ms.unwrap_or(identity.lease.lease_ms);
-        let refreshes = permits
-            .iter()
-            .map(|(number, identity)| (*number, *identity, lease_of(identity)));
+        let refreshes = permits.iter().map(|(number, identity)| (*number, *identity, lease_of(identity)));
         let now = self.shared.servers.clock.moment();
         self.with(|keeper| {
             for (number, _, lease_ms) in refreshes.clone() {
@@ -126,9 +117,8 @@ impl Permits {
         let now = self.shared.servers.clock.moment();
         let refreshed = self.with(|keeper| {
             let refreshed = refreshes.zip(outcomes);
-            let refreshed = refreshed.map(|((number, _, lease_ms), (outcome, sent))| {
-                keeper.refreshed(number, lease_ms, outcome, sent, now)
-            });
+            let refreshed = refreshed
+                .map(|((number, _, lease_ms), (outcome, sent))| keeper.refreshed(number, lease_ms, outcome, sent, now));
             refreshed.collect()
         });
         // What is planned may be earlier now.
@@ -148,11 +138,7 @@ impl Drop for Permits {
         }
         let mut state = lock(&self.shared.state);
         state.closed = true;
-        let to_notify: Vec<_> = state
-            .threads
-            .values()
-            .map(|thread| thread.notify.clone())
-            .collect();
+        let to_notify: Vec<_> = state.threads.values().map(|thread| thread.notify.clone()).collect();
         drop(state);
         for notify in to_notify {
             notify.wake(lock(&self.shared.state));
@@ -221,9 +207,7 @@ impl Shared {
     fn renew(&self, due: &[Number]) {
         let now = self.servers.clock.moment();
         let (batch, until) = lock(&self.state).keeper.batch(due, now);
-        let refreshes = batch
-            .iter()
-            .map(|(number, identity)| (*number, &**identity, identity.lease.lease_ms));
+        let refreshes = batch.iter().map(|(number, identity)| (*number, &**identity, identity.lease.lease_ms));
         let outcomes = self.refresh(refreshes, until, true);
         let now = self.servers.clock.moment();
         let mut state = lock(&self.state);
@@ -261,12 +245,7 @@ impl Shared {
         let before = self.servers.clock.moment();
         let calls = permits.map(|(_, identity, lease_ms)| identity.refresh(lease_ms));
         let packed: Vec<Packed> = calls.clone().map(|call| call.pack()).collect();
-        let sending = Sending {
-            until,
-            priority,
-            alone: false,
-            replicas: self.replicas,
-        };
+        let sending = Sending { until, priority, alone: false, replicas: self.replicas };
         let outcomes = self.servers.send_all(&packed, sending);
         let read = |(call, outcome): (_, Outcome)| refreshed(&call, outcome, before);
         calls.zip(outcomes).map(read).collect()
@@ -279,10 +258,7 @@ impl Shared {
             return;
         }
         let on_lost = |loss: &Loss| state.on_lost.get(&loss.number).cloned();
-        let losses: Vec<_> = losses
-            .into_iter()
-            .map(|loss| (on_lost(&loss), loss))
-            .collect();
+        let losses: Vec<_> = losses.into_iter().map(|loss| (on_lost(&loss), loss)).collect();
         drop(state);
         for (on_lost, loss) in losses {
             if loss.is_news {

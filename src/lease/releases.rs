@@ -73,12 +73,7 @@ impl Releases {
     /// Returns once no release of this id is pending, so that the id can be used again.
     ///
     /// Blocks until `until` at most (`None`: the read timeout). An error: a release is still not confirmed.
-    pub(crate) fn settle(
-        &self,
-        keys: &Keys,
-        id: &str,
-        until: Option<Instant>,
-    ) -> Result<(), CallError> {
+    pub(crate) fn settle(&self, keys: &Keys, id: &str, until: Option<Instant>) -> Result<(), CallError> {
         let servers = &self.shared.servers;
         let until = until.unwrap_or_else(|| servers.clock.now() + servers.read_timeout());
         let mut state = lock(&self.shared.state);
@@ -110,9 +105,7 @@ impl Releases {
 /// Nothing was sent for the new call, so its outcome is known.
 fn unsettled(error: CallError) -> CallError {
     let (kind, text) = match &error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => {
-            (failure.kind(), failure.text())
-        }
+        CallError::Failed(failure) | CallError::Unknown(failure) => (failure.kind(), failure.text()),
         CallError::Invalid(_) => return error,
     };
     let text = format!("an earlier release of this id is not confirmed yet: {text}");
@@ -177,24 +170,18 @@ impl Shared {
         let mut steps: Vec<_> = batch.iter().map(PendingRelease::steps).collect();
         let calls: Vec<Packed> = steps.iter().filter_map(|steps| steps.call()).collect();
         let outcomes = self.servers.send_all(&calls, Sending::default());
-        let mut confirmed = steps.iter_mut().zip(outcomes).map(|(steps, outcome)| {
-            outcome.is_ok_and(|answered| answered.read(|reply| steps.answered(reply)).is_ok())
-        });
+        let mut confirmed = steps
+            .iter_mut()
+            .zip(outcomes)
+            .map(|(steps, outcome)| outcome.is_ok_and(|answered| answered.read(|reply| steps.answered(reply)).is_ok()));
         batch.retain(|_| !confirmed.next().unwrap_or(false));
         batch
     }
 
     /// Releases once. A connection of its own is used once, as soon as nobody else uses it: it may be dead. What was sent on it
     /// stays behind the call all the same.
-    fn release(
-        &self,
-        pending: &mut PendingRelease,
-        until: Option<Instant>,
-    ) -> Result<(), CallError> {
-        let sending = Sending {
-            until,
-            ..Sending::default()
-        };
+    fn release(&self, pending: &mut PendingRelease, until: Option<Instant>) -> Result<(), CallError> {
+        let sending = Sending { until, ..Sending::default() };
         let mut steps = pending.steps();
         while let Some(call) = steps.call() {
             let outcome = match pending.connection.take() {

@@ -10,8 +10,7 @@ use std::time::Instant;
 /// What is left to do once it is known that these are held: a permanent lease begins now, and replicas confirm. Where that fails
 /// they are given back.
 pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
-    let unconfirmed =
-        |permit: &Permit| permit.identity.lease.lease_ms == 0 || permit.shared.has_replicas;
+    let unconfirmed = |permit: &Permit| permit.identity.lease.lease_ms == 0 || permit.shared.has_replicas;
     if !permits.iter().any(unconfirmed) {
         return Ok(());
     }
@@ -60,9 +59,7 @@ pub(super) fn refresh_each(
     lease_ms: Option<u64>,
     until: Option<Instant>,
 ) -> Vec<Result<(), RefreshError>> {
-    let permits = permits
-        .iter()
-        .map(|permit| (permit.number, &*permit.identity));
+    let permits = permits.iter().map(|permit| (permit.number, &*permit.identity));
     let permits: Vec<_> = permits.collect();
     shared.permits.refresh(&permits, lease_ms, until)
 }

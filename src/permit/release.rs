@@ -38,10 +38,7 @@ pub struct ReleaseError {
 
 impl ReleaseError {
     pub(super) fn new(permit: Permit, error: CallError) -> ReleaseError {
-        ReleaseError {
-            permit: Box::new(permit),
-            error,
-        }
+        ReleaseError { permit: Box::new(permit), error }
     }
 
     pub(crate) fn into_parts(self) -> (Permit, CallError) {
@@ -104,9 +101,7 @@ pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
             connection,
             // Until the lease has ended on the server, where a refresh whose reply was lost may have moved the end.
             until: match permit.deadline() {
-                Some(told) if !lease.is_zero() => {
-                    until.checked_add(lease).map(|latest| latest.max(told))
-                }
+                Some(told) if !lease.is_zero() => until.checked_add(lease).map(|latest| latest.max(told)),
                 _ => None, // a permanent one has no end
             },
         });
@@ -144,10 +139,7 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
     let Some(servers) = permits.first().map(|permit| permit.shared.servers.clone()) else {
         return Vec::new();
     };
-    let sending = Sending {
-        until,
-        ..Sending::default()
-    };
+    let sending = Sending { until, ..Sending::default() };
     if let [permit] = permits {
         let call = permit.begin_release();
         let outcome = call.map(|call| servers.send(&call, sending));
@@ -157,8 +149,7 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
     let calls = permits_with_indexes.filter_map(|(index, p)| Some((index, p.begin_release()?)));
     let (indexes, calls): (Vec<usize>, Vec<Packed>) = calls.unzip();
     let outcomes = indexes.into_iter().zip(servers.send_all(&calls, sending));
-    let released =
-        outcomes.filter_map(|(index, outcome)| permits.get_mut(index)?.released(index, outcome));
+    let released = outcomes.filter_map(|(index, outcome)| permits.get_mut(index)?.released(index, outcome));
     released.collect()
 }
 
@@ -177,12 +168,7 @@ impl Permit {
     }
 
     fn release_call(&self) -> Release<'_> {
-        Release {
-            keys: &self.identity.keys,
-            id: &self.identity.id,
-            keep: 0,
-            fence: self.identity.own_fence(),
-        }
+        Release { keys: &self.identity.keys, id: &self.identity.id, keep: 0, fence: self.identity.own_fence() }
     }
 
     /// Its release was answered, or not.
@@ -199,11 +185,7 @@ impl Permit {
             }
             Err(Unanswered { error, connection }) => {
                 self.asked |= matches!(error, CallError::Unknown(_));
-                Some(Unconfirmed {
-                    index,
-                    error,
-                    connection,
-                })
+                Some(Unconfirmed { index, error, connection })
             }
         }
     }

@@ -60,9 +60,7 @@ impl Permit {
     /// # Errors
     /// [`ReleaseError`](crate::errors::ReleaseError) for each that the server did not confirm: it has the permit, to try again
     /// with. Dropping it takes no time: the background releases. One that fails does not keep the others from being released.
-    pub fn release_all<P: Into<Permit>>(
-        permits: impl IntoIterator<Item = P>,
-    ) -> Vec<Result<Released, ReleaseError>> {
+    pub fn release_all<P: Into<Permit>>(permits: impl IntoIterator<Item = P>) -> Vec<Result<Released, ReleaseError>> {
         let mut permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
         let of_one_gate = permits.chunk_by_mut(|one, next| Arc::ptr_eq(&one.shared, &next.shared));
         let packets = of_one_gate.flat_map(|permits| permits.chunks_mut(BATCH));
@@ -98,11 +96,9 @@ fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
         let until = ends.min().map(|end| end.max(shared.now() + LEAST));
         let told = refresh_each(shared, &alive, None, until);
         let mut told = alive.iter().zip(told).peekable();
-        outcomes.extend(permits.iter().map(|permit| {
-            match told.next_if(|(other, _)| other.number == permit.number) {
-                Some((_, outcome)) => outcome,
-                None => Err(RefreshError::Lost(permit.identity.lost())),
-            }
+        outcomes.extend(permits.iter().map(|permit| match told.next_if(|(other, _)| other.number == permit.number) {
+            Some((_, outcome)) => outcome,
+            None => Err(RefreshError::Lost(permit.identity.lost())),
         }));
         let error = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
         error.map_or(Ok(()), |error| Err(error.clone()))

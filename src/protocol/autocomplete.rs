@@ -2,9 +2,7 @@
 
 use super::call::{Argument, Call, Packed, PackedKeys};
 use super::reply::Reply;
-use super::script::{
-    LazyScript, PREFIX_ADD, PREFIX_MATCH, PREFIX_REMOVE, RECENT_ADD, RECENT_MATCH, RECENT_REMOVE,
-};
+use super::script::{LazyScript, PREFIX_ADD, PREFIX_MATCH, PREFIX_REMOVE, RECENT_ADD, RECENT_MATCH, RECENT_REMOVE};
 use crate::error::CallError;
 use redis::Value;
 
@@ -26,12 +24,7 @@ impl<'a, T> Autocomplete<'a, T> {
         arguments: Vec<Argument<'a>>,
         read: fn(&mut Reply) -> Result<T, CallError>,
     ) -> Autocomplete<'a, T> {
-        Autocomplete {
-            script,
-            key,
-            arguments,
-            read,
-        }
+        Autocomplete { script, key, arguments, read }
     }
 }
 
@@ -49,12 +42,7 @@ impl<T> Call for Autocomplete<'_, T> {
 
 /// Answers how many contacts there are now.
 pub(crate) fn recent_add<'a>(key: &'a str, contact: &'a [u8], keep: u32) -> Autocomplete<'a, u32> {
-    Autocomplete::new(
-        &RECENT_ADD,
-        key,
-        vec![contact.into(), keep.into()],
-        Reply::number,
-    )
+    Autocomplete::new(&RECENT_ADD, key, vec![contact.into(), keep.into()], Reply::number)
 }
 
 /// Answers whether it was there.
@@ -62,46 +50,22 @@ pub(crate) fn recent_remove<'a>(key: &'a str, contact: &'a [u8]) -> Autocomplete
     Autocomplete::new(&RECENT_REMOVE, key, vec![contact.into()], Reply::flag)
 }
 
-pub(crate) fn recent_match<'a>(
-    key: &'a str,
-    prefix: &'a [u8],
-    count: u32,
-) -> Autocomplete<'a, Vec<Bytes>> {
-    Autocomplete::new(
-        &RECENT_MATCH,
-        key,
-        vec![prefix.into(), count.into()],
-        Reply::list,
-    )
+pub(crate) fn recent_match<'a>(key: &'a str, prefix: &'a [u8], count: u32) -> Autocomplete<'a, Vec<Bytes>> {
+    Autocomplete::new(&RECENT_MATCH, key, vec![prefix.into(), count.into()], Reply::list)
 }
 
 /// Answers how many are new.
-pub(crate) fn prefix_add<'a>(
-    key: &'a str,
-    members: &'a [impl AsRef<[u8]>],
-) -> Autocomplete<'a, u32> {
+pub(crate) fn prefix_add<'a>(key: &'a str, members: &'a [impl AsRef<[u8]>]) -> Autocomplete<'a, u32> {
     Autocomplete::new(&PREFIX_ADD, key, each(members), Reply::number)
 }
 
 /// Answers how many were there.
-pub(crate) fn prefix_remove<'a>(
-    key: &'a str,
-    members: &'a [impl AsRef<[u8]>],
-) -> Autocomplete<'a, u32> {
+pub(crate) fn prefix_remove<'a>(key: &'a str, members: &'a [impl AsRef<[u8]>]) -> Autocomplete<'a, u32> {
     Autocomplete::new(&PREFIX_REMOVE, key, each(members), Reply::number)
 }
 
-pub(crate) fn prefix_match<'a>(
-    key: &'a str,
-    prefix: &'a [u8],
-    count: u32,
-) -> Autocomplete<'a, Vec<Bytes>> {
-    Autocomplete::new(
-        &PREFIX_MATCH,
-        key,
-        vec![prefix.into(), count.into()],
-        Reply::list,
-    )
+pub(crate) fn prefix_match<'a>(key: &'a str, prefix: &'a [u8], count: u32) -> Autocomplete<'a, Vec<Bytes>> {
+    Autocomplete::new(&PREFIX_MATCH, key, vec![prefix.into(), count.into()], Reply::list)
 }
 
 fn each(members: &[impl AsRef<[u8]>]) -> Vec<Argument<'_>> {

@@ -52,11 +52,7 @@ impl PackedKeys {
                 first = end - key.len()..end;
             }
         }
-        PackedKeys {
-            words: words.into(),
-            count: keys.len(),
-            first,
-        }
+        PackedKeys { words: words.into(), count: keys.len(), first }
     }
 }
 
@@ -67,11 +63,7 @@ impl fmt::Debug for PackedKeys {
 }
 
 impl Packed {
-    pub(crate) fn new(
-        script: &'static LazyScript,
-        keys: &PackedKeys,
-        arguments: &[Argument],
-    ) -> Packed {
+    pub(crate) fn new(script: &'static LazyScript, keys: &PackedKeys, arguments: &[Argument]) -> Packed {
         let words = 3 + keys.count + arguments.len();
         let mut command = Vec::with_capacity(512);
         resp::begin(&mut command, words);
@@ -84,13 +76,7 @@ impl Packed {
                 Argument::Number(number) => resp::number(&mut command, *number),
             }
         }
-        Packed {
-            script,
-            command,
-            words,
-            rest,
-            key: rest + keys.first.start..rest + keys.first.end,
-        }
+        Packed { script, command, words, rest, key: rest + keys.first.start..rest + keys.first.end }
     }
 
     /// The first key, which decides which node of a cluster has the call.

@@ -45,10 +45,7 @@ pub(crate) struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// One call, by its SHA-1.
     pub(crate) fn of(call: &'a Packed) -> Packet<'a> {
-        Packet {
-            bytes: Cow::Borrowed(call.by_sha1()),
-            replies: 1,
-        }
+        Packet { bytes: Cow::Borrowed(call.by_sha1()), replies: 1 }
     }
 }
 
@@ -71,19 +68,14 @@ impl<'a> Exchange<'a> {
 
     /// Calls that were answered `NOSCRIPT`.
     pub(crate) fn of_unknown(calls: &'a [&'a Packed]) -> Exchange<'a> {
-        Exchange {
-            round: Round::Store,
-            ..Exchange::new(calls)
-        }
+        Exchange { round: Round::Store, ..Exchange::new(calls) }
     }
 
     /// The next packet to send; nothing once each call has its outcome.
     pub(crate) fn packet(&self) -> Option<Packet<'a>> {
         let mut open = self.open().peekable();
         open.peek()?;
-        if let ([call], false, None, Round::BySha1) =
-            (self.calls, self.asking, &self.last, self.round)
-        {
+        if let ([call], false, None, Round::BySha1) = (self.calls, self.asking, &self.last, self.round) {
             return Some(Packet::of(call));
         }
         let (mut bytes, mut replies) = (Vec::new(), 0);

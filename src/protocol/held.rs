@@ -24,18 +24,11 @@ impl Identity {
 
     /// The call that gives it a new lease.
     pub(crate) fn refresh(&self, lease_ms: u64) -> Refresh<'_> {
-        Refresh {
-            keys: &self.keys,
-            id: &self.id,
-            lease_ms,
-            fence: self.own_fence(),
-        }
+        Refresh { keys: &self.keys, id: &self.id, lease_ms, fence: self.own_fence() }
     }
 
     pub(crate) fn lost(&self) -> Lost {
-        Lost {
-            id: self.id.clone(),
-        }
+        Lost { id: self.id.clone() }
     }
 }
 
@@ -71,15 +64,8 @@ impl HeldPermit {
 
     /// The same permit under other lease options, in place of this one.
     pub(crate) fn under(&mut self, lease: LeaseOptions) -> HeldPermit {
-        let Identity {
-            keys, id, fence, ..
-        } = &*self.identity;
-        let identity = Identity {
-            keys: keys.clone(),
-            id: id.clone(),
-            fence: *fence,
-            lease,
-        };
+        let Identity { keys, id, fence, .. } = &*self.identity;
+        let identity = Identity { keys: keys.clone(), id: id.clone(), fence: *fence, lease };
         HeldPermit {
             identity: Arc::new(identity),
             deadline: self.deadline(),
@@ -178,29 +164,16 @@ mod tests {
 
     #[test]
     fn replies_count_in_the_order_of_the_server_s_time() {
-        let grant = |now, lease: u64| Grant {
-            permits: 1,
-            fence: 7,
-            expires_at: Some(now + lease * 1_000),
-            now,
-        };
+        let grant = |now, lease: u64| Grant { permits: 1, fence: 7, expires_at: Some(now + lease * 1_000), now };
         let sent = Moment::new(Instant::now(), SystemTime::now());
         let identity = Identity {
             keys: Keys::mutex("luagate", "order").unwrap(),
             id: "id".to_owned(),
             fence: 7,
-            lease: LeaseOptions {
-                lease_ms: 30_000,
-                renewed: false,
-                own_id: false,
-            },
+            lease: LeaseOptions { lease_ms: 30_000, renewed: false, own_id: false },
         };
         let first = grant(100, 30);
-        let mut held = HeldPermit::new(
-            Arc::new(identity),
-            &first,
-            Deadline::told(sent, first.left()),
-        );
+        let mut held = HeldPermit::new(Arc::new(identity), &first, Deadline::told(sent, first.left()));
         // Carried out at 200 for 20 s; the reply of 150, for an hour, comes after it.
         assert!(held.extend(&grant(200, 20), sent, sent));
         assert!(held.extend(&grant(150, 3_600), sent, sent));

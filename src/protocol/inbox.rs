@@ -41,10 +41,7 @@ pub(crate) struct GivenUp {
 
 impl<W> Default for Inbox<W> {
     fn default() -> Inbox<W> {
-        Inbox {
-            waits: BTreeMap::new(),
-            given_up: BTreeMap::new(),
-        }
+        Inbox { waits: BTreeMap::new(), given_up: BTreeMap::new() }
     }
 }
 
@@ -74,11 +71,7 @@ impl<W> Inbox<W> {
 
     fn insert(&mut self, id: &str, key: Arc<str>, secret: Option<String>, wait: &Arc<W>) {
         let same = self.waits.entry(id.to_owned()).or_default();
-        same.push(Wait {
-            key,
-            secret,
-            wait: wait.clone(),
-        });
+        same.push(Wait { key, secret, wait: wait.clone() });
     }
 
     pub(crate) fn remove(&mut self, id: &str, wait: &Arc<W>) {
@@ -122,11 +115,7 @@ impl<W> Inbox<W> {
         let secret = self.find(keys, id).and_then(|wait| wait.secret.clone());
         if let Some(secret) = secret {
             let same = self.given_up.entry(id.to_owned()).or_default();
-            same.push(GivenUp {
-                keys: keys.clone(),
-                secret,
-                until: now + MEMORY,
-            });
+            same.push(GivenUp { keys: keys.clone(), secret, until: now + MEMORY });
         }
     }
 

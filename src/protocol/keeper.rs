@@ -105,18 +105,10 @@ fn replan(
 
 impl Keeper {
     /// Looks after a permit that this server granted. `is_reported`: its holder wants to know of its loss.
-    pub(crate) fn keep(
-        &mut self,
-        held: HeldPermit,
-        node: usize,
-        is_reported: bool,
-        now: Moment,
-    ) -> Number {
+    pub(crate) fn keep(&mut self, held: HeldPermit, node: usize, is_reported: bool, now: Moment) -> Number {
         self.last += 1;
         let number = self.last;
-        let LeaseOptions {
-            renewed, lease_ms, ..
-        } = held.identity.lease;
+        let LeaseOptions { renewed, lease_ms, .. } = held.identity.lease;
         let kept = Kept {
             held,
             node,
@@ -136,13 +128,7 @@ impl Keeper {
         if let Some(mut kept) = self.permits.remove(&number) {
             let renewal = Task::Renew(kept.node);
             replan(&mut self.plans, renewal, number, &mut kept.renews_at, None);
-            replan(
-                &mut self.plans,
-                Task::Report,
-                number,
-                &mut kept.reports_at,
-                None,
-            );
+            replan(&mut self.plans, Task::Report, number, &mut kept.reports_at, None);
         }
     }
 
@@ -201,13 +187,7 @@ impl Keeper {
         if let Some(kept) = self.permits.get_mut(&number) {
             let end = kept.held.deadline().instant();
             let at = end.filter(|_| kept.is_reported && kept.is_watched());
-            replan(
-                &mut self.plans,
-                Task::Report,
-                number,
-                &mut kept.reports_at,
-                at,
-            );
+            replan(&mut self.plans, Task::Report, number, &mut kept.reports_at, at);
         }
     }
 
@@ -253,18 +233,12 @@ impl Keeper {
 
     /// The permits of this batch that are still looked after, and until when the reply is waited for: no longer than until the
     /// first of them is lost. But one that is almost lost must not keep the others from being renewed.
-    pub(crate) fn batch(
-        &mut self,
-        numbers: &[Number],
-        now: Moment,
-    ) -> (Vec<(Number, Arc<Identity>)>, Option<Instant>) {
+    pub(crate) fn batch(&mut self, numbers: &[Number], now: Moment) -> (Vec<(Number, Arc<Identity>)>, Option<Instant>) {
         let kept = numbers.iter().filter_map(|number| {
             let kept = self.permits.get(number)?;
             Some((*number, kept))
         });
-        let ends = kept
-            .clone()
-            .filter_map(|(_, kept)| kept.held.deadline().instant());
+        let ends = kept.clone().filter_map(|(_, kept)| kept.held.deadline().instant());
         let until = ends.min().map(|end| end.max(now.instant() + LEAST));
         let identities = kept.map(|(number, kept)| (number, kept.held.identity.clone()));
         let identities: Vec<_> = identities.collect();
@@ -369,12 +343,7 @@ impl Keeper {
         if let Some(kept) = self.permits.get(&number)
             && (is_news || is_reported)
         {
-            self.losses.push(Loss {
-                identity: kept.held.identity.clone(),
-                number,
-                is_news,
-                is_reported,
-            });
+            self.losses.push(Loss { identity: kept.held.identity.clone(), number, is_news, is_reported });
         }
     }
 
@@ -391,8 +360,7 @@ impl Keeper {
     }
 
     pub(crate) fn is_lost(&mut self, number: Number, now: Moment) -> bool {
-        self.remaining(number, now)
-            .is_some_and(|left| left.is_zero())
+        self.remaining(number, now).is_some_and(|left| left.is_zero())
     }
 
     /// The permit itself.

@@ -56,10 +56,7 @@ impl Keys {
     /// Their hash tag, without the braces: the group of the name, or else the whole name. A key of yours with `{tag}` in it is
     /// on the same node of a cluster, so that one script can reach it and these.
     pub fn tag(&self) -> &str {
-        let tag = self
-            .meta
-            .split_once('{')
-            .and_then(|(_, tag)| tag.split_once('}'));
+        let tag = self.meta.split_once('{').and_then(|(_, tag)| tag.split_once('}'));
         tag.map_or("", |(tag, _)| tag)
     }
 
@@ -85,11 +82,7 @@ impl LatchKeys {
     pub fn new(prefix: &str, name: &str) -> Result<LatchKeys, Invalid> {
         let latch = key_of("latch", prefix, name)?;
         let waiters = key_of("latch.waiters", prefix, name)?;
-        Ok(LatchKeys {
-            packed: PackedKeys::new(&[&latch, &waiters]),
-            latch,
-            waiters,
-        })
+        Ok(LatchKeys { packed: PackedKeys::new(&[&latch, &waiters]), latch, waiters })
     }
 
     /// The keys, in the order in which the scripts take them: latch, waiters.
@@ -120,13 +113,8 @@ pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
 pub(crate) fn parts(key: &str) -> (&str, &str) {
     // Neither a prefix nor a kind has a brace.
     let (front, tagged) = key.split_at(key.find('{').unwrap_or_default());
-    let (_, kind) = front
-        .trim_end_matches(':')
-        .rsplit_once(':')
-        .unwrap_or_default();
-    let name = tagged
-        .strip_prefix('{')
-        .and_then(|name| name.strip_suffix('}'));
+    let (_, kind) = front.trim_end_matches(':').rsplit_once(':').unwrap_or_default();
+    let name = tagged.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
     (kind, name.unwrap_or(tagged))
 }
 
@@ -166,10 +154,7 @@ fn check_plain(name: &str) -> Result<(), Invalid> {
 /// 1 to 200 bytes without white space or control characters.
 pub(super) fn check_word(what: &'static str, word: &str) -> Result<(), Invalid> {
     if word.is_empty() || word.len() > 200 {
-        return Err(Invalid::new(
-            what,
-            format!("takes 1 to 200 bytes, got {}", word.len()),
-        ));
+        return Err(Invalid::new(what, format!("takes 1 to 200 bytes, got {}", word.len())));
     }
     let is_plain = word.bytes().all(|byte| byte.is_ascii_graphic()); // most are, and it is told sooner
     if !is_plain && word.chars().any(|c| c.is_whitespace() || c.is_control()) {

@@ -48,16 +48,12 @@ impl Call for CountDown<'_> {
 
     fn answer(&self, reply: Value) -> Result<CountDownAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
-            "counted" => Ok(CountDownAnswer::Counted {
-                left: reply.number()?,
-                count: reply.number()?,
-                now: reply.number()?,
-            }),
-            "already" => Ok(CountDownAnswer::Already {
-                left: reply.number()?,
-                count: reply.number()?,
-                now: reply.number()?,
-            }),
+            "counted" => {
+                Ok(CountDownAnswer::Counted { left: reply.number()?, count: reply.number()?, now: reply.number()? })
+            }
+            "already" => {
+                Ok(CountDownAnswer::Already { left: reply.number()?, count: reply.number()?, now: reply.number()? })
+            }
             other => Err(unexpected(&other)),
         })
     }
@@ -98,21 +94,13 @@ impl Call for Wait<'_> {
     type Answer = WaitAnswer;
 
     fn pack(&self) -> Packed {
-        let arguments = [
-            self.count.into(),
-            self.life_ms.into(),
-            self.wait_ms.into(),
-            self.inbox.into(),
-        ];
+        let arguments = [self.count.into(), self.life_ms.into(), self.wait_ms.into(), self.inbox.into()];
         Packed::new(&WAIT, &self.keys.packed, &arguments)
     }
 
     fn answer(&self, reply: Value) -> Result<WaitAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
-            "open" => Ok(WaitAnswer::Open {
-                count: reply.number()?,
-                now: reply.number()?,
-            }),
+            "open" => Ok(WaitAnswer::Open { count: reply.number()?, now: reply.number()? }),
             "closed" => Ok(WaitAnswer::Closed {
                 left: reply.number()?,
                 count: reply.number()?,
@@ -163,18 +151,9 @@ impl Call for Count<'_> {
 
     fn answer(&self, reply: Value) -> Result<CountAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
-            "none" => Ok(CountAnswer::None {
-                now: reply.number()?,
-            }),
-            "open" => Ok(CountAnswer::Open {
-                count: reply.number()?,
-                now: reply.number()?,
-            }),
-            "closed" => Ok(CountAnswer::Closed {
-                left: reply.number()?,
-                count: reply.number()?,
-                now: reply.number()?,
-            }),
+            "none" => Ok(CountAnswer::None { now: reply.number()? }),
+            "open" => Ok(CountAnswer::Open { count: reply.number()?, now: reply.number()? }),
+            "closed" => Ok(CountAnswer::Closed { left: reply.number()?, count: reply.number()?, now: reply.number()? }),
             other => Err(unexpected(&other)),
         })
     }
@@ -208,12 +187,8 @@ impl Call for Delete<'_> {
 
     fn answer(&self, reply: Value) -> Result<DeleteAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
-            "deleted" => Ok(DeleteAnswer::Deleted {
-                now: reply.number()?,
-            }),
-            "none" => Ok(DeleteAnswer::None {
-                now: reply.number()?,
-            }),
+            "deleted" => Ok(DeleteAnswer::Deleted { now: reply.number()? }),
+            "none" => Ok(DeleteAnswer::None { now: reply.number()? }),
             other => Err(unexpected(&other)),
         })
     }

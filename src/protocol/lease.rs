@@ -42,10 +42,7 @@ impl Deadline {
     pub(crate) fn told(sent: Moment, left: Option<Duration>) -> Deadline {
         let end = |left: Duration| {
             let left = left.saturating_sub(Duration::from_millis(1));
-            Some(Moment {
-                monotonic: sent.monotonic.checked_add(left)?,
-                wall: sent.wall.checked_add(left)?,
-            })
+            Some(Moment { monotonic: sent.monotonic.checked_add(left)?, wall: sent.wall.checked_add(left)? })
         };
         Deadline(left.and_then(end)) // an end that no clock can hold is never reached
     }
@@ -53,10 +50,9 @@ impl Deadline {
     /// The earlier of two.
     pub(crate) fn earlier(self, other: Deadline) -> Deadline {
         match (self.0, other.0) {
-            (Some(a), Some(b)) => Deadline(Some(Moment {
-                monotonic: a.monotonic.min(b.monotonic),
-                wall: a.wall.min(b.wall),
-            })),
+            (Some(a), Some(b)) => {
+                Deadline(Some(Moment { monotonic: a.monotonic.min(b.monotonic), wall: a.wall.min(b.wall) }))
+            }
             (end, None) | (None, end) => Deadline(end),
         }
     }
@@ -106,9 +102,7 @@ pub(crate) fn to_ms(lease: Duration) -> Result<u64, Invalid> {
         Ok(ms) if (1..=LONGEST_MS).contains(&ms) => Ok(ms),
         _ => Err(Invalid::new(
             "lease",
-            format!(
-                "takes 1 ms to 100 years, got {lease:?}; for a lease without an end use `permanent`"
-            ),
+            format!("takes 1 ms to 100 years, got {lease:?}; for a lease without an end use `permanent`"),
         )),
     }
 }
@@ -125,10 +119,7 @@ mod tests {
     fn a_lease_counts_from_before_the_call_and_less_a_millisecond() {
         let sent = now();
         let end = Deadline::told(sent, Some(Duration::from_millis(500)));
-        assert_eq!(
-            end.instant(),
-            Some(sent.instant() + Duration::from_millis(499))
-        );
+        assert_eq!(end.instant(), Some(sent.instant() + Duration::from_millis(499)));
         assert!(!end.is_past(sent));
         assert!(Deadline::told(sent, Some(Duration::ZERO)).is_past(sent));
         assert_eq!(Deadline(None).remaining(sent), None);
@@ -138,16 +129,11 @@ mod tests {
     fn the_clock_that_shows_less_decides() {
         let now = now();
         // While the machine was suspended the monotonic clock stood still and the wall clock went on.
-        let suspended = Moment {
-            monotonic: now.monotonic,
-            wall: now.wall - Duration::from_secs(60),
-        };
+        let suspended = Moment { monotonic: now.monotonic, wall: now.wall - Duration::from_secs(60) };
         assert!(Deadline::told(suspended, Some(Duration::from_secs(30))).is_past(now));
         // The wall clock was set back an hour: the monotonic one still counts.
-        let set_back = Moment {
-            monotonic: now.monotonic - Duration::from_secs(31),
-            wall: now.wall + Duration::from_secs(3600),
-        };
+        let set_back =
+            Moment { monotonic: now.monotonic - Duration::from_secs(31), wall: now.wall + Duration::from_secs(3600) };
         assert!(Deadline::told(set_back, Some(Duration::from_secs(30))).is_past(now));
     }
 

@@ -59,11 +59,7 @@ impl<'a> Received<'a> {
             (text, signature) if whole.split(' ').count() == 6 => (text, Some(signature)),
             _ => (whole, None),
         };
-        Some(Received {
-            message: Message::parse(text)?,
-            text,
-            signature,
-        })
+        Some(Received { message: Message::parse(text)?, text, signature })
     }
 
     /// Whether a script sent it that knew this secret of a wait. A longer text made from a signed one, which SHA-1 allows
@@ -86,13 +82,7 @@ mod tests {
     #[test]
     fn messages_are_read_or_ignored() {
         let grant = Message::parse("web/1 3 17 5000 4000");
-        let expected = Message {
-            id: "web/1".to_owned(),
-            permits: 3,
-            fence: 17,
-            at: Some(5000),
-            now: 4000,
-        };
+        let expected = Message { id: "web/1".to_owned(), permits: 3, fence: 17, at: Some(5000), now: 4000 };
         assert_eq!(grant, Some(expected));
         assert_eq!(Message::parse("a 1 17 -1 4000").map(|m| m.at), Some(None));
         for text in [
@@ -135,9 +125,6 @@ mod tests {
         let long = "a".repeat(LONGEST - numbers.len()) + numbers;
         assert!(Received::read(long.as_bytes()).is_some());
         assert!(Received::read(format!("a{long}").as_bytes()).is_none());
-        assert!(
-            Received::read(b"a 1 17 5000 4000\x80\x00 41a9f2e61851758a6ae3a4b0dae93b27188e47e7")
-                .is_none()
-        );
+        assert!(Received::read(b"a 1 17 5000 4000\x80\x00 41a9f2e61851758a6ae3a4b0dae93b27188e47e7").is_none());
     }
 }

@@ -100,19 +100,11 @@ impl Steps {
     }
 
     fn lookup(&self) -> Lookup<'_> {
-        Lookup {
-            keys: &self.keys,
-            id: &self.id,
-        }
+        Lookup { keys: &self.keys, id: &self.id }
     }
 
     fn release(&self, fence: Option<u64>) -> Release<'_> {
-        Release {
-            keys: &self.keys,
-            id: &self.id,
-            keep: 0,
-            fence,
-        }
+        Release { keys: &self.keys, id: &self.id, keep: 0, fence }
     }
 
     /// Takes the reply to the last call.
@@ -173,12 +165,7 @@ pub(crate) enum Settled<C> {
 
 impl<C> Default for Releases<C> {
     fn default() -> Releases<C> {
-        Releases {
-            pending: VecDeque::new(),
-            current: Vec::new(),
-            pauses: BTreeMap::new(),
-            closes: None,
-        }
+        Releases { pending: VecDeque::new(), current: Vec::new(), pauses: BTreeMap::new(), closes: None }
     }
 }
 
@@ -197,43 +184,28 @@ impl<C> Releases<C> {
     }
 
     /// The next releases that go together, to a server that is not left alone. `node_of` tells the server of each.
-    pub(crate) fn next(
-        &mut self,
-        now: Instant,
-        node_of: impl Fn(&PendingRelease<C>) -> usize,
-    ) -> ToRelease<C> {
+    pub(crate) fn next(&mut self, now: Instant, node_of: impl Fn(&PendingRelease<C>) -> usize) -> ToRelease<C> {
         let is_closed = self.closes.is_some_and(|closes| closes <= now);
-        self.pending
-            .retain(|pending| !is_closed && !pending.is_over(now));
+        self.pending.retain(|pending| !is_closed && !pending.is_over(now));
         let pauses = &self.pauses;
         let pause = |pending: &PendingRelease<C>| {
             let (end, _) = pauses.get(&node_of(pending))?;
             (*end > now).then_some(*end)
         };
-        let Some(index) = self
-            .pending
-            .iter()
-            .position(|pending| pause(pending).is_none())
-        else {
+        let Some(index) = self.pending.iter().position(|pending| pause(pending).is_none()) else {
             return match self.pending.iter().filter_map(pause).min() {
                 None if self.closes.is_some() => ToRelease::Closed,
                 end => ToRelease::At(end),
             };
         };
         let batch = self.take_batch(index, node_of);
-        let ids = batch
-            .iter()
-            .map(|pending| (pending.keys.clone(), pending.id.clone()));
+        let ids = batch.iter().map(|pending| (pending.keys.clone(), pending.id.clone()));
         self.current = ids.collect();
         ToRelease::Now(batch)
     }
 
     /// The release at this index, and others that may go with it.
-    fn take_batch(
-        &mut self,
-        index: usize,
-        node_of: impl Fn(&PendingRelease<C>) -> usize,
-    ) -> Vec<PendingRelease<C>> {
+    fn take_batch(&mut self, index: usize, node_of: impl Fn(&PendingRelease<C>) -> usize) -> Vec<PendingRelease<C>> {
         let mut batch = Vec::from_iter(self.pending.remove(index));
         let mut index = index;
         while let (Some(other), Some(first)) = (self.pending.get(index), batch.first())
@@ -267,8 +239,7 @@ impl<C> Releases<C> {
     /// Whether no release of this id is pending. A release that is pending would give back what a later call is granted, or
     /// would be undone by it.
     pub(crate) fn settle(&mut self, keys: &Keys, id: &str, now: Instant) -> Settled<C> {
-        self.pending
-            .retain(|pending| !pending.is_of(keys, id) || !pending.is_over(now));
+        self.pending.retain(|pending| !pending.is_of(keys, id) || !pending.is_over(now));
         let mut pending = self.pending.iter();
         if let Some(index) = pending.position(|pending| pending.is_of(keys, id))
             && let Some(pending) = self.pending.remove(index)
@@ -299,8 +270,7 @@ mod tests {
 
     #[test]
     fn the_next_release_is_in_the_future_though_the_pause_of_another_server_is_over() {
-        let node_of =
-            |pending: &PendingRelease<()>| usize::from(pending.keys.meta.contains("away"));
+        let node_of = |pending: &PendingRelease<()>| usize::from(pending.keys.meta.contains("away"));
         let mut releases = Releases::default();
         let begun = Instant::now();
         let after = |ms| begun + Duration::from_millis(ms);

@@ -32,10 +32,7 @@ pub(crate) fn error_of(error: RedisError) -> CallError {
 
 /// Reads a reply of a script, all of it: what has a field too many does not fit the contract. Never panics, whatever the
 /// server sent.
-pub(crate) fn read<T>(
-    value: Value,
-    fields: impl FnOnce(&mut Reply) -> Result<T, CallError>,
-) -> Result<T, CallError> {
+pub(crate) fn read<T>(value: Value, fields: impl FnOnce(&mut Reply) -> Result<T, CallError>) -> Result<T, CallError> {
     let mut reply = Reply::new(value)?;
     let answer = fields(&mut reply)?;
     match reply.fields.next() {
@@ -53,20 +50,14 @@ pub(crate) struct Reply {
 impl Reply {
     fn new(value: Value) -> Result<Reply, CallError> {
         match value {
-            Value::Array(fields) => Ok(Reply {
-                shown: String::new(),
-                fields: fields.into_iter(),
-            }),
+            Value::Array(fields) => Ok(Reply { shown: String::new(), fields: fields.into_iter() }),
             other => Err(unexpected(&other)),
         }
     }
 
     /// A reply that is one field and no array of several.
     pub(crate) fn plain(value: Value) -> Reply {
-        Reply {
-            shown: String::new(),
-            fields: vec![value].into_iter(),
-        }
+        Reply { shown: String::new(), fields: vec![value].into_iter() }
     }
 
     pub(crate) fn word(&mut self) -> Result<&str, CallError> {
@@ -125,10 +116,7 @@ impl Reply {
     }
 
     /// A list of arrays, each of which `row` reads.
-    pub(crate) fn rows<T>(
-        &mut self,
-        row: impl Fn(&mut Reply) -> Result<T, CallError>,
-    ) -> Result<Vec<T>, CallError> {
+    pub(crate) fn rows<T>(&mut self, row: impl Fn(&mut Reply) -> Result<T, CallError>) -> Result<Vec<T>, CallError> {
         match self.fields.next() {
             Some(Value::Array(rows)) => rows.into_iter().map(|value| read(value, &row)).collect(),
             other => Err(unexpected(&other)),

@@ -74,10 +74,7 @@ pub struct Usage {
 
 impl Usage {
     fn read(reply: &mut Reply) -> Result<Usage, CallError> {
-        Ok(Usage {
-            in_use: reply.number()?,
-            limit: reply.number()?,
-        })
+        Ok(Usage { in_use: reply.number()?, limit: reply.number()? })
     }
 }
 
@@ -105,15 +102,7 @@ pub struct Ask<'a> {
 impl Default for Ask<'_> {
     /// One permit for 30 s, at once or not at all. The id and, where none is stored, the limit have to be filled in.
     fn default() -> Self {
-        Ask {
-            id: "",
-            permits: Some(1),
-            limit: 0,
-            lease_ms: 30_000,
-            wait_ms: 0,
-            inbox: "",
-            ticket: 0,
-        }
+        Ask { id: "", permits: Some(1), limit: 0, lease_ms: 30_000, wait_ms: 0, inbox: "", ticket: 0 }
     }
 }
 
@@ -205,10 +194,7 @@ impl Call for Acquire<'_> {
                 waiting: reply.number()?,
                 now: reply.number()?,
             }),
-            "above_limit" => Ok(Answer::AboveLimit {
-                limit: reply.number()?,
-                now: reply.number()?,
-            }),
+            "above_limit" => Ok(Answer::AboveLimit { limit: reply.number()?, now: reply.number()? }),
             other => Err(unexpected(&other)),
         })
     }
@@ -278,10 +264,7 @@ impl Call for Release<'_> {
 
     fn answer(&self, reply: Value) -> Result<ReleaseAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
-            "released" => Ok(ReleaseAnswer::Released {
-                left: reply.number()?,
-                usage: Usage::read(reply)?,
-            }),
+            "released" => Ok(ReleaseAnswer::Released { left: reply.number()?, usage: Usage::read(reply)? }),
             "cancelled" => Ok(ReleaseAnswer::Cancelled),
             "gone" => Ok(ReleaseAnswer::Gone),
             other => Err(unexpected(&other)),
@@ -325,14 +308,10 @@ impl Call for Lookup<'_> {
     fn answer(&self, reply: Value) -> Result<LookupAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
             "held" => Ok(LookupAnswer::Held(Grant::read(reply)?)),
-            "queued" => Ok(LookupAnswer::Queued {
-                ticket: reply.number()?,
-                position: reply.number()?,
-                now: reply.number()?,
-            }),
-            "gone" => Ok(LookupAnswer::Gone {
-                now: reply.number()?,
-            }),
+            "queued" => {
+                Ok(LookupAnswer::Queued { ticket: reply.number()?, position: reply.number()?, now: reply.number()? })
+            }
+            "gone" => Ok(LookupAnswer::Gone { now: reply.number()? }),
             other => Err(unexpected(&other)),
         })
     }

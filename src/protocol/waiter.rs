@@ -116,10 +116,7 @@ pub(crate) enum Action<G, E> {
     /// Sleeps until then, or an event. `is_due`: what it waits for is on its way.
     Sleep { until: Instant, is_due: bool },
     /// The wait is over.
-    Done {
-        result: Result<G, E>,
-        give_back: GiveBack,
-    },
+    Done { result: Result<G, E>, give_back: GiveBack },
 }
 
 /// What is given back at the end of a wait.
@@ -155,12 +152,7 @@ pub(crate) enum State {
 }
 
 impl<T: Target> Waiter<T> {
-    pub(crate) fn new(
-        target: T,
-        deadline: Option<Instant>,
-        outage: Duration,
-        now: Instant,
-    ) -> Waiter<T> {
+    pub(crate) fn new(target: T, deadline: Option<Instant>, outage: Duration, now: Instant) -> Waiter<T> {
         Waiter {
             target,
             deadline,
@@ -189,10 +181,7 @@ impl<T: Target> Waiter<T> {
             }
             (State::Confirms, Event::Called) => self.sleep_until(self.next_ask, true),
             (_, Event::Cancelled) => {
-                let give_back = GiveBack {
-                    now: self.target.is_queued(),
-                    later: self.may_come_late,
-                };
+                let give_back = GiveBack { now: self.target.is_queued(), later: self.may_come_late };
                 self.done(Err(self.target.cancelled()), give_back)
             }
             (_, Event::Called) => {
@@ -241,17 +230,11 @@ impl<T: Target> Waiter<T> {
                 self.sleep_until(until, true)
             }
             Step::Done(result) => {
-                let give_back = GiveBack {
-                    now: false,
-                    later: result.is_err() && self.may_come_late,
-                };
+                let give_back = GiveBack { now: false, later: result.is_err() && self.may_come_late };
                 self.done(result, give_back)
             }
             Step::GiveBack(error) => {
-                let give_back = GiveBack {
-                    now: true,
-                    later: self.may_come_late,
-                };
+                let give_back = GiveBack { now: true, later: self.may_come_late };
                 self.done(Err(error), give_back)
             }
         }
@@ -261,9 +244,7 @@ impl<T: Target> Waiter<T> {
     fn unanswered(&mut self, ask: Ask, error: CallError, now: Moment) -> ActionOf<T> {
         let now = now.instant();
         let is_over = ask == Ask::Last || self.is_over(now);
-        let failing = self
-            .unreachable_since
-            .map(|since| now.saturating_duration_since(since));
+        let failing = self.unreachable_since.map(|since| now.saturating_duration_since(since));
         let may_have_run = matches!(error, CallError::Unknown(_));
         self.may_come_late |= may_have_run;
         let is_queued = self.target.is_queued();
@@ -273,10 +254,7 @@ impl<T: Target> Waiter<T> {
             self.next_ask = now + OUTAGE_PAUSE;
             return self.sleep();
         }
-        let give_back = GiveBack {
-            now: false,
-            later: self.may_come_late || is_queued,
-        };
+        let give_back = GiveBack { now: false, later: self.may_come_late || is_queued };
         // The server answered until just now: the time was over before the answer came, and that is what counts.
         let answered_until_now = failing.is_none_or(|failing| failing <= LAST_CALL);
         let result = match is_over && is_queued && answered_until_now && is_late(&error) {
@@ -298,9 +276,7 @@ impl<T: Target> Waiter<T> {
 
     fn sleep(&mut self) -> ActionOf<T> {
         self.state = State::Sleeps;
-        let until = self
-            .deadline
-            .map_or(self.next_ask, |end| end.min(self.next_ask));
+        let until = self.deadline.map_or(self.next_ask, |end| end.min(self.next_ask));
         self.sleep_until(until, false)
     }
 

@@ -38,11 +38,7 @@ pub fn recent_add(
 ///
 /// # Errors
 /// What kept the server from answering.
-pub fn recent_remove(
-    con: &mut dyn ConnectionLike,
-    key: &str,
-    contact: impl AsRef<[u8]>,
-) -> Result<bool, CallError> {
+pub fn recent_remove(con: &mut dyn ConnectionLike, key: &str, contact: impl AsRef<[u8]>) -> Result<bool, CallError> {
     run(con, &calls::recent_remove(key, contact.as_ref()))
 }
 
@@ -64,11 +60,7 @@ pub fn recent_match(
 ///
 /// # Errors
 /// [`CallError::Invalid`] for more than 1,000; otherwise what kept the server from answering.
-pub fn prefix_add(
-    con: &mut dyn ConnectionLike,
-    key: &str,
-    members: &[impl AsRef<[u8]>],
-) -> Result<u32, CallError> {
+pub fn prefix_add(con: &mut dyn ConnectionLike, key: &str, members: &[impl AsRef<[u8]>]) -> Result<u32, CallError> {
     run(con, &calls::prefix_add(key, members))
 }
 
@@ -76,11 +68,7 @@ pub fn prefix_add(
 ///
 /// # Errors
 /// [`CallError::Invalid`] for more than 1,000; otherwise what kept the server from answering.
-pub fn prefix_remove(
-    con: &mut dyn ConnectionLike,
-    key: &str,
-    members: &[impl AsRef<[u8]>],
-) -> Result<u32, CallError> {
+pub fn prefix_remove(con: &mut dyn ConnectionLike, key: &str, members: &[impl AsRef<[u8]>]) -> Result<u32, CallError> {
     run(con, &calls::prefix_remove(key, members))
 }
 

@@ -32,15 +32,7 @@ pub fn count_down(
     count: u32,
     life_ms: u64,
 ) -> Result<CountDownAnswer, CallError> {
-    run(
-        con,
-        &CountDown {
-            keys,
-            id,
-            count,
-            life_ms,
-        },
-    )
+    run(con, &CountDown { keys, id, count, life_ms })
 }
 
 /// Asks whether the latch is open, and to be told on the channel `inbox` if it opens within `wait_ms` (up to a day; 0, or an
@@ -56,16 +48,7 @@ pub fn wait(
     wait_ms: u64,
     inbox: &str,
 ) -> Result<WaitAnswer, CallError> {
-    run(
-        con,
-        &Wait {
-            keys,
-            count,
-            life_ms,
-            wait_ms,
-            inbox,
-        },
-    )
+    run(con, &Wait { keys, count, life_ms, wait_ms, inbox })
 }
 
 /// How many have still to count down. Changes nothing.

@@ -20,8 +20,7 @@ use crate::error::CallError;
 use crate::protocol::keys::Keys;
 use crate::protocol::semaphore::{Acquire, Inspect, Lookup, Refresh, Release, Resize, TryLockAll};
 pub use crate::protocol::semaphore::{
-    Answer, Ask, Grant, HolderRow, LookupAnswer, ReleaseAnswer, ResizeAnswer, State,
-    TryLockAllAnswer, Usage, WaiterRow,
+    Answer, Ask, Grant, HolderRow, LookupAnswer, ReleaseAnswer, ResizeAnswer, State, TryLockAllAnswer, Usage, WaiterRow,
 };
 use redis::ConnectionLike;
 
@@ -47,15 +46,7 @@ pub fn release(
     keep: u32,
     fence: Option<u64>,
 ) -> Result<ReleaseAnswer, CallError> {
-    run(
-        con,
-        &Release {
-            keys,
-            id,
-            keep,
-            fence,
-        },
-    )
+    run(con, &Release { keys, id, keep, fence })
 }
 
 /// Gives a permit a new lease of `lease_ms`, counted from now (0: permanent). `None`: it is lost, and not brought back.
@@ -71,26 +62,14 @@ pub fn refresh(
     lease_ms: u64,
     fence: Option<u64>,
 ) -> Result<Option<Grant>, CallError> {
-    run(
-        con,
-        &Refresh {
-            keys,
-            id,
-            lease_ms,
-            fence,
-        },
-    )
+    run(con, &Refresh { keys, id, lease_ms, fence })
 }
 
 /// What an id has. Changes nothing.
 ///
 /// # Errors
 /// [`CallError::Invalid`] for an id that cannot be; otherwise what kept the server from answering.
-pub fn lookup(
-    con: &mut dyn ConnectionLike,
-    keys: &Keys,
-    id: &str,
-) -> Result<LookupAnswer, CallError> {
+pub fn lookup(con: &mut dyn ConnectionLike, keys: &Keys, id: &str) -> Result<LookupAnswer, CallError> {
     run(con, &Lookup { keys, id })
 }
 
@@ -98,20 +77,8 @@ pub fn lookup(
 ///
 /// # Errors
 /// [`CallError::Invalid`] for a count above 1,000; otherwise what kept the server from answering.
-pub fn inspect(
-    con: &mut dyn ConnectionLike,
-    keys: &Keys,
-    offset: u32,
-    count: u32,
-) -> Result<State, CallError> {
-    run(
-        con,
-        &Inspect {
-            keys,
-            offset,
-            count,
-        },
-    )
+pub fn inspect(con: &mut dyn ConnectionLike, keys: &Keys, offset: u32, count: u32) -> Result<State, CallError> {
+    run(con, &Inspect { keys, offset, count })
 }
 
 /// Sets the limit and pins it, so that it no longer expires; 0 unpins. With `expected`, only if that is in force.
@@ -124,14 +91,7 @@ pub fn resize(
     limit: u32,
     expected: Option<u32>,
 ) -> Result<ResizeAnswer, CallError> {
-    run(
-        con,
-        &Resize {
-            keys,
-            limit,
-            expected,
-        },
-    )
+    run(con, &Resize { keys, limit, expected })
 }
 
 /// Locks up to 64 mutexes at once, all or none, if they are free and nobody waits for one of them. Their names are of one
@@ -145,12 +105,5 @@ pub fn try_lock_all(
     id: &str,
     lease_ms: u64,
 ) -> Result<TryLockAllAnswer, CallError> {
-    run(
-        con,
-        &TryLockAll {
-            mutexes,
-            id,
-            lease_ms,
-        },
-    )
+    run(con, &TryLockAll { mutexes, id, lease_ms })
 }

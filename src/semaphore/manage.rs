@@ -53,12 +53,7 @@ impl Semaphore {
         let keys = self.keys()?;
         Operation::Revoke.on([keys.meta.as_ref()]).tell(|| {
             id::check_id(id)?;
-            let release = Release {
-                keys,
-                id,
-                keep: 0,
-                fence: None,
-            };
+            let release = Release { keys, id, keep: 0, fence: None };
             Ok(match self.shared.call(&release)? {
                 ReleaseAnswer::Released { .. } => Revoked::Held,
                 ReleaseAnswer::Cancelled => Revoked::Waited,
@@ -92,11 +87,7 @@ impl Semaphore {
     pub fn unpin(&self) -> Result<(), CallError> {
         let keys = self.keys()?;
         Operation::Unpin.on([keys.meta.as_ref()]).run(|| {
-            self.shared.call(&Resize {
-                keys,
-                limit: 0,
-                expected: None,
-            })?;
+            self.shared.call(&Resize { keys, limit: 0, expected: None })?;
             Ok(())
         })
     }
@@ -108,11 +99,7 @@ impl Semaphore {
         }
         let keys = self.keys()?;
         Operation::Resize.on([keys.meta.as_ref()]).tell(|| {
-            let resize = Resize {
-                keys,
-                limit,
-                expected,
-            };
+            let resize = Resize { keys, limit, expected };
             Ok(match self.shared.call(&resize)? {
                 ResizeAnswer::Resized { old, in_use, .. } => Resized::Resized { old, in_use },
                 ResizeAnswer::Unchanged { current, .. } => Resized::Unchanged { current },
@@ -156,11 +143,7 @@ impl Semaphore {
     /// A look at the semaphore, with `count` holders and waiters at most.
     pub(crate) fn look(&self, offset: u32, count: u32) -> Result<State, CallError> {
         let keys = self.keys()?;
-        let inspect = Inspect {
-            keys,
-            offset,
-            count,
-        };
+        let inspect = Inspect { keys, offset, count };
         let span = Operation::Inspect.on([keys.meta.as_ref()]);
         span.run(|| self.shared.call(&inspect))
     }

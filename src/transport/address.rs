@@ -7,10 +7,7 @@ use crate::transport::tls::{self, Certificates};
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
 #[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one, until the gate is open"
-)]
+#[allow(clippy::large_enum_variant, reason = "there is one, until the gate is open")]
 pub(crate) enum Address {
     One(ConnectionInfo),
     #[cfg(feature = "r2d2")]
@@ -65,11 +62,7 @@ impl Address {
             let why = "takes one sentinel or more, and the name by which they know the master";
             return Err(Invalid::new("sentinels", why));
         }
-        Ok(Address::Sentinel {
-            sentinels: infos(sentinels, wrong_part::ONE)?,
-            master: master.to_owned(),
-            like,
-        })
+        Ok(Address::Sentinel { sentinels: infos(sentinels, wrong_part::ONE)?, master: master.to_owned(), like })
     }
 
     /// The same, with what connections by TLS take.
@@ -94,9 +87,7 @@ impl Address {
             #[cfg(feature = "cluster")]
             Address::Cluster(nodes) => nodes.iter_mut().collect(),
             #[cfg(feature = "sentinel")]
-            Address::Sentinel {
-                sentinels, like, ..
-            } => sentinels.iter_mut().chain([like]).collect(),
+            Address::Sentinel { sentinels, like, .. } => sentinels.iter_mut().chain([like]).collect(),
         }
     }
 
@@ -115,11 +106,7 @@ impl Address {
             true => format!("{scheme}://{host}"),
             false => format!("{scheme}://{host}:26379"),
         });
-        Ok(Address::Sentinel {
-            sentinels: infos(&hosts.collect::<Vec<_>>(), form)?,
-            master: master.to_owned(),
-            like,
-        })
+        Ok(Address::Sentinel { sentinels: infos(&hosts.collect::<Vec<_>>(), form)?, master: master.to_owned(), like })
     }
 
     #[cfg(not(feature = "sentinel"))]
@@ -215,21 +202,12 @@ mod tests {
     #[cfg(feature = "sentinel")]
     fn the_login_of_a_sentinel_url_is_the_masters() {
         let url = "redis+sentinel://:secret@a,b:5000,[::1]/orders/3";
-        let Address::Sentinel {
-            sentinels,
-            master,
-            like,
-        } = Address::parse(url).unwrap()
-        else {
+        let Address::Sentinel { sentinels, master, like } = Address::parse(url).unwrap() else {
             panic!("no sentinels");
         };
         let shown: Vec<_> = sentinels.iter().map(|i| i.addr().to_string()).collect();
         assert_eq!(shown, ["a:26379", "b:5000", "::1:26379"]);
-        assert!(
-            sentinels
-                .iter()
-                .all(|i| i.redis_settings().password().is_none())
-        );
+        assert!(sentinels.iter().all(|i| i.redis_settings().password().is_none()));
         assert_eq!(master, "orders");
         assert_eq!(like.redis_settings().password(), Some("secret"));
         assert_eq!(like.redis_settings().db(), 3);

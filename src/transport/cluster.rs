@@ -49,32 +49,19 @@ struct Map {
 
 impl Cluster {
     /// Knows these addresses, and asks nobody yet.
-    pub(crate) fn new(
-        nodes: &[ConnectionInfo],
-        options: PoolOptions,
-    ) -> Result<Cluster, CallError> {
+    pub(crate) fn new(nodes: &[ConnectionInfo], options: PoolOptions) -> Result<Cluster, CallError> {
         let Some(like) = nodes.first().cloned() else {
-            return Err(
-                Invalid::new("nodes", "takes the address of one node or more, got none").into(),
-            );
+            return Err(Invalid::new("nodes", "takes the address of one node or more, got none").into());
         };
         if nodes.iter().any(|info| info.redis_settings().db() != 0) {
             let why = "a cluster has only the database 0; leave the number out";
             return Err(Invalid::new("url", why).into());
         }
-        if nodes
-            .iter()
-            .any(|info| tls::is_used(info) != tls::is_used(&like))
-        {
+        if nodes.iter().any(|info| tls::is_used(info) != tls::is_used(&like)) {
             let why = "the nodes of a cluster are all reached by TLS, or none of them";
             return Err(Invalid::new("url", why).into());
         }
-        let cluster = Cluster {
-            options,
-            like,
-            map: Mutex::default(),
-            asking: Mutex::default(),
-        };
+        let cluster = Cluster { options, like, map: Mutex::default(), asking: Mutex::default() };
         let mut map = lock(&cluster.map);
         for info in nodes {
             let address = match info.addr() {
@@ -85,9 +72,7 @@ impl Cluster {
                     return Err(Invalid::new("url", why).into());
                 }
             };
-            cluster
-                .number(&mut map, address)
-                .map_err(CallError::Failed)?;
+            cluster.number(&mut map, address).map_err(CallError::Failed)?;
         }
         drop(map);
         Ok(cluster)
@@ -136,9 +121,7 @@ impl Cluster {
         let slot = Slot::for_key(key);
         let now = self.options.clock.now();
         let map = lock(&self.map);
-        let is_due = map
-            .asked
-            .is_none_or(|asked| now.saturating_duration_since(asked) >= REFRESH_INTERVAL);
+        let is_due = map.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= REFRESH_INTERVAL);
         let has_time = until.is_none_or(|until| now < until);
         let (doubted, is_known) = (map.doubted, map.owners.contains_key(&slot));
         drop(map);
@@ -195,11 +178,7 @@ impl Cluster {
     }
 
     /// Asks for the slots, or waits while somebody else does. `last` is asked last, since it just failed.
-    pub(super) fn ask_for_slots(
-        &self,
-        last: Option<NodeId>,
-        until: Option<Instant>,
-    ) -> Result<(), Failure> {
+    pub(super) fn ask_for_slots(&self, last: Option<NodeId>, until: Option<Instant>) -> Result<(), Failure> {
         let before = lock(&self.map).version;
         let asking = lock(&self.asking);
         if lock(&self.map).version != before {
@@ -209,12 +188,7 @@ impl Cluster {
     }
 
     /// Asks the nodes which of them has what, one after the other until one tells, or until `until`.
-    fn ask_nodes(
-        &self,
-        _asking: &MutexGuard<()>,
-        last: Option<NodeId>,
-        until: Option<Instant>,
-    ) -> Result<(), Failure> {
+    fn ask_nodes(&self, _asking: &MutexGuard<()>, last: Option<NodeId>, until: Option<Instant>) -> Result<(), Failure> {
         let mut nodes = self.nodes();
         nodes.sort_by_key(|node| (Some(node.node()) == last, node.is_retired()));
         let mut failure = Failure::new(FailureKind::Unreachable, "no node was named");
@@ -235,23 +209,13 @@ impl Cluster {
     fn learn(&self, told_by: &Pool, ranges: Vec<Range>) -> Result<(), Failure> {
         let mut map = lock(&self.map);
         let mut owners = HashMap::with_capacity(16_384);
-        for Range {
-            first,
-            last,
-            host,
-            port,
-        } in ranges
-        {
+        for Range { first, last, host, port } in ranges {
             let host = match host.as_str() {
                 "" | "?" => host_of(&map, told_by.node()),
                 _ => host,
             };
             let number = self.number(&mut map, (host, port))?;
-            owners.extend(
-                (first..=last)
-                    .filter_map(Slot::new)
-                    .map(|slot| (slot, number)),
-            );
+            owners.extend((first..=last).filter_map(Slot::new).map(|slot| (slot, number)));
         }
         let masters: std::collections::BTreeSet<usize> = owners.values().copied().collect();
         for node in &map.nodes {
@@ -287,10 +251,7 @@ struct Range {
 fn slots(node: &Pool, until: Instant) -> Result<Vec<Range>, Failure> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
-    let sending = Sending {
-        until: Some(until),
-        ..Sending::default()
-    };
+    let sending = Sending { until: Some(until), ..Sending::default() };
     let reply = node.command(&command, sending)??;
     let unreadable = || {
         let text = "CLUSTER SLOTS is answered in no form that is known";
@@ -313,13 +274,7 @@ fn slots(node: &Pool, until: Instant) -> Result<Vec<Range>, Failure> {
 /// First slot, last slot, and the master as host, port and more; then the replicas.
 fn range(row: &Value) -> Option<Range> {
     let Value::Array(row) = row else { return None };
-    let [
-        Value::Int(first),
-        Value::Int(last),
-        Value::Array(master),
-        ..,
-    ] = row.as_slice()
-    else {
+    let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = row.as_slice() else {
         return None;
     };
     let [host, Value::Int(port), ..] = master.as_slice() else {

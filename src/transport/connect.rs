@@ -11,11 +11,7 @@ use std::time::Duration;
 /// part of which would be awaited for a timeout of its own.
 pub(crate) fn settled(info: ConnectionInfo) -> ConnectionInfo {
     let tcp = info.tcp_settings().clone().set_nodelay(true);
-    let settings = info
-        .redis_settings()
-        .clone()
-        .set_protocol(ProtocolVersion::RESP2)
-        .set_skip_set_lib_name();
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
     info.set_tcp_settings(tcp).set_redis_settings(settings)
 }
 
@@ -23,16 +19,9 @@ pub(crate) fn settled(info: ConnectionInfo) -> ConnectionInfo {
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 pub(crate) fn moved_to(like: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
     match like {
-        ConnectionAddr::TcpTls {
-            insecure,
-            tls_params,
-            ..
-        } => ConnectionAddr::TcpTls {
-            host,
-            port,
-            insecure: *insecure,
-            tls_params: tls_params.clone(),
-        },
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+        }
         _ => ConnectionAddr::Tcp(host, port),
     }
 }
@@ -42,21 +31,15 @@ pub(crate) fn open(client: &Client, within: Duration) -> Result<Connection, Fail
     // Each part of the handshake is awaited for the whole timeout, so they get a share each.
     let info = client.get_connection_info();
     let settings = info.redis_settings();
-    let replies = [
-        settings.password().is_some(),
-        settings.db() != 0,
-        tls::is_used(info),
-    ];
+    let replies = [settings.password().is_some(), settings.db() != 0, tls::is_used(info)];
     let replies: u32 = replies.into_iter().map(u32::from).sum();
     let share = (within / replies.max(1)).max(Duration::from_millis(1));
-    let connected = client
-        .get_connection_with_timeout(share)
-        .and_then(|mut con| {
-            if tls::is_used(info) {
-                tls::shake_hands(&mut con, share)?;
-            }
-            Ok(con)
-        });
+    let connected = client.get_connection_with_timeout(share).and_then(|mut con| {
+        if tls::is_used(info) {
+            tls::shake_hands(&mut con, share)?;
+        }
+        Ok(con)
+    });
     connected.map_err(|error| {
         if let Some(failure) = tls::failure_of(&error) {
             return failure;

@@ -34,30 +34,13 @@ pub(super) enum State {
 }
 
 impl PooledConnection {
-    pub(super) fn new(
-        con: Inner,
-        is_lent: bool,
-        read_timeout: Duration,
-        generation: u64,
-    ) -> PooledConnection {
-        PooledConnection {
-            con,
-            is_lent,
-            read_timeout,
-            generation,
-            used: machine_now(),
-            unread: 0,
-        }
+    pub(super) fn new(con: Inner, is_lent: bool, read_timeout: Duration, generation: u64) -> PooledConnection {
+        PooledConnection { con, is_lent, read_timeout, generation, used: machine_now(), unread: 0 }
     }
 
     /// Sends commands in one packet and reads their replies until `latest`, on this machine's clock. There are `count`
     /// replies; one that did not come is an error. Replies to earlier packets that come late are passed over.
-    pub(super) fn exchange(
-        &mut self,
-        packet: &[u8],
-        count: usize,
-        latest: Instant,
-    ) -> (Vec<Reply>, State) {
+    pub(super) fn exchange(&mut self, packet: &[u8], count: usize, latest: Instant) -> (Vec<Reply>, State) {
         let mut replies = Vec::with_capacity(count);
         let late = self.unread;
         self.unread += count;
@@ -75,12 +58,7 @@ impl PooledConnection {
         }
     }
 
-    fn read(
-        &mut self,
-        mut late: usize,
-        replies: &mut Vec<Reply>,
-        latest: Instant,
-    ) -> Result<(), (RedisError, State)> {
+    fn read(&mut self, mut late: usize, replies: &mut Vec<Reply>, latest: Instant) -> Result<(), (RedisError, State)> {
         while self.unread > 0 {
             let left = latest.saturating_duration_since(machine_now());
             self.bound(left).map_err(|error| (error, State::Broken))?;
@@ -141,17 +119,10 @@ pub(super) struct Counted {
 }
 
 impl PendingConnection {
-    pub(super) fn new(
-        node: NodeId,
-        connection: PooledConnection,
-        count: &Arc<()>,
-    ) -> PendingConnection {
+    pub(super) fn new(node: NodeId, connection: PooledConnection, count: &Arc<()>) -> PendingConnection {
         PendingConnection {
             node,
-            connection: Arc::new(Mutex::new(Some(Counted {
-                connection,
-                _count: count.clone(),
-            }))),
+            connection: Arc::new(Mutex::new(Some(Counted { connection, _count: count.clone() }))),
         }
     }
 

@@ -39,20 +39,13 @@ impl Connector {
     }
 
     #[cfg(feature = "r2d2")]
-    pub(crate) fn of_pool(
-        pool: r2d2::Pool<Client>,
-        info: ConnectionInfo,
-    ) -> Result<Connector, Failure> {
+    pub(crate) fn of_pool(pool: r2d2::Pool<Client>, info: ConnectionInfo) -> Result<Connector, Failure> {
         let client = Client::open(settled(info).into_connection_info()?)?;
         Ok(Connector::Pool(pool, Box::new(client)))
     }
 
     /// A connection for calls, had within `within`, and whether it is lent.
-    pub(super) fn pooled(
-        &self,
-        timeouts: &Timeouts,
-        within: Duration,
-    ) -> Result<(Inner, bool), Failure> {
+    pub(super) fn pooled(&self, timeouts: &Timeouts, within: Duration) -> Result<(Inner, bool), Failure> {
         #[cfg(feature = "r2d2")]
         if let Connector::Pool(pool, _) = self {
             let con = pool.get_timeout(within).map_err(|error| {
@@ -71,11 +64,7 @@ impl Connector {
     }
 
     /// A connection that is made within `within`.
-    pub(crate) fn connect(
-        &self,
-        timeouts: &Timeouts,
-        within: Duration,
-    ) -> Result<Connection, Failure> {
+    pub(crate) fn connect(&self, timeouts: &Timeouts, within: Duration) -> Result<Connection, Failure> {
         let con = match self {
             Connector::Client(client) => open(client, within),
             #[cfg(feature = "sentinel")]

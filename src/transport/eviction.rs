@@ -29,11 +29,7 @@ pub enum Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Warning::Evicts {
-            server,
-            policy,
-            maxmemory,
-        } = self;
+        let Warning::Evicts { server, policy, maxmemory } = self;
         write!(
             f,
             "{server} evicts locks and semaphores when its memory is full ({maxmemory} bytes, `maxmemory-policy {policy}`); \
@@ -54,11 +50,7 @@ pub(crate) fn ask(server: &Pool, until: Option<Instant>) -> Option<Warning> {
     }
     let mut info = redis::cmd("INFO");
     info.arg("memory");
-    let sending = Sending {
-        until: Some(latest),
-        priority: true,
-        ..Sending::default()
-    };
+    let sending = Sending { until: Some(latest), priority: true, ..Sending::default() };
     match server.command(&info, sending).ok()?.ok()? {
         Value::BulkString(info) => evicts(&info, server.address()),
         _ => None,

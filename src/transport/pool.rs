@@ -143,8 +143,7 @@ impl Pool {
 
     /// A connection outside the pool, for a subscription.
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
-        self.connector
-            .connect(&self.options.timeouts, self.options.timeouts.connect)
+        self.connector.connect(&self.options.timeouts, self.options.timeouts.connect)
     }
 
     /// The places where connecting can have failed; see [`Connector::addresses`].
@@ -164,14 +163,8 @@ impl Pool {
 
     /// Sends a plain command by itself. A failure: it was not sent.
     pub(crate) fn command(&self, command: &Cmd, sending: Sending) -> Result<Reply, Failure> {
-        let packet = Packet {
-            bytes: command.get_packed_command().into(),
-            replies: 1,
-        };
-        let alone = Sending {
-            alone: true,
-            ..sending
-        };
+        let packet = Packet { bytes: command.get_packed_command().into(), replies: 1 };
+        let alone = Sending { alone: true, ..sending };
         let reply = self.send(&packet, alone)?.replies.pop();
         Ok(error_in(reply.unwrap_or_else(missing)))
     }
@@ -227,12 +220,7 @@ impl Pool {
             State::Late => *slot = Some(counted),
             State::Broken => self.outdate(generation),
         }
-        Some(Ok(Response {
-            replies,
-            sent,
-            generation,
-            pending: None,
-        }))
+        Some(Ok(Response { replies, sent, generation, pending: None }))
     }
 
     /// A connection that was pending is ready again: it returns to the pool, if that has room.
@@ -253,19 +241,11 @@ impl Pool {
     /// How long a call that is sent now may take.
     fn time(&self, until: Option<Instant>) -> Duration {
         let left = |until: Instant| until.saturating_duration_since(self.options.clock.now());
-        until.map_or(self.options.timeouts.read, |until| {
-            self.options.timeouts.read.min(left(until))
-        })
+        until.map_or(self.options.timeouts.read, |until| self.options.timeouts.read.min(left(until)))
     }
 
     /// Sends a packet on a connection, and along with it those of others that wait by then.
-    fn send_on(
-        &self,
-        slot: Slot,
-        packet: &Packet,
-        sending: Sending,
-        latest: Instant,
-    ) -> Result<Response, Failure> {
+    fn send_on(&self, slot: Slot, packet: &Packet, sending: Sending, latest: Instant) -> Result<Response, Failure> {
         let mut connection = match self.ready(slot, latest) {
             Ok(connection) => connection,
             Err(failure) => {
@@ -281,10 +261,7 @@ impl Pool {
             false => {
                 // All have the time of one: a call without a deadline counts from here.
                 let latest = match sending.until {
-                    Some(_) => along
-                        .iter()
-                        .map(|other| other.latest)
-                        .fold(latest, Instant::max),
+                    Some(_) => along.iter().map(|other| other.latest).fold(latest, Instant::max),
                     None => begun + self.options.timeouts.read,
                 };
                 let (bytes, count) = queue::combined(packet, &along);
@@ -294,12 +271,7 @@ impl Pool {
         let generation = connection.generation;
         let is_near = (!sending.is_alone()).then(|| connection.used - begun < AT_ONCE);
         let pending = self.give_back(connection, state, is_near);
-        let response = |replies| Response {
-            replies,
-            sent,
-            generation,
-            pending: pending.clone(),
-        };
+        let response = |replies| Response { replies, sent, generation, pending: pending.clone() };
         if along.is_empty() {
             return Ok(response(replies));
         }
@@ -340,8 +312,7 @@ impl Pool {
         connections.is_near = is_near.unwrap_or(connections.is_near);
         connections.step_down(self.options.most, self.moves());
         drop(connections);
-        let is_late =
-            state == State::Late && Arc::strong_count(&self.pending) <= self.options.most + 1;
+        let is_late = state == State::Late && Arc::strong_count(&self.pending) <= self.options.most + 1;
         let late = kept.filter(|_| is_late)?;
         Some(PendingConnection::new(self.node, late, &self.pending))
     }

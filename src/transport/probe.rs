@@ -27,10 +27,7 @@ pub(crate) fn explain(servers: &[Arc<Pool>], error: CallError) -> CallError {
     if !matches!(kind, Unreachable | Disconnected | NotRedis | TimedOut) {
         return error;
     }
-    let time = servers
-        .iter()
-        .map(|server| server.options.timeouts.connect)
-        .max();
+    let time = servers.iter().map(|server| server.options.timeouts.connect).max();
     let time = time.unwrap_or_default() / 4;
     let addresses = servers.iter().flat_map(|server| server.addresses(time));
     let addresses: Vec<ConnectionAddr> = addresses.collect();
@@ -51,9 +48,8 @@ fn mismatch(address: &ConnectionAddr, kind: FailureKind, time: Duration) -> Opti
     match (address, kind) {
         (ConnectionAddr::Tcp(host, port), Unreachable | Disconnected | NotRedis) => {
             let reply = ask(host, *port, &EMPTY_HELLO, time);
-            (reply == Some(ALERT)).then_some(
-                "the server speaks TLS at this port; write rediss in place of redis in its address",
-            )
+            (reply == Some(ALERT))
+                .then_some("the server speaks TLS at this port; write rediss in place of redis in its address")
         }
         (ConnectionAddr::TcpTls { host, port, .. }, Unreachable | Disconnected | TimedOut) => {
             let reply = ask(host, *port, b"PING\r\n", time);
@@ -70,8 +66,7 @@ fn ask(host: &str, port: u16, words: &[u8], time: Duration) -> Option<[u8; 2]> {
     let end = machine_now() + time;
     let left = || Some(end.saturating_duration_since(machine_now())).filter(|left| !left.is_zero());
     let mut addresses = (host, port).to_socket_addrs().ok()?;
-    let mut stream =
-        addresses.find_map(|address| TcpStream::connect_timeout(&address, left()?).ok())?;
+    let mut stream = addresses.find_map(|address| TcpStream::connect_timeout(&address, left()?).ok())?;
     stream.set_write_timeout(Some(left()?)).ok()?;
     stream.write_all(words).ok()?;
     stream.set_read_timeout(Some(left()?)).ok()?;

@@ -41,10 +41,7 @@ pub(crate) struct Answered {
 
 impl Answered {
     /// The answer in the reply. Where the reply fits no contract, its connection is not used any more.
-    pub(crate) fn read<T>(
-        self,
-        read: impl FnOnce(Value) -> Result<T, CallError>,
-    ) -> Result<T, Unanswered> {
+    pub(crate) fn read<T>(self, read: impl FnOnce(Value) -> Result<T, CallError>) -> Result<T, Unanswered> {
         read(self.reply).map_err(|error| {
             self.pool.outdate(self.generation);
             error.into()
@@ -62,10 +59,7 @@ pub(crate) struct Unanswered {
 
 impl From<CallError> for Unanswered {
     fn from(error: CallError) -> Unanswered {
-        Unanswered {
-            error,
-            connection: None,
-        }
+        Unanswered { error, connection: None }
     }
 }
 
@@ -76,10 +70,7 @@ impl From<Failure> for Unanswered {
 }
 
 /// Where a call is, between two attempts.
-#[cfg_attr(
-    not(feature = "cluster"),
-    allow(dead_code, reason = "only a cluster has several nodes")
-)]
+#[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "only a cluster has several nodes"))]
 pub(super) struct Route<'a> {
     topology: &'a Topology,
     clock: &'a Clock,
@@ -132,9 +123,7 @@ impl<'a> Route<'a> {
         match self.topology {
             Topology::One(pool) => Ok(pool.clone()),
             #[cfg(feature = "cluster")]
-            Topology::Cluster(cluster) => cluster
-                .owner(self.key, self.until)
-                .map_err(|failure| self.failed(failure)),
+            Topology::Cluster(cluster) => cluster.owner(self.key, self.until).map_err(|failure| self.failed(failure)),
         }
     }
 
@@ -187,20 +176,14 @@ impl<'a> Route<'a> {
 
     /// Follows the slot where it has moved, or is just moving.
     #[cfg(feature = "cluster")]
-    fn follow(
-        &mut self,
-        cluster: &Cluster,
-        pool: &Pool,
-        unanswered: Unanswered,
-    ) -> Option<Outcome> {
+    fn follow(&mut self, cluster: &Cluster, pool: &Pool, unanswered: Unanswered) -> Option<Outcome> {
         let (CallError::Failed(failure) | CallError::Unknown(failure)) = &unanswered.error else {
             return Some(Err(unanswered));
         };
         self.redirects += 1;
         self.asking = None;
         let from = pool.node();
-        let is_over = self.redirects > MOST_REDIRECTS
-            || self.latest.is_some_and(|latest| latest <= self.clock.now());
+        let is_over = self.redirects > MOST_REDIRECTS || self.latest.is_some_and(|latest| latest <= self.clock.now());
         let followed = match failure.redirect() {
             Some(_) if is_over => return Some(Err(still_moving(unanswered))),
             Some(Redirect::Moved(to)) => cluster.moved(self.key, from, to),
@@ -253,19 +236,10 @@ mod tests {
     /// What becomes of a call whose connection broke, and that was then answered with this error.
     fn error_after_a_break(kind: ServerErrorKind, read_timeout: Duration) -> CallError {
         let soon = Duration::from_secs(10);
-        let timeouts = Timeouts {
-            connect: soon,
-            read: soon,
-            write: soon,
-        };
+        let timeouts = Timeouts { connect: soon, read: soon, write: soon };
         let address = Address::parse("redis+cluster://127.0.0.1:1").unwrap(); // nobody connects
         let clock = Clock::real();
-        let options = PoolOptions {
-            clock: clock.clone(),
-            counts: Arc::default(),
-            timeouts,
-            most: 1,
-        };
+        let options = PoolOptions { clock: clock.clone(), counts: Arc::default(), timeouts, most: 1 };
         let topology = Topology::new(address, options).unwrap();
         let pool = topology.pool(0).unwrap();
         let mut route = Route::new(&topology, &clock, read_timeout, b"key", None);

@@ -91,9 +91,7 @@ impl Sentinels {
                 continue;
             };
             // A share for each that may be asked yet, and one for the master.
-            let shares = u32::try_from(count - step)
-                .unwrap_or(u32::MAX)
-                .saturating_add(1);
+            let shares = u32::try_from(count - step).unwrap_or(u32::MAX).saturating_add(1);
             let share = deadline.saturating_duration_since(machine_now()) / shares;
             let found = self.ask(sentinel, share).and_then(|address| {
                 let left = deadline.saturating_duration_since(machine_now());
@@ -113,10 +111,7 @@ impl Sentinels {
 
     /// Where they are, and the master as the first of them that answers names it. Asks for `within` at most.
     pub(crate) fn addresses(&self, within: Duration) -> Vec<ConnectionAddr> {
-        let share = within
-            / u32::try_from(self.sentinels.len())
-                .unwrap_or(u32::MAX)
-                .max(1);
+        let share = within / u32::try_from(self.sentinels.len()).unwrap_or(u32::MAX).max(1);
         let mut sentinels = self.sentinels.iter();
         let master = sentinels.find_map(|sentinel| self.ask(sentinel, share).ok());
         let master = master.map(|(host, port)| moved_to(self.like.addr(), host, port));
@@ -129,10 +124,8 @@ impl Sentinels {
     fn ask(&self, sentinel: &Client, within: Duration) -> Result<(String, u16), Failure> {
         let mut con = open(sentinel, within)?;
         con.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
-        let address: Option<(String, u16)> = redis::cmd("SENTINEL")
-            .arg("GET-MASTER-ADDR-BY-NAME")
-            .arg(&self.master)
-            .query(&mut con)?;
+        let address: Option<(String, u16)> =
+            redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master).query(&mut con)?;
         address.ok_or_else(|| {
             let text = format!("the sentinels know no master {:?}", self.master);
             Failure::new(FailureKind::NotReady, text)
@@ -155,16 +148,9 @@ impl Sentinels {
             },
         };
         match &role {
-            Value::Array(parts)
-                if parts.first() == Some(&Value::BulkString(b"master".to_vec())) =>
-            {
-                Ok(con)
-            }
+            Value::Array(parts) if parts.first() == Some(&Value::BulkString(b"master".to_vec())) => Ok(con),
             _ => {
-                let text = format!(
-                    "what the sentinels call the master {:?} is none",
-                    self.master
-                );
+                let text = format!("what the sentinels call the master {:?} is none", self.master);
                 Err(Failure::new(FailureKind::NotReady, text))
             }
         }
@@ -188,11 +174,7 @@ fn listen(sentinels: &Weak<Sentinels>) {
         };
         let next = (index + 1) % known.sentinels.len().max(1);
         let (set, as_set) = (Ordering::Relaxed, Ordering::Relaxed);
-        if known
-            .first
-            .compare_exchange(index, next, set, as_set)
-            .is_ok()
-        {
+        if known.first.compare_exchange(index, next, set, as_set).is_ok() {
             drop(known);
             std::thread::sleep(PAUSE);
         }

@@ -39,28 +39,11 @@ pub(crate) type Make<'a> = dyn FnMut(&Arc<Pool>) -> Result<Cow<'a, Packed>, Fail
 
 impl Servers {
     /// The servers at this address, each with a pool of up to `most` connections. Connects to none yet.
-    pub(crate) fn open(
-        address: Address,
-        clock: Clock,
-        timeouts: Timeouts,
-        most: usize,
-    ) -> Result<Servers, CallError> {
+    pub(crate) fn open(address: Address, clock: Clock, timeouts: Timeouts, most: usize) -> Result<Servers, CallError> {
         let counts = Arc::new(Counts::default());
-        let options = PoolOptions {
-            clock: clock.clone(),
-            counts: counts.clone(),
-            timeouts,
-            most,
-        };
+        let options = PoolOptions { clock: clock.clone(), counts: counts.clone(), timeouts, most };
         let topology = Topology::new(address, options)?;
-        Ok(Servers {
-            clock,
-            counts,
-            pid: std::process::id(),
-            topology,
-            timeouts,
-            warnings: Mutex::default(),
-        })
+        Ok(Servers { clock, counts, pid: std::process::id(), topology, timeouts, warnings: Mutex::default() })
     }
 
     /// Whether this process is the one that opened the gate, and not a fork of it.
@@ -137,11 +120,7 @@ impl Servers {
     }
 
     /// Sends a call, and reads its answer. Also says when it was sent.
-    pub(crate) fn ask<C: Call>(
-        &self,
-        call: &C,
-        sending: Sending,
-    ) -> Result<(C::Answer, Moment), Unanswered> {
+    pub(crate) fn ask<C: Call>(&self, call: &C, sending: Sending) -> Result<(C::Answer, Moment), Unanswered> {
         let answered = self.send(&call.pack(), sending)?;
         let sent = answered.sent;
         Ok((answered.read(|reply| call.answer(reply))?, sent))
@@ -171,11 +150,9 @@ impl Servers {
             indexes.push(index);
             together.push(call);
         }
-        let outcomes = groups.into_values().flat_map(|(indexes, together)| {
-            indexes
-                .into_iter()
-                .zip(self.send_together(&together, sending))
-        });
+        let outcomes = groups
+            .into_values()
+            .flat_map(|(indexes, together)| indexes.into_iter().zip(self.send_together(&together, sending)));
         let mut outcomes: Vec<(usize, Outcome)> = outcomes.collect();
         outcomes.sort_by_key(|(index, _)| *index);
         outcomes.into_iter().map(|(_, outcome)| outcome).collect()
@@ -221,16 +198,8 @@ impl Servers {
     }
 
     /// Sends a call on the connection of another one that was not answered, so that it reaches the server after that.
-    pub(crate) fn send_behind(
-        &self,
-        pending: &PendingConnection,
-        call: &Packed,
-        until: Option<Instant>,
-    ) -> Outcome {
-        let sending = Sending {
-            until,
-            ..Sending::default()
-        };
+    pub(crate) fn send_behind(&self, pending: &PendingConnection, call: &Packed, until: Option<Instant>) -> Outcome {
+        let sending = Sending { until, ..Sending::default() };
         let Some(pool) = self.topology.pool(pending.node()) else {
             return self.send(call, sending);
         };
@@ -239,13 +208,9 @@ impl Servers {
             None => pool.send(packet, sending),
         };
         match exchange_one(&pool, call, false, sending, &mut send) {
-            Err(Unanswered {
-                error: CallError::Failed(failure),
-                ..
-            }) if failure.kind() == FailureKind::TimedOut => Err(Unanswered {
-                error: CallError::Unknown(failure),
-                connection: Some(pending.clone()),
-            }),
+            Err(Unanswered { error: CallError::Failed(failure), .. }) if failure.kind() == FailureKind::TimedOut => {
+                Err(Unanswered { error: CallError::Unknown(failure), connection: Some(pending.clone()) })
+            }
             outcome => outcome,
         }
     }
@@ -255,13 +220,7 @@ impl Servers {
 type Send<'a> = dyn FnMut(&Packet) -> Result<Response, Failure> + 'a;
 
 /// Sends one call to a server, and again where it does not know the script. Most often that is one packet.
-fn exchange_one(
-    pool: &Arc<Pool>,
-    call: &Packed,
-    asking: bool,
-    sending: Sending,
-    send: &mut Send,
-) -> Outcome {
+fn exchange_one(pool: &Arc<Pool>, call: &Packed, asking: bool, sending: Sending, send: &mut Send) -> Outcome {
     let calls = [call];
     let exchange = match asking || sending.replicas.is_some() {
         true => Exchange::new(&calls).asking(asking),
@@ -283,12 +242,7 @@ fn exchange_one(
 }
 
 /// Sends calls to one server in one packet, and again where it does not know their script. Each has its own outcome.
-fn run(
-    pool: &Arc<Pool>,
-    mut exchange: Exchange,
-    sending: Sending,
-    send: &mut Send,
-) -> Vec<Outcome> {
+fn run(pool: &Arc<Pool>, mut exchange: Exchange, sending: Sending, send: &mut Send) -> Vec<Outcome> {
     exchange.last = sending.replicas.as_ref().map(MinReplicas::command);
     let (mut first, mut pending, mut unsent) = (None, None, None);
     while let Some(packet) = exchange.packet() {
@@ -310,12 +264,7 @@ fn run(
     let unconfirmed = replicas.and_then(|replicas| replicas.check(last).err());
     let outcomes = exchange.outcomes().into_iter().map(|reply| match reply {
         None => Err(unsent.clone().unwrap_or_else(not_sent).into()),
-        Some(reply) => outcome(
-            (pool, sent, generation),
-            reply,
-            unconfirmed.clone(),
-            &pending,
-        ),
+        Some(reply) => outcome((pool, sent, generation), reply, unconfirmed.clone(), &pending),
     });
     outcomes.collect()
 }
@@ -332,26 +281,13 @@ fn outcome(
     pending: &Option<PendingConnection>,
 ) -> Outcome {
     match reply {
-        Ok(reply) => Ok(Answered {
-            reply,
-            sent,
-            repeated: false,
-            unconfirmed,
-            pool: pool.clone(),
-            generation,
-        }),
+        Ok(reply) => Ok(Answered { reply, sent, repeated: false, unconfirmed, pool: pool.clone(), generation }),
         Err(error) => Err(unanswered(pool, generation, error_of(error), pending)),
     }
 }
 
-fn unanswered(
-    pool: &Pool,
-    generation: u64,
-    error: CallError,
-    pending: &Option<PendingConnection>,
-) -> Unanswered {
-    let is_late =
-        matches!(&error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut);
+fn unanswered(pool: &Pool, generation: u64, error: CallError, pending: &Option<PendingConnection>) -> Unanswered {
+    let is_late = matches!(&error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut);
     let is_broken = match &error {
         CallError::Failed(failure) => failure.is_broken(),
         CallError::Unknown(_) => !is_late,

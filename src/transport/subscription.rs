@@ -29,13 +29,7 @@ pub(crate) struct Broken;
 impl Subscription {
     /// The subscription that was made on this connection.
     pub(crate) fn on(con: Connection, within: Duration) -> Subscription {
-        Subscription {
-            con,
-            within,
-            read_timeout: None,
-            last: machine_now(),
-            early: VecDeque::new(),
-        }
+        Subscription { con, within, read_timeout: None, last: machine_now(), early: VecDeque::new() }
     }
 
     /// The next message, waited for until then; nothing after that or a pause.
@@ -98,8 +92,7 @@ impl Subscription {
 /// signal(7) says. In both cases the connection stands.
 fn is_pause(error: &RedisError) -> bool {
     let interrupted = || {
-        let cause = std::error::Error::source(error)?
-            .downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
+        let cause = std::error::Error::source(error)?.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
         let kind = cause.downcast_ref::<std::io::Error>()?.kind();
         Some(kind == std::io::ErrorKind::Interrupted)
     };

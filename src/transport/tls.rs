@@ -26,10 +26,7 @@ pub(crate) fn is_used(info: &ConnectionInfo) -> bool {
 }
 
 /// Makes ready what connections are made of. Every address goes through here once, before the first connection to it.
-pub(crate) fn prepare(
-    info: ConnectionInfo,
-    certificates: &Certificates,
-) -> Result<ConnectionInfo, CallError> {
+pub(crate) fn prepare(info: ConnectionInfo, certificates: &Certificates) -> Result<ConnectionInfo, CallError> {
     if !is_used(&info) {
         return Ok(info);
     }

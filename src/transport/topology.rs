@@ -25,11 +25,9 @@ impl Topology {
             #[cfg(feature = "r2d2")]
             Address::Pool(pool, info) => Connector::of_pool(pool, info),
             #[cfg(feature = "sentinel")]
-            Address::Sentinel {
-                sentinels,
-                master,
-                like,
-            } => Sentinels::new(sentinels, master, like).map(Connector::Sentinels),
+            Address::Sentinel { sentinels, master, like } => {
+                Sentinels::new(sentinels, master, like).map(Connector::Sentinels)
+            }
             #[cfg(feature = "cluster")]
             Address::Cluster(nodes) => {
                 return Ok(Topology::Cluster(Box::new(Cluster::new(&nodes, options)?)));

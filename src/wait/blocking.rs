@@ -11,8 +11,7 @@ use crate::protocol::lease::Moment;
 use crate::protocol::mailbox::Mail;
 use crate::protocol::releases::Target as ReleaseTarget;
 use crate::protocol::waiter::{
-    Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, Target,
-    Waiter,
+    Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, Target, Waiter,
 };
 use crate::transport::PendingConnection;
 use crate::transport::pool::{Pool, Sending};
@@ -44,9 +43,7 @@ impl Waits {
     /// Asks for permits once; granted or not, nothing stays behind. Blocks for one round trip.
     pub(crate) fn at_once(&self, target: &mut PermitTarget) -> Result<Granted, TryAcquireError> {
         self.prepare(target, None)?;
-        let answer = self
-            .servers
-            .ask(&target.acquire(Ask::First, ""), Sending::default());
+        let answer = self.servers.ask(&target.acquire(Ask::First, ""), Sending::default());
         let (answer, sent) = answer.map_err(|unanswered| {
             if let CallError::Unknown(_) = unanswered.error {
                 self.release_later(target, unanswered.connection);
@@ -146,12 +143,7 @@ impl Waits {
                     }
                 }
                 Action::Done { result, give_back } => {
-                    return End {
-                        target: waiter.target,
-                        result,
-                        give_back,
-                        connection,
-                    };
+                    return End { target: waiter.target, result, give_back, connection };
                 }
             };
             action = waiter.on(event, clock.moment());
@@ -177,10 +169,7 @@ impl Waits {
             }
             Ok(Cow::Owned(target.call(ask, &inbox)))
         };
-        let sending = Sending {
-            until,
-            ..Sending::default()
-        };
+        let sending = Sending { until, ..Sending::default() };
         let answered = self.servers.send_as(key.as_bytes(), sending, &mut make)?;
         let sent = answered.sent;
         Ok((answered.read(|reply| target.answer(ask, reply))?, sent))
@@ -210,11 +199,7 @@ impl Waits {
     }
 
     /// The release of whatever the id has: the fence is not known.
-    fn pending(
-        &self,
-        target: &PermitTarget,
-        connection: Option<PendingConnection>,
-    ) -> PendingRelease {
+    fn pending(&self, target: &PermitTarget, connection: Option<PendingConnection>) -> PendingRelease {
         let lives = PATIENCE.max(Duration::from_millis(target.lease.first_lease_ms()));
         PendingRelease {
             keys: target.keys.clone(),

@@ -107,10 +107,7 @@ impl Cancel {
         self.shared.cancelled.store(true, Ordering::SeqCst);
         if self.is_own_process() {
             let waits = std::mem::take(&mut *lock(&self.shared.waits));
-            waits
-                .iter()
-                .filter_map(Weak::upgrade)
-                .for_each(|w| w.cancel());
+            waits.iter().filter_map(Weak::upgrade).for_each(|w| w.cancel());
         }
     }
 
@@ -131,10 +128,7 @@ impl Cancel {
     /// Goes by this clock from now on, if it is the first that it meets.
     pub(crate) fn go_by(&self, clock: &Clock) {
         if let Some(deadline) = self.shared.deadline {
-            self.shared.end.get_or_init(|| End {
-                clock: clock.clone(),
-                at: clock.at_machine_time(deadline),
-            });
+            self.shared.end.get_or_init(|| End { clock: clock.clone(), at: clock.at_machine_time(deadline) });
         }
     }
 
@@ -160,8 +154,6 @@ impl Cancel {
 
 impl fmt::Debug for Cancel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cancel")
-            .field("cancelled", &self.is_cancelled())
-            .finish()
+        f.debug_struct("Cancel").field("cancelled", &self.is_cancelled()).finish()
     }
 }

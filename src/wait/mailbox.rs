@@ -26,10 +26,7 @@ struct State {
 impl Mailbox {
     pub(super) fn new(clock: &Clock, secret: Option<String>, may_be_cancelled: bool) -> Mailbox {
         Mailbox {
-            state: Mutex::new(State {
-                mail: mailbox::Mailbox::new(secret),
-                sleeps_to_read: false,
-            }),
+            state: Mutex::new(State { mail: mailbox::Mailbox::new(secret), sleeps_to_read: false }),
             notify: Notify::awake(clock),
             clock: clock.clone(),
             may_read: !may_be_cancelled && !clock.is_moved(),

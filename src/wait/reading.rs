@@ -43,10 +43,7 @@ pub(super) enum Turn {
 
 impl State {
     fn take(&mut self) -> Option<Taken> {
-        Some(Taken {
-            subscription: self.free.take()?,
-            number: self.number,
-        })
+        Some(Taken { subscription: self.free.take()?, number: self.number })
     }
 }
 

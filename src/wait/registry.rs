@@ -19,20 +19,11 @@ pub(super) struct Registry {
 
 impl Registry {
     pub(super) fn new(servers: Arc<Servers>, releases: Arc<Releases>) -> Registry {
-        Registry {
-            servers,
-            releases,
-            inbox: Mutex::default(),
-        }
+        Registry { servers, releases, inbox: Mutex::default() }
     }
 
     /// Lets a wait in line get its messages. `None` when this very id waits for this semaphore already.
-    pub(super) fn register(
-        &self,
-        keys: &Keys,
-        id: &str,
-        may_be_cancelled: bool,
-    ) -> Option<Registered<'_>> {
+    pub(super) fn register(&self, keys: &Keys, id: &str, may_be_cancelled: bool) -> Option<Registered<'_>> {
         let clock = &self.servers.clock;
         let make = |secret| Arc::new(Mailbox::new(clock, Some(secret), may_be_cancelled));
         let mailbox = lock(&self.inbox).add(keys, id, Uuid::new_v4(), make)?;
@@ -47,11 +38,7 @@ impl Registry {
     }
 
     fn registered(&self, id: &str, mailbox: Arc<Mailbox>) -> Registered<'_> {
-        Registered {
-            registry: self,
-            id: id.to_owned(),
-            mailbox,
-        }
+        Registered { registry: self, id: id.to_owned(), mailbox }
     }
 
     /// A wait was given up and the server did not confirm it: a grant that still comes for it is released.
@@ -122,11 +109,7 @@ pub(super) mod tests {
 
     pub(in crate::wait) fn registry() -> Registry {
         let address = Address::parse("redis://127.0.0.1:1/").unwrap(); // nobody connects
-        let timeouts = Timeouts {
-            connect: SOON,
-            read: SOON,
-            write: SOON,
-        };
+        let timeouts = Timeouts { connect: SOON, read: SOON, write: SOON };
         let servers = Servers::open(address, Clock::real(), timeouts, 1).unwrap();
         let servers = Arc::new(servers);
         Registry::new(servers.clone(), Arc::new(Releases::new(servers)))

@@ -53,11 +53,7 @@ enum State {
 
 impl Subscriber {
     /// Begins to subscribe. Nothing where no thread can be started.
-    pub(crate) fn start(
-        pool: &Arc<Pool>,
-        registry: &Arc<Registry>,
-        channel: String,
-    ) -> Option<Arc<Subscriber>> {
+    pub(crate) fn start(pool: &Arc<Pool>, registry: &Arc<Registry>, channel: String) -> Option<Arc<Subscriber>> {
         let subscriber = Arc::new(Subscriber {
             pool: pool.clone(),
             registry: registry.clone(),
@@ -188,11 +184,7 @@ fn listen(subscriber: &Subscriber) {
             return;
         }
         std::thread::sleep(pause);
-        pause = if since(begun) > STEADY {
-            FIRST_PAUSE
-        } else {
-            (pause * 2).min(LONGEST_PAUSE)
-        };
+        pause = if since(begun) > STEADY { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
     }
 }
 
@@ -272,11 +264,7 @@ impl Subscriber {
                 return broken;
             }
             if let Some(Taken { subscription, .. }) = &mut taken {
-                let pause = if self.registry.needs_reader() {
-                    TICK
-                } else {
-                    DRAIN
-                };
+                let pause = if self.registry.needs_reader() { TICK } else { DRAIN };
                 let until = machine_now() + pause;
                 if self.read(subscription, until).is_err() {
                     return broken;

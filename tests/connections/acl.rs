@@ -28,9 +28,7 @@ const TOLD: Duration = Duration::from_secs(3);
 /// The words of the guide's line.
 fn line() -> Vec<&'static str> {
     let guide = include_str!("../../src/guide/production.md");
-    let mut lines = guide
-        .lines()
-        .filter(|line| line.starts_with("ACL SETUSER "));
+    let mut lines = guide.lines().filter(|line| line.starts_with("ACL SETUSER "));
     let line = lines.next().expect("the guide has the line");
     assert_eq!(lines.next(), None);
     line.split(' ').collect()
@@ -38,19 +36,14 @@ fn line() -> Vec<&'static str> {
 
 /// The permissions of the line.
 fn permissions() -> Vec<&'static str> {
-    line()
-        .into_iter()
-        .filter(|word| word.starts_with(['~', '&', '+']))
-        .collect()
+    line().into_iter().filter(|word| word.starts_with(['~', '&', '+'])).collect()
 }
 
 /// The permissions of a row of the guide's table, which only some need.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 fn row(needed_by: &str) -> Vec<String> {
     let guide = include_str!("../../src/guide/production.md").replace("\\|", "|");
-    let mut rows = guide
-        .lines()
-        .filter(|line| line.starts_with("| `+") && line.contains(needed_by));
+    let mut rows = guide.lines().filter(|line| line.starts_with("| `+") && line.contains(needed_by));
     let row = rows.next().expect("the guide has the row");
     assert_eq!(rows.next(), None);
     let words = row.split('`').filter(|word| word.starts_with(['+', '&']));
@@ -77,9 +70,7 @@ fn as_user(url: &str) -> String {
 /// Whether what was refused is `permission`, by its name.
 #[track_caller]
 fn assert_names(error: &Error, permission: &str) {
-    let Error::Failed(failure) = error else {
-        panic!("without {permission}: {error:?}")
-    };
+    let Error::Failed(failure) = error else { panic!("without {permission}: {error:?}") };
     assert_failure_names(failure, permission);
 }
 
@@ -90,9 +81,7 @@ fn assert_failure_names(failure: &Failure, permission: &str) {
     let command = permission.trim_start_matches('+');
     // Redis 6 names the command without the subcommand.
     let old = command.split('|').next().unwrap();
-    let named = [permission, &format!("'{command}'"), &format!("'{old}'")]
-        .iter()
-        .any(|name| text.contains(name));
+    let named = [permission, &format!("'{command}'"), &format!("'{old}'")].iter().any(|name| text.contains(name));
     assert!(named, "without {permission}: {text}");
 }
 
@@ -141,19 +130,13 @@ fn waiting(admin: &mut Connection, key: &str) -> i64 {
 
 /// Waits until somebody waits, or has stopped.
 fn until_waiting<T>(admin: &mut Connection, key: &str, thread: &std::thread::ScopedJoinHandle<T>) {
-    eventually("it waits", || {
-        (waiting(admin, key) == 1 || thread.is_finished()).then_some(())
-    });
+    eventually("it waits", || (waiting(admin, key) == 1 || thread.is_finished()).then_some(()));
 }
 
 fn wait(semaphore: &Semaphore, admin: &mut Connection) -> Result<(), Error> {
     let held = semaphore.acquire_many(2)?;
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            semaphore
-                .acquire_timeout(MINUTE)
-                .map(|it| (it, Instant::now()))
-        });
+        let waiter = scope.spawn(|| semaphore.acquire_timeout(MINUTE).map(|it| (it, Instant::now())));
         until_waiting(admin, "luagate:semaphore.queue:{all}", &waiter);
         let start = Instant::now();
         held.release()?;
@@ -182,12 +165,7 @@ fn by_scripts(url: &str) -> Result<(), Error> {
     let client = redis::Client::open(info.set_redis_settings(settings)).unwrap();
     let mut con = client.get_connection().unwrap();
     let names = luagate::scripts::Keys::semaphore("luagate", "raw").unwrap();
-    let ask = |id, wait_ms| Ask {
-        id,
-        limit: 1,
-        wait_ms,
-        ..Ask::default()
-    };
+    let ask = |id, wait_ms| Ask { id, limit: 1, wait_ms, ..Ask::default() };
     semaphore::acquire(&mut con, &names, &ask("holder", 0))?;
     for _ in 0..2 {
         let answer = semaphore::acquire(&mut con, &names, &ask("waiter", 1_000))?;
@@ -281,19 +259,14 @@ fn with_one_permission_less_it_is_named() {
 
 /// What leads to a server which forgets every script before it can be called: a client has to send the text along.
 fn forgetful(server: &Server) -> String {
-    let target = server
-        .url
-        .trim_start_matches("redis://")
-        .trim_end_matches('/')
-        .to_owned();
+    let target = server.url.trim_start_matches("redis://").trim_end_matches('/').to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let Ok(mut client) = client else { return };
             let mut server = TcpStream::connect(&target).unwrap();
-            let (mut replies, mut back) =
-                (server.try_clone().unwrap(), client.try_clone().unwrap());
+            let (mut replies, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
             std::thread::spawn(move || std::io::copy(&mut replies, &mut back));
             std::thread::spawn(move || {
                 let mut buffer = vec![0; 65_536];
@@ -315,10 +288,7 @@ fn forgetful(server: &Server) -> String {
 fn forget(sent: &mut [u8]) {
     let call = b"EVALSHA\r\n$40\r\n";
     let mut at = 0;
-    while let Some(found) = sent
-        .get(at..)
-        .and_then(|rest| rest.windows(call.len()).position(|w| w == call))
-    {
+    while let Some(found) = sent.get(at..).and_then(|rest| rest.windows(call.len()).position(|w| w == call)) {
         at += found + call.len();
         let end = (at + 40).min(sent.len());
         sent[at..end].fill(b'0');
@@ -373,9 +343,7 @@ fn a_permission_that_is_taken_away_ends_the_wait() {
         assert_names(&error.into(), "&luagate:inbox:*");
         assert!(start.elapsed() < TOLD, "{:?}", start.elapsed());
     });
-    eventually("it left the line", || {
-        (waiting(&mut admin, queue) == 0).then_some(())
-    });
+    eventually("it left the line", || (waiting(&mut admin, queue) == 0).then_some(()));
 }
 
 #[test]
@@ -383,19 +351,8 @@ fn who_may_not_be_told_is_passed_over() {
     let server = own!(Server::private_tcp(&[]));
     let mut admin = server.connection();
     let mut raw = Raw::new(&server, 1);
-    let (hidden, mut open) = (
-        Listener::new(&server, "hidden"),
-        Listener::new(&server, "open"),
-    );
-    let teller = [
-        "SETUSER",
-        "teller",
-        "on",
-        ">password",
-        "~*",
-        "+@all",
-        "resetchannels",
-    ];
+    let (hidden, mut open) = (Listener::new(&server, "hidden"), Listener::new(&server, "open"));
+    let teller = ["SETUSER", "teller", "on", ">password", "~*", "+@all", "resetchannels"];
     let mut setuser = redis::cmd("ACL");
     setuser.arg(&teller).arg(format!("&{}", open.channel));
     setuser.exec(&mut admin).unwrap();
@@ -406,11 +363,7 @@ fn who_may_not_be_told_is_passed_over() {
         let holder = raw.grant(raw.ask("holder"));
         let line = [("first", &hidden.channel), ("second", &open.channel)];
         for (id, channel) in line.iter().take(if next == "second" { 2 } else { 1 }) {
-            raw.queue(Ask {
-                wait_ms: 15_000,
-                inbox: &format!("{channel}#secret"),
-                ..raw.ask(id)
-            });
+            raw.queue(Ask { wait_ms: 15_000, inbox: &format!("{channel}#secret"), ..raw.ask(id) });
         }
         let released = semaphore::release(&mut teller, &raw.keys, "holder", 0, None).unwrap();
         let in_use = u32::from(next == "second");
@@ -437,10 +390,7 @@ fn a_database_takes_select() {
     let url = format!("{}1", as_user(&server.url));
     let error = Gate::open(&url).unwrap_err();
     assert_names(&error.into(), "+select");
-    redis::cmd("ACL")
-        .arg(&["SETUSER", "luagate", "+select"])
-        .exec(&mut admin)
-        .unwrap();
+    redis::cmd("ACL").arg(&["SETUSER", "luagate", "+select"]).exec(&mut admin).unwrap();
     redis::cmd("SELECT").arg(1).exec(&mut admin).unwrap();
     everything(&url, &mut admin).unwrap();
 }
@@ -477,14 +427,8 @@ const CONFIRMED: Duration = Duration::from_secs(5);
 /// What a cluster needs beyond one server: to find a node, to be sent to another one, and confirmation by replicas.
 #[cfg(feature = "cluster")]
 fn everything_on(cluster: &Cluster) -> Result<(), Error> {
-    let url = format!(
-        "redis+cluster://luagate:password@{}",
-        cluster.addresses()[0]
-    );
-    let gate = Gate::builder(&url)
-        .read_timeout(CONFIRMED * 2)
-        .min_replicas(1, CONFIRMED)
-        .open()?;
+    let url = format!("redis+cluster://luagate:password@{}", cluster.addresses()[0]);
+    let gate = Gate::builder(&url).read_timeout(CONFIRMED * 2).min_replicas(1, CONFIRMED).open()?;
     let master = cluster.masters()[1];
     let mut admin = cluster.connection(cluster.master(cluster.slot("{all}")));
     wait(&gate.semaphore("all", 2), &mut admin)?;
@@ -540,18 +484,13 @@ fn with_sentinels_a_row_of_the_guide_is_added_and_there_is_one_for_them() {
     }
     permit_finding(&group, &finds);
     let urls = group.sentinels.addresses().into_iter();
-    let urls: Vec<String> = urls
-        .map(|address| format!("redis://finder:password@{address}"))
-        .collect();
+    let urls: Vec<String> = urls.map(|address| format!("redis://finder:password@{address}")).collect();
     let everything = || -> Result<(), Error> {
         let gate = GateBuilder::sentinel(&urls, MASTER, "redis://luagate:password@any")
             .read_timeout(CONFIRMED * 2)
             .min_replicas(1, CONFIRMED)
             .open()?;
-        wait(
-            &gate.semaphore("all", 2),
-            &mut group.connection(group.master()),
-        )
+        wait(&gate.semaphore("all", 2), &mut group.connection(group.master()))
     };
     everything().unwrap();
     assert_nothing_refused(&mut group.connection(group.master()));
@@ -586,11 +525,7 @@ fn where_nobody_knows_the_commands_waits_go_on_by_asking() {
         let server = own!(Server::private(&["--rename-command", unknown, ""]));
         let mut con = server.connection();
         let semaphore = server.gate().semaphore("polled", 1);
-        let held = semaphore
-            .clone()
-            .lease(Duration::from_secs(1))
-            .acquire()
-            .unwrap();
+        let held = semaphore.clone().lease(Duration::from_secs(1)).acquire().unwrap();
         let before = connections(&mut con);
         let start = Instant::now();
         let granted = semaphore.acquire_timeout(MINUTE).unwrap();

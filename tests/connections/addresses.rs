@@ -56,10 +56,7 @@ const WRONG: &[(&str, &str)] = &[
     ("redis://:secret@host/0?protocol=secret", "the protocol is"),
     ("unix://", "the path of the socket"),
     ("unix://socket", "the path of the socket"),
-    (
-        "redis+unix://relative/socket?pass=secret",
-        "the path of the socket",
-    ),
+    ("redis+unix://relative/socket?pass=secret", "the path of the socket"),
     ("unix:///socket?pass=secret&db=x", "the database is"),
     ("unix:///socket?protocol=9&pass=secret", "the protocol is"),
 ];
@@ -85,18 +82,9 @@ fn a_wrong_url_of_a_cluster_is_told_by_its_wrong_part_and_address() {
     for (url, part) in [
         ("redis+cluster://", "the host is missing"),
         ("redis+cluster://:secret@", "the host is missing"),
-        (
-            "redis+cluster://:secret@a:1,,c:3",
-            "address 2 of 3: the host is missing",
-        ),
-        (
-            "redis+cluster://:secret@a:1,b:x",
-            "address 2 of 2: the port is",
-        ),
-        (
-            "redis+cluster://:secret@a:1,b:2/x",
-            "address 1 of 2: the database is",
-        ),
+        ("redis+cluster://:secret@a:1,,c:3", "address 2 of 3: the host is missing"),
+        ("redis+cluster://:secret@a:1,b:x", "address 2 of 2: the port is"),
+        ("redis+cluster://:secret@a:1,b:2/x", "address 1 of 2: the database is"),
         ("redis+cluster://:a/secret@a:1,b:2", "the password has"),
         ("redis+cluster://user:1/secret@a:1", "the password has"),
         ("redis+cluster://:secret#@a:1", "the password has"),
@@ -115,21 +103,12 @@ fn a_wrong_url_of_sentinels_is_told_by_its_wrong_part_and_address() {
         ("redis+sentinel://:secret@a:1,b:2/", "the master is missing"),
         ("redis+sentinel://a//3", "the master is missing"),
         ("redis+sentinel://:secret@/orders", "the host is missing"),
-        (
-            "redis+sentinel://:secret@a:1,b:x/orders",
-            "address 2 of 2: the port is",
-        ),
-        (
-            "redis+sentinel://:secret@a,,c/orders",
-            "address 2 of 3: the host is missing",
-        ),
+        ("redis+sentinel://:secret@a:1,b:x/orders", "address 2 of 2: the port is"),
+        ("redis+sentinel://:secret@a,,c/orders", "address 2 of 3: the host is missing"),
         ("redis+sentinel://:secret@a/orders/x", "the database is"),
         ("redis+sentinel://:a/secret@a/orders", "the password has"),
         ("redis+sentinel://:a@b/secret@a/orders", "the password has"),
-        (
-            "redis+sentinel://:secret%ff@a/orders",
-            "the user or the password is",
-        ),
+        ("redis+sentinel://:secret%ff@a/orders", "the user or the password is"),
     ] {
         let told = assert_told(url, part);
         assert!(told.contains("takes redis+sentinel://"), "{url}: {told}");
@@ -150,10 +129,7 @@ fn assert_told(url: &str, part: &str) -> String {
 #[test]
 fn the_error_of_a_wrong_url_has_nothing_of_it() {
     let url = "(redis|rediss|unix|redis\\+cluster|redis\\+sentinel|http)?(://)?[:/@,#?\\[\\]]{0,3}(SECRET)?[:/@,#?%a-f0-9 ]{0,12}(SECRET)[:/@,#?%a-f0-9 ]{0,12}";
-    let config = ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::with_cases(1_000)
-    };
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_000) };
     proptest!(config, |(url in url)| {
         if let Some(told) = error_of(&url) {
             prop_assert!(!told.contains("SECRET"), "{}: {}", url, told);

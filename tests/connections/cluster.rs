@@ -84,10 +84,7 @@ fn whoever_waits_is_told_on_every_node() {
         held.release().unwrap();
         for waiting in waiting {
             let took = waiting.join().unwrap().duration_since(released);
-            assert!(
-                took < Duration::from_secs(1),
-                "asked, and was not told: {took:?}"
-            );
+            assert!(took < Duration::from_secs(1), "asked, and was not told: {took:?}");
         }
     }
 }
@@ -96,11 +93,7 @@ fn whoever_waits_is_told_on_every_node() {
 fn every_system_works_over_all_nodes() {
     let cluster = own!(Cluster::new());
     let gate = gate(&cluster);
-    let names: Vec<String> = cluster
-        .masters()
-        .iter()
-        .map(|m| cluster.name_on(*m))
-        .collect();
+    let names: Vec<String> = cluster.masters().iter().map(|m| cluster.name_on(*m)).collect();
     let all = gate.mutexes(&names).lock_all(MINUTE).unwrap();
     for name in &names {
         assert!(gate.mutex(name).try_lock().is_err());
@@ -115,20 +108,11 @@ fn every_system_works_over_all_nodes() {
         let latch = gate.latch(name, 1);
         latch.count_down().unwrap();
         latch.wait_timeout(MINUTE).unwrap();
-        autocomplete::Recent::new(&gate, name)
-            .add("contact")
-            .unwrap();
-        let short = gate
-            .semaphore(name, 1)
-            .lease(Duration::from_secs(2))
-            .auto_renew();
+        autocomplete::Recent::new(&gate, name).add("contact").unwrap();
+        let short = gate.semaphore(name, 1).lease(Duration::from_secs(2)).auto_renew();
         let permit = short.try_acquire().unwrap();
-        eventually("it is renewed", || {
-            (permit.remaining().unwrap() < Duration::from_millis(1_700)).then_some(())
-        });
-        eventually("it is renewed", || {
-            (permit.remaining().unwrap() > Duration::from_millis(1_900)).then_some(())
-        });
+        eventually("it is renewed", || (permit.remaining().unwrap() < Duration::from_millis(1_700)).then_some(()));
+        eventually("it is renewed", || (permit.remaining().unwrap() > Duration::from_millis(1_900)).then_some(()));
     }
     let grouped = gate.mutexes(["{g}:a", "{g}:b"]);
     grouped.try_lock_all().unwrap().unlock().unwrap();
@@ -137,10 +121,7 @@ fn every_system_works_over_all_nodes() {
 /// How often a node read from clients.
 fn reads(cluster: &Cluster, node: usize) -> u64 {
     let mut info = redis::cmd("INFO");
-    let info: String = info
-        .arg("stats")
-        .query(&mut cluster.connection(node))
-        .unwrap();
+    let info: String = info.arg("stats").query(&mut cluster.connection(node)).unwrap();
     let mut lines = info.lines();
     let reads = lines.find_map(|line| line.strip_prefix("total_reads_processed:"));
     reads.unwrap().parse().unwrap()
@@ -153,14 +134,10 @@ fn many_permits_cost_each_node_a_packet() {
     let masters = cluster.masters();
     let names: Vec<String> = masters.iter().map(|m| cluster.name_on(*m)).collect();
     let on_each = |count: u32| -> Vec<Permit> {
-        let semaphores = names
-            .iter()
-            .map(|name| gate.semaphore(name, 40).lease(LEASE));
+        let semaphores = names.iter().map(|name| gate.semaphore(name, 40).lease(LEASE));
         let semaphores: Vec<_> = semaphores.collect();
         let rounds = (0..count).flat_map(|_| &semaphores);
-        rounds
-            .map(|semaphore| semaphore.try_acquire().unwrap())
-            .collect()
+        rounds.map(|semaphore| semaphore.try_acquire().unwrap()).collect()
     };
     // From here on the nodes know the scripts.
     let known = on_each(1);
@@ -183,18 +160,12 @@ fn a_gate_on_one_node_alone_says_what_to_do() {
     let masters = cluster.masters();
     let gate = Gate::builder(cluster.urls()[masters[0]]).prefix(&cluster.prefix);
     let gate = gate.open().unwrap();
-    let error = gate
-        .semaphore(&cluster.name_on(masters[1]), 1)
-        .try_acquire()
-        .unwrap_err();
+    let error = gate.semaphore(&cluster.name_on(masters[1]), 1).try_acquire().unwrap_err();
     let luagate::errors::TryAcquireError::Failed(failure) = error else {
         panic!("{error}");
     };
     assert_eq!(failure.kind(), FailureKind::Moved);
-    assert!(
-        failure.to_string().contains("redis+cluster://"),
-        "{failure}"
-    );
+    assert!(failure.to_string().contains("redis+cluster://"), "{failure}");
 }
 
 #[test]
@@ -202,42 +173,17 @@ fn a_node_that_stands_still_holds_up_nobody_on_the_others() {
     let mut cluster = own!(Cluster::new());
     let masters = cluster.masters();
     let (still, well) = (cluster.name_on(masters[0]), cluster.name_on(masters[1]));
-    let gate = builder(&cluster)
-        .read_timeout(Duration::from_secs(5))
-        .open()
-        .unwrap();
+    let gate = builder(&cluster).read_timeout(Duration::from_secs(5)).open().unwrap();
     // A renewal of the one is under way for longer than the other's lease.
     let short = Duration::from_secs(3);
-    let _stuck = gate
-        .semaphore(&still, 1)
-        .lease(short)
-        .auto_renew()
-        .try_acquire()
-        .unwrap();
-    let permit = gate
-        .semaphore(&well, 1)
-        .lease(short)
-        .auto_renew()
-        .try_acquire()
-        .unwrap();
+    let _stuck = gate.semaphore(&still, 1).lease(short).auto_renew().try_acquire().unwrap();
+    let permit = gate.semaphore(&well, 1).lease(short).auto_renew().try_acquire().unwrap();
     // Nobody takes its place, and the others serve what is theirs.
     for (_, mut con) in cluster.connections() {
-        for setting in [
-            "cluster-require-full-coverage",
-            "cluster-replica-no-failover",
-        ] {
-            let value = if setting.ends_with("failover") {
-                "yes"
-            } else {
-                "no"
-            };
+        for setting in ["cluster-require-full-coverage", "cluster-replica-no-failover"] {
+            let value = if setting.ends_with("failover") { "yes" } else { "no" };
             let mut config = redis::cmd("CONFIG");
-            config
-                .arg("SET")
-                .arg(setting)
-                .arg(value)
-                .exec(&mut con)
-                .unwrap();
+            config.arg("SET").arg(setting).arg(value).exec(&mut con).unwrap();
         }
     }
     cluster.pause(masters[0]);
@@ -246,11 +192,7 @@ fn a_node_that_stands_still_holds_up_nobody_on_the_others() {
         assert!(!permit.is_lost(), "it was not renewed");
         let asked = Instant::now();
         gate.mutex(&well).try_lock().unwrap().unlock().unwrap();
-        assert!(
-            asked.elapsed() < Duration::from_secs(1),
-            "{:?}",
-            asked.elapsed()
-        );
+        assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
     }
     permit.release().unwrap();
 }
@@ -262,12 +204,7 @@ fn who_holds_and_waits_goes_on_when_the_master_dies() {
     let master = cluster.masters()[0];
     let name = cluster.name_on(master);
     let slot = slot_of(&cluster, &name);
-    let held = gate
-        .semaphore(&name, 1)
-        .lease(SOON * 6)
-        .auto_renew()
-        .try_acquire()
-        .unwrap();
+    let held = gate.semaphore(&name, 1).lease(SOON * 6).auto_renew().try_acquire().unwrap();
     let waiting: Vec<_> = (0..3).map(|_| wait_in_line(&gate, &name)).collect();
     waits(&gate, &name, 3);
     cluster.settle();
@@ -357,9 +294,7 @@ fn a_slot_moves_under_load_without_an_error() {
         }
         let more = || {
             let before = turns.load(Ordering::SeqCst);
-            eventually("they go on", || {
-                (turns.load(Ordering::SeqCst) > before + 20).then_some(())
-            });
+            eventually("they go on", || (turns.load(Ordering::SeqCst) > before + 20).then_some(()));
         };
         for to in [masters[1], masters[2], masters[0]] {
             let moving = cluster.begin_move(slot, to);
@@ -402,11 +337,8 @@ fn a_call_that_may_have_run_is_followed_by_a_release_though_the_next_owner_refus
     let (from, to) = (masters[0], masters[1]);
     let name = cluster.name_on(from);
     let slot = slot_of(&cluster, &name);
-    let raw = |node| Raw {
-        con: cluster.connection(node),
-        keys: Keys::semaphore(&cluster.prefix, &name).unwrap(),
-        limit: 1,
-    };
+    let raw =
+        |node| Raw { con: cluster.connection(node), keys: Keys::semaphore(&cluster.prefix, &name).unwrap(), limit: 1 };
     let (mut before, mut after) = (raw(from), raw(to));
     let mut admin = cluster.connection(to);
     let mut require = |password: &str| {
@@ -434,9 +366,7 @@ fn a_call_that_may_have_run_is_followed_by_a_release_though_the_next_owner_refus
     assert_eq!(after.in_use(), 1);
     assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
     require("");
-    eventually("the background releases it", || {
-        (after.in_use() == 0).then_some(())
-    });
+    eventually("the background releases it", || (after.in_use() == 0).then_some(()));
 }
 
 #[test]
@@ -505,10 +435,7 @@ fn a_node_that_is_away_costs_no_processor_time_while_releases_for_it_are_pending
 #[cfg(target_os = "linux")]
 pub fn wait_while_releases_are_pending() {
     let mut cluster = Cluster::new().unwrap();
-    let gate = builder(&cluster)
-        .read_timeout(Duration::from_millis(100))
-        .open()
-        .unwrap();
+    let gate = builder(&cluster).read_timeout(Duration::from_millis(100)).open().unwrap();
     let masters = cluster.masters();
     let short = gate.semaphore(&cluster.name_on(masters[0]), 1);
     let short = short.lease(Duration::from_millis(900)).acquire().unwrap();

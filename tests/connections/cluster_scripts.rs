@@ -10,9 +10,7 @@ use luagate::scripts::autocomplete::{prefix_add, prefix_key, prefix_match};
 use luagate::scripts::autocomplete::{recent_add, recent_key, recent_match};
 use luagate::scripts::semaphore::{Answer, LookupAnswer, ReleaseAnswer, ResizeAnswer};
 use luagate::scripts::semaphore::{Ask, Grant, TryLockAllAnswer};
-use luagate::scripts::semaphore::{
-    acquire, inspect, lookup, refresh, release, resize, try_lock_all,
-};
+use luagate::scripts::semaphore::{acquire, inspect, lookup, refresh, release, resize, try_lock_all};
 use luagate::scripts::{Keys, LatchKeys, latch};
 use redis::cluster::{ClusterClient, ClusterConnection};
 
@@ -20,10 +18,7 @@ const LEASE_MS: u64 = 60_000;
 
 /// Nothing is repeated but by the test.
 fn connect(cluster: &Cluster) -> ClusterConnection {
-    let client = ClusterClient::builder(cluster.urls())
-        .retries(0)
-        .connection_timeout(SOON)
-        .response_timeout(SOON);
+    let client = ClusterClient::builder(cluster.urls()).retries(0).connection_timeout(SOON).response_timeout(SOON);
     client.build().unwrap().get_connection().unwrap()
 }
 
@@ -43,12 +38,7 @@ fn has(cluster: &Cluster, node: usize, keys: &[&str]) -> bool {
 }
 
 fn ask(id: &str) -> Ask<'_> {
-    Ask {
-        id,
-        limit: 2,
-        lease_ms: LEASE_MS,
-        ..Ask::default()
-    }
+    Ask { id, limit: 2, lease_ms: LEASE_MS, ..Ask::default() }
 }
 
 #[track_caller]
@@ -82,10 +72,7 @@ fn a_semaphore_on_every_node() {
         let again = acquire(con, keys, &ask("first")).unwrap();
         assert!(matches!(again, Answer::Held(held, _) if held.fence == first.fence));
         assert!(grant(con, keys, "second").fence > first.fence);
-        let third = Ask {
-            wait_ms: 60_000,
-            ..ask("third")
-        };
+        let third = Ask { wait_ms: 60_000, ..ask("third") };
         let queued = acquire(con, keys, &third).unwrap();
         assert!(matches!(queued, Answer::Queued { position: 1, .. }));
         let refreshed = refresh(con, keys, "first", LEASE_MS, None).unwrap();
@@ -196,9 +183,7 @@ fn mutexes_of_several_groups_are_refused() {
     for other in [format!("{here}-2"), elsewhere] {
         let mutexes = [&here, &other].map(|name| Keys::mutex(&cluster.prefix, name).unwrap());
         let locked = try_lock_all(&mut con, &mutexes.each_ref(), "id", LEASE_MS);
-        let Err(CallError::Invalid(error)) = locked else {
-            panic!("nothing was changed, and it says so: {locked:?}")
-        };
+        let Err(CallError::Invalid(error)) = locked else { panic!("nothing was changed, and it says so: {locked:?}") };
         assert!(error.to_string().contains("hash"), "{error}");
         for keys in &mutexes {
             let left = lookup(&mut con, keys, "id").unwrap();

@@ -11,11 +11,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn threads_share_a_small_pool() {
     let server = Server::any();
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .connections(3)
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).connections(3).open().unwrap();
     // As many as are ever asked for: what is dropped while the machine is busy is given back later.
     let semaphore = gate.semaphore("shared", 64 * 20);
     std::thread::scope(|scope| {
@@ -28,9 +24,7 @@ fn threads_share_a_small_pool() {
             });
         }
     });
-    eventually("all are given back", || {
-        (semaphore.available_permits().unwrap() == 64 * 20).then_some(())
-    });
+    eventually("all are given back", || (semaphore.available_permits().unwrap() == 64 * 20).then_some(()));
 }
 
 #[test]
@@ -41,13 +35,8 @@ fn connections_that_the_server_closed_are_replaced_without_an_error() {
     for _ in 0..20 {
         // Several connections lie in the pool, and all are closed.
         let permits: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8)
-                .map(|_| scope.spawn(|| semaphore.try_acquire().unwrap()))
-                .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect()
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| semaphore.try_acquire().unwrap())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let mut con = server.connection();
         support::kill_connections(&mut con, "normal");
@@ -84,17 +73,11 @@ fn a_gate_that_is_gone_leaves_no_connection() {
     let before = clients(&mut con);
     let gate = server.gate();
     let holder = gate.semaphore("gone", 1).acquire().unwrap();
-    let waited = gate
-        .semaphore("gone", 1)
-        .acquire_timeout(Duration::from_millis(500));
+    let waited = gate.semaphore("gone", 1).acquire_timeout(Duration::from_millis(500));
     assert!(waited.is_err());
-    eventually("a connection and a subscriber", || {
-        (clients(&mut con) > before + 1).then_some(())
-    });
+    eventually("a connection and a subscriber", || (clients(&mut con) > before + 1).then_some(()));
     drop((holder, gate));
-    eventually("all connections close", || {
-        (clients(&mut con) == before).then_some(())
-    });
+    eventually("all connections close", || (clients(&mut con) == before).then_some(()));
 }
 
 #[test]
@@ -107,9 +90,7 @@ fn every_key_is_declared_and_shares_a_slot() {
         let permit = semaphore.acquire_many(3).unwrap();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| semaphore.acquire().unwrap().release().unwrap());
-            eventually("it waits", || {
-                (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
-            });
+            eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
             permit.refresh().unwrap();
             permit.release().unwrap();
             waiter.join().unwrap();
@@ -163,11 +144,7 @@ fn calls_with_deadlines_of_their_own_get_the_connections_that_are_not_stuck() {
 fn replies_that_come_late_are_not_taken_for_those_of_the_next_calls() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
-    let gate = Gate::builder(&proxy.url)
-        .prefix(&server.prefix)
-        .connections(1)
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&proxy.url).prefix(&server.prefix).connections(1).open().unwrap();
     let semaphore = gate.semaphore("late", 2);
     let dropped = semaphore.try_acquire().unwrap();
     let released = semaphore.try_acquire().unwrap();

@@ -61,11 +61,7 @@ fn gate(server: &Server, within: Duration) -> Gate {
 }
 
 fn take_over(replica: &Server) {
-    redis::cmd("REPLICAOF")
-        .arg("NO")
-        .arg("ONE")
-        .exec(&mut replica.connection())
-        .unwrap();
+    redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec(&mut replica.connection()).unwrap();
 }
 
 #[test]
@@ -87,16 +83,11 @@ fn a_replica_that_takes_over_at_once_knows_every_permit() {
     let held = first.try_acquire().unwrap();
     let waits = std::thread::spawn(move || first.acquire_timeout(Duration::from_secs(10)).unwrap());
     let other = gate.semaphore("handed", 1);
-    eventually("it waits", || {
-        (other.inspect().unwrap().waiter_count == 1).then_some(())
-    });
+    eventually("it waits", || (other.inspect().unwrap().waiter_count == 1).then_some(()));
     held.release().unwrap();
     let handed = waits.join().unwrap();
     take_over(&replica);
-    let after = Gate::builder(&replica.url)
-        .prefix(&master.prefix)
-        .open()
-        .unwrap();
+    let after = Gate::builder(&replica.url).prefix(&master.prefix).open().unwrap();
     for (number, id) in ids.iter().enumerate() {
         let holders = after.semaphore(&format!("s{number}"), 1).inspect().unwrap();
         assert_eq!(&holders.holders[0].id, id);
@@ -114,12 +105,8 @@ fn what_too_few_confirm_is_given_back_with_an_error_that_says_so() {
         panic!("no replica is there");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
-    assert!(
-        failure.to_string().contains("0 of 1 within 1s"),
-        "{failure}"
-    );
-    let Err(AcquireError::Failed(failure)) = semaphore.acquire_timeout(Duration::from_secs(5))
-    else {
+    assert!(failure.to_string().contains("0 of 1 within 1s"), "{failure}");
+    let Err(AcquireError::Failed(failure)) = semaphore.acquire_timeout(Duration::from_secs(5)) else {
         panic!("no replica is there");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
@@ -186,28 +173,17 @@ fn renewal_goes_on_when_the_replicas_are_back() {
     let permit = semaphore.auto_renew().try_acquire().unwrap();
     replica.pause();
     // Two thirds are left when it is renewed next; less than half means that a renewal did not count.
-    eventually("a renewal is not confirmed", || {
-        (permit.remaining().unwrap() < Duration::from_secs(6)).then_some(())
-    });
+    eventually("a renewal is not confirmed", || (permit.remaining().unwrap() < Duration::from_secs(6)).then_some(()));
     replica.resume();
-    eventually("it is renewed again", || {
-        (permit.remaining().unwrap() > Duration::from_secs(8)).then_some(())
-    });
+    eventually("it is renewed again", || (permit.remaining().unwrap() > Duration::from_secs(8)).then_some(()));
     assert!(!permit.is_lost());
 }
 
 #[test]
 fn what_cannot_be_confirmed_in_time_is_told_when_the_gate_is_opened() {
     let server = Server::any();
-    for (count, timeout) in [
-        (0, WITHIN),
-        (1, Duration::ZERO),
-        (1, Duration::from_secs(2)),
-    ] {
-        let error = builder(&server)
-            .min_replicas(count, timeout)
-            .open()
-            .unwrap_err();
+    for (count, timeout) in [(0, WITHIN), (1, Duration::ZERO), (1, Duration::from_secs(2))] {
+        let error = builder(&server).min_replicas(count, timeout).open().unwrap_err();
         assert!(error.to_string().contains("min_replicas"), "{error}");
     }
 }

@@ -33,12 +33,8 @@ fn scripts(con: &mut Connection) -> u64 {
 
 /// A gate with one connection behind a proxy, which the server knows the scripts of.
 fn behind(proxy: &Proxy, server: &Server, read_timeout: Duration) -> Gate {
-    let gate = Gate::builder(&proxy.url)
-        .prefix(&server.prefix)
-        .connections(1)
-        .read_timeout(read_timeout)
-        .open()
-        .unwrap();
+    let gate =
+        Gate::builder(&proxy.url).prefix(&server.prefix).connections(1).read_timeout(read_timeout).open().unwrap();
     let permit = gate.semaphore("first", 1).try_acquire().unwrap();
     permit.release().unwrap();
     gate
@@ -55,13 +51,9 @@ fn ask_together<'s>(
     let directly = server.gate().semaphore(semaphore.name(), 100);
     proxy.delay_replies([Duration::from_millis(200)]);
     let first = scope.spawn(|| semaphore.try_acquire().unwrap());
-    eventually("the first call was carried out", || {
-        (directly.inspect().unwrap().in_use == 1).then_some(())
-    });
+    eventually("the first call was carried out", || (directly.inspect().unwrap().in_use == 1).then_some(()));
     then();
-    let others: Vec<ScopedJoinHandle<Outcome>> = (0..OTHERS)
-        .map(|_| scope.spawn(|| semaphore.try_acquire()))
-        .collect();
+    let others: Vec<ScopedJoinHandle<Outcome>> = (0..OTHERS).map(|_| scope.spawn(|| semaphore.try_acquire())).collect();
     let others = others.into_iter().map(|other| other.join().unwrap());
     let others = others.collect();
     (first.join().unwrap(), others)
@@ -70,11 +62,7 @@ fn ask_together<'s>(
 #[test]
 fn many_calls_go_in_few_packets_and_each_has_its_own_reply() {
     let server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .connections(1)
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).connections(1).open().unwrap();
     let semaphore = gate.semaphore("together", 1_000).lease(LONG);
     let mut con = server.connection();
     let reads = stat(&mut con, "stats", "total_reads_processed:");
@@ -112,9 +100,7 @@ fn when_their_connection_breaks_all_are_repeated_and_none_is_granted_twice() {
         assert_eq!(semaphore.inspect().unwrap().in_use, 1 + OTHERS as u32);
         drop((first, others));
     });
-    eventually("all are given back", || {
-        (semaphore.inspect().unwrap().in_use == 0).then_some(())
-    });
+    eventually("all are given back", || (semaphore.inspect().unwrap().in_use == 0).then_some(()));
 }
 
 #[test]
@@ -134,14 +120,7 @@ fn replies_that_come_late_are_nobody_else_s() {
         }
         // None of them is held, and the connection that waits for their replies gives no wrong ones.
         eventually("what they were granted is given back", || {
-            (server
-                .gate()
-                .semaphore("late", 100)
-                .inspect()
-                .unwrap()
-                .in_use
-                == 1)
-                .then_some(())
+            (server.gate().semaphore("late", 100).inspect().unwrap().in_use == 1).then_some(())
         });
         for permits in 1..=20 {
             let permit = semaphore.try_acquire_many(permits).unwrap();
@@ -165,19 +144,13 @@ fn calls_that_arrive_late_are_not_overtaken_by_their_releases() {
         let before = scripts(&mut con);
         assert!(others.iter().all(Result::is_err), "{others:?}");
         let count = OTHERS as u64;
-        support::within(Duration::from_secs(30), || {
-            (scripts(&mut con) >= before + count).then_some(())
-        })
-        .expect("each is also released on another connection");
+        support::within(Duration::from_secs(30), || (scripts(&mut con) >= before + count).then_some(()))
+            .expect("each is also released on another connection");
         let released = scripts(&mut con);
         proxy.let_go();
-        eventually("what was held is carried out", || {
-            (scripts(&mut con) >= released + count).then_some(())
-        });
+        eventually("what was held is carried out", || (scripts(&mut con) >= released + count).then_some(()));
         let directly = server.gate().semaphore("held", 100);
-        eventually("and released", || {
-            (directly.inspect().unwrap().in_use == 1).then_some(())
-        });
+        eventually("and released", || (directly.inspect().unwrap().in_use == 1).then_some(()));
         first.release().unwrap();
     });
 }

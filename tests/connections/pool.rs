@@ -48,27 +48,20 @@ fn everything_works_over_one_borrowed_connection() {
         let semaphore = semaphore.clone();
         std::thread::spawn(move || semaphore.acquire_timeout(Duration::from_secs(60)).unwrap())
     };
-    eventually("it waits", || {
-        (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
-    });
+    eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
     // The user has the connection while somebody waits and somebody holds.
     let mut con = pool.get().unwrap();
     let _: () = con.set(format!("{}:mine", server.prefix), 1).unwrap();
     drop(con);
     held.release().unwrap();
     waits.join().unwrap().release().unwrap();
-    let renewed = gate
-        .semaphore("r", 1)
-        .lease(Duration::from_secs(3))
-        .auto_renew();
+    let renewed = gate.semaphore("r", 1).lease(Duration::from_secs(3)).auto_renew();
     let permit = renewed.try_acquire().unwrap();
     eventually("it is renewed", || {
         let fresh = permit.remaining().unwrap();
         (fresh < Duration::from_millis(2_400)).then_some(())
     });
-    eventually("it is renewed", || {
-        (permit.remaining().unwrap() > Duration::from_millis(2_700)).then_some(())
-    });
+    eventually("it is renewed", || (permit.remaining().unwrap() > Duration::from_millis(2_700)).then_some(()));
     check(&pool);
 }
 
@@ -79,11 +72,8 @@ fn what_it_borrows_comes_back_without_its_timeouts() {
     gate.mutex("m").try_lock().unwrap().unlock().unwrap();
     let mut con = pool.get().unwrap();
     // Longer than the gate would wait for a reply.
-    let popped: Option<(String, String)> = redis::cmd("BLPOP")
-        .arg(format!("{}:empty", server.prefix))
-        .arg("0.8")
-        .query(&mut *con)
-        .unwrap();
+    let popped: Option<(String, String)> =
+        redis::cmd("BLPOP").arg(format!("{}:empty", server.prefix)).arg("0.8").query(&mut *con).unwrap();
     assert_eq!(popped, None);
 }
 
@@ -98,9 +88,7 @@ fn a_server_that_stalled_leaves_no_connection_out_of_step() {
     assert!(gate.semaphore("s", 1).try_acquire().is_err());
     server.resume();
     eventually("all is well", || guard.refresh().ok());
-    eventually("no call is owed", || {
-        (gate.semaphore("s", 1).inspect().ok()?.in_use == 0).then_some(())
-    });
+    eventually("no call is owed", || (gate.semaphore("s", 1).inspect().ok()?.in_use == 0).then_some(()));
     eventually("every connection is back", || {
         gate.mutex("other").try_lock().ok()?.unlock().ok()?; // each call rescues one
         (pool.state().idle_connections == pool.state().connections).then_some(())
@@ -116,14 +104,10 @@ fn it_heals_when_the_server_was_restarted() {
     gate.mutex("m").try_lock().unwrap().unlock().unwrap();
     server.kill();
     server.start_again();
-    eventually("it works again", || {
-        gate.mutex("m").try_lock().ok()?.unlock().ok()
-    });
+    eventually("it works again", || gate.mutex("m").try_lock().ok()?.unlock().ok());
     eventually("every connection works again", || {
         let all: Vec<_> = (0..3).map(|_| pool.get()).collect::<Result<_, _>>().ok()?;
-        let mut pongs = all
-            .into_iter()
-            .map(|mut con| redis::cmd("PING").exec(&mut *con));
+        let mut pongs = all.into_iter().map(|mut con| redis::cmd("PING").exec(&mut *con));
         pongs.all(|pong| pong.is_ok()).then_some(())
     });
 }
@@ -134,14 +118,8 @@ fn a_pool_that_is_used_up_is_told() {
     let client = Client::open(server.url.as_str()).unwrap();
     let pool = pool(&client, 1);
     let builder = GateBuilder::pool(pool.clone(), &client).prefix(&server.prefix);
-    let gate = builder
-        .read_timeout(Duration::from_millis(200))
-        .open()
-        .unwrap();
+    let gate = builder.read_timeout(Duration::from_millis(200)).open().unwrap();
     let _mine = pool.get().unwrap();
     let error = gate.mutex("m").try_lock().unwrap_err();
-    assert!(
-        error.to_string().contains("all connections are busy"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("all connections are busy"), "{error}");
 }

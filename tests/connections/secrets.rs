@@ -58,9 +58,7 @@ fn fails(builder: GateBuilder) -> Error {
 
 /// Settings of a client of one's own.
 fn with_client(url: &str) -> GateBuilder {
-    let login = RedisConnectionInfo::default()
-        .set_username("user")
-        .set_password(SECRET);
+    let login = RedisConnectionInfo::default().set_username("user").set_password(SECRET);
     let info = url.into_connection_info().unwrap();
     Gate::builder_with(Client::open(info.set_redis_settings(login)).unwrap())
 }
@@ -74,11 +72,7 @@ fn look_at_all_of(gate: &Gate) {
     assert_hidden(&permit);
     assert_hidden(&semaphore.inspect().unwrap());
     assert_kept(semaphore.try_acquire_many(2).unwrap_err());
-    assert_kept(
-        semaphore
-            .acquire_many_timeout(2, Duration::from_millis(20))
-            .unwrap_err(),
-    );
+    assert_kept(semaphore.acquire_many_timeout(2, Duration::from_millis(20)).unwrap_err());
     permit.release().unwrap();
     assert_hidden(&gate.mutex("kept"));
     assert_hidden(&gate.mutex("kept").lock().unwrap());
@@ -134,10 +128,7 @@ fn of_an_address_that_cannot_be() {
         "rediss+sentinel://user:1/hunter2@host/master",
     ] {
         let error = fails(Gate::builder(url));
-        assert!(
-            matches!(&error, Error::Invalid(i) if ["url", "sentinels"].contains(&i.what())),
-            "{error}"
-        );
+        assert!(matches!(&error, Error::Invalid(i) if ["url", "sentinels"].contains(&i.what())), "{error}");
         assert_kept(Gate::open(url).unwrap_err());
     }
 }
@@ -167,15 +158,9 @@ fn of_a_server_that_cannot_be_reached() {
 fn of_a_server_that_refuses_it_or_the_user() {
     let server = own!(Server::private_tcp(&["--requirepass", "another"]));
     let error = fails(with_client(&server.url));
-    assert!(
-        error.to_string().contains("refused user name and password"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("refused user name and password"), "{error}");
     fails(Gate::builder(&server.url.replace("//", "//:hunter2@")));
-    let mut con = Client::open(server.url.replace("//", "//:another@"))
-        .unwrap()
-        .get_connection()
-        .unwrap();
+    let mut con = Client::open(server.url.replace("//", "//:another@")).unwrap().get_connection().unwrap();
     let mut user = redis::cmd("ACL");
     user.arg(&["SETUSER", "user", "on", ">hunter2", "~*", "+ping"]);
     user.exec(&mut con).unwrap();
@@ -289,9 +274,7 @@ fn with_tls_and_of_the_private_key() {
     };
     let at = |login: &str| {
         let url = server.url.replace("//", &format!("//{login}@"));
-        Gate::builder(&url)
-            .root_certificates(&authority.pem)
-            .client_certificate(&own.chain, &own.key)
+        Gate::builder(&url).root_certificates(&authority.pem).client_certificate(&own.chain, &own.key)
     };
     hides_key(format!("{:?}", at(":hunter2")));
     let client = authority.client(&server.url, &own);
@@ -307,9 +290,7 @@ fn with_tls_and_of_the_private_key() {
     several("rediss+sentinel://:hunter2@127.0.0.1:1/master");
     fails(at(":hunter2-not"));
     fails(Gate::builder(&server.url.replace("//", "//:hunter2@"))); // not trusted
-    fails(Gate::builder(
-        &server.url.replace("rediss://", "redis://:hunter2@"),
-    ));
+    fails(Gate::builder(&server.url.replace("rediss://", "redis://:hunter2@")));
     let gate = brief(at(":hunter2")).open().unwrap();
     look_at_all_of(&gate);
     server.kill();

@@ -44,23 +44,13 @@ impl Home for Sentinels {
 #[test]
 fn all_goes_on_within_three_seconds_of_the_promotion() {
     let mut group = own!(Sentinels::new());
-    let gate = builder(&group)
-        .read_timeout(Duration::from_millis(500))
-        .open()
-        .unwrap();
-    let held = gate
-        .semaphore("s", 1)
-        .lease(SOON * 6)
-        .auto_renew()
-        .try_acquire()
-        .unwrap();
+    let gate = builder(&group).read_timeout(Duration::from_millis(500)).open().unwrap();
+    let held = gate.semaphore("s", 1).lease(SOON * 6).auto_renew().try_acquire().unwrap();
     let waiting = {
         let semaphore = gate.semaphore("s", 1).lease(LEASE);
         std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap())
     };
-    eventually("it waits", || {
-        (gate.semaphore("s", 1).inspect().unwrap().waiter_count == 1).then_some(())
-    });
+    eventually("it waits", || (gate.semaphore("s", 1).inspect().unwrap().waiter_count == 1).then_some(()));
     let master = group.master();
     group.settle();
     group.kill(master);
@@ -83,11 +73,7 @@ fn a_sentinel_that_stands_still_holds_up_nobody() {
     // The one that answered is asked first from here on.
     let asked = Instant::now();
     gate.mutex("m").try_lock().unwrap().unlock().unwrap();
-    assert!(
-        asked.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        asked.elapsed()
-    );
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
 }
 
 fn asking(sentinels: &[StubSentinel], prefix: &str) -> GateBuilder {
@@ -138,15 +124,9 @@ fn what_is_wrong_with_sentinels_is_told() {
     let group = own!(Sentinels::new());
     let other = url(&group).replace(MASTER, "another");
     let error = Gate::open(&other).unwrap_err();
-    assert!(
-        error.to_string().contains("know no master \"another\""),
-        "{error}"
-    );
+    assert!(error.to_string().contains("know no master \"another\""), "{error}");
     // A server that is no sentinel.
-    let server = group.urls()[0]
-        .trim_start_matches("redis://")
-        .trim_end_matches('/')
-        .to_owned();
+    let server = group.urls()[0].trim_start_matches("redis://").trim_end_matches('/').to_owned();
     let error = Gate::open(&format!("redis+sentinel://{server}/{MASTER}")).unwrap_err();
     assert!(error.to_string().contains("SENTINEL"), "{error}");
     let error = Gate::open("redis+sentinel://127.0.0.1:1/x").unwrap_err();
@@ -188,9 +168,7 @@ fn after_a_failover_by_hand_nothing_is_asked_of_the_master_of_before() {
         let semaphore = semaphore.clone();
         std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap())
     };
-    eventually("it waits", || {
-        (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
-    });
+    eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
     let before = group.master();
     redis::cmd("ACL")
         .arg(&["SETUSER", "default", "-slaveof", "-replicaof"])
@@ -212,9 +190,7 @@ fn after_a_failover_by_hand_nothing_is_asked_of_the_master_of_before() {
         let channels: Vec<String> = channels.query(&mut group.connection(node)).unwrap();
         !channels.is_empty()
     };
-    eventually("whoever waits listens to the other", || {
-        (listens(after) && !listens(before)).then_some(())
-    });
+    eventually("whoever waits listens to the other", || (listens(after) && !listens(before)).then_some(()));
     held.release().unwrap();
     waiting.join().unwrap().release().unwrap();
     assert!(group.is_master(before));

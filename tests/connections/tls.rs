@@ -24,9 +24,7 @@ const TOLD: Duration = Duration::from_secs(3);
 
 /// A gate's settings with both certificates.
 fn both(url: &str, authority: &Authority, own: &Identity) -> GateBuilder {
-    Gate::builder(url)
-        .root_certificates(&authority.pem)
-        .client_certificate(&own.chain, &own.key)
+    Gate::builder(url).root_certificates(&authority.pem).client_certificate(&own.chain, &own.key)
 }
 
 #[track_caller]
@@ -43,10 +41,7 @@ fn assert_told(opened: Result<Gate, CallError>, words: &[&str]) {
     let failure = failure(opened);
     assert_eq!(failure.kind(), FailureKind::Tls, "{failure}");
     for word in words {
-        assert!(
-            failure.to_string().contains(word),
-            "no {word} in: {failure}"
-        );
+        assert!(failure.to_string().contains(word), "no {word} in: {failure}");
     }
 }
 
@@ -58,13 +53,9 @@ fn use_it(server: &Server, gate: &Gate) {
     let fence = held.fence();
     let granted = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| (semaphore.acquire().unwrap(), Instant::now()));
-        eventually("it waits", || {
-            (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
-        });
+        eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
         let end = Instant::now() + Duration::from_millis(3_500);
-        let kept = support::within(Duration::from_secs(4), || {
-            (Instant::now() > end).then_some(())
-        });
+        let kept = support::within(Duration::from_secs(4), || (Instant::now() > end).then_some(()));
         assert!(kept.is_some() && !held.is_lost(), "it is renewed");
         assert!(!waiter.is_finished());
         let start = Instant::now();
@@ -100,10 +91,7 @@ fn everything_works_with_a_private_ca_and_a_client_certificate() {
     for version in ["TLSv1.3", "TLSv1.2"] {
         let arguments = ["--tls-protocols", version];
         let server = own_tls!(authority.server(&authority.identity(), &arguments));
-        let gate = both(&server.url, &authority, &authority.identity())
-            .prefix(&server.prefix)
-            .open()
-            .unwrap();
+        let gate = both(&server.url, &authority, &authority.identity()).prefix(&server.prefix).open().unwrap();
         use_it(&server, &gate);
     }
 }
@@ -113,10 +101,7 @@ fn a_client_of_the_user_s_own_keeps_its_certificates() {
     let authority = Authority::new("one");
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let client = authority.client(&server.url, &authority.identity());
-    let gate = Gate::builder_with(client)
-        .prefix(&server.prefix)
-        .open()
-        .unwrap();
+    let gate = Gate::builder_with(client).prefix(&server.prefix).open().unwrap();
     use_it(&server, &gate);
 }
 
@@ -127,9 +112,7 @@ fn hand_over(gate: &Gate, name: &str) {
     let held = semaphore.acquire_timeout(support::SOON).unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| (semaphore.acquire().unwrap(), Instant::now()));
-        eventually("it waits", || {
-            (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
-        });
+        eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
         let start = Instant::now();
         held.release().unwrap();
         let (granted, told) = waiter.join().unwrap();
@@ -145,10 +128,7 @@ fn on_each_node_of_a_cluster_also_those_that_were_only_heard_of() {
     let start: &Start = &|arguments, folder| authority.member(arguments, folder);
     let cluster = own_tls!(Cluster::of(start));
     let url = format!("rediss+cluster://{}", cluster.addresses()[0]);
-    let gate = both(&url, &authority, &authority.identity())
-        .prefix(&cluster.prefix)
-        .open()
-        .unwrap();
+    let gate = both(&url, &authority, &authority.identity()).prefix(&cluster.prefix).open().unwrap();
     // One node sends to another, with `ASK` and then with `MOVED`.
     let masters = cluster.masters();
     let name = cluster.name_on(masters[0]);
@@ -165,16 +145,10 @@ fn on_each_node_of_a_cluster_also_those_that_were_only_heard_of() {
     // What is wrong is told here, too.
     let own = authority.identity();
     let other = Authority::new("other");
-    assert_told(
-        both(&url, &other, &own).open(),
-        &["CA that is not trusted", "`root_certificates`"],
-    );
+    assert_told(both(&url, &other, &own).open(), &["CA that is not trusted", "`root_certificates`"]);
     let none = Gate::builder(&url).root_certificates(&authority.pem);
     assert_told(none.open(), &["wants a certificate"]);
-    assert_told(
-        Gate::open(&url.replace("rediss", "redis")),
-        &["speaks TLS at this port"],
-    );
+    assert_told(Gate::open(&url.replace("rediss", "redis")), &["speaks TLS at this port"]);
 }
 
 #[cfg(feature = "cluster")]
@@ -182,12 +156,8 @@ fn on_each_node_of_a_cluster_also_those_that_were_only_heard_of() {
 fn a_cluster_is_reached_by_tls_or_without_and_not_half() {
     let authority = Authority::new("one");
     let nodes = ["redis://127.0.0.1:1", "rediss://127.0.0.1:2"];
-    let opened = GateBuilder::cluster(&nodes)
-        .root_certificates(&authority.pem)
-        .open();
-    let Err(CallError::Invalid(invalid)) = opened else {
-        panic!()
-    };
+    let opened = GateBuilder::cluster(&nodes).root_certificates(&authority.pem).open();
+    let Err(CallError::Invalid(invalid)) = opened else { panic!() };
     assert!(invalid.to_string().contains("all reached by TLS"));
 }
 
@@ -202,10 +172,7 @@ fn with_the_sentinels_and_each_master_that_they_name() {
         format!("{scheme}+sentinel://{sentinels}/{MASTER}")
     };
     let (url, plain) = (url("rediss"), url("redis"));
-    let gate = both(&url, &authority, &authority.identity())
-        .prefix(&group.prefix)
-        .open()
-        .unwrap();
+    let gate = both(&url, &authority, &authority.identity()).prefix(&group.prefix).open().unwrap();
     hand_over(&gate, "all");
     assert_told(Gate::open(&url), &["CA that is not trusted"]);
     assert_told(Gate::open(&plain), &["speaks TLS at this port"]);
@@ -222,11 +189,7 @@ fn with_the_sentinels_and_each_master_that_they_name() {
 #[cfg(feature = "sentinel")]
 fn plain_sentinel(master: &str) -> String {
     let (host, port) = master.split_once(':').unwrap();
-    let reply = format!(
-        "*2\r\n${}\r\n{host}\r\n${}\r\n{port}\r\n",
-        host.len(),
-        port.len()
-    );
+    let reply = format!("*2\r\n${}\r\n{host}\r\n${}\r\n{port}\r\n", host.len(), port.len());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -269,25 +232,19 @@ fn with_a_master_whose_sentinels_speak_no_tls() {
 fn a_connection_that_breaks_is_made_again() {
     let authority = Authority::new("one");
     let server = own_tls!(authority.server(&authority.identity(), &[]));
-    let gate = both(&server.url, &authority, &authority.identity())
-        .prefix(&server.prefix)
-        .open()
-        .unwrap();
+    let gate = both(&server.url, &authority, &authority.identity()).prefix(&server.prefix).open().unwrap();
     let semaphore = gate.semaphore("broken", 1);
     let held = semaphore.acquire().unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| (semaphore.acquire().unwrap(), Instant::now()));
-        eventually("it waits", || {
-            (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
-        });
+        eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
         let mut con = server.connection();
         support::kill_connections(&mut con, "normal");
         assert_eq!(support::kill_connections(&mut con, "pubsub"), 1);
         eventually("it listens again", || {
             let pattern = format!("{}:inbox:*", server.prefix);
             let mut channels = redis::cmd("PUBSUB");
-            let channels: Vec<String> =
-                channels.arg("CHANNELS").arg(pattern).query(&mut con).ok()?;
+            let channels: Vec<String> = channels.arg("CHANNELS").arg(pattern).query(&mut con).ok()?;
             (channels.len() == 1).then_some(())
         });
         let start = Instant::now();
@@ -313,10 +270,7 @@ fn a_server_that_is_not_trusted() {
 #[test]
 fn a_server_certificate_of_another_time() {
     let authority = Authority::new("one");
-    for (years, words) in [
-        ((2001, 2002), ["has expired", "renew it"]),
-        ((3001, 3002), ["not valid yet", "clock"]),
-    ] {
+    for (years, words) in [((2001, 2002), ["has expired", "renew it"]), ((3001, 3002), ["not valid yet", "clock"])] {
         let identity = authority.sign("127.0.0.1", years);
         let server = own_tls!(authority.server(&identity, &[]));
         let gate = both(&server.url, &authority, &authority.identity());
@@ -341,15 +295,9 @@ fn a_client_certificate_that_is_missing_or_refused() {
         let arguments = ["--tls-protocols", version];
         let server = own_tls!(authority.server(&authority.identity(), &arguments));
         let none = Gate::builder(&server.url).root_certificates(&authority.pem);
-        assert_told(
-            none.open(),
-            &["wants a certificate", "`client_certificate`"],
-        );
+        assert_told(none.open(), &["wants a certificate", "`client_certificate`"]);
         let strange = both(&server.url, &authority, &other.identity());
-        assert_told(
-            strange.open(),
-            &["refuses this client's certificate", "`client_certificate`"],
-        );
+        assert_told(strange.open(), &["refuses this client's certificate", "`client_certificate`"]);
         let expired = both(&server.url, &authority, &expired);
         assert_told(expired.open(), &["this client's certificate has expired"]);
     }
@@ -360,25 +308,14 @@ fn certificates_that_cannot_be() {
     let authority = Authority::new("one");
     let (own, other) = (authority.identity(), authority.identity());
     let server = own_tls!(authority.server(&own, &[]));
-    let mixed = Gate::builder(&server.url)
-        .root_certificates(&authority.pem)
-        .client_certificate(&own.chain, &other.key);
+    let mixed = Gate::builder(&server.url).root_certificates(&authority.pem).client_certificate(&own.chain, &other.key);
     assert_told(mixed.open(), &["do not belong together"]);
     let url = &server.url;
     let plain = url.replace("rediss:", "redis:");
     for (builder, what) in [
-        (
-            Gate::builder(url).root_certificates("no PEM"),
-            "root_certificates",
-        ),
-        (
-            Gate::builder(url).client_certificate("no PEM", &own.key),
-            "client_certificate",
-        ),
-        (
-            Gate::builder(url).client_certificate(&own.chain, "no PEM"),
-            "certificates",
-        ),
+        (Gate::builder(url).root_certificates("no PEM"), "root_certificates"),
+        (Gate::builder(url).client_certificate("no PEM", &own.key), "client_certificate"),
+        (Gate::builder(url).client_certificate(&own.chain, "no PEM"), "certificates"),
         (both(&plain, &authority, &own), "url"),
     ] {
         match builder.open() {
@@ -394,19 +331,13 @@ fn one_side_speaks_tls_and_the_other_does_not() {
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let plain = server.url.replace("rediss://", "redis://");
     for url in [&plain, &plain.replace("//", "//user:secret@")] {
-        assert_told(
-            Gate::open(url),
-            &["speaks TLS at this port", "rediss in place of redis"],
-        );
+        assert_told(Gate::open(url), &["speaks TLS at this port", "rediss in place of redis"]);
     }
     let server = own!(Server::private_tcp(&["--requirepass", "secret"]));
     let secure = server.url.replace("redis://", "rediss://");
     for url in [&secure, &secure.replace("//", "//:secret@")] {
         let gate = Gate::builder(url).connect_timeout(Duration::from_secs(1));
-        assert_told(
-            gate.open(),
-            &["speaks no TLS at this port", "redis in place of rediss"],
-        );
+        assert_told(gate.open(), &["speaks no TLS at this port", "redis in place of rediss"]);
     }
 }
 
@@ -432,26 +363,17 @@ fn something_else_that_answers() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });
-    assert_told(
-        Gate::open(&url),
-        &["does not speak TLS", "redis in place of rediss"],
-    );
+    assert_told(Gate::open(&url), &["does not speak TLS", "redis in place of rediss"]);
 }
 
 #[test]
 fn a_host_that_no_certificate_could_be_for() {
-    assert_told(
-        Gate::open("rediss://a..b/"),
-        &["no name that a certificate could have"],
-    );
+    assert_told(Gate::open("rediss://a..b/"), &["no name that a certificate could have"]);
 }
 
 #[test]
 fn certificates_of_the_system_that_cannot_be_read() {
-    let output = process("open", &["rediss://127.0.0.1:1/"])
-        .env("SSL_CERT_FILE", "/no/such/file")
-        .output()
-        .unwrap();
+    let output = process("open", &["rediss://127.0.0.1:1/"]).env("SSL_CERT_FILE", "/no/such/file").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     for word in ["no secure connection", "SSL_CERT_FILE", "/no/such/file"] {
         assert!(said.contains(word), "no {word} in: {said}");
@@ -467,19 +389,15 @@ pub fn open(arguments: &[String]) {
 fn a_certificate_that_changes_while_a_gate_is_open() {
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
     let mut server = own_tls!(authority.server(&authority.identity(), &[]));
-    let gate = both(&server.url, &authority, &authority.identity())
-        .open()
-        .unwrap();
+    let gate = both(&server.url, &authority, &authority.identity()).open().unwrap();
     let semaphore = gate.semaphore("renewed", 1);
     drop(semaphore.try_acquire().unwrap());
     server.kill();
     authority.put(&other.identity());
     server.start_again();
-    let told = eventually("the old connections are found broken", || {
-        match semaphore.try_acquire() {
-            Err(TryAcquireError::Failed(failure)) => Some(failure),
-            _ => None,
-        }
+    let told = eventually("the old connections are found broken", || match semaphore.try_acquire() {
+        Err(TryAcquireError::Failed(failure)) => Some(failure),
+        _ => None,
     });
     assert_eq!(told.kind(), FailureKind::Tls, "{told}");
     server.kill();
@@ -524,10 +442,7 @@ fn a_server_that_accepts_and_never_answers() {
     for user in ["", "user:secret@"] {
         let url = format!("rediss://{user}{}/", listener.local_addr().unwrap());
         let start = Instant::now();
-        let opened = Gate::builder(&url)
-            .connect_timeout(timeout)
-            .read_timeout(timeout)
-            .open();
+        let opened = Gate::builder(&url).connect_timeout(timeout).read_timeout(timeout).open();
         assert_eq!(failure(opened).kind(), FailureKind::Unreachable);
         assert!(start.elapsed() < timeout * 2, "{:?}", start.elapsed());
     }

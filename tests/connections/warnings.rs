@@ -21,25 +21,12 @@ fn a_server_that_would_evict_is_named_once() {
         let gate = server.gate();
         drop(gate.semaphore("evicts", 1).acquire().unwrap());
         let warnings = gate.clone().warnings();
-        let [warning] = warnings.as_slice() else {
-            panic!("{warnings:?}")
-        };
-        let Warning::Evicts {
-            server: address,
-            policy: told,
-            maxmemory,
-            ..
-        } = warning
-        else {
-            panic!("{warning:?}")
-        };
+        let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
+        let Warning::Evicts { server: address, policy: told, maxmemory, .. } = warning else { panic!("{warning:?}") };
         assert_eq!((told.as_str(), *maxmemory), (policy, 100 << 20));
         assert!(server.url.ends_with(address.as_str()), "{address}");
         let text = warning.to_string();
-        assert!(
-            text.contains("noeviction") && text.contains(policy),
-            "{text}"
-        );
+        assert!(text.contains("noeviction") && text.contains(policy), "{text}");
     }
 }
 
@@ -72,10 +59,7 @@ fn a_user_who_may_not_ask_opens_the_gate_all_the_same() {
     let warnings = may.warnings();
     assert_eq!(warnings.len(), 1);
     let told = format!("{warnings:?} {}", warnings[0]);
-    assert!(
-        !told.contains("secret") && !told.contains("monitor"),
-        "{told}"
-    );
+    assert!(!told.contains("secret") && !told.contains("monitor"), "{told}");
 }
 
 #[cfg(feature = "memory")]
@@ -105,17 +89,10 @@ fn a_server_that_never_tells_is_waited_for_shortly() {
         }
     });
     let begun = Instant::now();
-    let gate = Gate::builder(&url)
-        .read_timeout(Duration::from_secs(60))
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&url).read_timeout(Duration::from_secs(60)).open().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(30));
     assert_eq!(gate.warnings(), []);
-    assert_eq!(
-        gate.open_connections(),
-        0,
-        "nobody is to wait for that reply"
-    );
+    assert_eq!(gate.open_connections(), 0, "nobody is to wait for that reply");
 }
 
 #[cfg(feature = "cluster")]

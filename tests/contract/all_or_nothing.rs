@@ -11,24 +11,14 @@ use redis::Commands;
 /// A semaphore with a holder of two permits and a waiter, and what an error must leave as it is.
 fn in_use(server: &Server) -> Raw {
     let mut raw = Raw::new(server, 3);
-    raw.grant(Ask {
-        permits: Some(2),
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { permits: Some(2), ..raw.ask("holder") });
     raw.grant(raw.ask("other"));
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        ..raw.ask("waiter")
-    });
+    raw.queue(Ask { wait_ms: 60_000, ..raw.ask("waiter") });
     raw
 }
 
 /// Calls a script by its text, so that arguments no typed function would send get there.
-fn call(
-    raw: &mut Raw,
-    script: &str,
-    arguments: &[&str],
-) -> Result<redis::Value, redis::RedisError> {
+fn call(raw: &mut Raw, script: &str, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
     let text = std::fs::read_to_string(format!("lua/dist/{script}.lua")).unwrap();
     let mut eval = redis::cmd("EVAL");
     eval.arg(text).arg(3);
@@ -45,41 +35,20 @@ fn assert_refused(raw: &mut Raw, script: &str, arguments: &[&str], argument: &st
         Err(error) => error,
         Ok(reply) => panic!("{script} {arguments:?} was taken: {reply:?}"),
     };
-    assert_eq!(
-        error.code(),
-        Some("LUAGATE"),
-        "{script} {arguments:?}: {error}"
-    );
+    assert_eq!(error.code(), Some("LUAGATE"), "{script} {arguments:?}: {error}");
     let text = error.detail().unwrap();
     assert!(text.starts_with(argument), "{script} {arguments:?}: {text}");
-    assert_eq!(
-        (raw.dump(), raw.ttls().map(|ttl| ttl > 0)),
-        before,
-        "{script} {arguments:?} changed something"
-    );
+    assert_eq!((raw.dump(), raw.ttls().map(|ttl| ttl > 0)), before, "{script} {arguments:?} changed something");
 }
 
-const NO_NUMBERS: [&str; 10] = [
-    "",
-    "-1",
-    "0x3",
-    "1e0",
-    " 2 ",
-    "1.5",
-    "+1",
-    "nan",
-    "inf",
-    "99999999999999999999",
-];
+const NO_NUMBERS: [&str; 10] = ["", "-1", "0x3", "1e0", " 2 ", "1.5", "+1", "nan", "inf", "99999999999999999999"];
 
 #[test]
 fn numbers_are_decimal_digits_in_range() {
     let server = Server::any();
     let mut raw = in_use(&server);
     let good = ["id", "1", "3", "1000", "0", "", "0"];
-    let names = [
-        "id", "permits", "limit", "lease_ms", "wait_ms", "inbox", "ticket",
-    ];
+    let names = ["id", "permits", "limit", "lease_ms", "wait_ms", "inbox", "ticket"];
     for at in [1, 2, 3, 4, 6] {
         for bad in NO_NUMBERS {
             let mut arguments = good;
@@ -108,21 +77,13 @@ fn each_range_has_an_end() {
         (["id", "0", "3", "1000", "0", "", "0"], "permits"),
         (["id", "1", "2147483648", "1000", "0", "", "0"], "limit"),
         (["id", "1", "3", century, "0", "", "0"], "lease_ms"),
-        (
-            ["id", "1", "3", "1000", "86400001", "inbox", "0"],
-            "wait_ms",
-        ),
+        (["id", "1", "3", "1000", "86400001", "inbox", "0"], "wait_ms"),
         (["id", "1", "3", "1000", "60001", "", "0"], "wait_ms"),
         (["id", "1", "3", "1000", "0", "in box", "0"], "inbox"),
     ] {
         assert_refused(&mut raw, "semaphore/acquire", &arguments, argument);
     }
-    assert_refused(
-        &mut raw,
-        "semaphore/refresh",
-        &["holder", century],
-        "lease_ms",
-    );
+    assert_refused(&mut raw, "semaphore/refresh", &["holder", century], "lease_ms");
     assert_refused(&mut raw, "semaphore/release", &["holder", "3"], "keep");
     assert_refused(&mut raw, "semaphore/inspect", &["0", "1001"], "count");
     assert_refused(&mut raw, "semaphore/resize", &["2147483648", "-1"], "limit");
@@ -134,12 +95,7 @@ fn ids_are_words() {
     let mut raw = in_use(&server);
     let long = "x".repeat(201);
     for id in ["", " ", "a b", "a\tb", "a\nb", "a\0b", "a\x7fb", &long] {
-        assert_refused(
-            &mut raw,
-            "semaphore/acquire",
-            &[id, "1", "3", "1000", "0", "", "0"],
-            "id",
-        );
+        assert_refused(&mut raw, "semaphore/acquire", &[id, "1", "3", "1000", "0", "", "0"], "id");
         assert_refused(&mut raw, "semaphore/release", &[id, "0"], "id");
         assert_refused(&mut raw, "semaphore/refresh", &[id, "1000"], "id");
         assert_refused(&mut raw, "semaphore/lookup", &[id], "id");
@@ -150,16 +106,9 @@ fn ids_are_words() {
 fn a_missing_argument_is_told() {
     let server = Server::any();
     let mut raw = in_use(&server);
-    for script in [
-        "acquire", "release", "refresh", "lookup", "resize", "inspect",
-    ] {
+    for script in ["acquire", "release", "refresh", "lookup", "resize", "inspect"] {
         assert_refused(&mut raw, &format!("semaphore/{script}"), &[], "arguments");
-        assert_refused(
-            &mut raw,
-            &format!("semaphore/{script}"),
-            &["1"; 8],
-            "arguments",
-        );
+        assert_refused(&mut raw, &format!("semaphore/{script}"), &["1"; 8], "arguments");
     }
 }
 
@@ -167,15 +116,8 @@ fn a_missing_argument_is_told() {
 fn no_limit_stored_and_none_declared() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 0);
-    assert_refused(
-        &mut raw,
-        "semaphore/acquire",
-        &["id", "1", "0", "1000", "0", "", "0"],
-        "no limit",
-    );
-    let Err(CallError::Invalid(invalid)) = raw.try_acquire(raw.ask("id")) else {
-        panic!()
-    };
+    assert_refused(&mut raw, "semaphore/acquire", &["id", "1", "0", "1000", "0", "", "0"], "no limit");
+    let Err(CallError::Invalid(invalid)) = raw.try_acquire(raw.ask("id")) else { panic!() };
     assert_eq!(invalid.what(), "no limit");
 }
 
@@ -209,11 +151,7 @@ fn a_key_of_another_type_is_left_as_it_is() {
         for (n, failure) in failures.into_iter().enumerate() {
             match failure {
                 Err(CallError::Failed(failure)) => {
-                    assert_eq!(
-                        failure.kind(),
-                        FailureKind::WrongType,
-                        "script {n}, key {broken}"
-                    );
+                    assert_eq!(failure.kind(), FailureKind::WrongType, "script {n}, key {broken}");
                 }
                 other => panic!("script {n} with key {broken} of another type: {other:?}"),
             }
@@ -226,20 +164,10 @@ fn a_key_of_another_type_is_left_as_it_is() {
 fn what_the_typed_functions_say_of_it() {
     let server = Server::any();
     let mut raw = in_use(&server);
-    let Err(CallError::Invalid(invalid)) = raw.try_acquire(Ask {
-        permits: Some(0),
-        ..raw.ask("id")
-    }) else {
-        panic!()
-    };
+    let Err(CallError::Invalid(invalid)) = raw.try_acquire(Ask { permits: Some(0), ..raw.ask("id") }) else { panic!() };
     assert_eq!(invalid.what(), "permits");
-    assert!(
-        invalid.to_string().contains("takes 1 to 2147483647"),
-        "{invalid}"
-    );
-    let Err(CallError::Invalid(invalid)) = raw.keep("holder", 3) else {
-        panic!()
-    };
+    assert!(invalid.to_string().contains("takes 1 to 2147483647"), "{invalid}");
+    let Err(CallError::Invalid(invalid)) = raw.keep("holder", 3) else { panic!() };
     assert_eq!(invalid.what(), "keep");
     assert!(matches!(raw.acquire(raw.ask("holder")), Answer::Held(..)));
 }

@@ -25,34 +25,21 @@ fn uncontended_calls() {
         raw.grant(raw.ask("before"));
         raw.release("before");
         for _ in 0..3 {
-            let ask = Ask {
-                permits: Some(permits),
-                lease_ms,
-                ..raw.ask("holder")
-            };
+            let ask = Ask { permits: Some(permits), lease_ms, ..raw.ask("holder") };
             let acquire = calls(&mut raw, |raw| {
                 raw.acquire(ask);
             });
-            assert!(
-                acquire <= 9,
-                "acquire of {permits} for {lease_ms} ms: {acquire} calls"
-            );
+            assert!(acquire <= 9, "acquire of {permits} for {lease_ms} ms: {acquire} calls");
             let refresh = calls(&mut raw, |raw| {
                 raw.refresh("holder", 20_000);
             });
             // Only a permanent lease that becomes one with an end has to look for others of its kind.
             let bound = if lease_ms == 0 { 9 } else { 8 };
-            assert!(
-                refresh <= bound,
-                "refresh of {permits} for {lease_ms} ms: {refresh} calls"
-            );
+            assert!(refresh <= bound, "refresh of {permits} for {lease_ms} ms: {refresh} calls");
             let release = calls(&mut raw, |raw| {
                 raw.release("holder");
             });
-            assert!(
-                release <= 9,
-                "release of {permits} for {lease_ms} ms: {release} calls"
-            );
+            assert!(release <= 9, "release of {permits} for {lease_ms} ms: {release} calls");
         }
     }
 }
@@ -63,13 +50,7 @@ fn nine_thousand_leases_that_ended() {
     let mut raw = Raw::new(&server, 9_000);
     let mut last = 0;
     for n in 0..9_000 {
-        last = raw
-            .grant(Ask {
-                lease_ms: 1_500,
-                ..raw.ask(&format!("h{n}"))
-            })
-            .expires_at
-            .unwrap();
+        last = raw.grant(Ask { lease_ms: 1_500, ..raw.ask(&format!("h{n}")) }).expires_at.unwrap();
     }
     raw.wait_until(last);
     assert_eq!(raw.in_use(), 0, "what has ended is counted");
@@ -77,19 +58,13 @@ fn nine_thousand_leases_that_ended() {
     loop {
         tries += 1;
         let mut answer = None;
-        let ask = Ask {
-            permits: Some(9_000),
-            ..raw.ask("all")
-        };
+        let ask = Ask { permits: Some(9_000), ..raw.ask("all") };
         let count = calls(&mut raw, |raw| answer = Some(raw.acquire(ask)));
         assert!(count < BOUND, "{count} calls in one script");
         match answer {
             Some(Answer::Granted(..)) => break,
             // What is left over refuses for a moment, and says so.
-            Some(Answer::Denied {
-                next_expiry: Some(1),
-                ..
-            }) => assert!(tries < 95),
+            Some(Answer::Denied { next_expiry: Some(1), .. }) => assert!(tries < 95),
             other => panic!("{other:?}"),
         }
     }
@@ -102,17 +77,9 @@ fn three_thousand_waiters_that_vanished() {
     let channel = Listener::new(&server, "alive").channel;
     raw.grant(raw.ask("holder"));
     for n in 0..3_000 {
-        raw.queue(Ask {
-            wait_ms: 600_000,
-            inbox: "nobody:listens",
-            ..raw.ask(&format!("w{n}"))
-        });
+        raw.queue(Ask { wait_ms: 600_000, inbox: "nobody:listens", ..raw.ask(&format!("w{n}")) });
     }
-    let alive = Ask {
-        wait_ms: 600_000,
-        inbox: &channel,
-        ..raw.ask("alive")
-    };
+    let alive = Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("alive") };
     raw.queue(alive);
     let count = calls(&mut raw, |raw| raw.assert_released("holder"));
     assert!(count < BOUND, "{count} calls in one script");
@@ -133,17 +100,9 @@ fn a_script_that_stops_at_its_bound_calls_the_next_live_waiter() {
     let channel = inbox.channel.clone();
     raw.grant(raw.ask("holder"));
     for n in 0..450 {
-        raw.queue(Ask {
-            wait_ms: 600_000,
-            inbox: "nobody:listens",
-            ..raw.ask(&format!("w{n}"))
-        });
+        raw.queue(Ask { wait_ms: 600_000, inbox: "nobody:listens", ..raw.ask(&format!("w{n}")) });
     }
-    let alive = Ask {
-        wait_ms: 600_000,
-        inbox: &channel,
-        ..raw.ask("alive")
-    };
+    let alive = Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("alive") };
     raw.queue(alive);
     raw.assert_released("holder");
     for _ in 0..10 {
@@ -164,10 +123,7 @@ fn many_holders_and_waiters_cost_no_more_calls() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 5_000);
     let count = |raw: &mut Raw, id: &str| {
-        let ask = Ask {
-            permits: Some(1),
-            ..raw.ask(id)
-        };
+        let ask = Ask { permits: Some(1), ..raw.ask(id) };
         calls(raw, |raw| {
             raw.acquire(ask);
         })
@@ -177,10 +133,7 @@ fn many_holders_and_waiters_cost_no_more_calls() {
         raw.grant(raw.ask(&format!("h{n}")));
     }
     let many = count(&mut raw, "last");
-    assert!(
-        many <= few,
-        "{few} calls among few holders, {many} among many"
-    );
+    assert!(many <= few, "{few} calls among few holders, {many} among many");
     let length: u64 = raw.con.zcard(raw.key_names()[1].clone()).unwrap();
     assert_eq!(length, 4_002);
 }
@@ -192,16 +145,11 @@ fn what_ones_own_ended_lease_occupies_is_freed_first() {
     let mut end = 0;
     for n in 0..150 {
         let id = format!("h{n}");
-        let ask = Ask {
-            lease_ms: 100,
-            ..raw.ask(&id)
-        };
+        let ask = Ask { lease_ms: 100, ..raw.ask(&id) };
         end = raw.grant(ask).expires_at.unwrap();
     }
     raw.wait_until(end);
     // A hundred are freed by the way; the caller's own is not among those that ended first.
-    let Answer::Granted(_, usage) = raw.acquire(raw.ask("h149")) else {
-        panic!()
-    };
+    let Answer::Granted(_, usage) = raw.acquire(raw.ask("h149")) else { panic!() };
     assert_eq!(usage.in_use, 50);
 }

@@ -13,10 +13,7 @@ fn memory(raw: &mut Raw) -> u64 {
     let of = |key: String| {
         let mut usage = redis::cmd("MEMORY");
         usage.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
-        usage
-            .query::<Option<u64>>(&mut raw.con)
-            .unwrap()
-            .unwrap_or(0)
+        usage.query::<Option<u64>>(&mut raw.con).unwrap().unwrap_or(0)
     };
     keys.map(of).iter().sum()
 }
@@ -33,25 +30,13 @@ fn measure(server: &Server, count: u32) -> [u64; 3] {
     let alone = memory(&mut raw);
     for n in 0..count {
         let id = id(n);
-        raw.grant(Ask {
-            lease_ms: 600_000,
-            ..raw.ask(&id)
-        });
+        raw.grant(Ask { lease_ms: 600_000, ..raw.ask(&id) });
     }
     let held = memory(&mut raw);
-    let inbox = format!(
-        "luagate:inbox:{}#{}",
-        uuid::Uuid::new_v4(),
-        uuid::Uuid::new_v4().simple()
-    );
+    let inbox = format!("luagate:inbox:{}#{}", uuid::Uuid::new_v4(), uuid::Uuid::new_v4().simple());
     for n in 0..count {
         let id = id(n);
-        raw.queue(Ask {
-            lease_ms: 600_000,
-            wait_ms: 600_000,
-            inbox: &inbox,
-            ..raw.ask(&id)
-        });
+        raw.queue(Ask { lease_ms: 600_000, wait_ms: 600_000, inbox: &inbox, ..raw.ask(&id) });
     }
     let waited = memory(&mut raw);
     let each = |more: u64| more / u64::from(count);
@@ -62,40 +47,21 @@ fn measure(server: &Server, count: u32) -> [u64; 3] {
 fn what_a_semaphore_a_holder_and_a_waiter_take() {
     let server = Server::any();
     // The first waiter makes the server keep all records in another form, which takes more.
-    for (count, holder_most, waiter_most) in [
-        (1, 300, 700),
-        (5, 300, 450),
-        (100, 300, 400),
-        (1_000, 300, 400),
-        (10_000, 300, 400),
-    ] {
+    for (count, holder_most, waiter_most) in
+        [(1, 300, 700), (5, 300, 450), (100, 300, 400), (1_000, 300, 400), (10_000, 300, 400)]
+    {
         let [alone, holder, waiter] = measure(&server, count);
-        println!(
-            "{count}: {alone} bytes with nobody, {holder} for a holder, {waiter} for a waiter"
-        );
+        println!("{count}: {alone} bytes with nobody, {holder} for a holder, {waiter} for a waiter");
         assert!(alone <= 250, "{alone} bytes");
-        assert!(
-            holder <= holder_most,
-            "{holder} bytes for a holder of {count}"
-        );
-        assert!(
-            waiter <= waiter_most,
-            "{waiter} bytes for a waiter of {count}"
-        );
+        assert!(holder <= holder_most, "{holder} bytes for a holder of {count}");
+        assert!(waiter <= waiter_most, "{waiter} bytes for a waiter of {count}");
     }
 }
 
 /// What the server tells of itself.
 fn told(con: &mut redis::Connection, what: &str) -> String {
     let info: String = redis::cmd("INFO").query(con).unwrap();
-    let of = |line: &str| {
-        Some(
-            line.strip_prefix(what)?
-                .strip_prefix(':')?
-                .trim()
-                .to_owned(),
-        )
-    };
+    let of = |line: &str| Some(line.strip_prefix(what)?.strip_prefix(':')?.trim().to_owned());
     info.lines().find_map(of).unwrap()
 }
 
@@ -107,12 +73,7 @@ fn appended(raw: &mut Raw) -> u64 {
 #[test]
 fn what_a_grant_a_renewal_and_a_wait_append() {
     // With an fsync of its own a second the server may put off what it appends.
-    let server = own!(Server::private(&[
-        "--appendonly",
-        "yes",
-        "--appendfsync",
-        "no"
-    ]));
+    let server = own!(Server::private(&["--appendonly", "yes", "--appendfsync", "no"]));
     let mut raw = Raw::named(&server, "market:account:1", 1);
     let mut inbox = Listener::new(&server, &uuid::Uuid::new_v4().to_string());
     const COUNT: u64 = 1_000;

@@ -36,10 +36,7 @@ fn cases() -> Map<String, Value> {
             let steps = without_calls(&case["steps"]).to_string();
             let sha1 = sha1_smol::Sha1::from(steps).digest().to_string();
             let name = format!("{file}: {}", case["name"].as_str().unwrap());
-            assert!(
-                cases.insert(name.clone(), json!(sha1)).is_none(),
-                "{name} is there twice"
-            );
+            assert!(cases.insert(name.clone(), json!(sha1)).is_none(), "{name} is there twice");
         }
     }
     cases
@@ -81,10 +78,7 @@ fn what_clients_rely_on_changes_only_with_its_version() {
         std::fs::write(&path, text + "\n").unwrap();
         return;
     }
-    assert_eq!(
-        recorded, today,
-        "more than is recorded: `LUAGATE_RECORD=1 cargo test --test contract`"
-    );
+    assert_eq!(recorded, today, "more than is recorded: `LUAGATE_RECORD=1 cargo test --test contract`");
 }
 
 /// The table of what the scripts promise names cases that are there.
@@ -92,13 +86,9 @@ fn what_clients_rely_on_changes_only_with_its_version() {
 fn what_the_page_names_is_shown() {
     let page = std::fs::read_to_string("lua/README.md").unwrap();
     let table = page.split("## What a client may rely on").nth(1).unwrap();
-    let rows = table
-        .lines()
-        .filter(|line| line.starts_with("| ") && line.contains('`'));
+    let rows = table.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
     let cells = rows.map(|row| row.split(" | ").nth(2).unwrap());
-    let names: Vec<&str> = cells
-        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
-        .collect();
+    let names: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
     assert!(names.len() > 11, "{names:?}");
     let cases = cases();
     for name in names {
@@ -114,10 +104,7 @@ fn the_clients_are_of_this_version() {
         ("python/luagate.py", format!("CONTRACT = {version} ")),
         ("javascript/scripts.mjs", format!("CONTRACT = {version};")),
         ("go/scripts.go", format!("contract = {version}\n")),
-        (
-            "java/src/main/java/luagate/Scripts.java",
-            format!("CONTRACT = {version};"),
-        ),
+        ("java/src/main/java/luagate/Scripts.java", format!("CONTRACT = {version};")),
         ("shell/with-permit", format!("\"contract\": {version},")),
     ];
     for (client, says) in clients {

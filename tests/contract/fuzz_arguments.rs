@@ -22,14 +22,11 @@ struct Script {
 
 fn words(value: &serde_json::Value) -> Vec<String> {
     let words = value.as_array().unwrap().iter();
-    words
-        .map(|word| word.as_str().unwrap().to_owned())
-        .collect()
+    words.map(|word| word.as_str().unwrap().to_owned()).collect()
 }
 
 fn scripts() -> Vec<Script> {
-    let manifest: serde_json::Value =
-        serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap();
     let scripts = manifest["scripts"].as_object().unwrap().iter();
     let scripts = scripts.map(|(name, script)| Script {
         name: name.clone(),
@@ -191,11 +188,7 @@ fn hostile() -> BoxedStrategy<Vec<u8>> {
 }
 
 fn arguments(script: &Script) -> BoxedStrategy<Vec<Vec<u8>>> {
-    let each: Vec<_> = script
-        .argv
-        .iter()
-        .map(|argument| prop_oneof![5 => right(argument), 1 => hostile()])
-        .collect();
+    let each: Vec<_> = script.argv.iter().map(|argument| prop_oneof![5 => right(argument), 1 => hostile()]).collect();
     let many = select(vec![0_usize, 1, 2, 999, 1_000, 1_001, 9_000]);
     prop_oneof![
         12 => each.clone(),
@@ -225,9 +218,7 @@ impl std::fmt::Debug for Script {
 impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let arguments = self.arguments.iter().take(12);
-        let shown: Vec<_> = arguments
-            .map(|bytes| bytes[..bytes.len().min(60)].escape_ascii().to_string())
-            .collect();
+        let shown: Vec<_> = arguments.map(|bytes| bytes[..bytes.len().min(60)].escape_ascii().to_string()).collect();
         let (name, keys, count) = (&self.script.name, &self.keys, self.arguments.len());
         write!(f, "{name} {keys:?}, {count} arguments: {shown:?}")
     }
@@ -237,11 +228,7 @@ fn call() -> BoxedStrategy<Call> {
     select(scripts())
         .prop_flat_map(|script| {
             let (keys, arguments) = (keys(&script), arguments(&script));
-            (Just(script), keys, arguments).prop_map(|(script, keys, arguments)| Call {
-                script,
-                keys,
-                arguments,
-            })
+            (Just(script), keys, arguments).prop_map(|(script, keys, arguments)| Call { script, keys, arguments })
         })
         .boxed()
 }
@@ -319,9 +306,7 @@ fn contents(con: &mut Connection, prefix: &str) -> Vec<Content> {
     for (key, kind) in keys.iter().zip(kinds.chunks(2)) {
         match &kind[1] {
             Value::SimpleString(kind) if kind == "hash" => read.cmd("HGETALL").arg(key),
-            Value::SimpleString(kind) if kind == "zset" => {
-                read.cmd("ZRANGE").arg(key).arg((0, -1, "WITHSCORES"))
-            }
+            Value::SimpleString(kind) if kind == "zset" => read.cmd("ZRANGE").arg(key).arg((0, -1, "WITHSCORES")),
             _ => read.cmd("LRANGE").arg(key).arg((0, -1)), // no script makes another kind
         };
     }
@@ -331,10 +316,7 @@ fn contents(con: &mut Connection, prefix: &str) -> Vec<Content> {
         if kind[1] == Value::SimpleString("hash".to_owned()) {
             values.sort();
         }
-        Content {
-            values: values.concat(),
-            ttl: redis::from_redis_value(kind[0].clone()).unwrap(),
-        }
+        Content { values: values.concat(), ttl: redis::from_redis_value(kind[0].clone()).unwrap() }
     });
     contents.collect()
 }
@@ -399,17 +381,10 @@ fn the_wrong_keys_are_told() {
             if keys == right {
                 continue; // it takes one
             }
-            let call = Call {
-                script: script.clone(),
-                keys,
-                arguments: arguments.clone(),
-            };
+            let call = Call { script: script.clone(), keys, arguments: arguments.clone() };
             let error = run(&mut con, &server.prefix, &call).unwrap_err();
             assert_eq!(error.code(), Some("LUAGATE"), "{call:?}: {error}");
-            assert!(
-                error.to_string().contains("keys: takes"),
-                "{call:?}: {error}"
-            );
+            assert!(error.to_string().contains("keys: takes"), "{call:?}: {error}");
         }
     }
     assert_eq!(server.all_keys(), [""; 0]);
@@ -467,11 +442,7 @@ fn thousands_of_keys_or_arguments_are_refused_as_any_wrong_number() {
         let too_many_arguments = vec![b"1".to_vec(); 9_000];
         let few = vec![b"1".to_vec(); script.argv.len()];
         for (keys, arguments) in [(right, too_many_arguments), (too_many_keys, few)] {
-            let call = Call {
-                script: script.clone(),
-                keys,
-                arguments,
-            };
+            let call = Call { script: script.clone(), keys, arguments };
             let error = run(&mut con, &server.prefix, &call).unwrap_err();
             assert_eq!(error.code(), Some("LUAGATE"), "{call:?}: {error}");
         }

@@ -21,10 +21,7 @@ fn is_word(text: &str) -> bool {
 
 fn is_name(text: &str) -> bool {
     let is_plain = |text: &str| is_word(text) && !text.contains(['{', '}']);
-    match text
-        .strip_prefix('{')
-        .and_then(|rest| rest.split_once("}:"))
-    {
+    match text.strip_prefix('{').and_then(|rest| rest.split_once("}:")) {
         Some((group, rest)) => is_word(text) && is_plain(group) && is_plain(rest),
         None => is_plain(text),
     }
@@ -42,12 +39,7 @@ fn all_keys(prefix: &str, name: &str) -> Option<Vec<String>> {
     for kind in kinds {
         keys.extend(kind(prefix, name).ok()?.names().map(str::to_owned));
     }
-    keys.extend(
-        LatchKeys::new(prefix, name)
-            .ok()?
-            .names()
-            .map(str::to_owned),
-    );
+    keys.extend(LatchKeys::new(prefix, name).ok()?.names().map(str::to_owned));
     keys.push(recent_key(prefix, name).ok()?);
     keys.push(prefix_key(prefix, name).ok()?);
     Some(keys)
@@ -118,10 +110,7 @@ fn any_text_has_a_valid_name_of_its_own() {
             prop_assert_eq!(other, text);
         }
     });
-    assert!(
-        kept.get() > 100 && changed.get() > 100,
-        "{kept:?} {changed:?}"
-    );
+    assert!(kept.get() > 100 && changed.get() > 100, "{kept:?} {changed:?}");
 }
 
 #[test]
@@ -183,10 +172,7 @@ macro_rules! refused {
 refused!(CallError TryAcquireError AcquireError RefreshError);
 
 /// It is refused exactly if it should be, and then the error says what it takes.
-fn check<T, E: Refused + std::fmt::Debug>(
-    outcome: Result<T, E>,
-    takes: bool,
-) -> Result<Option<T>, TestCaseError> {
+fn check<T, E: Refused + std::fmt::Debug>(outcome: Result<T, E>, takes: bool) -> Result<Option<T>, TestCaseError> {
     match outcome {
         Ok(value) => {
             prop_assert!(takes, "was taken");
@@ -196,9 +182,7 @@ fn check<T, E: Refused + std::fmt::Debug>(
             let says = error.says();
             prop_assert!(!takes && says.is_some(), "{:?}", error);
             let says = says.unwrap_or_default();
-            let explains = ["takes", "white space", "brace"]
-                .iter()
-                .any(|word| says.contains(word));
+            let explains = ["takes", "white space", "brace"].iter().any(|word| says.contains(word));
             prop_assert!(explains, "{}", says);
             Ok(None)
         }
@@ -263,9 +247,7 @@ fn an_address_or_a_url_of_any_kind_is_no_panic() {
 
 /// Few different bytes, so that some begin with others.
 fn bytes() -> BoxedStrategy<Vec<u8>> {
-    let few = proptest::sample::select(vec![
-        0_u8, b'a', b'A', b'[', b'(', b'+', 0x7f, 0xc3, 0xfe, 0xff,
-    ]);
+    let few = proptest::sample::select(vec![0_u8, b'a', b'A', b'[', b'(', b'+', 0x7f, 0xc3, 0xfe, 0xff]);
     prop_oneof![
         8 => proptest::collection::vec(few, 0..5),
         1 => proptest::collection::vec(any::<u8>(), 0..20),
@@ -335,20 +317,7 @@ fn keys_share_one_hash_tag() {
 #[test]
 fn what_a_name_may_not_be() {
     let long = "x".repeat(201);
-    for name in [
-        "",
-        "a b",
-        "a\u{0}",
-        "a{b",
-        "}",
-        "{}",
-        "{}:a",
-        "{a}:",
-        "{a}",
-        "{a}:{b}",
-        "a\u{3000}b",
-        &long,
-    ] {
+    for name in ["", "a b", "a\u{0}", "a{b", "}", "{}", "{}:a", "{a}:", "{a}", "{a}:{b}", "a\u{3000}b", &long] {
         assert!(Keys::semaphore("luagate", name).is_err(), "{name:?}");
         assert!(recent_key("luagate", name).is_err(), "{name:?}");
         assert!(prefix_key("luagate", name).is_err(), "{name:?}");

@@ -20,10 +20,7 @@ pub(crate) struct StandIn {
 
 impl StandIn {
     fn answering(value: &Value) -> StandIn {
-        StandIn {
-            single: value.clone().extract_error(),
-            several: Ok(Vec::new()),
-        }
+        StandIn { single: value.clone().extract_error(), several: Ok(Vec::new()) }
     }
 }
 
@@ -50,11 +47,7 @@ impl ConnectionLike for StandIn {
 }
 
 fn int(number: impl TryInto<i64>) -> Value {
-    Value::Int(
-        number
-            .try_into()
-            .unwrap_or_else(|_| panic!("no reply can say this")),
-    )
+    Value::Int(number.try_into().unwrap_or_else(|_| panic!("no reply can say this")))
 }
 
 fn or_never(number: Option<u64>) -> Value {
@@ -72,16 +65,8 @@ fn reply(word: &str, fields: Vec<Value>) -> Value {
 /// As a reply says it. A grant that nobody can have is none.
 fn grant(grant: &Grant) -> Vec<Value> {
     assert!(grant.permits > 0 && grant.fence > 0, "{grant:?}");
-    assert!(
-        grant.expires_at.is_none_or(|end| end > grant.now),
-        "{grant:?}"
-    );
-    let Grant {
-        permits,
-        fence,
-        expires_at,
-        now,
-    } = *grant;
+    assert!(grant.expires_at.is_none_or(|end| end > grant.now), "{grant:?}");
+    let Grant { permits, fence, expires_at, now } = *grant;
     vec![int(permits), int(fence), or_never(expires_at), int(now)]
 }
 
@@ -107,28 +92,16 @@ type Operation = fn(&mut StandIn, &Keys, &LatchKeys) -> Result<Value, CallError>
 
 const OPERATIONS: &[(&str, Operation)] = &[
     ("semaphore/acquire", |con, keys, _| {
-        let ask = Ask {
-            id: "id",
-            permits: Some(2),
-            limit: 5,
-            ..Ask::default()
-        };
+        let ask = Ask { id: "id", permits: Some(2), limit: 5, ..Ask::default() };
         acquired(semaphore::acquire(con, keys, &ask)?, Some(2))
     }),
     ("semaphore/acquire", |con, keys, _| {
-        let ask = Ask {
-            id: "id",
-            permits: None,
-            limit: 5,
-            ..Ask::default()
-        };
+        let ask = Ask { id: "id", permits: None, limit: 5, ..Ask::default() };
         acquired(semaphore::acquire(con, keys, &ask)?, None)
     }),
     ("semaphore/release", |con, keys, _| {
         Ok(match semaphore::release(con, keys, "id", 0, None)? {
-            ReleaseAnswer::Released { left, usage: u } => {
-                reply("released", [vec![int(left)], usage(&u)].concat())
-            }
+            ReleaseAnswer::Released { left, usage: u } => reply("released", [vec![int(left)], usage(&u)].concat()),
             ReleaseAnswer::Cancelled => reply("cancelled", vec![]),
             ReleaseAnswer::Gone => reply("gone", vec![]),
         })
@@ -136,42 +109,28 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("semaphore/lookup", |con, keys, _| {
         Ok(match semaphore::lookup(con, keys, "id")? {
             LookupAnswer::Held(held) => reply("held", grant(&held)),
-            LookupAnswer::Queued {
-                ticket,
-                position,
-                now,
-            } => reply("queued", vec![int(ticket), int(position), int(now)]),
+            LookupAnswer::Queued { ticket, position, now } => {
+                reply("queued", vec![int(ticket), int(position), int(now)])
+            }
             LookupAnswer::Gone { now } => reply("gone", vec![int(now)]),
         })
     }),
     ("semaphore/resize", |con, keys, _| {
         Ok(match semaphore::resize(con, keys, 3, None)? {
-            ResizeAnswer::Resized { old, new, in_use } => {
-                reply("resized", vec![int(old), int(new), int(in_use)])
-            }
-            ResizeAnswer::Unchanged { current, in_use } => {
-                reply("unchanged", vec![int(current), int(in_use)])
-            }
+            ResizeAnswer::Resized { old, new, in_use } => reply("resized", vec![int(old), int(new), int(in_use)]),
+            ResizeAnswer::Unchanged { current, in_use } => reply("unchanged", vec![int(current), int(in_use)]),
         })
     }),
     ("semaphore/inspect", |con, keys, _| {
         let state = semaphore::inspect(con, keys, 0, 10)?;
-        let holders = state.holders.iter().map(|row| {
-            Value::Array(vec![
-                text(&row.id),
-                int(row.permits),
-                int(row.fence),
-                or_never(row.expires_at),
-            ])
-        });
-        let waiters = state.waiters.iter().map(|row| {
-            Value::Array(vec![
-                text(&row.id),
-                int(row.permits),
-                int(row.ticket),
-                int(row.patience_until),
-            ])
-        });
+        let holders = state
+            .holders
+            .iter()
+            .map(|row| Value::Array(vec![text(&row.id), int(row.permits), int(row.fence), or_never(row.expires_at)]));
+        let waiters = state
+            .waiters
+            .iter()
+            .map(|row| Value::Array(vec![text(&row.id), int(row.permits), int(row.ticket), int(row.patience_until)]));
         Ok(Value::Array(vec![
             int(state.limit),
             int(u8::from(state.pinned)),
@@ -185,27 +144,15 @@ const OPERATIONS: &[(&str, Operation)] = &[
         ]))
     }),
     ("semaphore/try_lock_all", |con, keys, _| {
-        Ok(
-            match semaphore::try_lock_all(con, &[keys, keys], "id", 1_000)? {
-                TryLockAllAnswer::Granted(grants) => reply("granted", locks(&grants)),
-                TryLockAllAnswer::Held(grants) => reply("held", locks(&grants)),
-                TryLockAllAnswer::Denied {
-                    place,
-                    next_expiry,
-                    usage: u,
-                    waiting,
-                    now,
-                } => {
-                    assert!(place < 2);
-                    let fields = [
-                        vec![int(place + 1), or_never(next_expiry)],
-                        usage(&u),
-                        vec![int(waiting), int(now)],
-                    ];
-                    reply("denied", fields.concat())
-                }
-            },
-        )
+        Ok(match semaphore::try_lock_all(con, &[keys, keys], "id", 1_000)? {
+            TryLockAllAnswer::Granted(grants) => reply("granted", locks(&grants)),
+            TryLockAllAnswer::Held(grants) => reply("held", locks(&grants)),
+            TryLockAllAnswer::Denied { place, next_expiry, usage: u, waiting, now } => {
+                assert!(place < 2);
+                let fields = [vec![int(place + 1), or_never(next_expiry)], usage(&u), vec![int(waiting), int(now)]];
+                reply("denied", fields.concat())
+            }
+        })
     }),
     ("latch/count_down", |con, _, keys| {
         Ok(match latch::count_down(con, keys, "id", 2, 1_000)? {
@@ -220,15 +167,9 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("latch/wait", |con, _, keys| {
         Ok(match latch::wait(con, keys, 2, 1_000, 1_000, "")? {
             latch::WaitAnswer::Open { count, now } => reply("open", vec![int(count), int(now)]),
-            latch::WaitAnswer::Closed {
-                left,
-                count,
-                retry_after,
-                now,
-            } => reply(
-                "closed",
-                vec![int(left), int(count), int(retry_after), int(now)],
-            ),
+            latch::WaitAnswer::Closed { left, count, retry_after, now } => {
+                reply("closed", vec![int(left), int(count), int(retry_after), int(now)])
+            }
         })
     }),
     ("latch/delete", |con, _, keys| {
@@ -241,39 +182,20 @@ const OPERATIONS: &[(&str, Operation)] = &[
         Ok(match latch::count(con, keys)? {
             latch::CountAnswer::None { now } => reply("none", vec![int(now)]),
             latch::CountAnswer::Open { count, now } => reply("open", vec![int(count), int(now)]),
-            latch::CountAnswer::Closed { left, count, now } => {
-                reply("closed", vec![int(left), int(count), int(now)])
-            }
+            latch::CountAnswer::Closed { left, count, now } => reply("closed", vec![int(left), int(count), int(now)]),
         })
     }),
-    ("autocomplete/recent_add", |con, _, _| {
-        Ok(int(autocomplete::recent_add(con, "key", "a", 1)?))
-    }),
-    ("autocomplete/recent_remove", |con, _, _| {
-        Ok(int(u8::from(autocomplete::recent_remove(con, "key", "a")?)))
-    }),
-    ("autocomplete/recent_match", |con, _, _| {
-        Ok(list(autocomplete::recent_match(con, "key", "a", 1)?))
-    }),
-    ("autocomplete/prefix_add", |con, _, _| {
-        Ok(int(autocomplete::prefix_add(con, "key", &["a"])?))
-    }),
-    ("autocomplete/prefix_remove", |con, _, _| {
-        Ok(int(autocomplete::prefix_remove(con, "key", &["a"])?))
-    }),
-    ("autocomplete/prefix_match", |con, _, _| {
-        Ok(list(autocomplete::prefix_match(con, "key", "a", 1)?))
-    }),
+    ("autocomplete/recent_add", |con, _, _| Ok(int(autocomplete::recent_add(con, "key", "a", 1)?))),
+    ("autocomplete/recent_remove", |con, _, _| Ok(int(u8::from(autocomplete::recent_remove(con, "key", "a")?)))),
+    ("autocomplete/recent_match", |con, _, _| Ok(list(autocomplete::recent_match(con, "key", "a", 1)?))),
+    ("autocomplete/prefix_add", |con, _, _| Ok(int(autocomplete::prefix_add(con, "key", &["a"])?))),
+    ("autocomplete/prefix_remove", |con, _, _| Ok(int(autocomplete::prefix_remove(con, "key", &["a"])?))),
+    ("autocomplete/prefix_match", |con, _, _| Ok(list(autocomplete::prefix_match(con, "key", "a", 1)?))),
     ("semaphore/refresh", |con, keys, _| {
         Ok(match semaphore::refresh(con, keys, "id", 1_000, None)? {
             Some(refreshed) => reply("refreshed", grant(&refreshed)),
             // The only field that is not passed on.
-            None => match con
-                .single
-                .as_ref()
-                .ok()
-                .or(con.several.iter().flatten().last())
-            {
+            None => match con.single.as_ref().ok().or(con.several.iter().flatten().last()) {
                 Some(Value::Array(fields)) if matches!(fields[..], [_, Value::Int(0..)]) => {
                     reply("lost", fields[1..].to_vec())
                 }
@@ -286,38 +208,16 @@ const OPERATIONS: &[(&str, Operation)] = &[
 fn acquired(answer: Answer, asked: Option<u32>) -> Result<Value, CallError> {
     Ok(match answer {
         Answer::Granted(granted, u) => {
-            assert!(
-                asked.is_none_or(|asked| asked == granted.permits),
-                "{granted:?}"
-            );
+            assert!(asked.is_none_or(|asked| asked == granted.permits), "{granted:?}");
             reply("granted", [grant(&granted), usage(&u)].concat())
         }
         Answer::Held(held, u) => reply("held", [grant(&held), usage(&u)].concat()),
-        Answer::Queued {
-            ticket,
-            position,
-            retry_after,
-            usage: u,
-            now,
-        } => {
-            let fields = [
-                vec![int(ticket), int(position), int(retry_after)],
-                usage(&u),
-                vec![int(now)],
-            ];
+        Answer::Queued { ticket, position, retry_after, usage: u, now } => {
+            let fields = [vec![int(ticket), int(position), int(retry_after)], usage(&u), vec![int(now)]];
             reply("queued", fields.concat())
         }
-        Answer::Denied {
-            next_expiry,
-            usage: u,
-            waiting,
-            now,
-        } => {
-            let fields = [
-                vec![or_never(next_expiry)],
-                usage(&u),
-                vec![int(waiting), int(now)],
-            ];
+        Answer::Denied { next_expiry, usage: u, waiting, now } => {
+            let fields = [vec![or_never(next_expiry)], usage(&u), vec![int(waiting), int(now)]];
             reply("denied", fields.concat())
         }
         Answer::AboveLimit { limit, now } => reply("above_limit", vec![int(limit), int(now)]),
@@ -342,23 +242,13 @@ fn check_all(value: &Value) -> Result<(), TestCaseError> {
 
 /// The replies of each script, by word, as the manifest has them.
 fn manifest() -> BTreeMap<String, Vec<(String, Vec<String>)>> {
-    let manifest: serde_json::Value =
-        serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap();
     let scripts = manifest["scripts"].as_object().unwrap();
     let replies = scripts.iter().map(|(name, script)| {
-        let words = script["replies"]
-            .as_object()
-            .unwrap()
-            .iter()
-            .map(|(word, fields)| {
-                let fields = fields.as_array().unwrap().iter();
-                (
-                    word.clone(),
-                    fields
-                        .map(|field| field.as_str().unwrap().to_owned())
-                        .collect(),
-                )
-            });
+        let words = script["replies"].as_object().unwrap().iter().map(|(word, fields)| {
+            let fields = fields.as_array().unwrap().iter();
+            (word.clone(), fields.map(|field| field.as_str().unwrap().to_owned()).collect())
+        });
         (name.clone(), words.collect())
     });
     replies.collect()
@@ -369,9 +259,7 @@ fn field(name: &str, now: i64, lease: Option<i64>) -> BoxedStrategy<Value> {
     let count = || (0..=2_147_483_647_i64).prop_map(Value::Int);
     let end = move || match lease {
         Some(lease) => Just(Value::Int(now + lease)).boxed(),
-        None => prop_oneof![Just(-1_i64), now + 1..=now + 3_155_760_000_000]
-            .prop_map(Value::Int)
-            .boxed(),
+        None => prop_oneof![Just(-1_i64), now + 1..=now + 3_155_760_000_000].prop_map(Value::Int).boxed(),
     };
     let id = "[a-z]{1,9}(/[0-9a-f]{8})?".prop_map(|id| text(&id));
     let rows = |row: Vec<BoxedStrategy<Value>>| {
@@ -387,29 +275,13 @@ fn field(name: &str, now: i64, lease: Option<i64>) -> BoxedStrategy<Value> {
         "pinned" | "removed" => (0..=1_i64).prop_map(Value::Int).boxed(),
         "locks" => {
             let row = vec![field("fence", now, lease), end().boxed()].prop_map(Value::Array);
-            proptest::collection::vec(row, 2)
-                .prop_map(Value::Array)
-                .boxed()
+            proptest::collection::vec(row, 2).prop_map(Value::Array).boxed()
         }
-        "holders" => rows(vec![
-            id.boxed(),
-            count().boxed(),
-            field("fence", now, lease),
-            end().boxed(),
-        ])
-        .boxed(),
-        "waiters" => rows(vec![
-            id.boxed(),
-            count().boxed(),
-            field("ticket", now, lease),
-            count().boxed(),
-        ])
-        .boxed(),
+        "holders" => rows(vec![id.boxed(), count().boxed(), field("fence", now, lease), end().boxed()]).boxed(),
+        "waiters" => rows(vec![id.boxed(), count().boxed(), field("ticket", now, lease), count().boxed()]).boxed(),
         "contacts" | "members" => {
             let any = proptest::collection::vec(any::<u8>(), 0..9).prop_map(Value::BulkString);
-            proptest::collection::vec(any, 0..4)
-                .prop_map(Value::Array)
-                .boxed()
+            proptest::collection::vec(any, 0..4).prop_map(Value::Array).boxed()
         }
         _ => count().boxed(),
     }
@@ -421,10 +293,7 @@ fn valid_reply() -> BoxedStrategy<(String, Value)> {
         .into_iter()
         .flat_map(|(name, replies)| replies.into_iter().map(move |reply| (name.clone(), reply)))
         .collect();
-    (
-        proptest::sample::select(all),
-        1_600_000_000_000..2_000_000_000_000_i64,
-    )
+    (proptest::sample::select(all), 1_600_000_000_000..2_000_000_000_000_i64)
         .prop_flat_map(|((script, (word, names)), now)| {
             // What the operations above ask for.
             let lease = match (script.as_str(), word.as_str()) {
@@ -434,12 +303,10 @@ fn valid_reply() -> BoxedStrategy<(String, Value)> {
             };
             let fields: Vec<_> = names.iter().map(|name| field(name, now, lease)).collect();
             let is_one = word.is_empty() && names.len() == 1;
-            (Just(script), fields).prop_map(move |(script, fields)| {
-                match (is_one, word.is_empty()) {
-                    (true, _) => (script, fields[0].clone()),
-                    (_, true) => (script, Value::Array(fields)),
-                    _ => (script, reply(&word, fields)),
-                }
+            (Just(script), fields).prop_map(move |(script, fields)| match (is_one, word.is_empty()) {
+                (true, _) => (script, fields[0].clone()),
+                (_, true) => (script, Value::Array(fields)),
+                _ => (script, reply(&word, fields)),
             })
         })
         .boxed()
@@ -451,9 +318,7 @@ fn mutate(value: Value, at: &[usize], how: u8, other: &Value) -> Value {
         return match (how, value) {
             (0, Value::Int(number)) => Value::Int(number.wrapping_neg()),
             (1, Value::Int(number)) => text(&number.to_string()),
-            (2, Value::BulkString(bytes)) => {
-                Value::SimpleString(String::from_utf8_lossy(&bytes).into_owned())
-            }
+            (2, Value::BulkString(bytes)) => Value::SimpleString(String::from_utf8_lossy(&bytes).into_owned()),
             _ => other.clone(),
         };
     };
@@ -530,10 +395,7 @@ fn an_error_of_the_connection_has_a_type() {
     ];
     for kind in kinds {
         for (_, operation) in OPERATIONS {
-            let mut con = StandIn {
-                single: Err(RedisError::from((kind, "broken"))),
-                several: Ok(Vec::new()),
-            };
+            let mut con = StandIn { single: Err(RedisError::from((kind, "broken"))), several: Ok(Vec::new()) };
             assert!(run(*operation, &mut con).is_err());
         }
     }
@@ -547,27 +409,15 @@ fn what_is_almost_a_grant_is_none() {
     let of = |numbers: &[i64]| reply("granted", numbers.iter().map(|n| Value::Int(*n)).collect());
     let (_, acquire) = OPERATIONS[0];
     assert!(run(acquire, &mut StandIn::answering(&of(&good))).is_ok());
-    for (place, wrong) in [
-        (0, 3),
-        (0, 0),
-        (1, 0),
-        (2, now),
-        (2, -1),
-        (2, now + 30_001),
-        (2, -2),
-        (3, -1),
-        (5, 1 << 32),
-    ] {
+    for (place, wrong) in [(0, 3), (0, 0), (1, 0), (2, now), (2, -1), (2, now + 30_001), (2, -2), (3, -1), (5, 1 << 32)]
+    {
         let mut numbers = good;
         numbers[place] = wrong;
         let told = run(acquire, &mut StandIn::answering(&of(&numbers)));
         assert!(told.is_err(), "{numbers:?}");
     }
     let longer = of(&[&good[..], &[1]].concat());
-    assert!(
-        run(acquire, &mut StandIn::answering(&longer)).is_err(),
-        "a field too many"
-    );
+    assert!(run(acquire, &mut StandIn::answering(&longer)).is_err(), "a field too many");
     assert!(run(acquire, &mut StandIn::answering(&of(&good[..5]))).is_err());
     let mut simple = of(&good);
     if let Value::Array(fields) = &mut simple {

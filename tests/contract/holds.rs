@@ -78,10 +78,7 @@ fn a_lease_that_ended_unnoticed_is_over() {
     let mut raw = Raw::new(&server, 1);
     let key = format!("{}:{{raw}}", server.prefix);
     let mut write = Write::new(&server, &raw.keys, &key);
-    let grant = raw.grant(Ask {
-        lease_ms: 30,
-        ..raw.ask("id")
-    });
+    let grant = raw.grant(Ask { lease_ms: 30, ..raw.ask("id") });
     raw.wait_until(grant.expires_at.unwrap());
     assert!(!write.write("id", grant.fence, "late"));
     assert_eq!(write.value(), None);
@@ -137,10 +134,7 @@ fn whoever_waits_does_not_hold() {
     let key = format!("{}:{{raw}}", server.prefix);
     let mut write = Write::new(&server, &raw.keys, &key);
     raw.grant(raw.ask("holder"));
-    let ticket = raw.queue(Ask {
-        wait_ms: 60_000,
-        ..raw.ask("waiter")
-    });
+    let ticket = raw.queue(Ask { wait_ms: 60_000, ..raw.ask("waiter") });
     assert!(!write.write("waiter", ticket, "waiter"));
 }
 
@@ -171,10 +165,7 @@ fn a_state_of_another_layout_version_is_an_error() {
     let _: () = raw.con.hset(&meta, "the state", newer).unwrap();
     let error = write.try_write("id", grant.fence, "never").unwrap_err();
     let text = error.to_string();
-    assert!(
-        text.contains("LUAGATE layout: takes version 1, found 2"),
-        "{text}"
-    );
+    assert!(text.contains("LUAGATE layout: takes version 1, found 2"), "{text}");
     assert_eq!(write.value(), None);
 }
 

@@ -60,17 +60,13 @@ fn without_tests(text: &str) -> &str {
 /// The modules at the top that a text names, in code and not in comments or unit tests.
 fn used(text: &str) -> Vec<String> {
     let code = without_tests(text);
-    let lines = code
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"));
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
     let code: String = lines.collect::<Vec<_>>().join("\n");
     let names = code.split("crate::").skip(1).map(|rest| {
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
         rest[..end.unwrap_or(rest.len())].to_owned()
     });
-    names
-        .filter(|name| name.starts_with(char::is_lowercase))
-        .collect()
+    names.filter(|name| name.starts_with(char::is_lowercase)).collect()
 }
 
 #[test]
@@ -115,16 +111,11 @@ fn the_protocol_has_no_socket_thread_or_clock() {
 fn only_the_clock_reads_the_time() {
     for (path, text) in sources("src") {
         let code = without_tests(&text);
-        let lines = code
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("//"));
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
         let code: String = lines.collect();
         let reads = ["Instant::now(", "SystemTime::now(", ".elapsed("];
         let reads = reads.iter().any(|word| code.contains(word));
-        assert!(
-            !reads || module_of(&path) == "clock",
-            "{path:?} reads the time"
-        );
+        assert!(!reads || module_of(&path) == "clock", "{path:?} reads the time");
     }
 }
 
@@ -138,10 +129,7 @@ fn files_and_functions_are_short_and_few_are_at_the_top() {
             let lines = text.lines().count();
             assert!(lines <= MOST_LINES, "{path:?} has {lines} lines");
             for (name, lines) in functions(&text) {
-                assert!(
-                    lines <= MOST_LINES_OF_A_FUNCTION,
-                    "{name} in {path:?} has {lines} lines"
-                );
+                assert!(lines <= MOST_LINES_OF_A_FUNCTION, "{name} in {path:?} has {lines} lines");
             }
         }
     }

@@ -21,42 +21,21 @@ fn assert_closed_until(raw: &mut Raw, end: u64) {
             Answer::Denied { usage, .. } => {
                 assert_eq!(usage.in_use, usage.limit, "who may come in now?");
                 // A bound on leases may run ahead of the last one by an eighth.
-                assert!(
-                    asked <= end + LEASE / 8,
-                    "still closed {} ms after",
-                    asked - end
-                );
+                assert!(asked <= end + LEASE / 8, "still closed {} ms after", asked - end);
                 None
             }
             other => panic!("{other:?}"),
         }
     });
-    assert!(
-        granted >= end,
-        "granted {} ms before the last lease ended",
-        end - granted
-    );
+    assert!(granted >= end, "granted {} ms before the last lease ended", end - granted);
 }
 
 /// Two hold, for longer and shorter, two wait; returns the end of the longer lease.
 fn in_use(raw: &mut Raw) -> u64 {
-    raw.grant(Ask {
-        lease_ms: LEASE / 2,
-        ..raw.ask("short")
-    });
-    let end = raw
-        .grant(Ask {
-            lease_ms: LEASE,
-            ..raw.ask("long")
-        })
-        .expires_at
-        .unwrap();
+    raw.grant(Ask { lease_ms: LEASE / 2, ..raw.ask("short") });
+    let end = raw.grant(Ask { lease_ms: LEASE, ..raw.ask("long") }).expires_at.unwrap();
     for id in ["w1", "w2"] {
-        raw.queue(Ask {
-            wait_ms: 60_000,
-            inbox: "nobody",
-            ..raw.ask(id)
-        });
+        raw.queue(Ask { wait_ms: 60_000, inbox: "nobody", ..raw.ask(id) });
     }
     end
 }
@@ -72,10 +51,7 @@ fn each_key_evicted_alone() {
         assert_closed_until(&mut raw, end);
         assert_eq!(raw.in_use(), 1);
         raw.assert_released("newcomer");
-        raw.grant(Ask {
-            permits: Some(2),
-            ..raw.ask("both")
-        });
+        raw.grant(Ask { permits: Some(2), ..raw.ask("both") });
     }
 }
 
@@ -98,32 +74,18 @@ fn restore(raw: &mut Raw, key: usize, dump: &Option<Vec<u8>>) {
     let name = raw.key_names()[key].clone();
     let _: () = raw.con.del(&name).unwrap();
     let dump = dump.as_ref().unwrap();
-    redis::cmd("RESTORE")
-        .arg(name)
-        .arg(0)
-        .arg(dump)
-        .exec(&mut raw.con)
-        .unwrap();
+    redis::cmd("RESTORE").arg(name).arg(0).arg(dump).exec(&mut raw.con).unwrap();
 }
 
 #[test]
 fn holders_from_another_time() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    raw.grant(Ask {
-        lease_ms: LEASE / 4,
-        ..raw.ask("before")
-    });
+    raw.grant(Ask { lease_ms: LEASE / 4, ..raw.ask("before") });
     let old = raw.dump();
     raw.assert_released("before");
     // As many hold as before, so counting alone sees nothing.
-    let end = raw
-        .grant(Ask {
-            lease_ms: LEASE,
-            ..raw.ask("now")
-        })
-        .expires_at
-        .unwrap();
+    let end = raw.grant(Ask { lease_ms: LEASE, ..raw.ask("now") }).expires_at.unwrap();
     restore(&mut raw, 1, &old[1]);
     assert_closed_until(&mut raw, end);
 }
@@ -132,18 +94,9 @@ fn holders_from_another_time() {
 fn meta_from_another_time() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        lease_ms: LEASE / 4,
-        ..raw.ask("before")
-    });
+    raw.grant(Ask { lease_ms: LEASE / 4, ..raw.ask("before") });
     let old = raw.dump();
-    let end = raw
-        .grant(Ask {
-            lease_ms: LEASE,
-            ..raw.ask("now")
-        })
-        .expires_at
-        .unwrap();
+    let end = raw.grant(Ask { lease_ms: LEASE, ..raw.ask("now") }).expires_at.unwrap();
     restore(&mut raw, 0, &old[0]);
     assert_closed_until(&mut raw, end);
 }
@@ -152,26 +105,17 @@ fn meta_from_another_time() {
 fn who_is_still_known_opens_it_early_by_giving_back() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        lease_ms: 0,
-        ..raw.ask("permanent")
-    });
+    raw.grant(Ask { lease_ms: 0, ..raw.ask("permanent") });
     raw.grant(raw.ask("leased"));
     let meta = raw.key_names()[0].clone();
     let _: () = raw.con.del(meta).unwrap();
     raw.assert_denied(raw.ask("newcomer"));
-    assert!(
-        raw.refresh("leased", 1_000).is_none(),
-        "nobody knows what it held"
-    );
+    assert!(raw.refresh("leased", 1_000).is_none(), "nobody knows what it held");
     raw.assert_released("leased");
     assert_eq!(raw.release("leased"), ReleaseAnswer::Gone);
     raw.assert_denied(raw.ask("newcomer"));
     raw.assert_released("permanent");
-    raw.grant(Ask {
-        permits: Some(2),
-        ..raw.ask("newcomer")
-    });
+    raw.grant(Ask { permits: Some(2), ..raw.ask("newcomer") });
 }
 
 #[test]
@@ -180,39 +124,16 @@ fn whoever_waits_gets_in_when_it_opens() {
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "reopened");
     let channel = inbox.channel.clone();
-    let end = raw
-        .grant(Ask {
-            lease_ms: LEASE,
-            ..raw.ask("holder")
-        })
-        .expires_at
-        .unwrap();
+    let end = raw.grant(Ask { lease_ms: LEASE, ..raw.ask("holder") }).expires_at.unwrap();
     let holders = raw.key_names()[1].clone();
     let _: () = raw.con.del(holders).unwrap();
-    let ask = Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("first")
-    };
+    let ask = Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("first") };
     let first = raw.queue(ask);
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("second")
-    });
-    let granted = support::eventually("the first waiter gets in", || {
-        match raw.acquire(Ask {
-            ticket: first,
-            ..ask
-        }) {
-            Answer::Granted(grant, _) => Some(grant),
-            Answer::Queued {
-                ticket,
-                position: 1,
-                ..
-            } if ticket == first => None,
-            other => panic!("{other:?}"),
-        }
+    raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("second") });
+    let granted = support::eventually("the first waiter gets in", || match raw.acquire(Ask { ticket: first, ..ask }) {
+        Answer::Granted(grant, _) => Some(grant),
+        Answer::Queued { ticket, position: 1, .. } if ticket == first => None,
+        other => panic!("{other:?}"),
     });
     assert!(granted.now >= end);
     raw.assert_released("first");
@@ -268,9 +189,7 @@ fn whichever_script_meets_the_loss_first() {
         ("release of a waiter", |raw| drop(raw.keep("w1", 0))),
         ("partial release", |raw| drop(raw.keep("long", 1))),
         ("unpin", |raw| drop(raw.resize_result(0))),
-        ("refresh", |raw| {
-            assert!(raw.refresh("nobody", 1_000).is_none())
-        }),
+        ("refresh", |raw| assert!(raw.refresh("nobody", 1_000).is_none())),
     ];
     let server = Server::any();
     for (n, (name, first)) in firsts.into_iter().enumerate() {

@@ -14,12 +14,7 @@ fn manifest() -> Value {
 }
 
 fn words(value: &Value) -> Vec<String> {
-    value
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|word| word.as_str().unwrap().to_owned())
-        .collect()
+    value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
 }
 
 /// The `.lua` files of a folder and those in it.
@@ -56,10 +51,7 @@ fn each_sha1_is_that_of_its_file() {
         let file = script["file"].as_str().unwrap();
         assert_eq!(file, format!("dist/{name}.lua"));
         let sha1 = sha1_smol::Sha1::from(read(file)).digest().to_string();
-        assert_eq!(
-            script["sha1"], sha1,
-            "{name}: its text has changed: `./dev manifest`. Has the contract, too?"
-        );
+        assert_eq!(script["sha1"], sha1, "{name}: its text has changed: `./dev manifest`. Has the contract, too?");
     }
 }
 
@@ -75,10 +67,7 @@ fn each_generated_file_is_made_of_the_sources_as_they_are() {
     let there = lua_files("lua/dist");
     let there: BTreeSet<&str> = there.iter().map(String::as_str).collect();
     let names: BTreeSet<&str> = expected.keys().map(String::as_str).collect();
-    assert_eq!(
-        there, names,
-        "`./dev manifest` writes what is missing, and removes what is too much"
-    );
+    assert_eq!(there, names, "`./dev manifest` writes what is missing, and removes what is too much");
     for (file, text) in &expected {
         let is_new = std::fs::read_to_string(file).unwrap() == *text;
         assert!(is_new, "{file}: its sources have changed: `./dev manifest`");
@@ -98,9 +87,7 @@ fn every_source_belongs_to_a_script() {
     }
     let files = lua_files("lua");
     let files = files.iter().map(|file| file.strip_prefix("lua/").unwrap());
-    let there = files
-        .filter(|file| !file.starts_with("dist/"))
-        .map(str::to_owned);
+    let there = files.filter(|file| !file.starts_with("dist/")).map(str::to_owned);
     assert_eq!(used, there.collect());
 }
 
@@ -164,9 +151,7 @@ fn listed(script: &Value) -> Head {
     Head {
         keys: words(&script["keys"]),
         argv: words(&script["argv"]),
-        replies: replies
-            .map(|(word, fields)| (word.clone(), words(fields)))
-            .collect(),
+        replies: replies.map(|(word, fields)| (word.clone(), words(fields))).collect(),
     }
 }
 
@@ -188,10 +173,7 @@ fn error_of_counts(con: &mut redis::Connection, text: &str, keys: usize, argv: u
     let mut call = redis::cmd("EVAL");
     call.arg(text).arg(keys.len()).arg(&keys).arg(vec![1; argv]);
     let Err(error) = call.exec(con) else {
-        panic!(
-            "{} keys and {argv} arguments are taken: {script}",
-            keys.len()
-        );
+        panic!("{} keys and {argv} arguments are taken: {script}", keys.len());
     };
     format!("{} {}", error.code().unwrap(), error.detail().unwrap())
 }
@@ -209,24 +191,15 @@ fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
         for count in [keys.len() - 1, keys.len() + 1] {
             let error = error(count, argv.len());
             match several {
-                true => assert!(
-                    error.starts_with(&format!("LUAGATE keys: takes {key_names} of ")),
-                    "{name}: {error}"
-                ),
-                false => assert_eq!(
-                    error,
-                    format!("LUAGATE keys: takes {}: {key_names}", keys.len()),
-                    "{name}"
-                ),
+                true => assert!(error.starts_with(&format!("LUAGATE keys: takes {key_names} of ")), "{name}: {error}"),
+                false => assert_eq!(error, format!("LUAGATE keys: takes {}: {key_names}", keys.len()), "{name}"),
             }
         }
         if argv.last().is_some_and(|last| last.ends_with(" ...")) {
             continue; // any number of arguments
         }
         // So many of the last arguments may be left out.
-        let optional = script
-            .get("optional")
-            .map_or(0, |count| count.as_u64().unwrap() as usize);
+        let optional = script.get("optional").map_or(0, |count| count.as_u64().unwrap() as usize);
         let least = argv.len() - optional;
         let mut refused = format!("LUAGATE arguments: takes {}", argv.len());
         if optional > 0 {
@@ -307,9 +280,7 @@ fn every_reply_of_the_cases_has_the_fields_of_the_manifest() {
 #[test]
 fn no_error_of_the_cases_ends_in_white_space() {
     let calls = calls_of_cases();
-    let errors = calls
-        .iter()
-        .filter_map(|(_, call)| call.get("error")?.as_str());
+    let errors = calls.iter().filter_map(|(_, call)| call.get("error")?.as_str());
     let errors: Vec<&str> = errors.collect();
     assert!(errors.len() > 100, "{}", errors.len());
     for error in errors {
@@ -322,11 +293,7 @@ fn this_crate_runs_these_very_scripts() {
     let server = own!(Server::private(&[]));
     let mut con = server.connection();
     let keys = server.keys("all");
-    let ask = Ask {
-        id: "id",
-        limit: 1,
-        ..Ask::default()
-    };
+    let ask = Ask { id: "id", limit: 1, ..Ask::default() };
     semaphore::acquire(&mut con, &keys, &ask).unwrap();
     semaphore::refresh(&mut con, &keys, "id", 1_000, None).unwrap();
     semaphore::lookup(&mut con, &keys, "id").unwrap();
@@ -348,11 +315,8 @@ fn this_crate_runs_these_very_scripts() {
     latch::count(&mut con, &keys).unwrap();
     latch::delete(&mut con, &keys).unwrap();
     for (name, script) in manifest()["scripts"].as_object().unwrap() {
-        let (known,): (bool,) = redis::cmd("SCRIPT")
-            .arg("EXISTS")
-            .arg(script["sha1"].as_str().unwrap())
-            .query(&mut con)
-            .unwrap();
+        let (known,): (bool,) =
+            redis::cmd("SCRIPT").arg("EXISTS").arg(script["sha1"].as_str().unwrap()).query(&mut con).unwrap();
         assert!(known, "{name} has another text here than in the manifest");
     }
 }

@@ -10,18 +10,9 @@ use luagate::scripts::semaphore::{Ask, LookupAnswer};
 fn every_key_lives_for_the_longest_lease_and_a_minute() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        lease_ms: 100_000,
-        ..raw.ask("long")
-    });
-    raw.grant(Ask {
-        lease_ms: 1_000,
-        ..raw.ask("short")
-    });
-    raw.queue(Ask {
-        wait_ms: 1_000,
-        ..raw.ask("waiter")
-    });
+    raw.grant(Ask { lease_ms: 100_000, ..raw.ask("long") });
+    raw.grant(Ask { lease_ms: 1_000, ..raw.ask("short") });
+    raw.queue(Ask { wait_ms: 1_000, ..raw.ask("waiter") });
     for ttl in raw.ttls() {
         assert!((158_000..=160_000).contains(&ttl), "{ttl}");
     }
@@ -34,63 +25,32 @@ fn every_key_lives_for_the_longest_lease_and_a_minute() {
 fn a_short_lease_never_shortens_the_life_of_a_long_one() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        lease_ms: 500_000,
-        ..raw.ask("long")
-    });
+    raw.grant(Ask { lease_ms: 500_000, ..raw.ask("long") });
     for _ in 0..3 {
-        raw.grant(Ask {
-            lease_ms: 1,
-            ..raw.ask("short")
-        });
+        raw.grant(Ask { lease_ms: 1, ..raw.ask("short") });
         raw.release("short");
         raw.refresh("long", 500_000);
     }
-    assert!(
-        raw.ttls()[..2].iter().all(|ttl| *ttl > 550_000),
-        "{:?}",
-        raw.ttls()
-    );
+    assert!(raw.ttls()[..2].iter().all(|ttl| *ttl > 550_000), "{:?}", raw.ttls());
 }
 
 #[test]
 fn a_refresh_moves_the_ttl_along() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    raw.grant(Ask {
-        lease_ms: 1_000,
-        ..raw.ask("holder")
-    });
-    raw.queue(Ask {
-        wait_ms: 1_000,
-        ..raw.ask("waiter")
-    });
+    raw.grant(Ask { lease_ms: 1_000, ..raw.ask("holder") });
+    raw.queue(Ask { wait_ms: 1_000, ..raw.ask("waiter") });
     raw.refresh("holder", 1_000_000);
-    assert!(
-        raw.ttls().iter().all(|ttl| *ttl > 1_050_000),
-        "{:?}",
-        raw.ttls()
-    );
+    assert!(raw.ttls().iter().all(|ttl| *ttl > 1_050_000), "{:?}", raw.ttls());
 }
 
 #[test]
 fn a_long_patience_is_covered_too() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    raw.grant(Ask {
-        lease_ms: 100,
-        ..raw.ask("holder")
-    });
-    raw.queue(Ask {
-        wait_ms: 3_600_000,
-        inbox: "somewhere",
-        ..raw.ask("waiter")
-    });
-    assert!(
-        raw.ttls().iter().all(|ttl| *ttl > 3_600_000),
-        "{:?}",
-        raw.ttls()
-    );
+    raw.grant(Ask { lease_ms: 100, ..raw.ask("holder") });
+    raw.queue(Ask { wait_ms: 3_600_000, inbox: "somewhere", ..raw.ask("waiter") });
+    assert!(raw.ttls().iter().all(|ttl| *ttl > 3_600_000), "{:?}", raw.ttls());
 }
 
 #[test]
@@ -98,60 +58,34 @@ fn permanent_leases_and_pinned_limits_stay_and_the_ttl_comes_back() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     raw.grant(raw.ask("leased"));
-    raw.grant(Ask {
-        lease_ms: 0,
-        ..raw.ask("permanent")
-    });
+    raw.grant(Ask { lease_ms: 0, ..raw.ask("permanent") });
     assert_eq!(raw.ttls(), [-1, -1, -2]);
-    raw.grant(Ask {
-        lease_ms: 0,
-        limit: 3,
-        ..raw.ask("other")
-    });
+    raw.grant(Ask { lease_ms: 0, limit: 3, ..raw.ask("other") });
     raw.release("permanent");
     assert_eq!(raw.ttls(), [-1, -1, -2], "another one is permanent");
     raw.release("other");
-    assert!(
-        raw.ttls()[..2].iter().all(|ttl| *ttl > 0),
-        "{:?}",
-        raw.ttls()
-    );
+    assert!(raw.ttls()[..2].iter().all(|ttl| *ttl > 0), "{:?}", raw.ttls());
     raw.resize(2, None);
     assert_eq!(raw.ttls(), [-1, -1, -2]);
     raw.resize(0, None);
-    assert!(
-        raw.ttls()[..2].iter().all(|ttl| *ttl > 0),
-        "{:?}",
-        raw.ttls()
-    );
+    assert!(raw.ttls()[..2].iter().all(|ttl| *ttl > 0), "{:?}", raw.ttls());
     raw.refresh("leased", 0);
     assert_eq!(raw.ttls(), [-1, -1, -2]);
     raw.refresh("leased", 1_000);
-    assert!(
-        raw.ttls()[..2].iter().all(|ttl| *ttl > 0),
-        "{:?}",
-        raw.ttls()
-    );
+    assert!(raw.ttls()[..2].iter().all(|ttl| *ttl > 0), "{:?}", raw.ttls());
 }
 
 #[test]
 fn a_permit_that_nobody_releases_comes_back_when_its_lease_ends() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let crashed = raw.grant(Ask {
-        lease_ms: 60,
-        ..raw.ask("crashed")
-    });
+    let crashed = raw.grant(Ask { lease_ms: 60, ..raw.ask("crashed") });
     let end = crashed.expires_at.unwrap();
     loop {
         let answer = raw.acquire(raw.ask("next"));
         match answer {
             luagate::scripts::semaphore::Answer::Granted(grant, _) => {
-                assert!(
-                    grant.now >= end,
-                    "granted {} ms before the end",
-                    end - grant.now
-                );
+                assert!(grant.now >= end, "granted {} ms before the end", end - grant.now);
                 break;
             }
             luagate::scripts::semaphore::Answer::Denied { now, .. } => {
@@ -168,10 +102,7 @@ fn a_waiter_that_asks_no_more_leaves_within_its_patience() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
-    raw.queue(Ask {
-        wait_ms: 50,
-        ..raw.ask("crashed")
-    });
+    raw.queue(Ask { wait_ms: 50, ..raw.ask("crashed") });
     let until = raw.inspect().waiters[0].patience_until;
     raw.wait_until(until);
     assert_eq!(raw.inspect().waiter_count, 0);
@@ -202,10 +133,7 @@ fn keys_that_were_deleted_when_empty_get_their_ttl_again() {
     let mut raw = Raw::new(&server, 1);
     for _ in 0..3 {
         raw.grant(raw.ask("holder"));
-        raw.queue(Ask {
-            wait_ms: 1_000,
-            ..raw.ask("waiter")
-        });
+        raw.queue(Ask { wait_ms: 1_000, ..raw.ask("waiter") });
         assert!(raw.ttls().iter().all(|ttl| *ttl > 0), "{:?}", raw.ttls());
         raw.release("waiter");
         raw.release("holder");
@@ -217,17 +145,7 @@ fn keys_that_were_deleted_when_empty_get_their_ttl_again() {
 fn a_longer_lease_makes_everything_live_longer() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        lease_ms: 1_000,
-        ..raw.ask("short")
-    });
-    raw.grant(Ask {
-        lease_ms: 30_000,
-        ..raw.ask("longer")
-    });
-    assert!(
-        raw.ttls()[..2].iter().all(|ttl| *ttl > 88_000),
-        "{:?}",
-        raw.ttls()
-    );
+    raw.grant(Ask { lease_ms: 1_000, ..raw.ask("short") });
+    raw.grant(Ask { lease_ms: 30_000, ..raw.ask("longer") });
+    assert!(raw.ttls()[..2].iter().all(|ttl| *ttl > 88_000), "{:?}", raw.ttls());
 }

@@ -77,9 +77,7 @@ impl Run {
         if loaded != script.sha1 {
             return Err(format!("{name} has another text in the manifest"));
         }
-        let words = self
-            .shell
-            .run(&format!("set -- {}; echo $4 $#", example.command));
+        let words = self.shell.run(&format!("set -- {}; echo $4 $#", example.command));
         let words: Vec<usize> = words.split(' ').map(|word| word.parse().unwrap()).collect();
         let count = words[1] - words[0] - 4; // EVALSHA, the script and the number of keys stand in front of the keys
         let argv = script.argv[..count.min(script.argv.len())].join(" ");
@@ -89,13 +87,7 @@ impl Run {
         Ok(())
     }
 
-    fn reply(
-        &mut self,
-        name: &str,
-        example: &Example,
-        reply: Value,
-        ran: &RangeInclusive<i64>,
-    ) -> Result<(), String> {
+    fn reply(&mut self, name: &str, example: &Example, reply: Value, ran: &RangeInclusive<i64>) -> Result<(), String> {
         let scripts = self.scripts.clone();
         let script = scripts.get(name).ok_or("no such script")?;
         if self.called.insert(name.to_owned()) {
@@ -106,12 +98,7 @@ impl Run {
         let names = names.ok_or_else(|| format!("not in the manifest: {real:?}"))?;
         let mut values = Vec::new();
         let mut is_named = names.concat().is_empty(); // it is a word alone
-        for Line {
-            values: line,
-            names: below,
-            remark,
-        } in &example.reply
-        {
+        for Line { values: line, names: below, remark } in &example.reply {
             let of_line = shown(line);
             if let Some(below) = below {
                 check_names(below, &of_line, &names[values.len().min(names.len())..])?;
@@ -149,16 +136,10 @@ impl Run {
         Ok(())
     }
 
-    fn message(
-        &mut self,
-        message: &Message,
-        real: &str,
-        ran: &RangeInclusive<i64>,
-    ) -> Result<(), String> {
+    fn message(&mut self, message: &Message, real: &str, ran: &RangeInclusive<i64>) -> Result<(), String> {
         let start = format!("{}#", message.channel);
         let secrets = self.commands.iter().rev();
-        let mut secrets =
-            secrets.filter_map(|command| command.split_once(&start)?.1.split(' ').next());
+        let mut secrets = secrets.filter_map(|command| command.split_once(&start)?.1.split(' ').next());
         let (mut shown_text, mut real_text) = (&*message.text, real);
         if let Some(secret) = secrets.next() {
             for text in [&mut shown_text, &mut real_text] {
@@ -180,16 +161,14 @@ impl Run {
             })
             .collect();
         let names = ["", "permits", "fence", "expires_at", "now"].map(str::to_owned);
-        self.likeness
-            .compare(&shown(shown_text), &values, &names, ran)
+        self.likeness.compare(&shown(shown_text), &values, &names, ran)
     }
 }
 
 /// Whether a remark begins with these words, whole.
 fn begins_with(remark: &str, words: &str) -> bool {
     let rest = remark.strip_prefix(words);
-    words.is_empty()
-        || rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+    words.is_empty() || rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
 /// A message without its signature, and the signature.
@@ -206,21 +185,13 @@ fn check_names(below: &str, values: &[Shown], names: &[String]) -> Result<(), St
             .filter(|_| column == 0 || below.as_bytes()[column - 1] == b' ')
             .filter(|name| !name.is_empty())
     };
-    if let [
-        Shown {
-            kind: Kind::List(list),
-            ..
-        },
-    ] = values
-    {
+    if let [Shown { kind: Kind::List(list), .. }] = values {
         let inner = match list.first().map(|first| &first.kind) {
             Some(Kind::List(inner)) => inner,
             _ => list,
         };
         let all_named = inner.iter().all(|value| name_at(value.column).is_some());
-        return all_named
-            .then_some(())
-            .ok_or_else(|| format!("names in other columns: {below}"));
+        return all_named.then_some(()).ok_or_else(|| format!("names in other columns: {below}"));
     }
     for (value, name) in values.iter().zip(names) {
         let found = name_at(value.column);

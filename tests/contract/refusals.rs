@@ -14,10 +14,7 @@ const ACQUIRE: &str = include_str!("../../lua/dist/semaphore/acquire.lua");
 fn refusing(text: &str) -> StandIn {
     let (code, detail) = text.split_once(' ').unwrap();
     let error: RedisError = redis::make_extension_error(code.to_owned(), Some(detail.to_owned()));
-    StandIn {
-        single: Err(error.clone()),
-        several: Err(error),
-    }
+    StandIn { single: Err(error.clone()), several: Err(error) }
 }
 
 /// The error of an acquire that is refused like this, `LINE` being that of the script which has this in it.

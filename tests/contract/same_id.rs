@@ -10,20 +10,9 @@ use luagate::scripts::semaphore::{Answer, Ask, LookupAnswer, ReleaseAnswer};
 fn acquiring_again_grants_nothing_twice() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 5);
-    let first = raw.grant(Ask {
-        permits: Some(2),
-        ..raw.ask("a")
-    });
-    let Answer::Held(again, usage) = raw.acquire(Ask {
-        permits: Some(2),
-        ..raw.ask("a")
-    }) else {
-        panic!()
-    };
-    assert_eq!(
-        (again.fence, again.permits, again.expires_at),
-        (first.fence, 2, first.expires_at)
-    );
+    let first = raw.grant(Ask { permits: Some(2), ..raw.ask("a") });
+    let Answer::Held(again, usage) = raw.acquire(Ask { permits: Some(2), ..raw.ask("a") }) else { panic!() };
+    assert_eq!((again.fence, again.permits, again.expires_at), (first.fence, 2, first.expires_at));
     assert_eq!(usage.in_use, 2);
 }
 
@@ -32,25 +21,10 @@ fn asking_again_in_line_keeps_the_place() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
-    let ticket = raw.queue(Ask {
-        wait_ms: 60_000,
-        ..raw.ask("a")
-    });
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        ..raw.ask("b")
-    });
-    assert_eq!(
-        raw.queue(Ask {
-            wait_ms: 60_000,
-            ..raw.ask("a")
-        }),
-        ticket
-    );
-    assert!(matches!(
-        raw.lookup("a"),
-        LookupAnswer::Queued { position: 1, .. }
-    ));
+    let ticket = raw.queue(Ask { wait_ms: 60_000, ..raw.ask("a") });
+    raw.queue(Ask { wait_ms: 60_000, ..raw.ask("b") });
+    assert_eq!(raw.queue(Ask { wait_ms: 60_000, ..raw.ask("a") }), ticket);
+    assert!(matches!(raw.lookup("a"), LookupAnswer::Queued { position: 1, .. }));
     assert_eq!(raw.inspect().waiter_count, 2);
 }
 
@@ -72,10 +46,7 @@ fn releasing_again_changes_nothing_more() {
 fn a_partial_release_again_gives_back_nothing_more() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 5);
-    raw.grant(Ask {
-        permits: Some(5),
-        ..raw.ask("a")
-    });
+    raw.grant(Ask { permits: Some(5), ..raw.ask("a") });
     for _ in 0..3 {
         let answer = raw.keep("a", 2).unwrap();
         assert!(matches!(answer, ReleaseAnswer::Released { left: 2, usage } if usage.in_use == 2));
@@ -88,17 +59,9 @@ fn an_own_id_holds_at_most_one_permit() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("identity", 5).id("account-17");
     let permit = semaphore.try_acquire().unwrap();
-    let Err(TryAcquireError::AlreadyHeld(held)) = semaphore.try_acquire() else {
-        panic!()
-    };
-    assert_eq!(
-        (held.id.as_str(), held.fence),
-        ("account-17", permit.fence())
-    );
-    assert!(matches!(
-        semaphore.acquire(),
-        Err(AcquireError::AlreadyHeld(_))
-    ));
+    let Err(TryAcquireError::AlreadyHeld(held)) = semaphore.try_acquire() else { panic!() };
+    assert_eq!((held.id.as_str(), held.fence), ("account-17", permit.fence()));
+    assert!(matches!(semaphore.acquire(), Err(AcquireError::AlreadyHeld(_))));
     assert_eq!(semaphore.available_permits().unwrap(), 4);
     permit.release().unwrap();
     drop(semaphore.try_acquire().unwrap());
@@ -108,17 +71,8 @@ fn an_own_id_holds_at_most_one_permit() {
 fn a_holder_is_told_what_it_holds_also_under_a_lowered_limit() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 5);
-    raw.grant(Ask {
-        permits: Some(4),
-        ..raw.ask("a")
-    });
+    raw.grant(Ask { permits: Some(4), ..raw.ask("a") });
     raw.resize(2, None);
-    let answer = raw.acquire(Ask {
-        permits: Some(4),
-        ..raw.ask("a")
-    });
-    assert!(
-        matches!(answer, Answer::Held(grant, _) if grant.permits == 4),
-        "{answer:?}"
-    );
+    let answer = raw.acquire(Ask { permits: Some(4), ..raw.ask("a") });
+    assert!(matches!(answer, Answer::Held(grant, _) if grant.permits == 4), "{answer:?}");
 }

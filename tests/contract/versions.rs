@@ -55,9 +55,7 @@ fn the_library_is_served_soon_after_an_earlier_client_releases() {
                 (permit, Instant::now())
             });
             let mut raw = Raw::named(&server, "soon", 1);
-            support::eventually("it waits", || {
-                (raw.inspect().waiter_count == 1).then_some(())
-            });
+            support::eventually("it waits", || (raw.inspect().waiter_count == 1).then_some(()));
             assert_eq!(earlier.release("holder"), "released");
             let released = Instant::now();
             let (permit, granted) = wait.join().unwrap();
@@ -80,15 +78,9 @@ fn each_knows_what_the_other_granted() {
         assert!(new.fence as i64 > old.numbers[1]);
         raw.assert_denied(raw.ask("more"));
         assert_eq!(earlier.acquire(earlier.ask("more")).word, "denied");
-        assert_eq!(
-            raw.refresh("old", 20_000).unwrap().fence as i64,
-            old.numbers[1]
-        );
+        assert_eq!(raw.refresh("old", 20_000).unwrap().fence as i64, old.numbers[1]);
         let refreshed = earlier.refresh("new", 20_000);
-        assert_eq!(
-            (&*refreshed.word, refreshed.numbers[1]),
-            ("refreshed", new.fence as i64)
-        );
+        assert_eq!((&*refreshed.word, refreshed.numbers[1]), ("refreshed", new.fence as i64));
         assert!(raw.holds("old"));
         assert_eq!(earlier.lookup("new"), "held");
         let seen = earlier.call("inspect", &["0", "10"]).numbers;
@@ -130,10 +122,7 @@ fn locks_that_one_holds_together_are_held_for_the_other() {
         let prefix = &server.prefix;
         let names = ["{both}:a", "{both}:b"];
         let keys = names.map(|name| luagate::scripts::Keys::mutex(prefix, name).unwrap());
-        let keys: Vec<String> = keys
-            .iter()
-            .flat_map(|keys| keys.names().map(str::to_owned))
-            .collect();
+        let keys: Vec<String> = keys.iter().flat_map(|keys| keys.names().map(str::to_owned)).collect();
         let mut earlier = Thin::new(&server, &scripts, "unused", 1);
         let gate = server.gate();
         let lock = gate.mutex(names[1]).try_lock().unwrap();
@@ -143,22 +132,12 @@ fn locks_that_one_holds_together_are_held_for_the_other() {
         let granted = earlier.call_on("try_lock_all", &keys, &["old", "10000"]);
         assert_eq!(granted.word, "granted");
         assert!(gate.mutexes(names).try_lock_all().is_err());
-        assert_eq!(
-            gate.semaphore("unused", 1).try_acquire().unwrap().permits(),
-            1
-        );
+        assert_eq!(gate.semaphore("unused", 1).try_acquire().unwrap().permits(), 1);
         for name in 0..2 {
             let keys = &keys[3 * name..3 * name + 3];
-            assert_eq!(
-                earlier.call_on("release", keys, &["old", "0"]).word,
-                "released"
-            );
+            assert_eq!(earlier.call_on("release", keys, &["old", "0"]).word, "released");
         }
-        gate.mutexes(names)
-            .try_lock_all()
-            .unwrap()
-            .unlock()
-            .unwrap();
+        gate.mutexes(names).try_lock_all().unwrap().unlock().unwrap();
     }
 }
 
@@ -170,14 +149,8 @@ fn what_is_lost_is_lost_for_both_until_the_last_lease_has_ended() {
             let name = format!("lost-{lost}-{earlier_notices}");
             let mut earlier = Thin::new(&server, &scripts, &name, 2);
             let mut raw = Raw::named(&server, &name, 2);
-            let old = earlier.acquire(Ask {
-                lease_ms: 1_000,
-                ..earlier.ask("old")
-            });
-            let new = raw.grant(Ask {
-                lease_ms: 1_000,
-                ..raw.ask("new")
-            });
+            let old = earlier.acquire(Ask { lease_ms: 1_000, ..earlier.ask("old") });
+            let new = raw.grant(Ask { lease_ms: 1_000, ..raw.ask("new") });
             earlier.queue("waiter");
             let end = new.expires_at.unwrap().max(old.numbers[2] as u64);
             let _: () = raw.con.del(&raw.key_names()[lost]).unwrap();

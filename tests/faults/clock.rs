@@ -35,11 +35,7 @@ fn an_hour_ahead_leases_end_their_holders_are_told_and_fences_go_on() {
     let early = semaphore.acquire().unwrap();
     let (sender, told) = channel();
     let renewed = gate.semaphore("renewed", 1).lease(Duration::from_secs(3));
-    let renewed = renewed
-        .auto_renew()
-        .on_lost(move |lost| sender.send(lost.id.clone()).unwrap())
-        .acquire()
-        .unwrap();
+    let renewed = renewed.auto_renew().on_lost(move |lost| sender.send(lost.id.clone()).unwrap()).acquire().unwrap();
     clock.set(HOUR);
     let next = semaphore.try_acquire().unwrap();
     assert!(next.fence() > early.fence());
@@ -63,9 +59,7 @@ fn an_hour_back_who_crashed_stays_an_hour_longer_unless_revoked() {
     let crashed = semaphore.acquire().unwrap().into_id();
     let alive = semaphore.acquire().unwrap();
     clock.set(-HOUR);
-    let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire() else {
-        panic!()
-    };
+    let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire() else { panic!() };
     assert!(denied.next_expiry.unwrap() > Duration::from_secs(3_500));
     let left = |id: &str| {
         let state = semaphore.inspect().unwrap();
@@ -74,10 +68,7 @@ fn an_hour_back_who_crashed_stays_an_hour_longer_unless_revoked() {
     };
     assert!(left(alive.id()) > LONG);
     alive.refresh().unwrap();
-    assert!(
-        left(alive.id()) <= LONG,
-        "whoever lives has the lease that was asked for"
-    );
+    assert!(left(alive.id()) <= LONG, "whoever lives has the lease that was asked for");
     assert!(alive.remaining().unwrap() <= LONG);
     let fence = alive.fence();
     assert_eq!(alive.release().unwrap(), Released::Released);
@@ -134,9 +125,6 @@ fn a_crew_goes_on_whatever_the_clock_does() {
         from = to;
         crew.goes_on(20);
     }
-    let rules = Rules {
-        same_clock: false,
-        ..Rules::new(crew::LIMIT)
-    };
+    let rules = Rules { same_clock: false, ..Rules::new(crew::LIMIT) };
     crew.finish(&server, &rules);
 }

@@ -29,11 +29,7 @@ fn open(url: &str, prefix: &str) -> Gate {
 
 /// Four threads take one permit after the other, of semaphores that `name` names, while `fault` happens and for a while before.
 /// Returns what they were told to hold.
-fn granted_during(
-    gate: &Gate,
-    name: &(dyn Fn(usize) -> String + Sync),
-    fault: impl FnOnce(),
-) -> Vec<(String, Permit)> {
+fn granted_during(gate: &Gate, name: &(dyn Fn(usize) -> String + Sync), fault: impl FnOnce()) -> Vec<(String, Permit)> {
     let (told, over) = (Mutex::new(Vec::new()), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -50,9 +46,7 @@ fn granted_during(
                 }
             });
         }
-        eventually("some are granted", || {
-            (told.lock().unwrap().len() > 100).then_some(())
-        });
+        eventually("some are granted", || (told.lock().unwrap().len() > 100).then_some(()));
         fault();
         over.store(true, Ordering::SeqCst);
     });
@@ -63,17 +57,13 @@ fn granted_during(
 fn forgotten(gate: &Gate, told: Vec<(String, Permit)>) -> usize {
     let mut forgotten = 0;
     for (name, permit) in told {
-        let state = eventually("the server answers", || {
-            gate.semaphore(&name, 1).inspect().ok()
-        });
+        let state = eventually("the server answers", || gate.semaphore(&name, 1).inspect().ok());
         let holder = state.holders.iter().find(|holder| holder.id == permit.id());
         if holder.is_none_or(|holder| holder.fence != permit.fence()) {
             forgotten += 1;
             println!("{name} is forgotten: {permit}");
         }
-        eventually("it is given back", || {
-            gate.semaphore(&name, 1).revoke(permit.id()).ok()
-        });
+        eventually("it is given back", || gate.semaphore(&name, 1).revoke(permit.id()).ok());
         drop(permit.into_id());
     }
     forgotten
@@ -82,10 +72,7 @@ fn forgotten(gate: &Gate, told: Vec<(String, Permit)>) -> usize {
 #[test]
 fn of_a_cluster() {
     let mut cluster = own!(Cluster::new());
-    let gate = open(
-        &format!("redis+cluster://{}", cluster.addresses().join(",")),
-        &cluster.prefix,
-    );
+    let gate = open(&format!("redis+cluster://{}", cluster.addresses().join(",")), &cluster.prefix);
     let (mut told, mut lost) = (0, 0);
     for round in 0..rounds() {
         let master = cluster.masters()[0];
@@ -101,10 +88,7 @@ fn of_a_cluster() {
         cluster.start(master);
         cluster.settle();
     }
-    println!(
-        "cluster: {lost} of {told} grants were forgotten in {} failovers",
-        rounds()
-    );
+    println!("cluster: {lost} of {told} grants were forgotten in {} failovers", rounds());
     assert_eq!(lost, 0);
 }
 
@@ -112,10 +96,7 @@ fn of_a_cluster() {
 fn with_sentinels() {
     let mut group = own!(Sentinels::new());
     let sentinels = group.sentinels.addresses().join(",");
-    let gate = open(
-        &format!("redis+sentinel://{sentinels}/{MASTER}"),
-        &group.prefix,
-    );
+    let gate = open(&format!("redis+sentinel://{sentinels}/{MASTER}"), &group.prefix);
     let (mut told, mut lost) = (0, 0);
     for round in 0..rounds() {
         let master = group.master();
@@ -129,9 +110,6 @@ fn with_sentinels() {
         group.start(master);
         group.settle();
     }
-    println!(
-        "sentinels: {lost} of {told} grants were forgotten in {} failovers",
-        rounds()
-    );
+    println!("sentinels: {lost} of {told} grants were forgotten in {} failovers", rounds());
     assert_eq!(lost, 0);
 }

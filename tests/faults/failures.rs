@@ -5,9 +5,7 @@ use crate::own;
 use crate::support::Server;
 use crate::support::raw::Raw;
 
-use luagate::errors::{
-    AcquireError, CallError, Failure, FailureKind, Invalid, LimitMismatch, TryAcquireError,
-};
+use luagate::errors::{AcquireError, CallError, Failure, FailureKind, Invalid, LimitMismatch, TryAcquireError};
 use luagate::{Error, Gate, GateBuilder};
 use redis::Commands;
 use std::io::{Read, Write};
@@ -45,10 +43,7 @@ fn names_ids_and_labels_that_cannot_be() {
         assert_invalid(semaphore.revoke(id), "id");
     }
     for label in ["", "a b", &long] {
-        assert_invalid(
-            gate.semaphore("labels", 1).label(label).try_acquire(),
-            "label",
-        );
+        assert_invalid(gate.semaphore("labels", 1).label(label).try_acquire(), "label");
         assert_invalid(Gate::builder(&server.url).label(label).open(), "label");
     }
     assert!(server.all_keys().is_empty());
@@ -67,20 +62,12 @@ fn numbers_that_cannot_be() {
     assert_invalid(semaphore.resize(u32::MAX), "limit");
     assert_invalid(semaphore.inspect_page(0, 1_001), "count");
     let century = Duration::from_secs(36_525 * 86_400);
-    for lease in [
-        Duration::ZERO,
-        Duration::from_micros(999),
-        century + Duration::from_millis(1),
-        Duration::MAX,
-    ] {
+    for lease in [Duration::ZERO, Duration::from_micros(999), century + Duration::from_millis(1), Duration::MAX] {
         assert_invalid(semaphore.clone().lease(lease).try_acquire(), "lease");
         assert_invalid(semaphore.clone().lease(lease).adopt("id"), "lease");
     }
     assert_invalid(semaphore.acquire_timeout(Duration::ZERO), "timeout");
-    assert_invalid(
-        gate.mutex("numbers").try_lock_for(Duration::ZERO),
-        "timeout",
-    );
+    assert_invalid(gate.mutex("numbers").try_lock_for(Duration::ZERO), "timeout");
     assert!(server.all_keys().is_empty());
     drop(semaphore.clone().lease(century).try_acquire().unwrap());
     drop(semaphore.acquire_timeout(Duration::MAX).unwrap());
@@ -95,15 +82,9 @@ fn settings_that_cannot_be() {
     let server = Server::any();
     let with = |set: fn(GateBuilder) -> GateBuilder| set(Gate::builder(&server.url)).open();
     assert_invalid(with(|b| b.prefix("a b")), "prefix");
-    assert_invalid(
-        with(|b| b.connect_timeout(Duration::ZERO)),
-        "connect_timeout",
-    );
+    assert_invalid(with(|b| b.connect_timeout(Duration::ZERO)), "connect_timeout");
     assert_invalid(with(|b| b.read_timeout(Duration::ZERO)), "read_timeout");
-    assert_invalid(
-        with(|b| b.write_timeout(Duration::from_micros(1))),
-        "write_timeout",
-    );
+    assert_invalid(with(|b| b.write_timeout(Duration::from_micros(1))), "write_timeout");
     assert_invalid(with(|b| b.connections(0)), "connections");
     for url in ["", "localhost", "http://localhost/", "redis://"] {
         assert!(Gate::open(url).is_err(), "{url}");
@@ -115,9 +96,7 @@ fn settings_that_cannot_be() {
 #[test]
 fn tls_without_the_feature() {
     for url in ["rediss://localhost/", "valkeys://localhost/"] {
-        let Err(CallError::Invalid(invalid)) = Gate::open(url) else {
-            panic!()
-        };
+        let Err(CallError::Invalid(invalid)) = Gate::open(url) else { panic!() };
         assert_eq!(invalid.what(), "url");
         assert!(invalid.to_string().contains("feature `tls`"), "{invalid}");
     }
@@ -128,10 +107,7 @@ fn tls_without_the_feature() {
 fn open_fails(url: &str) -> Failure {
     let timeout = Duration::from_secs(1);
     let start = Instant::now();
-    let opened = Gate::builder(url)
-        .connect_timeout(timeout)
-        .read_timeout(timeout)
-        .open();
+    let opened = Gate::builder(url).connect_timeout(timeout).read_timeout(timeout).open();
     assert!(start.elapsed() < 2 * timeout, "{:?}", start.elapsed());
     match opened {
         Err(CallError::Failed(failure) | CallError::Unknown(failure)) => failure,
@@ -144,18 +120,9 @@ fn nobody_is_there() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    assert_eq!(
-        open_fails(&format!("redis://{address}/")).kind(),
-        FailureKind::Unreachable
-    );
-    assert_eq!(
-        open_fails("unix:///there/is/no/such/socket").kind(),
-        FailureKind::Unreachable
-    );
-    assert_eq!(
-        open_fails("redis://no-such-host.invalid/").kind(),
-        FailureKind::Unreachable
-    );
+    assert_eq!(open_fails(&format!("redis://{address}/")).kind(), FailureKind::Unreachable);
+    assert_eq!(open_fails("unix:///there/is/no/such/socket").kind(), FailureKind::Unreachable);
+    assert_eq!(open_fails("redis://no-such-host.invalid/").kind(), FailureKind::Unreachable);
 }
 
 #[test]
@@ -204,9 +171,7 @@ fn a_user_without_the_permission() {
         "--user", "reader", "on", ">pw", "~*", "&*", "-@all", "+ping", "+evalsha", "+script",
     ]));
     let gate = Gate::open(&server.url.replace("redis://", "redis://reader:pw@")).unwrap();
-    let Err(TryAcquireError::Failed(failure)) = gate.semaphore("acl", 1).try_acquire() else {
-        panic!()
-    };
+    let Err(TryAcquireError::Failed(failure)) = gate.semaphore("acl", 1).try_acquire() else { panic!() };
     assert_eq!(failure.kind(), FailureKind::Permission, "{failure}");
 }
 
@@ -215,16 +180,9 @@ fn a_read_only_replica() {
     let master = own!(Server::private_tcp(&[]));
     let (_, port) = master.address().split_once(':').unwrap();
     let replica = own!(Server::private(&["--replicaof", "127.0.0.1", port]));
-    let Err(TryAcquireError::Failed(failure)) =
-        replica.gate().semaphore("replica", 1).try_acquire()
-    else {
-        panic!()
-    };
+    let Err(TryAcquireError::Failed(failure)) = replica.gate().semaphore("replica", 1).try_acquire() else { panic!() };
     assert_eq!(failure.kind(), FailureKind::ReadOnly, "{failure}");
-    let Err(AcquireError::Failed(failure)) = replica.gate().semaphore("replica", 1).acquire()
-    else {
-        panic!()
-    };
+    let Err(AcquireError::Failed(failure)) = replica.gate().semaphore("replica", 1).acquire() else { panic!() };
     assert_eq!(failure.kind(), FailureKind::ReadOnly, "{failure}");
 }
 
@@ -234,10 +192,7 @@ fn a_key_of_another_type() {
     let raw = Raw::named(&server, "typed", 1);
     let key = raw.key_names()[0].clone();
     let _: () = server.connection().set(&key, "precious").unwrap();
-    let Err(TryAcquireError::Failed(failure)) = server.gate().semaphore("typed", 1).try_acquire()
-    else {
-        panic!()
-    };
+    let Err(TryAcquireError::Failed(failure)) = server.gate().semaphore("typed", 1).try_acquire() else { panic!() };
     assert_eq!(failure.kind(), FailureKind::WrongType);
     let value: String = server.connection().get(&key).unwrap();
     assert_eq!(value, "precious");
@@ -250,10 +205,7 @@ fn a_state_of_another_version_says_what_to_do() {
     let permit = semaphore.try_acquire().unwrap();
     let meta = permit.keys().names()[0].to_owned();
     let newer = vec![8_u8; 60];
-    let _: () = server
-        .connection()
-        .hset(&meta, "the state", &newer)
-        .unwrap();
+    let _: () = server.connection().hset(&meta, "the state", &newer).unwrap();
     let failures = [
         semaphore.try_acquire().map(drop).map_err(Error::from),
         semaphore.acquire().map(drop).map_err(Error::from),
@@ -262,9 +214,7 @@ fn a_state_of_another_version_says_what_to_do() {
         permit.release().map(drop).map_err(Error::from),
     ];
     for failure in failures {
-        let Err(Error::Failed(failure)) = failure else {
-            panic!("{failure:?}")
-        };
+        let Err(Error::Failed(failure)) = failure else { panic!("{failure:?}") };
         assert_eq!(failure.kind(), FailureKind::WrongVersion, "{failure}");
         let text = failure.to_string();
         let advice = "use the same version in all programs";
@@ -277,36 +227,21 @@ fn a_state_of_another_version_says_what_to_do() {
 #[test]
 fn a_stalled_server_is_told_within_the_timeout_and_is_no_contention() {
     let mut server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .read_timeout(Duration::from_millis(200))
-        .open()
-        .unwrap();
+    let gate =
+        Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(200)).open().unwrap();
     let semaphore = gate.semaphore("stalled", 1);
     drop(semaphore.try_acquire().unwrap());
     server.pause();
     for _ in 0..3 {
         let start = Instant::now();
-        let Err(TryAcquireError::Unknown(failure)) = semaphore.try_acquire() else {
-            panic!()
-        };
+        let Err(TryAcquireError::Unknown(failure)) = semaphore.try_acquire() else { panic!() };
         assert_eq!(failure.kind(), FailureKind::TimedOut);
-        assert!(
-            start.elapsed() < Duration::from_millis(600),
-            "{:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() < Duration::from_millis(600), "{:?}", start.elapsed());
     }
     let start = Instant::now();
-    let error = semaphore
-        .acquire_timeout(Duration::from_millis(100))
-        .unwrap_err();
+    let error = semaphore.acquire_timeout(Duration::from_millis(100)).unwrap_err();
     assert!(matches!(error, AcquireError::Unknown(_)), "{error}");
-    assert!(
-        start.elapsed() < Duration::from_millis(600),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_millis(600), "{:?}", start.elapsed());
     server.resume();
 }
 
@@ -317,61 +252,32 @@ fn a_strict_semaphore_takes_nothing_under_another_limit() {
     let held = gate.semaphore("strict", 3).acquire().unwrap();
     let strict = gate.semaphore("strict", 5).strict();
     let expected = |mismatch: LimitMismatch| (mismatch.declared, mismatch.in_force) == (5, 3);
-    let Err(TryAcquireError::LimitMismatch(mismatch)) = strict.try_acquire() else {
-        panic!()
-    };
+    let Err(TryAcquireError::LimitMismatch(mismatch)) = strict.try_acquire() else { panic!() };
     assert!(expected(mismatch));
-    let Err(AcquireError::LimitMismatch(mismatch)) = strict.acquire() else {
-        panic!()
-    };
+    let Err(AcquireError::LimitMismatch(mismatch)) = strict.acquire() else { panic!() };
     assert!(expected(mismatch));
     let rest = gate.semaphore("strict", 3).try_acquire_all().unwrap();
-    let Err(AcquireError::LimitMismatch(mismatch)) = strict.acquire() else {
-        panic!()
-    };
+    let Err(AcquireError::LimitMismatch(mismatch)) = strict.acquire() else { panic!() };
     assert!(expected(mismatch));
     let state = strict.inspect().unwrap();
     assert_eq!((state.in_use, state.waiter_count), (3, 0));
     assert_eq!((held.limit(), rest.permits()), (3, 2));
-    drop(
-        gate.semaphore("strict-and-right", 5)
-            .strict()
-            .acquire()
-            .unwrap(),
-    );
+    drop(gate.semaphore("strict-and-right", 5).strict().acquire().unwrap());
 }
 
 #[test]
 fn errors_say_what_to_do() {
     let server = Server::any();
-    let semaphore = server
-        .gate()
-        .semaphore("texts", 1)
-        .lease(Duration::from_secs(20));
+    let semaphore = server.gate().semaphore("texts", 1).lease(Duration::from_secs(20));
     let permit = semaphore.acquire().unwrap();
     let denied = semaphore.try_acquire().unwrap_err();
-    let Error::Denied(details) = Error::from(denied.clone()) else {
-        panic!()
-    };
+    let Error::Denied(details) = Error::from(denied.clone()) else { panic!() };
     assert_eq!((details.in_use, details.limit, details.waiting), (1, 1, 0));
     let after = details.next_expiry.unwrap();
-    assert!(
-        after > Duration::from_secs(15) && after <= Duration::from_secs(20),
-        "{after:?}"
-    );
-    assert!(
-        denied.to_string().starts_with("1 of 1 permits are in use"),
-        "{denied}"
-    );
-    let timed_out = semaphore
-        .acquire_timeout(Duration::from_millis(20))
-        .unwrap_err();
-    assert!(
-        timed_out
-            .to_string()
-            .starts_with("timed out in line: 1 of 1"),
-        "{timed_out}"
-    );
+    assert!(after > Duration::from_secs(15) && after <= Duration::from_secs(20), "{after:?}");
+    assert!(denied.to_string().starts_with("1 of 1 permits are in use"), "{denied}");
+    let timed_out = semaphore.acquire_timeout(Duration::from_millis(20)).unwrap_err();
+    assert!(timed_out.to_string().starts_with("timed out in line: 1 of 1"), "{timed_out}");
     let invalid: Invalid = match semaphore.try_acquire_many(0) {
         Err(TryAcquireError::Invalid(invalid)) => invalid,
         other => panic!("{other:?}"),
@@ -433,20 +339,11 @@ fn no_reply_makes_it_panic_or_believe_that_it_holds() {
     for reply in replies {
         let url = answers_everything_with(reply);
         let timeout = Duration::from_millis(400);
-        let gate = Gate::builder(&url)
-            .read_timeout(timeout)
-            .outage(timeout)
-            .open()
-            .unwrap();
+        let gate = Gate::builder(&url).read_timeout(timeout).outage(timeout).open().unwrap();
         let semaphore = gate.semaphore("any", 3).lease(Duration::from_secs(1));
         let shown = String::from_utf8_lossy(reply);
         assert!(semaphore.try_acquire().is_err(), "{shown}");
-        assert!(
-            semaphore
-                .acquire_timeout(Duration::from_millis(20))
-                .is_err(),
-            "{shown}"
-        );
+        assert!(semaphore.acquire_timeout(Duration::from_millis(20)).is_err(), "{shown}");
         assert!(semaphore.adopt("id").is_err(), "{shown}");
         let _ = semaphore.inspect();
         assert!(semaphore.resize(4).is_err(), "{shown}");
@@ -455,11 +352,7 @@ fn no_reply_makes_it_panic_or_believe_that_it_holds() {
     // Far ends of what a number can be are kept, not added up to something else.
     let far = b"*7\r\n$7\r\ngranted\r\n:1\r\n:9223372036854775807\r\n:9223372036854775807\r\n:9223372036854774807\r\n:1\r\n:1\r\n";
     let gate = Gate::open(&answers_everything_with(far)).unwrap();
-    let permit = gate
-        .semaphore("any", 1)
-        .lease(Duration::from_secs(1))
-        .try_acquire()
-        .unwrap();
+    let permit = gate.semaphore("any", 1).lease(Duration::from_secs(1)).try_acquire().unwrap();
     assert!(!permit.is_lost());
     std::mem::forget(permit); // its release would get the same answer
 }

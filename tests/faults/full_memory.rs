@@ -8,12 +8,7 @@ use luagate::errors::{CallError, FailureKind, TryAcquireError};
 use luagate::scripts::semaphore::{Ask, ReleaseAnswer};
 
 fn fill_memory(raw: &mut Raw) {
-    redis::cmd("CONFIG")
-        .arg("SET")
-        .arg("maxmemory")
-        .arg(1)
-        .exec(&mut raw.con)
-        .unwrap();
+    redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).exec(&mut raw.con).unwrap();
 }
 
 #[test]
@@ -24,14 +19,10 @@ fn acquiring_is_a_clear_error_and_changes_nothing() {
     raw.grant(raw.ask("holder"));
     fill_memory(&mut raw);
     let before = raw.dump();
-    let Err(CallError::Failed(failure)) = raw.try_acquire(raw.ask("other")) else {
-        panic!()
-    };
+    let Err(CallError::Failed(failure)) = raw.try_acquire(raw.ask("other")) else { panic!() };
     assert_eq!(failure.kind(), FailureKind::OutOfMemory);
     assert_eq!(raw.dump(), before);
-    let Err(TryAcquireError::Failed(failure)) = gate.semaphore("raw", 2).try_acquire() else {
-        panic!()
-    };
+    let Err(TryAcquireError::Failed(failure)) = gate.semaphore("raw", 2).try_acquire() else { panic!() };
     assert_eq!(failure.kind(), FailureKind::OutOfMemory);
     assert!(failure.to_string().contains("maxmemory"), "{failure}");
 }
@@ -42,21 +33,10 @@ fn holders_release_refresh_and_hand_over() {
     let mut raw = Raw::new(&server, 5);
     let mut inbox = Listener::new(&server, "full");
     let channel = inbox.channel.clone();
-    raw.grant(Ask {
-        permits: Some(3),
-        ..raw.ask("three")
-    });
+    raw.grant(Ask { permits: Some(3), ..raw.ask("three") });
     raw.grant(raw.ask("refreshing"));
-    raw.grant(Ask {
-        lease_ms: 0,
-        ..raw.ask("permanent")
-    });
-    raw.queue(Ask {
-        permits: Some(4),
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("waiter")
-    });
+    raw.grant(Ask { lease_ms: 0, ..raw.ask("permanent") });
+    raw.queue(Ask { permits: Some(4), wait_ms: 60_000, inbox: &channel, ..raw.ask("waiter") });
     fill_memory(&mut raw);
     assert!(raw.refresh("refreshing", 20_000).is_some());
     assert!(raw.refresh("permanent", 20_000).is_some());
@@ -77,16 +57,9 @@ fn whoever_abandons_an_id_is_answered() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let inbox = Listener::new(&server, "abandon");
-    let first = raw.grant(Ask {
-        lease_ms: 100,
-        ..raw.ask("holder")
-    });
+    let first = raw.grant(Ask { lease_ms: 100, ..raw.ask("holder") });
     raw.refresh("holder", 60_000);
-    raw.queue(Ask {
-        wait_ms: 600_000,
-        inbox: &inbox.channel,
-        ..raw.ask("waiter")
-    });
+    raw.queue(Ask { wait_ms: 600_000, inbox: &inbox.channel, ..raw.ask("waiter") });
     fill_memory(&mut raw);
     // There is a hint to remember for the head, which plans by the end of the refreshed lease.
     assert_eq!(raw.release("stranger"), ReleaseAnswer::Gone);

@@ -63,11 +63,7 @@ impl Hostile {
                     return;
                 }
                 let state = shared.clone();
-                shared
-                    .streams
-                    .lock()
-                    .unwrap()
-                    .push(stream.try_clone().unwrap());
+                shared.streams.lock().unwrap().push(stream.try_clone().unwrap());
                 std::thread::spawn(move || serve(stream, &state));
             }
         });
@@ -78,10 +74,7 @@ impl Hostile {
 impl Drop for Hostile {
     fn drop(&mut self) {
         self.state.over.store(true, Ordering::SeqCst);
-        let address = self
-            .url
-            .trim_start_matches("redis://")
-            .trim_end_matches('/');
+        let address = self.url.trim_start_matches("redis://").trim_end_matches('/');
         drop(TcpStream::connect(address)); // wakes the thread that accepts
         for stream in self.state.streams.lock().unwrap().iter() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -118,29 +111,18 @@ fn serve(mut stream: TcpStream, state: &State) {
 /// What a server of this contract would say.
 fn well(call: &[u8], state: &State) -> Vec<u8> {
     let text = String::from_utf8_lossy(call);
-    let words: Vec<&str> = text
-        .split("\r\n")
-        .filter(|word| !word.starts_with(['$', '*']))
-        .collect();
+    let words: Vec<&str> = text.split("\r\n").filter(|word| !word.starts_with(['$', '*'])).collect();
     match words.first() {
         Some(&"PING") => b"+PONG\r\n".to_vec(),
-        Some(&"SUBSCRIBE") => format!(
-            "*3\r\n$9\r\nsubscribe\r\n${}\r\n{}\r\n:1\r\n",
-            words[1].len(),
-            words[1]
-        )
-        .into_bytes(),
-        Some(&"PUBSUB") => {
-            format!("*2\r\n${}\r\n{}\r\n:1\r\n", words[2].len(), words[2]).into_bytes()
+        Some(&"SUBSCRIBE") => {
+            format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{}\r\n:1\r\n", words[1].len(), words[1]).into_bytes()
         }
+        Some(&"PUBSUB") => format!("*2\r\n${}\r\n{}\r\n:1\r\n", words[2].len(), words[2]).into_bytes(),
         // Of seven arguments, the fourth of which is the lease: acquire.
-        Some(&"EVALSHA")
-            if words.len() == 14 && words[2] == "3" && words[9].parse::<u64>().is_ok() =>
-        {
+        Some(&"EVALSHA") if words.len() == 14 && words[2] == "3" && words[9].parse::<u64>().is_ok() => {
             state.granted.fetch_add(1, Ordering::SeqCst);
             let end = 1_700_000_000_000 + words[9].parse::<u64>().unwrap_or_default();
-            format!("*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:{end}\r\n:1700000000000\r\n:1\r\n:3\r\n")
-                .into_bytes()
+            format!("*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:{end}\r\n:1700000000000\r\n:1\r\n:3\r\n").into_bytes()
         }
         Some(&"EVALSHA") => b"*4\r\n$8\r\nreleased\r\n:0\r\n:0\r\n:3\r\n".to_vec(),
         _ => b"+OK\r\n".to_vec(),
@@ -245,47 +227,25 @@ fn call_everything(url: &str, now: &Mutex<&'static str>) -> Result<usize, String
             slow = Err(format!("{name} took {:?}", begun.elapsed()));
         }
     };
-    timed("try_acquire", &mut || {
-        permits.extend(semaphore.try_acquire())
-    });
-    timed("acquire_timeout", &mut || {
-        permits.extend(semaphore.acquire_timeout(TIMEOUT))
-    });
+    timed("try_acquire", &mut || permits.extend(semaphore.try_acquire()));
+    timed("acquire_timeout", &mut || permits.extend(semaphore.acquire_timeout(TIMEOUT)));
     timed("acquire_timeout with an own id", &mut || {
         permits.extend(semaphore.clone().id("own").acquire_timeout(TIMEOUT));
     });
-    timed("permanent", &mut || {
-        permits.extend(semaphore.clone().permanent().try_acquire())
-    });
-    timed("refresh", &mut || {
-        permits.iter().for_each(|permit| drop(permit.refresh()))
-    });
-    timed("available_permits", &mut || {
-        drop(semaphore.available_permits())
-    });
+    timed("permanent", &mut || permits.extend(semaphore.clone().permanent().try_acquire()));
+    timed("refresh", &mut || permits.iter().for_each(|permit| drop(permit.refresh())));
+    timed("available_permits", &mut || drop(semaphore.available_permits()));
     timed("inspect", &mut || drop(semaphore.inspect()));
     timed("resize", &mut || drop(semaphore.resize(4)));
     timed("revoke", &mut || drop(semaphore.revoke("id")));
-    timed("adopt", &mut || {
-        drop(semaphore.adopt("id").map(luagate::Permit::into_id))
-    });
+    timed("adopt", &mut || drop(semaphore.adopt("id").map(luagate::Permit::into_id)));
     timed("lock", &mut || drop(gate.mutex("any").try_lock()));
-    timed("try_lock_all", &mut || {
-        drop(gate.mutexes(["{g}:a", "{g}:b"]).try_lock_all())
-    });
-    timed("lock_all", &mut || {
-        drop(gate.mutexes(["a", "b"]).lock_all(TIMEOUT))
-    });
-    timed("count_down", &mut || {
-        drop(gate.latch("any", 2).count_down())
-    });
-    timed("wait", &mut || {
-        drop(gate.latch("any", 2).wait_timeout(TIMEOUT))
-    });
+    timed("try_lock_all", &mut || drop(gate.mutexes(["{g}:a", "{g}:b"]).try_lock_all()));
+    timed("lock_all", &mut || drop(gate.mutexes(["a", "b"]).lock_all(TIMEOUT)));
+    timed("count_down", &mut || drop(gate.latch("any", 2).count_down()));
+    timed("wait", &mut || drop(gate.latch("any", 2).wait_timeout(TIMEOUT)));
     let had = permits.len();
-    timed("release", &mut || {
-        permits.drain(..).for_each(|permit| drop(permit.release()))
-    });
+    timed("release", &mut || permits.drain(..).for_each(|permit| drop(permit.release())));
     slow.map(|()| had)
 }
 

@@ -24,17 +24,10 @@ fn nothing_is_loaded_before_it_is_needed() {
     let server = own!(Server::private(&[]));
     let counts = commands(&server, || drop(server.gate().semaphore("lazy", 1)));
     assert_eq!(count(&counts, "script|load"), 0);
-    let counts = commands(&server, || {
-        drop(server.gate().semaphore("lazy", 1).try_acquire().unwrap())
-    });
+    let counts = commands(&server, || drop(server.gate().semaphore("lazy", 1).try_acquire().unwrap()));
     assert_eq!(count(&counts, "script|load"), 2, "acquire and release");
-    let counts = commands(&server, || {
-        drop(server.gate().semaphore("lazy", 1).try_acquire().unwrap())
-    });
-    assert_eq!(
-        (count(&counts, "script|load"), count(&counts, "evalsha")),
-        (0, 2)
-    );
+    let counts = commands(&server, || drop(server.gate().semaphore("lazy", 1).try_acquire().unwrap()));
+    assert_eq!((count(&counts, "script|load"), count(&counts, "evalsha")), (0, 2));
 }
 
 #[test]
@@ -44,20 +37,11 @@ fn a_server_that_forgot_is_told_again_in_one_packet() {
     let semaphore = gate.semaphore("flushed", 1);
     let permit = semaphore.try_acquire().unwrap();
     permit.refresh().unwrap();
-    redis::cmd("SCRIPT")
-        .arg("FLUSH")
-        .exec(&mut server.connection())
-        .unwrap();
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection()).unwrap();
     let counts = commands(&server, || permit.refresh().unwrap());
-    assert_eq!(
-        (count(&counts, "script|load"), count(&counts, "evalsha")),
-        (1, 2)
-    );
+    assert_eq!((count(&counts, "script|load"), count(&counts, "evalsha")), (1, 2));
     let counts = commands(&server, || permit.refresh().unwrap());
-    assert_eq!(
-        (count(&counts, "script|load"), count(&counts, "evalsha")),
-        (0, 1)
-    );
+    assert_eq!((count(&counts, "script|load"), count(&counts, "evalsha")), (0, 1));
     permit.release().unwrap();
 }
 
@@ -73,9 +57,8 @@ fn scripts_are_flushed_all_the_time() {
                 redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
             }
         });
-        let workers: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| (0..100).for_each(|_| drop(semaphore.acquire().unwrap()))))
-            .collect();
+        let workers: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| (0..100).for_each(|_| drop(semaphore.acquire().unwrap())))).collect();
         let ends: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(ends.iter().all(Result::is_ok));

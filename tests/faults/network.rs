@@ -79,10 +79,7 @@ fn a_subscriber_that_is_cut_off_at_its_start_comes_back() {
         });
         // Long enough that each comes to stand in line, and so to subscribe.
         let wait = |gate: &Gate| gate.mutex("held").try_lock_for(Duration::from_secs(2));
-        let waits: Vec<_> = gates
-            .iter()
-            .map(|gate| scope.spawn(move || wait(gate)))
-            .collect();
+        let waits: Vec<_> = gates.iter().map(|gate| scope.spawn(move || wait(gate))).collect();
         let ends: Vec<_> = waits.into_iter().map(|wait| wait.join()).collect();
         done.store(true, Ordering::Relaxed);
         for end in ends {
@@ -92,9 +89,7 @@ fn a_subscriber_that_is_cut_off_at_its_start_comes_back() {
     let mut con = server.connection();
     eventually("every gate hears of its grants", || {
         let mut channels = redis::cmd("PUBSUB");
-        channels
-            .arg("CHANNELS")
-            .arg(format!("{}:inbox:*", server.prefix));
+        channels.arg("CHANNELS").arg(format!("{}:inbox:*", server.prefix));
         let channels: Vec<String> = channels.query(&mut con).unwrap();
         (channels.len() == gates.len()).then_some(())
     });

@@ -19,11 +19,7 @@ fn somebody(crew: &Crew, server: &Server, holding: bool) -> u32 {
         let state = semaphore.inspect().unwrap();
         let holders = state.holders.iter().map(|holder| &holder.id);
         let waiters = state.waiters.iter().map(|waiter| &waiter.id);
-        let ids: Vec<_> = if holding {
-            holders.collect()
-        } else {
-            waiters.collect()
-        };
+        let ids: Vec<_> = if holding { holders.collect() } else { waiters.collect() };
         ids.into_iter().find_map(|id| crew.process_of(id))
     })
 }
@@ -49,19 +45,14 @@ fn holders_and_waiters_are_stopped_beyond_their_lease() {
         let victim = somebody(&crew, &server, round % 2 == 0);
         signal("-STOP", victim);
         let start = std::time::Instant::now();
-        eventually("its lease ends", || {
-            (start.elapsed() > crew::LEASE + Duration::from_millis(100)).then_some(())
-        });
+        eventually("its lease ends", || (start.elapsed() > crew::LEASE + Duration::from_millis(100)).then_some(()));
         crew.goes_on(10);
         signal("-CONT", victim);
         crew.goes_on(10);
     }
     // Who is stopped while it reads a reply makes its call again, and finds its own work done: signal(7) says that the read is
     // interrupted.
-    let rules = Rules {
-        repeated: true,
-        ..Rules::new(crew::LIMIT)
-    };
+    let rules = Rules { repeated: true, ..Rules::new(crew::LIMIT) };
     crew.finish(&server, &rules);
 }
 
@@ -89,14 +80,9 @@ fn write(con: &mut redis::Connection, store: &str, fence: u64, value: &str) -> b
 
 /// Locks, and says so. Then it is stopped; at the next line of its input it goes on where it was.
 pub fn sleep_over_the_lease(arguments: &[String]) {
-    let [url, prefix, store, renewed] = arguments else {
-        panic!("{arguments:?}")
-    };
+    let [url, prefix, store, renewed] = arguments else { panic!("{arguments:?}") };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-    let mut con = redis::Client::open(url.as_str())
-        .unwrap()
-        .get_connection()
-        .unwrap();
+    let mut con = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
     let mut mutex = gate.mutex("account").lease(LEASE);
     if renewed == "true" {
         mutex = mutex.auto_renew();
@@ -112,9 +98,7 @@ pub fn sleep_over_the_lease(arguments: &[String]) {
 /// The next line of a process that begins with this word; the words after it.
 #[track_caller]
 fn hear(lines: &mut impl Iterator<Item = std::io::Result<String>>, word: &str) -> Vec<String> {
-    let line = lines
-        .map(Result::unwrap)
-        .find(|line| line.starts_with(word));
+    let line = lines.map(Result::unwrap).find(|line| line.starts_with(word));
     let line = line.unwrap_or_else(|| panic!("it ended without `{word}`"));
     line.split(' ').skip(1).map(str::to_owned).collect()
 }
@@ -127,31 +111,16 @@ fn a_holder_that_slept_over_its_lease_knows_it_at_its_first_look_and_writes_noth
     for (round, renewed) in [true, false, true, false].into_iter().enumerate() {
         let store = format!("{}:store-{round}", server.prefix);
         let arguments = [&server.url, &server.prefix, &store, &renewed.to_string()];
-        let mut sleeper = Ends(
-            process("sleeper", &arguments.map(|a| a.as_str()))
-                .spawn()
-                .unwrap(),
-        );
+        let mut sleeper = Ends(process("sleeper", &arguments.map(|a| a.as_str())).spawn().unwrap());
         let mut lines = BufReader::new(sleeper.0.stdout.take().unwrap()).lines();
         assert_eq!(hear(&mut lines, "locked"), ["true"]);
         signal("-STOP", sleeper.0.id());
         let guard = gate.mutex("account").lock().unwrap();
         assert!(write(&mut con, &store, guard.fence(), "second"));
-        sleeper
-            .0
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(b"go on\n")
-            .unwrap();
+        sleeper.0.stdin.take().unwrap().write_all(b"go on\n").unwrap();
         signal("-CONT", sleeper.0.id());
-        let [is_lost, wrote, released] = &hear(&mut lines, "woke")[..] else {
-            panic!()
-        };
-        assert_eq!(
-            (&**is_lost, &**wrote, &**released),
-            ("true", "false", "Gone")
-        );
+        let [is_lost, wrote, released] = &hear(&mut lines, "woke")[..] else { panic!() };
+        assert_eq!((&**is_lost, &**wrote, &**released), ("true", "false", "Gone"));
         assert!(sleeper.0.wait().unwrap().success());
         let value: String = redis::Commands::hget(&mut con, &store, "value").unwrap();
         assert_eq!(value, "second");
@@ -162,9 +131,7 @@ fn a_holder_that_slept_over_its_lease_knows_it_at_its_first_look_and_writes_noth
 
 /// Waits in line, says when it was granted, and gives back at the next line of its input.
 pub fn wait_in_line(arguments: &[String]) {
-    let [url, prefix] = arguments else {
-        panic!("{arguments:?}")
-    };
+    let [url, prefix] = arguments else { panic!("{arguments:?}") };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     let guard = gate.mutex("account").lock().unwrap();
     println!("granted");
@@ -175,12 +142,7 @@ pub fn wait_in_line(arguments: &[String]) {
 /// The connections that listen to a channel of their own, as the server numbers them.
 fn subscribers(con: &mut redis::Connection) -> Vec<String> {
     let mut list = redis::cmd("CLIENT");
-    let text: String = list
-        .arg("LIST")
-        .arg("TYPE")
-        .arg("pubsub")
-        .query(con)
-        .unwrap();
+    let text: String = list.arg("LIST").arg("TYPE").arg("pubsub").query(con).unwrap();
     let number = |line: &str| line.split(' ').next().map(str::to_owned);
     text.lines().filter_map(number).collect()
 }
@@ -192,10 +154,7 @@ fn runs(pid: u32) -> bool {
     };
     tasks.flatten().all(|task| {
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        let state = stat
-            .rsplit(") ")
-            .next()
-            .and_then(|rest| rest.chars().next());
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
         state != Some('T')
     })
 }
@@ -206,16 +165,12 @@ fn a_waiter_that_was_stopped_for_a_moment_keeps_its_subscription_and_its_place()
     let mutex = server.gate().mutex("account");
     let mut con = server.connection();
     let guard = mutex.lock().unwrap();
-    let mut waiter = process("waiter", &[&server.url, &server.prefix])
-        .spawn()
-        .unwrap();
+    let mut waiter = process("waiter", &[&server.url, &server.prefix]).spawn().unwrap();
     let before = eventually("it listens", || {
         let before = subscribers(&mut con);
         (before.len() == 1).then_some(before)
     });
-    eventually("it waits", || {
-        (mutex.inspect().unwrap().waiter_count == 1).then_some(())
-    });
+    eventually("it waits", || (mutex.inspect().unwrap().waiter_count == 1).then_some(()));
     for _ in 0..5 {
         signal("-STOP", waiter.id());
         signal("-CONT", waiter.id());

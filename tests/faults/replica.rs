@@ -28,29 +28,19 @@ fn replica_of(master: &Server) -> Server {
 
 fn replication(server: &Server) -> String {
     let mut info = redis::cmd("INFO");
-    info.arg("replication")
-        .query(&mut server.connection())
-        .unwrap()
+    info.arg("replication").query(&mut server.connection()).unwrap()
 }
 
 /// What was written until now is on the replica; then it hears of nothing more.
 fn cut_off(replica: &Server, master: &Server) {
     let offset = |server: &Server| {
         let info = replication(server);
-        let line = info
-            .lines()
-            .find_map(|line| line.strip_prefix("master_repl_offset:"));
+        let line = info.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
         line.unwrap().trim().parse::<u64>().unwrap()
     };
     let written = offset(master);
-    eventually("the replica has heard it", || {
-        (offset(replica) >= written).then_some(())
-    });
-    redis::cmd("REPLICAOF")
-        .arg("NO")
-        .arg("ONE")
-        .exec(&mut replica.connection())
-        .unwrap();
+    eventually("the replica has heard it", || (offset(replica) >= written).then_some(()));
+    redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec(&mut replica.connection()).unwrap();
 }
 
 /// The master dies, and its replica is found at its address.
@@ -63,10 +53,7 @@ fn fail_over(mut master: Server, replica: &Server, proxy: &Proxy) {
 fn what_the_replica_had_not_heard_of() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let proxy = Proxy::new(&master);
-    let gate = Gate::builder(&proxy.url)
-        .prefix(&master.prefix)
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&proxy.url).prefix(&master.prefix).open().unwrap();
     let semaphore = |name: &str| gate.semaphore(name, 1).lease(SOON / 2);
     let replica = replica_of(&master);
     let kept = semaphore("kept").acquire().unwrap();
@@ -77,10 +64,7 @@ fn what_the_replica_had_not_heard_of() {
     fail_over(master, &replica, &proxy);
 
     kept.refresh().unwrap();
-    assert!(matches!(
-        semaphore("kept").try_acquire(),
-        Err(TryAcquireError::Denied(_))
-    ));
+    assert!(matches!(semaphore("kept").try_acquire(), Err(TryAcquireError::Denied(_))));
     assert_eq!(kept.release().unwrap(), Released::Released);
 
     let next = semaphore("lost").acquire().unwrap();
@@ -89,9 +73,7 @@ fn what_the_replica_had_not_heard_of() {
     assert!(lost.is_lost());
     next.refresh().unwrap();
 
-    let Err(TryAcquireError::Denied(denied)) = semaphore("released").try_acquire() else {
-        panic!()
-    };
+    let Err(TryAcquireError::Denied(denied)) = semaphore("released").try_acquire() else { panic!() };
     assert!(denied.next_expiry.unwrap() <= SOON / 2);
     drop(semaphore("released").acquire().unwrap());
 }

@@ -13,10 +13,7 @@ use redis::Commands;
 /// A permit of another semaphore, whose lease outlives the fault.
 fn bystander(server: &Server) -> Permit {
     let gate = server.gate();
-    gate.semaphore("bystander", 1)
-        .lease(support::SOON * 6)
-        .acquire()
-        .unwrap()
+    gate.semaphore("bystander", 1).lease(support::SOON * 6).acquire().unwrap()
 }
 
 #[test]
@@ -34,10 +31,7 @@ fn killed_and_restarted_with_its_log_it_has_lost_nothing() {
     assert!(!crew.errors().contains_key("Lost"), "{:?}", crew.errors());
     crew.finish(&server, &crew::broken_connections());
     let other = server.gate().semaphore("bystander", 1);
-    assert!(matches!(
-        other.try_acquire(),
-        Err(TryAcquireError::Denied(_))
-    ));
+    assert!(matches!(other.try_acquire(), Err(TryAcquireError::Denied(_))));
     assert_eq!(permit.release().unwrap(), Released::Released);
 }
 
@@ -83,26 +77,16 @@ fn its_memory_is_full_while_permits_are_held() {
     let mut con = server.connection();
     let mut set = |bytes: u32| {
         let mut set = redis::cmd("CONFIG");
-        set.arg("SET")
-            .arg("maxmemory")
-            .arg(bytes)
-            .exec(&mut con)
-            .unwrap();
+        set.arg("SET").arg("maxmemory").arg(bytes).exec(&mut con).unwrap();
     };
     for _ in 0..5 {
         let held = [bystander(&server), other(&server)];
         set(1);
-        let Err(TryAcquireError::Failed(failure)) =
-            server.gate().semaphore("free", 1).try_acquire()
-        else {
-            panic!()
-        };
+        let Err(TryAcquireError::Failed(failure)) = server.gate().semaphore("free", 1).try_acquire() else { panic!() };
         assert_eq!(failure.kind(), FailureKind::OutOfMemory);
         // All who hold release; then nobody holds, and nobody is let in.
         let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
-        support::eventually("all release", || {
-            (semaphore.inspect().unwrap().in_use == 0).then_some(())
-        });
+        support::eventually("all release", || (semaphore.inspect().unwrap().in_use == 0).then_some(()));
         let [released, refreshed] = held;
         refreshed.refresh().unwrap();
         assert_eq!(released.release().unwrap(), Released::Released);
@@ -119,10 +103,7 @@ fn its_memory_is_full_while_permits_are_held() {
 /// The same, of a third semaphore.
 fn other(server: &Server) -> Permit {
     let gate = server.gate();
-    gate.semaphore("other", 1)
-        .lease(support::SOON * 6)
-        .acquire()
-        .unwrap()
+    gate.semaphore("other", 1).lease(support::SOON * 6).acquire().unwrap()
 }
 
 #[test]
@@ -135,9 +116,7 @@ fn one_of_the_keys_is_evicted_again_and_again() {
     for round in 0..4 {
         // The next is lost while nothing is granted for the loss of the one before.
         for key in 0..=round % 3 {
-            let _: i64 = crew.recorded(&Op::Forget(Forgotten::OneKey), || {
-                con.del(&keys[(round + key) % 3]).unwrap()
-            });
+            let _: i64 = crew.recorded(&Op::Forget(Forgotten::OneKey), || con.del(&keys[(round + key) % 3]).unwrap());
             semaphore.revoke("nobody").unwrap(); // any script notices
         }
         crew.goes_on(10);

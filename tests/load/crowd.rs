@@ -25,9 +25,7 @@ struct Stay {
 
 fn now() -> u128 {
     let now = std::time::SystemTime::now();
-    now.duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_nanos()
+    now.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos()
 }
 
 /// `threads` threads that together stay `stays` times.
@@ -39,19 +37,12 @@ fn stay(gate: &Gate, name: &str, threads: u32, stays: u32) -> Vec<Stay> {
         for _ in 0..threads {
             let (semaphore, record, left) = (&semaphore, record.clone(), left.clone());
             scope.spawn(move || {
-                while left
-                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
-                    .is_ok()
-                {
+                while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
                     let permit = semaphore.acquire_timeout(Duration::from_secs(60)).unwrap();
                     let entered = now();
                     std::thread::sleep(HOLD);
-                    let stay = Stay {
-                        ticket: permit.ticket().unwrap_or(0),
-                        fence: permit.fence(),
-                        entered,
-                        left: now(),
-                    };
+                    let stay =
+                        Stay { ticket: permit.ticket().unwrap_or(0), fence: permit.fence(), entered, left: now() };
                     permit.release().unwrap();
                     record.lock().unwrap().push(stay);
                 }
@@ -63,10 +54,7 @@ fn stay(gate: &Gate, name: &str, threads: u32, stays: u32) -> Vec<Stay> {
 
 /// The most that were inside at once.
 fn most_inside(stays: &[Stay]) -> i32 {
-    let mut events: Vec<(u128, i32)> = stays
-        .iter()
-        .flat_map(|stay| [(stay.entered, 1), (stay.left, -1)])
-        .collect();
+    let mut events: Vec<(u128, i32)> = stays.iter().flat_map(|stay| [(stay.entered, 1), (stay.left, -1)]).collect();
     events.sort(); // at the same instant, who leaves comes first
     let (mut inside, mut most) = (0, 0);
     for (_, change) in events {
@@ -80,10 +68,7 @@ fn most_inside(stays: &[Stay]) -> i32 {
 fn assert_in_order(stays: &mut [Stay]) {
     stays.sort_by_key(|stay| stay.fence);
     for pair in stays.windows(2) {
-        assert!(
-            pair[0].fence < pair[1].fence,
-            "a fence given twice: {pair:?}"
-        );
+        assert!(pair[0].fence < pair[1].fence, "a fence given twice: {pair:?}");
     }
     let waited: Vec<_> = stays.iter().filter(|stay| stay.ticket > 0).collect();
     for pair in waited.windows(2) {
@@ -93,20 +78,10 @@ fn assert_in_order(stays: &mut [Stay]) {
 
 /// What each other process does.
 pub fn work(arguments: &[String]) {
-    let [url, prefix, threads, stays] = arguments else {
-        panic!()
-    };
+    let [url, prefix, threads, stays] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-    for stay in stay(
-        &gate,
-        "crowd",
-        threads.parse().unwrap(),
-        stays.parse().unwrap(),
-    ) {
-        println!(
-            "stay {} {} {} {}",
-            stay.ticket, stay.fence, stay.entered, stay.left
-        );
+    for stay in stay(&gate, "crowd", threads.parse().unwrap(), stays.parse().unwrap()) {
+        println!("stay {} {} {} {}", stay.ticket, stay.fence, stay.entered, stay.left);
     }
 }
 
@@ -139,15 +114,8 @@ fn two_hundred_threads_and_twenty_processes() {
         assert!(child.wait().unwrap().success());
     }
     assert_eq!(stays.len(), 20_000);
-    assert!(
-        most_inside(&stays) <= 3,
-        "{} inside at once",
-        most_inside(&stays)
-    );
-    assert!(
-        most_inside(&stays) > 1,
-        "nobody was ever inside with another: nothing was tested"
-    );
+    assert!(most_inside(&stays) <= 3, "{} inside at once", most_inside(&stays));
+    assert!(most_inside(&stays) > 1, "nobody was ever inside with another: nothing was tested");
     assert_in_order(&mut stays);
 }
 

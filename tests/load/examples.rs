@@ -125,10 +125,7 @@ fn stream_consumer_stops_when_its_lock_is_lost_and_another_goes_on() {
         assert_eq!(loser("stopped in the middle of order 10"), 1, "{printed}");
         assert_eq!(count(&printed, "the end of the stream"), 1, "{printed}");
         assert_eq!(loser("the end of the stream"), 0, "{printed}");
-        assert_eq!(
-            count(&printed, "20 of 20 orders are done, in order: true"),
-            1
-        );
+        assert_eq!(count(&printed, "20 of 20 orders are done, in order: true"), 1);
     }
 }
 
@@ -136,10 +133,7 @@ fn stream_consumer_stops_when_its_lock_is_lost_and_another_goes_on() {
 fn licences_are_never_too_many_and_a_big_batch_is_not_overtaken() {
     for printed in run("licences") {
         assert!(number(&printed, "at most ", " of 10") <= 10, "{printed}");
-        assert!(
-            number(&printed, "in line: ", " had theirs after") > 0,
-            "{printed}"
-        );
+        assert!(number(&printed, "in line: ", " had theirs after") > 0, "{printed}");
         assert_eq!(number(&printed, "had theirs after it, ", " before"), 0);
         assert_eq!(count(&printed, "batch big has 8"), 1);
         assert_eq!(count(&printed, " has 3"), 20);
@@ -151,10 +145,7 @@ fn marketplace_makes_and_loses_no_money_and_no_item() {
     for printed in run("marketplace") {
         assert!(number(&printed, "sold: ", "\n") > 0, "{printed}");
         assert!(number(&printed, "swapped: ", "\n") > 0, "{printed}");
-        assert!(
-            number(&printed, "waited for an item: ", "\n") > 0,
-            "{printed}"
-        );
+        assert!(number(&printed, "waited for an item: ", "\n") > 0, "{printed}");
         assert_eq!(number(&printed, "money before: ", ","), 1_200);
         assert_eq!(number(&printed, "money before: 1200, after: ", "\n"), 1_200);
         assert_eq!(number(&printed, "items before: ", ","), 12);
@@ -165,16 +156,8 @@ fn marketplace_makes_and_loses_no_money_and_no_item() {
 #[test]
 fn paused_holder_writes_nothing_when_it_wakes_up() {
     for printed in run("paused_holder") {
-        assert_eq!(
-            count(&printed, "second writes 150 gold: done"),
-            1,
-            "{printed}"
-        );
-        assert_eq!(
-            count(&printed, "first writes 90 gold: refused"),
-            1,
-            "{printed}"
-        );
+        assert_eq!(count(&printed, "second writes 150 gold: done"), 1, "{printed}");
+        assert_eq!(count(&printed, "first writes 90 gold: refused"), 1, "{printed}");
         assert_eq!(count(&printed, "in the account: 150 gold"), 1, "{printed}");
     }
 }
@@ -182,15 +165,9 @@ fn paused_holder_writes_nothing_when_it_wakes_up() {
 #[test]
 fn without_a_server_each_fails_and_says_so() {
     let _processors = all_processors();
-    for example in [
-        "web_service",
-        "nightly_job",
-        "stream_consumer",
-        "licences",
-        "marketplace",
-        "paused_holder",
-        "market",
-    ] {
+    for example in
+        ["web_service", "nightly_job", "stream_consumer", "licences", "marketplace", "paused_holder", "market"]
+    {
         let output = wait(start(example, "redis://127.0.0.1:1/")); // nobody listens there
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{example}: {errors}");

@@ -75,9 +75,7 @@ fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
 
 /// What each process does.
 pub fn work(arguments: &[String]) {
-    let [url, prefix, folder, seed, asks] = arguments else {
-        panic!()
-    };
+    let [url, prefix, folder, seed, asks] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     let recorder = Recorder::create(Path::new(folder));
     let seed: u64 = seed.parse().unwrap();
@@ -115,9 +113,7 @@ fn an_order_explains_what_many_processes_saw() {
     // Others are killed in the middle of whatever they are doing.
     for seed in PROCESSES..PROCESSES + 3 {
         let mut killed = start(seed, u32::MAX);
-        eventually("it has recorded some calls", || {
-            (recorded(&killed, folder.path()) > 10_000).then_some(())
-        });
+        eventually("it has recorded some calls", || (recorded(&killed, folder.path()) > 10_000).then_some(()));
         killed.kill().unwrap();
         killed.wait().unwrap();
     }
@@ -125,16 +121,10 @@ fn an_order_explains_what_many_processes_saw() {
         assert!(child.wait().unwrap().success());
     }
     let history = History::read(folder.path());
-    let rules = Rules {
-        same_clock: server.is_private(),
-        ..Rules::new(LIMIT)
-    };
+    let rules = Rules { same_clock: server.is_private(), ..Rules::new(LIMIT) };
     if let Err(violation) = history.check(&rules) {
         folder.disable_cleanup(true);
-        panic!(
-            "{violation}\nthe history is kept in {}",
-            folder.path().display()
-        );
+        panic!("{violation}\nthe history is kept in {}", folder.path().display());
     }
     // All of this was there to be explained.
     let count = |is: fn(&Outcome) -> bool| history.count(is);
@@ -144,18 +134,12 @@ fn an_order_explains_what_many_processes_saw() {
         ("granted in line", count(in_line)),
         ("granted at once", count(at_once)),
         ("denied", count(|told| matches!(told, Outcome::Denied(_)))),
-        (
-            "timed out",
-            count(|told| matches!(told, Outcome::TimedOut(_))),
-        ),
+        ("timed out", count(|told| matches!(told, Outcome::TimedOut(_)))),
         ("cancelled", count(|told| *told == Outcome::Cancelled)),
         ("lost", count(|told| *told == Outcome::Lost)),
         ("held", count(|told| *told == Outcome::Held)),
         ("gone", count(|told| *told == Outcome::Gone)),
-        (
-            "never returned",
-            count(|told| *told == Outcome::NeverReturned),
-        ),
+        ("never returned", count(|told| *told == Outcome::NeverReturned)),
     ] {
         assert!(found > 0, "nobody was told {what}");
     }

@@ -2,9 +2,7 @@
 //! promise that is broken.
 
 use crate::support::dice::Dice;
-use crate::support::history::{
-    Call, Full, Granted, History, Lease, Op, Outcome, Recorder, Rule, Rules,
-};
+use crate::support::history::{Call, Full, Granted, History, Lease, Op, Outcome, Recorder, Rule, Rules};
 
 /// Whether some order explains it, which all efforts must agree on.
 fn judge(history: &History, rules: &Rules) -> Result<(), Rule> {
@@ -264,10 +262,7 @@ fn a_release_that_was_sent_again_finds_nothing() {
         "a 5 9 release a 0 -> gone",
         "b 10 12 acquire 1 1000 tries -> granted b 1 11000 0 0",
     ];
-    let repeated = Rules {
-        repeated: true,
-        ..Rules::new(1)
-    };
+    let repeated = Rules { repeated: true, ..Rules::new(1) };
     legal_under(&repeated, &lines);
     illegal(1, Rule::Lease, &lines);
 }
@@ -293,10 +288,7 @@ fn a_grant_that_only_a_later_refusal_tells_of() {
     ];
     lines.extend(told.map(str::to_owned));
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let late = Rules {
-        late: 5_000_000,
-        ..Rules::new(3)
-    };
+    let late = Rules { late: 5_000_000, ..Rules::new(3) };
     History::of(&lines).assert(&late);
 }
 
@@ -312,9 +304,7 @@ fn a_grant_that_only_the_end_of_its_lease_tells_of() {
     for at in (50..2_800).step_by(6) {
         let fence = 1_000 * at + 1_000;
         let (told, released) = (at + 2, at + 4);
-        lines.push(format!(
-            "a {at} {told} acquire 1 500 tries -> granted {at} 1 {fence} 0 0"
-        ));
+        lines.push(format!("a {at} {told} acquire 1 500 tries -> granted {at} 1 {fence} 0 0"));
         lines.push(format!("a {told} {released} release {at} 0 -> released"));
     }
     let granted = "b 2900 3100 acquire 2 500 waits -> granted b 2 3050000 2901000 0";
@@ -327,17 +317,8 @@ fn a_grant_that_only_the_end_of_its_lease_tells_of() {
 fn a_wait_without_an_answer_may_stay_in_line() {
     let unknown = "a 0 2 acquire 2 1000 waits -> unknown";
     let other = "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0";
-    let refused = |at: u32| {
-        format!(
-            "c {at} {} acquire 1 1000 tries -> denied 1 2 1 told",
-            at + 2
-        )
-    };
-    let late = Rules {
-        late: 100_000,
-        order: false,
-        ..Rules::new(2)
-    };
+    let refused = |at: u32| format!("c {at} {} acquire 1 1000 tries -> denied 1 2 1 told", at + 2);
+    let late = Rules { late: 100_000, order: false, ..Rules::new(2) };
     legal_under(&late, &[unknown, other, &refused(90)]);
     let too_late = History::of(&[unknown, other, &refused(110)]);
     assert_eq!(judge(&too_late, &late), Err(Rule::Refusal));
@@ -360,10 +341,7 @@ fn two_where_one_may_be() {
     illegal(
         1,
         Rule::Limit,
-        &[
-            "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
-            "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0",
-        ],
+        &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0", "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0"],
     );
 }
 
@@ -386,10 +364,7 @@ fn another_let_in_before_the_lease_ended() {
     illegal(
         1,
         Rule::Limit,
-        &[
-            "a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0",
-            "b 95 97 acquire 1 100 tries -> granted b 1 96000 0 0",
-        ],
+        &["a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0", "b 95 97 acquire 1 100 tries -> granted b 1 96000 0 0"],
     );
 }
 
@@ -398,10 +373,7 @@ fn told_that_more_are_in_use_than_may_be() {
     illegal(
         1,
         Rule::Limit,
-        &[
-            "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
-            "b 3 5 acquire 1 1000 tries -> denied 2 1 0 told",
-        ],
+        &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0", "b 3 5 acquire 1 1000 tries -> denied 2 1 0 told"],
     );
 }
 
@@ -440,34 +412,22 @@ fn a_fence_given_twice() {
     illegal(
         2,
         Rule::Fence,
-        &[
-            "a 0 2 acquire 1 1000 tries -> granted a 1 1500 0 0",
-            "b 1 3 acquire 1 1000 tries -> granted b 1 1500 0 0",
-        ],
+        &["a 0 2 acquire 1 1000 tries -> granted a 1 1500 0 0", "b 1 3 acquire 1 1000 tries -> granted b 1 1500 0 0"],
     );
 }
 
 #[test]
 fn a_fence_below_that_of_an_earlier_grant() {
-    let lines = [
-        "a 0 2 acquire 1 1000 tries -> granted a 1 5000 0 0",
-        "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0",
-    ];
-    let other_clock = Rules {
-        same_clock: false,
-        ..Rules::new(2)
-    };
+    let lines =
+        ["a 0 2 acquire 1 1000 tries -> granted a 1 5000 0 0", "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0"];
+    let other_clock = Rules { same_clock: false, ..Rules::new(2) };
     assert_eq!(judge(&History::of(&lines), &other_clock), Err(Rule::Fence));
     illegal(2, Rule::Fence, &lines); // the first is not the time of its call either
 }
 
 #[test]
 fn a_fence_below_its_ticket() {
-    illegal(
-        2,
-        Rule::Fence,
-        &["a 0 9 acquire 1 1000 waits -> granted a 1 2000 3000 0"],
-    );
+    illegal(2, Rule::Fence, &["a 0 9 acquire 1 1000 waits -> granted a 1 2000 3000 0"]);
 }
 
 #[test]
@@ -489,11 +449,7 @@ fn held_after_the_lease_ended() {
 
 #[test]
 fn a_lease_of_another_length() {
-    illegal(
-        1,
-        Rule::Lease,
-        &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 500"],
-    );
+    illegal(1, Rule::Lease, &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 500"]);
 }
 
 #[test]
@@ -524,11 +480,7 @@ fn refused_though_all_are_free() {
 
 #[test]
 fn refused_for_a_waiter_that_there_is_not() {
-    illegal(
-        1,
-        Rule::Refusal,
-        &["b 5 6 acquire 1 1000 tries -> denied 0 1 1 told"],
-    );
+    illegal(1, Rule::Refusal, &["b 5 6 acquire 1 1000 tries -> denied 0 1 1 told"]);
 }
 
 #[test]
@@ -536,10 +488,7 @@ fn timed_out_though_one_is_free() {
     illegal(
         2,
         Rule::Refusal,
-        &[
-            "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
-            "b 5 50 acquire 1 1000 waits -> timed-out 1 2 0 told",
-        ],
+        &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0", "b 5 50 acquire 1 1000 waits -> timed-out 1 2 0 told"],
     );
 }
 
@@ -613,41 +562,22 @@ impl Paper {
             op,
             start,
             end: (!unheard).then_some(end),
-            outcome: if unheard {
-                Outcome::NeverReturned
-            } else {
-                outcome
-            },
+            outcome: if unheard { Outcome::NeverReturned } else { outcome },
         });
     }
 
     fn ask(&mut self) {
         let permits = 1 + self.dice.below(2) as u32;
-        let op = Op::Acquire {
-            permits: Some(permits),
-            lease: Lease::Ms(LEASE),
-            waits: false,
-        };
+        let op = Op::Acquire { permits: Some(permits), lease: Lease::Ms(LEASE), waits: false };
         let in_use = self.in_use();
         if in_use + permits > self.limit {
-            let full = Full {
-                in_use,
-                limit: self.limit,
-                waiting: 0,
-                answered: true,
-            };
+            let full = Full { in_use, limit: self.limit, waiting: 0, answered: true };
             return self.record(op, Outcome::Denied(full));
         }
         let id = format!("id{}", self.calls.len());
         let ends = (self.now / 1_000 + LEASE) * 1_000;
         self.holders.push((id.clone(), permits, ends));
-        let granted = Granted {
-            id,
-            permits,
-            fence: self.now,
-            ticket: None,
-            expires_at: None,
-        };
+        let granted = Granted { id, permits, fence: self.now, ticket: None, expires_at: None };
         self.record(op, Outcome::Granted(granted));
     }
 
@@ -670,13 +600,8 @@ impl Paper {
     }
 
     fn history(seed: u64, calls: usize) -> History {
-        let mut paper = Paper {
-            dice: Dice::new(seed),
-            limit: 3,
-            now: 1_000_000,
-            calls: Vec::new(),
-            holders: Vec::new(),
-        };
+        let mut paper =
+            Paper { dice: Dice::new(seed), limit: 3, now: 1_000_000, calls: Vec::new(), holders: Vec::new() };
         while paper.calls.len() < calls {
             paper.now += 1 + paper.dice.below(4_000);
             let now = paper.now;
@@ -713,10 +638,7 @@ fn falsify(history: &mut History, dice: &mut Dice) {
 #[test]
 fn what_a_sound_semaphore_shows_is_always_explained() {
     for seed in 0..40 {
-        let rules = Rules {
-            same_clock: seed % 2 == 0,
-            ..Rules::new(3)
-        };
+        let rules = Rules { same_clock: seed % 2 == 0, ..Rules::new(3) };
         Paper::history(seed, 100).assert(&rules);
     }
 }
@@ -725,10 +647,7 @@ fn what_a_sound_semaphore_shows_is_always_explained() {
 fn no_shortcut_leaves_an_order_out() {
     let mut refused = 0;
     for seed in 0..300 {
-        let rules = Rules {
-            same_clock: seed % 2 == 0,
-            ..Rules::new(3)
-        };
+        let rules = Rules { same_clock: seed % 2 == 0, ..Rules::new(3) };
         let mut history = Paper::history(seed, 9);
         falsify(&mut history, &mut Dice::new(seed + 1_000));
         refused += u32::from(judge(&history, &rules).is_err());
@@ -753,8 +672,5 @@ fn a_killed_process_leaves_what_it_had_done() {
     assert_eq!(calls.len(), 2);
     assert_eq!((&calls[0].op, &calls[0].outcome), (&op, &Outcome::Held));
     assert!(calls[0].end >= Some(calls[0].start));
-    assert_eq!(
-        (calls[1].end, &calls[1].outcome),
-        (None, &Outcome::NeverReturned)
-    );
+    assert_eq!((calls[1].end, &calls[1].outcome), (None, &Outcome::NeverReturned));
 }

@@ -6,10 +6,7 @@ use crate::support::history::{History, Rule, Rules};
 /// Of a mutex: `a` holds, something is forgotten, then these.
 fn after(what: &str, then: &[&str]) -> Result<(), Rule> {
     let forgets = format!("server 5 10 forget {what} -> done");
-    let mut lines = vec![
-        "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
-        &forgets,
-    ];
+    let mut lines = vec!["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0", &forgets];
     lines.extend(then);
     let outcome = History::of(&lines).check(&Rules::new(1));
     outcome.map(drop).map_err(|violation| violation.rule)
@@ -25,10 +22,7 @@ const SMALLER_FENCE: &str = "b 20 22 acquire 1 1000 tries -> granted b 1 500 0 0
 fn everything() {
     assert_eq!(after("everything", &[OTHER, LOST]), Ok(()));
     assert_eq!(after("everything", &[REFRESHED]), Err(Rule::Lease));
-    assert_eq!(
-        after("everything", &["a 20 22 release a 0 -> released"]),
-        Err(Rule::Lease)
-    );
+    assert_eq!(after("everything", &["a 20 22 release a 0 -> released"]), Err(Rule::Lease));
     assert_eq!(after("everything", &[SMALLER_FENCE]), Err(Rule::Fence));
     // Who came after it is counted, and keeps its permit.
     let third = "c 25 27 acquire 1 1000 tries -> granted c 1 26000 0 0";
@@ -51,10 +45,7 @@ fn one_key() {
         format!("c {at} {end} acquire 1 1000 tries -> denied 1 1 0 told")
     };
     assert_eq!(after("one-key", &[released, &refused(500)]), Ok(()));
-    assert_eq!(
-        after("one-key", &[released, &refused(1_300)]),
-        Err(Rule::Refusal)
-    );
+    assert_eq!(after("one-key", &[released, &refused(1_300)]), Err(Rule::Refusal));
 }
 
 #[test]

@@ -37,11 +37,7 @@ struct Phases {
 
 fn phases() -> Phases {
     // A client remembers for two minutes what it gave up without an answer.
-    let seconds = if is_long() {
-        [150, 30, 600]
-    } else {
-        [8, 6, 30]
-    };
+    let seconds = if is_long() { [150, 30, 600] } else { [8, 6, 30] };
     let [warm_up, look, all] = seconds.map(Duration::from_secs);
     Phases { warm_up, look, all }
 }
@@ -116,9 +112,7 @@ fn time_of_a_call(con: &mut Connection) -> f64 {
     let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
     let of = |line: &str| {
         let told = line.strip_prefix("cmdstat_evalsha:")?;
-        let told = told
-            .split(',')
-            .find_map(|told| told.strip_prefix("usec_per_call="));
+        let told = told.split(',').find_map(|told| told.strip_prefix("usec_per_call="));
         told?.parse().ok()
     };
     text.lines().find_map(of).unwrap()
@@ -143,10 +137,7 @@ impl Middle {
             Usage::median(&same)
         };
         let each: Vec<Usage> = (0..PROCESSES as usize).map(of_one).collect();
-        Middle {
-            process: Usage::median(&each),
-            clients: median(looks.iter().map(|look| look.clients)),
-        }
+        Middle { process: Usage::median(&each), clients: median(looks.iter().map(|look| look.clients)) }
     }
 }
 
@@ -171,12 +162,7 @@ fn assert_nothing_is_left(server: &Server, con: &mut Connection) {
         });
         assert!(free.is_some(), "{}: {:?}", name(n), raw.inspect());
         raw.release("nobody"); // any script takes away what has ended
-        assert_eq!(
-            raw.ttls()[1..],
-            [-2, -2],
-            "{} has holders or a queue",
-            name(n)
-        );
+        assert_eq!(raw.ttls()[1..], [-2, -2], "{} has holders or a queue", name(n));
     }
     let keys = server.all_keys();
     for key in &keys {
@@ -188,9 +174,7 @@ fn assert_nothing_is_left(server: &Server, con: &mut Connection) {
     }
     println!("{} keys are left, which end by themselves", keys.len());
     if is_long() {
-        let gone = within(LEASE + AFTERWARDS + SOON, || {
-            server.all_keys().is_empty().then_some(())
-        });
+        let gone = within(LEASE + AFTERWARDS + SOON, || server.all_keys().is_empty().then_some(()));
         assert!(gone.is_some(), "{:?}", server.all_keys());
     }
 }
@@ -228,21 +212,14 @@ fn a_thousand_connections_leave_nothing_behind() {
         let is_early = (phases.warm_up..phases.warm_up + phases.look).contains(&now);
         if is_early || now >= phases.all - phases.look {
             let looks = if is_early { &mut early } else { &mut late };
-            looks.push(Look {
-                processes: crowd.usage(),
-                clients: clients(&mut con),
-            });
+            looks.push(Look { processes: crowd.usage(), clients: clients(&mut con) });
         }
         let keys: u64 = redis::cmd("DBSIZE").query(&mut con).unwrap();
         assert!(keys <= 3 * NAMES + 1, "{keys} keys, with the ledger");
         std::thread::sleep(Duration::from_millis(200));
     }
     let seconds = start.elapsed().as_secs();
-    println!(
-        "server: {} kB, {} us a call",
-        told(&mut con, "used_memory") / 1024,
-        time_of_a_call(&mut con)
-    );
+    println!("server: {} kB, {} us a call", told(&mut con, "used_memory") / 1024, time_of_a_call(&mut con));
     let scripts = told(&mut con, "number_of_cached_scripts");
     assert!(scripts < 10, "{scripts} scripts");
     let counts = crowd.end();
@@ -255,22 +232,14 @@ fn a_thousand_connections_leave_nothing_behind() {
     assert!(!counts.contains_key(others));
 
     let (early, late) = (Middle::of(&early), Middle::of(&late));
-    println!(
-        "of a process: {:?}, at the end {:?}",
-        early.process, late.process
-    );
+    println!("of a process: {:?}, at the end {:?}", early.process, late.process);
     println!("clients: {}, at the end {}", early.clients, late.clients);
     let (early, late) = (early.process, late.process);
     assert!(late.threads <= early.threads + 1); // the background, if it had nothing to do before
     assert!(late.memory_kb as i64 - early.memory_kb as i64 <= MORE_KB);
 
-    eventually("all connections close", || {
-        (clients(&mut con) <= alone + 1).then_some(())
-    });
-    let channels: Vec<String> = redis::cmd("PUBSUB")
-        .arg("CHANNELS")
-        .query(&mut con)
-        .unwrap();
+    eventually("all connections close", || (clients(&mut con) <= alone + 1).then_some(()));
+    let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").query(&mut con).unwrap();
     assert!(channels.is_empty(), "{channels:?}");
     assert_nothing_is_left(&server, &mut con);
 }

@@ -65,9 +65,7 @@ fn live(mut client: Client, work: Work, who: &str, grants: u32) {
 
 /// What each process does.
 pub fn work(arguments: &[String]) {
-    let [url, prefix, folder, fault, work, who, grants] = arguments else {
-        panic!()
-    };
+    let [url, prefix, folder, fault, work, who, grants] = arguments else { panic!() };
     let recorder = Recorder::create(Path::new(folder));
     let work = match work.as_str() {
         "Tries" => Work::Tries,
@@ -98,15 +96,7 @@ fn history(fault: &Fault, work: Work, grants: u32, strike: u32) -> (History, Opt
     let work = format!("{work:?}");
     let children: Vec<_> = ["a", "b", "c", "d"]
         .map(|who| {
-            let arguments = [
-                &server.url,
-                &server.prefix,
-                path,
-                fault.name,
-                &work,
-                who,
-                &share,
-            ];
+            let arguments = [&server.url, &server.prefix, path, fault.name, &work, who, &share];
             process("planted", &arguments).spawn().unwrap()
         })
         .into();
@@ -126,9 +116,7 @@ const SOON: usize = 500;
 fn assert_found(fault: &Fault, work: Work, grants: u32, strike: u32, rules: &[Rule]) {
     let (mut history, struck) = history(fault, work, grants, strike);
     let struck = struck.expect("the fault never struck, so nothing was tested");
-    let violation = history
-        .check(&Rules::new(LIMIT))
-        .expect_err("the fault was not found");
+    let violation = history.check(&Rules::new(LIMIT)).expect_err("the fault was not found");
     assert!(rules.contains(&violation.rule), "{violation}");
     history.calls.sort_by_key(|call| call.start);
     let is_struck = |call: &Call| match &call.op {
@@ -140,9 +128,7 @@ fn assert_found(fault: &Fault, work: Work, grants: u32, strike: u32, rules: &[Ru
     };
     let first = history.calls.iter().position(is_struck).unwrap();
     let last = history.calls.iter().rposition(is_struck).unwrap();
-    let found = history
-        .calls
-        .partition_point(|call| call.start <= violation.at);
+    let found = history.calls.partition_point(|call| call.start <= violation.at);
     assert!(
         (first..last + SOON).contains(&found),
         "{struck} was struck at {first} to {last} and found at {found}: {violation}"
@@ -154,10 +140,7 @@ fn the_sound_scripts_pass() {
     for work in [Work::Tries, Work::Waits, Work::Refreshes] {
         let (history, _) = history(&planted::NONE, work, 800, 1);
         history.assert(&Rules::new(LIMIT));
-        assert_eq!(
-            history.count(|told| matches!(told, Outcome::Granted(_))),
-            800
-        );
+        assert_eq!(history.count(|told| matches!(told, Outcome::Granted(_))), 800);
     }
 }
 

@@ -31,16 +31,8 @@ fn live_thin(recorder: &Recorder, mut client: Thin, seed: u64, asks: u32, in_lin
     let lease_ms = LEASE.as_millis() as u64;
     for _ in 0..asks {
         let id = uuid::Uuid::new_v4().to_string();
-        let ask = Ask {
-            permits: Some(1 + dice.below(2) as u32),
-            lease_ms,
-            ..client.ask(&id)
-        };
-        let op = Op::Acquire {
-            permits: ask.permits,
-            lease,
-            waits: true,
-        };
+        let ask = Ask { permits: Some(1 + dice.below(2) as u32), lease_ms, ..client.ask(&id) };
+        let op = Op::Acquire { permits: ask.permits, lease, waits: true };
         let told = record(recorder, &op, || client.acquire_in_line(ask, in_line));
         if !matches!(told, Outcome::Granted(_)) {
             continue;
@@ -49,22 +41,10 @@ fn live_thin(recorder: &Recorder, mut client: Thin, seed: u64, asks: u32, in_lin
         if dice.below(3) == 0 {
             let id = id.clone();
             let reply = || client.refresh(&id, lease_ms).outcome(&id, None);
-            record(
-                recorder,
-                &Op::Refresh {
-                    id: id.clone(),
-                    lease,
-                },
-                reply,
-            );
+            record(recorder, &Op::Refresh { id: id.clone(), lease }, reply);
         }
-        let op = Op::Release {
-            id: id.clone(),
-            keep: 0,
-        };
-        record(recorder, &op, || {
-            client.call("release", &[&id, "0"]).outcome(&id, None)
-        });
+        let op = Op::Release { id: id.clone(), keep: 0 };
+        record(recorder, &op, || client.call("release", &[&id, "0"]).outcome(&id, None));
     }
 }
 
@@ -89,10 +69,7 @@ fn live_gate(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32, in_line: Du
 #[track_caller]
 fn history_of(server: &Server, folder: &Path) -> History {
     let state = Raw::named(server, "shared", LIMIT).inspect();
-    assert_eq!(
-        (state.in_use, state.waiter_count, state.limit),
-        (0, 0, LIMIT)
-    );
+    assert_eq!((state.in_use, state.waiter_count, state.limit), (0, 0, LIMIT));
     History::read(folder)
 }
 
@@ -116,10 +93,7 @@ fn both_versions_share_one_limit_and_one_line() {
             }
         });
         let history = history_of(&server, folder.path());
-        history.assert(&Rules {
-            same_clock: server.is_private(),
-            ..Rules::new(LIMIT)
-        });
+        history.assert(&Rules { same_clock: server.is_private(), ..Rules::new(LIMIT) });
         let in_line = history.count(granted_in_line);
         assert!(in_line > 400, "{in_line} were granted in line");
     }
@@ -146,11 +120,7 @@ fn the_library_shares_the_limit_with_the_earlier_version() {
         });
         let history = history_of(&server, folder.path());
         // Who signs is passed over by the earlier scripts, so others overtake it.
-        history.assert(&Rules {
-            order: false,
-            same_clock: server.is_private(),
-            ..Rules::new(LIMIT)
-        });
+        history.assert(&Rules { order: false, same_clock: server.is_private(), ..Rules::new(LIMIT) });
         let in_line = history.count(granted_in_line);
         assert!(in_line > 100, "{in_line} were granted in line");
     }

@@ -45,10 +45,7 @@ fn names(count: usize) -> Vec<String> {
 
 /// What both keys hold, byte by byte.
 fn dump(server: &Server, con: &mut Connection) -> Vec<Option<Vec<u8>>> {
-    [recent_key(server), prefix_key(server)]
-        .iter()
-        .map(|key| redis::cmd("DUMP").arg(key).query(con).unwrap())
-        .collect()
+    [recent_key(server), prefix_key(server)].iter().map(|key| redis::cmd("DUMP").arg(key).query(con).unwrap()).collect()
 }
 
 // --- Recent contacts ---
@@ -164,9 +161,7 @@ fn two_gates_that_add_the_same_contact_at_once_leave_it_once() {
 fn members_are_found_in_the_order_of_their_bytes() {
     let server = Server::any();
     let group = group(&server);
-    group
-        .add(["bob", "alice", "al", "ALICE", "älice", "am"])
-        .unwrap();
+    group.add(["bob", "alice", "al", "ALICE", "älice", "am"]).unwrap();
     assert_group(&group, "al", &["al", "alice"]);
     assert_group(&group, "A", &["ALICE"]);
     assert_group(&group, "ä", &["älice"]);
@@ -194,15 +189,7 @@ fn adding_and_removing_members_tells_what_changed() {
 fn a_prefix_that_ends_in_the_highest_byte_matches_only_what_begins_with_it() {
     let server = Server::any();
     let group = group(&server);
-    let members: [&[u8]; 7] = [
-        b"a",
-        b"a\xfe\xff",
-        b"a\xff",
-        b"a\xff\xff",
-        b"a\xffb",
-        b"b",
-        b"\xff\xff",
-    ];
+    let members: [&[u8]; 7] = [b"a", b"a\xfe\xff", b"a\xff", b"a\xff\xff", b"a\xffb", b"b", b"\xff\xff"];
     group.add(members).unwrap();
     let matching = |prefix: &[u8]| group.matching_bytes(prefix, 10).unwrap();
     assert_eq!(matching(b"a\xff"), [&b"a\xff"[..], b"a\xffb", b"a\xff\xff"]);
@@ -230,14 +217,7 @@ fn nine_thousand_members_in_several_calls() {
     let all = names(9_000);
     let added = all.chunks(1_000).map(|part| group.add(part).unwrap());
     assert_eq!(added.sum::<u32>(), 9_000);
-    assert_group(
-        &group,
-        "member 00899",
-        &names(9_000)[8_990..]
-            .iter()
-            .map(String::as_str)
-            .collect::<Vec<_>>(),
-    );
+    assert_group(&group, "member 00899", &names(9_000)[8_990..].iter().map(String::as_str).collect::<Vec<_>>());
     let removed = all.chunks(1_000).map(|part| group.remove(part).unwrap());
     assert_eq!(removed.sum::<u32>(), 9_000);
 }
@@ -298,9 +278,7 @@ impl Random {
     fn bytes(&mut self) -> Vec<u8> {
         let kinds = b"\0\n aAzZ[`019-\x7f\x80\xc3\xa9\xfe\xff";
         let length = self.below(4);
-        (0..length)
-            .map(|_| kinds[self.below(kinds.len())])
-            .collect()
+        (0..length).map(|_| kinds[self.below(kinds.len())]).collect()
     }
 }
 
@@ -358,11 +336,7 @@ fn members_are_as_in_a_plain_sorted_set_whatever_is_done() {
             }
             1 => {
                 let gone = several.iter().filter(|m| model.remove(*m)).count();
-                assert_eq!(
-                    group.remove(&several).unwrap() as usize,
-                    gone,
-                    "{several:?}"
-                );
+                assert_eq!(group.remove(&several).unwrap() as usize, gone, "{several:?}");
             }
             _ => {
                 let count = 1 + random.below(20);
@@ -383,25 +357,14 @@ fn what_is_not_utf_8_is_refused_as_text_and_found_as_bytes() {
         recent.add(name).unwrap();
     }
     group.add([&b"\xff"[..], b"bob"]).unwrap();
-    for (what, found) in [
-        ("contact", recent.matching("", 10)),
-        ("member", group.matching("", 10)),
-    ] {
-        let Err(CallError::Invalid(error)) = found else {
-            panic!("{found:?}")
-        };
+    for (what, found) in [("contact", recent.matching("", 10)), ("member", group.matching("", 10))] {
+        let Err(CallError::Invalid(error)) = found else { panic!("{found:?}") };
         assert_eq!(error.what(), what);
         assert!(error.to_string().contains("number 2 "), "{error}");
         assert!(error.to_string().contains("`matching_bytes`"), "{error}");
     }
-    assert_eq!(
-        recent.matching_bytes("", 10).unwrap(),
-        [&b"bob"[..], b"\xff"]
-    );
-    assert_eq!(
-        group.matching_bytes("", 10).unwrap(),
-        [&b"bob"[..], b"\xff"]
-    );
+    assert_eq!(recent.matching_bytes("", 10).unwrap(), [&b"bob"[..], b"\xff"]);
+    assert_eq!(group.matching_bytes("", 10).unwrap(), [&b"bob"[..], b"\xff"]);
     assert_eq!(group.matching("b", 10).unwrap(), ["bob"]);
 }
 
@@ -428,10 +391,7 @@ fn searching_writes_nothing() {
     }
     let counts = command_counts(&mut con);
     assert_eq!(calls_in_scripts(&mut con).0, 6, "{counts:?}");
-    assert_eq!(
-        (counts.get("lrange"), counts.get("zrangebylex")),
-        (Some(&3), Some(&3))
-    );
+    assert_eq!((counts.get("lrange"), counts.get("zrangebylex")), (Some(&3), Some(&3)));
     assert_eq!((changes(&mut con), dump(&server, &mut con)), before);
     // Not even for who was never there.
     let nobody = Recent::new(&server.gate(), "nobody");
@@ -450,9 +410,7 @@ fn arguments_that_cannot_be_change_nothing_and_say_what_they_take() {
     }
     let before = dump(&server, &mut con);
     let refused = |what: &str, takes: &str, error: Option<CallError>| {
-        let Some(CallError::Invalid(error)) = error else {
-            panic!("{what}: {error:?}")
-        };
+        let Some(CallError::Invalid(error)) = error else { panic!("{what}: {error:?}") };
         assert_eq!(error.what(), what);
         assert!(error.to_string().contains(takes), "{error}");
     };
@@ -477,9 +435,7 @@ fn a_name_that_cannot_be_is_told_by_the_first_call() {
     for name in ["", "a b", "{a}", "a}"] {
         let (recent, group) = (Recent::new(&gate, name), Prefix::new(&gate, name));
         for error in [recent.add("bob").err(), group.add(["bob"]).err()] {
-            let Some(CallError::Invalid(error)) = error else {
-                panic!("{name:?}: {error:?}")
-            };
+            let Some(CallError::Invalid(error)) = error else { panic!("{name:?}: {error:?}") };
             assert_eq!(error.what(), "name");
         }
     }
@@ -504,9 +460,7 @@ fn a_key_that_holds_something_else_is_an_error_and_stays_as_it_is() {
         group.matching("", 1).err(),
     ];
     for (n, outcome) in outcomes.into_iter().enumerate() {
-        let Some(CallError::Failed(failure)) = outcome else {
-            panic!("{n}: {outcome:?}")
-        };
+        let Some(CallError::Failed(failure)) = outcome else { panic!("{n}: {outcome:?}") };
         assert_eq!(failure.kind(), FailureKind::WrongType, "{n}: {failure}");
     }
     assert_eq!(dump(&server, &mut con), before);
@@ -521,12 +475,7 @@ fn a_server_without_memory_refuses_to_add_and_still_finds_and_removes() {
         recent.add(name).unwrap();
         group.add([name]).unwrap();
     }
-    redis::cmd("CONFIG")
-        .arg("SET")
-        .arg("maxmemory")
-        .arg(1)
-        .exec(&mut con)
-        .unwrap();
+    redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).exec(&mut con).unwrap();
     let before = dump(&server, &mut con);
     for error in [
         recent.add("new").err(),
@@ -534,9 +483,7 @@ fn a_server_without_memory_refuses_to_add_and_still_finds_and_removes() {
         recent.clone().keep(1).add("alice").err(),
         group.add(["new"]).err(),
     ] {
-        let Some(CallError::Failed(failure)) = error else {
-            panic!("{error:?}")
-        };
+        let Some(CallError::Failed(failure)) = error else { panic!("{error:?}") };
         assert_eq!(failure.kind(), FailureKind::OutOfMemory, "{failure}");
     }
     assert_eq!(dump(&server, &mut con), before);

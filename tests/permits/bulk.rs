@@ -19,13 +19,8 @@ fn permits(gate: &Gate, count: u32) -> Vec<Permit> {
 
 /// How often the server read from a client.
 fn reads(server: &Server) -> u64 {
-    let info: String = redis::cmd("INFO")
-        .arg("stats")
-        .query(&mut server.connection())
-        .unwrap();
-    let reads = info
-        .lines()
-        .find_map(|line| line.strip_prefix("total_reads_processed:"));
+    let info: String = redis::cmd("INFO").arg("stats").query(&mut server.connection()).unwrap();
+    let reads = info.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
     reads.unwrap().parse().unwrap()
 }
 
@@ -36,11 +31,7 @@ fn a_hundred_cost_a_packet() {
     let permits = permits(&gate, 100);
     // From here on the server knows the scripts.
     permits[0].refresh().unwrap();
-    gate.semaphore("other", 1)
-        .try_acquire()
-        .unwrap()
-        .release()
-        .unwrap();
+    gate.semaphore("other", 1).try_acquire().unwrap().release().unwrap();
     let before = reads(&server);
     assert!(Permit::refresh_all(&permits).iter().all(Result::is_ok));
     assert!(Permit::release_all(permits).iter().all(Result::is_ok));
@@ -122,20 +113,13 @@ fn guards_of_several_locks_and_servers_go_together() {
 fn a_key_overwritten_keeps_no_other_permit_from_being_released() {
     let server = Server::any();
     let gate = server.gate();
-    let guards: Vec<MutexGuard> = ["a", "b", "c"]
-        .map(|name| gate.mutex(name).lease(LONG).lock().unwrap())
-        .into();
+    let guards: Vec<MutexGuard> = ["a", "b", "c"].map(|name| gate.mutex(name).lease(LONG).lock().unwrap()).into();
     let meta = guards[1].keys().names()[0].to_owned();
     let mut con = server.connection();
     redis::cmd("SET").arg(&meta).arg("").exec(&mut con).unwrap();
     let refreshed = Permit::refresh_all(&guards);
-    assert!(
-        refreshed[0].is_ok() && refreshed[2].is_ok(),
-        "{refreshed:?}"
-    );
-    assert!(
-        matches!(&refreshed[1], Err(RefreshError::Failed(f)) if f.kind() == FailureKind::WrongType)
-    );
+    assert!(refreshed[0].is_ok() && refreshed[2].is_ok(), "{refreshed:?}");
+    assert!(matches!(&refreshed[1], Err(RefreshError::Failed(f)) if f.kind() == FailureKind::WrongType));
     let mut released = Permit::release_all(guards);
     assert!(released[0].is_ok() && released[2].is_ok(), "{released:?}");
     let error = released.swap_remove(1).unwrap_err();
@@ -148,38 +132,24 @@ fn a_key_overwritten_keeps_no_other_permit_from_being_released() {
 #[test]
 fn what_was_not_released_comes_back_with_the_error_or_is_released_in_the_background() {
     let mut server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .read_timeout(Duration::from_secs(1))
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_secs(1)).open().unwrap();
     let permits = permits(&gate, 40);
     server.pause();
     let released = Permit::release_all(permits);
     let mut errors = Vec::new();
     for outcome in released {
         let error = outcome.unwrap_err();
-        assert!(
-            matches!(error.error(), CallError::Unknown(f) if f.kind() == FailureKind::TimedOut)
-        );
+        assert!(matches!(error.error(), CallError::Unknown(f) if f.kind() == FailureKind::TimedOut));
         errors.push(error);
     }
     let dropped = errors.split_off(20);
     let begun = std::time::Instant::now();
     drop(dropped); // which does not wait for the server a second time
-    assert!(
-        begun.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     server.resume();
-    eventually("they are given back", || {
-        (gate.semaphore("raw", 40).inspect().ok()?.in_use <= 20).then_some(())
-    });
+    eventually("they are given back", || (gate.semaphore("raw", 40).inspect().ok()?.in_use <= 20).then_some(()));
     for error in errors {
         error.into_permit().release().unwrap();
     }
-    eventually("all are given back", || {
-        (gate.semaphore("raw", 40).inspect().ok()?.in_use == 0).then_some(())
-    });
+    eventually("all are given back", || (gate.semaphore("raw", 40).inspect().ok()?.in_use == 0).then_some(()));
 }

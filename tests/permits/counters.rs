@@ -21,9 +21,7 @@ fn in_line<T: Send + 'static>(
     let before = semaphore.inspect().unwrap().waiter_count;
     let waiting = semaphore.clone();
     let thread = std::thread::spawn(move || acquire(&waiting));
-    eventually("it stands in line", || {
-        (semaphore.inspect().unwrap().waiter_count > before).then_some(())
-    });
+    eventually("it stands in line", || (semaphore.inspect().unwrap().waiter_count > before).then_some(()));
     thread
 }
 
@@ -102,9 +100,7 @@ fn readers_and_writers_count_as_whoever_else_asks() {
     assert_eq!(asked(&gate), (1, 0, 2));
     let writer = lock.clone();
     let writer = std::thread::spawn(move || writer.write().unwrap());
-    eventually("it stands in line", || {
-        (lock.inspect().unwrap().waiter_count == 1).then_some(())
-    });
+    eventually("it stands in line", || (lock.inspect().unwrap().waiter_count == 1).then_some(()));
     assert!(lock.try_read().is_err(), "nobody overtakes it");
     reads.unlock().unwrap();
     let writes = writer.join().unwrap();
@@ -121,9 +117,7 @@ fn several_that_stood_in_line_have_waited_one_by_one() {
     let held = second.lock().unwrap();
     let several = gate.mutexes(["a", "b"]);
     let waiter = std::thread::spawn(move || several.lock_all(MINUTE).unwrap());
-    eventually("it waits for the second", || {
-        (second.inspect().unwrap().waiter_count == 1).then_some(())
-    });
+    eventually("it waits for the second", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
     assert_eq!(asked(&gate), (2, 0, 0), "it has the first");
     held.unlock().unwrap();
     waiter.join().unwrap().unlock().unwrap();
@@ -221,9 +215,7 @@ fn a_permit_is_lost_once_however_it_is_found_out() {
     let renewed = semaphore.clone().lease(Duration::from_secs(3)).auto_renew();
     let renewed = renewed.acquire().unwrap();
     semaphore.revoke(renewed.id()).unwrap();
-    eventually("its renewal is refused", || {
-        (gate.counters().lost == 5).then_some(())
-    });
+    eventually("its renewal is refused", || (gate.counters().lost == 5).then_some(()));
     assert!(renewed.is_lost());
     drop(renewed);
     lost("at a renewal", 5);
@@ -274,9 +266,7 @@ fn renewals_count_and_refreshes_do_not() {
     assert_eq!(gate.counters().renewed, 0);
     let renewed = semaphore.auto_renew();
     let two = (renewed.acquire().unwrap(), renewed.acquire().unwrap());
-    eventually("each is renewed twice", || {
-        (gate.counters().renewed >= 4).then_some(())
-    });
+    eventually("each is renewed twice", || (gate.counters().renewed >= 4).then_some(()));
     drop(two);
     assert_eq!(gate.counters().lost, 0);
     drop(by_hand);
@@ -316,9 +306,7 @@ fn a_subscription_that_stands_again_is_a_reconnect() {
     let waiter = in_line(&semaphore, |semaphore| semaphore.acquire().unwrap());
     assert_eq!(gate.counters().reconnects, 0);
     assert_eq!(kill_connections(&mut server.connection(), "pubsub"), 1);
-    eventually("the subscription stands again", || {
-        (gate.counters().reconnects == 1).then_some(())
-    });
+    eventually("the subscription stands again", || (gate.counters().reconnects == 1).then_some(()));
     permit.release().unwrap();
     waiter.join().unwrap().release().unwrap();
     assert_eq!(gate.counters().reconnects, 1);
@@ -331,9 +319,7 @@ fn the_renewal_thread_reconnects_by_itself() {
     let semaphore = gate.semaphore("alone", 1).lease(Duration::from_secs(3));
     let permit = semaphore.auto_renew().acquire().unwrap();
     kill_connections(&mut server.connection(), "normal");
-    eventually("it is renewed", || {
-        (gate.counters().renewed > 0).then_some(())
-    });
+    eventually("it is renewed", || (gate.counters().renewed > 0).then_some(()));
     assert_eq!(gate.counters().reconnects, 1);
     permit.release().unwrap();
     assert_eq!(gate.counters().lost, 0);
@@ -350,11 +336,7 @@ fn a_connection_that_a_pool_lends_in_place_of_one_that_broke_is_a_reconnect() {
     let gate = builder.open().unwrap();
     let semaphore = gate.semaphore("lent", 9);
     semaphore.acquire().unwrap().release().unwrap();
-    assert_eq!(
-        gate.counters().reconnects,
-        0,
-        "lent again is not made again"
-    );
+    assert_eq!(gate.counters().reconnects, 0, "lent again is not made again");
     kill_connections(&mut server.connection(), "normal");
     semaphore.acquire().unwrap().release().unwrap();
     assert_eq!(gate.counters().reconnects, 1);

@@ -15,15 +15,8 @@ fn from_grant_to_grant_also_by_message() {
     let mut last = raw.grant(raw.ask("h0")).fence;
     for n in 1..50 {
         let (holder, next) = (format!("h{}", n - 1), format!("h{n}"));
-        let ticket = raw.queue(Ask {
-            wait_ms: 60_000,
-            inbox: &channel,
-            ..raw.ask(&next)
-        });
-        assert!(
-            ticket > last,
-            "a ticket is not above the fences given before it"
-        );
+        let ticket = raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask(&next) });
+        assert!(ticket > last, "a ticket is not above the fences given before it");
         raw.assert_released(&holder);
         let fence: u64 = inbox.next_grant()[2].parse().unwrap();
         assert!(fence > ticket);
@@ -64,16 +57,8 @@ fn a_ticket_from_a_future_that_was_lost_keeps_its_promise() {
     let channel = inbox.channel.clone();
     raw.grant(raw.ask("holder"));
     let ahead = (raw.server_ms() + 3_600_000) * 1_000;
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ticket: ahead,
-        ..raw.ask("waiter")
-    });
+    raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ticket: ahead, ..raw.ask("waiter") });
     raw.assert_released("holder");
     let fence: u64 = inbox.next_grant()[2].parse().unwrap();
-    assert!(
-        fence > ahead,
-        "its client would take the grant for one of an earlier wait"
-    );
+    assert!(fence > ahead, "its client would take the grant for one of an earlier wait");
 }

@@ -19,16 +19,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn hole_01_a_caller_with_a_short_lease_evicts_a_holder_with_a_long_one() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    raw.grant(Ask {
-        lease_ms: 60_000,
-        ..raw.ask("long")
-    });
+    raw.grant(Ask { lease_ms: 60_000, ..raw.ask("long") });
     let later = raw.server_ms() + 20;
     raw.wait_until(later);
-    raw.assert_denied(Ask {
-        lease_ms: 1,
-        ..raw.ask("short")
-    });
+    raw.assert_denied(Ask { lease_ms: 1, ..raw.ask("short") });
     assert!(raw.holds("long"));
 }
 
@@ -36,38 +30,25 @@ fn hole_01_a_caller_with_a_short_lease_evicts_a_holder_with_a_long_one() {
 fn hole_02_a_short_lease_deletes_everybody_s_keys() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        lease_ms: 60_000,
-        ..raw.ask("long")
-    });
-    raw.grant(Ask {
-        lease_ms: 1,
-        ..raw.ask("short")
-    });
+    raw.grant(Ask { lease_ms: 60_000, ..raw.ask("long") });
+    raw.grant(Ask { lease_ms: 1, ..raw.ask("short") });
     assert!(raw.ttls()[..2].iter().all(|ttl| *ttl > 60_000));
 }
 
 #[test]
 fn hole_03_expiry_by_client_clocks() {
     // No script takes a time of a client's, and what it tells is the server's time.
-    let manifest: serde_json::Value =
-        serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap();
     for (name, script) in manifest["scripts"].as_object().unwrap() {
         for argument in script["argv"].as_array().unwrap() {
             let argument = argument.as_str().unwrap();
-            assert!(
-                !["now", "time", "expires_at", "deadline"].contains(&argument),
-                "{name}: {argument}"
-            );
+            assert!(!["now", "time", "expires_at", "deadline"].contains(&argument), "{name}: {argument}");
         }
     }
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let before = raw.server_ms();
-    let grant = raw.grant(Ask {
-        lease_ms: 5_000,
-        ..raw.ask("holder")
-    });
+    let grant = raw.grant(Ask { lease_ms: 5_000, ..raw.ask("holder") });
     assert!((before..=raw.server_ms()).contains(&grant.now));
     assert_eq!(grant.expires_at, Some(grant.now + 5_000));
 }
@@ -107,10 +88,7 @@ fn hole_05_a_majority_of_masters_lets_three_in_under_a_limit_of_two() {
     // So there is none here: a gate is of one server, which all callers ask.
     let gates = [servers[0].gate(), servers[0].gate(), servers[0].gate()];
     let permits = gates.map(|gate| gate.semaphore("one", 2).try_acquire());
-    assert!(matches!(
-        permits,
-        [Ok(_), Ok(_), Err(TryAcquireError::Denied(_))]
-    ));
+    assert!(matches!(permits, [Ok(_), Ok(_), Err(TryAcquireError::Denied(_))]));
 }
 
 #[test]
@@ -119,25 +97,16 @@ fn hole_06_unpacking_all_members_fails_near_8000() {
     let mut raw = Raw::new(&server, 9_000);
     let mut end = 0;
     for n in 0..9_000 {
-        end = raw
-            .grant(Ask {
-                lease_ms: 1_000,
-                ..raw.ask(&format!("h{n}"))
-            })
-            .expires_at
-            .unwrap();
+        end = raw.grant(Ask { lease_ms: 1_000, ..raw.ask(&format!("h{n}")) }).expires_at.unwrap();
     }
     raw.wait_until(end);
     raw.grant(raw.ask("next"));
     raw.assert_released("next");
     raw.resize(10, None);
     eventually("all is taken back", || {
-        raw.try_acquire(Ask {
-            permits: Some(10),
-            ..raw.ask("ten")
-        })
-        .ok()
-        .filter(|answer| matches!(answer, Answer::Granted(..)))
+        raw.try_acquire(Ask { permits: Some(10), ..raw.ask("ten") })
+            .ok()
+            .filter(|answer| matches!(answer, Answer::Granted(..)))
     });
 }
 
@@ -147,20 +116,11 @@ fn hole_07_contention_and_outage_are_the_same_error() {
     let gate = server.gate();
     let semaphore = gate.semaphore("contended", 1);
     let permit = semaphore.acquire().unwrap();
-    assert!(matches!(
-        semaphore.try_acquire(),
-        Err(TryAcquireError::Denied(_))
-    ));
-    assert!(matches!(
-        semaphore.acquire_timeout(Duration::from_millis(5)),
-        Err(AcquireError::TimedOut(_))
-    ));
+    assert!(matches!(semaphore.try_acquire(), Err(TryAcquireError::Denied(_))));
+    assert!(matches!(semaphore.acquire_timeout(Duration::from_millis(5)), Err(AcquireError::TimedOut(_))));
     permit.release().unwrap();
     server.kill();
-    assert!(matches!(
-        semaphore.try_acquire(),
-        Err(TryAcquireError::Failed(_) | TryAcquireError::Unknown(_))
-    ));
+    assert!(matches!(semaphore.try_acquire(), Err(TryAcquireError::Failed(_) | TryAcquireError::Unknown(_))));
     assert!(matches!(
         semaphore.acquire_timeout(Duration::from_millis(5)),
         Err(AcquireError::Failed(_) | AcquireError::Unknown(_))
@@ -170,15 +130,10 @@ fn hole_07_contention_and_outage_are_the_same_error() {
 #[test]
 fn hole_08_releasing_what_has_expired_throws_after_retries() {
     let server = Server::any();
-    let semaphore = server
-        .gate()
-        .semaphore("expired", 1)
-        .lease(Duration::from_millis(30));
+    let semaphore = server.gate().semaphore("expired", 1).lease(Duration::from_millis(30));
     let permit = semaphore.acquire().unwrap();
     eventually("its lease ends", || permit.is_lost().then_some(()));
-    eventually("also on the server", || {
-        (semaphore.available_permits().unwrap() == 1).then_some(())
-    });
+    eventually("also on the server", || (semaphore.available_permits().unwrap() == 1).then_some(()));
     assert_eq!(permit.release().unwrap(), Released::Gone);
 }
 
@@ -189,14 +144,8 @@ fn hole_09_a_lost_message_hangs_a_waiter() {
     raw.grant(raw.ask("holder"));
     let semaphore = server.gate().semaphore("raw", 1).id("waiter");
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            semaphore
-                .acquire_timeout(MINUTE)
-                .map(|permit| permit.fence())
-        });
-        eventually("it waits", || {
-            matches!(raw.lookup("waiter"), LookupAnswer::Queued { .. }).then_some(())
-        });
+        let waiter = scope.spawn(|| semaphore.acquire_timeout(MINUTE).map(|permit| permit.fence()));
+        eventually("it waits", || matches!(raw.lookup("waiter"), LookupAnswer::Queued { .. }).then_some(()));
         // The server forgets the waiter without a word, as after a failover: no message will ever come.
         let [meta, _, queue] = raw.keys.clone().names().map(str::to_owned);
         let _: () = raw.con.zrem(queue, "waiter").unwrap();
@@ -204,11 +153,7 @@ fn hole_09_a_lost_message_hangs_a_waiter() {
         raw.assert_released("holder");
         let start = Instant::now();
         assert!(waiter.join().unwrap().is_ok());
-        assert!(
-            start.elapsed() < Duration::from_secs(6),
-            "{:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
     });
 }
 
@@ -217,15 +162,8 @@ fn hole_10_one_failed_renewal_ends_all_renewing_and_the_holder_is_not_told() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let (sender, receiver) = std::sync::mpsc::channel();
-    let semaphore = server
-        .gate()
-        .semaphore("raw", 1)
-        .lease(Duration::from_millis(600))
-        .auto_renew();
-    let permit = semaphore
-        .on_lost(move |lost| sender.send(lost.id.clone()).unwrap())
-        .acquire()
-        .unwrap();
+    let semaphore = server.gate().semaphore("raw", 1).lease(Duration::from_millis(600)).auto_renew();
+    let permit = semaphore.on_lost(move |lost| sender.send(lost.id.clone()).unwrap()).acquire().unwrap();
     for _ in 0..5 {
         support::kill_connections(&mut raw.con, "normal");
         let later = raw.server_ms() + 250;
@@ -253,25 +191,14 @@ fn hole_12_a_fractional_ttl_fails_after_the_first_write() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let semaphore = server.gate().semaphore("raw", 1);
-    let permit = semaphore
-        .clone()
-        .lease(Duration::from_nanos(1_234_567_890))
-        .acquire()
-        .unwrap();
+    let permit = semaphore.clone().lease(Duration::from_nanos(1_234_567_890)).acquire().unwrap();
     assert!(raw.ttls()[..2].iter().all(|ttl| *ttl > 0));
     permit.release().unwrap();
     let before = raw.dump();
     let mut eval = redis::cmd("EVALSHA");
-    let manifest: serde_json::Value =
-        serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap();
-    eval.arg(
-        manifest["scripts"]["semaphore/acquire"]["sha1"]
-            .as_str()
-            .unwrap(),
-    )
-    .arg(3);
-    eval.arg(&raw.key_names())
-        .arg(&["id", "1", "1", "1234.5", "0", "", "0"]);
+    let manifest: serde_json::Value = serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap();
+    eval.arg(manifest["scripts"]["semaphore/acquire"]["sha1"].as_str().unwrap()).arg(3);
+    eval.arg(&raw.key_names()).arg(&["id", "1", "1", "1234.5", "0", "", "0"]);
     let error = eval.exec(&mut raw.con).unwrap_err();
     assert_eq!(error.code(), Some("LUAGATE"));
     assert_eq!(raw.dump(), before);
@@ -286,10 +213,7 @@ fn hole_13_a_smaller_limit_does_not_see_holders_in_higher_slots() {
     }
     raw.resize(1, None);
     for n in 0..4 {
-        raw.assert_denied(Ask {
-            limit: 1,
-            ..raw.ask("next")
-        });
+        raw.assert_denied(Ask { limit: 1, ..raw.ask("next") });
         raw.assert_released(&format!("h{n}"));
     }
     raw.assert_denied(raw.ask("next"));
@@ -308,10 +232,7 @@ fn hole_14_a_crashed_reader_stays_as_long_as_another_reader_extends() {
     eventually("its share is back", || {
         let seen = lock.inspect().unwrap();
         assert!(seen.holders.iter().any(|holder| holder.id == other.id()));
-        seen.holders
-            .iter()
-            .all(|holder| holder.id != crashed)
-            .then_some(())
+        seen.holders.iter().all(|holder| holder.id != crashed).then_some(())
     });
     assert!(begun.elapsed() < Duration::from_secs(2));
     other.unlock().unwrap();
@@ -334,18 +255,8 @@ fn hole_15_acquire_sent_twice_takes_two_permits() {
 fn hole_16_a_dead_head_blocks_the_queue_and_the_next_one_spins() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
-    let end = raw
-        .grant(Ask {
-            lease_ms: 2_500,
-            ..raw.ask("holder")
-        })
-        .expires_at
-        .unwrap();
-    raw.queue(Ask {
-        wait_ms: 86_400_000,
-        inbox: "nobody:listens",
-        ..raw.ask("dead")
-    });
+    let end = raw.grant(Ask { lease_ms: 2_500, ..raw.ask("holder") }).expires_at.unwrap();
+    raw.queue(Ask { wait_ms: 86_400_000, inbox: "nobody:listens", ..raw.ask("dead") });
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 1);
     let mut con = server.connection();
@@ -378,11 +289,7 @@ fn hole_18_waiters_are_not_woken_when_permits_are_added() {
     let mut inbox = Listener::new(&server, "added");
     let channel = inbox.channel.clone();
     raw.grant(raw.ask("holder"));
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("waiter")
-    });
+    raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("waiter") });
     raw.resize(2, None);
     assert_eq!(inbox.next_grant()[0], "waiter");
 }
@@ -412,10 +319,7 @@ fn hole_20_keys_stay_for_ever() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
-    raw.queue(Ask {
-        wait_ms: 1_000,
-        ..raw.ask("waiter")
-    });
+    raw.queue(Ask { wait_ms: 1_000, ..raw.ask("waiter") });
     assert!(raw.ttls().iter().all(|ttl| *ttl > 0), "{:?}", raw.ttls());
     raw.release("waiter");
     raw.release("holder");
@@ -436,13 +340,7 @@ fn hole_21_a_refresh_brings_a_released_holder_back() {
 fn hole_22_a_crash_loses_the_permit_for_ever() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let end = raw
-        .grant(Ask {
-            lease_ms: 50,
-            ..raw.ask("crashed")
-        })
-        .expires_at
-        .unwrap();
+    let end = raw.grant(Ask { lease_ms: 50, ..raw.ask("crashed") }).expires_at.unwrap();
     raw.wait_until(end);
     raw.grant(raw.ask("next"));
 }
@@ -466,10 +364,7 @@ fn hole_23_one_thread_or_connection_for_each_guard_or_waiter() {
     let first = semaphore.acquire().unwrap();
     let with_one = threads();
     let permits: Vec<_> = (0..299).map(|_| semaphore.acquire().unwrap()).collect();
-    assert!(
-        threads() <= with_one + 100,
-        "other tests of this process have some, but not 299"
-    );
+    assert!(threads() <= with_one + 100, "other tests of this process have some, but not 299");
     let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut con).unwrap();
     assert!(clients.lines().count() <= 4, "{clients}");
     drop((first, permits));
@@ -479,22 +374,11 @@ fn hole_23_one_thread_or_connection_for_each_guard_or_waiter() {
 fn hole_24_every_release_wakes_everybody() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    raw.grant(Ask {
-        lease_ms: 600_000,
-        ..raw.ask("holder")
-    });
-    let mut inboxes: Vec<Listener> = (0..5)
-        .map(|n| Listener::new(&server, &n.to_string()))
-        .collect();
+    raw.grant(Ask { lease_ms: 600_000, ..raw.ask("holder") });
+    let mut inboxes: Vec<Listener> = (0..5).map(|n| Listener::new(&server, &n.to_string())).collect();
     for (n, inbox) in inboxes.iter().enumerate() {
         let ask = raw.ask("");
-        raw.queue(Ask {
-            id: &format!("w{n}"),
-            lease_ms: 600_000,
-            wait_ms: 60_000,
-            inbox: &inbox.channel,
-            ..ask
-        });
+        raw.queue(Ask { id: &format!("w{n}"), lease_ms: 600_000, wait_ms: 60_000, inbox: &inbox.channel, ..ask });
     }
     raw.assert_released("holder");
     assert_eq!(inboxes[0].next_grant()[0], "w0");
@@ -505,18 +389,9 @@ fn hole_24_every_release_wakes_everybody() {
 fn hole_25_refreshing_after_expiry_takes_the_permit_back() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let end = raw
-        .grant(Ask {
-            lease_ms: 30,
-            ..raw.ask("late")
-        })
-        .expires_at
-        .unwrap();
+    let end = raw.grant(Ask { lease_ms: 30, ..raw.ask("late") }).expires_at.unwrap();
     raw.wait_until(end);
-    assert!(
-        raw.refresh("late", 60_000).is_none(),
-        "nobody has reclaimed it, and still it is lost"
-    );
+    assert!(raw.refresh("late", 60_000).is_none(), "nobody has reclaimed it, and still it is lost");
     raw.grant(raw.ask("next"));
     assert!(raw.refresh("late", 60_000).is_none());
     assert!(raw.holds("next"));
@@ -526,25 +401,11 @@ fn hole_25_refreshing_after_expiry_takes_the_permit_back() {
 fn hole_26_acquiring_as_holder_pretends_to_a_full_lease() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let first = raw.grant(Ask {
-        lease_ms: 5_000,
-        ..raw.ask("holder")
-    });
-    let Answer::Held(again, _) = raw.acquire(Ask {
-        lease_ms: 60_000,
-        ..raw.ask("holder")
-    }) else {
-        panic!()
-    };
-    assert_eq!(
-        again.expires_at, first.expires_at,
-        "what is told is what is true"
-    );
+    let first = raw.grant(Ask { lease_ms: 5_000, ..raw.ask("holder") });
+    let Answer::Held(again, _) = raw.acquire(Ask { lease_ms: 60_000, ..raw.ask("holder") }) else { panic!() };
+    assert_eq!(again.expires_at, first.expires_at, "what is told is what is true");
     let semaphore = server.gate().semaphore("raw", 1).id("holder").lease(MINUTE);
-    assert!(matches!(
-        semaphore.try_acquire(),
-        Err(TryAcquireError::AlreadyHeld(_))
-    ));
+    assert!(matches!(semaphore.try_acquire(), Err(TryAcquireError::AlreadyHeld(_))));
     let adopted = semaphore.adopt("holder").unwrap();
     assert!(adopted.remaining().unwrap() > Duration::from_secs(50));
     assert!(
@@ -559,10 +420,7 @@ fn hole_27_acquire_loops_for_ever_on_any_error() {
     drop(semaphore.acquire().unwrap());
     server.kill();
     let start = Instant::now();
-    assert!(matches!(
-        semaphore.acquire(),
-        Err(AcquireError::Failed(_) | AcquireError::Unknown(_))
-    ));
+    assert!(matches!(semaphore.acquire(), Err(AcquireError::Failed(_) | AcquireError::Unknown(_))));
     assert!(start.elapsed() < Duration::from_secs(3));
 }
 
@@ -570,32 +428,12 @@ fn hole_27_acquire_loops_for_ever_on_any_error() {
 fn hole_28_counting_shows_expired_holders() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 9);
-    raw.grant(Ask {
-        permits: Some(2),
-        ..raw.ask("alive")
-    });
-    let end = raw
-        .grant(Ask {
-            permits: Some(5),
-            lease_ms: 30,
-            ..raw.ask("ended")
-        })
-        .expires_at
-        .unwrap();
+    raw.grant(Ask { permits: Some(2), ..raw.ask("alive") });
+    let end = raw.grant(Ask { permits: Some(5), lease_ms: 30, ..raw.ask("ended") }).expires_at.unwrap();
     raw.wait_until(end);
     let state = raw.inspect();
-    assert_eq!(
-        (state.in_use, state.holder_count, state.holders.len()),
-        (2, 1, 1)
-    );
-    assert_eq!(
-        server
-            .gate()
-            .semaphore("raw", 9)
-            .available_permits()
-            .unwrap(),
-        7
-    );
+    assert_eq!((state.in_use, state.holder_count, state.holders.len()), (2, 1, 1));
+    assert_eq!(server.gate().semaphore("raw", 9).available_permits().unwrap(), 7);
 }
 
 #[test]
@@ -628,16 +466,8 @@ fn hole_30_undeclared_keys() {
     let mut user = server.connection();
     let keys = server.keys("declared");
     allow(&keys.names());
-    let ask = Ask {
-        id: "id",
-        limit: 1,
-        ..Ask::default()
-    };
-    let waits = Ask {
-        id: "waits",
-        wait_ms: 10_000,
-        ..ask
-    };
+    let ask = Ask { id: "id", limit: 1, ..Ask::default() };
+    let waits = Ask { id: "waits", wait_ms: 10_000, ..ask };
     semaphore::acquire(&mut user, &keys, &ask).unwrap();
     semaphore::acquire(&mut user, &keys, &waits).unwrap();
     semaphore::refresh(&mut user, &keys, "id", 5_000, None).unwrap();
@@ -660,25 +490,14 @@ fn hole_30_undeclared_keys() {
 fn hole_31_a_waiting_time_or_a_lease_that_is_ignored() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 1);
-    let permit = semaphore
-        .clone()
-        .lease(Duration::from_secs(7))
-        .acquire_timeout(MINUTE)
-        .unwrap();
+    let permit = semaphore.clone().lease(Duration::from_secs(7)).acquire_timeout(MINUTE).unwrap();
     let left = permit.remaining().unwrap();
-    assert!(
-        left > Duration::from_secs(5) && left < Duration::from_secs(7),
-        "{left:?}"
-    );
+    assert!(left > Duration::from_secs(5) && left < Duration::from_secs(7), "{left:?}");
     let start = Instant::now();
     assert!(semaphore.try_acquire().is_err());
     assert!(start.elapsed() < Duration::from_secs(1));
     let start = Instant::now();
-    assert!(
-        semaphore
-            .acquire_timeout(Duration::from_millis(300))
-            .is_err()
-    );
+    assert!(semaphore.acquire_timeout(Duration::from_millis(300)).is_err());
     assert!(start.elapsed() >= Duration::from_millis(300));
 }
 
@@ -689,16 +508,10 @@ fn hole_32_a_message_is_taken_for_a_grant() {
     let mut raw = Raw::new(&server, 1);
     let mut monitor = server.connection();
     let mut everything = monitor.as_pubsub();
-    everything
-        .psubscribe(format!("{}:inbox:*", server.prefix))
-        .unwrap();
+    everything.psubscribe(format!("{}:inbox:*", server.prefix)).unwrap();
     raw.grant(raw.ask("holder"));
     let dropped = format!("{}:inbox:elsewhere", server.prefix);
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &dropped,
-        ..raw.ask("elsewhere")
-    });
+    raw.queue(Ask { wait_ms: 60_000, inbox: &dropped, ..raw.ask("elsewhere") });
     raw.assert_released("holder");
     raw.grant(raw.ask("next"));
     let _: () = raw.con.publish(&dropped, "end").unwrap();
@@ -721,25 +534,16 @@ fn hole_33_a_partial_release_repeated_gives_back_twice() {
 #[test]
 fn hole_34_whoever_releases_may_not_publish_so_the_permit_is_lost() {
     for forbidden in ["-publish", "-pubsub"] {
-        let server = own!(Server::private_tcp(&[
-            "--user", "mute", "on", ">pw", "~*", "&*", "+@all", forbidden,
-        ]));
+        let server = own!(Server::private_tcp(&["--user", "mute", "on", ">pw", "~*", "&*", "+@all", forbidden,]));
         let mut raw = Raw::new(&server, 1);
         let inbox = Listener::new(&server, "deaf");
         let mute = redis::Client::open(server.url.replace("redis://", "redis://mute:pw@")).unwrap();
         let mut mute = mute.get_connection().unwrap();
         raw.grant(raw.ask("holder"));
-        let ask = Ask {
-            wait_ms: 60_000,
-            inbox: &inbox.channel,
-            ..raw.ask("waiter")
-        };
+        let ask = Ask { wait_ms: 60_000, inbox: &inbox.channel, ..raw.ask("waiter") };
         let ticket = raw.queue(ask);
         let answer = semaphore::release(&mut mute, &raw.keys, "holder", 0, None);
-        assert!(
-            matches!(answer, Ok(ReleaseAnswer::Released { .. })),
-            "{forbidden}: {answer:?}"
-        );
+        assert!(matches!(answer, Ok(ReleaseAnswer::Released { .. })), "{forbidden}: {answer:?}");
         assert_eq!(raw.in_use(), 0, "{forbidden}: granted without a word");
         raw.grant(Ask { ticket, ..ask });
     }
@@ -751,21 +555,9 @@ fn hole_35_a_waiter_that_wants_more_than_a_lowered_limit_blocks_the_queue() {
     let mut raw = Raw::new(&server, 5);
     let mut inbox = Listener::new(&server, "behind");
     let channel = inbox.channel.clone();
-    raw.grant(Ask {
-        permits: Some(5),
-        ..raw.ask("holder")
-    });
-    raw.queue(Ask {
-        permits: Some(5),
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("big")
-    });
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("behind")
-    });
+    raw.grant(Ask { permits: Some(5), ..raw.ask("holder") });
+    raw.queue(Ask { permits: Some(5), wait_ms: 60_000, inbox: &channel, ..raw.ask("big") });
+    raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("behind") });
     raw.resize(2, None);
     raw.assert_released("holder");
     assert_eq!(inbox.next_grant()[0], "behind");
@@ -777,25 +569,17 @@ fn hole_36_one_key_of_several_is_evicted() {
     for evicted in 0..3 {
         let mut raw = Raw::named(&server, &format!("evicted-{evicted}"), 2);
         let mut hold = |id: &str| {
-            let ask = Ask {
-                lease_ms: 300,
-                ..raw.ask(id)
-            };
+            let ask = Ask { lease_ms: 300, ..raw.ask(id) };
             raw.grant(ask).expires_at.unwrap()
         };
         let end = hold("a").max(hold("b"));
-        raw.queue(Ask {
-            wait_ms: 60_000,
-            ..raw.ask("waiter")
-        });
+        raw.queue(Ask { wait_ms: 60_000, ..raw.ask("waiter") });
         let key = raw.key_names()[evicted].clone();
         let _: () = raw.con.del(key).unwrap();
         // Not twice the limit, and not nobody ever again.
-        let granted = eventually("somebody gets in again", || {
-            match raw.acquire(raw.ask("next")) {
-                Answer::Granted(grant, _) => Some(grant.now),
-                _ => None,
-            }
+        let granted = eventually("somebody gets in again", || match raw.acquire(raw.ask("next")) {
+            Answer::Granted(grant, _) => Some(grant.now),
+            _ => None,
         });
         assert!(granted >= end, "{} ms too early", end - granted);
     }
@@ -806,20 +590,13 @@ fn an_error_of_the_server_is_never_taken_for_a_lost_permit() {
     // Beside row 10: a permit is lost when the server says so or its lease ends, not when a key is unreadable.
     let server = Server::any();
     let raw = Raw::new(&server, 1);
-    let permit = server
-        .gate()
-        .semaphore("raw", 1)
-        .lease(MINUTE)
-        .acquire()
-        .unwrap();
+    let permit = server.gate().semaphore("raw", 1).lease(MINUTE).acquire().unwrap();
     let mut con = server.connection();
     let holders = raw.key_names()[1].clone();
     let aside = format!("{holders}:aside");
     let _: () = con.rename(&holders, &aside).unwrap();
     let _: () = con.set(&holders, "of another type").unwrap();
-    let Err(RefreshError::Failed(failure)) = permit.refresh() else {
-        panic!()
-    };
+    let Err(RefreshError::Failed(failure)) = permit.refresh() else { panic!() };
     assert_eq!(failure.kind(), FailureKind::WrongType);
     assert!(!permit.is_lost());
     let _: () = con.rename(&aside, &holders).unwrap();

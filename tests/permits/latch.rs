@@ -32,11 +32,7 @@ struct Raw {
 
 impl Raw {
     fn new(server: &Server, count: u32) -> Raw {
-        Raw {
-            con: server.connection(),
-            keys: LatchKeys::new(&server.prefix, "raw").unwrap(),
-            count,
-        }
+        Raw { con: server.connection(), keys: LatchKeys::new(&server.prefix, "raw").unwrap(), count }
     }
 
     fn try_count_down(&mut self, id: &str) -> Result<CountDownAnswer, CallError> {
@@ -62,22 +58,13 @@ impl Raw {
     }
 
     fn try_wait(&mut self, wait_ms: u64, inbox: &str) -> Result<WaitAnswer, CallError> {
-        latch::wait(
-            &mut self.con,
-            &self.keys,
-            self.count,
-            60_000,
-            wait_ms,
-            inbox,
-        )
+        latch::wait(&mut self.con, &self.keys, self.count, 60_000, wait_ms, inbox)
     }
 
     #[track_caller]
     fn wait_closed(&mut self, wait_ms: u64, inbox: &str) -> (u32, u64) {
         match self.try_wait(wait_ms, inbox).unwrap() {
-            WaitAnswer::Closed {
-                left, retry_after, ..
-            } => (left, retry_after),
+            WaitAnswer::Closed { left, retry_after, .. } => (left, retry_after),
             other => panic!("{other:?}"),
         }
     }
@@ -115,12 +102,7 @@ impl Raw {
     }
 
     fn dump(&mut self) -> Vec<Option<Vec<u8>>> {
-        let dump = |at: usize| {
-            redis::cmd("DUMP")
-                .arg(self.keys.names()[at])
-                .query(&mut self.con)
-                .unwrap()
-        };
+        let dump = |at: usize| redis::cmd("DUMP").arg(self.keys.names()[at]).query(&mut self.con).unwrap();
         [0, 1].map(dump).to_vec()
     }
 
@@ -146,16 +128,12 @@ fn waiter<'scope>(
 
 fn nanos() -> u128 {
     let now = SystemTime::now();
-    now.duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap()
-        .as_nanos()
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos()
 }
 
 /// What another process does.
 pub fn work(job: &str, arguments: &[String]) {
-    let [url, prefix, argument] = arguments else {
-        panic!()
-    };
+    let [url, prefix, argument] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     match job {
         "wait" => std::thread::scope(|scope| {
@@ -189,9 +167,7 @@ fn opens_at_the_last_count_for_every_thread_of_every_process() {
     let gate = server.gate();
     let latch = gate.latch("raw", 10);
     let (before_last, mut opened) = std::thread::scope(|scope| {
-        let waiters: Vec<_> = (0..20)
-            .map(|_| scope.spawn(|| latch.wait_timeout(MINUTE).map(|()| nanos())))
-            .collect();
+        let waiters: Vec<_> = (0..20).map(|_| scope.spawn(|| latch.wait_timeout(MINUTE).map(|()| nanos()))).collect();
         raw.await_waiters(5);
         let counters: Vec<_> = (0..9).map(|_| scope.spawn(|| latch.count_down())).collect();
         for counter in counters {
@@ -200,19 +176,13 @@ fn opens_at_the_last_count_for_every_thread_of_every_process() {
         assert_eq!(latch.count().unwrap(), 1);
         let before_last = nanos();
         assert_eq!(latch.count_down().unwrap(), 0);
-        let opened: Vec<u128> = waiters
-            .into_iter()
-            .map(|waiter| waiter.join().unwrap().unwrap())
-            .collect();
+        let opened: Vec<u128> = waiters.into_iter().map(|waiter| waiter.join().unwrap().unwrap()).collect();
         (before_last, opened)
     });
     for mut child in children {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         for line in lines.map(Result::unwrap) {
-            opened.extend(
-                line.strip_prefix("open ")
-                    .map(|at| at.parse::<u128>().unwrap()),
-            );
+            opened.extend(line.strip_prefix("open ").map(|at| at.parse::<u128>().unwrap()));
         }
         assert!(child.wait().unwrap().success());
     }
@@ -251,9 +221,7 @@ fn a_message_has_the_form_of_a_hint() {
     assert_eq!(raw.wait_closed(15_000, &inbox.channel), (2, 5_000));
     raw.count_down("a");
     assert!(inbox.is_silent(&server), "told before it was open");
-    let CountDownAnswer::Counted { left: 0, now, .. } = raw.try_count_down("b").unwrap() else {
-        panic!()
-    };
+    let CountDownAnswer::Counted { left: 0, now, .. } = raw.try_count_down("b").unwrap() else { panic!() };
     let latch = raw.key(0);
     assert_eq!(inbox.next(), [&latch, "0", "0", "0", &now.to_string()]);
     raw.assert_open();
@@ -267,17 +235,7 @@ fn who_waits_before_anybody_counted_waits() {
     assert_eq!(latch.count().unwrap(), 2);
     assert!(server.all_keys().is_empty(), "looking writes nothing");
     let closed = latch.wait_timeout(Duration::from_millis(100)).unwrap_err();
-    assert!(
-        matches!(
-            closed,
-            WaitError::TimedOut(StillClosed {
-                left: 2,
-                count: 2,
-                ..
-            })
-        ),
-        "{closed:?}"
-    );
+    assert!(matches!(closed, WaitError::TimedOut(StillClosed { left: 2, count: 2, .. })), "{closed:?}");
     assert!(matches!(Error::from(closed), Error::TimedOut(_)));
 }
 
@@ -341,11 +299,7 @@ fn a_worker_that_crashed_and_runs_again_counts_once() {
 #[test]
 fn each_call_without_an_id_counts() {
     let server = Server::any();
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .label("worker")
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).label("worker").open().unwrap();
     let latch = gate.latch("raw", 3);
     assert_eq!(latch.count_down().unwrap(), 2);
     assert_eq!(latch.clone().count_down().unwrap(), 1);
@@ -365,10 +319,7 @@ fn a_timeout_is_kept() {
         .map(|_| {
             let start = Instant::now();
             let error = latch.wait_timeout(timeout).unwrap_err();
-            assert_eq!(
-                error.to_string(),
-                "timed out: 2 of 3 have still to count down"
-            );
+            assert_eq!(error.to_string(), "timed out: 2 of 3 have still to count down");
             start.elapsed().checked_sub(timeout).expect("too early")
         })
         .collect();
@@ -424,12 +375,7 @@ fn open_for_whoever_comes_late() {
         assert!(start.elapsed() < Duration::from_secs(1));
     }
     assert_eq!(latch.count().unwrap(), 0);
-    let subscribers: String = redis::cmd("CLIENT")
-        .arg("LIST")
-        .arg("TYPE")
-        .arg("pubsub")
-        .query(&mut raw.con)
-        .unwrap();
+    let subscribers: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
     assert_eq!(subscribers.trim(), "", "nobody had to wait");
 }
 
@@ -479,10 +425,8 @@ fn a_lost_subscription_heals() {
 fn a_user_without_the_channels_counts_and_is_told_why_it_cannot_wait() {
     let user = "--user mute on >pw ~* resetchannels +@all";
     let server = own!(Server::private_tcp(&user.split(' ').collect::<Vec<_>>()));
-    let mute = Gate::builder(&server.url.replace("redis://", "redis://mute:pw@"))
-        .prefix(&server.prefix)
-        .open()
-        .unwrap();
+    let mute =
+        Gate::builder(&server.url.replace("redis://", "redis://mute:pw@")).prefix(&server.prefix).open().unwrap();
     let mut raw = Raw::new(&server, 2);
     let mute_latch = mute.latch("raw", 2);
     let latch = server.gate().latch("raw", 2);
@@ -490,9 +434,7 @@ fn a_user_without_the_channels_counts_and_is_told_why_it_cannot_wait() {
         let heard = waiter(scope, &latch);
         raw.await_waiters(1);
         raw.count_down("a");
-        let Err(WaitError::Failed(failure)) = mute_latch.wait() else {
-            panic!()
-        };
+        let Err(WaitError::Failed(failure)) = mute_latch.wait() else { panic!() };
         assert_eq!(failure.kind(), FailureKind::Permission, "{failure}");
         let start = Instant::now();
         // It may not publish; the latch is open all the same.
@@ -538,12 +480,7 @@ fn when_memory_is_full_a_latch_still_opens_and_none_begins() {
     let latch = gate.latch("raw", 3);
     let mut inbox = Listener::new(&server, "full");
     raw.wait_closed(15_000, &inbox.channel);
-    redis::cmd("CONFIG")
-        .arg("SET")
-        .arg("maxmemory")
-        .arg(1)
-        .exec(&mut raw.con)
-        .unwrap();
+    redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).exec(&mut raw.con).unwrap();
     std::thread::scope(|scope| {
         let waiting = waiter(scope, &latch);
         raw.await_waiters(2);
@@ -555,13 +492,9 @@ fn when_memory_is_full_a_latch_still_opens_and_none_begins() {
     assert_eq!(inbox.next()[1..4], ["0", "0", "0"]);
     for count in [1, 2] {
         let other = gate.latch("other", count);
-        let Err(CallError::Failed(failure)) = other.count_down() else {
-            panic!()
-        };
+        let Err(CallError::Failed(failure)) = other.count_down() else { panic!() };
         assert_eq!(failure.kind(), FailureKind::OutOfMemory);
-        let Err(WaitError::Failed(failure)) = other.wait() else {
-            panic!()
-        };
+        let Err(WaitError::Failed(failure)) = other.wait() else { panic!() };
         assert_eq!(failure.kind(), FailureKind::OutOfMemory);
     }
     assert_eq!(server.all_keys().len(), 1, "{:?}", server.all_keys());
@@ -581,9 +514,7 @@ fn keys_that_hold_something_else_are_left_alone() {
             latch::count(&mut raw.con, &raw.keys).map(drop),
         ];
         for answer in answers {
-            let Err(CallError::Failed(failure)) = answer else {
-                panic!("{answer:?}")
-            };
+            let Err(CallError::Failed(failure)) = answer else { panic!("{answer:?}") };
             assert_eq!(failure.kind(), FailureKind::WrongType);
         }
         assert_eq!(raw.dump(), before);
@@ -594,12 +525,7 @@ fn keys_that_hold_something_else_are_left_alone() {
 /// Runs a script by its text, so that arguments no typed function would send get there.
 fn call(raw: &mut Raw, script: &str, arguments: &[&str]) -> Result<redis::Value, String> {
     let text = std::fs::read_to_string(format!("lua/dist/{script}.lua")).unwrap();
-    let reply = redis::cmd("EVAL")
-        .arg(text)
-        .arg(2)
-        .arg(&raw.keys.names())
-        .arg(arguments)
-        .query(&mut raw.con);
+    let reply = redis::cmd("EVAL").arg(text).arg(2).arg(&raw.keys.names()).arg(arguments).query(&mut raw.con);
     reply.map_err(|error: redis::RedisError| {
         assert_eq!(error.code(), Some("LUAGATE"), "{error}");
         error.detail().unwrap().to_owned()
@@ -644,11 +570,9 @@ fn arguments_that_cannot_be_are_refused_and_begin_nothing() {
     for bad in ["a b", "a\n", &long] {
         refused("latch/wait", &wait, 3, bad, "inbox");
     }
-    for (script, arguments) in [
-        ("latch/count_down", &count_down[..2]),
-        ("latch/wait", &wait[..3]),
-        ("latch/count", &["x"]),
-    ] {
+    for (script, arguments) in
+        [("latch/count_down", &count_down[..2]), ("latch/wait", &wait[..3]), ("latch/count", &["x"])]
+    {
         let error = call(&mut raw, script, arguments).unwrap_err();
         assert!(error.starts_with("arguments"), "{script}: {error}");
     }
@@ -672,10 +596,7 @@ fn bad_arguments_leave_a_latch_as_it_is() {
         ("latch/wait", &["3", "1000", "1000", "a b"]),
         ("latch/count", &["x"]),
     ] {
-        assert!(
-            call(&mut raw, script, arguments).is_err(),
-            "{script} {arguments:?}"
-        );
+        assert!(call(&mut raw, script, arguments).is_err(), "{script} {arguments:?}");
     }
     assert_eq!(raw.dump(), before);
 }
@@ -700,19 +621,11 @@ fn what_a_latch_takes() {
     for count in [0, 1 << 31, u32::MAX] {
         all(gate.latch("a", count), "count");
     }
-    for life in [
-        Duration::ZERO,
-        Duration::from_micros(999),
-        Duration::from_millis(3_155_760_000_001),
-        Duration::MAX,
-    ] {
+    for life in [Duration::ZERO, Duration::from_micros(999), Duration::from_millis(3_155_760_000_001), Duration::MAX] {
         all(gate.latch("a", 1).life(life), "life");
     }
     let latch = gate.latch("a", 1);
-    invalid(
-        latch.wait_timeout(Duration::ZERO).map_err(Error::from),
-        "timeout",
-    );
+    invalid(latch.wait_timeout(Duration::ZERO).map_err(Error::from), "timeout");
     for id in ["", "a b", &"x".repeat(201)] {
         invalid(latch.count_down_as(id).map(drop).map_err(Error::from), "id");
     }
@@ -722,9 +635,7 @@ fn what_a_latch_takes() {
     assert_eq!(grouped.count_down().unwrap(), i32::MAX as u32 - 1);
     assert_eq!(grouped.name(), "{builds}:17");
     gate.latch("forever", 1).count_down().unwrap();
-    gate.latch("forever", 1)
-        .wait_timeout(Duration::MAX)
-        .unwrap();
+    gate.latch("forever", 1).wait_timeout(Duration::MAX).unwrap();
 }
 
 #[test]
@@ -732,19 +643,14 @@ fn keys_live_for_the_longest_life_asked_for_and_vanish() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
-    let count_down = |raw: &mut Raw, id: &str, life_ms: u64| {
-        latch::count_down(&mut raw.con, &raw.keys, id, 2, life_ms).unwrap()
-    };
+    let count_down =
+        |raw: &mut Raw, id: &str, life_ms: u64| latch::count_down(&mut raw.con, &raw.keys, id, 2, life_ms).unwrap();
     count_down(&mut raw, "a", 600_000);
     let long = 590_000..=600_000;
     assert!(long.contains(&raw.ttls()[0]), "{:?}", raw.ttls());
     // Never shortened: by another's life, by a wait, by opening.
     raw.wait_closed(5_000, "x");
-    assert!(
-        raw.ttls().iter().all(|ttl| long.contains(ttl)),
-        "{:?}",
-        raw.ttls()
-    );
+    assert!(raw.ttls().iter().all(|ttl| long.contains(ttl)), "{:?}", raw.ttls());
     count_down(&mut raw, "b", 1);
     assert!(long.contains(&raw.ttls()[0]), "{:?}", raw.ttls());
     assert_eq!(raw.ttls()[1], -2);
@@ -760,17 +666,12 @@ fn keys_live_for_the_longest_life_asked_for_and_vanish() {
     }
     // A day unless chosen.
     gate.latch("day", 1).count_down().unwrap();
-    let day: i64 = raw
-        .con
-        .pttl(LatchKeys::new(&server.prefix, "day").unwrap().names()[0])
-        .unwrap();
+    let day: i64 = raw.con.pttl(LatchKeys::new(&server.prefix, "day").unwrap().names()[0]).unwrap();
     assert!((86_390_000..=86_400_000).contains(&day), "{day}");
     // Short lives end: then the latch is a new one.
     let short = gate.latch("short", 1).life(Duration::from_millis(50));
     short.count_down().unwrap();
-    eventually("it is forgotten", || {
-        (short.count().unwrap() == 1).then_some(())
-    });
+    eventually("it is forgotten", || (short.count().unwrap() == 1).then_some(()));
     assert!(!server.all_keys().iter().any(|key| key.contains("short")));
 }
 
@@ -858,11 +759,7 @@ fn whose_patience_is_over_is_not_told_and_leaves() {
     assert_eq!(raw.waiting(), 151);
     support::reset_counts(&mut raw.con);
     raw.count_down("a");
-    assert_eq!(
-        support::command_counts(&mut raw.con)["publish"],
-        1,
-        "the dead are told"
-    );
+    assert_eq!(support::command_counts(&mut raw.con)["publish"], 1, "the dead are told");
     assert_eq!(inbox.next()[1..4], ["0", "0", "0"]);
     assert_eq!(raw.waiting(), 0);
 }
@@ -931,11 +828,7 @@ fn a_deleted_latch_starts_afresh_with_the_count_declared_next() {
     assert_eq!(two.count_down_as("a").unwrap(), 1);
     assert!(two.delete().unwrap());
     assert!(!two.delete().unwrap(), "deleted already");
-    assert_eq!(
-        five.count().unwrap(),
-        5,
-        "of the deleted one something counts"
-    );
+    assert_eq!(five.count().unwrap(), 5, "of the deleted one something counts");
     assert_eq!(five.count_down_as("a").unwrap(), 4);
     assert_eq!(two.count().unwrap(), 4);
     assert!(five.delete().unwrap());
@@ -1053,11 +946,7 @@ fn a_wait_outlives_an_outage_in_which_it_asks() {
 #[test]
 fn a_server_that_stays_away_is_told_as_such() {
     let mut server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .outage(Duration::from_millis(300))
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).outage(Duration::from_millis(300)).open().unwrap();
     let latch = gate.latch("raw", 1);
     let patient = server.gate().latch("raw", 1);
     let mut raw = Raw::new(&server, 1);
@@ -1067,10 +956,7 @@ fn a_server_that_stays_away_is_told_as_such() {
         let start = Instant::now();
         server.kill();
         let error = waiting.join().unwrap().unwrap_err();
-        assert!(
-            matches!(error, WaitError::Failed(_) | WaitError::Unknown(_)),
-            "{error}"
-        );
+        assert!(matches!(error, WaitError::Failed(_) | WaitError::Unknown(_)), "{error}");
         assert!(start.elapsed() < RECHECK);
     });
     // Who was never answered does not wait for the server.
@@ -1091,13 +977,7 @@ fn a_server_that_stalls_as_the_time_ends_has_timed_the_wait_out() {
         server.pause();
         let outcome = waiting.join().unwrap();
         server.resume();
-        assert!(
-            matches!(
-                outcome,
-                Err(WaitError::TimedOut(StillClosed { left: 2, .. }))
-            ),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome, Err(WaitError::TimedOut(StillClosed { left: 2, .. }))), "{outcome:?}");
         assert!(start.elapsed() < Duration::from_millis(1_500));
     });
 }
@@ -1121,13 +1001,7 @@ fn a_wait_that_timed_out_tells_the_last_count_that_was_known() {
         server.pause();
         let outcome = waiting.join().unwrap();
         server.resume();
-        assert!(
-            matches!(
-                outcome,
-                Err(WaitError::TimedOut(StillClosed { left: 1, .. }))
-            ),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome, Err(WaitError::TimedOut(StillClosed { left: 1, .. }))), "{outcome:?}");
     });
 }
 
@@ -1142,15 +1016,9 @@ fn one_subscriber_connection_for_latches_and_semaphores() {
         let waiters: Vec<_> = (0..20).map(|_| waiter(scope, &latch)).collect();
         let acquiring = scope.spawn(|| semaphore.acquire_timeout(MINUTE).map(drop));
         raw.await_waiters(1);
-        eventually("somebody stands in line", || {
-            (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
-        });
-        let subscribers: String = redis::cmd("CLIENT")
-            .arg("LIST")
-            .arg("TYPE")
-            .arg("pubsub")
-            .query(&mut raw.con)
-            .unwrap();
+        eventually("somebody stands in line", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
+        let subscribers: String =
+            redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
         assert_eq!(subscribers.lines().count(), 1);
         let start = Instant::now();
         raw.count_down("a");
@@ -1169,7 +1037,8 @@ fn a_forked_child_neither_counts_nor_waits() {
     assert!(latch.wait_timeout(Duration::from_millis(50)).is_err());
     match fork::fork().unwrap() {
         fork::Fork::Child => {
-            let forked = |error: Error| matches!(error, Error::Failed(failure) if failure.kind() == FailureKind::Forked);
+            let forked =
+                |error: Error| matches!(error, Error::Failed(failure) if failure.kind() == FailureKind::Forked);
             let refused = latch.count_down().is_err_and(|error| forked(error.into()))
                 && latch.count().is_err_and(|error| forked(error.into()))
                 && latch.wait().is_err_and(|error| forked(error.into()));

@@ -11,32 +11,17 @@ use luagate::scripts::semaphore::{Answer, Ask};
 fn no_more_than_the_limit_whatever_they_weigh() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 10);
-    raw.grant(Ask {
-        permits: Some(4),
-        ..raw.ask("four")
-    });
-    raw.grant(Ask {
-        permits: Some(5),
-        ..raw.ask("five")
-    });
-    raw.assert_denied(Ask {
-        permits: Some(2),
-        ..raw.ask("two")
-    });
+    raw.grant(Ask { permits: Some(4), ..raw.ask("four") });
+    raw.grant(Ask { permits: Some(5), ..raw.ask("five") });
+    raw.assert_denied(Ask { permits: Some(2), ..raw.ask("two") });
     raw.grant(raw.ask("one"));
     raw.assert_denied(raw.ask("one-more"));
     assert_eq!(raw.in_use(), 10);
     raw.assert_released("four");
-    let rest = raw.grant(Ask {
-        permits: None,
-        ..raw.ask("all")
-    });
+    let rest = raw.grant(Ask { permits: None, ..raw.ask("all") });
     assert_eq!(rest.permits, 4);
     assert_eq!(raw.in_use(), 10);
-    raw.assert_denied(Ask {
-        permits: None,
-        ..raw.ask("all-of-nothing")
-    });
+    raw.assert_denied(Ask { permits: None, ..raw.ask("all-of-nothing") });
 }
 
 #[test]
@@ -44,22 +29,10 @@ fn the_first_limit_stands_whatever_others_declare() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("first"));
-    let answer = raw.acquire(Ask {
-        limit: 100,
-        ..raw.ask("greedy")
-    });
-    assert!(
-        matches!(answer, Answer::Denied { usage, .. } if usage.limit == 1),
-        "{answer:?}"
-    );
-    let answer = raw.acquire(Ask {
-        limit: 0,
-        ..raw.ask("modest")
-    });
-    assert!(
-        matches!(answer, Answer::Denied { usage, .. } if usage.limit == 1),
-        "{answer:?}"
-    );
+    let answer = raw.acquire(Ask { limit: 100, ..raw.ask("greedy") });
+    assert!(matches!(answer, Answer::Denied { usage, .. } if usage.limit == 1), "{answer:?}");
+    let answer = raw.acquire(Ask { limit: 0, ..raw.ask("modest") });
+    assert!(matches!(answer, Answer::Denied { usage, .. } if usage.limit == 1), "{answer:?}");
 }
 
 #[test]
@@ -70,14 +43,7 @@ fn shrinking_takes_from_nobody_and_grants_nothing_until_enough_came_back() {
         raw.grant(raw.ask(id));
     }
     let resized = raw.resize(1, None);
-    assert_eq!(
-        resized,
-        ResizeAnswer::Resized {
-            old: 3,
-            new: 1,
-            in_use: 3
-        }
-    );
+    assert_eq!(resized, ResizeAnswer::Resized { old: 3, new: 1, in_use: 3 });
     for id in ["a", "b"] {
         raw.assert_denied(raw.ask("d"));
         raw.assert_released(id);
@@ -96,10 +62,7 @@ fn a_partial_release_frees_what_it_says() {
     permit.release_some(2).unwrap();
     assert_eq!(permit.permits(), 3);
     let two = semaphore.try_acquire_many(2).unwrap();
-    assert!(matches!(
-        semaphore.try_acquire(),
-        Err(TryAcquireError::Denied(_))
-    ));
+    assert!(matches!(semaphore.try_acquire(), Err(TryAcquireError::Denied(_))));
     assert_eq!(semaphore.available_permits().unwrap(), 0);
     drop(two);
     assert_eq!(semaphore.available_permits().unwrap(), 2);
@@ -112,9 +75,7 @@ fn draining_takes_all_that_are_free() {
     let two = semaphore.try_acquire_many(2).unwrap();
     let rest = semaphore.try_acquire_all().unwrap();
     assert_eq!((two.permits(), rest.permits()), (2, 5));
-    let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire_all() else {
-        panic!()
-    };
+    let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire_all() else { panic!() };
     assert_eq!((denied.in_use, denied.limit), (7, 7));
 }
 

@@ -10,30 +10,15 @@ use luagate::{Resized, Revoked};
 fn what_is_over_is_gone_though_nobody_took_it_back() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let end = raw
-        .grant(Ask {
-            lease_ms: 40,
-            ..raw.ask("holder")
-        })
-        .expires_at
-        .unwrap();
-    raw.queue(Ask {
-        wait_ms: 30,
-        ..raw.ask("waiter")
-    });
+    let end = raw.grant(Ask { lease_ms: 40, ..raw.ask("holder") }).expires_at.unwrap();
+    raw.queue(Ask { wait_ms: 30, ..raw.ask("waiter") });
     assert!(raw.holds("holder"));
-    assert!(matches!(
-        raw.lookup("waiter"),
-        LookupAnswer::Queued { position: 1, .. }
-    ));
+    assert!(matches!(raw.lookup("waiter"), LookupAnswer::Queued { position: 1, .. }));
     raw.wait_until(end);
     assert!(matches!(raw.lookup("holder"), LookupAnswer::Gone { .. }));
     assert!(matches!(raw.lookup("waiter"), LookupAnswer::Gone { .. }));
     let state = raw.inspect();
-    assert_eq!(
-        (state.in_use, state.holder_count, state.waiter_count),
-        (0, 0, 0)
-    );
+    assert_eq!((state.in_use, state.holder_count, state.waiter_count), (0, 0, 0));
     assert!(state.holders.is_empty() && state.waiters.is_empty());
 }
 
@@ -46,27 +31,17 @@ fn in_use_is_exact_among_leases_that_ended() {
         let mut end = 0;
         for n in 0..ended {
             let id = format!("ended-{n}");
-            let ask = Ask {
-                permits: Some(3),
-                lease_ms: 40,
-                ..raw.ask(&id)
-            };
+            let ask = Ask { permits: Some(3), lease_ms: 40, ..raw.ask(&id) };
             end = raw.grant(ask).expires_at.unwrap();
         }
         for n in 0..running {
             let id = format!("running-{n}");
-            let ask = Ask {
-                permits: Some(2),
-                ..raw.ask(&id)
-            };
+            let ask = Ask { permits: Some(2), ..raw.ask(&id) };
             raw.grant(ask);
         }
         raw.wait_until(end);
         let state = raw.inspect();
-        assert_eq!(
-            (state.in_use, state.holder_count),
-            (2 * running, u64::from(running))
-        );
+        assert_eq!((state.in_use, state.holder_count), (2 * running, u64::from(running)));
     }
 }
 
@@ -76,18 +51,12 @@ fn pages_of_holders_and_waiters() {
     let mut raw = Raw::new(&server, 5);
     for n in 0..5 {
         let id = format!("h{n}");
-        let ask = Ask {
-            lease_ms: 10_000 + n,
-            ..raw.ask(&id)
-        };
+        let ask = Ask { lease_ms: 10_000 + n, ..raw.ask(&id) };
         raw.grant(ask);
     }
     for n in 0..5 {
         let id = format!("w{n}");
-        let ask = Ask {
-            wait_ms: 10_000,
-            ..raw.ask(&id)
-        };
+        let ask = Ask { wait_ms: 10_000, ..raw.ask(&id) };
         raw.queue(ask);
     }
     let before = raw.dump();
@@ -95,11 +64,8 @@ fn pages_of_holders_and_waiters() {
         let state = semaphore::inspect(&mut raw.con, &raw.keys, page * 2, 2).unwrap();
         let holders: Vec<_> = state.holders.iter().map(|row| row.id.clone()).collect();
         let waiters: Vec<_> = state.waiters.iter().map(|row| row.id.clone()).collect();
-        let expected = |kind: &str| -> Vec<String> {
-            (page * 2..(page * 2 + 2).min(5))
-                .map(|n| format!("{kind}{n}"))
-                .collect()
-        };
+        let expected =
+            |kind: &str| -> Vec<String> { (page * 2..(page * 2 + 2).min(5)).map(|n| format!("{kind}{n}")).collect() };
         assert_eq!((holders, waiters), (expected("h"), expected("w")));
         assert_eq!((state.holder_count, state.waiter_count), (5, 5));
     }
@@ -114,34 +80,16 @@ fn a_limit_is_compared_and_set() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 3);
     let mut raw = Raw::new(&server, 3);
-    assert_eq!(
-        semaphore.compare_and_resize(0, 4).unwrap(),
-        Resized::Resized { old: 0, in_use: 0 }
-    );
-    assert_eq!(
-        semaphore.compare_and_resize(3, 9).unwrap(),
-        Resized::Unchanged { current: 4 }
-    );
+    assert_eq!(semaphore.compare_and_resize(0, 4).unwrap(), Resized::Resized { old: 0, in_use: 0 });
+    assert_eq!(semaphore.compare_and_resize(3, 9).unwrap(), Resized::Unchanged { current: 4 });
     assert_eq!(raw.inspect().limit, 4);
-    assert_eq!(
-        semaphore.compare_and_resize(4, 5).unwrap(),
-        Resized::Resized { old: 4, in_use: 0 }
-    );
-    assert_eq!(
-        semaphore.resize(2).unwrap(),
-        Resized::Resized { old: 5, in_use: 0 }
-    );
+    assert_eq!(semaphore.compare_and_resize(4, 5).unwrap(), Resized::Resized { old: 4, in_use: 0 });
+    assert_eq!(semaphore.resize(2).unwrap(), Resized::Resized { old: 5, in_use: 0 });
     assert!(raw.inspect().pinned);
     semaphore.unpin().unwrap();
     let state = raw.inspect();
     assert_eq!((state.limit, state.pinned), (0, false)); // nobody uses it
-    assert_eq!(
-        raw.resize(0, Some(2)),
-        ResizeAnswer::Unchanged {
-            current: 0,
-            in_use: 0
-        }
-    );
+    assert_eq!(raw.resize(0, Some(2)), ResizeAnswer::Unchanged { current: 0, in_use: 0 });
 }
 
 #[test]
@@ -156,10 +104,7 @@ fn a_waiter_is_revoked() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
-    raw.queue(Ask {
-        wait_ms: 10_000,
-        ..raw.ask("waiter")
-    });
+    raw.queue(Ask { wait_ms: 10_000, ..raw.ask("waiter") });
     let semaphore = server.gate().semaphore("raw", 1);
     assert_eq!(semaphore.revoke("waiter").unwrap(), Revoked::Waited);
     assert_eq!(semaphore.revoke("waiter").unwrap(), Revoked::Nothing);
@@ -177,9 +122,7 @@ fn a_mutex_is_locked_while_somebody_holds_it() {
     assert!(!mutex.is_locked().unwrap());
     let short = mutex.clone().lease(std::time::Duration::from_millis(20));
     let crashed = short.lock().unwrap();
-    eventually("its lease ends", || {
-        (!mutex.is_locked().unwrap()).then_some(())
-    });
+    eventually("its lease ends", || (!mutex.is_locked().unwrap()).then_some(()));
     assert!(crashed.is_lost());
 }
 
@@ -196,9 +139,7 @@ fn who_looks_at_a_lock_for_readers_and_a_writer_sees_which_of_them_hold_it() {
     assert_eq!(usage(), (2, false, 0));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| book.try_write_for(SOON).unwrap());
-        eventually("the writer waits", || {
-            (usage() == (2, false, 1)).then_some(())
-        });
+        eventually("the writer waits", || (usage() == (2, false, 1)).then_some(()));
         drop(readers);
         let writer = writer.join().unwrap();
         assert_eq!(usage(), (0, true, 0));

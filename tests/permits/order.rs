@@ -16,11 +16,7 @@ fn waiters_are_granted_in_the_order_of_their_tickets() {
     let tickets: Vec<u64> = (0..20)
         .map(|n| {
             let id = format!("waiter-{n}");
-            raw.queue(Ask {
-                wait_ms: 60_000,
-                inbox: &channel,
-                ..raw.ask(&id)
-            })
+            raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask(&id) })
         })
         .collect();
     assert!(tickets.windows(2).all(|t| t[0] < t[1]), "{tickets:?}");
@@ -30,10 +26,7 @@ fn waiters_are_granted_in_the_order_of_their_tickets() {
         let message = inbox.next_grant();
         assert_eq!(message[0], format!("waiter-{n}"));
         holder = message[0].clone();
-        assert!(
-            raw.holds(&holder),
-            "{holder} was told of a grant that it does not have"
-        );
+        assert!(raw.holds(&holder), "{holder} was told of a grant that it does not have");
     }
 }
 
@@ -45,24 +38,12 @@ fn a_big_request_at_the_head_holds_back_small_ones() {
     let inbox = &*inbox.channel.clone();
     raw.grant(raw.ask("a"));
     raw.grant(raw.ask("b"));
-    let ask = Ask {
-        permits: Some(3),
-        wait_ms: 60_000,
-        inbox,
-        ..raw.ask("big")
-    };
+    let ask = Ask { permits: Some(3), wait_ms: 60_000, inbox, ..raw.ask("big") };
     raw.queue(ask);
     // One permit is free, and whoever comes now would fit.
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox,
-        ..raw.ask("small")
-    });
+    raw.queue(Ask { wait_ms: 60_000, inbox, ..raw.ask("small") });
     raw.assert_denied(raw.ask("no-wait"));
-    raw.assert_denied(Ask {
-        permits: None,
-        ..raw.ask("all-that-is-free")
-    });
+    raw.assert_denied(Ask { permits: None, ..raw.ask("all-that-is-free") });
     raw.assert_released("a");
     assert!(!raw.holds("small") && !raw.holds("big"));
 }
@@ -74,17 +55,8 @@ fn a_big_request_gets_what_it_waited_for_and_then_the_small_one() {
     let mut inbox = Listener::new(&server, "big-then-small");
     let channel = inbox.channel.clone();
     raw.grant(raw.ask("a"));
-    raw.queue(Ask {
-        permits: Some(3),
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("big")
-    });
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("small")
-    });
+    raw.queue(Ask { permits: Some(3), wait_ms: 60_000, inbox: &channel, ..raw.ask("big") });
+    raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("small") });
     raw.assert_released("a");
     assert_eq!(inbox.next_grant()[..2], ["big", "3"]);
     raw.assert_released("big");
@@ -98,22 +70,12 @@ fn a_ticket_brings_back_the_old_place() {
     let mut inbox = Listener::new(&server, "ticket");
     let channel = inbox.channel.clone();
     raw.grant(raw.ask("holder"));
-    let in_line = |id| Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..Raw::new(&server, 1).ask(id)
-    };
+    let in_line = |id| Ask { wait_ms: 60_000, inbox: &channel, ..Raw::new(&server, 1).ask(id) };
     let ticket = raw.queue(in_line("early"));
     raw.queue(in_line("late"));
     raw.release("early"); // as if the server had forgotten it
-    let answer = raw.acquire(Ask {
-        ticket,
-        ..in_line("early")
-    });
-    assert!(
-        matches!(answer, Answer::Queued { position: 1, ticket: t, .. } if t == ticket),
-        "{answer:?}"
-    );
+    let answer = raw.acquire(Ask { ticket, ..in_line("early") });
+    assert!(matches!(answer, Answer::Queued { position: 1, ticket: t, .. } if t == ticket), "{answer:?}");
     raw.assert_released("holder");
     assert_eq!(inbox.next_grant()[0], "early");
 }
@@ -123,27 +85,14 @@ fn a_ticket_that_is_first_is_granted_in_the_same_call() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
-    let ticket = raw.queue(Ask {
-        wait_ms: 60_000,
-        ..raw.ask("early")
-    });
+    let ticket = raw.queue(Ask { wait_ms: 60_000, ..raw.ask("early") });
     // The head has no inbox, so the permit is kept for it and nothing is granted while it is away.
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        ..raw.ask("late")
-    });
+    raw.queue(Ask { wait_ms: 60_000, ..raw.ask("late") });
     raw.release("early");
     raw.assert_released("holder");
-    let ask = Ask {
-        wait_ms: 60_000,
-        ticket,
-        ..raw.ask("early")
-    };
+    let ask = Ask { wait_ms: 60_000, ticket, ..raw.ask("early") };
     raw.grant(ask);
-    assert!(matches!(
-        raw.lookup("late"),
-        LookupAnswer::Queued { position: 1, .. }
-    ));
+    assert!(matches!(raw.lookup("late"), LookupAnswer::Queued { position: 1, .. }));
 }
 
 #[test]
@@ -151,10 +100,7 @@ fn who_does_not_wait_gives_up_its_place() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        ..raw.ask("waiter")
-    });
+    raw.queue(Ask { wait_ms: 60_000, ..raw.ask("waiter") });
     raw.assert_denied(raw.ask("waiter"));
     assert!(matches!(raw.lookup("waiter"), LookupAnswer::Gone { .. }));
 }
@@ -166,21 +112,9 @@ fn a_head_that_leaves_lets_those_behind_it_in() {
     let mut inbox = Listener::new(&server, "leaves");
     let channel = inbox.channel.clone();
     raw.grant(raw.ask("a"));
-    raw.queue(Ask {
-        permits: Some(3),
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("big")
-    });
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("small")
-    });
-    raw.assert_denied(Ask {
-        permits: Some(3),
-        ..raw.ask("big")
-    });
+    raw.queue(Ask { permits: Some(3), wait_ms: 60_000, inbox: &channel, ..raw.ask("big") });
+    raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("small") });
+    raw.assert_denied(Ask { permits: Some(3), ..raw.ask("big") });
     assert_eq!(inbox.next_grant()[0], "small");
 }
 
@@ -189,17 +123,9 @@ fn with_no_inbox_the_permits_are_kept_for_the_head_until_its_patience_ends() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
-    raw.queue(Ask {
-        wait_ms: 300,
-        ..raw.ask("silent")
-    });
+    raw.queue(Ask { wait_ms: 300, ..raw.ask("silent") });
     raw.assert_released("holder");
-    let Answer::Denied {
-        next_expiry: Some(next_expiry),
-        now,
-        ..
-    } = raw.acquire(raw.ask("eager"))
-    else {
+    let Answer::Denied { next_expiry: Some(next_expiry), now, .. } = raw.acquire(raw.ask("eager")) else {
         panic!("overtook the head")
     };
     assert!((1..=300).contains(&next_expiry), "{next_expiry}");
@@ -213,20 +139,10 @@ fn a_head_that_asks_lets_in_who_was_kept_waiting_behind_it() {
     let mut raw = Raw::new(&server, 2);
     let mut inbox = Listener::new(&server, "behind");
     let channel = inbox.channel.clone();
-    raw.grant(Ask {
-        permits: Some(2),
-        ..raw.ask("holder")
-    });
-    let silent = Ask {
-        wait_ms: 60_000,
-        ..raw.ask("silent")
-    };
+    raw.grant(Ask { permits: Some(2), ..raw.ask("holder") });
+    let silent = Ask { wait_ms: 60_000, ..raw.ask("silent") };
     raw.queue(silent);
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("behind")
-    });
+    raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("behind") });
     raw.assert_released("holder");
     raw.grant(silent);
     assert_eq!(inbox.next_grant()[0], "behind");

@@ -18,10 +18,7 @@ fn more_permits_than_the_limit_in_force_are_no_wrong_argument() {
     assert_eq!((above.permits, above.limit), (3, 2));
     let wait = semaphore.acquire_many_timeout(3, SOON);
     assert!(matches!(wait, Err(AcquireError::AboveLimit(_))), "{wait:?}");
-    assert!(matches!(
-        Error::from(wait.unwrap_err()),
-        Error::AboveLimit(_)
-    ));
+    assert!(matches!(Error::from(wait.unwrap_err()), Error::AboveLimit(_)));
     semaphore.unpin().unwrap();
 }
 
@@ -32,9 +29,7 @@ fn a_limit_that_shrinks_ends_the_wait_for_more() {
     let holder = semaphore.try_acquire().unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| semaphore.acquire_many_timeout(3, SOON));
-        eventually("it waits", || {
-            (semaphore.inspect().unwrap().waiter_count == 1).then_some(())
-        });
+        eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
         semaphore.resize(2).unwrap();
         let Err(AcquireError::AboveLimit(above)) = waiting.join().unwrap() else {
             panic!("it waits for what cannot be");
@@ -101,15 +96,10 @@ fn a_lease_that_no_renewal_can_keep_is_refused() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("market", 2).auto_renew();
     let short = semaphore.clone().lease(Duration::from_millis(29));
-    let refused: [Error; 2] = [
-        short.try_acquire().unwrap_err().into(),
-        short.acquire_timeout(SOON).unwrap_err().into(),
-    ];
+    let refused: [Error; 2] =
+        [short.try_acquire().unwrap_err().into(), short.acquire_timeout(SOON).unwrap_err().into()];
     for error in refused {
-        assert!(
-            matches!(&error, Error::Invalid(i) if i.what() == "lease"),
-            "{error}"
-        );
+        assert!(matches!(&error, Error::Invalid(i) if i.what() == "lease"), "{error}");
     }
     let renewed = semaphore.lease(Duration::from_millis(30));
     drop(renewed.try_acquire().unwrap());
@@ -128,10 +118,7 @@ fn a_refusal_tells_when_the_next_lease_expires_and_estimates_when_to_come_back()
     let hold = Duration::from_millis(500);
     assert_eq!(denied.retry_after(hold), hold / 2);
     let expiry = denied.next_expiry.unwrap();
-    assert!(
-        expiry > 50 * hold && expiry <= Duration::from_secs(30),
-        "{expiry:?}"
-    );
+    assert!(expiry > 50 * hold && expiry <= Duration::from_secs(30), "{expiry:?}");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| semaphore.acquire_timeout(SOON));
         eventually("one waits", || {

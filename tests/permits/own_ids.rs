@@ -93,9 +93,7 @@ fn a_release_that_arrives_late_leaves_the_next_grant_of_its_id_alone() {
     let first = job.lock().unwrap();
     proxy.hold();
     drop(first); // its release is on its way, and does not arrive yet
-    let next = eventually("the release is confirmed on another connection", || {
-        job.try_lock().ok()
-    });
+    let next = eventually("the release is confirmed on another connection", || job.try_lock().ok());
     assert_late_calls_change_nothing(&server, &proxy, &next);
 }
 
@@ -106,9 +104,7 @@ fn a_call_without_an_answer_that_arrives_late_leaves_the_next_grant_of_its_id_al
     proxy.hold();
     let error = job.try_lock().unwrap_err();
     assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
-    let next = eventually("what the call may have left is cleaned up", || {
-        job.try_lock().ok()
-    });
+    let next = eventually("what the call may have left is cleaned up", || job.try_lock().ok());
     assert_late_calls_change_nothing(&server, &proxy, &next);
 }
 
@@ -120,16 +116,11 @@ fn a_place_given_up_without_an_answer_leaves_the_next_grant_of_its_id_alone() {
     let stop = Cancel::new();
     let waiting = job(&gate).cancelled_by(&stop);
     let waiting = thread::spawn(move || waiting.lock());
-    eventually("it waits", || {
-        (other.inspect().unwrap().waiter_count == 1).then_some(())
-    });
+    eventually("it waits", || (other.inspect().unwrap().waiter_count == 1).then_some(()));
     proxy.hold();
     stop.cancel();
     let ended = waiting.join().unwrap();
-    assert!(
-        matches!(ended, Err(AcquireError::Cancelled(_))),
-        "{ended:?}"
-    );
+    assert!(matches!(ended, Err(AcquireError::Cancelled(_))), "{ended:?}");
     holder.unlock().unwrap();
     let next = eventually("the place is given up", || job(&gate).try_lock().ok());
     assert_late_calls_change_nothing(&server, &proxy, &next);
@@ -150,9 +141,7 @@ fn let_late_calls_run(server: &Server, proxy: &Proxy) {
     };
     let before = scripts();
     proxy.let_go();
-    eventually("a call that was held back has run", || {
-        (scripts() > before).then_some(())
-    });
+    eventually("a call that was held back has run", || (scripts() > before).then_some(()));
 }
 
 #[test]

@@ -14,11 +14,7 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_secs(600);
 
 fn impatient(server: &Server) -> Gate {
-    Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .read_timeout(Duration::from_millis(150))
-        .open()
-        .unwrap()
+    Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(150)).open().unwrap()
 }
 
 #[test]
@@ -36,10 +32,7 @@ fn releasing_and_dropping_give_back() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let semaphore = server.gate().semaphore("raw", 2);
-    assert_eq!(
-        semaphore.acquire().unwrap().release().unwrap(),
-        Released::Released
-    );
+    assert_eq!(semaphore.acquire().unwrap().release().unwrap(), Released::Released);
     assert_eq!(raw.in_use(), 0);
     drop(semaphore.acquire().unwrap());
     assert_eq!(raw.in_use(), 0);
@@ -78,20 +71,11 @@ fn a_permit_shows_who_holds_what() {
     let permit = semaphore.try_acquire_many(2).unwrap();
     let state = semaphore.inspect().unwrap();
     let holder = &state.holders[0];
-    assert_eq!(
-        (holder.id.as_str(), holder.label()),
-        (permit.id(), Some("web-3"))
-    );
+    assert_eq!((holder.id.as_str(), holder.label()), (permit.id(), Some("web-3")));
     assert_eq!((holder.permits, holder.fence), (2, permit.fence()));
     assert!(holder.remaining.unwrap() > LONG / 2);
-    assert_eq!(
-        (state.limit, state.in_use, state.holder_count),
-        (Some(5), 2, 1)
-    );
-    assert!(
-        state.to_string().contains("2 of 5 permits are in use"),
-        "{state}"
-    );
+    assert_eq!((state.limit, state.in_use, state.holder_count), (Some(5), 2, 1));
+    assert!(state.to_string().contains("2 of 5 permits are in use"), "{state}");
     assert!(permit.to_string().contains(permit.id()), "{permit}");
     assert!(format!("{permit:?}").contains(permit.id()), "{permit:?}");
 }
@@ -100,18 +84,11 @@ fn a_permit_shows_who_holds_what() {
 fn a_permit_is_handed_to_another_process() {
     let server = Server::any();
     let (here, there) = (server.gate(), server.gate());
-    let permit = here
-        .semaphore("raw", 3)
-        .lease(LONG)
-        .try_acquire_many(2)
-        .unwrap();
+    let permit = here.semaphore("raw", 3).lease(LONG).try_acquire_many(2).unwrap();
     let fence = permit.fence();
     let id = permit.into_id();
     let adopted = there.semaphore("raw", 3).adopt(&id).unwrap();
-    assert_eq!(
-        (adopted.id(), adopted.fence(), adopted.permits()),
-        (id.as_str(), fence, 2)
-    );
+    assert_eq!((adopted.id(), adopted.fence(), adopted.permits()), (id.as_str(), fence, 2));
     assert_eq!(there.semaphore("raw", 3).available_permits().unwrap(), 1);
     adopted.release().unwrap();
     let nothing = there.semaphore("raw", 3).adopt(&id);
@@ -140,35 +117,22 @@ fn dropping_takes_little_time_and_the_release_follows() {
     server.pause();
     let start = Instant::now();
     drop(permit);
-    assert!(
-        start.elapsed() < Duration::from_millis(400),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_millis(400), "{:?}", start.elapsed());
     server.resume();
     let mut raw = Raw::new(&server, 1);
-    eventually("the background releases it", || {
-        (raw.in_use() == 0).then_some(())
-    });
+    eventually("the background releases it", || (raw.in_use() == 0).then_some(()));
 }
 
 #[test]
 fn dropping_while_the_server_is_away_releases_when_it_is_back() {
-    let mut server = own!(Server::private(&[
-        "--appendonly",
-        "yes",
-        "--appendfsync",
-        "always"
-    ]));
+    let mut server = own!(Server::private(&["--appendonly", "yes", "--appendfsync", "always"]));
     let gate = server.gate();
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
     server.kill();
     drop(permit);
     server.start_again();
     let mut raw = Raw::new(&server, 1);
-    eventually("the background releases it", || {
-        (raw.in_use() == 0).then_some(())
-    });
+    eventually("the background releases it", || (raw.in_use() == 0).then_some(()));
 }
 
 #[test]
@@ -217,9 +181,7 @@ fn an_unknown_outcome_is_told_and_nothing_stays_held() {
     proxy.lose_replies(2);
     let error = semaphore.try_acquire().unwrap_err();
     assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
-    eventually("the background releases it", || {
-        (raw.in_use() == 0).then_some(())
-    });
+    eventually("the background releases it", || (raw.in_use() == 0).then_some(()));
 }
 
 #[test]
@@ -242,9 +204,7 @@ fn a_call_that_may_have_run_is_followed_by_a_release_though_its_repetition_was_r
     assert_eq!(raw.in_use(), 1, "the call did not run");
     assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
     require("");
-    eventually("the background releases it", || {
-        (raw.in_use() == 0).then_some(())
-    });
+    eventually("the background releases it", || (raw.in_use() == 0).then_some(()));
 }
 
 #[test]
@@ -263,9 +223,7 @@ fn a_permanent_permit_whose_reply_was_lost_comes_back_by_itself() {
     // One that is granted in line.
     raw.grant(raw.ask("holder"));
     let waiting = acquire();
-    eventually("it stands in line", || {
-        (raw.inspect().waiter_count == 1).then_some(())
-    });
+    eventually("it stands in line", || (raw.inspect().waiter_count == 1).then_some(()));
     proxy.keep_replies();
     raw.assert_released("holder");
     assert_permanent_once_known(&proxy, &mut raw, waiting);
@@ -273,9 +231,7 @@ fn a_permanent_permit_whose_reply_was_lost_comes_back_by_itself() {
 
 /// A permit ends by itself for as long as its caller has heard nothing of it.
 fn assert_permanent_once_known(proxy: &Proxy, raw: &mut Raw, acquiring: JoinHandle<Permit>) {
-    let end = eventually("it is granted", || {
-        Some(raw.inspect().holders.first()?.expires_at)
-    });
+    let end = eventually("it is granted", || Some(raw.inspect().holders.first()?.expires_at));
     let end = end.expect("it would be held for ever if its caller died now");
     assert!(end <= raw.server_ms() + 30_000);
     proxy.let_go();
@@ -338,11 +294,7 @@ fn permits_keep_alive_what_they_need_of_a_gate() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let semaphore = server.gate().semaphore("raw", 1);
-    let permit = semaphore
-        .lease(Duration::from_secs(3))
-        .auto_renew()
-        .acquire()
-        .unwrap();
+    let permit = semaphore.lease(Duration::from_secs(3)).auto_renew().acquire().unwrap();
     let mut lease_end = || match raw.lookup(permit.id()) {
         LookupAnswer::Held(grant) => grant.expires_at.unwrap(),
         other => panic!("{other:?}"),
@@ -363,9 +315,7 @@ fn every_error_turns_into_one() {
         let semaphore = gate.semaphore("raw", 1);
         semaphore.acquire()?.release()?;
         gate.mutex("raw").lock()?.unlock()?;
-        semaphore
-            .acquire_timeout(Duration::from_secs(1))?
-            .refresh()?;
+        semaphore.acquire_timeout(Duration::from_secs(1))?.refresh()?;
         semaphore.resize(2)?;
         let _held = (semaphore.try_acquire()?, semaphore.try_acquire()?);
         drop(semaphore.try_acquire()?);
@@ -402,9 +352,7 @@ fn a_permit_is_released_though_its_connection_went_silent() {
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
     proxy.go_silent();
     drop(permit);
-    eventually("the background releases it over another one", || {
-        (raw.in_use() == 0).then_some(())
-    });
+    eventually("the background releases it over another one", || (raw.in_use() == 0).then_some(()));
 }
 
 #[test]
@@ -412,17 +360,11 @@ fn a_lost_permit_of_an_own_id_leaves_its_successor_alone() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let semaphore = server.gate().semaphore("raw", 1).id("me");
-    let lost = semaphore
-        .clone()
-        .lease(Duration::from_millis(40))
-        .acquire()
-        .unwrap();
+    let lost = semaphore.clone().lease(Duration::from_millis(40)).acquire().unwrap();
     eventually("it is lost", || lost.is_lost().then_some(()));
     let semaphore = semaphore.lease(LONG);
     // Here it is lost a little earlier than there.
-    let next = eventually("its lease ends on the server", || {
-        semaphore.try_acquire().ok()
-    });
+    let next = eventually("its lease ends on the server", || semaphore.try_acquire().ok());
     drop(lost);
     assert!(raw.holds("me") && !next.is_lost());
     next.release().unwrap();

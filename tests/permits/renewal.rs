@@ -41,31 +41,22 @@ fn with_nothing_chosen_a_lease_of_30_s_is_renewed() {
     let server = Server::any();
     let permit = server.gate().semaphore("default", 1).acquire().unwrap();
     let left = permit.remaining().unwrap();
-    assert!(
-        left > Duration::from_secs(28) && left < Duration::from_secs(30),
-        "{left:?}"
-    );
+    assert!(left > Duration::from_secs(28) && left < Duration::from_secs(30), "{left:?}");
 }
 
 #[test]
 fn a_refresh_counts_from_now() {
     let server = Server::any();
-    let semaphore = server
-        .gate()
-        .semaphore("raw", 1)
-        .lease(Duration::from_secs(20));
+    let semaphore = server.gate().semaphore("raw", 1).lease(Duration::from_secs(20));
     let permit = semaphore.acquire().unwrap();
     let mut raw = Raw::new(&server, 1);
     raw.refresh(permit.id(), 1_000);
     permit.refresh().unwrap();
-    let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else {
-        panic!()
-    };
+    let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else { panic!() };
     assert!(grant.expires_at.unwrap() - grant.now > 19_000);
     assert!(
         permit.remaining().unwrap()
-            <= Duration::from_millis(grant.expires_at.unwrap() - grant.now)
-                + Duration::from_secs(1)
+            <= Duration::from_millis(grant.expires_at.unwrap() - grant.now) + Duration::from_secs(1)
     );
 }
 
@@ -101,9 +92,7 @@ fn a_lease_counts_from_before_its_call_left() {
     permit.release().unwrap();
     raw.grant(raw.ask("holder"));
     let waiting = std::thread::spawn(move || semaphore.acquire().unwrap());
-    eventually("it waits", || {
-        (raw.inspect().waiter_count == 1).then_some(())
-    });
+    eventually("it waits", || (raw.inspect().waiter_count == 1).then_some(()));
     late_after(0);
     raw.assert_released("holder");
     let permit = waiting.join().unwrap();
@@ -117,11 +106,7 @@ fn a_lease_counts_from_before_its_call_left() {
         assert_early("several at once", &server, permit);
     }
     late_after(0);
-    assert!(
-        Permit::refresh_all(several.iter().copied())
-            .iter()
-            .all(Result::is_ok)
-    );
+    assert!(Permit::refresh_all(several.iter().copied()).iter().all(Result::is_ok));
     for permit in &several {
         assert_early("several refreshed", &server, permit);
     }
@@ -155,9 +140,7 @@ fn threads_named(name: &str) -> usize {
 fn a_thousand_permits_one_thread_one_pool() {
     // In a process of its own, where no other test has threads.
     let server = own!(Server::private(&[]));
-    let status = support::process("thousand", &[&server.url, &server.prefix])
-        .status()
-        .unwrap();
+    let status = support::process("thousand", &[&server.url, &server.prefix]).status().unwrap();
     assert!(status.success());
 }
 
@@ -165,10 +148,7 @@ fn a_thousand_permits_one_thread_one_pool() {
 pub fn hold_a_thousand(arguments: &[String]) {
     let [url, prefix] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-    let semaphore = gate
-        .semaphore("raw", 1_000)
-        .lease(Duration::from_secs(3))
-        .auto_renew();
+    let semaphore = gate.semaphore("raw", 1_000).lease(Duration::from_secs(3)).auto_renew();
     let permits: Vec<Permit> = (0..1_000).map(|_| semaphore.acquire().unwrap()).collect();
     let start = Instant::now();
     eventually("more than two leases pass", || {
@@ -200,10 +180,7 @@ fn loss_is_known_before_the_lease_ends_on_the_server() {
     assert_eq!(permit.remaining(), Some(Duration::ZERO));
     server.resume();
     assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
-    assert!(
-        matches!(permit.refresh(), Err(RefreshError::Lost(_))),
-        "it came back"
-    );
+    assert!(matches!(permit.refresh(), Err(RefreshError::Lost(_))), "it came back");
     eventually("its lease ends", || (!raw.holds(permit.id())).then_some(()));
     assert!(permit.is_lost());
 }
@@ -266,16 +243,8 @@ fn a_panic_in_a_callback_stops_neither_renewal_nor_the_next_callback() {
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 3).lease(LEASE).auto_renew();
     let (sender, receiver) = channel();
-    let panicking = semaphore
-        .clone()
-        .on_lost(|lost| panic!("on purpose, for {lost}"))
-        .acquire()
-        .unwrap();
-    let telling = semaphore
-        .clone()
-        .on_lost(move |lost| sender.send(lost.clone()).unwrap())
-        .acquire()
-        .unwrap();
+    let panicking = semaphore.clone().on_lost(|lost| panic!("on purpose, for {lost}")).acquire().unwrap();
+    let telling = semaphore.clone().on_lost(move |lost| sender.send(lost.clone()).unwrap()).acquire().unwrap();
     let renewed = semaphore.acquire().unwrap();
     raw.assert_released(panicking.id());
     eventually("the first is lost", || panicking.is_lost().then_some(()));
@@ -293,10 +262,7 @@ fn one_failed_renewal_does_not_end_renewing() {
     let until = raw.server_ms() + 2 * u64::try_from(LEASE.as_millis()).unwrap();
     while raw.server_ms() < until {
         support::kill_connections(&mut raw.con, "normal");
-        redis::cmd("SCRIPT")
-            .arg("FLUSH")
-            .exec(&mut raw.con)
-            .unwrap();
+        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut raw.con).unwrap();
         let pause = raw.server_ms() + 80;
         raw.wait_until(pause);
     }
@@ -316,34 +282,21 @@ fn nothing_is_renewed_after_its_release() {
     released.release().unwrap();
     let handed_on = handed_on.into_id();
     // Somebody else takes the very id: whoever renewed it by mistake would now keep it alive.
-    raw.grant(Ask {
-        lease_ms: 400,
-        ..raw.ask(&id)
-    });
+    raw.grant(Ask { lease_ms: 400, ..raw.ask(&id) });
     pass(&mut raw, 2);
     assert!(!raw.holds(&id), "renewed after its release");
     assert!(!raw.holds(&handed_on), "renewed after it was handed on");
-    assert!(
-        raw.holds(still_held.id()),
-        "nothing was renewed, so this test saw nothing"
-    );
+    assert!(raw.holds(still_held.id()), "nothing was renewed, so this test saw nothing");
 }
 
 #[test]
 fn a_permanent_lease_never_ends() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let permit = server
-        .gate()
-        .semaphore("raw", 1)
-        .permanent()
-        .acquire()
-        .unwrap();
+    let permit = server.gate().semaphore("raw", 1).permanent().acquire().unwrap();
     assert_eq!(permit.remaining(), None);
     assert!(!permit.is_lost());
-    let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else {
-        panic!()
-    };
+    let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else { panic!() };
     assert_eq!(grant.expires_at, None);
     permit.refresh().unwrap();
     permit.release().unwrap();
@@ -353,20 +306,12 @@ fn a_permanent_lease_never_ends() {
 #[test]
 fn a_connection_that_went_silent_costs_no_permit() {
     let (_server, proxy, _) = own!(support::proxy::Proxy::with_gate());
-    let gate = Gate::builder(&proxy.url)
-        .read_timeout(Duration::from_millis(200))
-        .open()
-        .unwrap();
-    let semaphore = gate
-        .semaphore("raw", 50)
-        .lease(Duration::from_secs(3))
-        .auto_renew();
+    let gate = Gate::builder(&proxy.url).read_timeout(Duration::from_millis(200)).open().unwrap();
+    let semaphore = gate.semaphore("raw", 50).lease(Duration::from_secs(3)).auto_renew();
     let permits: Vec<Permit> = (0..50).map(|_| semaphore.acquire().unwrap()).collect();
     proxy.go_silent();
     let start = Instant::now();
-    eventually("a lease and more passes", || {
-        (start.elapsed() > Duration::from_secs(4)).then_some(())
-    });
+    eventually("a lease and more passes", || (start.elapsed() > Duration::from_secs(4)).then_some(()));
     assert!(permits.iter().all(|permit| !permit.is_lost()));
 }
 
@@ -406,14 +351,9 @@ fn in_a_busy_pool_renewals_come_first() {
     let renewed = renewed.acquire().unwrap();
     std::thread::scope(|scope| {
         proxy.keep_replies();
-        let refreshing: Vec<_> = others
-            .iter()
-            .map(|other| scope.spawn(|| other.refresh().unwrap()))
-            .collect();
+        let refreshing: Vec<_> = others.iter().map(|other| scope.spawn(|| other.refresh().unwrap())).collect();
         // A renewal is due when a third has passed.
-        eventually("it waits for the connection too", || {
-            (renewed.remaining().unwrap() < lease * 3 / 5).then_some(())
-        });
+        eventually("it waits for the connection too", || (renewed.remaining().unwrap() < lease * 3 / 5).then_some(()));
         proxy.delay_replies([30, 30, 30, 30, 30, 30, 500].map(Duration::from_millis));
         proxy.let_go();
         for other in refreshing {
@@ -459,16 +399,11 @@ fn a_refresh_without_a_reply_may_have_brought_the_end_nearer() {
     let back = gate.semaphore("other", 1).lease(LEASE).acquire().unwrap();
     back.refresh_for(SOON).unwrap();
     proxy.lose_replies(4); // both calls are carried out twice, and told to nobody
-    assert!(matches!(
-        shortened.refresh_for(LEASE),
-        Err(RefreshError::Unknown(_))
-    ));
+    assert!(matches!(shortened.refresh_for(LEASE), Err(RefreshError::Unknown(_))));
     assert!(matches!(back.refresh(), Err(RefreshError::Unknown(_))));
     for (permit, name) in [(shortened, "raw"), (back, "other")] {
         let other = server.gate().semaphore(name, 1);
-        eventually("the server frees it", || other.try_acquire().ok())
-            .release()
-            .unwrap();
+        eventually("the server frees it", || other.try_acquire().ok()).release().unwrap();
         assert!(permit.is_lost(), "{name}: two inside");
     }
 }
@@ -478,10 +413,7 @@ fn a_lease_that_was_made_shorter_is_renewed_in_time() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 1);
     let (sender, receiver) = channel();
-    let renewed = semaphore
-        .lease(SOON)
-        .auto_renew()
-        .on_lost(move |lost| sender.send(lost.clone()).unwrap());
+    let renewed = semaphore.lease(SOON).auto_renew().on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = renewed.acquire().unwrap();
     permit.refresh_for(LEASE).unwrap();
     eventually("it has its own lease again", || {
@@ -509,11 +441,7 @@ fn a_permit_whose_renewal_is_stopped_lives_until_its_lease_ends() {
     let mut raw = Raw::new(&server, 3);
     let semaphore = server.gate().semaphore("raw", 3).lease(LEASE).auto_renew();
     let (sender, told) = channel();
-    let telling = semaphore
-        .clone()
-        .on_lost(move |lost| sender.send(lost.clone()).unwrap())
-        .acquire()
-        .unwrap();
+    let telling = semaphore.clone().on_lost(move |lost| sender.send(lost.clone()).unwrap()).acquire().unwrap();
     let silent = semaphore.acquire().unwrap();
     let renewed = semaphore.acquire().unwrap();
     let end = raw.server_ms() + u64::try_from(LEASE.as_millis()).unwrap();
@@ -546,13 +474,9 @@ fn a_renewal_that_is_under_way_when_renewal_is_stopped_is_the_last() {
     let permit = semaphore.acquire().unwrap();
     let granted_until = expiry(&mut raw, &permit);
     proxy.delay_replies([LEASE / 4]);
-    eventually("the server has renewed it", || {
-        (expiry(&mut raw, &permit) > granted_until).then_some(())
-    });
+    eventually("the server has renewed it", || (expiry(&mut raw, &permit) > granted_until).then_some(()));
     permit.stop_renewal();
-    eventually("its reply counts", || {
-        (gate.counters().renewed > 0).then_some(())
-    });
+    eventually("its reply counts", || (gate.counters().renewed > 0).then_some(()));
     assert!(!permit.is_lost(), "the new lease does not count");
     assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
     assert_eq!(gate.counters().renewed, 1);

@@ -13,9 +13,7 @@ use std::time::Duration;
 
 /// Waits until so many stand in line.
 fn until_waiting(lock: &RwLock, count: u64) {
-    eventually("they wait", || {
-        (lock.inspect().unwrap().waiter_count == count).then_some(())
-    });
+    eventually("they wait", || (lock.inspect().unwrap().waiter_count == count).then_some(()));
 }
 
 #[test]
@@ -78,17 +76,12 @@ fn a_writer_that_waits_stops_new_readers() {
             guard.unlock().unwrap();
         });
         until_waiting(&lock, 1);
-        let Err(TryAcquireError::Denied(denied)) = lock.try_read() else {
-            panic!("overtook the writer")
-        };
+        let Err(TryAcquireError::Denied(denied)) = lock.try_read() else { panic!("overtook the writer") };
         assert_eq!((denied.in_use, denied.waiting), (1, 1));
         let seen = lock.inspect().unwrap().to_string();
         assert!(seen.starts_with("being read by 1\n  holds "), "{seen}");
         assert!(seen.ends_with(", writing, place 1"), "{seen}");
-        assert!(
-            denied.to_string().starts_with("being read by 1"),
-            "{denied}"
-        );
+        assert!(denied.to_string().starts_with("being read by 1"), "{denied}");
         scope.spawn(|| {
             let guard = lock.read().unwrap();
             order.lock().unwrap().push("reader");
@@ -135,10 +128,7 @@ fn neither_side_starves() {
 
 /// What the process of a reader does that is killed.
 pub fn read(arguments: &[String]) {
-    let gate = Gate::builder(&arguments[0])
-        .prefix(&arguments[1])
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&arguments[0]).prefix(&arguments[1]).open().unwrap();
     let lock = gate.rwlock("book").lease(Duration::from_millis(500));
     let _guard = lock.auto_renew().read().unwrap();
     println!("reading");
@@ -151,9 +141,7 @@ pub fn read(arguments: &[String]) {
 fn a_crashed_reader_s_share_comes_back_alone_at_its_own_lease() {
     let server = Server::any();
     let lock = server.gate().rwlock("book");
-    let mut child = process("read", &[&server.url, &server.prefix])
-        .spawn()
-        .unwrap();
+    let mut child = process("read", &[&server.url, &server.prefix]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while lines.next().unwrap().unwrap() != "reading" {}
     // Reads on, with a short lease that is renewed all the time.
@@ -162,9 +150,7 @@ fn a_crashed_reader_s_share_comes_back_alone_at_its_own_lease() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(lock.inspect().unwrap().in_use, 2);
-    eventually("its share is back", || {
-        (lock.inspect().unwrap().in_use == 1).then_some(())
-    });
+    eventually("its share is back", || (lock.inspect().unwrap().in_use == 1).then_some(()));
     assert!(!other.is_lost());
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| lock.write().unwrap().unlock().unwrap());
@@ -195,9 +181,7 @@ fn whoever_wrote_goes_on_reading_and_nobody_writes_in_between() {
         let reading = writing.downgrade().unwrap();
         assert_eq!((reading.fence(), reading.id()), (fence, &*id));
         assert_eq!(reading.permits(), 1);
-        eventually("the reader in front comes in", || {
-            order.lock().unwrap().first().copied()
-        });
+        eventually("the reader in front comes in", || order.lock().unwrap().first().copied());
         assert_eq!(*order.lock().unwrap(), ["read"]);
         reading.refresh().unwrap();
         assert_eq!(reading.unlock().unwrap(), Released::Released);
@@ -235,19 +219,11 @@ fn at_once_and_in_time() {
     let lock = server.gate().rwlock("book");
     let soon = Duration::from_millis(30);
     let writing = lock.try_write_for(soon).unwrap();
-    let Err(TryAcquireError::Denied(denied)) = lock.try_read() else {
-        panic!()
-    };
+    let Err(TryAcquireError::Denied(denied)) = lock.try_read() else { panic!() };
     assert!(denied.to_string().starts_with("being written"), "{denied}");
-    assert!(matches!(
-        lock.try_read_for(soon),
-        Err(AcquireError::TimedOut(_))
-    ));
+    assert!(matches!(lock.try_read_for(soon), Err(AcquireError::TimedOut(_))));
     let deadline = || std::time::Instant::now() + soon;
-    assert!(matches!(
-        lock.try_write_until(deadline()),
-        Err(AcquireError::TimedOut(_))
-    ));
+    assert!(matches!(lock.try_write_until(deadline()), Err(AcquireError::TimedOut(_))));
     writing.unlock().unwrap();
     let reading = lock.try_read_until(deadline()).unwrap();
     assert!(matches!(
@@ -262,14 +238,10 @@ fn a_share_and_the_whole_lock_are_handed_to_another_process() {
     let server = Server::any();
     let (here, there) = (server.gate().rwlock("book"), server.gate().rwlock("book"));
     let reader = here.read().unwrap().into_id();
-    let RwLockGuard::Read(reading) = there.adopt(&reader).unwrap() else {
-        panic!("a reader was made a writer")
-    };
+    let RwLockGuard::Read(reading) = there.adopt(&reader).unwrap() else { panic!("a reader was made a writer") };
     reading.unlock().unwrap();
     let writer = here.write().unwrap().into_id();
-    let RwLockGuard::Write(writing) = there.adopt(&writer).unwrap() else {
-        panic!("a writer was made a reader")
-    };
+    let RwLockGuard::Write(writing) = there.adopt(&writer).unwrap() else { panic!("a writer was made a reader") };
     assert!(matches!(
         here.try_read(),
         Err(TryAcquireError::Denied(denied)) if denied.in_use == i32::MAX as u32

@@ -7,8 +7,7 @@ use crate::support::raw::{Listener, Raw};
 use crate::support::{self, Server, eventually};
 
 use luagate::errors::{
-    AcquireError, CallError, FailureKind, LockAllError, RefreshError, TryAcquireError,
-    TryLockAllError,
+    AcquireError, CallError, FailureKind, LockAllError, RefreshError, TryAcquireError, TryLockAllError,
 };
 use luagate::scripts::Keys;
 use luagate::scripts::semaphore::{self, Answer, Ask, ReleaseAnswer, TryLockAllAnswer};
@@ -24,11 +23,7 @@ const HELMET: &str = "{trade}:helmet";
 
 /// One mutex through the scripts.
 fn raw(server: &Server, name: &str) -> Raw {
-    Raw {
-        con: server.connection(),
-        keys: Keys::mutex(&server.prefix, name).unwrap(),
-        limit: 1,
-    }
+    Raw { con: server.connection(), keys: Keys::mutex(&server.prefix, name).unwrap(), limit: 1 }
 }
 
 /// Asks by the script for mutexes of these keys.
@@ -83,21 +78,11 @@ fn who_is_in_the_way_is_told_and_nothing_is_held() {
     let all = gate.mutexes([SWORD, SHIELD, HELMET]);
     let shield = gate.mutex(SHIELD).lease(Duration::from_secs(60));
     let held = shield.lock().unwrap();
-    let Err(TryLockAllError::InTheWay(in_the_way)) = all.try_lock_all() else {
-        panic!()
-    };
+    let Err(TryLockAllError::InTheWay(in_the_way)) = all.try_lock_all() else { panic!() };
     assert_eq!(in_the_way.name, SHIELD);
     let again = in_the_way.denied.as_ref().unwrap().next_expiry.unwrap();
-    assert!(
-        (Duration::from_secs(55)..=Duration::from_secs(60)).contains(&again),
-        "{again:?}"
-    );
-    assert!(
-        in_the_way
-            .to_string()
-            .starts_with("{trade}:shield is in the way"),
-        "{in_the_way}"
-    );
+    assert!((Duration::from_secs(55)..=Duration::from_secs(60)).contains(&again), "{again:?}");
+    assert!(in_the_way.to_string().starts_with("{trade}:shield is in the way"), "{in_the_way}");
     assert_free(&gate, &[SWORD, HELMET]);
     held.unlock().unwrap();
     all.try_lock_all().unwrap().unlock().unwrap();
@@ -116,22 +101,15 @@ fn what_cannot_be_is_told_and_changes_nothing() {
         (vec![SWORD, "a b"], "white space"),
     ];
     for (names, expected) in cases {
-        let Err(TryLockAllError::Invalid(invalid)) = gate.mutexes(&names).try_lock_all() else {
-            panic!("{names:?}")
-        };
+        let Err(TryLockAllError::Invalid(invalid)) = gate.mutexes(&names).try_lock_all() else { panic!("{names:?}") };
         assert!(invalid.to_string().contains(expected), "{invalid}");
         if expected == "one group" {
             continue; // `lock_all` takes them
         }
-        let Err(LockAllError::Invalid(invalid)) = gate.mutexes(&names).lock_all(SOON) else {
-            panic!("{names:?}")
-        };
+        let Err(LockAllError::Invalid(invalid)) = gate.mutexes(&names).lock_all(SOON) else { panic!("{names:?}") };
         assert!(invalid.to_string().contains(expected), "{invalid}");
     }
-    assert!(matches!(
-        gate.mutexes([SWORD]).lock_all(Duration::ZERO),
-        Err(LockAllError::Invalid(_))
-    ));
+    assert!(matches!(gate.mutexes([SWORD]).lock_all(Duration::ZERO), Err(LockAllError::Invalid(_))));
     assert_eq!(server.all_keys(), Vec::<String>::new());
 }
 
@@ -141,9 +119,7 @@ fn the_script_refuses_what_cannot_be() {
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let elsewhere = Keys::mutex(&server.prefix, "{other}:sword").unwrap();
     let (one, other) = (sword.keys.clone(), shield.keys.clone());
-    let many: Vec<Keys> = (0..65)
-        .map(|n| Keys::mutex(&server.prefix, &format!("{{trade}}:{n}")).unwrap())
-        .collect();
+    let many: Vec<Keys> = (0..65).map(|n| Keys::mutex(&server.prefix, &format!("{{trade}}:{n}")).unwrap()).collect();
     let cases: [(Vec<&Keys>, &str, u64, &str); 6] = [
         (vec![], "id", 1, "keys"),
         (many.iter().collect(), "id", 1, "keys"),
@@ -163,10 +139,7 @@ fn the_script_refuses_what_cannot_be() {
     assert_eq!(server.all_keys(), Vec::<String>::new());
     let _: () = shield.con.set(other.names()[1], "overwritten").unwrap();
     let error = ask(&mut [&mut sword, &mut shield], "id", 1_000).unwrap_err();
-    assert!(
-        matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::WrongType),
-        "{error}"
-    );
+    assert!(matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::WrongType), "{error}");
     assert_eq!(server.all_keys(), [other.names()[1]]);
 }
 
@@ -175,13 +148,9 @@ fn again_with_the_same_id_grants_nothing_twice() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 60_000) else {
-        panic!()
-    };
+    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 60_000) else { panic!() };
     assert!(both[0].ttls()[..2].iter().all(|ttl| *ttl > 60_000));
-    let Ok(TryLockAllAnswer::Held(again)) = ask(both, "id", 30_000) else {
-        panic!()
-    };
+    let Ok(TryLockAllAnswer::Held(again)) = ask(both, "id", 30_000) else { panic!() };
     for (first, again) in first.iter().zip(&again) {
         assert_eq!(first.fence, again.fence);
         assert_eq!(first.expires_at, again.expires_at);
@@ -201,14 +170,9 @@ fn a_lost_reply_takes_nothing_twice() {
     assert_eq!(guard.unlock().unwrap(), Released::Released);
     // With both replies lost nobody knows; what was locked is given back all the same.
     proxy.lose_replies(2);
-    assert!(matches!(
-        both.try_lock_all(),
-        Err(TryLockAllError::Unknown(_))
-    ));
+    assert!(matches!(both.try_lock_all(), Err(TryLockAllError::Unknown(_))));
     let direct = server.gate();
-    let _ = eventually("both are free", || {
-        direct.mutexes([SWORD, SHIELD]).try_lock_all().ok()
-    });
+    let _ = eventually("both are free", || direct.mutexes([SWORD, SHIELD]).try_lock_all().ok());
 }
 
 #[test]
@@ -216,21 +180,12 @@ fn nobody_who_waits_for_one_of_them_is_overtaken() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     // The holder is gone, and nobody has noticed yet. The waiter has no inbox, so it has to ask.
-    let gone = sword.grant(Ask {
-        lease_ms: 20,
-        ..sword.ask("gone")
-    });
-    sword.queue(Ask {
-        wait_ms: 60_000,
-        ..sword.ask("waiter")
-    });
+    let gone = sword.grant(Ask { lease_ms: 20, ..sword.ask("gone") });
+    sword.queue(Ask { wait_ms: 60_000, ..sword.ask("waiter") });
     sword.wait_until(gone.expires_at.unwrap());
     assert_in_the_way(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
     assert_eq!(shield.in_use(), 0);
-    sword.grant(Ask {
-        wait_ms: 60_000,
-        ..sword.ask("waiter")
-    });
+    sword.grant(Ask { wait_ms: 60_000, ..sword.ask("waiter") });
 }
 
 #[test]
@@ -239,15 +194,8 @@ fn whoever_waits_is_served_by_the_script_that_passes_by() {
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let mut inbox = Listener::new(&server, "waits");
     let channel = inbox.channel.clone();
-    let gone = sword.grant(Ask {
-        lease_ms: 20,
-        ..sword.ask("gone")
-    });
-    sword.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..sword.ask("waiter")
-    });
+    let gone = sword.grant(Ask { lease_ms: 20, ..sword.ask("gone") });
+    sword.queue(Ask { wait_ms: 60_000, inbox: &channel, ..sword.ask("waiter") });
     sword.wait_until(gone.expires_at.unwrap());
     assert_in_the_way(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
     assert_eq!(inbox.next_grant()[0], "waiter");
@@ -258,16 +206,9 @@ fn whoever_waits_is_served_by_the_script_that_passes_by() {
 fn dead_waiters_are_in_nobody_s_way() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
-    let gone = sword.grant(Ask {
-        lease_ms: 20,
-        ..sword.ask("gone")
-    });
+    let gone = sword.grant(Ask { lease_ms: 20, ..sword.ask("gone") });
     for dead in ["a", "b", "c"] {
-        sword.queue(Ask {
-            wait_ms: 60_000,
-            inbox: "nobody:listens",
-            ..sword.ask(dead)
-        });
+        sword.queue(Ask { wait_ms: 60_000, inbox: "nobody:listens", ..sword.ask(dead) });
     }
     sword.wait_until(gone.expires_at.unwrap());
     let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
@@ -301,9 +242,7 @@ fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
     both[1].assert_released("id");
     // The guard: one of them was taken away.
     let guard = gate.mutexes([SWORD, SHIELD]).try_lock_all().unwrap();
-    gate.mutex(SWORD)
-        .revoke(guard.get(SWORD).unwrap().id())
-        .unwrap();
+    gate.mutex(SWORD).revoke(guard.get(SWORD).unwrap().id()).unwrap();
     assert_eq!(guard.unlock().unwrap(), Released::Gone);
     assert_free(&gate, &[SWORD, SHIELD]);
 }
@@ -316,11 +255,7 @@ fn what_is_given_back_goes_to_whoever_waits_for_it() {
     let channel = inbox.channel.clone();
     let both = &mut [&mut sword, &mut shield];
     ask(both, "id", 0).unwrap();
-    let waits = Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..both[0].ask("waits")
-    };
+    let waits = Ask { wait_ms: 60_000, inbox: &channel, ..both[0].ask("waits") };
     both[0].queue(waits);
     both[1].assert_released("id");
     let other = both[1].ask("other");
@@ -336,12 +271,8 @@ fn without_an_end_by_the_script() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 0) else {
-        panic!()
-    };
-    let Ok(TryLockAllAnswer::Held(again)) = ask(both, "id", 0) else {
-        panic!()
-    };
+    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 0) else { panic!() };
+    let Ok(TryLockAllAnswer::Held(again)) = ask(both, "id", 0) else { panic!() };
     for grant in first.iter().chain(&again) {
         assert_eq!(grant.expires_at, None);
     }
@@ -353,13 +284,9 @@ fn an_id_whose_leases_have_ended_begins_anew() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 20) else {
-        panic!()
-    };
+    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 20) else { panic!() };
     both[0].wait_until(first[1].expires_at.unwrap());
-    let Ok(TryLockAllAnswer::Granted(anew)) = ask(both, "id", 10_000) else {
-        panic!()
-    };
+    let Ok(TryLockAllAnswer::Granted(anew)) = ask(both, "id", 10_000) else { panic!() };
     for (first, anew) in first.iter().zip(&anew) {
         assert!(anew.fence > first.fence);
         assert_eq!(anew.expires_at, Some(anew.now + 10_000));
@@ -372,10 +299,7 @@ fn places_in_line_are_given_up_whichever_is_in_the_way() {
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     for raw in [&mut sword, &mut shield] {
         raw.grant(raw.ask("holder"));
-        raw.queue(Ask {
-            wait_ms: 60_000,
-            ..raw.ask("id")
-        });
+        raw.queue(Ask { wait_ms: 60_000, ..raw.ask("id") });
     }
     assert_in_the_way(ask(&mut [&mut sword, &mut shield], "id", 60_000), 0);
     for raw in [&mut sword, &mut shield] {
@@ -406,10 +330,7 @@ fn an_own_lease_that_ended_counts_once() {
     let answer = ask(&mut [&mut sword, &mut shield], "h149", 60_000).unwrap();
     assert!(matches!(answer, TryLockAllAnswer::Granted(_)), "{answer:?}");
     // Its record and its lease are one each: nothing looks lost, and the others come back.
-    let all = sword.acquire(Ask {
-        permits: Some(199),
-        ..sword.ask("others")
-    });
+    let all = sword.acquire(Ask { permits: Some(199), ..sword.ask("others") });
     assert!(matches!(all, Answer::Granted(..)), "{all:?}");
 }
 
@@ -419,10 +340,7 @@ fn with_a_key_lost_it_is_given_back_all_the_same() {
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
     ask(both, "id", 60_000).unwrap();
-    let waits = Ask {
-        wait_ms: 60_000,
-        ..both[0].ask("waits")
-    };
+    let waits = Ask { wait_ms: 60_000, ..both[0].ask("waits") };
     both[0].queue(waits);
     let [_, _, queue] = both[0].key_names();
     let _: () = both[0].con.del(queue).unwrap();
@@ -437,10 +355,7 @@ fn with_a_key_lost_it_is_given_back_all_the_same() {
 fn with_a_key_lost_nothing_is_granted_twice() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
-    sword.grant(Ask {
-        lease_ms: 60_000,
-        ..sword.ask("holder")
-    });
+    sword.grant(Ask { lease_ms: 60_000, ..sword.ask("holder") });
     let [meta, ..] = sword.key_names();
     let _: () = sword.con.del(meta).unwrap();
     assert_in_the_way(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
@@ -457,16 +372,9 @@ fn full_memory_changes_nothing() {
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let mut con = server.connection();
     let mut set = redis::cmd("CONFIG");
-    set.arg("SET")
-        .arg("maxmemory")
-        .arg(1)
-        .exec(&mut con)
-        .unwrap();
+    set.arg("SET").arg("maxmemory").arg(1).exec(&mut con).unwrap();
     let error = ask(&mut [&mut sword, &mut shield], "id", 1_000).unwrap_err();
-    assert!(
-        matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::OutOfMemory),
-        "{error}"
-    );
+    assert!(matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::OutOfMemory), "{error}");
     assert_eq!(server.all_keys(), Vec::<String>::new());
 }
 
@@ -548,9 +456,7 @@ fn in_time_or_nothing_is_left() {
     let held = gate.mutex("b").lock().unwrap();
     let begun = Instant::now();
     let timeout = Duration::from_millis(200);
-    let Err(LockAllError::TimedOut(in_the_way)) =
-        server.gate().mutexes(["c", "b", "a"]).lock_all(timeout)
-    else {
+    let Err(LockAllError::TimedOut(in_the_way)) = server.gate().mutexes(["c", "b", "a"]).lock_all(timeout) else {
         panic!()
     };
     let took = begun.elapsed();
@@ -569,14 +475,9 @@ fn no_more_are_asked_for_once_the_time_is_over() {
     let gate = server.gate();
     let names: Vec<String> = (0..64).map(|n| format!("item:{n}")).collect();
     let timeout = Duration::from_millis(1);
-    let Err(LockAllError::TimedOut(in_the_way)) = gate.mutexes(&names).lock_all(timeout) else {
-        panic!()
-    };
+    let Err(LockAllError::TimedOut(in_the_way)) = gate.mutexes(&names).lock_all(timeout) else { panic!() };
     assert_eq!(in_the_way.denied, None);
-    assert!(
-        in_the_way.to_string().starts_with("the time was over"),
-        "{in_the_way}"
-    );
+    assert!(in_the_way.to_string().starts_with("the time was over"), "{in_the_way}");
     for name in &names {
         assert_free(&gate, &[name]);
     }
@@ -596,9 +497,7 @@ fn in_time_also_when_the_server_stalls() {
             let error = all.lock_all(timeout).unwrap_err();
             (begun.elapsed(), error)
         });
-        eventually("the last is waited for", || {
-            (gate.mutex("z").inspect().unwrap().waiter_count == 1).then_some(())
-        });
+        eventually("the last is waited for", || (gate.mutex("z").inspect().unwrap().waiter_count == 1).then_some(()));
         server.pause();
         let (took, error) = waiting.join().unwrap();
         server.resume();
@@ -607,9 +506,7 @@ fn in_time_also_when_the_server_stalls() {
     });
     held.unlock().unwrap();
     for name in &names {
-        eventually("it is given back", || gate.mutex(name).try_lock().ok())
-            .unlock()
-            .unwrap();
+        eventually("it is given back", || gate.mutex(name).try_lock().ok()).unlock().unwrap();
     }
 }
 
@@ -656,10 +553,7 @@ fn what_is_held_is_renewed_while_the_next_is_waited_for() {
         // Nobody else gets it for five leases.
         let begun = Instant::now();
         while begun.elapsed() < lease * 5 {
-            assert!(matches!(
-                gate.mutex("a").try_lock(),
-                Err(TryAcquireError::Denied(_))
-            ));
+            assert!(matches!(gate.mutex("a").try_lock(), Err(TryAcquireError::Denied(_))));
         }
         held.unlock().unwrap();
         assert_eq!(waiting.join().unwrap(), first);
@@ -677,14 +571,10 @@ fn what_was_lost_while_waiting_is_told_and_nothing_is_left() {
             let seen = gate.mutex("a").inspect().unwrap();
             seen.holders.first().map(|holder| holder.id.clone())
         });
-        eventually("the second is waited for", || {
-            (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(())
-        });
+        eventually("the second is waited for", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
         gate.mutex("a").revoke(&first).unwrap();
         held.unlock().unwrap();
-        let Err(LockAllError::Lost(lost)) = waiting.join().unwrap() else {
-            panic!()
-        };
+        let Err(LockAllError::Lost(lost)) = waiting.join().unwrap() else { panic!() };
         assert_eq!(lost.id, first);
     });
     assert_free(&gate, &["a", "b"]);
@@ -699,14 +589,9 @@ fn a_wait_is_cancelled_and_nothing_is_left() {
     std::thread::scope(|scope| {
         let both = gate.mutexes(["a", "b"]).cancelled_by(&cancel);
         let waiting = scope.spawn(move || both.lock_all(SOON));
-        eventually("the second is waited for", || {
-            (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(())
-        });
+        eventually("the second is waited for", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
         cancel.cancel();
-        assert!(matches!(
-            waiting.join().unwrap(),
-            Err(LockAllError::Cancelled(_))
-        ));
+        assert!(matches!(waiting.join().unwrap(), Err(LockAllError::Cancelled(_))));
     });
     held.unlock().unwrap();
     assert_free(&gate, &["a", "b"]);
@@ -724,16 +609,11 @@ fn unlocking_hands_each_to_whoever_waits_for_it() {
             scope.spawn(move || other.lock().map(|guard| guard.unlock().unwrap())),
         ];
         for name in ["a", "b"] {
-            eventually("it is waited for", || {
-                (gate.mutex(name).inspect().unwrap().waiter_count == 1).then_some(())
-            });
+            eventually("it is waited for", || (gate.mutex(name).inspect().unwrap().waiter_count == 1).then_some(()));
         }
         drop(guard);
         for thread in waiting {
-            assert!(matches!(
-                thread.join().unwrap(),
-                Ok::<_, AcquireError>(Released::Released)
-            ));
+            assert!(matches!(thread.join().unwrap(), Ok::<_, AcquireError>(Released::Released)));
         }
     });
 }
@@ -771,11 +651,7 @@ fn dropping_takes_little_time_however_many() {
 #[test]
 fn a_connection_that_carried_several_calls_in_vain_is_not_used_again() {
     let mut server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .connections(1)
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).connections(1).open().unwrap();
     let other = gate.mutex("other").lock().unwrap();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
     let guard = gate.mutexes(&names).try_lock_all().unwrap();
@@ -784,9 +660,7 @@ fn a_connection_that_carried_several_calls_in_vain_is_not_used_again() {
     server.resume();
     let direct = server.gate();
     for name in &names {
-        eventually("it is free", || direct.mutex(name).try_lock().ok())
-            .unlock()
-            .unwrap();
+        eventually("it is free", || direct.mutex(name).try_lock().ok()).unlock().unwrap();
     }
     for _ in 0..20 {
         gate.mutex("one").try_lock().unwrap().unlock().unwrap();
@@ -797,11 +671,8 @@ fn a_connection_that_carried_several_calls_in_vain_is_not_used_again() {
 #[test]
 fn one_of_several_that_are_still_owed_is_taken_over_and_the_others_are_given_back() {
     let mut server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .read_timeout(Duration::from_millis(50))
-        .open()
-        .unwrap();
+    let gate =
+        Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(50)).open().unwrap();
     let both = gate.mutexes([SWORD, SHIELD]).lease(Duration::from_secs(60));
     let guard = both.try_lock_all().unwrap();
     let id = guard.get(SWORD).unwrap().id().to_owned();
@@ -812,9 +683,7 @@ fn one_of_several_that_are_still_owed_is_taken_over_and_the_others_are_given_bac
         gate.mutex(SWORD).adopt(&id).unwrap_err();
     }
     server.resume();
-    eventually("the other is given back", || {
-        (gate.mutex(SHIELD).inspect().unwrap().in_use == 0).then_some(())
-    });
+    eventually("the other is given back", || (gate.mutex(SHIELD).inspect().unwrap().in_use == 0).then_some(()));
 }
 
 #[test]
@@ -822,9 +691,7 @@ fn what_was_gone_at_a_first_attempt_is_told_by_the_second() {
     let server = Server::any();
     let gate = server.gate();
     let guard = gate.mutexes([SWORD, SHIELD]).try_lock_all().unwrap();
-    gate.mutex(SWORD)
-        .revoke(guard.get(SWORD).unwrap().id())
-        .unwrap();
+    gate.mutex(SWORD).revoke(guard.get(SWORD).unwrap().id()).unwrap();
     let put_back = overwrite(&server, SHIELD);
     let error = guard.unlock().unwrap_err();
     put_back();
@@ -874,14 +741,10 @@ fn one_that_cannot_be_given_back_with_the_others_is_given_back_later() {
                 server.resume();
             }
             for name in names.iter().filter(|name| **name != in_the_way) {
-                eventually("the others are free", || {
-                    (direct.mutex(name).inspect().unwrap().in_use == 0).then_some(())
-                });
+                eventually("the others are free", || (direct.mutex(name).inspect().unwrap().in_use == 0).then_some(()));
             }
             put_back();
-            eventually("it is free too", || {
-                (direct.mutex(in_the_way).inspect().unwrap().in_use == 0).then_some(())
-            });
+            eventually("it is free too", || (direct.mutex(in_the_way).inspect().unwrap().in_use == 0).then_some(()));
         }
     }
 }
@@ -916,9 +779,7 @@ fn a_forked_child_locks_and_unlocks_nothing() {
     match fork::fork().unwrap() {
         fork::Fork::Child => {
             let others = gate.mutexes(["{trade}:helmet", "{trade}:boots"]);
-            let refused = guard.refresh().is_err()
-                && others.try_lock_all().is_err()
-                && others.lock_all(SOON).is_err();
+            let refused = guard.refresh().is_err() && others.try_lock_all().is_err() && others.lock_all(SOON).is_err();
             drop(guard);
             std::process::exit(i32::from(!refused));
         }

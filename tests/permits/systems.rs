@@ -14,9 +14,7 @@ use std::time::{Duration, Instant};
 const SOON: Duration = Duration::from_secs(10);
 
 fn until_waiting(semaphore: &luagate::Semaphore, count: u64) {
-    eventually("they wait", || {
-        (semaphore.inspect().unwrap().waiter_count == count).then_some(())
-    });
+    eventually("they wait", || (semaphore.inspect().unwrap().waiter_count == count).then_some(()));
 }
 
 #[test]
@@ -28,13 +26,8 @@ fn basic_counting_semaphore() {
     let long = remote.clone().lease(SOON).try_acquire().unwrap();
     let short = remote.clone().lease(Duration::from_millis(20));
     let short = short.try_acquire().unwrap();
-    assert!(matches!(
-        remote.try_acquire(),
-        Err(TryAcquireError::Denied(_))
-    ));
-    eventually("the short one times out", || remote.try_acquire().ok())
-        .release()
-        .unwrap();
+    assert!(matches!(remote.try_acquire(), Err(TryAcquireError::Denied(_))));
+    eventually("the short one times out", || remote.try_acquire().ok()).release().unwrap();
     assert_eq!(short.release().unwrap(), Released::Gone);
     assert_eq!(long.release().unwrap(), Released::Released);
 }
@@ -66,10 +59,7 @@ fn refreshed_semaphore() {
     // A refresh that comes too late adds nobody, not for a moment.
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let lost = raw.grant(Ask {
-        lease_ms: 20,
-        ..raw.ask("lost")
-    });
+    let lost = raw.grant(Ask { lease_ms: 20, ..raw.ask("lost") });
     raw.wait_until(lost.expires_at.unwrap());
     assert_eq!(raw.refresh("lost", 10_000), None);
     assert_eq!(raw.in_use(), 0);
@@ -97,10 +87,7 @@ fn race_free_semaphore() {
                     })
                 })
                 .collect();
-            racers
-                .into_iter()
-                .filter_map(|racer| racer.join().unwrap())
-                .collect()
+            racers.into_iter().filter_map(|racer| racer.join().unwrap()).collect()
         });
         assert_eq!(taken.len(), 1, "round {round}");
     }
@@ -148,9 +135,7 @@ fn fine_grained_locks() {
     });
     let held = gate.mutex("b").lock().unwrap();
     let both = gate.mutexes(["a", "b"]);
-    let Err(LockAllError::TimedOut(in_the_way)) = both.lock_all(Duration::from_millis(20)) else {
-        panic!()
-    };
+    let Err(LockAllError::TimedOut(in_the_way)) = both.lock_all(Duration::from_millis(20)) else { panic!() };
     assert_eq!(in_the_way.name, "b");
     gate.mutex("a").try_lock().unwrap().unlock().unwrap();
     held.unlock().unwrap();
@@ -161,19 +146,14 @@ fn named_semaphore_with_identities() {
     let server = Server::any();
     let gate = server.gate();
     let seats = gate.stored_semaphore("seats").permanent();
-    let Err(TryAcquireError::Invalid(invalid)) = seats.try_acquire() else {
-        panic!("no size was set")
-    };
+    let Err(TryAcquireError::Invalid(invalid)) = seats.try_acquire() else { panic!("no size was set") };
     assert!(invalid.to_string().contains("no limit"), "{invalid}");
     assert!(seats.available_permits().is_err());
     seats.resize(2).unwrap();
     let ann = seats.clone().id("ann");
     ann.try_acquire().unwrap().into_id();
     // The same identity counts once, and stays without an end.
-    assert!(matches!(
-        ann.try_acquire(),
-        Err(TryAcquireError::AlreadyHeld(_))
-    ));
+    assert!(matches!(ann.try_acquire(), Err(TryAcquireError::AlreadyHeld(_))));
     let seen = seats.inspect().unwrap();
     assert_eq!((seen.limit, seen.in_use), (Some(2), 1));
     assert_eq!(seen.holders[0].remaining, None);
@@ -199,10 +179,7 @@ fn java_util_concurrent_semaphore() {
     assert_eq!(drained.permits(), 8);
     let nothing_left = pool.try_acquire_all();
     assert!(matches!(nothing_left, Err(TryAcquireError::Denied(_))));
-    assert!(matches!(
-        pool.acquire_many_timeout(2, Duration::from_millis(20)),
-        Err(AcquireError::TimedOut(_))
-    ));
+    assert!(matches!(pool.acquire_many_timeout(2, Duration::from_millis(20)), Err(AcquireError::TimedOut(_))));
     let cancel = Cancel::new();
     std::thread::scope(|scope| {
         let interruptible = pool.clone().cancelled_by(&cancel);
@@ -211,20 +188,11 @@ fn java_util_concurrent_semaphore() {
         let seen = pool.inspect().unwrap();
         assert_eq!(seen.waiters[0].label(), Some("thread-1"));
         cancel.cancel();
-        assert!(matches!(
-            waiting.join().unwrap(),
-            Err(AcquireError::Cancelled(_))
-        ));
+        assert!(matches!(waiting.join().unwrap(), Err(AcquireError::Cancelled(_))));
     });
     // Reduced from what to what: the same call again changes nothing more.
     let reduced = pool.compare_and_resize(10, 7).unwrap();
-    assert_eq!(
-        reduced,
-        Resized::Resized {
-            old: 10,
-            in_use: 10
-        }
-    );
+    assert_eq!(reduced, Resized::Resized { old: 10, in_use: 10 });
     let again = pool.compare_and_resize(10, 7).unwrap();
     assert_eq!(again, Resized::Unchanged { current: 7 });
     drained.release().unwrap();
@@ -244,9 +212,7 @@ fn redisson_semaphores() {
     let permit = licences.acquire().unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| licences.acquire_many(2));
-        eventually("a request above the limit is told", || {
-            waiting.is_finished().then_some(())
-        });
+        eventually("a request above the limit is told", || waiting.is_finished().then_some(()));
         assert!(waiting.join().unwrap().is_err());
         let waiting = scope.spawn(|| licences.acquire());
         until_waiting(&licences, 1);

@@ -94,12 +94,7 @@ impl Cluster {
         }
         let mut cons = nodes.connections();
         let ids = cons.iter_mut().map(|(_, con)| ask(con, "MYID"));
-        let cluster = Cluster {
-            ids: ids.collect(),
-            prefix: new_prefix(),
-            nodes,
-            elected: Mutex::default(),
-        };
+        let cluster = Cluster { ids: ids.collect(), prefix: new_prefix(), nodes, elected: Mutex::default() };
         let slots: Vec<usize> = (0..SLOTS).collect();
         let parts = slots.chunks(SLOTS.div_ceil(MASTERS));
         for ((master, con), part) in cons.iter_mut().zip(parts) {
@@ -166,20 +161,13 @@ impl Cluster {
 
     fn range(&self, row: &[Value]) -> Range {
         let mut nodes = row[2..].iter().map(|node| {
-            let Value::Array(node) = node else {
-                panic!("{node:?}")
-            };
+            let Value::Array(node) = node else { panic!("{node:?}") };
             self.at(read(&node[1]))
         });
         let master = nodes.next().unwrap();
         let mut replicas: Vec<usize> = nodes.collect();
         replicas.sort_unstable();
-        Range {
-            first: read(&row[0]),
-            last: read(&row[1]),
-            master,
-            replicas,
-        }
+        Range { first: read(&row[0]), last: read(&row[1]), master, replicas }
     }
 
     /// Who has a slot, as far as any node knows.

@@ -125,23 +125,14 @@ impl Crew {
                 match line.split_once(' ').unwrap_or((&line, "")) {
                     ("served", _) => drop(log.served.fetch_add(1, Ordering::SeqCst)),
                     ("error", what) => {
-                        *log.errors
-                            .lock()
-                            .unwrap()
-                            .entry(what.to_owned())
-                            .or_default() += 1;
+                        *log.errors.lock().unwrap().entry(what.to_owned()).or_default() += 1;
                     }
                     ("finished", _) => done.store(true, Ordering::SeqCst),
                     _ => {}
                 }
             }
         });
-        self.members.push(Member {
-            label,
-            child,
-            stdin,
-            finished,
-        });
+        self.members.push(Member { label, child, stdin, finished });
     }
 
     /// Waits until so many stays more have ended well.
@@ -192,19 +183,12 @@ impl Crew {
     /// is explained by these rules.
     #[track_caller]
     pub fn finish(mut self, home: &impl Home, rules: &Rules) {
-        println!(
-            "seed {}: {} stays, {:?}",
-            self.seed,
-            self.served(),
-            self.errors()
-        );
+        println!("seed {}: {} stays, {:?}", self.seed, self.served(), self.errors());
         for member in &mut self.members {
             drop(member.stdin.take());
         }
         for member in &mut self.members {
-            let finished = within(BOUND, || {
-                member.finished.load(Ordering::SeqCst).then_some(())
-            });
+            let finished = within(BOUND, || member.finished.load(Ordering::SeqCst).then_some(()));
             assert!(finished.is_some(), "{} is not served", member.label);
             assert!(member.child.wait().unwrap().success());
         }
@@ -213,11 +197,7 @@ impl Crew {
         assert!(history.calls.len() > 100, "nothing was recorded");
         let start = Instant::now();
         history.assert(rules);
-        println!(
-            "{} calls, checked in {:?}",
-            history.calls.len(),
-            start.elapsed()
-        );
+        println!("{} calls, checked in {:?}", history.calls.len(), start.elapsed());
     }
 }
 
@@ -239,12 +219,7 @@ impl Drop for Crew {
 /// has no subscription when its turn comes is passed over until it asks again. Nothing else is waived. What was sent and not
 /// answered comes to the server within seconds, or never.
 pub fn broken_connections() -> Rules {
-    Rules {
-        order: false,
-        repeated: true,
-        late: 5_000_000,
-        ..Rules::new(LIMIT)
-    }
+    Rules { order: false, repeated: true, late: 5_000_000, ..Rules::new(LIMIT) }
 }
 
 /// All permits are free within a lease, somebody can have them all at once, and no key stays beyond its time.
@@ -261,10 +236,7 @@ fn assert_free(home: &impl Home) {
     let all = eventually("all can be had", || semaphore.try_acquire_many(LIMIT).ok());
     all.release().unwrap();
     for key in Keys::semaphore(home.prefix(), NAME).unwrap().names() {
-        let ttl: i64 = redis::cmd("PTTL")
-            .arg(key)
-            .query(&mut home.connection_for(key))
-            .unwrap();
+        let ttl: i64 = redis::cmd("PTTL").arg(key).query(&mut home.connection_for(key)).unwrap();
         assert!(ttl != -1, "{key} stays for ever");
     }
 }
@@ -278,9 +250,7 @@ pub fn seed() -> u64 {
 
 /// What a process of a crew does, whose job is called `NAME`.
 pub fn work(arguments: &[String]) {
-    let [url, prefix, label, seed, folder] = arguments else {
-        panic!("{arguments:?}")
-    };
+    let [url, prefix, label, seed, folder] = arguments else { panic!("{arguments:?}") };
     let told = Arc::new(AtomicBool::new(false));
     let to_finish = told.clone();
     std::thread::spawn(move || {

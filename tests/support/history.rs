@@ -149,14 +149,7 @@ pub struct Rules {
 
 impl Rules {
     pub fn new(limit: u32) -> Rules {
-        Rules {
-            limit,
-            order: true,
-            counts: true,
-            same_clock: true,
-            repeated: false,
-            late: Micros::MAX,
-        }
+        Rules { limit, order: true, counts: true, same_clock: true, repeated: false, late: Micros::MAX }
     }
 }
 

@@ -56,10 +56,7 @@ struct Ledger {
 impl Ledger {
     fn new(url: &str, prefix: &str) -> Ledger {
         let con = redis::Client::open(url).unwrap().get_connection().unwrap();
-        Ledger {
-            con: Mutex::new(con),
-            key: format!("ledger:{prefix}"),
-        }
+        Ledger { con: Mutex::new(con), key: format!("ledger:{prefix}") }
     }
 
     fn add(&self, n: u64, permits: i64) {
@@ -75,9 +72,7 @@ impl Ledger {
 
 /// What such a process does.
 pub fn work(arguments: &[String]) {
-    let [url, prefix, seed] = arguments else {
-        panic!("{arguments:?}")
-    };
+    let [url, prefix, seed] = arguments else { panic!("{arguments:?}") };
     let me = std::process::id();
     let ledger = Ledger::new(url, prefix);
     let before = Usage::of(me).unwrap();

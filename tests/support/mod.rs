@@ -1,9 +1,5 @@
 //! What the tests share: servers, what runs on them, what is recorded of it and checked.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "each test program uses a part of this"
-)]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of this")]
 
 pub mod clock;
 pub mod cluster;

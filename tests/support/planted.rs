@@ -35,10 +35,7 @@ end
 ",
 };
 
-pub const NONE: Fault = Fault {
-    name: "none",
-    patches: &[],
-};
+pub const NONE: Fault = Fault { name: "none", patches: &[] };
 
 /// How long each holder has to stay while `ONE_TOO_MANY` may strike, in us.
 pub const STAY_US: u64 = 1_000;
@@ -50,11 +47,7 @@ pub const ONE_TOO_MANY: Fault = Fault {
     patches: &[
         STRIKES,
         // Each call comes by the place where it is refused.
-        Patch {
-            file: "semaphore/join.lua",
-            old: "then serves = false end\n",
-            new: "then end\n",
-        },
+        Patch { file: "semaphore/join.lua", old: "then serves = false end\n", new: "then end\n" },
         Patch {
             file: "semaphore/serve.lua",
             old: "  local fits = alive and in_use + permits <= limit\n",
@@ -150,15 +143,7 @@ pub const FREED_TWICE: Fault = Fault {
     ],
 };
 
-const ALL: [&Fault; 7] = [
-    &NONE,
-    &ONE_TOO_MANY,
-    &SWAPPED,
-    &FENCE_TWICE,
-    &CUT_SHORT,
-    &NOT_FREED,
-    &FREED_TWICE,
-];
+const ALL: [&Fault; 7] = [&NONE, &ONE_TOO_MANY, &SWAPPED, &FENCE_TWICE, &CUT_SHORT, &NOT_FREED, &FREED_TWICE];
 
 impl Fault {
     pub fn named(name: &str) -> &'static Fault {
@@ -178,9 +163,7 @@ impl Fault {
 
     /// A script of the manifest, with the fault in it.
     fn script(&self, name: &str) -> Script {
-        let text = expand(&self.source(&format!("{name}.lua")), |part| {
-            self.source(part)
-        });
+        let text = expand(&self.source(&format!("{name}.lua")), |part| self.source(part));
         Script::new(&text)
     }
 }
@@ -241,22 +224,14 @@ impl Client<'_> {
 
     /// Asks once; `wait_ms` 0 is not in line.
     fn ask(&mut self, id: &str, wait_ms: u64) -> Reply {
-        let (limit, lease, wait) = (
-            self.limit.to_string(),
-            self.lease_ms.to_string(),
-            wait_ms.to_string(),
-        );
+        let (limit, lease, wait) = (self.limit.to_string(), self.lease_ms.to_string(), wait_ms.to_string());
         let arguments = [id, "1", &limit, &lease, &wait, "", "0"];
         Self::run(&mut self.con, &self.acquire, &self.keys, &arguments)
     }
 
     /// Asks for one permit, in line for as long as `patience`, asking again all the time; true when granted.
     pub fn acquire(&mut self, id: &str, patience: Option<Duration>) -> bool {
-        let op = Op::Acquire {
-            permits: Some(1),
-            lease: Lease::Ms(self.lease_ms),
-            waits: patience.is_some(),
-        };
+        let op = Op::Acquire { permits: Some(1), lease: Lease::Ms(self.lease_ms), waits: patience.is_some() };
         let started = self.recorder.start(&self.name, &op);
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut ticket = None;
@@ -302,10 +277,7 @@ impl Client<'_> {
     }
 
     pub fn refresh(&mut self, id: &str) {
-        let op = Op::Refresh {
-            id: id.to_owned(),
-            lease: Lease::Ms(self.lease_ms),
-        };
+        let op = Op::Refresh { id: id.to_owned(), lease: Lease::Ms(self.lease_ms) };
         let started = self.recorder.start(&self.name, &op);
         let lease = self.lease_ms.to_string();
         let (word, numbers) = Self::run(&mut self.con, &self.refresh, &self.keys, &[id, &lease]);
@@ -316,10 +288,7 @@ impl Client<'_> {
     }
 
     pub fn release(&mut self, id: &str) {
-        let op = Op::Release {
-            id: id.to_owned(),
-            keep: 0,
-        };
+        let op = Op::Release { id: id.to_owned(), keep: 0 };
         let started = self.recorder.start(&self.name, &op);
         let (word, _) = Self::run(&mut self.con, &self.release, &self.keys, &[id, "0"]);
         started.end(&match word.as_str() {

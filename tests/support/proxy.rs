@@ -71,10 +71,7 @@ impl Proxy {
     pub fn with_gate() -> Option<(Server, Proxy, Gate)> {
         let server = Server::private_tcp(&[])?;
         let proxy = Proxy::new(&server);
-        let gate = Gate::builder(&proxy.url)
-            .prefix(&server.prefix)
-            .open()
-            .unwrap();
+        let gate = Gate::builder(&proxy.url).prefix(&server.prefix).open().unwrap();
         Some((server, proxy, gate))
     }
 
@@ -205,9 +202,7 @@ impl Proxy {
     /// Whether all that was to be lost or overtaken was.
     pub fn is_done(&self) -> bool {
         let shared = &self.shared;
-        [&shared.lose, &shared.lose_of_scripts, &shared.overtaken]
-            .iter()
-            .all(|lose| lose.load(Ordering::SeqCst) == 0)
+        [&shared.lose, &shared.lose_of_scripts, &shared.overtaken].iter().all(|lose| lose.load(Ordering::SeqCst) == 0)
     }
 
     /// From now on one piece in ten is delayed, and one in twenty torn, swallowed or silenced: calls before the server saw
@@ -235,14 +230,7 @@ impl Proxy {
 
 impl Shared {
     /// `script`: whether the last call on this connection was one of a script. `replies`: these are replies and not calls.
-    fn copy(
-        &self,
-        mut from: TcpStream,
-        mut to: TcpStream,
-        place: Place,
-        script: &AtomicBool,
-        replies: bool,
-    ) {
+    fn copy(&self, mut from: TcpStream, mut to: TcpStream, place: Place, script: &AtomicBool, replies: bool) {
         let keeps = if replies { &self.kept } else { &self.held };
         let mut buffer = [0; 65_536];
         let mut is_silent = false;
@@ -342,9 +330,7 @@ fn take(left: &AtomicI32) -> bool {
 /// Whether this calls a script; client libraries write it in their own case.
 fn is_script(piece: &[u8]) -> bool {
     let name = b"EVALSHA";
-    piece
-        .windows(name.len())
-        .any(|word| word.eq_ignore_ascii_case(name))
+    piece.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name))
 }
 
 /// Changes a letter of the comment with which a script begins that is loaded.

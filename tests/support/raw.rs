@@ -3,9 +3,7 @@
 use super::Server;
 use luagate::errors::CallError;
 use luagate::scripts::Keys;
-use luagate::scripts::semaphore::{
-    self, Answer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, State,
-};
+use luagate::scripts::semaphore::{self, Answer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, State};
 use redis::{Commands, Connection};
 use std::time::Duration;
 
@@ -22,21 +20,12 @@ impl Raw {
     }
 
     pub fn named(server: &Server, name: &str, limit: u32) -> Raw {
-        Raw {
-            con: server.connection(),
-            keys: server.keys(name),
-            limit,
-        }
+        Raw { con: server.connection(), keys: server.keys(name), limit }
     }
 
     /// One permit for 10 s, at once.
     pub fn ask<'a>(&self, id: &'a str) -> Ask<'a> {
-        Ask {
-            id,
-            limit: self.limit,
-            lease_ms: 10_000,
-            ..Ask::default()
-        }
+        Ask { id, limit: self.limit, lease_ms: 10_000, ..Ask::default() }
     }
 
     pub fn acquire(&mut self, ask: Ask) -> Answer {
@@ -68,10 +57,7 @@ impl Raw {
     #[track_caller]
     pub fn assert_denied(&mut self, ask: Ask) {
         let answer = self.acquire(ask);
-        assert!(
-            matches!(answer, Answer::Denied { .. }),
-            "expected a refusal of {ask:?}, got {answer:?}"
-        );
+        assert!(matches!(answer, Answer::Denied { .. }), "expected a refusal of {ask:?}, got {answer:?}");
     }
 
     pub fn release(&mut self, id: &str) -> ReleaseAnswer {
@@ -86,10 +72,7 @@ impl Raw {
     #[track_caller]
     pub fn assert_released(&mut self, id: &str) {
         let answer = self.release(id);
-        assert!(
-            matches!(answer, ReleaseAnswer::Released { left: 0, .. }),
-            "{id}: {answer:?}"
-        );
+        assert!(matches!(answer, ReleaseAnswer::Released { left: 0, .. }), "{id}: {answer:?}");
     }
 
     pub fn keep(&mut self, id: &str, keep: u32) -> Result<ReleaseAnswer, CallError> {
@@ -137,10 +120,7 @@ impl Raw {
     /// Everything that the keys hold, to see whether a call changed anything.
     pub fn dump(&mut self) -> Vec<Option<Vec<u8>>> {
         let names = self.key_names();
-        names
-            .iter()
-            .map(|key| redis::cmd("DUMP").arg(key).query(&mut self.con).unwrap())
-            .collect()
+        names.iter().map(|key| redis::cmd("DUMP").arg(key).query(&mut self.con).unwrap()).collect()
     }
 
     /// How long each key lives: -1 for ever, -2 not there, else ms.
@@ -156,9 +136,7 @@ impl Raw {
 
     /// Waits until the server's clock has reached `ms`.
     pub fn wait_until(&mut self, ms: u64) {
-        super::eventually("the server's clock gets there", || {
-            (self.server_ms() >= ms).then_some(())
-        });
+        super::eventually("the server's clock gets there", || (self.server_ms() >= ms).then_some(()));
     }
 }
 
@@ -176,16 +154,9 @@ impl Listener {
     /// To this very channel, whose ever it is.
     pub fn on(server: &Server, channel: &str) -> Listener {
         let mut con = server.connection();
-        redis::cmd("SUBSCRIBE")
-            .arg(channel)
-            .set_no_response(true)
-            .exec(&mut con)
-            .unwrap();
+        redis::cmd("SUBSCRIBE").arg(channel).set_no_response(true).exec(&mut con).unwrap();
         con.recv_response().unwrap();
-        Listener {
-            con,
-            channel: channel.to_owned(),
-        }
+        Listener { con, channel: channel.to_owned() }
     }
 
     /// The next message, as words.
@@ -209,10 +180,7 @@ impl Listener {
 
     /// Whether nothing has come: everything that was published before is here, since a message of our own comes after it.
     pub fn is_silent(&mut self, server: &Server) -> bool {
-        let _: () = server
-            .connection()
-            .publish(&self.channel, "end of the test")
-            .unwrap();
+        let _: () = server.connection().publish(&self.channel, "end of the test").unwrap();
         self.next() == ["end", "of", "the", "test"]
     }
 
@@ -221,9 +189,7 @@ impl Listener {
         self.con.set_read_timeout(Some(time)).unwrap();
         let value = self.con.recv_response();
         self.con.set_read_timeout(Some(super::SOON)).unwrap();
-        let text: String = redis::Msg::from_owned_value(value.ok()?)?
-            .get_payload()
-            .ok()?;
+        let text: String = redis::Msg::from_owned_value(value.ok()?)?.get_payload().ok()?;
         Some(text.split(' ').map(str::to_owned).collect())
     }
 }

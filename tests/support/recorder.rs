@@ -18,11 +18,7 @@ pub struct Told {
 
 impl Told {
     fn new(span: Option<&'static str>, metadata: &Metadata<'_>) -> Told {
-        Told {
-            span,
-            level: *metadata.level(),
-            fields: BTreeMap::new(),
-        }
+        Told { span, level: *metadata.level(), fields: BTreeMap::new() }
     }
 
     /// Empty where there is none.
@@ -102,8 +98,6 @@ pub fn spans(name: &str) -> Vec<Told> {
 /// The events in one of whose fields this text is.
 pub fn events(text: &str) -> Vec<Told> {
     let mut told = all();
-    told.retain(|told| {
-        told.span.is_none() && told.fields.values().any(|value| value.contains(text))
-    });
+    told.retain(|told| told.span.is_none() && told.fields.values().any(|value| value.contains(text)));
     told
 }

@@ -15,22 +15,12 @@ const SENTINELS: usize = 3;
 
 /// The sentinels take a master for gone after a silence that is longer than most pauses of a busy machine. A failover that
 /// came to nothing is tried again after eight seconds.
-const SETTINGS: [&str; 3] = [
-    "down-after-milliseconds luagate 3000",
-    "failover-timeout luagate 4000",
-    "parallel-syncs luagate 2",
-];
+const SETTINGS: [&str; 3] =
+    ["down-after-milliseconds luagate 3000", "failover-timeout luagate 4000", "parallel-syncs luagate 2"];
 
 /// How often, in ms, they ask a node what it is, and tell each other (after four times that they make a master that they did
 /// not name a replica); and for how long they do nothing after the machine stood still.
-const HURRY: [&str; 6] = [
-    "info-period",
-    "1000",
-    "publish-period",
-    "500",
-    "tilt-period",
-    "2000",
-];
+const HURRY: [&str; 6] = ["info-period", "1000", "publish-period", "500", "tilt-period", "2000"];
 
 /// Servers of which the sentinels make another the master within seconds after one is gone. They also do where the machine
 /// stood still for long, so a test asks who is the master.
@@ -65,17 +55,11 @@ impl Sentinels {
     /// The same, of servers that `start` starts.
     pub fn of(start: &Start) -> Option<Sentinels> {
         let plain = |_: &Path| Vec::new();
-        let settings = [
-            "--repl-diskless-sync-delay",
-            "0",
-            "--repl-ping-replica-period",
-            "1",
-        ];
+        let settings = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
         let master = start(&settings, &plain)?;
         let (host, port) = master.address().split_once(':').unwrap();
         let replica = [&settings[..], &["--replicaof", host, port]].concat();
-        let replicas: Option<Vec<Server>> =
-            (0..REPLICAS).map(|_| start(&replica, &plain)).collect();
+        let replicas: Option<Vec<Server>> = (0..REPLICAS).map(|_| start(&replica, &plain)).collect();
         let mut config = format!("sentinel monitor {MASTER} {host} {port} 2\n");
         for setting in SETTINGS {
             config += &format!("sentinel {setting}\n");
@@ -100,11 +84,7 @@ impl Sentinels {
             hurry.arg("DEBUG").arg(&HURRY);
             let _ = hurry.exec(&mut con);
         }
-        let group = Sentinels {
-            prefix: new_prefix(),
-            sentinels,
-            nodes,
-        };
+        let group = Sentinels { prefix: new_prefix(), sentinels, nodes };
         group.settle();
         Some(group)
     }
@@ -116,9 +96,7 @@ impl Sentinels {
         let mut sentinels = self.sentinels.connections();
         let running = self.running();
         let master = in_turn("the sentinels know all", || {
-            let mut known = sentinels
-                .iter_mut()
-                .map(|(_, con)| self.known_to(con, &running));
+            let mut known = sentinels.iter_mut().map(|(_, con)| self.known_to(con, &running));
             let master = known.next()??;
             known.all(|other| other == Some(master)).then_some(master)
         });
@@ -182,17 +160,12 @@ impl Sentinels {
         let master = self.master();
         let mut sentinel = self.sentinels.any();
         // Refused while another one is under way, or for as long as what is known of the replicas is old.
-        in_turn("the sentinel begins", || {
-            ask::<String>(&mut sentinel, "FAILOVER").ok()
-        });
+        in_turn("the sentinel begins", || ask::<String>(&mut sentinel, "FAILOVER").ok());
         self.promoted(master)
     }
 }
 
 /// What a sentinel says to a question about the master.
 fn ask<T: FromRedisValue>(sentinel: &mut Connection, question: &str) -> RedisResult<T> {
-    redis::cmd("SENTINEL")
-        .arg(question)
-        .arg(MASTER)
-        .query(sentinel)
+    redis::cmd("SENTINEL").arg(question).arg(MASTER).query(sentinel)
 }

@@ -57,11 +57,7 @@ pub type Environment = Vec<(OsString, OsString)>;
 pub(super) fn new_prefix() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!(
-        "test:{}:{count}:{}",
-        std::process::id(),
-        uuid::Uuid::new_v4().simple()
-    )
+    format!("test:{}:{count}:{}", std::process::id(), uuid::Uuid::new_v4().simple())
 }
 
 /// The server's binary: `LUAGATE_SERVER`, or else what is on the PATH.
@@ -70,11 +66,9 @@ pub fn binary() -> Option<PathBuf> {
         return Some(binary.into());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    ["redis-server", "valkey-server"].iter().find_map(|name| {
-        std::env::split_paths(&path)
-            .map(|folder| folder.join(name))
-            .find(|file| file.is_file())
-    })
+    ["redis-server", "valkey-server"]
+        .iter()
+        .find_map(|name| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file()))
 }
 
 /// A port to try. A cluster's bus listens 10,000 above: apart from these, and from what systems give to connections (32,768
@@ -121,12 +115,7 @@ impl Server {
     /// Any server will do: the test neither stops it nor changes its settings.
     pub fn any() -> Server {
         match given_url() {
-            Some(url) => Server {
-                url,
-                prefix: new_prefix(),
-                client: None,
-                private: None,
-            },
+            Some(url) => Server { url, prefix: new_prefix(), client: None, private: None },
             None => Server::private(&[]).expect("without a url there is a binary"),
         }
     }
@@ -149,10 +138,7 @@ impl Server {
     }
 
     /// With these variables, which may name files in the server's folder.
-    pub(super) fn private_tcp_in(
-        arguments: &[&str],
-        environment: impl Fn(&Path) -> Environment,
-    ) -> Option<Server> {
+    pub(super) fn private_tcp_in(arguments: &[&str], environment: impl Fn(&Path) -> Environment) -> Option<Server> {
         loop {
             let port = next_port();
             let mut server = Server::start_in(arguments, &port.to_string(), &environment)?;
@@ -169,11 +155,7 @@ impl Server {
     }
 
     /// With these variables, which may name files in the server's folder. One that is named `config` there is its own.
-    pub fn start_in(
-        arguments: &[&str],
-        port: &str,
-        environment: impl FnOnce(&Path) -> Environment,
-    ) -> Option<Server> {
+    pub fn start_in(arguments: &[&str], port: &str, environment: impl FnOnce(&Path) -> Environment) -> Option<Server> {
         Server::start_under(Vec::new(), arguments, port, environment)
     }
 
@@ -184,33 +166,20 @@ impl Server {
         port: &str,
         environment: impl FnOnce(&Path) -> Environment,
     ) -> Option<Server> {
-        let folder = tempfile::Builder::new()
-            .prefix("luagate")
-            .tempdir()
-            .unwrap();
+        let folder = tempfile::Builder::new().prefix("luagate").tempdir().unwrap();
         let environment = environment(folder.path());
         let socket = folder.path().join("socket");
         let config = folder.path().join("config");
         let config = config.is_file().then(|| config.display().to_string());
         let mut all = Vec::from_iter(config);
-        let listening = [
-            "--port",
-            port,
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--unixsocket",
-        ];
+        let listening = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--unixsocket"];
         all.extend(listening.map(String::from));
         all.push(socket.display().to_string());
         all.extend(["--dir".to_owned(), folder.path().display().to_string()]);
         all.extend(arguments.iter().map(|a| (*a).to_owned()));
         let binary = match binary() {
             None if given_url().is_some() => return None,
-            found => found.expect(
-                "a redis-server or valkey-server on the PATH; `./dev test` finds or installs one",
-            ),
+            found => found.expect("a redis-server or valkey-server on the PATH; `./dev test` finds or installs one"),
         };
         let mut command = program;
         command.push(binary.into());
@@ -219,13 +188,7 @@ impl Server {
             url: format!("unix://{}", socket.display()),
             prefix: new_prefix(),
             client: None,
-            private: Some(Private {
-                child,
-                command,
-                arguments: all,
-                environment,
-                folder,
-            }),
+            private: Some(Private { child, command, arguments: all, environment, folder }),
         })
     }
 
@@ -283,10 +246,7 @@ impl Server {
 
     /// A gate under the test's prefix.
     pub fn gate(&self) -> Gate {
-        Gate::builder(&self.url)
-            .prefix(&self.prefix)
-            .open()
-            .unwrap()
+        Gate::builder(&self.url).prefix(&self.prefix).open().unwrap()
     }
 
     /// The keys of a semaphore under the test's prefix.
@@ -322,11 +282,7 @@ impl Server {
     /// The keys that exist under the test's prefix.
     pub fn all_keys(&self) -> Vec<String> {
         let mut con = self.connection();
-        let mut keys: Vec<String> = con
-            .scan_match(format!("{}:*", self.prefix))
-            .unwrap()
-            .map(Result::unwrap)
-            .collect();
+        let mut keys: Vec<String> = con.scan_match(format!("{}:*", self.prefix)).unwrap().map(Result::unwrap).collect();
         keys.sort();
         keys
     }
@@ -353,9 +309,7 @@ impl Drop for Server {
 fn spawn(command: &[OsString], arguments: &[String], environment: &Environment) -> Child {
     let mut whole = Vec::new();
     if cfg!(target_os = "linux") && has("setpriv") {
-        whole = ["setpriv", "--pdeathsig", "KILL", "--"]
-            .map(OsString::from)
-            .to_vec();
+        whole = ["setpriv", "--pdeathsig", "KILL", "--"].map(OsString::from).to_vec();
     }
     whole.extend_from_slice(command);
     Command::new(&whole[0])
@@ -375,21 +329,14 @@ fn has(program: &str) -> bool {
 
 /// Sends a signal to a process of this test's own.
 pub fn signal(signal: &str, pid: u32) {
-    let status = Command::new("kill")
-        .args([signal, &pid.to_string()])
-        .status()
-        .unwrap();
+    let status = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
     assert!(status.success(), "kill {signal} {pid}");
 }
 
 /// Closes all connections of this kind, `normal` or `pubsub`, but for `con`; says how many.
 pub fn kill_connections(con: &mut Connection, kind: &str) -> i64 {
     let mut kill = redis::cmd("CLIENT");
-    kill.arg("KILL")
-        .arg("TYPE")
-        .arg(kind)
-        .arg("SKIPME")
-        .arg("yes");
+    kill.arg("KILL").arg("TYPE").arg(kind).arg("SKIPME").arg("yes");
     kill.query(con).unwrap()
 }
 
@@ -397,13 +344,7 @@ pub fn kill_connections(con: &mut Connection, kind: &str) -> i64 {
 pub fn process(job: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args([
-            "--exact",
-            "process_of_a_test",
-            "--nocapture",
-            "--test-threads=1",
-            "-q",
-        ])
+        .args(["--exact", "process_of_a_test", "--nocapture", "--test-threads=1", "-q"])
         .env("LUAGATE_JOB", job)
         .env("LUAGATE_JOB_ARGUMENTS", arguments.join("\n"))
         .stdin(Stdio::piped())

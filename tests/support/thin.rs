@@ -89,10 +89,7 @@ impl<'a> Thin<'a> {
             load.arg("LOAD").arg(text).exec(&mut self.con).unwrap();
             reply = evalsha.query(&mut self.con);
         }
-        let mut read = Reply {
-            word: String::new(),
-            numbers: Vec::new(),
-        };
+        let mut read = Reply { word: String::new(), numbers: Vec::new() };
         read.add(reply.unwrap());
         read
     }
@@ -104,22 +101,11 @@ impl<'a> Thin<'a> {
 
     /// One permit for 10 s, at once.
     pub fn ask<'b>(&self, id: &'b str) -> Ask<'b> {
-        Ask {
-            id,
-            limit: self.limit,
-            lease_ms: 10_000,
-            ..Ask::default()
-        }
+        Ask { id, limit: self.limit, lease_ms: 10_000, ..Ask::default() }
     }
 
     pub fn acquire(&mut self, ask: Ask) -> Reply {
-        let numbers = [
-            u64::from(ask.permits.unwrap()),
-            ask.limit.into(),
-            ask.lease_ms,
-            ask.wait_ms,
-            ask.ticket,
-        ];
+        let numbers = [u64::from(ask.permits.unwrap()), ask.limit.into(), ask.lease_ms, ask.wait_ms, ask.ticket];
         let [permits, limit, lease, wait, ticket] = numbers.map(|number| number.to_string());
         let arguments = [ask.id, &permits, &limit, &lease, &wait, ask.inbox, &ticket];
         self.call("acquire", &arguments)
@@ -141,11 +127,7 @@ impl<'a> Thin<'a> {
     #[track_caller]
     pub fn queue(&mut self, id: &str) -> u64 {
         let inbox = self.inbox.channel.clone();
-        let reply = self.acquire(Ask {
-            wait_ms: PATIENCE_MS,
-            inbox: &inbox,
-            ..self.ask(id)
-        });
+        let reply = self.acquire(Ask { wait_ms: PATIENCE_MS, inbox: &inbox, ..self.ask(id) });
         assert_eq!(reply.word, "queued", "{id}: {reply:?}");
         reply.numbers[0] as u64
     }
@@ -172,11 +154,7 @@ impl<'a> Thin<'a> {
                 }
                 _ => return reply.outcome(ask.id, was_queued),
             };
-            let by_place = if position == 1 {
-                5
-            } else {
-                5.min(position - 1)
-            };
+            let by_place = if position == 1 { 5 } else { 5.min(position - 1) };
             let pause = Duration::from_millis(retry_after).min(Duration::from_secs(by_place));
             let mut ask_at = asked + pause;
             loop {
@@ -188,9 +166,7 @@ impl<'a> Thin<'a> {
                     continue;
                 };
                 let numbers: Vec<i64> = words[1..].iter().map(|w| w.parse().unwrap()).collect();
-                let [permits, fence, at, told] = numbers[..] else {
-                    panic!("{words:?}")
-                };
+                let [permits, fence, at, told] = numbers[..] else { panic!("{words:?}") };
                 if words[0] != ask.id || (fence > 0 && fence as u64 <= ticket) {
                     continue;
                 }
@@ -223,9 +199,7 @@ impl Reply {
     /// What a history says of it.
     pub fn outcome(&self, id: &str, ticket: Option<u64>) -> Outcome {
         match (&*self.word, &*self.numbers) {
-            ("granted" | "held", [permits, fence, at, ..]) => {
-                granted(id, &[*permits, *fence, *at], ticket)
-            }
+            ("granted" | "held", [permits, fence, at, ..]) => granted(id, &[*permits, *fence, *at], ticket),
             ("denied", [_, in_use, limit, waiting, _]) => Outcome::TimedOut(Full {
                 in_use: *in_use as u32,
                 limit: *limit as u32,

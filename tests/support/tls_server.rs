@@ -30,11 +30,7 @@ impl Authority {
         let pem = params.self_signed(&key).unwrap().pem();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("ca"), &pem).unwrap();
-        Authority {
-            pem,
-            issuer: Issuer::new(params, key),
-            folder,
-        }
+        Authority { pem, issuer: Issuer::new(params, key), folder }
     }
 
     /// Signs a certificate for this host, valid from one year to another.
@@ -44,10 +40,7 @@ impl Authority {
         params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
         params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
         let key = KeyPair::generate().unwrap();
-        Identity {
-            chain: params.signed_by(&key, &self.issuer).unwrap().pem(),
-            key: key.serialize_pem(),
-        }
+        Identity { chain: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
     }
 
     /// A certificate as it should be.
@@ -72,11 +65,7 @@ impl Authority {
     }
 
     /// A server of a group whose members speak TLS among each other, too.
-    pub fn member(
-        &self,
-        arguments: &[&str],
-        environment: &dyn Fn(&Path) -> Environment,
-    ) -> Option<Server> {
+    pub fn member(&self, arguments: &[&str], environment: &dyn Fn(&Path) -> Environment) -> Option<Server> {
         let among = ["--tls-cluster", "yes", "--tls-replication", "yes"];
         let arguments = [arguments, &among].concat();
         let mut server = self.server_in(&self.identity(), &arguments, environment)?;
@@ -129,10 +118,7 @@ impl Authority {
 /// Whether the server can do TLS: one that can complains that it has no certificate.
 fn speaks_tls() -> bool {
     let Some(binary) = binary() else { return false };
-    let output = Command::new(binary)
-        .args(["--port", "0", "--tls-port", "1"])
-        .output()
-        .unwrap();
+    let output = Command::new(binary).args(["--port", "0", "--tls-port", "1"]).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     String::from_utf8_lossy(&said).contains("No tls-cert-file")
 }

@@ -26,20 +26,15 @@ fn sha1(text: &str) -> String {
 fn channel_of(server: &Server) -> String {
     let mut con = server.connection();
     eventually("a client subscribes", || {
-        let channels: Vec<String> = redis::cmd("PUBSUB")
-            .arg("CHANNELS")
-            .arg(format!("{}:inbox:*", server.prefix))
-            .query(&mut con)
-            .unwrap();
+        let channels: Vec<String> =
+            redis::cmd("PUBSUB").arg("CHANNELS").arg(format!("{}:inbox:*", server.prefix)).query(&mut con).unwrap();
         channels.into_iter().next()
     })
 }
 
 /// Waits until somebody stands in line, and says who.
 fn waiter_of(raw: &mut Raw) -> String {
-    eventually("somebody waits", || {
-        Some(raw.inspect().waiters.first()?.id.clone())
-    })
+    eventually("somebody waits", || Some(raw.inspect().waiters.first()?.id.clone()))
 }
 
 /// Waits in line in a thread.
@@ -149,11 +144,7 @@ fn assert_known(raw: &mut Raw, id: &str, permit: &Permit) {
 fn a_forged_grant_is_not_believed() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        permits: Some(2),
-        lease_ms: LONG,
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { permits: Some(2), lease_ms: LONG, ..raw.ask("holder") });
     let gate = server.gate();
     let waiting = wait_for_permit(&gate, 1);
     let id = waiter_of(&mut raw);
@@ -177,10 +168,8 @@ fn a_forged_grant_is_not_believed() {
 fn payload(id: String) -> BoxedStrategy<Vec<u8>> {
     let number = fuzz::integer().prop_map(|number| number.to_string());
     let hex = "[0-9a-f]{40}".boxed();
-    let likely =
-        proptest::sample::select(vec!["1", "-1", "4503599627370496"]).prop_map(str::to_owned);
-    let word =
-        prop_oneof![6 => likely, 4 => number, 2 => hex, 1 => Just(id.clone()), 1 => fuzz::text()];
+    let likely = proptest::sample::select(vec!["1", "-1", "4503599627370496"]).prop_map(str::to_owned);
+    let word = prop_oneof![6 => likely, 4 => number, 2 => hex, 1 => Just(id.clone()), 1 => fuzz::text()];
     let words = proptest::collection::vec(word, 3..7);
     prop_oneof![
         5 => words.prop_map(move |words| format!("{id} {}", words.join(" ")).into_bytes()),
@@ -193,11 +182,7 @@ fn payload(id: String) -> BoxedStrategy<Vec<u8>> {
 fn random_messages_are_not_believed() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        permits: Some(2),
-        lease_ms: LONG,
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { permits: Some(2), lease_ms: LONG, ..raw.ask("holder") });
     let gate = server.gate();
     let waiting = wait_for_permit(&gate, 1);
     let id = waiter_of(&mut raw);
@@ -216,11 +201,7 @@ fn random_messages_are_not_believed() {
 fn a_true_message_for_another_wait_is_not_believed() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        permits: Some(2),
-        lease_ms: LONG,
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { permits: Some(2), lease_ms: LONG, ..raw.ask("holder") });
     let gate = server.gate();
     let waiting = wait_for_permit(&gate, 1);
     let id = waiter_of(&mut raw);
@@ -229,11 +210,7 @@ fn a_true_message_for_another_wait_is_not_believed() {
     let mut elsewhere = Raw::named(&server, "elsewhere", 1);
     let inbox = format!("{channel}#mine");
     elsewhere.grant(elsewhere.ask("holder"));
-    elsewhere.queue(Ask {
-        wait_ms: LONG,
-        inbox: &inbox,
-        ..elsewhere.ask(&id)
-    });
+    elsewhere.queue(Ask { wait_ms: LONG, inbox: &inbox, ..elsewhere.ask(&id) });
     let mut listener = Listener::on(&server, &channel);
     elsewhere.assert_released("holder");
     let words = listener.next();
@@ -248,15 +225,9 @@ fn a_true_message_for_another_wait_is_not_believed() {
 fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
     let mut server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
-    raw.grant(Ask {
-        lease_ms: LONG,
-        ..raw.ask("holder")
-    });
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .read_timeout(Duration::from_millis(300))
-        .open()
-        .unwrap();
+    raw.grant(Ask { lease_ms: LONG, ..raw.ask("holder") });
+    let gate =
+        Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap();
     let cancel = luagate::Cancel::new();
     let asks = gate.semaphore("raw", 1).id("worker").cancelled_by(&cancel);
     let waiting = std::thread::spawn(move || asks.acquire().unwrap_err());
@@ -264,20 +235,14 @@ fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
     let channel = channel_of(&server);
     server.pause();
     cancel.cancel();
-    assert!(matches!(
-        waiting.join().unwrap(),
-        AcquireError::Cancelled(_)
-    ));
+    assert!(matches!(waiting.join().unwrap(), AcquireError::Cancelled(_)));
     server.resume();
     eventually("the place is given up in the background", || {
         matches!(raw.lookup("worker"), LookupAnswer::Gone { .. }).then_some(())
     });
     // The id is in use again, by another process.
     raw.assert_released("holder");
-    let grant = raw.grant(Ask {
-        lease_ms: LONG,
-        ..raw.ask("worker")
-    });
+    let grant = raw.grant(Ask { lease_ms: LONG, ..raw.ask("worker") });
     let mut stranger = server.connection();
     for payload in forgeries("worker", grant.fence, grant.now) {
         publish(&mut stranger, &channel, &payload);
@@ -289,18 +254,10 @@ fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
 fn a_true_message_of_an_earlier_wait_of_the_same_id_releases_nothing() {
     let mut server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
-    let long = |id| Ask {
-        id,
-        limit: 1,
-        lease_ms: LONG,
-        ..Ask::default()
-    };
+    let long = |id| Ask { id, limit: 1, lease_ms: LONG, ..Ask::default() };
     raw.grant(long("holder"));
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .read_timeout(Duration::from_millis(300))
-        .open()
-        .unwrap();
+    let gate =
+        Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap();
     let semaphore = gate.semaphore("raw", 1).id("worker");
     // The earlier wait: a stranger keeps the message of its grant.
     let asks = semaphore.clone();
@@ -319,10 +276,7 @@ fn a_true_message_of_an_earlier_wait_of_the_same_id_releases_nothing() {
     waiter_of(&mut raw);
     server.pause();
     cancel.cancel();
-    assert!(matches!(
-        waiting.join().unwrap(),
-        AcquireError::Cancelled(_)
-    ));
+    assert!(matches!(waiting.join().unwrap(), AcquireError::Cancelled(_)));
     server.resume();
     eventually("the place is given up in the background", || {
         matches!(raw.lookup("worker"), LookupAnswer::Gone { .. }).then_some(())
@@ -338,11 +292,7 @@ fn a_true_message_of_an_earlier_wait_of_the_same_id_releases_nothing() {
 fn every_digit_of_a_signature_counts() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        permits: Some(2),
-        lease_ms: LONG,
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { permits: Some(2), lease_ms: LONG, ..raw.ask("holder") });
     let gate = server.gate();
     let waiting = wait_for_permit(&gate, 1);
     let id = waiter_of(&mut raw);
@@ -372,11 +322,7 @@ fn every_digit_of_a_signature_counts() {
 fn a_late_message_of_a_place_that_was_given_up_is_not_believed() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    raw.grant(Ask {
-        permits: Some(2),
-        lease_ms: LONG,
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { permits: Some(2), lease_ms: LONG, ..raw.ask("holder") });
     let gate = server.gate();
     let waiting = wait_for_permit(&gate, 1);
     let id = waiter_of(&mut raw);
@@ -388,11 +334,7 @@ fn a_late_message_of_a_place_that_was_given_up_is_not_believed() {
     for fence in [ticket, ticket - 1, 1] {
         let grant = format!("{id} 1 {fence} {} {now}", now + LONG);
         let signature = sha1(&format!("{secret}{grant}"));
-        publish(
-            &mut late,
-            &channel,
-            format!("{grant} {signature}").as_bytes(),
-        );
+        publish(&mut late, &channel, format!("{grant} {signature}").as_bytes());
     }
     let_it_read(&server, &gate);
     assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
@@ -405,17 +347,10 @@ fn forged_and_repeated_hints_do_not_make_a_waiter_ask() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 2);
     for id in ["first", "second"] {
-        raw.grant(Ask {
-            lease_ms: LONG,
-            ..raw.ask(id)
-        });
+        raw.grant(Ask { lease_ms: LONG, ..raw.ask(id) });
     }
     for n in 0..150 {
-        raw.queue(Ask {
-            wait_ms: LONG,
-            inbox: "nobody:listens",
-            ..raw.ask(&format!("dead-{n}"))
-        });
+        raw.queue(Ask { wait_ms: LONG, inbox: "nobody:listens", ..raw.ask(&format!("dead-{n}")) });
     }
     let gate = server.gate();
     let waiting = wait_for_permit(&gate, 2);
@@ -428,13 +363,8 @@ fn forged_and_repeated_hints_do_not_make_a_waiter_ask() {
     let mut listener = Listener::on(&server, &channel);
     raw.assert_released("first");
     let hint = listener.next();
-    assert_eq!(
-        (&hint[0], &hint[1..4]),
-        (&id, &["0", "0", "0"].map(String::from)[..])
-    );
-    eventually("it asked and is the head", || {
-        (raw.inspect().waiters.first()?.id == id).then_some(())
-    });
+    assert_eq!((&hint[0], &hint[1..4]), (&id, &["0", "0", "0"].map(String::from)[..]));
+    eventually("it asked and is the head", || (raw.inspect().waiters.first()?.id == id).then_some(()));
     let mut stranger = server.connection();
     reset_counts(&mut raw.con);
     for payload in forgeries(&id, 2, hint[4].parse().unwrap()) {
@@ -456,18 +386,12 @@ fn forged_and_repeated_hints_do_not_make_a_waiter_ask() {
 fn a_flood_of_messages_makes_nobody_wait_longer() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    raw.grant(Ask {
-        lease_ms: LONG,
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { lease_ms: LONG, ..raw.ask("holder") });
     let gate = server.gate();
     let asks = gate.semaphore("raw", 1);
     let waiting = std::thread::spawn(move || {
         let begun = Instant::now();
-        (
-            asks.acquire_timeout(Duration::from_secs(1)).unwrap_err(),
-            begun.elapsed(),
-        )
+        (asks.acquire_timeout(Duration::from_secs(1)).unwrap_err(), begun.elapsed())
     });
     let id = waiter_of(&mut raw);
     let channel = channel_of(&server);
@@ -478,9 +402,7 @@ fn a_flood_of_messages_makes_nobody_wait_longer() {
     let mut flood = redis::pipe();
     for n in 0..100 {
         flood.publish(&channel, format!("{id} 1 {n} -1 1")).ignore();
-        flood
-            .publish(&channel, format!("{latch_key} 0 0 0 {n}"))
-            .ignore();
+        flood.publish(&channel, format!("{latch_key} 0 0 0 {n}")).ignore();
     }
     while !waiting.is_finished() {
         flood.exec(&mut stranger).unwrap();
@@ -512,11 +434,7 @@ fn a_flood_of_calls_for_a_latch_does_not_make_its_waiters_spin() {
     let begun = Instant::now();
     let mut sent = 0_u32;
     while begun.elapsed() < Duration::from_secs(1) {
-        publish(
-            &mut con,
-            &channel,
-            format!("{latch_key} 0 0 0 {sent}").as_bytes(),
-        );
+        publish(&mut con, &channel, format!("{latch_key} 0 0 0 {sent}").as_bytes());
         sent += 1;
     }
     let ran = scripts_run(&mut con);
@@ -532,25 +450,13 @@ fn the_scripts_sign_grants_and_hints_with_the_secret_of_the_wait() {
     let mut inbox = Listener::new(&server, "signed");
     let secret = "s#3/cr\u{e9}t#";
     let signed = format!("{}#{secret}", inbox.channel);
-    raw.grant(Ask {
-        permits: Some(2),
-        lease_ms: LONG,
-        ..raw.ask("holder")
-    });
-    let ask = Ask {
-        permits: Some(2),
-        wait_ms: LONG,
-        inbox: &signed,
-        ..raw.ask("")
-    };
+    raw.grant(Ask { permits: Some(2), lease_ms: LONG, ..raw.ask("holder") });
+    let ask = Ask { permits: Some(2), wait_ms: LONG, inbox: &signed, ..raw.ask("") };
     let is_signed = |words: &[String]| {
         let text = words[..5].join(" ");
         assert_eq!(words[5..], [sha1(&format!("{secret}{text}"))], "{text}");
     };
-    raw.queue(Ask {
-        id: "signed",
-        ..ask
-    });
+    raw.queue(Ask { id: "signed", ..ask });
     let end = raw.refresh("holder", 60_000).unwrap().expires_at.unwrap();
     let hint = inbox.next();
     assert_eq!(hint[..4], ["signed", "0", "0", &end.to_string()]);
@@ -560,10 +466,7 @@ fn the_scripts_sign_grants_and_hints_with_the_secret_of_the_wait() {
     assert_eq!(hint[..4], ["signed", "0", "0", "0"]);
     is_signed(&hint);
     raw.resize(2, None);
-    raw.queue(Ask {
-        id: "signed",
-        ..ask
-    });
+    raw.queue(Ask { id: "signed", ..ask });
     raw.assert_released("holder");
     let grant = inbox.next();
     assert_eq!(grant[..2], ["signed", "2"]);
@@ -573,11 +476,7 @@ fn the_scripts_sign_grants_and_hints_with_the_secret_of_the_wait() {
     };
     assert_eq!(grant[2], held.fence.to_string());
     // Without a secret the message is as long as it says without a signature.
-    raw.queue(Ask {
-        id: "plain",
-        inbox: &inbox.channel,
-        ..ask
-    });
+    raw.queue(Ask { id: "plain", inbox: &inbox.channel, ..ask });
     raw.assert_released("signed");
     assert_eq!(inbox.next().len(), 5);
 }
@@ -590,20 +489,10 @@ fn an_inbox_without_channel_or_secret_is_refused() {
     let long = format!("{}#{}", "c".repeat(150), "s".repeat(150));
     for inbox in ["#secret", "#", "channel#", "##", "a b#c", "a#b c", &long] {
         let before = raw.dump();
-        let error = raw
-            .try_acquire(Ask {
-                wait_ms: 1_000,
-                inbox,
-                ..raw.ask("waiter")
-            })
-            .unwrap_err();
+        let error = raw.try_acquire(Ask { wait_ms: 1_000, inbox, ..raw.ask("waiter") }).unwrap_err();
         assert!(error.to_string().contains("inbox"), "{inbox}: {error}");
         assert_eq!(raw.dump(), before);
     }
-    let ask = Ask {
-        wait_ms: 1_000,
-        inbox: &long[1..],
-        ..raw.ask("waiter")
-    };
+    let ask = Ask { wait_ms: 1_000, inbox: &long[1..], ..raw.ask("waiter") };
     assert!(matches!(raw.acquire(ask), Answer::Queued { .. }));
 }

@@ -19,9 +19,7 @@ const LONG_MS: u64 = 600_000;
 
 /// Waits until so many stand in line.
 fn await_waiters(raw: &mut Raw, count: u64) {
-    eventually("they stand in line", || {
-        (raw.inspect().waiter_count == count).then_some(())
-    });
+    eventually("they stand in line", || (raw.inspect().waiter_count == count).then_some(()));
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -38,9 +36,8 @@ fn one_subscriber_connection_however_many_threads_wait() {
     let holder = semaphore.acquire().unwrap();
     assert_eq!(subscribers(&mut raw), 0, "opened before anybody waited");
     std::thread::scope(|scope| {
-        let waiters: Vec<_> = (0..50)
-            .map(|_| scope.spawn(|| drop(semaphore.acquire_timeout(MINUTE).unwrap())))
-            .collect();
+        let waiters: Vec<_> =
+            (0..50).map(|_| scope.spawn(|| drop(semaphore.acquire_timeout(MINUTE).unwrap()))).collect();
         await_waiters(&mut raw, 50);
         assert_eq!(subscribers(&mut raw), 1);
         assert!(gate.open_connections() <= 8);
@@ -53,12 +50,7 @@ fn one_subscriber_connection_however_many_threads_wait() {
 }
 
 fn subscribers(raw: &mut Raw) -> usize {
-    let list: String = redis::cmd("CLIENT")
-        .arg("LIST")
-        .arg("TYPE")
-        .arg("pubsub")
-        .query(&mut raw.con)
-        .unwrap();
+    let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
     list.lines().filter(|line| !line.is_empty()).count()
 }
 
@@ -70,27 +62,15 @@ fn a_lease_that_ends_is_taken_over_within_50_ms() {
         .map(|round| {
             let mut raw = Raw::new(&server, 1);
             let crashed = format!("crashed-{round}");
-            let end = raw
-                .grant(Ask {
-                    lease_ms: 200,
-                    ..raw.ask(&crashed)
-                })
-                .expires_at
-                .unwrap();
+            let end = raw.grant(Ask { lease_ms: 200, ..raw.ask(&crashed) }).expires_at.unwrap();
             let permit = semaphore.acquire_timeout(MINUTE).unwrap();
             // A fence is the server's time of the grant, in microseconds.
-            let late = permit
-                .fence()
-                .checked_sub(end * 1_000)
-                .expect("granted before the lease ended");
+            let late = permit.fence().checked_sub(end * 1_000).expect("granted before the lease ended");
             permit.release().unwrap();
             Duration::from_micros(late)
         })
         .collect();
-    assert!(
-        median(late.clone()) <= Duration::from_millis(50),
-        "{late:?}"
-    );
+    assert!(median(late.clone()) <= Duration::from_millis(50), "{late:?}");
 }
 
 #[test]
@@ -101,19 +81,12 @@ fn who_comes_to_the_head_takes_over_within_50_ms_of_the_end_of_a_lease() {
     let begin = |round: usize| {
         let name = format!("raw-{round}");
         let mut raw = Raw::named(&server, &name, 1);
-        let crashed = Ask {
-            lease_ms: 2_500,
-            ..raw.ask("crashed")
-        };
+        let crashed = Ask { lease_ms: 2_500, ..raw.ask("crashed") };
         let end = raw.grant(crashed).expires_at.unwrap();
         // Behind so many the client would ask again after the end.
         let others = ["a", "b", "c", "d", "e"];
         for id in others {
-            raw.queue(Ask {
-                wait_ms: LONG_MS,
-                inbox: &inbox.channel,
-                ..raw.ask(id)
-            });
+            raw.queue(Ask { wait_ms: LONG_MS, inbox: &inbox.channel, ..raw.ask(id) });
         }
         let semaphore = gate.semaphore(&name, 1);
         let waiting = std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap());
@@ -130,10 +103,7 @@ fn who_comes_to_the_head_takes_over_within_50_ms_of_the_end_of_a_lease() {
         Duration::from_micros(late.expect("granted before the lease ended"))
     });
     let late: Vec<Duration> = late.collect();
-    assert!(
-        median(late.clone()) <= Duration::from_millis(50),
-        "{late:?}"
-    );
+    assert!(median(late.clone()) <= Duration::from_millis(50), "{late:?}");
 }
 
 #[test]
@@ -174,21 +144,13 @@ fn a_timeout_is_kept_within_50_ms_and_leaves_nothing_in_the_queue() {
     let over: Vec<Duration> = (0..7)
         .map(|_| {
             let start = Instant::now();
-            let Err(AcquireError::TimedOut(denied)) = semaphore.acquire_timeout(timeout) else {
-                panic!()
-            };
+            let Err(AcquireError::TimedOut(denied)) = semaphore.acquire_timeout(timeout) else { panic!() };
             assert_eq!((denied.in_use, denied.limit), (1, 1));
             assert_eq!(raw.inspect().waiter_count, 0);
-            start
-                .elapsed()
-                .checked_sub(timeout)
-                .expect("it gave up too early")
+            start.elapsed().checked_sub(timeout).expect("it gave up too early")
         })
         .collect();
-    assert!(
-        median(over.clone()) <= Duration::from_millis(50),
-        "{over:?}"
-    );
+    assert!(median(over.clone()) <= Duration::from_millis(50), "{over:?}");
 }
 
 #[test]
@@ -240,10 +202,7 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
         });
         assert_eq!(state.waiter_count, 0, "round {round}");
     }
-    assert!(
-        used > 0 && timed_out > 0,
-        "{used} used, {timed_out} timed out: nothing crossed"
-    );
+    assert!(used > 0 && timed_out > 0, "{used} used, {timed_out} timed out: nothing crossed");
     assert!(unknown <= 10, "of {unknown} in 200 it is not known");
 }
 
@@ -256,10 +215,9 @@ fn a_grant_of_an_own_id_is_used_though_its_message_comes_after_the_timeout() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| semaphore.acquire_timeout(Duration::from_secs(2)));
         await_waiters(&mut raw, 1);
-        eventually(
-            "both answers are there, to stand and not to stand in line",
-            || (proxy.replies_to_scripts() == 2).then_some(()),
-        );
+        eventually("both answers are there, to stand and not to stand in line", || {
+            (proxy.replies_to_scripts() == 2).then_some(())
+        });
         proxy.delay_replies([Duration::from_millis(2_300)]);
         raw.assert_released("holder");
         let permit = waiting.join().unwrap().unwrap();
@@ -287,10 +245,7 @@ fn a_lost_subscription_heals_and_nobody_hangs() {
             support::kill_connections(&mut raw.con, "pubsub");
             holder.release().unwrap();
             let waited = waiter.join().unwrap();
-            assert!(
-                waited < Duration::from_secs(5),
-                "woken only by its own re-check, after {waited:?}"
-            );
+            assert!(waited < Duration::from_secs(5), "woken only by its own re-check, after {waited:?}");
         });
     }
 }
@@ -300,10 +255,7 @@ fn subscribers_and_callers_are_killed_in_a_loop() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
-    let semaphore = gate
-        .semaphore("raw", 2)
-        .lease(Duration::from_secs(2))
-        .auto_renew();
+    let semaphore = gate.semaphore("raw", 2).lease(Duration::from_secs(2)).auto_renew();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
@@ -354,30 +306,16 @@ fn three_thousand_waiters_vanish_and_the_next_one_is_served_within_its_recheck()
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
     for n in 0..3_000 {
-        raw.queue(Ask {
-            wait_ms: 600_000,
-            inbox: "nobody:listens",
-            ..raw.ask(&format!("w{n}"))
-        });
+        raw.queue(Ask { wait_ms: 600_000, inbox: "nobody:listens", ..raw.ask(&format!("w{n}")) });
     }
     let semaphore = server.gate().semaphore("raw", 1);
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            semaphore
-                .acquire_timeout(MINUTE)
-                .unwrap()
-                .release()
-                .unwrap()
-        });
+        let waiter = scope.spawn(|| semaphore.acquire_timeout(MINUTE).unwrap().release().unwrap());
         await_waiters(&mut raw, 3_001);
         let start = Instant::now();
         raw.assert_released("holder");
         waiter.join().unwrap();
-        assert!(
-            start.elapsed() < Duration::from_secs(6),
-            "{:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
     });
 }
 
@@ -409,8 +347,7 @@ fn who_waits_keeps_its_place_over_a_restart_of_the_server() {
             let gate = Gate::builder(&proxy.url).prefix(&server.prefix);
             let gate = gate.outage(MINUTE).open().unwrap();
             let semaphore = gate.semaphore("raw", 1);
-            let waiter =
-                std::thread::spawn(move || drop(semaphore.acquire_timeout(MINUTE).unwrap()));
+            let waiter = std::thread::spawn(move || drop(semaphore.acquire_timeout(MINUTE).unwrap()));
             await_waiters(&mut raw, place);
             waiter
         })
@@ -441,10 +378,7 @@ fn who_waits_keeps_its_place_over_a_restart_of_the_server() {
 
 /// A permit of another client that nobody renews, for longer than a test takes.
 fn held(raw: &Raw) -> Ask<'static> {
-    Ask {
-        lease_ms: LONG_MS,
-        ..raw.ask("holder")
-    }
+    Ask { lease_ms: LONG_MS, ..raw.ask("holder") }
 }
 
 /// A gate behind a proxy that gives a call up early, with one connection for all calls.
@@ -498,11 +432,7 @@ fn a_call_of_a_wait_that_comes_after_its_end_is_granted_to_nobody() {
     let mut raw = Raw::new(&server, 1);
     raw.grant(held(&raw));
     // Behind somebody the client asks again every second.
-    raw.queue(Ask {
-        wait_ms: LONG_MS,
-        inbox: "nobody",
-        ..raw.ask("first")
-    });
+    raw.queue(Ask { wait_ms: LONG_MS, inbox: "nobody", ..raw.ask("first") });
     let stop = Cancel::new();
     let gate = impatient(&proxy, &server);
     let semaphore = gate.semaphore("raw", 1).lease(LONG).cancelled_by(&stop);
@@ -512,10 +442,7 @@ fn a_call_of_a_wait_that_comes_after_its_end_is_granted_to_nobody() {
     eventually("it asks again", || proxy.has_any_back().then_some(()));
     stop.cancel();
     let ended = waiting.join().unwrap();
-    assert!(
-        matches!(ended, Err(AcquireError::Cancelled(_))),
-        "{ended:?}"
-    );
+    assert!(matches!(ended, Err(AcquireError::Cancelled(_))), "{ended:?}");
     raw.release("first");
     raw.assert_released("holder");
     await_waiters(&mut raw, 0);
@@ -527,27 +454,17 @@ fn a_call_of_a_wait_that_comes_after_its_end_is_granted_to_nobody() {
 #[test]
 fn a_server_that_stays_away_is_told_as_such() {
     let mut server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url)
-        .prefix(&server.prefix)
-        .outage(Duration::from_millis(300))
-        .open()
-        .unwrap();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).outage(Duration::from_millis(300)).open().unwrap();
     let semaphore = gate.semaphore("raw", 1);
     let mut raw = Raw::new(&server, 1);
-    raw.grant(Ask {
-        lease_ms: 600,
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { lease_ms: 600, ..raw.ask("holder") });
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| semaphore.acquire());
         await_waiters(&mut raw, 1);
         server.kill();
         let start = Instant::now();
         let error = waiter.join().unwrap().unwrap_err();
-        assert!(
-            matches!(error, AcquireError::Failed(_) | AcquireError::Unknown(_)),
-            "{error}"
-        );
+        assert!(matches!(error, AcquireError::Failed(_) | AcquireError::Unknown(_)), "{error}");
         assert!(start.elapsed() < Duration::from_secs(5));
     });
 }
@@ -560,24 +477,16 @@ fn a_wait_is_cancelled_from_another_thread() {
     let stop = Cancel::new();
     let semaphore = server.gate().semaphore("raw", 1).cancelled_by(&stop);
     std::thread::scope(|scope| {
-        let waiters: Vec<_> = (0..5)
-            .map(|_| scope.spawn(|| semaphore.acquire()))
-            .collect();
+        let waiters: Vec<_> = (0..5).map(|_| scope.spawn(|| semaphore.acquire())).collect();
         await_waiters(&mut raw, 5);
         stop.cancel();
         for waiter in waiters {
-            assert!(matches!(
-                waiter.join().unwrap(),
-                Err(AcquireError::Cancelled(_))
-            ));
+            assert!(matches!(waiter.join().unwrap(), Err(AcquireError::Cancelled(_))));
         }
     });
     assert_eq!(raw.inspect().waiter_count, 0);
     assert!(stop.is_cancelled());
-    assert!(matches!(
-        semaphore.acquire(),
-        Err(AcquireError::Cancelled(_))
-    ));
+    assert!(matches!(semaphore.acquire(), Err(AcquireError::Cancelled(_))));
 }
 
 #[test]
@@ -605,16 +514,11 @@ fn a_wait_that_was_cancelled_before_it_began_is_never_granted() {
             assert!(matches!(result, Err(AcquireError::Cancelled(_))));
         }
         let both = gate.mutexes(["a", "b"]).cancelled_by(&stop);
-        assert!(matches!(
-            both.lock_all(SOON),
-            Err(LockAllError::Cancelled(_))
-        ));
+        assert!(matches!(both.lock_all(SOON), Err(LockAllError::Cancelled(_))));
         assert_eq!(raw.inspect().last_fence, fence, "it was granted");
         // From here on the gate has an inbox.
         raw.grant(raw.ask("holder"));
-        let waited = gate
-            .semaphore("raw", 1)
-            .acquire_timeout(Duration::from_millis(20));
+        let waited = gate.semaphore("raw", 1).acquire_timeout(Duration::from_millis(20));
         assert!(matches!(waited, Err(AcquireError::TimedOut(_))));
         raw.assert_released("holder");
         fence = raw.inspect().last_fence;
@@ -631,9 +535,8 @@ fn a_wait_ends_at_the_deadline_of_its_handle() {
     let semaphore = server.gate().semaphore("raw", 1).cancelled_by(&request);
     assert!(!request.is_cancelled());
     std::thread::scope(|scope| {
-        let waiters: Vec<_> = (0..5)
-            .map(|_| scope.spawn(|| (semaphore.acquire_timeout(SOON), Instant::now())))
-            .collect();
+        let waiters: Vec<_> =
+            (0..5).map(|_| scope.spawn(|| (semaphore.acquire_timeout(SOON), Instant::now()))).collect();
         for waiter in waiters {
             let (result, ended) = waiter.join().unwrap();
             assert!(matches!(result, Err(AcquireError::Cancelled(_))));
@@ -645,10 +548,7 @@ fn a_wait_ends_at_the_deadline_of_its_handle() {
     assert_eq!(raw.inspect().waiter_count, 0, "a place is left behind");
     assert!(request.is_cancelled());
     let start = Instant::now();
-    assert!(matches!(
-        semaphore.acquire_timeout(SOON),
-        Err(AcquireError::Cancelled(_))
-    ));
+    assert!(matches!(semaphore.acquire_timeout(SOON), Err(AcquireError::Cancelled(_))));
     assert!(start.elapsed() < Duration::from_secs(3));
 }
 
@@ -715,21 +615,14 @@ fn two_semaphores_may_be_waited_for_with_one_own_id() {
     let gate = server.gate();
     let wait = |name: &str| {
         let semaphore: Semaphore = gate.semaphore(name, 1).id("me");
-        move || {
-            semaphore
-                .acquire_timeout(MINUTE)
-                .map(|permit| permit.fence())
-        }
+        move || semaphore.acquire_timeout(MINUTE).map(|permit| permit.fence())
     };
     std::thread::scope(|scope| {
         let one = scope.spawn(wait("first"));
         let two = scope.spawn(wait("second"));
         await_waiters(&mut first, 1);
         await_waiters(&mut second, 1);
-        assert!(
-            matches!(wait("first")(), Err(AcquireError::Invalid(_))),
-            "the same id waits there already"
-        );
+        assert!(matches!(wait("first")(), Err(AcquireError::Invalid(_))), "the same id waits there already");
         second.assert_released("holder");
         assert!(two.join().unwrap().is_ok());
         assert!(!one.is_finished());
@@ -747,26 +640,17 @@ struct Worker {
 
 impl Worker {
     fn start(server: &Server, label: &str) -> Worker {
-        let mut child = process("worker", &[&server.url, &server.prefix, label])
-            .spawn()
-            .unwrap();
+        let mut child = process("worker", &[&server.url, &server.prefix, label]).spawn().unwrap();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Worker {
-            child,
-            input,
-            output,
-        }
+        Worker { child, input, output }
     }
 
     fn await_line(&mut self, word: &str) {
         let mut line = String::new();
         while line.trim() != word {
             line.clear();
-            assert!(
-                self.output.read_line(&mut line).unwrap() > 0,
-                "the worker ended before it said {word}"
-            );
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the worker ended before it said {word}");
         }
     }
 
@@ -778,14 +662,8 @@ impl Worker {
 
 /// What the process of a worker does.
 pub fn work(arguments: &[String]) {
-    let [url, prefix, label] = arguments else {
-        panic!()
-    };
-    let gate = Gate::builder(url)
-        .prefix(prefix)
-        .label(label)
-        .open()
-        .unwrap();
+    let [url, prefix, label] = arguments else { panic!() };
+    let gate = Gate::builder(url).prefix(prefix).label(label).open().unwrap();
     let semaphore = gate.semaphore("raw", 1).lease(Duration::from_secs(2));
     println!("\nstarted");
     let permit = semaphore.acquire().unwrap();
@@ -833,10 +711,7 @@ fn a_strict_wait_takes_nothing_under_a_limit_that_was_changed_meanwhile() {
         await_waiters(&mut raw, 1);
         raw.resize(2, None);
         let outcome = waiter.join().unwrap();
-        assert!(
-            matches!(outcome, Err(AcquireError::LimitMismatch(_))),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome, Err(AcquireError::LimitMismatch(_))), "{outcome:?}");
     });
     assert_eq!(raw.in_use(), 1);
 }
@@ -852,28 +727,20 @@ fn a_script_that_keeps_the_server_busy_is_waited_out() {
         await_waiters(&mut raw, 1);
         scope.spawn(|| {
             let mut con = server.connection();
-            redis::cmd("EVAL")
-                .arg("while true do end")
-                .arg(0)
-                .exec(&mut con)
+            redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut con)
         });
         let mut con = server.connection();
         eventually("the server is busy", || {
             let ping = redis::cmd("PING").exec(&mut con);
-            ping.is_err_and(|error| error.code() == Some("BUSY"))
-                .then_some(())
+            ping.is_err_and(|error| error.code() == Some("BUSY")).then_some(())
         });
         // A second one asks, and hears of it.
         let second = semaphore.acquire_timeout(Duration::from_millis(100));
-        let Err(AcquireError::Failed(failure) | AcquireError::Unknown(failure)) = second else {
-            panic!("{second:?}")
-        };
+        let Err(AcquireError::Failed(failure) | AcquireError::Unknown(failure)) = second else { panic!("{second:?}") };
         assert_eq!(failure.kind(), luagate::errors::FailureKind::NotReady);
         assert!(!waiter.is_finished());
         redis::cmd("SCRIPT").arg("KILL").exec(&mut con).unwrap();
-        eventually("it is free again", || {
-            redis::cmd("PING").exec(&mut con).ok()
-        });
+        eventually("it is free again", || redis::cmd("PING").exec(&mut con).ok());
         raw.assert_released("holder");
         assert!(waiter.join().unwrap().is_ok());
     });

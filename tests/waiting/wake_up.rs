@@ -12,34 +12,16 @@ fn a_grant_by_message_in_the_form_of_the_contract() {
     let mut raw = Raw::new(&server, 2);
     let mut inbox = Listener::new(&server, "form");
     let channel = inbox.channel.clone();
-    raw.grant(Ask {
-        permits: Some(2),
-        ..raw.ask("holder")
-    });
-    let ask = Ask {
-        permits: Some(2),
-        lease_ms: 5_000,
-        wait_ms: 6_000,
-        inbox: &channel,
-        ..raw.ask("waiter")
-    };
+    raw.grant(Ask { permits: Some(2), ..raw.ask("holder") });
+    let ask = Ask { permits: Some(2), lease_ms: 5_000, wait_ms: 6_000, inbox: &channel, ..raw.ask("waiter") };
     raw.queue(ask);
     raw.assert_released("holder");
-    let LookupAnswer::Held(grant) = raw.lookup("waiter") else {
-        panic!()
-    };
+    let LookupAnswer::Held(grant) = raw.lookup("waiter") else { panic!() };
     let words = inbox.next_grant();
-    let numbers: Vec<u64> = words[1..]
-        .iter()
-        .map(|word| word.parse().unwrap())
-        .collect();
+    let numbers: Vec<u64> = words[1..].iter().map(|word| word.parse().unwrap()).collect();
     assert_eq!(words[0], "waiter");
     assert_eq!(numbers[..3], [2, grant.fence, grant.expires_at.unwrap()]);
-    assert_eq!(
-        numbers[2] - numbers[3],
-        5_000,
-        "the lease counts from the grant"
-    );
+    assert_eq!(numbers[2] - numbers[3], 5_000, "the lease counts from the grant");
 }
 
 #[test]
@@ -49,17 +31,9 @@ fn only_who_is_granted_is_told() {
     let mut first = Listener::new(&server, "first");
     let mut second = Listener::new(&server, "second");
     let channels = [first.channel.clone(), second.channel.clone()];
-    raw.grant(Ask {
-        lease_ms: 600_000,
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { lease_ms: 600_000, ..raw.ask("holder") });
     for (id, inbox) in ["w1", "w2"].into_iter().zip(&channels) {
-        raw.queue(Ask {
-            lease_ms: 600_000,
-            wait_ms: 60_000,
-            inbox,
-            ..raw.ask(id)
-        });
+        raw.queue(Ask { lease_ms: 600_000, wait_ms: 60_000, inbox, ..raw.ask(id) });
     }
     raw.assert_released("holder");
     assert_eq!(first.next()[0], "w1");
@@ -73,19 +47,10 @@ fn growing_hands_over_at_once_to_all_that_fit() {
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "grow");
     let channel = inbox.channel.clone();
-    raw.grant(Ask {
-        lease_ms: 600_000,
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { lease_ms: 600_000, ..raw.ask("holder") });
     for (id, permits) in [("w1", 1), ("w2", 1), ("w3", 1), ("w4", 1)] {
         let ask = raw.ask(id);
-        raw.queue(Ask {
-            permits: Some(permits),
-            wait_ms: 600_000,
-            lease_ms: 600_000,
-            inbox: &channel,
-            ..ask
-        });
+        raw.queue(Ask { permits: Some(permits), wait_ms: 600_000, lease_ms: 600_000, inbox: &channel, ..ask });
     }
     raw.resize(4, None);
     for id in ["w1", "w2", "w3"] {
@@ -101,18 +66,8 @@ fn a_lease_that_ended_is_handed_on_by_whoever_comes() {
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "ended");
     let channel = inbox.channel.clone();
-    let end = raw
-        .grant(Ask {
-            lease_ms: 50,
-            ..raw.ask("holder")
-        })
-        .expires_at
-        .unwrap();
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("waiter")
-    });
+    let end = raw.grant(Ask { lease_ms: 50, ..raw.ask("holder") }).expires_at.unwrap();
+    raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("waiter") });
     raw.wait_until(end);
     raw.assert_denied(raw.ask("passing-by"));
     assert_eq!(inbox.next_grant()[0], "waiter");
@@ -126,16 +81,8 @@ fn nobody_listens_so_nothing_is_published_and_the_next_is_granted() {
     let channel = inbox.channel.clone();
     raw.grant(raw.ask("holder"));
     let dead = format!("{}:inbox:dead", server.prefix);
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &dead,
-        ..raw.ask("dead")
-    });
-    raw.queue(Ask {
-        wait_ms: 60_000,
-        inbox: &channel,
-        ..raw.ask("alive")
-    });
+    raw.queue(Ask { wait_ms: 60_000, inbox: &dead, ..raw.ask("dead") });
+    raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("alive") });
     // A monitor that listens to everything is nobody.
     let mut monitor = server.connection();
     monitor.as_pubsub().psubscribe("*").unwrap();
@@ -151,29 +98,11 @@ fn who_comes_to_the_head_is_told_when_the_next_lease_ends() {
     let mut inbox = Listener::new(&server, "hint");
     let channel = inbox.channel.clone();
     let end = raw.grant(raw.ask("holder")).expires_at.unwrap();
-    raw.queue(Ask {
-        wait_ms: 600_000,
-        inbox: &channel,
-        ..raw.ask("head")
-    });
+    raw.queue(Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("head") });
     // Second in line, while one lease runs: it plans to sleep for a third of its wait.
-    let ask = Ask {
-        wait_ms: 600_000,
-        inbox: &channel,
-        ..raw.ask("second")
-    };
+    let ask = Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("second") };
     let answer = raw.acquire(ask);
-    assert!(
-        matches!(
-            answer,
-            Answer::Queued {
-                position: 2,
-                retry_after: 200_000,
-                ..
-            }
-        ),
-        "{answer:?}"
-    );
+    assert!(matches!(answer, Answer::Queued { position: 2, retry_after: 200_000, .. }), "{answer:?}");
     raw.release("head");
     assert_eq!(inbox.next()[..4], ["head", "0", "0", "-1"]);
     assert_eq!(inbox.next()[..4], ["second", "0", "0", &end.to_string()]);
@@ -185,15 +114,8 @@ fn a_lease_made_shorter_calls_the_head_earlier() {
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "shorter");
     let channel = inbox.channel.clone();
-    raw.grant(Ask {
-        lease_ms: 600_000,
-        ..raw.ask("holder")
-    });
-    raw.queue(Ask {
-        wait_ms: 600_000,
-        inbox: &channel,
-        ..raw.ask("head")
-    });
+    raw.grant(Ask { lease_ms: 600_000, ..raw.ask("holder") });
+    raw.queue(Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("head") });
     let end = raw.refresh("holder", 1_000).unwrap().expires_at.unwrap();
     assert_eq!(inbox.next()[..4], ["head", "0", "0", &end.to_string()]);
     raw.refresh("holder", 1_000);
@@ -206,36 +128,16 @@ fn who_wants_more_than_a_lowered_limit_is_told_and_refused() {
     let mut raw = Raw::new(&server, 5);
     let mut inbox = Listener::new(&server, "lowered");
     let channel = inbox.channel.clone();
-    raw.grant(Ask {
-        permits: Some(3),
-        ..raw.ask("holder")
-    });
-    let big = Ask {
-        permits: Some(4),
-        wait_ms: 6_000,
-        inbox: &channel,
-        ..raw.ask("big")
-    };
+    raw.grant(Ask { permits: Some(3), ..raw.ask("holder") });
+    let big = Ask { permits: Some(4), wait_ms: 6_000, inbox: &channel, ..raw.ask("big") };
     // In front of it one that could stay.
-    raw.queue(Ask {
-        permits: Some(3),
-        wait_ms: 6_000,
-        ..raw.ask("three")
-    });
+    raw.queue(Ask { permits: Some(3), wait_ms: 6_000, ..raw.ask("three") });
     raw.queue(big);
-    raw.queue(Ask {
-        permits: Some(2),
-        wait_ms: 6_000,
-        inbox: &channel,
-        ..raw.ask("small")
-    });
+    raw.queue(Ask { permits: Some(2), wait_ms: 6_000, inbox: &channel, ..raw.ask("small") });
     raw.resize(3, None);
     assert_eq!(inbox.next()[..4], ["big", "0", "0", "0"]);
     assert!(matches!(raw.lookup("big"), LookupAnswer::Gone { .. }));
-    assert!(matches!(
-        raw.acquire(big),
-        Answer::AboveLimit { limit: 3, .. }
-    ));
+    assert!(matches!(raw.acquire(big), Answer::AboveLimit { limit: 3, .. }));
     raw.release("three");
     raw.assert_released("holder");
     assert_eq!(inbox.next_grant()[0], "small");
@@ -245,28 +147,10 @@ fn who_wants_more_than_a_lowered_limit_is_told_and_refused() {
 fn retry_after_is_the_end_of_the_kth_lease_and_at_most_a_third_of_the_wait() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
-    let a = raw
-        .grant(Ask {
-            lease_ms: 20_000,
-            ..raw.ask("a")
-        })
-        .expires_at
-        .unwrap();
-    let b = raw
-        .grant(Ask {
-            lease_ms: 50_000,
-            ..raw.ask("b")
-        })
-        .expires_at
-        .unwrap();
-    let mut retry = |id: &str, wait_ms: u64| match raw.acquire(Ask {
-        wait_ms,
-        inbox: "x",
-        ..raw.ask(id)
-    }) {
-        Answer::Queued {
-            retry_after, now, ..
-        } => now + retry_after,
+    let a = raw.grant(Ask { lease_ms: 20_000, ..raw.ask("a") }).expires_at.unwrap();
+    let b = raw.grant(Ask { lease_ms: 50_000, ..raw.ask("b") }).expires_at.unwrap();
+    let mut retry = |id: &str, wait_ms: u64| match raw.acquire(Ask { wait_ms, inbox: "x", ..raw.ask(id) }) {
+        Answer::Queued { retry_after, now, .. } => now + retry_after,
         other => panic!("{other:?}"),
     };
     assert_eq!(retry("w1", 600_000), a);
@@ -276,14 +160,7 @@ fn retry_after_is_the_end_of_the_kth_lease_and_at_most_a_third_of_the_wait() {
     assert!((now + 200_000..now + 201_000).contains(&third));
     let soon = retry("w1", 3_000);
     assert!((now + 1_000..now + 2_000).contains(&soon));
-    let Answer::Denied {
-        next_expiry: Some(after),
-        now,
-        ..
-    } = raw.acquire(raw.ask("x"))
-    else {
-        panic!()
-    };
+    let Answer::Denied { next_expiry: Some(after), now, .. } = raw.acquire(raw.ask("x")) else { panic!() };
     assert_eq!(now + after, a);
 }
 
@@ -291,46 +168,23 @@ fn retry_after_is_the_end_of_the_kth_lease_and_at_most_a_third_of_the_wait() {
 fn a_permanent_lease_never_ends_and_denied_says_so() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    raw.grant(Ask {
-        lease_ms: 0,
-        ..raw.ask("permanent")
-    });
+    raw.grant(Ask { lease_ms: 0, ..raw.ask("permanent") });
     let answer = raw.acquire(raw.ask("other"));
-    assert!(
-        matches!(
-            answer,
-            Answer::Denied {
-                next_expiry: None,
-                ..
-            }
-        ),
-        "{answer:?}"
-    );
+    assert!(matches!(answer, Answer::Denied { next_expiry: None, .. }), "{answer:?}");
 }
 
 #[test]
 fn who_comes_to_the_head_is_told_however_the_head_left() {
     type Leave = fn(&mut Raw);
-    let leaves: [Leave; 2] = [
-        |raw| drop(raw.keep("head", 0)),
-        |raw| raw.assert_denied(raw.ask("head")),
-    ];
+    let leaves: [Leave; 2] = [|raw| drop(raw.keep("head", 0)), |raw| raw.assert_denied(raw.ask("head"))];
     let server = Server::any();
     for (n, leave) in leaves.into_iter().enumerate() {
         let mut raw = Raw::named(&server, &format!("left-{n}"), 1);
         let mut inbox = Listener::new(&server, &format!("left-{n}"));
         let channel = inbox.channel.clone();
         let end = raw.grant(raw.ask("holder")).expires_at.unwrap();
-        raw.queue(Ask {
-            wait_ms: 600_000,
-            inbox: &channel,
-            ..raw.ask("head")
-        });
-        raw.queue(Ask {
-            wait_ms: 600_000,
-            inbox: &channel,
-            ..raw.ask("second")
-        });
+        raw.queue(Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("head") });
+        raw.queue(Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("second") });
         leave(&mut raw);
         // The one in front may hear that its place was taken away.
         let mut heard = inbox.next();
@@ -347,27 +201,11 @@ fn whose_patience_is_over_stands_in_front_of_nobody() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let end = raw.grant(raw.ask("holder")).expires_at.unwrap();
-    raw.queue(Ask {
-        wait_ms: 30,
-        inbox: "x",
-        ..raw.ask("gone")
-    });
+    raw.queue(Ask { wait_ms: 30, inbox: "x", ..raw.ask("gone") });
     let over = raw.inspect().waiters[0].patience_until;
     raw.wait_until(over);
-    let answer = raw.acquire(Ask {
-        wait_ms: 600_000,
-        inbox: "x",
-        ..raw.ask("next")
-    });
-    let Answer::Queued {
-        position,
-        retry_after,
-        now,
-        ..
-    } = answer
-    else {
-        panic!()
-    };
+    let answer = raw.acquire(Ask { wait_ms: 600_000, inbox: "x", ..raw.ask("next") });
+    let Answer::Queued { position, retry_after, now, .. } = answer else { panic!() };
     assert_eq!((position, now + retry_after), (1, end));
 }
 
@@ -377,32 +215,12 @@ fn who_asks_again_behind_the_dead_takes_over_the_watch() {
     let mut raw = Raw::new(&server, 1);
     let end = raw.grant(raw.ask("holder")).expires_at.unwrap();
     for id in ["dead-1", "dead-2"] {
-        raw.queue(Ask {
-            wait_ms: 600_000,
-            inbox: "nobody:listens",
-            ..raw.ask(id)
-        });
+        raw.queue(Ask { wait_ms: 600_000, inbox: "nobody:listens", ..raw.ask(id) });
     }
-    let ask = Ask {
-        wait_ms: 600_000,
-        inbox: "x",
-        ..raw.ask("alive")
-    };
+    let ask = Ask { wait_ms: 600_000, inbox: "x", ..raw.ask("alive") };
     raw.queue(ask);
-    let Answer::Queued {
-        position,
-        retry_after,
-        now,
-        ..
-    } = raw.acquire(ask)
-    else {
-        panic!()
-    };
-    assert_eq!(
-        (position, now + retry_after),
-        (3, end),
-        "nobody would ask when the lease ends"
-    );
+    let Answer::Queued { position, retry_after, now, .. } = raw.acquire(ask) else { panic!() };
+    assert_eq!((position, now + retry_after), (3, end), "nobody would ask when the lease ends");
 }
 
 #[test]
@@ -411,27 +229,13 @@ fn who_wants_more_than_a_lowered_limit_is_told_at_the_head_at_the_latest() {
     let mut raw = Raw::new(&server, 5);
     let mut inbox = Listener::new(&server, "far-back");
     let channel = inbox.channel.clone();
-    raw.grant(Ask {
-        permits: Some(5),
-        ..raw.ask("holder")
-    });
+    raw.grant(Ask { permits: Some(5), ..raw.ask("holder") });
     for n in 0..100 {
-        raw.queue(Ask {
-            wait_ms: 60_000,
-            ..raw.ask(&format!("w{n}"))
-        });
+        raw.queue(Ask { wait_ms: 60_000, ..raw.ask(&format!("w{n}")) });
     }
     // Further back than a script looks at once.
-    let ask = Ask {
-        wait_ms: 600_000,
-        inbox: &channel,
-        ..raw.ask("")
-    };
-    raw.queue(Ask {
-        id: "big",
-        permits: Some(4),
-        ..ask
-    });
+    let ask = Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("") };
+    raw.queue(Ask { id: "big", permits: Some(4), ..ask });
     raw.queue(Ask { id: "small", ..ask });
     raw.resize(3, None);
     for n in 0..100 {
@@ -449,33 +253,11 @@ fn who_asks_again_behind_the_living_leaves_the_watch_to_them() {
     let inbox = Listener::new(&server, "living");
     raw.grant(raw.ask("holder"));
     for id in ["dead", "living"] {
-        let inbox = if id == "living" {
-            &*inbox.channel
-        } else {
-            "nobody:listens"
-        };
-        raw.queue(Ask {
-            wait_ms: 600_000,
-            inbox,
-            ..raw.ask(id)
-        });
+        let inbox = if id == "living" { &*inbox.channel } else { "nobody:listens" };
+        raw.queue(Ask { wait_ms: 600_000, inbox, ..raw.ask(id) });
     }
-    let ask = Ask {
-        wait_ms: 600_000,
-        inbox: "x",
-        ..raw.ask("third")
-    };
+    let ask = Ask { wait_ms: 600_000, inbox: "x", ..raw.ask("third") };
     raw.queue(ask);
     let answer = raw.acquire(ask);
-    assert!(
-        matches!(
-            answer,
-            Answer::Queued {
-                position: 3,
-                retry_after: 200_000,
-                ..
-            }
-        ),
-        "{answer:?}"
-    );
+    assert!(matches!(answer, Answer::Queued { position: 3, retry_after: 200_000, .. }), "{answer:?}");
 }

@@ -8,9 +8,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [url, prefix, count] = &arguments[..] else {
-        panic!("takes url, prefix and count")
-    };
+    let [url, prefix, count] = &arguments[..] else { panic!("takes url, prefix and count") };
     // Callgrind makes it slow, and others may have the processors: no call is to be given up and made again.
     let gate = Gate::builder(url)
         .prefix(prefix)

@@ -25,8 +25,8 @@ pub fn charts(results: &Path) -> Result<Vec<Chart>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         text => text?,
     };
-    let rows: Vec<Value> = serde_json::from_str(&text)
-        .map_err(|error| Error::other(format!("{}: {error}", results.display())))?;
+    let rows: Vec<Value> =
+        serde_json::from_str(&text).map_err(|error| Error::other(format!("{}: {error}", results.display())))?;
     let cpu = bars(
         &rows,
         "peers-cpu.svg",
@@ -46,13 +46,7 @@ pub fn charts(results: &Path) -> Result<Vec<Chart>> {
 
 /// A chart of one field, a panel for each scene, where anything was measured of it. What takes least in the first one comes
 /// first.
-fn bars(
-    rows: &[Value],
-    file: &'static str,
-    title: &'static str,
-    scenes: &[&str],
-    field: &str,
-) -> Option<Chart> {
+fn bars(rows: &[Value], file: &'static str, title: &'static str, scenes: &[&str], field: &str) -> Option<Chart> {
     let find = |peer: &str, scene: &str| {
         let mut rows = rows.iter();
         rows.find(|row| name(row) == peer && row["scene"] == scene)
@@ -79,16 +73,8 @@ fn bars(
             .collect(),
     });
     let panels = panels.collect();
-    let rows = peers.into_iter().map(|name| Row {
-        is_ours: name.starts_with("luagate"),
-        name,
-    });
-    let bars = Bars {
-        file,
-        title,
-        rows: rows.collect(),
-        panels,
-    };
+    let rows = peers.into_iter().map(|name| Row { is_ours: name.starts_with("luagate"), name });
+    let bars = Bars { file, title, rows: rows.collect(), panels };
     Some(bars.chart())
 }
 

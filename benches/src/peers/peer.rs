@@ -85,11 +85,7 @@ impl Peer {
 
     /// How many may be inside of each of its locks.
     pub fn limit(&self, scene: &Scene) -> usize {
-        if self.is_mutex {
-            1
-        } else {
-            scene.permits as usize
-        }
+        if self.is_mutex { 1 } else { scene.permits as usize }
     }
 
     /// Where it cannot play a scene as the others do: how it plays it.
@@ -106,15 +102,7 @@ const fn mutex(
     version: (&'static str, &'static str),
     differs: &'static str,
 ) -> Peer {
-    Peer {
-        name,
-        language,
-        folder: name,
-        object: None,
-        version,
-        is_mutex: true,
-        differs,
-    }
+    Peer { name, language, folder: name, object: None, version, is_mutex: true, differs }
 }
 
 const fn semaphore(
@@ -123,10 +111,7 @@ const fn semaphore(
     version: (&'static str, &'static str),
     differs: &'static str,
 ) -> Peer {
-    Peer {
-        is_mutex: false,
-        ..mutex(name, language, version, differs)
-    }
+    Peer { is_mutex: false, ..mutex(name, language, version, differs) }
 }
 
 const fn of_redisson(name: &'static str, is_mutex: bool, differs: &'static str) -> Peer {
@@ -134,25 +119,12 @@ const fn of_redisson(name: &'static str, is_mutex: bool, differs: &'static str) 
         folder: "redisson",
         object: Some(name),
         is_mutex,
-        ..mutex(
-            name,
-            Language::Java,
-            (
-                "pom.xml",
-                "<artifactId>redisson</artifactId>\n      <version>",
-            ),
-            differs,
-        )
+        ..mutex(name, Language::Java, ("pom.xml", "<artifactId>redisson</artifactId>\n      <version>"), differs)
     }
 }
 
 pub const PEERS: [Peer; 15] = [
-    semaphore(
-        "luagate",
-        Language::Rust,
-        ("../../../Cargo.toml", "\nversion = \""),
-        "",
-    ),
+    semaphore("luagate", Language::Rust, ("../../../Cargo.toml", "\nversion = \""), ""),
     semaphore(
         "luagate-python",
         Language::Python,
@@ -244,11 +216,7 @@ mod tests {
         for peer in &PEERS {
             let version = peer.version().unwrap_or_default();
             let is_number = version.split('.').all(|part| part.parse::<u32>().is_ok());
-            assert!(
-                is_number && version.contains('.'),
-                "{}: {version}",
-                peer.name
-            );
+            assert!(is_number && version.contains('.'), "{}: {version}", peer.name);
         }
     }
 }

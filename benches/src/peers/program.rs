@@ -25,10 +25,7 @@ impl Program {
     /// Starts it, and waits until it is ready to play.
     pub fn start(peer: &Peer, arguments: &[String]) -> Result<Program, String> {
         let mut command = peer.run(arguments);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let (Some(stdin), Some(stdout), Some(mut stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -46,12 +43,7 @@ impl Program {
             let _ = stderr.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         });
-        let mut program = Program {
-            child,
-            stdin,
-            lines,
-            stderr: Some(stderr),
-        };
+        let mut program = Program { child, stdin, lines, stderr: Some(stderr) };
         while program.says(START)? != "ready" {}
         Ok(program)
     }
@@ -67,9 +59,7 @@ impl Program {
     fn says(&mut self, bound: Duration) -> Result<String, String> {
         match self.lines.recv_timeout(bound) {
             Ok(line) => Ok(line),
-            Err(RecvTimeoutError::Timeout) => {
-                Err(format!("did not finish within {} s", bound.as_secs()))
-            }
+            Err(RecvTimeoutError::Timeout) => Err(format!("did not finish within {} s", bound.as_secs())),
             Err(RecvTimeoutError::Disconnected) => Err(format!("failed: {}", self.why())),
         }
     }
@@ -97,9 +87,5 @@ pub fn gist(text: &str) -> String {
         return all.into_iter().collect();
     }
     let half = |part: &[char]| part.iter().collect::<String>();
-    format!(
-        "{} … {}",
-        half(&all[..HALF]),
-        half(&all[all.len() - HALF..])
-    )
+    format!("{} … {}", half(&all[..HALF]), half(&all[all.len() - HALF..]))
 }

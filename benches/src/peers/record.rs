@@ -70,12 +70,7 @@ impl Record {
     /// A row of its scene's table.
     fn row(&self) -> String {
         let Some(figures) = self.figures else {
-            return format!(
-                "| {} | {} | {} |",
-                self.peer.name,
-                self.peer.language.name(),
-                ["—"; 8].join(" | ")
-            );
+            return format!("| {} | {} | {} |", self.peer.name, self.peer.language.name(), ["—"; 8].join(" | "));
         };
         let cells = [
             amount(Some(figures.pairs_per_second)),
@@ -87,12 +82,7 @@ impl Record {
             amount(figures.longest_wait_ms),
             figures.violations.to_string(),
         ];
-        format!(
-            "| {} | {} | {} |",
-            self.peer.name,
-            self.peer.language.name(),
-            cells.join(" | ")
-        )
+        format!("| {} | {} | {} |", self.peer.name, self.peer.language.name(), cells.join(" | "))
     }
 }
 
@@ -135,9 +125,7 @@ pub fn page(records: &[Record], server: &str) -> String {
          uncontended scene shows at its full price; what that buys shows in the longest wait.\n"
     );
     page.push_str(&tables(records));
-    page.push_str(
-        "\n## What they do less than luagate, or more\n\n| | version | |\n|---|---|---|\n",
-    );
+    page.push_str("\n## What they do less than luagate, or more\n\n| | version | |\n|---|---|---|\n");
     for peer in PEERS.iter().filter(|peer| !peer.differs.is_empty()) {
         let version = peer.version().unwrap_or_default();
         let _ = writeln!(page, "| {} | {version} | {} |", peer.name, peer.differs);
@@ -180,12 +168,7 @@ mod tests {
             longest_wait_ms: None,
             violations,
         };
-        let best = Figures::best(&[
-            round(2.0, 30.0, 1),
-            round(4.0, 20.0, 0),
-            round(3.0, 10.0, 2),
-        ])
-        .unwrap();
+        let best = Figures::best(&[round(2.0, 30.0, 1), round(4.0, 20.0, 0), round(3.0, 10.0, 2)]).unwrap();
         assert_eq!(best.pairs_per_second, 4.0);
         assert_eq!(best.slowest_round, 2.0);
         assert_eq!(best.commands_per_pair, 0.25);

@@ -22,12 +22,7 @@ pub fn read(line: &str) -> Option<Vec<Stay>> {
     let told: Value = serde_json::from_str(line).ok()?;
     let stay = |fields: &Value| {
         let field = |place: usize| fields.get(place)?.as_u64();
-        Some(Stay {
-            lock: field(0)?,
-            asked: field(1)?,
-            entered: field(2)?,
-            left: field(3)?,
-        })
+        Some(Stay { lock: field(0)?, asked: field(1)?, entered: field(2)?, left: field(3)? })
     };
     told.get("stays")?.as_array()?.iter().map(stay).collect()
 }
@@ -59,10 +54,7 @@ pub fn in_parts(stays: &[Stay], part: u64) -> Vec<u64> {
 /// How many ended within so many µs from when the first asked.
 pub fn within(stays: &[Stay], time: u64) -> usize {
     let begin = stays.iter().map(|stay| stay.asked).min().unwrap_or(0);
-    stays
-        .iter()
-        .filter(|stay| stay.left - begin <= time)
-        .count()
+    stays.iter().filter(|stay| stay.left - begin <= time).count()
 }
 
 /// From the first who asked to the last who left.
@@ -195,21 +187,13 @@ mod tests {
     fn the_lead_in_counts_only_where_there_is_nothing_else() {
         let early = stays(&[[0, 10, 20, 30]]);
         assert_eq!(settled(&early), early);
-        let both = stays(&[
-            [0, 10, 20, 30],
-            [0, LEAD_IN + 10, LEAD_IN + 20, LEAD_IN + 30],
-        ]);
+        let both = stays(&[[0, 10, 20, 30], [0, LEAD_IN + 10, LEAD_IN + 20, LEAD_IN + 30]]);
         assert_eq!(settled(&both), both[1..]);
     }
 
     #[test]
     fn time_begins_when_the_first_asks_and_a_part_that_is_not_over_is_not_told() {
-        let some = stays(&[
-            [0, 0, 1, 2],
-            [0, 2, 3, 99],
-            [0, 99, 100, 250],
-            [0, 250, 251, 260],
-        ]);
+        let some = stays(&[[0, 0, 1, 2], [0, 2, 3, 99], [0, 99, 100, 250], [0, 250, 251, 260]]);
         assert_eq!(in_parts(&some, 100), [2, 0]);
         assert_eq!(within(&some, 99), 2);
         assert_eq!(within(&some[2..], 151), 1);

@@ -20,10 +20,7 @@ impl Usage {
             let line = info.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap().trim().parse().unwrap()
         };
-        Usage {
-            cpu_us: (seconds("used_cpu_sys:") + seconds("used_cpu_user:")) * 1e6,
-            calls: command_counts(con),
-        }
+        Usage { cpu_us: (seconds("used_cpu_sys:") + seconds("used_cpu_user:")) * 1e6, calls: command_counts(con) }
     }
 
     /// The processor time since `before`, in µs.
@@ -118,19 +115,10 @@ mod tests {
         }
         let usage = |calls: &[(&str, u64)]| Usage {
             cpu_us: 0.0,
-            calls: calls
-                .iter()
-                .map(|(name, n)| ((*name).to_owned(), *n))
-                .collect(),
+            calls: calls.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(),
         };
         let before = usage(&[("get", 8), ("info", 1)]);
-        let after = usage(&[
-            ("get", 48),
-            ("set", 5),
-            ("client|tracking", 2),
-            ("pubsub|numsub", 9),
-            ("info", 7),
-        ]);
+        let after = usage(&[("get", 48), ("set", 5), ("client|tracking", 2), ("pubsub|numsub", 9), ("info", 7)]);
         assert_eq!(after.commands_since(&before, &glimpse), 10.0 + 5.0 + 2.0);
     }
 }

@@ -26,9 +26,7 @@ pub(crate) fn effect(command: &str, arguments: &[Bytes]) -> Option<Result<Effect
     // The arity as Redis counts it: with the name of the command; negative for a minimum.
     let (effect, arity): (_, isize) = match command {
         "TIME" => (Read, 1),
-        "HLEN" | "HGETALL" | "ZCARD" | "LLEN" | "GET" | "TYPE" | "PTTL" | "PEXPIRETIME" => {
-            (Read, 2)
-        }
+        "HLEN" | "HGETALL" | "ZCARD" | "LLEN" | "GET" | "TYPE" | "PTTL" | "PEXPIRETIME" => (Read, 2),
         "PUBSUB" => (Read, -2),
         "HGET" | "HEXISTS" | "ZSCORE" | "PUBLISH" => (Read, 3),
         "HMGET" | "ZRANK" | "LPOS" => (Read, -3),

@@ -7,9 +7,7 @@ use crate::reply::{Bytes, Reply};
 use crate::state::State;
 use crate::sync::lock;
 use conversion::{table, to_lua, to_reply, to_word};
-use mlua::{
-    Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Value, VmState,
-};
+use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Value, VmState};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -56,21 +54,12 @@ impl Interpreter {
         let steps = Arc::<AtomicU32>::default();
         let counter = steps.clone();
         let triggers = HookTriggers::new().every_nth_instruction(STEP);
-        lua.set_hook(triggers, move |_, _| {
-            match counter.fetch_add(1, Ordering::Relaxed) {
-                ..MAX_STEPS => Ok(VmState::Continue),
-                _ => Err(mlua::Error::runtime("the script runs for too long")),
-            }
+        lua.set_hook(triggers, move |_, _| match counter.fetch_add(1, Ordering::Relaxed) {
+            ..MAX_STEPS => Ok(VmState::Continue),
+            _ => Err(mlua::Error::runtime("the script runs for too long")),
         })?;
         let run = lua.load(include_str!("interpreter/sandbox.lua")).call(())?;
-        Ok(Interpreter {
-            lua,
-            state,
-            run,
-            scripts: HashMap::new(),
-            eval_scripts: VecDeque::new(),
-            steps,
-        })
+        Ok(Interpreter { lua, state, run, scripts: HashMap::new(), eval_scripts: VecDeque::new(), steps })
     }
 
     /// SCRIPT LOAD: keeps the script as long as the server runs. Returns its SHA-1.
@@ -122,16 +111,12 @@ impl Interpreter {
 
     /// Runs a loaded script.
     pub(crate) fn run(&self, name: &str, keys: &[Bytes], arguments: &[Bytes]) -> Reply {
-        let script = self
-            .scripts
-            .get(name)
-            .ok_or("NOSCRIPT No matching script.")?;
+        let script = self.scripts.get(name).ok_or("NOSCRIPT No matching script.")?;
         lock(&self.state).begin_script(keys);
         self.steps.store(0, Ordering::Relaxed);
         let list = |texts: &[Bytes]| {
             let texts = texts.iter().map(|text| self.lua.create_string(text));
-            self.lua
-                .create_sequence_from(texts.collect::<mlua::Result<Vec<_>>>()?)
+            self.lua.create_sequence_from(texts.collect::<mlua::Result<Vec<_>>>()?)
         };
         let run = || to_reply(&self.run.call((script, list(keys)?, list(arguments)?))?);
         run().unwrap_or_else(|error| Err(format!("ERR {error}")))
@@ -151,9 +136,7 @@ fn pcall(lua: &Lua, state: &Mutex<State>, words: MultiValue) -> mlua::Result<Val
             let command = String::from_utf8_lossy(command).to_ascii_uppercase();
             lock(state).call(&command, arguments)
         }
-        Some([]) => {
-            Err("ERR Please specify at least one argument for this redis lib call".to_owned())
-        }
+        Some([]) => Err("ERR Please specify at least one argument for this redis lib call".to_owned()),
         None => Err("ERR Lua redis lib command arguments must be strings or integers".to_owned()),
     };
     match reply {

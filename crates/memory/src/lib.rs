@@ -11,15 +11,7 @@
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs, unreachable_pub)]
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod commands;
 mod interpreter;

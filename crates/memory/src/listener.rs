@@ -61,29 +61,17 @@ impl Listener {
     ///
     /// # Errors
     /// When the system has no free port, or no thread.
-    pub fn new(
-        server: Server,
-        date: impl Fn() -> SystemTime + Send + Sync + 'static,
-    ) -> io::Result<Listener> {
+    pub fn new(server: Server, date: impl Fn() -> SystemTime + Send + Sync + 'static) -> io::Result<Listener> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             date: Box::new(date),
-            host: Mutex::new(Host {
-                server,
-                clients: BTreeMap::new(),
-                last_id: 0,
-                skew: 0,
-            }),
+            host: Mutex::new(Host { server, clients: BTreeMap::new(), last_id: 0, skew: 0 }),
             closed: AtomicBool::new(false),
         });
         let accepting = shared.clone();
         thread(address).spawn(move || accept(&listener, &accepting))?;
-        Ok(Listener {
-            address,
-            shared,
-            pid: std::process::id(),
-        })
+        Ok(Listener { address, shared, pid: std::process::id() })
     }
 
     /// Its address.
@@ -143,11 +131,7 @@ fn start(stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let thread = thread(stream.local_addr()?);
     let writer = Arc::new(Mutex::new(stream.try_clone()?));
-    let client = Client {
-        stream: stream.try_clone()?,
-        writer: writer.clone(),
-        channels: BTreeSet::new(),
-    };
+    let client = Client { stream: stream.try_clone()?, writer: writer.clone(), channels: BTreeSet::new() };
     let mut host = lock(&shared.host);
     if shared.closed.load(Ordering::SeqCst) {
         return Ok(()); // the other connections were closed already
@@ -228,9 +212,7 @@ impl Host {
     }
 
     fn subscribe(&mut self, id: u64, channels: &[Bytes]) -> Vec<Reply> {
-        self.change_channels(id, channels, "subscribe", |all, one| {
-            all.insert(one.clone())
-        })
+        self.change_channels(id, channels, "subscribe", |all, one| all.insert(one.clone()))
     }
 
     /// Unsubscribes from these channels, or from all if there are none.

@@ -8,8 +8,7 @@ pub(crate) type Bytes = Vec<u8>;
 pub(crate) type Reply = Result<Value, String>;
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
-pub(crate) const WRONG_TYPE: &str =
-    "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub(crate) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// The error for a command with too few or too many arguments.

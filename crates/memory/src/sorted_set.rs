@@ -38,10 +38,7 @@ pub(crate) struct SortedSet {
 
 impl SortedSet {
     pub(crate) const fn new() -> SortedSet {
-        SortedSet {
-            scores: BTreeMap::new(),
-            order: BTreeSet::new(),
-        }
+        SortedSet { scores: BTreeMap::new(), order: BTreeSet::new() }
     }
 
     pub(crate) fn insert(&mut self, member: &[u8], score: Score) {
@@ -70,9 +67,7 @@ pub(crate) fn parse_score_bound(text: &[u8]) -> Result<Bound<f64>, String> {
         b"" => Some(0.0),
         number => parse_float(number),
     };
-    number
-        .map(bound)
-        .ok_or_else(|| "ERR min or max is not a float".to_owned())
+    number.map(bound).ok_or_else(|| "ERR min or max is not a float".to_owned())
 }
 
 /// Parses a bound of a range of members. `-` and `+` are unbounded.
@@ -126,11 +121,7 @@ pub(crate) fn number_text(value: f64) -> String {
     let power: i32 = power.parse().unwrap_or(0);
     let count = i32::try_from(count).unwrap_or(i32::MAX);
     let zeros = power - count + 1; // after the last digit; negative: digits after the point
-    let in_full = if zeros >= 0 {
-        power < count + 7
-    } else {
-        zeros > -7 || power.abs() < 4
-    };
+    let in_full = if zeros >= 0 { power < count + 7 } else { zeros > -7 || power.abs() < 4 };
     match (in_full, power) {
         (true, _) => value.to_string(),
         (false, 0..) => format!("{digits}e+{power}"),

@@ -41,16 +41,12 @@ impl State {
     /// Executes a command that a script calls.
     pub(crate) fn call(&mut self, command: &str, arguments: &[Bytes]) -> Reply {
         self.calls += 1;
-        let effect =
-            effect(command, arguments).ok_or("ERR Unknown Redis command called from script")?;
-        let effect =
-            effect.map_err(|_| "ERR Wrong number of args calling Redis command from script")?;
+        let effect = effect(command, arguments).ok_or("ERR Unknown Redis command called from script")?;
+        let effect = effect.map_err(|_| "ERR Wrong number of args calling Redis command from script")?;
         let mut keys = keys_of(command, arguments).iter();
         if let Some(key) = keys.find(|key| !self.declared.contains(key)) {
             let key = String::from_utf8_lossy(key);
-            return Err(format!(
-                "ERR {command} of the key {key}, which is not in KEYS"
-            ));
+            return Err(format!("ERR {command} of the key {key}, which is not in KEYS"));
         }
         if effect == Effect::Grow && self.full && !self.wrote {
             return Err(OUT_OF_MEMORY.to_owned());
@@ -68,9 +64,7 @@ impl State {
                 Ok(reply)
             }
             ("PUBSUB", [what, channels @ ..]) if what.eq_ignore_ascii_case(b"NUMSUB") => {
-                let counts = channels
-                    .iter()
-                    .flat_map(|channel| [bulk(channel.clone()), subscribers(channel)]);
+                let counts = channels.iter().flat_map(|channel| [bulk(channel.clone()), subscribers(channel)]);
                 Ok(Value::Array(counts.collect()))
             }
             ("PUBSUB", _) => Err(unknown(command)),

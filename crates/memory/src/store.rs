@@ -48,10 +48,7 @@ impl Entry {
 
 impl From<Data> for Entry {
     fn from(data: Data) -> Entry {
-        Entry {
-            data,
-            expires_at: None,
-        }
+        Entry { data, expires_at: None }
     }
 }
 
@@ -148,11 +145,7 @@ macro_rules! collection {
                 }
             }
 
-            pub(crate) fn $change<T>(
-                &mut self,
-                key: &[u8],
-                change: impl FnOnce(&mut $type) -> T,
-            ) -> Result<T, String> {
+            pub(crate) fn $change<T>(&mut self, key: &[u8], change: impl FnOnce(&mut $type) -> T) -> Result<T, String> {
                 let entry = self.keys.entry(key.to_vec());
                 let entry = entry.or_insert_with(|| Data::$kind(<$type>::new()).into());
                 let Data::$kind(data) = &mut entry.data else {

@@ -13,18 +13,9 @@ fn keep(keeper: &mut Keeper, lease_ms: u64, now: Moment) -> Number {
         keys: Keys::mutex("luagate", "m").unwrap(),
         id: "id".to_owned(),
         fence: 7,
-        lease: LeaseOptions {
-            lease_ms,
-            renewed: true,
-            own_id: false,
-        },
+        lease: LeaseOptions { lease_ms, renewed: true, own_id: false },
     };
-    let grant = Grant {
-        permits: 1,
-        fence: 7,
-        expires_at: Some(lease_ms),
-        now: 0,
-    };
+    let grant = Grant { permits: 1, fence: 7, expires_at: Some(lease_ms), now: 0 };
     let deadline = Deadline::told(now, grant.left());
     let held = HeldPermit::new(Arc::new(identity), &grant, deadline);
     keeper.keep(held, 0, true, now)

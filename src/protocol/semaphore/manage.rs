@@ -145,15 +145,10 @@ impl Call for Resize<'_> {
 
     fn answer(&self, reply: Value) -> Result<ResizeAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
-            "resized" => Ok(ResizeAnswer::Resized {
-                old: reply.number()?,
-                new: reply.number()?,
-                in_use: reply.number()?,
-            }),
-            "unchanged" => Ok(ResizeAnswer::Unchanged {
-                current: reply.number()?,
-                in_use: reply.number()?,
-            }),
+            "resized" => {
+                Ok(ResizeAnswer::Resized { old: reply.number()?, new: reply.number()?, in_use: reply.number()? })
+            }
+            "unchanged" => Ok(ResizeAnswer::Unchanged { current: reply.number()?, in_use: reply.number()? }),
             other => Err(unexpected(&other)),
         })
     }
@@ -193,11 +188,7 @@ impl Call for TryLockAll<'_> {
 
     fn pack(&self) -> Packed {
         let keys: Vec<&str> = self.mutexes.iter().flat_map(|keys| keys.names()).collect();
-        Packed::new(
-            &TRY_LOCK_ALL,
-            &PackedKeys::new(&keys),
-            &[self.id.into(), self.lease_ms.into()],
-        )
+        Packed::new(&TRY_LOCK_ALL, &PackedKeys::new(&keys), &[self.id.into(), self.lease_ms.into()])
     }
 
     fn answer(&self, reply: Value) -> Result<TryLockAllAnswer, CallError> {
@@ -221,12 +212,7 @@ impl Call for TryLockAll<'_> {
 fn locks(reply: &mut Reply, count: usize) -> Result<Vec<Grant>, CallError> {
     let now = reply.number()?;
     let grants = reply.rows(|row| {
-        let grant = Grant {
-            permits: 1,
-            fence: row.number()?,
-            expires_at: row.number_or_never()?,
-            now,
-        };
+        let grant = Grant { permits: 1, fence: row.number()?, expires_at: row.number_or_never()?, now };
         grant.checked()
     })?;
     match grants.len() == count {

@@ -41,15 +41,7 @@ pub(crate) struct LatchAnswer {
 
 impl LatchTarget {
     pub(crate) fn new(keys: &LatchKeys, count: u32, life_ms: u64, now: Instant) -> LatchTarget {
-        LatchTarget {
-            keys: keys.clone(),
-            count,
-            life_ms,
-            last: None,
-            asked: now,
-            called: false,
-            false_calls: 0,
-        }
+        LatchTarget { keys: keys.clone(), count, life_ms, last: None, asked: now, called: false, false_calls: 0 }
     }
 
     fn wait<'a>(&'a self, inbox: &'a str) -> Wait<'a> {
@@ -84,12 +76,7 @@ impl Target for LatchTarget {
         let (left, count, retry_after) = match ask {
             Ask::First | Ask::InLine => match self.wait("").answer(reply)? {
                 WaitAnswer::Open { count, .. } => (0, count, 0),
-                WaitAnswer::Closed {
-                    left,
-                    count,
-                    retry_after,
-                    ..
-                } => (left, count, retry_after),
+                WaitAnswer::Closed { left, count, retry_after, .. } => (left, count, retry_after),
             },
             Ask::Last => match (Count { keys: &self.keys }).answer(reply)? {
                 CountAnswer::None { .. } => (self.count, self.count, 0),
@@ -97,11 +84,7 @@ impl Target for LatchTarget {
                 CountAnswer::Closed { left, count, .. } => (left, count, 0),
             },
         };
-        Ok(LatchAnswer {
-            left,
-            count,
-            retry_after,
-        })
+        Ok(LatchAnswer { left, count, retry_after })
     }
 
     fn answered(&mut self, ask: Ask, told: LatchAnswer, sent: Moment) -> StepOf<LatchTarget> {

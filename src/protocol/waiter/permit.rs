@@ -3,8 +3,8 @@
 use super::{Ask, PATIENCE, RECHECK, Step, StepOf, Target};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{
-    AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch,
-    PlaceRevoked, TryAcquireError,
+    AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, PlaceRevoked,
+    TryAcquireError,
 };
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::Identity;
@@ -72,15 +72,7 @@ impl PermitTarget {
         strict: bool,
         lease: LeaseOptions,
     ) -> PermitTarget {
-        PermitTarget {
-            keys,
-            id,
-            permits,
-            limit,
-            strict,
-            lease,
-            entry: QueueEntry::default(),
-        }
+        PermitTarget { keys, id, permits, limit, strict, lease, entry: QueueEntry::default() }
     }
 
     /// Reports what can be known to be wrong without asking the server.
@@ -115,11 +107,7 @@ impl PermitTarget {
     }
 
     /// What the answer to a caller that does not wait means. With `true` whatever the id has is to be given back.
-    pub(crate) fn at_once(
-        &mut self,
-        answer: Answer,
-        sent: Moment,
-    ) -> (Result<Granted, TryAcquireError>, bool) {
+    pub(crate) fn at_once(&mut self, answer: Answer, sent: Moment) -> (Result<Granted, TryAcquireError>, bool) {
         if let Answer::Denied { usage, .. } = answer
             && let Err(mismatch) = self.check_limit(usage.limit)
         {
@@ -128,20 +116,13 @@ impl PermitTarget {
         match self.answered(Ask::Last, answer, sent) {
             Step::Done(result) => (result.map_err(TryAcquireError::of), false),
             Step::GiveBack(error) => (Err(TryAcquireError::of(error)), true),
-            Step::AskAt(_) | Step::AskBy(_) | Step::Continue | Step::Confirm(_) => {
-                (Err(out_of_turn().into()), false)
-            }
+            Step::AskAt(_) | Step::AskBy(_) | Step::Continue | Step::Confirm(_) => (Err(out_of_turn().into()), false),
         }
     }
 
     fn granted(&self, grant: &Grant, limit: u32, sent: Moment) -> Granted {
         Granted {
-            identity: Identity {
-                keys: self.keys.clone(),
-                id: self.id.clone(),
-                fence: grant.fence,
-                lease: self.lease,
-            },
+            identity: Identity { keys: self.keys.clone(), id: self.id.clone(), fence: grant.fence, lease: self.lease },
             grant: *grant,
             limit,
             deadline: Deadline::told(sent, grant.left()),
@@ -153,25 +134,15 @@ impl PermitTarget {
         if !self.strict || self.limit == 0 || limit == self.limit {
             return Ok(());
         }
-        Err(LimitMismatch {
-            declared: self.limit,
-            in_force: limit,
-        })
+        Err(LimitMismatch { declared: self.limit, in_force: limit })
     }
 
     fn already_held(&self, grant: &Grant) -> AlreadyHeld {
-        AlreadyHeld {
-            id: self.id.clone(),
-            permits: grant.permits,
-            fence: grant.fence,
-        }
+        AlreadyHeld { id: self.id.clone(), permits: grant.permits, fence: grant.fence }
     }
 
     fn above(&self, limit: u32) -> AboveLimit {
-        AboveLimit {
-            permits: self.permits.unwrap_or(1),
-            limit,
-        }
+        AboveLimit { permits: self.permits.unwrap_or(1), limit }
     }
 
     /// The id holds, by a grant that may be another caller's with the same id. A message of it goes to the inbox of whoever
@@ -199,9 +170,7 @@ impl PermitTarget {
         }
         match message.at {
             // A call that crossed the message may have brought the place back.
-            None => Step::GiveBack(AcquireError::Revoked(PlaceRevoked {
-                id: self.id.clone(),
-            })),
+            None => Step::GiveBack(AcquireError::Revoked(PlaceRevoked { id: self.id.clone() })),
             Some(at) => match sent.instant().checked_add(between(server_time, at)) {
                 Some(at) => Step::AskBy(at),
                 None => Step::Continue,
@@ -227,19 +196,11 @@ impl Target for PermitTarget {
         match answer {
             Answer::Held(grant, _) if self.lease.own_id => self.held(grant, sent),
             // An id made for this wait: an earlier call of it was carried out, and its reply lost.
-            Answer::Granted(grant, usage) | Answer::Held(grant, usage) => {
-                match self.check_limit(usage.limit) {
-                    Ok(()) => Step::Done(Ok(self.granted(&grant, usage.limit, sent))),
-                    Err(mismatch) => Step::GiveBack(mismatch.into()),
-                }
-            }
-            Answer::Queued {
-                ticket,
-                position,
-                retry_after,
-                usage,
-                now,
-            } if ask == Ask::InLine => {
+            Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
+                Ok(()) => Step::Done(Ok(self.granted(&grant, usage.limit, sent))),
+                Err(mismatch) => Step::GiveBack(mismatch.into()),
+            },
+            Answer::Queued { ticket, position, retry_after, usage, now } if ask == Ask::InLine => {
                 if let Err(mismatch) = self.check_limit(usage.limit) {
                     return Step::GiveBack(mismatch.into());
                 }
@@ -251,16 +212,9 @@ impl Target for PermitTarget {
             }
             Answer::Queued { .. } => Step::Done(Err(out_of_turn().into())),
             Answer::Denied { .. } if ask == Ask::First => Step::AskAt(sent.instant()),
-            Answer::Denied {
-                next_expiry,
-                usage,
-                waiting,
-                ..
-            } => Step::Done(Err(AcquireError::TimedOut(denied(
-                usage,
-                waiting,
-                next_expiry,
-            )))),
+            Answer::Denied { next_expiry, usage, waiting, .. } => {
+                Step::Done(Err(AcquireError::TimedOut(denied(usage, waiting, next_expiry))))
+            }
             Answer::AboveLimit { limit, .. } => Step::Done(Err(self.above(limit).into())),
         }
     }
@@ -294,17 +248,9 @@ impl Target for PermitTarget {
         if self.lease.own_id || self.strict || is_other || deadline.is_past(now) {
             return Step::AskBy(now.instant());
         }
-        let grant = Grant {
-            permits: message.permits,
-            fence: message.fence,
-            expires_at: message.at,
-            now: message.now,
-        };
+        let grant = Grant { permits: message.permits, fence: message.fence, expires_at: message.at, now: message.now };
         let limit = self.entry.usage.limit;
-        Step::Done(Ok(Granted {
-            deadline,
-            ..self.granted(&grant, limit, sent)
-        }))
+        Step::Done(Ok(Granted { deadline, ..self.granted(&grant, limit, sent) }))
     }
 
     fn called(&mut self, now: Instant) -> Option<Instant> {
@@ -320,9 +266,7 @@ impl Target for PermitTarget {
     }
 
     fn timed_out(&self) -> AcquireError {
-        let QueueEntry {
-            usage, position, ..
-        } = self.entry;
+        let QueueEntry { usage, position, .. } = self.entry;
         AcquireError::TimedOut(denied(usage, position, None))
     }
 
@@ -348,12 +292,7 @@ fn recheck(position: u64) -> Duration {
 
 /// A refusal as users see it.
 pub(crate) fn denied(usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
-    Denied {
-        in_use: usage.in_use,
-        limit: usage.limit,
-        waiting,
-        next_expiry: next_expiry.map(Duration::from_millis),
-    }
+    Denied { in_use: usage.in_use, limit: usage.limit, waiting, next_expiry: next_expiry.map(Duration::from_millis) }
 }
 
 /// The script answered what was not asked.

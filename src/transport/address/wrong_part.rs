@@ -6,15 +6,13 @@ use std::net::Ipv6Addr;
 pub(super) const ONE: &str = "redis://[user:password@]host[:port][/db], or rediss:// with TLS";
 pub(super) const UNIX: &str = "unix:///path[?db=number&user=name&pass=password]";
 pub(super) const CLUSTER: &str = "redis+cluster://[user:password@]host[:port],host[:port]";
-pub(super) const SENTINEL: &str =
-    "redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]";
+pub(super) const SENTINEL: &str = "redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]";
 
 const TCP: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 const SOCKETS: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
 
 /// What is wrong with a password that ends the part in which it stands.
-const PASSWORD: &str =
-    "the password has a character to be escaped: write / as %2F, ? as %3F, # as %23, @ as %40";
+const PASSWORD: &str = "the password has a character to be escaped: write / as %2F, ? as %3F, # as %23, @ as %40";
 
 /// Says which part of the URL of one server is wrong, and what it takes. `form`: how such a URL is written.
 pub(super) fn why(url: &str, form: &str) -> String {
@@ -91,15 +89,12 @@ fn of_options(options: &str) -> Option<&'static str> {
     if !["", "#insecure"].contains(&fragment) {
         return Some("the fragment is not #insecure");
     }
-    query
-        .contains("protocol=")
-        .then_some("the protocol is not 2, 3, resp2 or resp3")
+    query.contains("protocol=").then_some("the protocol is not 2, 3, resp2 or resp3")
 }
 
 /// Splits before the first of these characters; the second part begins with it.
 fn split<'a>(text: &'a str, at: &[char]) -> (&'a str, &'a str) {
-    text.split_at_checked(text.find(at).unwrap_or(text.len()))
-        .unwrap_or((text, ""))
+    text.split_at_checked(text.find(at).unwrap_or(text.len())).unwrap_or((text, ""))
 }
 
 /// The number behind the colon.

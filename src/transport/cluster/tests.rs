@@ -18,11 +18,7 @@ fn cluster(nodes: &[TcpListener; 2]) -> Cluster {
     let options = PoolOptions {
         clock: Clock::real(),
         counts: Arc::default(),
-        timeouts: Timeouts {
-            connect: SOON,
-            read: SOON,
-            write: SOON,
-        },
+        timeouts: Timeouts { connect: SOON, read: SOON, write: SOON },
         most: 1,
     };
     let addresses = nodes.each_ref().map(|node| node.local_addr().unwrap());
@@ -53,10 +49,7 @@ fn a_call_to_another_node_than_the_one_that_failed_asks_that_one_last_and_for_it
     assert_eq!(owner.node(), 1);
     assert!(asked.elapsed() < TOLD_WITHIN, "{:?}", asked.elapsed());
     assert!(nodes[1].accept().is_ok(), "it is not asked");
-    assert!(
-        nodes[0].accept().is_err(),
-        "the one that failed is asked first"
-    );
+    assert!(nodes[0].accept().is_err(), "the one that failed is asked first");
 }
 
 #[test]

@@ -43,10 +43,7 @@ pub(super) enum Turn {
 impl Queued {
     pub(super) fn new(packet: &Packet, sending: Sending, latest: Instant) -> Arc<Queued> {
         Arc::new(Queued {
-            packet: Packet {
-                bytes: packet.bytes.to_vec().into(),
-                replies: packet.replies,
-            },
+            packet: Packet { bytes: packet.bytes.to_vec().into(), replies: packet.replies },
             latest,
             since: machine_now(),
             alone: sending.is_alone(),

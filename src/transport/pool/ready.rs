@@ -14,11 +14,7 @@ const IDLE: Duration = Duration::from_millis(1_500);
 
 impl Pool {
     /// A connection that answers, or a new one, by `latest` on this machine's clock.
-    pub(super) fn ready(
-        &self,
-        mut slot: Slot,
-        latest: Instant,
-    ) -> Result<PooledConnection, Failure> {
+    pub(super) fn ready(&self, mut slot: Slot, latest: Instant) -> Result<PooledConnection, Failure> {
         loop {
             let generation = match slot {
                 Slot::Idle(mut connection) => {
@@ -36,10 +32,7 @@ impl Pool {
                 Slot::New(generation) => generation,
             };
             let left = latest.saturating_duration_since(machine_now());
-            let inner = self.connector.pooled(
-                &self.options.timeouts,
-                self.options.timeouts.connect.min(left),
-            );
+            let inner = self.connector.pooled(&self.options.timeouts, self.options.timeouts.connect.min(left));
             let mut connections = lock(&self.connections);
             return match inner {
                 Ok((inner, is_lent)) => {
@@ -49,12 +42,7 @@ impl Pool {
                     if is_successor {
                         self.count_reconnect("a connection was replaced");
                     }
-                    Ok(PooledConnection::new(
-                        inner,
-                        is_lent,
-                        self.options.timeouts.read,
-                        generation,
-                    ))
+                    Ok(PooledConnection::new(inner, is_lent, self.options.timeouts.read, generation))
                 }
                 Err(failure) => {
                     connections.open -= 1;
@@ -66,11 +54,7 @@ impl Pool {
 
     /// The connection, if it answers; nothing where it was closed. It was idle for a while, so the server may have gone since. A
     /// call on it would be sent and lost, and then nobody could tell whether it was run.
-    fn test(
-        &self,
-        mut connection: PooledConnection,
-        latest: Instant,
-    ) -> Result<Option<PooledConnection>, Failure> {
+    fn test(&self, mut connection: PooledConnection, latest: Instant) -> Result<Option<PooledConnection>, Failure> {
         let ping = redis::cmd("PING").get_packed_command();
         let (replies, state) = connection.exchange(&ping, 1, latest);
         if state == State::Ready {

@@ -11,26 +11,14 @@ fn with_a_call_under_way(time: Duration) -> (Arc<Pool>, TcpStream, JoinHandle<Re
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     let connector = Connector::at(url.into_connection_info().unwrap()).unwrap();
-    let timeouts = Timeouts {
-        connect: SOON,
-        read: SOON,
-        write: SOON,
-    };
-    let options = PoolOptions {
-        clock: Clock::real(),
-        counts: Arc::default(),
-        timeouts,
-        most: 2,
-    };
+    let timeouts = Timeouts { connect: SOON, read: SOON, write: SOON };
+    let options = PoolOptions { clock: Clock::real(), counts: Arc::default(), timeouts, most: 2 };
     let pool = Pool::new(options, 0, connector);
     let pool = Arc::new(pool);
     let call = |time: Duration| {
         let pool = pool.clone();
         let until = Some(Instant::now() + time);
-        let sending = Sending {
-            until,
-            ..Sending::default()
-        };
+        let sending = Sending { until, ..Sending::default() };
         std::thread::spawn(move || pool.send(&ping(), sending).unwrap())
     };
     let first = call(SOON);
@@ -45,10 +33,7 @@ fn with_a_call_under_way(time: Duration) -> (Arc<Pool>, TcpStream, JoinHandle<Re
 }
 
 fn ping() -> Packet<'static> {
-    Packet {
-        bytes: redis::cmd("PING").get_packed_command().into(),
-        replies: 1,
-    }
+    Packet { bytes: redis::cmd("PING").get_packed_command().into(), replies: 1 }
 }
 
 fn take_call(server: &mut TcpStream) {

@@ -29,10 +29,8 @@ impl Certificates {
     }
 
     pub(crate) fn show(&mut self, chain: &[u8], key: &[u8]) {
-        self.given().client_tls = Some(redis::ClientTlsConfig {
-            client_cert: chain.to_vec(),
-            client_key: key.to_vec(),
-        });
+        self.given().client_tls =
+            Some(redis::ClientTlsConfig { client_cert: chain.to_vec(), client_key: key.to_vec() });
     }
 
     pub(crate) fn are_given(&self) -> bool {
@@ -40,10 +38,7 @@ impl Certificates {
     }
 
     fn given(&mut self) -> &mut redis::TlsCertificates {
-        self.given.get_or_insert(redis::TlsCertificates {
-            client_tls: None,
-            root_cert: None,
-        })
+        self.given.get_or_insert(redis::TlsCertificates { client_tls: None, root_cert: None })
     }
 
     /// Puts them into what connections are made of. Where none were given, those that it has already stay.

@@ -49,10 +49,7 @@ use ring as aws_lc_rs;
 fn compiled_in() -> [Option<CryptoProvider>; 2] {
     #[allow(unused_imports, reason = "neither may be there")]
     use rustls::crypto::*;
-    [
-        ring::default_provider().into(),
-        aws_lc_rs::default_provider().into(),
-    ]
+    [ring::default_provider().into(), aws_lc_rs::default_provider().into()]
 }
 
 #[cfg(test)]

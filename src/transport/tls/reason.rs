@@ -24,8 +24,7 @@ pub(crate) fn failure_of(error: &RedisError) -> Option<Failure> {
 
 /// Nothing where it is the network that failed.
 fn of_cause(error: &RedisError) -> Option<&'static str> {
-    let cause = std::error::Error::source(error)?
-        .downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
+    let cause = std::error::Error::source(error)?.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
     if let Some(io) = cause.downcast_ref::<std::io::Error>() {
         return io.get_ref()?.downcast_ref().map(of_rustls);
     }

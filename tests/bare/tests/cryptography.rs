@@ -7,13 +7,8 @@ use luagate::errors::{CallError, FailureKind};
 
 #[test]
 fn it_is_told_before_anything_is_sent() {
-    let Err(CallError::Failed(failure)) = Gate::open("rediss://127.0.0.1:1/") else {
-        panic!()
-    };
+    let Err(CallError::Failed(failure)) = Gate::open("rediss://127.0.0.1:1/") else { panic!() };
     assert_eq!(failure.kind(), FailureKind::Tls);
     let text = failure.to_string();
-    assert!(
-        text.contains("`rustls` with its feature `ring` or `aws-lc-rs`"),
-        "{text}"
-    );
+    assert!(text.contains("`rustls` with its feature `ring` or `aws-lc-rs`"), "{text}");
 }

@@ -45,9 +45,7 @@ impl Likeness {
         names: &[String],
         ran: &RangeInclusive<i64>,
     ) -> Result<(), String> {
-        check(shown.len() == real.len(), || {
-            format!("{} fields are shown, not {real:?}", shown.len())
-        })?;
+        check(shown.len() == real.len(), || format!("{} fields are shown, not {real:?}", shown.len()))?;
         let now = names.iter().position(|name| name == "now");
         let now = now.and_then(|at| match (&shown[at].kind, &real[at]) {
             (Kind::Word(word), Value::Number(real)) => Some((word.parse().ok()?, *real)),
@@ -66,15 +64,11 @@ impl Likeness {
     fn value(&mut self, shown: &Shown, real: &Value, name: &str, now: Now) -> Result<(), String> {
         match (&shown.kind, real) {
             (Kind::List(shown), Value::List(real)) => {
-                check(shown.len() == real.len(), || {
-                    format!("{} in a list, not {real:?}", shown.len())
-                })?;
+                check(shown.len() == real.len(), || format!("{} in a list, not {real:?}", shown.len()))?;
                 let mut pairs = shown.iter().zip(real);
                 pairs.try_for_each(|(shown, real)| self.value(shown, real, "", now))
             }
-            (Kind::Word(shown), Value::Text(real)) => {
-                check(shown == real, || format!("{shown} is shown, not {real}"))
-            }
+            (Kind::Word(shown), Value::Text(real)) => check(shown == real, || format!("{shown} is shown, not {real}")),
             (Kind::Word(word), Value::Number(real)) => {
                 let shown = word.parse().map_err(|_| format!("{word}, not {real}"))?;
                 self.number(shown, *real, name, now)

@@ -77,10 +77,8 @@ impl Example {
         if self.remark.contains("hears") && self.remark.ends_with(':') && self.message.is_none() {
             let channel = self.remark.split("SUBSCRIBE ").nth(1);
             let channel = channel.expect("a remark says how to hear the message");
-            self.message = Some(Message {
-                channel: channel.split('`').next().unwrap().to_owned(),
-                text: line.trim().to_owned(),
-            });
+            self.message =
+                Some(Message { channel: channel.split('`').next().unwrap().to_owned(), text: line.trim().to_owned() });
             return;
         }
         let (line, remark) = line.split_once(&" ".repeat(20)).unwrap_or((line, ""));
@@ -91,11 +89,7 @@ impl Example {
             let above = self.reply.last_mut().expect("names are below values");
             above.names = Some(line.to_owned());
         } else {
-            self.reply.push(Line {
-                values: line.trim_end().to_owned(),
-                remark: remark.trim().to_owned(),
-                names: None,
-            });
+            self.reply.push(Line { values: line.trim_end().to_owned(), remark: remark.trim().to_owned(), names: None });
         }
     }
 }

@@ -75,9 +75,7 @@ fn value(lines: &[&str]) -> Value {
     } else if first.starts_with("(empty ") {
         Value::List(Vec::new())
     } else {
-        let text = first
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'));
+        let text = first.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         Value::Text(text.unwrap_or_else(|| panic!("{first}")).to_owned())
     }
 }

@@ -72,11 +72,7 @@ impl Shell {
         let sh = sh.current_dir(folder).env("PATH", path);
         let mut process = Process::start(sh.stdin(Stdio::piped()));
         let stdin = process.child.stdin.take().unwrap();
-        let mut shell = Shell {
-            process,
-            stdin,
-            folder: bin,
-        };
+        let mut shell = Shell { process, stdin, folder: bin };
         shell.run("exec 2>&1");
         shell
     }

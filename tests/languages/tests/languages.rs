@@ -27,16 +27,10 @@ fn server() -> Server {
 }
 
 /// A test, or why it is not run.
-fn trial(
-    name: String,
-    missing: Option<&str>,
-    test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
-) -> Trial {
+fn trial(name: String, missing: Option<&str>, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     let trial = Trial::test(name, test);
     match missing {
-        Some(why) => trial
-            .with_kind(format!("skipped: {why}"))
-            .with_ignored_flag(true),
+        Some(why) => trial.with_kind(format!("skipped: {why}")).with_ignored_flag(true),
         None => trial,
     }
 }
@@ -47,9 +41,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::from_args();
-    let no_server = Server::private(&[])
-        .is_none()
-        .then_some("no redis-server or valkey-server");
+    let no_server = Server::private(&[]).is_none().then_some("no redis-server or valkey-server");
     let languages = Language::all();
     let mut trials = vec![Trial::test("page", page::shows_the_examples)];
     for language in &languages {
@@ -67,15 +59,10 @@ fn main() -> ExitCode {
             trials.push(trial(name, missing, move || test(shell)));
         }
     }
-    let here: Vec<Language> = languages
-        .into_iter()
-        .filter(|language| language.missing.is_none())
-        .collect();
+    let here: Vec<Language> = languages.into_iter().filter(|language| language.missing.is_none()).collect();
     for (name, test) in together::TESTS {
         let here = here.clone();
-        trials.push(trial(format!("together::{name}"), no_server, move || {
-            test(&here)
-        }));
+        trials.push(trial(format!("together::{name}"), no_server, move || test(&here)));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

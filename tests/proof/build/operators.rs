@@ -6,9 +6,8 @@ use std::mem;
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Attribute, BinOp, Block, Expr, ExprCall, ExprLit, ExprRepeat, GenericArgument, Ident,
-    ImplItemConst, ImplItemFn, ItemConst, ItemFn, ItemMod, ItemStatic, Lit, Pat, ReturnType,
-    Signature, Stmt, Type, UnOp, Variant, parse_quote,
+    Attribute, BinOp, Block, Expr, ExprCall, ExprLit, ExprRepeat, GenericArgument, Ident, ImplItemConst, ImplItemFn,
+    ItemConst, ItemFn, ItemMod, ItemStatic, Lit, Pat, ReturnType, Signature, Stmt, Type, UnOp, Variant, parse_quote,
 };
 
 /// Larger changes, each of which breaks a promise by which the machines were designed.
@@ -36,23 +35,14 @@ pub struct Operators<'a> {
 impl<'a> Operators<'a> {
     /// The first change of this file has the number `before` + 1.
     pub fn new(file: &'a str, before: usize) -> Operators<'a> {
-        let lines = PLANTED
-            .lines()
-            .filter(|line| !line.starts_with('#') && !line.is_empty());
+        let lines = PLANTED.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         let planted = lines.filter_map(|line| {
             let (of, change) = line.split_once(": ")?;
             let (right, wrong) = change.split_once("  ->  ")?;
-            let parse =
-                |text| syn::parse_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let parse = |text| syn::parse_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             (of == file).then(|| (parse(right), parse(wrong)))
         });
-        Operators {
-            file,
-            first: before,
-            function: String::new(),
-            mutants: Vec::new(),
-            planted: planted.collect(),
-        }
+        Operators { file, first: before, function: String::new(), mutants: Vec::new(), planted: planted.collect() }
     }
 
     /// Notes a change; returns the condition under which it is made.
@@ -63,14 +53,7 @@ impl<'a> Operators<'a> {
         let tidy = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let (file, function) = (self.file.to_owned(), self.function.clone());
         let (before, after) = (tidy(before), tidy(after));
-        self.mutants.push(Mutant {
-            file,
-            line: start.line,
-            function,
-            before,
-            after,
-            is_planted,
-        });
+        self.mutants.push(Mutant { file, line: start.line, function, before, after, is_planted });
         let number = self.first + self.mutants.len();
         parse_quote!(crate::mutation::is(#number))
     }
@@ -120,22 +103,14 @@ impl<'a> Operators<'a> {
                     BinOp::Div(_) => vec![parse_quote!(*)],
                     _ => vec![],
                 };
-                others
-                    .iter()
-                    .map(|other| parse_quote!(#left #other #right))
-                    .collect()
+                others.iter().map(|other| parse_quote!(#left #other #right)).collect()
             }
             Expr::Unary(unary) if matches!(unary.op, UnOp::Not(_)) => vec![(*unary.expr).clone()],
-            Expr::Lit(ExprLit {
-                lit: Lit::Bool(literal),
-                ..
-            }) => {
+            Expr::Lit(ExprLit { lit: Lit::Bool(literal), .. }) => {
                 let other = !literal.value;
                 vec![parse_quote!(#other)]
             }
-            Expr::Lit(ExprLit {
-                lit: Lit::Int(_), ..
-            }) => vec![parse_quote!(#expression + 1)],
+            Expr::Lit(ExprLit { lit: Lit::Int(_), .. }) => vec![parse_quote!(#expression + 1)],
             Expr::MethodCall(call) => {
                 let other = match call.method.to_string().as_str() {
                     "min" => "max",
@@ -188,9 +163,7 @@ impl<'a> Operators<'a> {
 fn has_let(left: &Expr, right: &Expr) -> bool {
     let is_let = |expression: &Expr| match expression {
         Expr::Let(_) => true,
-        Expr::Binary(binary) if matches!(binary.op, BinOp::And(_)) => {
-            has_let(&binary.left, &binary.right)
-        }
+        Expr::Binary(binary) if matches!(binary.op, BinOp::And(_)) => has_let(&binary.left, &binary.right),
         _ => false,
     };
     is_let(left) || is_let(right)
@@ -271,10 +244,7 @@ impl VisitMut for Operators<'_> {
             *expression = self.instead(&before, &other, now, false);
         }
         let planted: Vec<(Expr, Expr)> = self.planted.clone();
-        for (_, wrong) in planted
-            .iter()
-            .filter(|(right, _)| text(right) == text(&before))
-        {
+        for (_, wrong) in planted.iter().filter(|(right, _)| text(right) == text(&before)) {
             let now = mem::replace(expression, Expr::PLACEHOLDER);
             *expression = self.instead(&before, wrong, now, true);
         }

@@ -25,12 +25,7 @@ pub fn write() {
     println!("cargo::rerun-if-changed={PROTOCOL}");
     let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap()).join(PROTOCOL);
     let mut tree = Tree::default();
-    let items = tree.file(
-        &folder.join("mod.rs"),
-        &folder,
-        "mod.rs",
-        &quote!(crate::protocol),
-    );
+    let items = tree.file(&folder.join("mod.rs"), &folder, "mod.rs", &quote!(crate::protocol));
     let Tree { mutants, tests } = tree;
     let mutants = mutants.iter().map(|mutant| {
         let Mutant { file, line, function, before, after, is_planted } = mutant;
@@ -54,22 +49,15 @@ pub fn write() {
 impl Tree {
     /// The items of a file, and those of the modules in it. Its children are in `folder`.
     fn file(&mut self, path: &Path, folder: &Path, name: &str, module: &TokenStream) -> Vec<Item> {
-        let text =
-            fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let mut file =
-            syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut file = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut operators = Operators::new(name, self.mutants.len());
         let (tests, others): (Vec<Item>, Vec<Item>) = file.items.into_iter().partition(is_test);
         file.items = others;
-        file.items
-            .iter_mut()
-            .for_each(|item| operators.visit_item_mut(item));
+        file.items.iter_mut().for_each(|item| operators.visit_item_mut(item));
         self.mutants.extend(operators.mutants);
         file.items.extend(tests);
-        let items = file
-            .items
-            .into_iter()
-            .map(|item| self.item(item, folder, name, module));
+        let items = file.items.into_iter().map(|item| self.item(item, folder, name, module));
         items.collect()
     }
 
@@ -99,19 +87,13 @@ impl Tree {
                 };
                 let path = folder.join(format!("{name}.rs"));
                 match is_test {
-                    true => {
-                        syn::parse_file(&fs::read_to_string(path).unwrap())
-                            .unwrap()
-                            .items
-                    }
+                    true => syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap().items,
                     false => self.file(&path, &folder.join(name.to_string()), &own, &module),
                 }
             }
         };
         if is_test {
-            items
-                .iter_mut()
-                .for_each(|item| self.unit_test(item, &module));
+            items.iter_mut().for_each(|item| self.unit_test(item, &module));
         }
         inner.vis = syn::parse_quote!(pub(crate));
         inner.semi = None;
@@ -122,18 +104,10 @@ impl Tree {
     /// What `cargo test` would run can be called.
     fn unit_test(&mut self, item: &mut Item, module: &TokenStream) {
         if let Item::Fn(function) = item
-            && function
-                .attrs
-                .iter()
-                .any(|attribute| attribute.path().is_ident("test"))
-            && !function
-                .attrs
-                .iter()
-                .any(|attribute| attribute.path().is_ident("cfg"))
+            && function.attrs.iter().any(|attribute| attribute.path().is_ident("test"))
+            && !function.attrs.iter().any(|attribute| attribute.path().is_ident("cfg"))
         {
-            function
-                .attrs
-                .retain(|attribute| !attribute.path().is_ident("test"));
+            function.attrs.retain(|attribute| !attribute.path().is_ident("test"));
             function.vis = syn::parse_quote!(pub(crate));
             let name = &function.sig.ident;
             self.tests.push(quote!(#module::#name));
@@ -141,21 +115,13 @@ impl Tree {
         if let Item::Macro(inner) = item
             && inner.mac.path.is_ident("proptest")
         {
-            let text = inner
-                .mac
-                .tokens
-                .to_string()
-                .replace("# [test] fn", "# [inline] fn");
+            let text = inner.mac.tokens.to_string().replace("# [test] fn", "# [inline] fn");
             // There is no folder of a package in which failures could be stored.
-            let config = quote!(proptest::test_runner::Config {
-                failure_persistence: None,
-                ..Default::default()
-            });
+            let config = quote!(proptest::test_runner::Config { failure_persistence: None, ..Default::default() });
             let tokens: TokenStream = text.parse().unwrap();
             inner.mac.tokens = quote!(#![proptest_config(#config)] #tokens);
             let names = text.split("# [inline] fn ").skip(1);
-            let names =
-                names.map(|name| format_ident!("{}", name.split(['(', ' ']).next().unwrap()));
+            let names = names.map(|name| format_ident!("{}", name.split(['(', ' ']).next().unwrap()));
             *item = Item::Verbatim(quote!(#inner pub(crate) fn properties() { #(#names());* }));
             self.tests.push(quote!(#module::properties));
         }
@@ -164,9 +130,7 @@ impl Tree {
 
 fn is_test(item: &Item) -> bool {
     let is_cfg_test = |attribute: &Attribute| match &attribute.meta {
-        Meta::List(list) => {
-            list.path.is_ident("cfg") && list.to_token_stream().to_string().contains("(test)")
-        }
+        Meta::List(list) => list.path.is_ident("cfg") && list.to_token_stream().to_string().contains("(test)"),
         _ => false,
     };
     matches!(item, Item::Mod(module) if module.attrs.iter().any(is_cfg_test))

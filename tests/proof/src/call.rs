@@ -83,11 +83,7 @@ impl Sent {
         let sha1 = next();
         let script = SCRIPTS.get(&sha1).expect("a script of the manifest");
         let count: usize = next().parse().unwrap();
-        Sent {
-            script: script.clone(),
-            keys: (0..count).map(|_| next()).collect(),
-            arguments: words.collect(),
-        }
+        Sent { script: script.clone(), keys: (0..count).map(|_| next()).collect(), arguments: words.collect() }
     }
 
     fn text(&self, at: usize) -> String {
@@ -102,10 +98,7 @@ impl Sent {
 
     pub fn call(&self) -> Call {
         let (id, text) = (self.text(0), |at| self.text(at));
-        let (small, large) = (
-            |at| self.number::<u32>(at).unwrap_or(0),
-            |at| self.number::<u64>(at).unwrap_or(0),
-        );
+        let (small, large) = (|at| self.number::<u32>(at).unwrap_or(0), |at| self.number::<u64>(at).unwrap_or(0));
         match self.script.as_str() {
             "semaphore/acquire" => Call::Acquire(Ask {
                 id,
@@ -116,37 +109,14 @@ impl Sent {
                 inbox: text(5),
                 ticket: large(6),
             }),
-            "semaphore/release" => Call::Release {
-                id,
-                keep: small(1),
-                fence: large(2),
-            },
-            "semaphore/refresh" => Call::Refresh {
-                id,
-                lease_ms: large(1),
-                fence: large(2),
-            },
+            "semaphore/release" => Call::Release { id, keep: small(1), fence: large(2) },
+            "semaphore/refresh" => Call::Refresh { id, lease_ms: large(1), fence: large(2) },
             "semaphore/lookup" => Call::Lookup { id },
             "semaphore/inspect" => Call::Inspect,
-            "semaphore/resize" => Call::Resize {
-                limit: small(0),
-                expected: self.number(1),
-            },
-            "semaphore/try_lock_all" => Call::LockAll {
-                id,
-                lease_ms: large(1),
-            },
-            "latch/count_down" => Call::CountDown {
-                id,
-                count: small(1),
-                life_ms: large(2),
-            },
-            "latch/wait" => Call::Wait {
-                count: small(0),
-                life_ms: large(1),
-                wait_ms: large(2),
-                inbox: text(3),
-            },
+            "semaphore/resize" => Call::Resize { limit: small(0), expected: self.number(1) },
+            "semaphore/try_lock_all" => Call::LockAll { id, lease_ms: large(1) },
+            "latch/count_down" => Call::CountDown { id, count: small(1), life_ms: large(2) },
+            "latch/wait" => Call::Wait { count: small(0), life_ms: large(1), wait_ms: large(2), inbox: text(3) },
             "latch/count" => Call::Count,
             "latch/delete" => Call::Delete,
             other => panic!("no call of {other} is simulated"),

@@ -36,10 +36,7 @@ pub struct Sealed {
 impl Kept {
     pub fn seal(self) -> Sealed {
         let print = hash_of(&self);
-        Sealed {
-            kept: Arc::new(self),
-            print,
-        }
+        Sealed { kept: Arc::new(self), print }
     }
 
     pub fn micros(&self) -> u64 {
@@ -93,10 +90,7 @@ impl Carrier {
     /// When a script is no Lua.
     pub fn new(scripts: &Scripts) -> std::result::Result<Carrier, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let carrier = Carrier {
-            scripts: Arc::new(scripts.clone()),
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        };
+        let carrier = Carrier { scripts: Arc::new(scripts.clone()), number: NUMBER.fetch_add(1, Ordering::Relaxed) };
         Machine::new(&carrier).map(|_| carrier)
     }
 
@@ -158,12 +152,7 @@ impl Machine {
     fn new(of: &Carrier) -> std::result::Result<Machine, String> {
         let mut server = Server::new().map_err(|error| error.to_string())?;
         let loaded = of.scripts.load(&mut server)?;
-        Ok(Machine {
-            number: of.number,
-            server,
-            loaded,
-            remembered: HashMap::new(),
-        })
+        Ok(Machine { number: of.number, server, loaded, remembered: HashMap::new() })
     }
 
     fn carry_out(&mut self, on: &Kept, sent: &Sent, listen: &[&str]) -> Result<Carried> {
@@ -184,20 +173,10 @@ impl Machine {
         for channel in listen {
             self.server.set_listeners(channel.as_bytes(), 0);
         }
-        let done = done.map_err(|violation| Violation {
-            text: format!("{sent}: {}", violation.text),
-            ..violation
-        })?;
+        let done = done.map_err(|violation| Violation { text: format!("{sent}: {}", violation.text), ..violation })?;
         let times = done.states.into_iter().flatten().next();
-        let kept = Kept {
-            store: self.server.store(),
-            gate,
-            times: times.map(|state| state.times()).unwrap_or_default(),
-        };
-        Ok(Carried {
-            sealed: kept.seal(),
-            raw: done.raw,
-            messages: done.messages,
-        })
+        let kept =
+            Kept { store: self.server.store(), gate, times: times.map(|state| state.times()).unwrap_or_default() };
+        Ok(Carried { sealed: kept.seal(), raw: done.raw, messages: done.messages })
     }
 }

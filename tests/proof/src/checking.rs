@@ -84,11 +84,7 @@ pub struct Failure {
 }
 
 /// Explores everything that can happen; stops at the first promise that is broken, of which `story` tells.
-pub fn explore<M>(
-    model: &M,
-    threads: usize,
-    story: impl Fn(&'static str, Vec<M::Action>) -> String,
-) -> Explored
+pub fn explore<M>(model: &M, threads: usize, story: impl Fn(&'static str, Vec<M::Action>) -> String) -> Explored
 where
     M: Model + Clone + Send + Sync + 'static,
     M::State: Clone + PartialEq + std::hash::Hash + Send + Sync + 'static,
@@ -99,9 +95,10 @@ where
     let checker = checker.finish_when(HasDiscoveries::AnyFailures);
     let checker = checker.spawn_bfs().join();
     let found = checker.discoveries();
-    let failed = model.properties().into_iter().find(|property| {
-        property.expectation == Expectation::Always && found.contains_key(property.name)
-    });
+    let failed = model
+        .properties()
+        .into_iter()
+        .find(|property| property.expectation == Expectation::Always && found.contains_key(property.name));
     let failure = failed.map(|property| Failure {
         rule: property.name,
         story: story(property.name, found[property.name].clone().into_actions()),
@@ -130,12 +127,7 @@ impl Explored {
 
 /// Settings that are explored in a second.
 pub fn small() -> Vec<Setting> {
-    let want = Want {
-        permits: 1,
-        lease: 1,
-        wait: None,
-        inbox: true,
-    };
+    let want = Want { permits: 1, lease: 1, wait: None, inbox: true };
     let fault = Setting {
         name: "two clients that are late, with a fault",
         clients: 2,
@@ -148,16 +140,9 @@ pub fn small() -> Vec<Setting> {
         delay: 1,
         exact: false,
     };
-    let hasty = Want {
-        wait: Some(1),
-        ..want
-    };
-    let first = Setting {
-        name: "for the first time, with a fault",
-        opened: false,
-        wants: vec![want, hasty],
-        ..fault.clone()
-    };
+    let hasty = Want { wait: Some(1), ..want };
+    let first =
+        Setting { name: "for the first time, with a fault", opened: false, wants: vec![want, hasty], ..fault.clone() };
     vec![fault, first]
 }
 
@@ -175,10 +160,7 @@ impl World {
     /// Explores everything; stops at the first promise that is broken.
     pub fn explore(&self, threads: usize) -> Explored {
         let explored = explore(self, threads, |rule, events| self.story(rule, events));
-        Explored {
-            longest_wait: self.longest_wait(),
-            ..explored
-        }
+        Explored { longest_wait: self.longest_wait(), ..explored }
     }
 
     /// What happened, for reading.
@@ -237,8 +219,7 @@ impl World {
     /// How many calm ticks every waiter has to be served within: whoever can be in front, calls that come late among
     /// them, holds for a whole lease, one after the other, and the end of the last one is noticed a tick later.
     fn patience(&self) -> u64 {
-        let ids =
-            (self.setting.clients * self.setting.asks) as u64 + u64::from(self.setting.faults);
+        let ids = (self.setting.clients * self.setting.asks) as u64 + u64::from(self.setting.faults);
         (ids - 1) * self.setting.longest_lease() + 1
     }
 
@@ -359,60 +340,34 @@ fn sometimes(setting: &Setting) -> Vec<Property<World>> {
         })
     }
     let mut list: Vec<Property<World>> = vec![
-        Property::sometimes(
-            "everything comes to rest",
-            |world: &World, situation: &Situation| {
-                let model = &situation.sealed.kept.gate.model;
-                let all_asked = situation
-                    .parties
-                    .iter()
-                    .all(|party| party.asked == world.setting.asks);
-                all_asked
-                    && situation.is_at_rest()
-                    && model.holders.is_empty()
-                    && model.queue.is_empty()
-            },
-        ),
-        Property::sometimes(
-            "a lease ends before it is given back",
-            |_, situation: &Situation| replied(situation, "gone"),
-        ),
+        Property::sometimes("everything comes to rest", |world: &World, situation: &Situation| {
+            let model = &situation.sealed.kept.gate.model;
+            let all_asked = situation.parties.iter().all(|party| party.asked == world.setting.asks);
+            all_asked && situation.is_at_rest() && model.holders.is_empty() && model.queue.is_empty()
+        }),
+        Property::sometimes("a lease ends before it is given back", |_, situation: &Situation| {
+            replied(situation, "gone")
+        }),
     ];
-    if setting
-        .wants
-        .iter()
-        .any(|want| want.inbox && want.wait != Some(0))
-    {
-        list.push(Property::sometimes(
-            "a waiter is told of its grant",
-            |_, situation: &Situation| {
-                let parties = situation.parties.iter();
-                let mut mail = parties.flat_map(|party| &party.client.mail);
-                mail.any(|text| text.split(' ').nth(2) != Some("0"))
-            },
-        ));
+    if setting.wants.iter().any(|want| want.inbox && want.wait != Some(0)) {
+        list.push(Property::sometimes("a waiter is told of its grant", |_, situation: &Situation| {
+            let parties = situation.parties.iter();
+            let mut mail = parties.flat_map(|party| &party.client.mail);
+            mail.any(|text| text.split(' ').nth(2) != Some("0"))
+        }));
     }
     if setting.clients > 2 {
-        list.push(Property::sometimes(
-            "somebody waits behind another waiter",
-            |_, situation: &Situation| situation.sealed.kept.gate.model.queue.len() > 1,
-        ));
+        list.push(Property::sometimes("somebody waits behind another waiter", |_, situation: &Situation| {
+            situation.sealed.kept.gate.model.queue.len() > 1
+        }));
     }
-    if setting
-        .wants
-        .iter()
-        .any(|want| want.wait == Some(0) && want.permits <= setting.limit)
-    {
-        list.push(Property::sometimes(
-            "a client is denied",
-            |_, situation: &Situation| replied(situation, "denied"),
-        ));
+    if setting.wants.iter().any(|want| want.wait == Some(0) && want.permits <= setting.limit) {
+        list.push(Property::sometimes("a client is denied", |_, situation: &Situation| replied(situation, "denied")));
     }
     if setting.faults > 0 {
-        list.push(Property::sometimes(
-            "a grant is confirmed, not repeated",
-            |_, situation: &Situation| replied(situation, "held"),
-        ));
+        list.push(Property::sometimes("a grant is confirmed, not repeated", |_, situation: &Situation| {
+            replied(situation, "held")
+        }));
         list.push(Property::sometimes(
             "a call that comes late is granted a permit that nobody wants",
             |_, situation: &Situation| {
@@ -424,30 +379,21 @@ fn sometimes(setting: &Setting) -> Vec<Property<World>> {
         ));
     }
     if setting.renewals > 0 {
-        list.push(Property::sometimes(
-            "a refresh comes too late",
-            |_, situation: &Situation| replied(situation, "lost"),
-        ));
+        list.push(Property::sometimes("a refresh comes too late", |_, situation: &Situation| {
+            replied(situation, "lost")
+        }));
     }
     if setting.limit > 1 {
-        list.push(Property::sometimes(
-            "two hold at once",
-            |_, situation: &Situation| {
-                let parties = situation.parties.iter();
-                let had = parties.filter(|party| !party.client.permits.is_empty());
-                had.count() > 1
-            },
-        ));
+        list.push(Property::sometimes("two hold at once", |_, situation: &Situation| {
+            let parties = situation.parties.iter();
+            let had = parties.filter(|party| !party.client.permits.is_empty());
+            had.count() > 1
+        }));
     }
-    if setting
-        .wants
-        .iter()
-        .any(|want| want.permits > setting.limit)
-    {
-        list.push(Property::sometimes(
-            "a call wants more than the limit",
-            |_, situation: &Situation| replied(situation, "above_limit"),
-        ));
+    if setting.wants.iter().any(|want| want.permits > setting.limit) {
+        list.push(Property::sometimes("a call wants more than the limit", |_, situation: &Situation| {
+            replied(situation, "above_limit")
+        }));
     }
     list
 }
@@ -457,9 +403,7 @@ impl Situation {
     fn describe(&self, event: Event) -> String {
         let flight = |who: usize, number: u64| {
             let mut flights = self.parties[who].client.flights.iter();
-            flights
-                .find(|flight| flight.number == number)
-                .map_or(String::new(), Flight::to_string)
+            flights.find(|flight| flight.number == number).map_or(String::new(), Flight::to_string)
         };
         match event {
             Event::Want(who, want) => {

@@ -71,17 +71,10 @@ pub(crate) struct Want {
 impl fmt::Display for Want {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, key, permits, limit) = (&self.id, &self.keys.meta, self.permits, self.limit);
-        write!(
-            f,
-            "{permits:?} of {limit} of {key} as {id}, patience {:?}",
-            self.patience
-        )?;
+        write!(f, "{permits:?} of {limit} of {key} as {id}, patience {:?}", self.patience)?;
         write!(f, ", {} ms", self.lease.lease_ms)?;
-        let options = [
-            (self.strict, ", strict"),
-            (self.lease.renewed, ", renewed"),
-            (self.on_lost, ", told of its loss"),
-        ];
+        let options =
+            [(self.strict, ", strict"), (self.lease.renewed, ", renewed"), (self.on_lost, ", told of its loss")];
         let mut options = options.iter().filter(|(is_so, _)| *is_so);
         options.try_for_each(|(_, word)| f.write_str(word))
     }

@@ -19,13 +19,8 @@ local clock = redis.call('TIME')
 return clock[1] * 1000 + math.floor(clock[2] / 1000) + left";
 
 /// Scripts that write nothing.
-const READERS: [&str; 5] = [
-    "semaphore/lookup",
-    "semaphore/inspect",
-    "latch/count",
-    "autocomplete/recent_match",
-    "autocomplete/prefix_match",
-];
+const READERS: [&str; 5] =
+    ["semaphore/lookup", "semaphore/inspect", "latch/count", "autocomplete/recent_match", "autocomplete/prefix_match"];
 
 /// One case.
 #[derive(Clone, Debug)]
@@ -39,10 +34,7 @@ pub struct Case {
 
 /// Every case, by the names of the files and then in their order.
 pub fn cases() -> Vec<Case> {
-    let folder = PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../lua/conformance"
-    ));
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/conformance"));
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{folder:?}: {error}"))
         .map(|entry| entry.unwrap().path())
@@ -52,8 +44,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for path in files {
         let text = std::fs::read_to_string(&path).unwrap();
-        let list: Vec<Json> =
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let list: Vec<Json> = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         let file = path.file_stem().unwrap().to_string_lossy();
         for case in list {
             let name = case["name"].as_str().unwrap_or_else(|| panic!("{case}"));
@@ -76,9 +67,7 @@ pub fn signed(cases: &[Case]) -> Vec<Case> {
         steps: case.steps.iter().map(sign).collect(),
     });
     let cases = cases.iter().map(|case| &case.steps).collect::<Vec<_>>();
-    signed
-        .filter(|case| !cases.contains(&&case.steps))
-        .collect()
+    signed.filter(|case| !cases.contains(&&case.steps)).collect()
 }
 
 /// A step whose inbox has a secret.
@@ -115,10 +104,7 @@ pub struct Suite {
 /// What the first case says that fails.
 pub fn run_all(scripts: &Scripts, cases: &[Case]) -> Check {
     let mut memory = Memory::default();
-    let suite = Suite::load(scripts, &mut memory).map_err(|text| Violation {
-        rule: "conformance",
-        text,
-    })?;
+    let suite = Suite::load(scripts, &mut memory).map_err(|text| Violation { rule: "conformance", text })?;
     for (place, case) in cases.iter().enumerate() {
         suite.run(&mut memory, case, &format!("case:{place}"))?;
     }
@@ -138,11 +124,7 @@ impl Suite {
     /// When a script is no Lua.
     pub fn load(scripts: &Scripts, host: &mut dyn Host) -> Result<Suite, String> {
         let loaded = scripts.load(host.connection())?;
-        Ok(Suite {
-            sha1s: loaded.names().clone(),
-            keys: scripts.keys().clone(),
-            replies: scripts.replies().clone(),
-        })
+        Ok(Suite { sha1s: loaded.names().clone(), keys: scripts.keys().clone(), replies: scripts.replies().clone() })
     }
 
     /// Runs a case with keys and channels that begin with a prefix, which no other run has.
@@ -151,12 +133,7 @@ impl Suite {
     /// What is not as the case says.
     pub fn run(&self, host: &mut dyn Host, case: &Case, prefix: &str) -> Check {
         host.begin();
-        let mut run = Run {
-            suite: self,
-            host,
-            bindings: Bindings::new(prefix),
-            inboxes: BTreeMap::new(),
-        };
+        let mut run = Run { suite: self, host, bindings: Bindings::new(prefix), inboxes: BTreeMap::new() };
         let mut result = run.steps(&case.steps);
         if result.is_ok() {
             result = run.all_silent();
@@ -187,14 +164,8 @@ fn substitute(step: &Json, value: &Json) -> Json {
             let value = value.as_str().map_or(value.to_string(), str::to_owned);
             Json::String(text.replace("{each}", &value))
         }
-        Json::Array(values) => values
-            .iter()
-            .map(|other| substitute(other, value))
-            .collect(),
-        Json::Object(fields) => fields
-            .iter()
-            .map(|(name, other)| (name.clone(), substitute(other, value)))
-            .collect(),
+        Json::Array(values) => values.iter().map(|other| substitute(other, value)).collect(),
+        Json::Object(fields) => fields.iter().map(|(name, other)| (name.clone(), substitute(other, value))).collect(),
         other => other.clone(),
     }
 }
@@ -220,8 +191,7 @@ impl Run<'_> {
         for (place, step) in steps.iter().enumerate() {
             let text = step.to_string();
             let short: String = text.chars().take(400).collect();
-            self.step(step)
-                .map_err(|error| format!("step {}, {short}: {error}", place + 1))?;
+            self.step(step).map_err(|error| format!("step {}, {short}: {error}", place + 1))?;
         }
         Ok(())
     }
@@ -239,17 +209,12 @@ impl Run<'_> {
             };
             let steps = fields.get("steps").and_then(Json::as_array);
             for value in &values {
-                let steps: Vec<Json> = steps
-                    .ok_or("no steps")?
-                    .iter()
-                    .map(|step| substitute(step, value))
-                    .collect();
+                let steps: Vec<Json> = steps.ok_or("no steps")?.iter().map(|step| substitute(step, value)).collect();
                 self.steps(&steps)?;
             }
             Ok(())
         } else if let Some(ms) = fields.get("pause_ms") {
-            self.host
-                .pause(ms.as_u64().ok_or("`pause_ms` takes a number")?);
+            self.host.pause(ms.as_u64().ok_or("`pause_ms` takes a number")?);
             Ok(())
         } else if let Some(channel) = text("subscribe") {
             let channel = self.bindings.text(channel)?;
@@ -279,8 +244,7 @@ impl Run<'_> {
                 let key = self.bindings.text(key)?;
                 let call = [&b"EVAL"[..], END_OF_KEY.as_bytes(), b"1", key.as_bytes()];
                 let end = self.query(&call.map(<[u8]>::to_vec))?;
-                self.check_end(expected, &end)
-                    .map_err(|error| format!("{key}: {error}"))?;
+                self.check_end(expected, &end).map_err(|error| format!("{key}: {error}"))?;
             }
             Ok(())
         } else if let Some(full) = fields.get("full").and_then(Json::as_bool) {
@@ -373,20 +337,14 @@ impl Run<'_> {
                 let words = expected.split(' ').map(|word| self.bindings.text(word));
                 let expected: Vec<String> = words.collect::<Result<_, _>>()?;
                 let expected = expected.join(" ");
-                let fits = if expected.starts_with("LUAGATE") {
-                    error == expected
-                } else {
-                    error.contains(&expected)
-                };
+                let fits = if expected.starts_with("LUAGATE") { error == expected } else { error.contains(&expected) };
                 if !fits {
                     return Err(format!("error {error}"));
                 }
             }
             (None, Ok(reply)) => {
                 let expected = step.get("reply").ok_or("a call has `reply` or `error`")?;
-                self.bindings
-                    .check(expected, &reply)
-                    .map_err(|error| format!("{error}, of {}", show(&reply)))?;
+                self.bindings.check(expected, &reply).map_err(|error| format!("{error}, of {}", show(&reply)))?;
                 if !has_fields(&self.suite.replies[script], &reply) {
                     return Err(format!("not the manifest's fields: {}", show(&reply)));
                 }
@@ -396,9 +354,7 @@ impl Run<'_> {
             return Err("it wrote".to_owned());
         }
         match (calls, counted) {
-            (Some(calls), Some(counted)) if counted > calls => {
-                Err(format!("{counted} calls of Redis"))
-            }
+            (Some(calls), Some(counted)) if counted > calls => Err(format!("{counted} calls of Redis")),
             _ => Ok(()),
         }
     }
@@ -412,12 +368,7 @@ impl Run<'_> {
         Ok(unread)
     }
 
-    fn message(
-        &mut self,
-        expected: &Json,
-        inbox: &str,
-        secret: Option<&str>,
-    ) -> Result<(), String> {
+    fn message(&mut self, expected: &Json, inbox: &str, secret: Option<&str>) -> Result<(), String> {
         let channel = self.bindings.text(inbox)?;
         let unread = self.unread(&channel)?;
         if unread.is_empty() {
@@ -436,9 +387,7 @@ impl Run<'_> {
             Ok(number) if number.to_string() == *word => Value::Int(number),
             _ => Value::BulkString(bytes_of(word)),
         });
-        self.bindings
-            .check(expected, &Value::Array(words.collect()))
-            .map_err(|error| format!("{error}, of {message}"))
+        self.bindings.check(expected, &Value::Array(words.collect())).map_err(|error| format!("{error}, of {message}"))
     }
 
     fn silent(&mut self, channel: &str) -> Result<(), String> {

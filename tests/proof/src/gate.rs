@@ -24,13 +24,7 @@ impl Gate {
     }
 
     fn on(keys: Keys) -> Gate {
-        Gate {
-            keys,
-            model: Model::default(),
-            ledger: Ledger::default(),
-            doubt: false,
-            lost: [false; 2],
-        }
+        Gate { keys, model: Model::default(), ledger: Ledger::default(), doubt: false, lost: [false; 2] }
     }
 
     pub fn is_in_doubt(&self) -> bool {
@@ -45,9 +39,7 @@ impl Gate {
             None => Gate::on(self.keys.clone()),
         };
         let model = &self.model;
-        self.ledger
-            .holders
-            .retain(|id, _| model.holders.contains_key(id));
+        self.ledger.holders.retain(|id, _| model.holders.contains_key(id));
         self.ledger.take_fences(&fences);
     }
 
@@ -58,9 +50,8 @@ impl Gate {
         let (micros, evicts) = (before.micros(), by.key_names().next().is_none());
         server.with_store(|store| store.restore_key(self.keys.names()[key].as_bytes(), by));
         let state = State::read(server, &self.keys);
-        let is_noticed = state
-            .as_ref()
-            .is_none_or(|state| !state.is_consistent(micros / 1_000) && !state.overlooks_queue());
+        let is_noticed =
+            state.as_ref().is_none_or(|state| !state.is_consistent(micros / 1_000) && !state.overlooks_queue());
         let one_is_left = key == 2 || !self.lost[1 - key];
         if server.store() == before || !is_noticed || !one_is_left || self.doubt && !evicts {
             server.set_store(before);
@@ -95,9 +86,7 @@ impl Gate {
         let live: Vec<String> = self.ledger.live(now).map(|(id, _)| id.clone()).collect();
         let (model, doubt) = (&self.model, self.doubt);
         let known = |id: &String| !doubt && model.holders.contains_key(id);
-        self.ledger
-            .holders
-            .retain(|id, _| live.contains(id) || known(id));
+        self.ledger.holders.retain(|id, _| live.contains(id) || known(id));
     }
 
     /// Whether any of its keys exists.
@@ -122,27 +111,15 @@ impl Gate {
             return Ok(());
         }
         if let Some((id, entry)) = self.ledger.live(now).next() {
-            return broken(
-                "nothing left behind",
-                format!("the state is gone while {id} holds {entry:?}"),
-            );
+            return broken("nothing left behind", format!("the state is gone while {id} holds {entry:?}"));
         }
-        if let Some(waiter) = self
-            .model
-            .queue
-            .iter()
-            .find(|waiter| !self.ledger.is_brief && waiter.patience_until > now)
+        if let Some(waiter) =
+            self.model.queue.iter().find(|waiter| !self.ledger.is_brief && waiter.patience_until > now)
         {
-            return broken(
-                "nothing left behind",
-                format!("the state is gone while {waiter:?} waits"),
-            );
+            return broken("nothing left behind", format!("the state is gone while {waiter:?} waits"));
         }
         if self.model.pinned {
-            return broken(
-                "nothing left behind",
-                "the state is gone with a limit that was pinned",
-            );
+            return broken("nothing left behind", "the state is gone with a limit that was pinned");
         }
         self.model = Model::default();
         self.ledger.forget_fences();
@@ -150,14 +127,7 @@ impl Gate {
     }
 
     /// Whoever believes to hold does, for as long as it believes; `None`: for ever.
-    pub fn check_belief(
-        &self,
-        id: &str,
-        permits: u32,
-        fence: u64,
-        left: Option<Duration>,
-        micros: u64,
-    ) -> Check {
+    pub fn check_belief(&self, id: &str, permits: u32, fence: u64, left: Option<Duration>, micros: u64) -> Check {
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(());
         }
@@ -173,18 +143,12 @@ impl Gate {
         if holds {
             return Ok(());
         }
-        let text = format!(
-            "{id} believes in {permits} with fence {fence} for {left:?}; there is {entry:?}"
-        );
+        let text = format!("{id} believes in {permits} with fence {fence} for {left:?}; there is {entry:?}");
         broken("belief", text)
     }
 
     /// What the keys hold is what the model says. After a loss the model begins again where the scripts did.
-    pub fn check_keys(
-        &mut self,
-        server: &mut Server,
-        now: u64,
-    ) -> Result<Option<State>, Violation> {
+    pub fn check_keys(&mut self, server: &mut Server, now: u64) -> Result<Option<State>, Violation> {
         let state = State::read(server, &self.keys);
         if !self.doubt {
             match &state {
@@ -197,29 +161,19 @@ impl Gate {
         let is_consistent = state.as_ref().is_none_or(|state| state.is_consistent(now));
         if is_consistent {
             self.lost = [false; 2];
-            state.as_ref().map_or(Ok(()), |state| {
-                state.check_suspended(self.ledger.latest.max(now))
-            })?;
+            state.as_ref().map_or(Ok(()), |state| state.check_suspended(self.ledger.latest.max(now)))?;
         }
         if is_consistent && state.as_ref().is_none_or(|state| !state.suspended) {
             self.doubt = false;
             self.model = state.as_ref().map(State::to_model).unwrap_or_default();
-            let forgotten = self
-                .ledger
-                .live(now)
-                .find(|(id, _)| !self.model.holders.contains_key(*id));
+            let forgotten = self.ledger.live(now).find(|(id, _)| !self.model.holders.contains_key(*id));
             if let Some((id, entry)) = forgotten {
-                return broken(
-                    "loss",
-                    format!("granting goes on while {id} holds {entry:?}"),
-                );
+                return broken("loss", format!("granting goes on while {id} holds {entry:?}"));
             }
             if self.model.in_use() > self.model.limit {
                 return broken("limit", format!("after a loss: {:?}", self.model));
             }
-            self.ledger
-                .holders
-                .retain(|id, _| self.model.holders.contains_key(id));
+            self.ledger.holders.retain(|id, _| self.model.holders.contains_key(id));
         }
         Ok(state)
     }

@@ -27,12 +27,7 @@ pub struct State {
     ends: [Option<Option<u64>>; 3],
 }
 
-fn ask<T: redis::FromRedisValue>(
-    server: &mut Server,
-    command: &str,
-    key: &str,
-    rest: &[&str],
-) -> T {
+fn ask<T: redis::FromRedisValue>(server: &mut Server, command: &str, key: &str, rest: &[&str]) -> T {
     let call = redis::cmd(command).arg(key).arg(rest).query(server);
     call.unwrap_or_else(|error| panic!("{command} {key}: {error}"))
 }
@@ -52,10 +47,7 @@ impl State {
             return None;
         }
         let [meta, holders, queue] = keys.names();
-        let mut state = State {
-            ends,
-            ..State::default()
-        };
+        let mut state = State { ends, ..State::default() };
         let stored: Option<Vec<u8>> = ask(server, "HGET", meta, &["the state"]);
         if let Some(stored) = stored.filter(|stored| stored.len() == 53 && stored[0] / 4 == 1) {
             let numbers = numbers(&stored[5..]);
@@ -67,8 +59,7 @@ impl State {
             state.readable = true;
         }
         state.fields = ask(server, "HLEN", meta, &[]);
-        let rows: Vec<(String, String)> =
-            ask(server, "ZRANGE", holders, &["0", "-1", "WITHSCORES"]);
+        let rows: Vec<(String, String)> = ask(server, "ZRANGE", holders, &["0", "-1", "WITHSCORES"]);
         for (id, score) in rows {
             let record = ask(server, "HGET", meta, &[&id]);
             state.holders.push((id, score.parse().ok(), record));
@@ -83,11 +74,7 @@ impl State {
 
     /// Whether the keys are consistent, as the scripts count.
     pub fn is_consistent(&self, now: u64) -> bool {
-        let records = if self.suspended {
-            0
-        } else {
-            self.holders.len()
-        } + self.queue.len();
+        let records = if self.suspended { 0 } else { self.holders.len() } + self.queue.len();
         let bound_is_lost = self.suspended && self.holders.is_empty() && self.last_end > now;
         self.readable && self.fields == 1 + records && !bound_is_lost
     }
@@ -95,9 +82,7 @@ impl State {
     /// Nobody waits by what meta says, and somebody does by the queue. A call that changes no bound does not look there, so it is
     /// noticed by the next one that does.
     pub fn overlooks_queue(&self) -> bool {
-        self.head_until.is_infinite()
-            && self.fields == 1 + self.holders.len()
-            && !self.queue.is_empty()
+        self.head_until.is_infinite() && self.fields == 1 + self.holders.len() && !self.queue.is_empty()
     }
 
     /// When the last of the leases in `holders` ends, or of those that meta tells of.
@@ -129,16 +114,10 @@ impl State {
         }
         let stays = self.pinned || self.has_permanent();
         let ends = (self.expiry > 0).then_some(self.expiry);
-        let known = self
-            .holders
-            .iter()
-            .filter_map(|(_, ends, _)| *ends)
-            .max()
-            .unwrap_or(0);
+        let known = self.holders.iter().filter_map(|(_, ends, _)| *ends).max().unwrap_or(0);
         let wrong = if self.extra != 0 || self.next_end < f64::INFINITY {
             "extra or next_end"
-        } else if stays != (self.expiry == 0)
-            || !stays && !(known..=latest.max(known) + 61_000).contains(&self.expiry)
+        } else if stays != (self.expiry == 0) || !stays && !(known..=latest.max(known) + 61_000).contains(&self.expiry)
         {
             "expiry"
         } else if self.ends.iter().flatten().any(|end| *end != ends) {
@@ -151,13 +130,8 @@ impl State {
 
     /// The model of which this is the state.
     pub fn to_model(&self) -> Model {
-        let mut model = Model {
-            limit: self.limit,
-            pinned: self.pinned,
-            last: self.last,
-            exists: true,
-            ..Model::default()
-        };
+        let mut model =
+            Model { limit: self.limit, pinned: self.pinned, last: self.last, exists: true, ..Model::default() };
         for (id, ends, record) in &self.holders {
             let record = record.as_deref().unwrap_or_default();
             let permits = record.get(8..12).and_then(|bytes| bytes.try_into().ok());
@@ -190,11 +164,7 @@ impl State {
             return broken("state", format!("expected {model:?}, got {self:?}"));
         }
         let finite = || model.holders.values().filter_map(|holder| holder.ends);
-        let extra: u64 = model
-            .holders
-            .values()
-            .map(|holder| u64::from(holder.permits) - 1)
-            .sum();
+        let extra: u64 = model.holders.values().map(|holder| u64::from(holder.permits) - 1).sum();
         let stays = model.pinned || self.has_permanent();
         let ends = (self.expiry > 0).then_some(self.expiry);
         let patience = model.queue.iter().filter(|_| !ledger.is_brief);
@@ -206,9 +176,7 @@ impl State {
             "next_end"
         } else if finite().any(|end| self.last_end < end) {
             "last_end"
-        } else if stays != (self.expiry == 0)
-            || !stays && needed.is_some_and(|end| self.expiry < end)
-        {
+        } else if stays != (self.expiry == 0) || !stays && needed.is_some_and(|end| self.expiry < end) {
             "expiry"
         } else if !stays && self.expiry > ledger.latest + 61_000 {
             "expiry, too late"

@@ -56,11 +56,7 @@ impl Latch {
             self.waiters.clear();
         }
         let [latch, waiters] = self.keys.names();
-        let mut is_there = |key: &str| {
-            server
-                .with_store(|s| s.expires_at(key.as_bytes()))
-                .is_some()
-        };
+        let mut is_there = |key: &str| server.with_store(|s| s.expires_at(key.as_bytes())).is_some();
         if is_there(latch) != (self.count > 0) || is_there(waiters) == self.waiters.is_empty() {
             return broken("nothing left behind", format!("of the latch {self:?}"));
         }
@@ -71,10 +67,7 @@ impl Latch {
     pub fn come_back(&mut self, older: Option<&Latch>) {
         *self = match older {
             Some(older) => older.clone(),
-            None => Latch {
-                keys: self.keys.clone(),
-                ..Latch::new("x")
-            },
+            None => Latch { keys: self.keys.clone(), ..Latch::new("x") },
         };
     }
 
@@ -94,13 +87,7 @@ impl Latch {
             }
             *self = next;
         }
-        Ok(Done {
-            reply,
-            raw,
-            messages,
-            grants: 0,
-            states: Vec::new(),
-        })
+        Ok(Done { reply, raw, messages, grants: 0, states: Vec::new() })
     }
 
     /// What it answers, and whom it tells.
@@ -120,12 +107,7 @@ impl Latch {
                 let word = if is_new { "counted" } else { "already" };
                 vec![word.into(), self.left().to_string(), self.count.to_string()]
             }
-            Call::Wait {
-                count,
-                life_ms,
-                wait_ms,
-                inbox,
-            } => {
+            Call::Wait { count, life_ms, wait_ms, inbox } => {
                 self.start(*count, now + life_ms.max(wait_ms));
                 if self.is_open() {
                     told = self.tell(now);

@@ -54,10 +54,7 @@ impl Ledger {
         let now = micros / 1_000;
         let may_repeat = self.is_forgotten && micros <= self.highest_fence;
         if entry.fence <= self.highest_fence && !may_repeat {
-            let text = format!(
-                "{id} was granted fence {}, after {}",
-                entry.fence, self.highest_fence
-            );
+            let text = format!("{id} was granted fence {}, after {}", entry.fence, self.highest_fence);
             return broken("fence", text);
         }
         (self.highest_fence, self.is_forgotten) = (entry.fence, false);
@@ -67,10 +64,7 @@ impl Ledger {
         let held: u32 = self.live(now).map(|(_, entry)| entry.permits).sum();
         if held + entry.permits > limit {
             let holders: Vec<_> = self.live(now).collect();
-            let text = format!(
-                "{id} was granted {} while {held} of {limit} are held: {holders:?}",
-                entry.permits
-            );
+            let text = format!("{id} was granted {} while {held} of {limit} are held: {holders:?}", entry.permits);
             return broken("limit", text);
         }
         self.latest_end = self.latest_end.max(entry.ends.unwrap_or(0));
@@ -83,9 +77,7 @@ impl Ledger {
     /// may know an older lease of the same id.
     pub fn refresh(&mut self, now: u64, id: &str, fence: u64, ends: End, doubt: bool) -> Check {
         match self.holders.get_mut(id) {
-            Some(entry)
-                if entry.fence == fence && (doubt || entry.ends.is_none_or(|end| end > now)) =>
-            {
+            Some(entry) if entry.fence == fence && (doubt || entry.ends.is_none_or(|end| end > now)) => {
                 entry.ends = ends;
                 self.latest_end = self.latest_end.max(ends.unwrap_or(0));
                 Ok(())
@@ -95,10 +87,7 @@ impl Ledger {
                 self.holders.remove(id);
                 Ok(())
             }
-            entry => broken(
-                "lease",
-                format!("{id} was refreshed with fence {fence}, but holds {entry:?}"),
-            ),
+            entry => broken("lease", format!("{id} was refreshed with fence {fence}, but holds {entry:?}")),
         }
     }
 
@@ -132,10 +121,7 @@ pub fn check_order(granted: &[(String, Option<u64>)], queue: &[&Waiter]) -> Chec
     for (id, ticket) in granted {
         for waiter in queue {
             if ticket.is_none_or(|ticket| waiter.ticket < ticket) {
-                let text = format!(
-                    "{id} was granted before {} with ticket {}",
-                    waiter.id, waiter.ticket
-                );
+                let text = format!("{id} was granted before {} with ticket {}", waiter.id, waiter.ticket);
                 return broken("order", text);
             }
         }

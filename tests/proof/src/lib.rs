@@ -1,12 +1,7 @@
 //! Proofs of the scripts: their own text, run in this process, against a model that is written for reading.
 
 #[path = "../../../src/error/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "the library uses all of it"
-)]
+#[allow(dead_code, unused_imports, unused_macros, reason = "the library uses all of it")]
 mod error;
 #[cfg(not(feature = "mutants"))]
 #[path = "../../../src/protocol/mod.rs"]

@@ -66,9 +66,7 @@ fn tickets(situation: &Situation) -> BTreeSet<u64> {
     for party in &situation.parties {
         let callers = party.client.callers.values();
         tickets.extend(callers.filter_map(|caller| match caller {
-            Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => {
-                Some(waiting.waiter.target.entry.ticket)
-            }
+            Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => Some(waiting.waiter.target.entry.ticket),
             _ => None,
         }));
         for flight in &party.client.flights {
@@ -91,19 +89,12 @@ fn tickets(situation: &Situation) -> BTreeSet<u64> {
 }
 
 fn number(words: &[String], at: usize) -> u64 {
-    words
-        .get(at)
-        .and_then(|word| word.parse().ok())
-        .unwrap_or(0)
+    words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 /// A time, counted from the moment.
 fn from(moment: u64, at: u64) -> u64 {
-    if at < NEVER {
-        at.saturating_sub(moment)
-    } else {
-        NEVER
-    }
+    if at < NEVER { at.saturating_sub(moment) } else { NEVER }
 }
 
 struct Moment {
@@ -132,23 +123,14 @@ impl Moment {
     fn shared(&self, situation: &Situation) -> Vec<u64> {
         let kept = &situation.sealed.kept;
         let model = &kept.gate.model;
-        let mut shared = vec![
-            u64::from(model.limit),
-            model.exists.into(),
-            from(self.now, kept.gate.ledger.latest),
-        ];
+        let mut shared = vec![u64::from(model.limit), model.exists.into(), from(self.now, kept.gate.ledger.latest)];
         let bounds = kept.times.iter().take(3);
         shared.extend(bounds.map(|time| from(self.now, *time)));
         shared
     }
 
     fn view(&self, situation: &Situation, party: &Party) -> Vec<u64> {
-        let mut view = View {
-            moment: self,
-            party,
-            numbers: Vec::with_capacity(64),
-            own: Vec::new(),
-        };
+        let mut view = View { moment: self, party, numbers: Vec::with_capacity(64), own: Vec::new() };
         view.client();
         party.client.callers.values().for_each(|c| view.caller(c));
         party.client.flights.iter().for_each(|f| view.flight(f));
@@ -205,10 +187,7 @@ impl View<'_> {
     fn add_connection(&mut self, connection: Option<u64>) {
         let mut flights = self.party.client.flights.iter();
         let at = flights.position(|flight| Some(flight.connection) == connection);
-        self.add([
-            connection.is_some().into(),
-            at.map_or(NEVER, |at| at as u64),
-        ]);
+        self.add([connection.is_some().into(), at.map_or(NEVER, |at| at as u64)]);
     }
 
     fn client(&mut self) {
@@ -249,13 +228,7 @@ impl View<'_> {
             Caller::Tries { want, .. } => {
                 self.add([2, u64::from(want.permits.unwrap_or(0)), want.lease.lease_ms]);
             }
-            Caller::GivesBack {
-                waiting,
-                released,
-                until,
-                later,
-                ..
-            } => {
+            Caller::GivesBack { waiting, released, until, later, .. } => {
                 self.add([3, (*later).into()]);
                 self.add_instant(Some(*until));
                 self.released(released);
@@ -298,9 +271,7 @@ impl View<'_> {
         self.add_past(wakes);
         self.add_connection(waiting.connection);
         self.add_ticket(place.ticket);
-        let asked = place
-            .asked
-            .map(|(sent, then)| self.delay(sent.instant(), then));
+        let asked = place.asked.map(|(sent, then)| self.delay(sent.instant(), then));
         self.add([asked.map_or(0, |took| took + 1)]);
         place.heard.iter().for_each(|fence| self.add_own(*fence));
         for (message, received) in &mailbox.messages {
@@ -362,9 +333,7 @@ impl View<'_> {
             let words = words.unwrap_or_default();
             match words.first().map(String::as_str) {
                 Some(word @ ("granted" | "held" | "refreshed")) => {
-                    let word = ["granted", "held", "refreshed"]
-                        .iter()
-                        .position(|w| *w == word);
+                    let word = ["granted", "held", "refreshed"].iter().position(|w| *w == word);
                     self.add([1, word.unwrap_or(0) as u64, number(&words, 1)]);
                     self.add_own(number(&words, 2));
                     let left = (number(&words, 3) - number(&words, 4)) * 1_000;
@@ -391,9 +360,7 @@ impl View<'_> {
         self.add_id(&message.id);
         self.add([u64::from(message.permits)]);
         self.add_own(message.fence);
-        let left = message
-            .at
-            .map_or(NEVER, |at| at.saturating_sub(message.now));
+        let left = message.at.map_or(NEVER, |at| at.saturating_sub(message.now));
         self.add([left]);
         self.add_ms(message.at.unwrap_or(NEVER));
         // What is older than an answer is not heeded.
@@ -454,9 +421,7 @@ impl View<'_> {
         client.releasing.iter().for_each(|r| self.released(r));
         for (id, given_up) in &client.inbox.given_up {
             self.add_id(id);
-            given_up
-                .iter()
-                .for_each(|wait| self.add_instant(Some(wait.until)));
+            given_up.iter().for_each(|wait| self.add_instant(Some(wait.until)));
         }
     }
 
@@ -465,9 +430,7 @@ impl View<'_> {
         let kept = &situation.sealed.kept;
         let name = self.party.client.name;
         let is_own = |id: &str| {
-            id.strip_prefix('c')
-                .and_then(|rest| rest.split('/').next())
-                .and_then(|name| name.parse().ok())
+            id.strip_prefix('c').and_then(|rest| rest.split('/').next()).and_then(|name| name.parse().ok())
                 == Some(name)
         };
         let holders = kept.gate.model.holders.iter();
@@ -483,11 +446,7 @@ impl View<'_> {
         }
         for (waiter, ask_at) in queue {
             self.add_id(&waiter.id);
-            self.add([
-                u64::from(waiter.permits),
-                waiter.lease_ms,
-                u64::from(!waiter.inbox.is_empty()),
-            ]);
+            self.add([u64::from(waiter.permits), waiter.lease_ms, u64::from(!waiter.inbox.is_empty())]);
             self.add_ticket(waiter.ticket);
             self.add_ms(waiter.patience_until);
             self.add_ms(*ask_at);

@@ -8,23 +8,13 @@ pub fn grants_told(messages: &[(String, String)]) -> Vec<(String, u32, u64, End)
     let grant = |(_, text): &(String, String)| {
         let words: Vec<&str> = text.split(' ').collect();
         let fence = words[2].parse().ok().filter(|fence| *fence > 0)?;
-        Some((
-            words[0].to_owned(),
-            words[1].parse().ok()?,
-            fence,
-            words[3].parse().ok(),
-        ))
+        Some((words[0].to_owned(), words[1].parse().ok()?, fence, words[3].parse().ok()))
     };
     messages.iter().filter_map(grant).collect()
 }
 
 /// Grants as the model says, in their order; hints to those who waited, and to all who wanted too much.
-pub fn compare_messages(
-    told: &[Told],
-    messages: &[(String, String)],
-    before: &Model,
-    now: u64,
-) -> Check {
+pub fn compare_messages(told: &[Told], messages: &[(String, String)], before: &Model, now: u64) -> Check {
     let mut grants = Vec::new();
     let mut hinted = Vec::new();
     let mut revoked = Vec::new();
@@ -58,9 +48,7 @@ pub fn compare_messages(
     let mut expected_revoked = Vec::new();
     for message in told {
         match message {
-            Told::Grant { inbox, text, .. } => {
-                expected.push((channel(inbox).to_owned(), text.clone()))
-            }
+            Told::Grant { inbox, text, .. } => expected.push((channel(inbox).to_owned(), text.clone())),
             Told::Hint { inbox, id } if !inbox.is_empty() && !hinted.contains(id) => {
                 return broken("messages", format!("{id} was not told to ask"));
             }
@@ -72,10 +60,7 @@ pub fn compare_messages(
         }
     }
     if revoked != expected_revoked {
-        return broken(
-            "messages",
-            format!("expected revoked {expected_revoked:?}, got {revoked:?}"),
-        );
+        return broken("messages", format!("expected revoked {expected_revoked:?}, got {revoked:?}"));
     }
     if grants != expected {
         return broken("messages", format!("expected {expected:?}, got {grants:?}"));

@@ -53,9 +53,15 @@ pub enum Told {
         text: String,
     },
     /// To ask again at once: it wants more than the limit, or the script stopped at its bound.
-    Hint { inbox: String, id: String },
+    Hint {
+        inbox: String,
+        id: String,
+    },
     /// That its place in line was taken away.
-    Revoked { inbox: String, id: String },
+    Revoked {
+        inbox: String,
+        id: String,
+    },
 }
 
 /// What a call does beside its reply.
@@ -162,11 +168,7 @@ impl Model {
     }
 
     fn grant(&mut self, id: &str, permits: u32, lease_ms: u64, at: &Moment) -> Holder {
-        let holder = Holder {
-            permits,
-            fence: self.next_number(at),
-            ends: end_of(at.ms(), lease_ms),
-        };
+        let holder = Holder { permits, fence: self.next_number(at), ends: end_of(at.ms(), lease_ms) };
         self.exists = true;
         self.holders.insert(id.to_owned(), holder.clone());
         holder
@@ -175,9 +177,7 @@ impl Model {
     /// Who holds, whose lease ends first first.
     fn by_end(&self) -> Vec<(u64, String)> {
         let holders = self.holders.iter();
-        let mut ends: Vec<_> = holders
-            .map(|(id, holder)| (holder.ends.unwrap_or(u64::MAX), id.clone()))
-            .collect();
+        let mut ends: Vec<_> = holders.map(|(id, holder)| (holder.ends.unwrap_or(u64::MAX), id.clone())).collect();
         ends.sort();
         ends
     }
@@ -202,29 +202,19 @@ impl Model {
         if effects.stopped {
             return "1".to_owned();
         }
-        let head = effects
-            .head_until
-            .map(|end| end.saturating_sub(at.ms()).max(1));
+        let head = effects.head_until.map(|end| end.saturating_sub(at.ms()).max(1));
         time(self.end_of(1, at).or(head))
     }
 
     /// When a waiter at this place should ask again without a message. One that asked before, and has only dead ones in front,
     /// watches as the head does.
-    fn look_again(
-        &self,
-        place: usize,
-        asked_before: bool,
-        wait_ms: u64,
-        at: &Moment,
-        effects: &Effects,
-    ) -> u64 {
+    fn look_again(&self, place: usize, asked_before: bool, wait_ms: u64, at: &Moment, effects: &Effects) -> u64 {
         let third = (wait_ms / 3).max(1);
         if effects.stopped {
             return 1;
         }
         let mut in_front = self.queue[..place].iter();
-        let listens =
-            |waiter: &Waiter| waiter.inbox.is_empty() || (at.listens)(channel(&waiter.inbox));
+        let listens = |waiter: &Waiter| waiter.inbox.is_empty() || (at.listens)(channel(&waiter.inbox));
         let is_head = asked_before && place < 10 && !in_front.any(listens);
         let watch = if is_head { 1 } else { place + 1 };
         self.end_of(watch, at).unwrap_or(third).min(third)
@@ -264,12 +254,7 @@ impl Model {
                 self.leave(&id);
                 let holder = self.grant(&id, head.permits, head.lease_ms, at);
                 let ends = time(holder.ends);
-                let text = format!(
-                    "{id} {} {} {ends} {}",
-                    holder.permits,
-                    holder.fence,
-                    at.ms()
-                );
+                let text = format!("{id} {} {} {ends} {}", holder.permits, holder.fence, at.ms());
                 let text = signed(&inbox, text);
                 effects.told.push(Told::Grant { inbox, id, text });
             }
@@ -309,7 +294,6 @@ impl Model {
             patience_until: at.ms() + ask.wait_ms,
             inbox: ask.inbox.clone(),
         });
-        self.queue
-            .sort_by(|a, b| (a.ticket, &a.id).cmp(&(b.ticket, &b.id)));
+        self.queue.sort_by(|a, b| (a.ticket, &a.id).cmp(&(b.ticket, &b.id)));
     }
 }

@@ -80,11 +80,7 @@ fn changes(code: &str) -> Vec<String> {
             if code[at..].starts_with(" + 0 ") || &code[at..] == " + 0" {
                 continue;
             }
-            changed.push(format!(
-                "{}{after}{}",
-                &code[..at],
-                &code[at + before.len()..]
-            ));
+            changed.push(format!("{}{after}{}", &code[..at], &code[at + before.len()..]));
         }
     }
     let trimmed = code.trim();
@@ -94,20 +90,13 @@ fn changes(code: &str) -> Vec<String> {
         if let Some(rest) = trimmed.strip_prefix(word)
             && let Some(at) = rest.find(end)
         {
-            changed.push(format!(
-                "{indent}{word}not ({}){}",
-                &rest[..at],
-                &rest[at..]
-            ));
+            changed.push(format!("{indent}{word}not ({}){}", &rest[..at], &rest[at..]));
         }
     }
     // A whole statement is left out.
+    let is_call = trimmed.ends_with(')') && !trimmed.contains('=') && !trimmed.starts_with("return");
     let is_call =
-        trimmed.ends_with(')') && !trimmed.contains('=') && !trimmed.starts_with("return");
-    let is_call = is_call
-        && !trimmed.starts_with("function")
-        && !trimmed.starts_with("local")
-        && !trimmed.starts_with("if ");
+        is_call && !trimmed.starts_with("function") && !trimmed.starts_with("local") && !trimmed.starts_with("if ");
     let is_assignment = trimmed.contains(" = ")
         && !trimmed.starts_with("local")
         && !trimmed.starts_with("if ")
@@ -133,13 +122,7 @@ impl Mutant {
     /// The scripts with this change.
     pub fn apply(&self, scripts: &Scripts) -> Scripts {
         let lines = scripts.files()[&self.file].lines().enumerate();
-        let lines = lines.map(|(place, line)| {
-            if place + 1 == self.line {
-                &self.after
-            } else {
-                line
-            }
-        });
+        let lines = lines.map(|(place, line)| if place + 1 == self.line { &self.after } else { line });
         let text: String = lines.map(|line| format!("{line}\n")).collect();
         scripts.with_file(&self.file, text)
     }

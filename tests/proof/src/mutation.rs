@@ -16,13 +16,7 @@ pub struct Mutant {
 
 impl fmt::Display for Mutant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Mutant {
-            file,
-            function,
-            before,
-            after,
-            ..
-        } = self;
+        let Mutant { file, function, before, after, .. } = self;
         write!(f, "{file}: {function}: {before}  ->  {after}")
     }
 }
@@ -56,10 +50,7 @@ pub(crate) fn is(number: usize) -> bool {
     if active != 0 {
         let looks = LOOKS.fetch_add(1, Ordering::Relaxed);
         let is_deep = || STACK.with(|first| first.abs_diff(stack()) > DEEP);
-        assert!(
-            looks < ENDLESS && !(looks.is_multiple_of(512) && is_deep()),
-            "no end"
-        );
+        assert!(looks < ENDLESS && !(looks.is_multiple_of(512) && is_deep()), "no end");
     }
     active == number
 }

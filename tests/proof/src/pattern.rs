@@ -50,25 +50,18 @@ fn is_pattern(text: &str) -> bool {
 
 /// The name, where a word of a pattern is nothing else.
 fn bare_name(word: &str) -> Option<&str> {
-    word.strip_prefix('$')
-        .filter(|name| !name.contains(['+', '-', '.', '*', '$']))
+    word.strip_prefix('$').filter(|name| !name.contains(['+', '-', '.', '*', '$']))
 }
 
 fn unhex(text: &str) -> Result<Vec<u8>, String> {
     let pair = |at: usize| u8::from_str_radix(text.get(at..at + 2).unwrap_or("?"), 16);
     let bytes = (0..text.len()).step_by(2).map(pair);
-    bytes
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("{text}: {error}"))
+    bytes.collect::<Result<_, _>>().map_err(|error| format!("{text}: {error}"))
 }
 
 impl Bindings {
     pub fn new(prefix: &str) -> Bindings {
-        Bindings {
-            prefix: prefix.to_owned(),
-            values: BTreeMap::new(),
-            span: (0, 0),
-        }
+        Bindings { prefix: prefix.to_owned(), values: BTreeMap::new(), span: (0, 0) }
     }
 
     /// The time of a call is a new one.
@@ -92,9 +85,7 @@ impl Bindings {
             return Ok(word.to_string().into_bytes());
         };
         if let Some(rest) = text.strip_prefix('@') {
-            let length = rest
-                .find(|c: char| !c.is_ascii_lowercase())
-                .unwrap_or(rest.len());
+            let length = rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len());
             let (kind, rest) = rest.split_at(length);
             let (on, rest) = match rest.strip_prefix(':') {
                 Some(rest) => {
@@ -118,11 +109,7 @@ impl Bindings {
     /// `$a+3-$b`.
     fn sum(&self, text: &str) -> Result<i64, String> {
         let mut sum = 0;
-        for term in text
-            .replace('-', "+-")
-            .split('+')
-            .filter(|term| !term.is_empty())
-        {
+        for term in text.replace('-', "+-").split('+').filter(|term| !term.is_empty()) {
             let (sign, term) = match term.strip_prefix('-') {
                 Some(term) => (-1, term),
                 None => (1, term),
@@ -138,13 +125,8 @@ impl Bindings {
     }
 
     fn number(&self, name: &str) -> Result<i64, String> {
-        let value = self
-            .values
-            .get(name)
-            .ok_or_else(|| format!("${name} is not known"))?;
-        let number = std::str::from_utf8(value)
-            .ok()
-            .and_then(|text| text.parse().ok());
+        let value = self.values.get(name).ok_or_else(|| format!("${name} is not known"))?;
+        let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
         number.ok_or_else(|| format!("${name} is no number"))
     }
 
@@ -204,9 +186,7 @@ impl Bindings {
                 fits
             }
             (Json::String(_), Value::Int(_)) => false, // what its digits are
-            (Json::String(text), value) => {
-                Some(self.argument(&Json::from(text.as_str()))?) == bytes(value)
-            }
+            (Json::String(text), value) => Some(self.argument(&Json::from(text.as_str()))?) == bytes(value),
             _ => false,
         };
         if fits { Ok(()) } else { differs() }
@@ -218,10 +198,7 @@ impl Bindings {
             return Ok(true);
         }
         if let Some(name) = bare_name(word).filter(|name| *name != "us") {
-            let bound = self
-                .values
-                .get(name)
-                .ok_or_else(|| format!("{word} is not known"))?;
+            let bound = self.values.get(name).ok_or_else(|| format!("{word} is not known"))?;
             let is_time = || {
                 let number = self.number(name);
                 number.is_ok_and(|now| (self.span.0..=self.span.1).contains(&now))
@@ -252,9 +229,6 @@ fn literal(object: &serde_json::Map<String, Json>) -> Option<Result<Vec<u8>, Str
     if let Some(hex) = object.get("hex").and_then(Json::as_str) {
         return Some(unhex(hex));
     }
-    let (text, times) = (
-        object.get("long")?.as_str()?,
-        object.get("times")?.as_u64()?,
-    );
+    let (text, times) = (object.get("long")?.as_str()?, object.get("times")?.as_u64()?);
     Some(Ok(text.repeat(usize::try_from(times).ok()?).into_bytes()))
 }

@@ -49,32 +49,19 @@ impl Run<'_> {
         let call = &sent.call();
         let mut effects = Effects::default();
         let mut model = gate.model.clone();
-        let moment = Moment {
-            micros: self.micros,
-            listens: self.listens,
-        };
+        let moment = Moment { micros: self.micros, listens: self.listens };
         let expected = match call {
             Call::Acquire(ask) => model.acquire(ask, &moment, &mut effects),
-            Call::Release { id, keep, fence } => {
-                model.release(id, *keep, *fence, &moment, &mut effects)
-            }
-            Call::Refresh {
-                id,
-                lease_ms,
-                fence,
-            } => model.refresh(id, *lease_ms, *fence, &moment),
+            Call::Release { id, keep, fence } => model.release(id, *keep, *fence, &moment, &mut effects),
+            Call::Refresh { id, lease_ms, fence } => model.refresh(id, *lease_ms, *fence, &moment),
             Call::Lookup { id } => model.lookup(id, &moment),
             Call::Inspect => Ok(model.inspect(&moment)),
-            Call::Resize { limit, expected } => {
-                model.resize(*limit, *expected, &moment, &mut effects)
-            }
+            Call::Resize { limit, expected } => model.resize(*limit, *expected, &moment, &mut effects),
             _ => return broken("simulation", "no call to one semaphore"),
         };
         let doubt = gate.is_in_doubt();
-        let must_work = matches!(
-            call,
-            Call::Release { .. } | Call::Refresh { .. } | Call::Lookup { .. } | Call::Inspect
-        );
+        let must_work =
+            matches!(call, Call::Release { .. } | Call::Refresh { .. } | Call::Lookup { .. } | Call::Inspect);
         let entries = (gate.model.queue.len() + gate.model.holders.len()) as u64;
         let most = CALLS + CALLS_EACH * entries + if doubt { CALLS_IN_DOUBT } else { 0 };
         let before = gate.model.clone();
@@ -106,13 +93,7 @@ impl Run<'_> {
             self.check_resumption(gate, call, words)?;
         }
         let state = gate.check_keys(self.server, self.micros / 1_000)?;
-        Ok(Done {
-            reply,
-            raw,
-            messages,
-            grants,
-            states: vec![state],
-        })
+        Ok(Done { reply, raw, messages, grants, states: vec![state] })
     }
 
     /// A call to several mutexes.
@@ -120,10 +101,7 @@ impl Run<'_> {
         let Call::LockAll { id, lease_ms } = &sent.call() else {
             return broken("simulation", "no call to several mutexes");
         };
-        let moment = Moment {
-            micros: self.micros,
-            listens: self.listens,
-        };
+        let moment = Moment { micros: self.micros, listens: self.listens };
         let mut effects = Effects::default();
         let mut models: Vec<Model> = gates.iter().map(|gate| gate.model.clone()).collect();
         let mut locks: Vec<&mut Model> = models.iter_mut().collect();
@@ -138,9 +116,7 @@ impl Run<'_> {
                 states: Vec::new(),
             });
         }
-        let entries = gates
-            .iter()
-            .map(|gate| gate.model.queue.len() + gate.model.holders.len());
+        let entries = gates.iter().map(|gate| gate.model.queue.len() + gate.model.holders.len());
         let most = CALLS * gates.len() as u64 + CALLS_EACH * entries.sum::<usize>() as u64;
         let (raw, messages) = self.execute(sent, false, self.full, most)?;
         let reply = words_of(&raw);
@@ -157,13 +133,7 @@ impl Run<'_> {
         for gate in gates {
             states.push(gate.check_keys(self.server, self.micros / 1_000)?);
         }
-        Ok(Done {
-            reply,
-            raw,
-            messages,
-            grants,
-            states,
-        })
+        Ok(Done { reply, raw, messages, grants, states })
     }
 
     pub fn now(&self) -> u64 {
@@ -206,9 +176,7 @@ impl Run<'_> {
     fn take_messages(&mut self) -> Messages {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let published = self.server.take_published().into_iter();
-        published
-            .map(|(channel, message)| (text(channel), text(message)))
-            .collect()
+        published.map(|(channel, message)| (text(channel), text(message))).collect()
     }
 
     /// Invariants 1 to 4, by what was told.
@@ -229,11 +197,8 @@ impl Run<'_> {
         let mut given_back = 0;
         match (call, words[0].as_str()) {
             (Call::Acquire(ask), "granted") => {
-                let entry = Entry {
-                    permits: number(1).unwrap_or(0) as u32,
-                    fence: number(2).unwrap_or(0),
-                    ends: number(3),
-                };
+                let entry =
+                    Entry { permits: number(1).unwrap_or(0) as u32, fence: number(2).unwrap_or(0), ends: number(3) };
                 granted.push((ask.id.clone(), entry));
             }
             (Call::Refresh { id, .. }, "refreshed") => {
@@ -248,14 +213,7 @@ impl Run<'_> {
             _ => {}
         }
         for (id, permits, fence, ends) in told {
-            granted.push((
-                id,
-                Entry {
-                    permits,
-                    fence,
-                    ends,
-                },
-            ));
+            granted.push((id, Entry { permits, fence, ends }));
         }
         granted.sort_by_key(|(_, entry)| entry.fence);
         if !doubt {
@@ -276,10 +234,7 @@ impl Run<'_> {
             && is_more
             && let Some((id, entry)) = gate.ledger.live(now).next()
         {
-            return broken(
-                "loss",
-                format!("granted while {id} is known to hold {entry:?}"),
-            );
+            return broken("loss", format!("granted while {id} is known to hold {entry:?}"));
         }
         let limit = match call {
             Call::Acquire(_) if words[0] == "granted" => number(6),
@@ -302,16 +257,10 @@ impl Run<'_> {
             }
         }
         let holders = gate.model.holders.iter();
-        let mut granted: Vec<_> = holders
-            .filter(|(id, holder)| before.holders.get(*id) != Some(holder))
-            .collect();
+        let mut granted: Vec<_> = holders.filter(|(id, holder)| before.holders.get(*id) != Some(holder)).collect();
         granted.sort_by_key(|(_, holder)| holder.fence);
         for (id, holder) in &granted {
-            let entry = Entry {
-                permits: holder.permits,
-                fence: holder.fence,
-                ends: holder.ends,
-            };
+            let entry = Entry { permits: holder.permits, fence: holder.fence, ends: holder.ends };
             gate.ledger.grant(self.micros, id, entry, 1)?;
         }
         Ok(granted.len() as u64)
@@ -326,10 +275,7 @@ impl Run<'_> {
         };
         let suspended = state.suspended || !state.is_consistent(self.now());
         if over && frees && suspended && !state.has_permanent() {
-            let text = format!(
-                "suspended still, after the last lease ended at {}",
-                gate.ledger.latest_end
-            );
+            let text = format!("suspended still, after the last lease ended at {}", gate.ledger.latest_end);
             return broken("loss", text);
         }
         let told = reply.get(5).filter(|_| reply[0] == "queued");
@@ -367,8 +313,5 @@ pub fn compare(expected: &Reply, reply: &Reply) -> Check {
         Ok(words) => words.join(" "),
         Err(text) => text.clone(),
     };
-    broken(
-        "reply",
-        format!("expected {}, got {}", text(expected), text(reply)),
-    )
+    broken("reply", format!("expected {}, got {}", text(expected), text(reply)))
 }

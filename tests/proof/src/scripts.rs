@@ -39,17 +39,11 @@ impl Scripts {
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
         };
         let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
-        let mut scripts = Scripts {
-            files: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            replies: BTreeMap::new(),
-        };
+        let mut scripts = Scripts { files: BTreeMap::new(), keys: BTreeMap::new(), replies: BTreeMap::new() };
         for (script, entry) in manifest["scripts"].as_object().unwrap() {
             let list = |name: &str| -> Vec<String> {
                 let words = entry[name].as_array().unwrap().iter();
-                words
-                    .map(|word| word.as_str().unwrap().to_owned())
-                    .collect()
+                words.map(|word| word.as_str().unwrap().to_owned()).collect()
             };
             let mut file = |name: &str| {
                 let text = read(name);
@@ -134,11 +128,7 @@ pub fn words_of(reply: &RedisResult<Value>) -> Reply {
             }
             Ok(words)
         }
-        Err(error) => Err(format!(
-            "{} {}",
-            error.code().unwrap_or("?"),
-            error.detail().unwrap_or("")
-        )),
+        Err(error) => Err(format!("{} {}", error.code().unwrap_or("?"), error.detail().unwrap_or(""))),
     }
 }
 

@@ -159,30 +159,15 @@ impl Moment {
         let mut gates = (*self.gates).clone();
         let micros = self.micros();
         let keys: Vec<Keys> = gates.iter().map(|gate| gate.keys.clone()).collect();
-        let all = TryLockAll {
-            mutexes: &keys.iter().collect::<Vec<_>>(),
-            id,
-            lease_ms: LEASE * TICK / 1_000,
-        };
+        let all = TryLockAll { mutexes: &keys.iter().collect::<Vec<_>>(), id, lease_ms: LEASE * TICK / 1_000 };
         let (done, store) = carrier.with_server(|server, loaded| {
             server.set_store((*self.store).clone());
-            let run = Run {
-                server,
-                loaded,
-                micros,
-                listens: &|_| false,
-                full: false,
-            };
+            let run = Run { server, loaded, micros, listens: &|_| false, full: false };
             let done = match sent {
                 Sent::All => run.lock_all(&mut gates, &Wire::new(&all.pack())),
                 Sent::Back(place) => {
                     let (keep, fence) = (0, None);
-                    let release = Release {
-                        keys: &keys[place],
-                        id,
-                        keep,
-                        fence,
-                    };
+                    let release = Release { keys: &keys[place], id, keep, fence };
                     run.one(&mut gates[place], &Wire::new(&release.pack()))
                 }
             };
@@ -195,20 +180,13 @@ impl Moment {
             return broken("all or nothing", format!("{id} has {has} of {MUTEXES}"));
         }
         let grants = match (sent, done.raw.map(|reply| all.answer(reply))) {
-            (
-                Sent::All,
-                Ok(Ok(TryLockAllAnswer::Granted(grants) | TryLockAllAnswer::Held(grants))),
-            ) => grants,
+            (Sent::All, Ok(Ok(TryLockAllAnswer::Granted(grants) | TryLockAllAnswer::Held(grants)))) => grants,
             _ => Vec::new(),
         };
         Ok(Told {
             word: done.reply.map_or(String::new(), |words| words[0].clone()),
             fences: grants.iter().map(|grant| grant.fence).collect(),
-            left: grants
-                .iter()
-                .filter_map(Grant::left)
-                .min()
-                .unwrap_or_default(),
+            left: grants.iter().filter_map(Grant::left).min().unwrap_or_default(),
         })
     }
 }
@@ -228,10 +206,7 @@ impl Locker {
         match sent {
             Sent::All if !told.fences.is_empty() => {
                 let left = told.left.as_micros() as u64;
-                self.phase = Phase::Holding {
-                    fences: told.fences,
-                    deadline: at + left.saturating_sub(1_000),
-                };
+                self.phase = Phase::Holding { fences: told.fences, deadline: at + left.saturating_sub(1_000) };
             }
             Sent::Back(place) if place + 1 < MUTEXES => {
                 self.phase = Phase::Leaving(place + 1);
@@ -245,21 +220,9 @@ impl Locker {
 impl Several {
     /// # Errors
     /// When a script is no Lua.
-    pub fn new(
-        clients: usize,
-        asks: usize,
-        faults: u8,
-        ticks: u8,
-        scripts: &Scripts,
-    ) -> Result<Several, String> {
+    pub fn new(clients: usize, asks: usize, faults: u8, ticks: u8, scripts: &Scripts) -> Result<Several, String> {
         let carrier = Carrier::new(scripts)?;
-        Ok(Several {
-            clients,
-            asks,
-            faults,
-            ticks,
-            carrier,
-        })
+        Ok(Several { clients, asks, faults, ticks, carrier })
     }
 
     /// Explores everything; stops at the first promise that is broken.
@@ -275,23 +238,16 @@ impl Several {
             lines.push(format!("{tick:3}  {event:?}"));
             moment = self.after(&moment, event);
             for locker in &moment.lockers {
-                lines.push(format!(
-                    "     {} {:?} {:?}",
-                    locker.id, locker.phase, locker.flight
-                ));
+                lines.push(format!("     {} {:?} {:?}", locker.id, locker.phase, locker.flight));
             }
         }
-        let text = moment
-            .violation
-            .map_or("nobody can lock all".to_owned(), |violation| violation.text);
+        let text = moment.violation.map_or("nobody can lock all".to_owned(), |violation| violation.text);
         format!("{rule} is broken: {text}\n\n{}\n", lines.join("\n"))
     }
 
     fn after(&self, moment: &Moment, event: Event) -> Moment {
         let mut next = moment.clone();
-        let checked = self
-            .let_happen(&mut next, event)
-            .and_then(|()| next.check());
+        let checked = self.let_happen(&mut next, event).and_then(|()| next.check());
         next.violation = checked.err();
         next.seal()
     }
@@ -367,19 +323,10 @@ impl Model for Several {
     fn init_states(&self) -> Vec<Moment> {
         let mut store = Store::default();
         store.set_micros(START);
-        let locker = |who| Locker {
-            id: format!("c{who}/0"),
-            asks: 0,
-            phase: Phase::Idle,
-            flight: None,
-            late: None,
-        };
+        let locker = |who| Locker { id: format!("c{who}/0"), asks: 0, phase: Phase::Idle, flight: None, late: None };
         let first = Moment {
             store: Arc::new(store),
-            gates: Arc::new(vec![
-                Gate::new("mutex", "{g}:a"),
-                Gate::new("mutex", "{g}:b"),
-            ]),
+            gates: Arc::new(vec![Gate::new("mutex", "{g}:a"), Gate::new("mutex", "{g}:b")]),
             lockers: (0..self.clients).map(locker).collect(),
             faults: self.faults,
             ticks: self.ticks,
@@ -414,12 +361,7 @@ impl Model for Several {
                 events.push(Event::Die(who));
             }
         }
-        if moment.ticks > 0
-            && moment
-                .lockers
-                .iter()
-                .any(|locker| locker.phase != Phase::Idle)
-        {
+        if moment.ticks > 0 && moment.lockers.iter().any(|locker| locker.phase != Phase::Idle) {
             events.push(Event::Tick);
         }
     }
@@ -430,39 +372,25 @@ impl Model for Several {
 
     fn properties(&self) -> Vec<Property<Several>> {
         fn replied(moment: &Moment, word: &str) -> bool {
-            moment.lockers.iter().any(
-                |locker| matches!(&locker.flight, Some((_, _, Some(told))) if told.word == word),
-            )
+            moment.lockers.iter().any(|locker| matches!(&locker.flight, Some((_, _, Some(told))) if told.word == word))
         }
         let mut properties = vec![
             Property::always("all or nothing", |_, moment: &Moment| {
-                moment
-                    .violation
-                    .as_ref()
-                    .is_none_or(|violation| violation.rule != "all or nothing")
+                moment.violation.as_ref().is_none_or(|violation| violation.rule != "all or nothing")
             }),
             Property::always("every other promise", |_, moment: &Moment| {
-                moment
-                    .violation
-                    .as_ref()
-                    .is_none_or(|violation| violation.rule == "all or nothing")
+                moment.violation.as_ref().is_none_or(|violation| violation.rule == "all or nothing")
             }),
             Property::always("no deadlock", |world: &Several, moment: &Moment| {
                 moment.violation.is_some() || world.can_be_locked(moment)
             }),
-            Property::sometimes("somebody is denied", |_, moment: &Moment| {
-                replied(moment, "denied")
-            }),
-            Property::sometimes(
-                "a lease ends before it is given back",
-                |_, moment: &Moment| replied(moment, "gone"),
-            ),
+            Property::sometimes("somebody is denied", |_, moment: &Moment| replied(moment, "denied")),
+            Property::sometimes("a lease ends before it is given back", |_, moment: &Moment| replied(moment, "gone")),
         ];
         if self.faults > 0 {
-            properties.push(Property::sometimes(
-                "a grant is confirmed, not repeated",
-                |_, moment: &Moment| replied(moment, "held"),
-            ));
+            properties.push(Property::sometimes("a grant is confirmed, not repeated", |_, moment: &Moment| {
+                replied(moment, "held")
+            }));
         }
         properties
     }

@@ -102,12 +102,7 @@ pub fn run(scripts: &Scripts, seed: u64) -> Result<(usize, Count), Box<Failure>>
     let result = scheduler.live(&mut world, &mut actions, calm);
     match result {
         Ok(()) => Ok((actions.len(), world.count)),
-        Err(violation) => Err(Box::new(Failure {
-            seed,
-            violation,
-            actions,
-            clients,
-        })),
+        Err(violation) => Err(Box::new(Failure { seed, violation, actions, clients })),
     }
 }
 
@@ -154,24 +149,11 @@ impl Scheduler {
         faults.retain(|fault| rng.bool() && (!calm || *fault == Fault::Deaths));
         let (seldom, crowded) = (rng.u32(2..12), rng.u8(..24) == 0);
         let alike = (rng.u8(..3) == 0).then(|| (rng.u32(1..4), LEASES[rng.usize(4..LEASES.len())]));
-        let scheduler = Scheduler {
-            rng,
-            clients,
-            faults,
-            seldom,
-            crowded,
-            alike,
-            leaving: false,
-        };
+        let scheduler = Scheduler { rng, clients, faults, seldom, crowded, alike, leaving: false };
         (scheduler, clients, calm)
     }
 
-    fn live(
-        &mut self,
-        world: &mut World,
-        actions: &mut Vec<Action>,
-        calm: bool,
-    ) -> Result<(), Violation> {
+    fn live(&mut self, world: &mut World, actions: &mut Vec<Action>, calm: bool) -> Result<(), Violation> {
         let mut step = |world: &mut World, action: Action| {
             let result = world.apply(&action);
             actions.push(action);
@@ -197,21 +179,12 @@ impl Scheduler {
             let action = self.next(world, true);
             step(world, action)?;
             let mut clients = 0..self.clients;
-            if world.is_prompt(world.mono) && clients.all(|client| world.business(client) == (0, 0))
-            {
+            if world.is_prompt(world.mono) && clients.all(|client| world.business(client) == (0, 0)) {
                 break;
             }
         }
-        let latest = world
-            .gates
-            .iter()
-            .map(|gate| gate.ledger.latest)
-            .max()
-            .unwrap_or(0);
-        step(
-            world,
-            Action::Pass(latest.saturating_sub(world.now()) + 63_000),
-        )?;
+        let latest = world.gates.iter().map(|gate| gate.ledger.latest).max().unwrap_or(0);
+        step(world, Action::Pass(latest.saturating_sub(world.now()) + 63_000))?;
         step(world, Action::End)
     }
 
@@ -290,20 +263,9 @@ impl Scheduler {
             0..=6 if busy < 3 && had < 3 => self.want(client, lease_ms),
             0..=8 if had > 0 => Action::DropPermit { client, permit },
             9 if had > 0 => Action::Look { client, permit },
-            10 if had > 0 => Action::Refresh {
-                client,
-                permit,
-                lease_ms: (!self.one_in(3)).then_some(lease_ms),
-            },
-            11 if had > 0 && self.one_in(2) => Action::Keep {
-                client,
-                permit,
-                keep: self.rng.u32(1..3),
-            },
-            11 | 12 if busy > 0 && self.one_in(4) => Action::Cancel {
-                client,
-                caller: self.rng.usize(..busy),
-            },
+            10 if had > 0 => Action::Refresh { client, permit, lease_ms: (!self.one_in(3)).then_some(lease_ms) },
+            11 if had > 0 && self.one_in(2) => Action::Keep { client, permit, keep: self.rng.u32(1..3) },
+            11 | 12 if busy > 0 && self.one_in(4) => Action::Cancel { client, caller: self.rng.usize(..busy) },
             12 | 13 => self.of_others(client, lease_ms),
             14 if self.one_in(2) => self.about_the_latch(client),
             15 | 16 if world.flight_count() > 0 => {
@@ -314,13 +276,8 @@ impl Scheduler {
                     _ => Action::Prompt { flight },
                 }
             }
-            17 if world.mails() > 0 => Action::Read {
-                mail: self.rng.usize(..world.mails()),
-            },
-            18 if !calm => Action::Act {
-                client,
-                thread: self.rng.usize(..4),
-            },
+            17 if world.mails() > 0 => Action::Read { mail: self.rng.usize(..world.mails()) },
+            18 if !calm => Action::Act { client, thread: self.rng.usize(..4) },
             _ => self.pass(world, calm),
         }
     }
@@ -331,23 +288,14 @@ impl Scheduler {
         match self.rng.u8(..24) {
             0 | 1 => Action::Lookup { gate, client },
             2 | 3 => Action::Inspect { gate },
-            4..=6 => Action::Stale {
-                gate,
-                client,
-                refresh: self.one_in(2),
-            },
+            4..=6 => Action::Stale { gate, client, refresh: self.one_in(2) },
             7 => Action::Resize {
                 gate: 0,
                 limit: [1, 2, 3, 4, 0, 0][self.rng.usize(..6)],
                 expected: [None, None, Some(2), Some(3), Some(0)][self.rng.usize(..5)],
             },
-            8..=10 => Action::LockAll {
-                name: self.rng.usize(..2),
-                lease_ms,
-            },
-            11..=13 => Action::FreeAll {
-                name: self.rng.usize(..2),
-            },
+            8..=10 => Action::LockAll { name: self.rng.usize(..2), lease_ms },
+            11..=13 => Action::FreeAll { name: self.rng.usize(..2) },
             14..=17 => Action::Born { client },
             _ => self.pass_a_little(),
         }
@@ -388,13 +336,8 @@ impl Scheduler {
 
     fn about_the_latch(&mut self, client: usize) -> Action {
         match self.rng.u8(..12) {
-            0..=5 => Action::Watch {
-                client,
-                wait_ms: [None, Some(300), Some(20_000)][self.rng.usize(..3)],
-            },
-            6..=8 => Action::CountDown {
-                name: self.rng.usize(..3),
-            },
+            0..=5 => Action::Watch { client, wait_ms: [None, Some(300), Some(20_000)][self.rng.usize(..3)] },
+            6..=8 => Action::CountDown { name: self.rng.usize(..3) },
             9 => Action::Count,
             10 => Action::DeleteLatch,
             _ => self.pass_a_little(),
@@ -425,46 +368,25 @@ impl Scheduler {
         let (gate, key) = (self.rng.usize(..3), self.rng.usize(..3));
         let flight = self.rng.usize(..flights.max(1));
         match fault {
-            Fault::Late => Some(Action::Act {
-                client,
-                thread: self.rng.usize(..4),
-            }),
+            Fault::Late => Some(Action::Act { client, thread: self.rng.usize(..4) }),
             Fault::LostCalls if flights > 0 => Some(match self.rng.u8(..8) {
                 0 | 1 => Action::Arrive { flight },
                 2 => Action::Lose { flight },
-                3 | 4 => Action::Break {
-                    flight,
-                    is_lost: self.rng.bool(),
-                },
-                5 | 6 => Action::GiveUp {
-                    flight,
-                    is_kept: self.rng.bool(),
-                },
+                3 | 4 => Action::Break { flight, is_lost: self.rng.bool() },
+                5 | 6 => Action::GiveUp { flight, is_kept: self.rng.bool() },
                 _ => Action::Refuse {
                     flight,
-                    why: [
-                        Refusal::Unreachable,
-                        Refusal::AllBusy,
-                        Refusal::NotReady,
-                        Refusal::Forbidden,
-                    ][self.rng.usize(..4)],
+                    why: [Refusal::Unreachable, Refusal::AllBusy, Refusal::NotReady, Refusal::Forbidden]
+                        [self.rng.usize(..4)],
                 },
             }),
             Fault::LostMessages if mails > 0 => Some(match self.rng.bool() {
-                true => Action::LoseMail {
-                    mail: self.rng.usize(..mails),
-                },
-                false => Action::Duplicate {
-                    mail: self.rng.usize(..mails),
-                },
+                true => Action::LoseMail { mail: self.rng.usize(..mails) },
+                false => Action::Duplicate { mail: self.rng.usize(..mails) },
             }),
             Fault::Deaths if self.one_in(4) => Some(Action::Die { client }),
             Fault::Drops => Some(match self.rng.bool() {
-                true => Action::Drop {
-                    client,
-                    by_server: self.rng.bool(),
-                    by_client: self.rng.bool(),
-                },
+                true => Action::Drop { client, by_server: self.rng.bool(), by_client: self.rng.bool() },
                 false => Action::Subscribe { client },
             }),
             Fault::Restarts if self.one_in(10) => Some(Action::Restart { empty: true }),
@@ -483,11 +405,7 @@ impl Scheduler {
             }),
             Fault::FullMemory => Some(Action::Full(self.one_in(3))),
             Fault::Flushes if self.one_in(10) => Some(Action::Flush),
-            Fault::Forgeries => Some(Action::Forge {
-                client,
-                caller: self.rng.usize(..4),
-                forgery: self.forgery(),
-            }),
+            Fault::Forgeries => Some(Action::Forge { client, caller: self.rng.usize(..4), forgery: self.forgery() }),
             Fault::Revocations if self.one_in(4) => Some(Action::Revoke { gate, client }),
             Fault::Suspensions => Some(match self.one_in(3) {
                 true => Action::Suspend { client },
@@ -534,12 +452,7 @@ pub fn story(scripts: &Scripts, seed: u64) -> String {
 }
 
 /// The violation that these actions lead to, if any.
-fn replay(
-    scripts: &Scripts,
-    clients: usize,
-    actions: &[Action],
-    story: bool,
-) -> (Option<Violation>, Vec<String>) {
+fn replay(scripts: &Scripts, clients: usize, actions: &[Action], story: bool) -> (Option<Violation>, Vec<String>) {
     let mut world = World::new(scripts, clients).unwrap_or_else(|error| panic!("{error}"));
     world.story = story.then(Vec::new);
     let broken = actions.iter().find_map(|action| world.apply(action).err());

@@ -199,22 +199,13 @@ impl Party {
         let client = &self.client;
         let mut wants = client.callers.values().filter_map(Caller::asks_for);
         let mut pending = client.releases.pending.iter();
-        let is_whatever = |pending: &PendingRelease<u64>| {
-            pending.target == Target::Whatever && !pending.is_over(now.instant())
-        };
+        let is_whatever =
+            |pending: &PendingRelease<u64>| pending.target == Target::Whatever && !pending.is_over(now.instant());
         let pending = pending.any(|pending| pending.id == id && is_whatever(pending));
         let other = |flight: &&Flight| flight.number != this && flight.replies.is_none();
-        let mut calls = client
-            .flights
-            .iter()
-            .filter(other)
-            .flat_map(|flight| &flight.calls);
+        let mut calls = client.flights.iter().filter(other).flat_map(|flight| &flight.calls);
         let releases = |sent: &Sent| match sent.call() {
-            Call::Release {
-                id: other,
-                keep,
-                fence,
-            } => other == id && keep == 0 && fence == 0,
+            Call::Release { id: other, keep, fence } => other == id && keep == 0 && fence == 0,
             _ => false,
         };
         pending || wants.any(|want| want.id == id) || calls.any(releases)
@@ -236,18 +227,10 @@ impl Situation {
     pub fn first(setting: &Setting) -> Situation {
         let mut store = Store::default();
         store.set_micros(SERVER_START);
-        let kept = Kept {
-            store,
-            gate: Gate::new("semaphore", "s"),
-            times: Vec::new(),
-        };
+        let kept = Kept { store, gate: Gate::new("semaphore", "s"), times: Vec::new() };
         let party = |name| {
             Arc::new(Party {
-                client: Client {
-                    opened: setting.opened,
-                    read_timeout: None,
-                    ..Client::new(name, 0)
-                },
+                client: Client { opened: setting.opened, read_timeout: None, ..Client::new(name, 0) },
                 asked: 0,
                 stray: BTreeSet::new(),
                 late: BTreeSet::new(),
@@ -351,10 +334,7 @@ impl Situation {
             });
             // What was due in between is done at the next step.
             let mut due = party.due(mono);
-            in_time
-                && due.all(|(_, at)| {
-                    since_start(at).next_multiple_of(TICK) + delay > since_start(mono)
-                })
+            in_time && due.all(|(_, at)| since_start(at).next_multiple_of(TICK) + delay > since_start(mono))
         });
         let model = &self.sealed.kept.gate.model;
         let matters = model.holders.values().any(|holder| holder.lives(now))
@@ -373,13 +353,7 @@ impl Situation {
     }
 
     /// What comes of it.
-    pub fn after(
-        &self,
-        setting: &Setting,
-        carrier: &Carrier,
-        event: Event,
-        tell: Option<Tell>,
-    ) -> Situation {
+    pub fn after(&self, setting: &Setting, carrier: &Carrier, event: Event, tell: Option<Tell>) -> Situation {
         let mut next = self.clone();
         let mut ignore = |_| {};
         let checked = next.let_happen(setting, carrier, event, tell.unwrap_or(&mut ignore));
@@ -395,9 +369,7 @@ impl Situation {
         let party = Arc::make_mut(&mut self.parties[who]);
         let result = work(party, now);
         for outcome in std::mem::take(&mut party.client.outcomes) {
-            if let Outcome::Nothing {
-                id, unknown: false, ..
-            } = outcome
+            if let Outcome::Nothing { id, unknown: false, .. } = outcome
                 && party.stray.remove(&id)
             {
                 party.late.insert(id);
@@ -407,13 +379,7 @@ impl Situation {
         result
     }
 
-    fn let_happen(
-        &mut self,
-        setting: &Setting,
-        carrier: &Carrier,
-        event: Event,
-        tell: Tell,
-    ) -> Check {
+    fn let_happen(&mut self, setting: &Setting, carrier: &Carrier, event: Event, tell: Tell) -> Check {
         match event {
             Event::Want(who, want) => {
                 let keys = self.sealed.kept.gate.keys.clone();
@@ -425,11 +391,7 @@ impl Situation {
                         permits: Some(want.permits),
                         limit: setting.limit,
                         strict: false,
-                        lease: LeaseOptions {
-                            lease_ms: want.lease * TICK / 1_000,
-                            renewed: false,
-                            own_id: false,
-                        },
+                        lease: LeaseOptions { lease_ms: want.lease * TICK / 1_000, renewed: false, own_id: false },
                         patience: match want.wait {
                             None => Patience::Forever,
                             Some(0) => Patience::None,
@@ -545,9 +507,7 @@ impl Situation {
                     party.stray.insert(ask.id);
                 }
                 let model = &kept.gate.model;
-                let is_there = |id: &String| {
-                    model.holders.contains_key(id) || model.queue.iter().any(|w| w.id == *id)
-                };
+                let is_there = |id: &String| model.holders.contains_key(id) || model.queue.iter().any(|w| w.id == *id);
                 party.late.retain(is_there);
                 party.stray.retain(is_there);
             });
@@ -556,12 +516,7 @@ impl Situation {
         Ok(())
     }
 
-    fn carry_out(
-        &mut self,
-        carrier: &Carrier,
-        sent: &Sent,
-        tell: Tell,
-    ) -> Result<RedisResult<Value>, Violation> {
+    fn carry_out(&mut self, carrier: &Carrier, sent: &Sent, tell: Tell) -> Result<RedisResult<Value>, Violation> {
         let listening = self.parties.iter().map(|party| &party.client);
         let listening = listening.filter(|client| client.listens);
         let listening: Vec<&str> = listening.map(|client| client.channel.as_str()).collect();
@@ -592,17 +547,10 @@ impl Situation {
     fn check_wake_up(&self) -> Check {
         let kept = &self.sealed.kept;
         let now = kept.now();
-        let in_use: u32 = kept
-            .gate
-            .ledger
-            .live(now)
-            .map(|(_, entry)| entry.permits)
-            .sum();
+        let in_use: u32 = kept.gate.ledger.live(now).map(|(_, entry)| entry.permits).sum();
         let model = &kept.gate.model;
         let listens = |inbox: &str| {
-            self.parties
-                .iter()
-                .any(|party| party.client.listens && party.client.channel == channel(inbox))
+            self.parties.iter().any(|party| party.client.listens && party.client.channel == channel(inbox))
         };
         let first = model.queue.iter().find(|waiter| {
             let lives = waiter.inbox.is_empty() || listens(&waiter.inbox);
@@ -637,8 +585,7 @@ impl Situation {
                         continue;
                     }
                     let (id, fence) = (&identity.id, identity.fence);
-                    kept.gate
-                        .check_belief(id, permit.least, fence, left, kept.micros())?;
+                    kept.gate.check_belief(id, permit.least, fence, left, kept.micros())?;
                     believed += permit.least;
                 }
             }

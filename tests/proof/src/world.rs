@@ -122,11 +122,7 @@ impl World {
             server,
             scripts: scripts.clone(),
             loaded,
-            gates: vec![
-                Gate::new("semaphore", "s"),
-                Gate::new("mutex", "{g}:a"),
-                Gate::new("mutex", "{g}:b"),
-            ],
+            gates: vec![Gate::new("semaphore", "s"), Gate::new("mutex", "{g}:a"), Gate::new("mutex", "{g}:b")],
             latch: Latch::new("l"),
             open_at: None,
             open_since: None,
@@ -204,11 +200,7 @@ impl World {
     /// How many ms are left until a key ends, to the very ms.
     pub fn until_an_end(&self, number: usize) -> Option<u64> {
         let store = self.server.store();
-        let keys: Vec<&str> = self
-            .gates
-            .iter()
-            .flat_map(|gate| gate.keys.names())
-            .collect();
+        let keys: Vec<&str> = self.gates.iter().flat_map(|gate| gate.keys.names()).collect();
         let end = store.expires_at(keys[number % keys.len()].as_bytes())??;
         end.checked_sub(self.now()).filter(|left| *left > 0)
     }
@@ -314,13 +306,7 @@ impl World {
             let mut clients = hosts.iter().map(|host| &host.client);
             clients.any(|client| client.listens && client.channel == inbox)
         };
-        let run = Run {
-            server: &mut self.server,
-            loaded: &self.loaded,
-            micros,
-            listens: &listens,
-            full: self.full,
-        };
+        let run = Run { server: &mut self.server, loaded: &self.loaded, micros, listens: &listens, full: self.full };
         let mut gates = self.gates.iter();
         let gate = gates.position(|gate| gate.keys.names()[0] == sent.keys[0]);
         let done = match (sent.call(), gate) {
@@ -328,10 +314,7 @@ impl World {
             (_, Some(gate)) => run.one(&mut self.gates[gate], sent),
             (_, None) => self.latch.run(run, sent),
         };
-        let done = done.map_err(|violation| Violation {
-            text: format!("{sent}: {}", violation.text),
-            ..violation
-        });
+        let done = done.map_err(|violation| Violation { text: format!("{sent}: {}", violation.text), ..violation });
         if let Err(violation) = &done {
             let text = violation.text.clone();
             self.tell(|| text);

@@ -57,8 +57,7 @@ impl Host for Real {
         // The server notices in its own time that the connection is closed.
         support::eventually("nobody listens", || {
             let mut ask = redis::cmd("PUBSUB");
-            let counts: (String, u64) =
-                ask.arg("NUMSUB").arg(channel).query(&mut self.con).unwrap();
+            let counts: (String, u64) = ask.arg("NUMSUB").arg(channel).query(&mut self.con).unwrap();
             (counts.1 == 0).then_some(())
         });
     }
@@ -108,11 +107,7 @@ impl Host for Real {
 /// Runs a case until it passes, or fails though the machine kept up with it.
 fn run_for_real(suite: &Suite, real: &mut Real, case: &Case) -> Result<(), String> {
     for number in 0..TRIES {
-        let prefix = format!(
-            "{}:{number}:{}",
-            real.server.prefix,
-            case.name.replace(' ', "_")
-        );
+        let prefix = format!("{}:{number}:{}", real.server.prefix, case.name.replace(' ', "_"));
         let begun = Instant::now();
         real.paused = Duration::ZERO;
         let Err(violation) = suite.run(real, case, &prefix) else {
@@ -132,17 +127,9 @@ fn run_for_real(suite: &Suite, real: &mut Real, case: &Case) -> Result<(), Strin
 fn on_a_real_server() {
     let server = own!(Server::private(&[]));
     let con = server.connection();
-    let mut real = Real {
-        server,
-        con,
-        inboxes: BTreeMap::new(),
-        paused: Duration::ZERO,
-    };
+    let mut real = Real { server, con, inboxes: BTreeMap::new(), paused: Duration::ZERO };
     let suite = Suite::load(&Scripts::read(), &mut real).unwrap();
-    let failures: Vec<String> = cases()
-        .iter()
-        .filter_map(|case| run_for_real(&suite, &mut real, case).err())
-        .collect();
+    let failures: Vec<String> = cases().iter().filter_map(|case| run_for_real(&suite, &mut real, case).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -178,9 +165,7 @@ fn every_script_reply_and_error_is_covered() {
     for call in calls {
         let script = call["call"].as_str().unwrap().to_owned();
         if let Some(error) = call["error"].as_str() {
-            let name = error
-                .strip_prefix("LUAGATE ")
-                .and_then(|text| text.split_once(':'));
+            let name = error.strip_prefix("LUAGATE ").and_then(|text| text.split_once(':'));
             errors.insert((script, name.map_or(error, |name| name.0).to_owned()));
         } else {
             let word = call["reply"][0].as_str().unwrap_or("");
@@ -206,9 +191,7 @@ fn every_script_reply_and_error_is_covered() {
                 missing.push(format!("{script} refuses {name}"));
             }
         }
-        if script == "semaphore/acquire"
-            && !errors.contains(&(script.clone(), "no limit".to_owned()))
-        {
+        if script == "semaphore/acquire" && !errors.contains(&(script.clone(), "no limit".to_owned())) {
             missing.push(format!("{script} has no limit"));
         }
     }

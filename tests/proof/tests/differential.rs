@@ -44,9 +44,7 @@ fn the_scripts_text_as_it_is_answers_the_same_in_real_time() {
     let mut layer = RealTime::new();
     prove(&mut layer, "real time", 60);
     let (compared, left_out) = (layer.compared, layer.left_out);
-    println!(
-        "real time: {compared} calls compared, {left_out} sequences ended at one that none can decide"
-    );
+    println!("real time: {compared} calls compared, {left_out} sequences ended at one that none can decide");
     assert!(compared > left_out, "too noisy here to compare anything");
 }
 

@@ -14,33 +14,19 @@ use std::collections::{HashMap, HashSet};
 /// A client that waits for as long as it takes, one that does not wait, one that waits until a deadline, and one that hears of
 /// nothing.
 fn in_line(permits: u32) -> Want {
-    Want {
-        permits,
-        lease: 1,
-        wait: None,
-        inbox: true,
-    }
+    Want { permits, lease: 1, wait: None, inbox: true }
 }
 
 fn at_once(permits: u32) -> Want {
-    Want {
-        wait: Some(0),
-        ..in_line(permits)
-    }
+    Want { wait: Some(0), ..in_line(permits) }
 }
 
 fn hasty(permits: u32) -> Want {
-    Want {
-        wait: Some(1),
-        ..in_line(permits)
-    }
+    Want { wait: Some(1), ..in_line(permits) }
 }
 
 fn without_inbox(permits: u32) -> Want {
-    Want {
-        inbox: false,
-        ..in_line(permits)
-    }
+    Want { inbox: false, ..in_line(permits) }
 }
 
 /// How many steps away from the first the farthest situation is at least, in each setting.
@@ -67,51 +53,22 @@ fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
 fn settings(long: bool) -> Vec<(Setting, usize)> {
     let longer = |want: Want| Want { lease: 2, ..want };
     let delay = u64::from(long);
-    let refreshed = Setting {
-        renewals: 1,
-        ..setting(
-            "one permit, refreshed",
-            1,
-            &[at_once(1), in_line(1)].map(longer),
-        )
-    };
-    let fault = Setting {
-        faults: 1,
-        delay,
-        ..setting("one permit, with a fault", 1, &[in_line(1)])
-    };
-    let late = Setting {
-        name: "two clients that are late, with a fault",
-        clients: 2,
-        delay: 1,
-        ..fault.clone()
-    };
+    let refreshed =
+        Setting { renewals: 1, ..setting("one permit, refreshed", 1, &[at_once(1), in_line(1)].map(longer)) };
+    let fault = Setting { faults: 1, delay, ..setting("one permit, with a fault", 1, &[in_line(1)]) };
+    let late = Setting { name: "two clients that are late, with a fault", clients: 2, delay: 1, ..fault.clone() };
     let by_twos = setting("one permit, wanted by twos", 1, &[at_once(2), in_line(1)]);
     let weights = [in_line(1), in_line(2)];
-    let two_permits = Setting {
-        delay,
-        ..setting("two permits", 2, &weights)
-    };
-    let weights = Setting {
-        clients: 2,
-        faults: 1,
-        ..setting("two permits, with a fault", 2, &weights)
-    };
+    let two_permits = Setting { delay, ..setting("two permits", 2, &weights) };
+    let weights = Setting { clients: 2, faults: 1, ..setting("two permits, with a fault", 2, &weights) };
     let no_inbox = [without_inbox(1), in_line(2)];
-    let no_inbox = Setting {
-        delay,
-        ..setting("two permits, no inbox", 2, &no_inbox)
-    };
+    let no_inbox = Setting { delay, ..setting("two permits, no inbox", 2, &no_inbox) };
     let deadline = setting("until a deadline", 1, &[hasty(1), in_line(1)]);
     let first = Setting {
         opened: false,
         clients: 2,
         faults: 1,
-        ..setting(
-            "for the first time, with a fault",
-            1,
-            &[in_line(1), hasty(1)],
-        )
+        ..setting("for the first time, with a fault", 1, &[in_line(1), hasty(1)])
     };
     let twice = Setting {
         clients: 2,
@@ -149,28 +106,14 @@ fn every_situation_keeps_the_promises() {
         let explored = explore(&setting, &Scripts::read(), cores);
         println!(
             "{}: {} situations, {} generated, {} deep, served within {} ticks, in {:.1?}",
-            setting.name,
-            explored.unique,
-            explored.generated,
-            explored.depth,
-            explored.longest_wait,
-            explored.took
+            setting.name, explored.unique, explored.generated, explored.depth, explored.longest_wait, explored.took
         );
         if let Some(failure) = explored.failure {
             panic!("{}: {}", setting.name, failure.story);
         }
         assert_eq!(explored.missing, [""; 0], "{} never happens", setting.name);
-        assert!(
-            explored.depth >= DEPTH,
-            "only {} steps deep",
-            explored.depth
-        );
-        assert!(
-            explored.unique >= least,
-            "{}: only {} situations of {least}",
-            setting.name,
-            explored.unique
-        );
+        assert!(explored.depth >= DEPTH, "only {} steps deep", explored.depth);
+        assert!(explored.unique >= least, "{}: only {} situations of {least}", setting.name, explored.unique);
     }
 }
 
@@ -184,30 +127,11 @@ fn with_fault(file: &str, right: &str, wrong: &str) -> Scripts {
 
 #[test]
 fn faults_in_the_scripts_are_found() {
-    let two = Setting {
-        clients: 2,
-        faults: 1,
-        renewals: 1,
-        ..setting("two clients", 1, &[in_line(1), at_once(1)])
-    };
-    let calm = Setting {
-        clients: 2,
-        ..setting("calm", 1, &[in_line(1)])
-    };
-    let three = Setting {
-        clients: 3,
-        delay: 0,
-        ..two.clone()
-    };
-    let patient = Want {
-        lease: 4,
-        ..in_line(1)
-    };
-    let long_lease = Setting {
-        faults: 1,
-        delay: 0,
-        ..setting("a long lease", 1, &[patient])
-    };
+    let two = Setting { clients: 2, faults: 1, renewals: 1, ..setting("two clients", 1, &[in_line(1), at_once(1)]) };
+    let calm = Setting { clients: 2, ..setting("calm", 1, &[in_line(1)]) };
+    let three = Setting { clients: 3, delay: 0, ..two.clone() };
+    let patient = Want { lease: 4, ..in_line(1) };
+    let long_lease = Setting { faults: 1, delay: 0, ..setting("a long lease", 1, &[patient]) };
     let faults = [
         // Grants though nothing is free.
         (
@@ -224,19 +148,9 @@ fn faults_in_the_scripts_are_found() {
             "local in_line = waiting > 0 and (record or not asks or in_use >= limit)",
         ),
         // Grants twice to the same id.
-        (
-            &two,
-            "semaphore/acquire.lua",
-            "if own_end and tonumber(own_end) > now then",
-            "if false then",
-        ),
+        (&two, "semaphore/acquire.lua", "if own_end and tonumber(own_end) > now then", "if false then"),
         // Forgets the ticket that a waiter brings back.
-        (
-            &three,
-            "semaphore/join.lua",
-            "is_new = ticket == 0",
-            "is_new = true",
-        ),
+        (&three, "semaphore/join.lua", "is_new = ticket == 0", "is_new = true"),
         // Tells a waiter to sleep for too long.
         (
             &calm,
@@ -245,12 +159,7 @@ fn faults_in_the_scripts_are_found() {
             "local retry_after = 3 * wait_ms\nif true then elseif stopped then",
         ),
         // Grants to the dead.
-        (
-            &three,
-            "semaphore/serve.lua",
-            "alive = in_use >= limit or listens(channel)",
-            "alive = true",
-        ),
+        (&three, "semaphore/serve.lua", "alive = in_use >= limit or listens(channel)", "alive = true"),
         // A fence may come twice.
         (
             &two,
@@ -259,12 +168,7 @@ fn faults_in_the_scripts_are_found() {
             "local next_fence = micros",
         ),
         // A lease lives for a moment longer than its holder believes.
-        (
-            &two,
-            "semaphore/refresh.lua",
-            "before_ms <= now",
-            "before_ms < now",
-        ),
+        (&two, "semaphore/refresh.lua", "before_ms <= now", "before_ms < now"),
         (
             &two,
             "semaphore/expire.lua",
@@ -272,39 +176,18 @@ fn faults_in_the_scripts_are_found() {
             "suspended or fence or now > next_end then",
         ),
         // What is given back is handed to nobody.
-        (
-            &two,
-            "semaphore/release.lua",
-            "patience_until = true",
-            "patience_until = false",
-        ),
+        (&two, "semaphore/release.lua", "patience_until = true", "patience_until = false"),
         // Looks at nobody though the patience of the first waiter is over.
-        (
-            &long_lease,
-            "semaphore/join.lua",
-            "and now < head_until and",
-            "and",
-        ),
+        (&long_lease, "semaphore/join.lua", "and now < head_until and", "and"),
         // Serves who was to be forgotten.
-        (
-            &two,
-            "semaphore/serve.lua",
-            "alive = patience > now",
-            "alive = patience >= now",
-        ),
+        (&two, "semaphore/serve.lua", "alive = patience > now", "alive = patience >= now"),
         // Who is gone stays in front of the living.
-        (
-            &three,
-            "semaphore/serve.lua",
-            "if alive and permits <= limit and",
-            "if permits <= limit and",
-        ),
+        (&three, "semaphore/serve.lua", "if alive and permits <= limit and", "if permits <= limit and"),
     ];
     for (setting, file, right, wrong) in faults {
         let explored = explore(setting, &with_fault(file, right, wrong), 1);
         let failure = explored.failure.as_ref();
-        let failure =
-            failure.unwrap_or_else(|| panic!("{wrong} in {file} is not found: {explored:?}"));
+        let failure = failure.unwrap_or_else(|| panic!("{wrong} in {file} is not found: {explored:?}"));
         println!(
             "{file}: {wrong:?}: {} is broken, after {} situations in {:.1?}",
             failure.rule, explored.unique, explored.took
@@ -323,18 +206,11 @@ fn reach(setting: &Setting) -> (usize, HashMap<u64, HashSet<u64>>) {
             continue;
         }
         world.actions(&situation, &mut events);
-        let next = events
-            .drain(..)
-            .filter_map(|event| world.next_state(&situation, event));
+        let next = events.drain(..).filter_map(|event| world.next_state(&situation, event));
         let next: Vec<Situation> = next.collect();
         let prints = next.iter().map(|next| alike(next, setting)).collect();
-        let known = after
-            .entry(alike(&situation, setting))
-            .or_insert_with(|| Clone::clone(&prints));
-        assert_eq!(
-            *known, prints,
-            "alike, but not in what follows: {situation:#?}"
-        );
+        let known = after.entry(alike(&situation, setting)).or_insert_with(|| Clone::clone(&prints));
+        assert_eq!(*known, prints, "alike, but not in what follows: {situation:#?}");
         pending.extend(next);
     }
     (seen.len(), after)
@@ -345,34 +221,16 @@ fn likeness_loses_nothing() {
     let wants = [at_once(1), hasty(1)];
     let weights = [in_line(2), without_inbox(1)];
     let small = [
-        Setting {
-            clients: 2,
-            faults: 1,
-            ..setting("a fault", 1, &wants)
-        },
-        Setting {
-            clients: 2,
-            renewals: 1,
-            ..setting("weights", 2, &weights)
-        },
+        Setting { clients: 2, faults: 1, ..setting("a fault", 1, &wants) },
+        Setting { clients: 2, renewals: 1, ..setting("weights", 2, &weights) },
     ];
     for setting in small {
         let merged = reach(&setting);
-        let exact = Setting {
-            exact: true,
-            ..setting.clone()
-        };
+        let exact = Setting { exact: true, ..setting.clone() };
         let exact = reach(&exact);
-        println!(
-            "{}: {} situations, of which {} are unlike",
-            setting.name, exact.0, merged.0
-        );
+        println!("{}: {} situations, of which {} are unlike", setting.name, exact.0, merged.0);
         assert!(exact.0 > 3 * merged.0, "nothing was told apart");
-        assert!(
-            exact.1 == merged.1,
-            "{}: what is alike differs in what follows",
-            setting.name
-        );
+        assert!(exact.1 == merged.1, "{}: what is alike differs in what follows", setting.name);
     }
 }
 
@@ -392,18 +250,10 @@ fn several_mutexes_are_locked_all_or_none() {
             panic!("{}", failure.story);
         }
         assert_eq!(explored.missing, [""; 0], "never happens");
-        assert!(
-            explored.unique >= least,
-            "only {} situations",
-            explored.unique
-        );
+        assert!(explored.unique >= least, "only {} situations", explored.unique);
     }
     // Takes what is held by another.
-    let fault = with_fault(
-        "semaphore/try_lock_all.lua",
-        "limit = math.max(limit, 1)",
-        "limit = 2",
-    );
+    let fault = with_fault("semaphore/try_lock_all.lua", "limit = math.max(limit, 1)", "limit = 2");
     let world = Several::new(2, 1, 0, 0, &fault).unwrap_or_else(|error| panic!("{error}"));
     assert!(world.explore(1).failure.is_some(), "a fault is not found");
 }

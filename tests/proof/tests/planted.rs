@@ -10,10 +10,7 @@ const WORLDS: usize = 600;
 
 #[test]
 fn faults_in_the_machines_are_found() {
-    let (scripts, cores) = (
-        Scripts::read(),
-        std::thread::available_parallelism().map_or(1, usize::from),
-    );
+    let (scripts, cores) = (Scripts::read(), std::thread::available_parallelism().map_or(1, usize::from));
     let listed = include_str!("../planted.txt").lines();
     let listed = listed.filter(|line| line.contains("  ->  "));
     let planted = (1..).zip(mutants()).filter(|(_, mutant)| mutant.is_planted);
@@ -25,10 +22,9 @@ fn faults_in_the_machines_are_found() {
         let found = run_worlds(&scripts, 0, |steps| steps < WORLDS * STEPS / cores);
         activate(0);
         match found {
-            Err(failure) => println!(
-                "{mutant}: {} is broken in the world of seed {}",
-                failure.violation.rule, failure.seed
-            ),
+            Err(failure) => {
+                println!("{mutant}: {} is broken in the world of seed {}", failure.violation.rule, failure.seed)
+            }
             Ok(_) => missed.push(mutant.to_string()),
         }
     }

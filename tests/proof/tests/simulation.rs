@@ -16,21 +16,14 @@ const LONG: Duration = Duration::from_secs(600);
 fn every_world_keeps_the_invariants() {
     let scripts = Scripts::read();
     if let Ok(seed) = std::env::var("LUAGATE_SEED") {
-        println!(
-            "{}",
-            story(&scripts, seed.parse().expect("LUAGATE_SEED takes a number"))
-        );
+        println!("{}", story(&scripts, seed.parse().expect("LUAGATE_SEED takes a number")));
         return;
     }
     let begun = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let worlds = if std::env::var_os("LUAGATE_PROVE").is_some() {
-        let since_1970 = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap();
-        run_worlds(&scripts, since_1970.as_secs() << 24, |_| {
-            begun.elapsed() < LONG
-        })
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        run_worlds(&scripts, since_1970.as_secs() << 24, |_| begun.elapsed() < LONG)
     } else {
         run_worlds(&scripts, 0, |steps| steps < STEPS / cores)
     };
@@ -43,10 +36,7 @@ fn every_world_keeps_the_invariants() {
                 count.losses,
                 begun.elapsed()
             );
-            assert!(
-                count.grants > steps as u64 / 100,
-                "the worlds are idle: {count:?}"
-            );
+            assert!(count.grants > steps as u64 / 100, "the worlds are idle: {count:?}");
         }
         Err(mut failure) => {
             failure.shrink(&scripts);

@@ -1,9 +1,7 @@
 //! The library's own calls, recorded.
 
 use super::{Full, Granted, Lease, Op, Outcome, Recorder};
-use luagate::errors::{
-    AcquireError, Denied, FailureKind, RefreshError, ReleaseError, TryAcquireError,
-};
+use luagate::errors::{AcquireError, Denied, FailureKind, RefreshError, ReleaseError, TryAcquireError};
 use luagate::{Permit, Released, Semaphore};
 use std::time::{Duration, Instant};
 
@@ -19,20 +17,12 @@ pub struct Recorded<'a> {
 
 impl Recorded<'_> {
     pub fn new(recorder: &Recorder, semaphore: Semaphore, lease: Duration) -> Recorded<'_> {
-        Recorded {
-            recorder,
-            semaphore: semaphore.lease(lease),
-            lease: Lease::Ms(lease.as_millis() as u64),
-        }
+        Recorded { recorder, semaphore: semaphore.lease(lease), lease: Lease::Ms(lease.as_millis() as u64) }
     }
 
     fn asks(&self, permits: Option<u32>, waits: bool) -> Op {
         let lease = self.lease;
-        Op::Acquire {
-            permits,
-            lease,
-            waits,
-        }
+        Op::Acquire { permits, lease, waits }
     }
 
     fn record<T>(&self, op: &Op, call: impl FnOnce() -> T, told: impl FnOnce(&T) -> Outcome) -> T {
@@ -52,18 +42,13 @@ impl Recorded<'_> {
         self.record(&op, || self.semaphore.try_acquire_all(), tried)
     }
 
-    pub fn acquire_many_timeout(
-        &self,
-        permits: u32,
-        timeout: Duration,
-    ) -> Result<Permit, AcquireError> {
+    pub fn acquire_many_timeout(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
         let call = || self.semaphore.acquire_many_timeout(permits, timeout);
         let started = Instant::now();
         let told = |result: &Result<Permit, AcquireError>| match result {
             // Who is in line goes on for longer, so nothing was sent.
             Err(AcquireError::Failed(failure))
-                if failure.kind() == FailureKind::Unreachable
-                    && started.elapsed() < timeout.min(OUTAGE) =>
+                if failure.kind() == FailureKind::Unreachable && started.elapsed() < timeout.min(OUTAGE) =>
             {
                 Outcome::Failed
             }
@@ -78,10 +63,7 @@ impl Recorded<'_> {
     }
 
     pub fn refresh(&self, permit: &Permit) -> Result<(), RefreshError> {
-        let op = Op::Refresh {
-            id: permit.id().to_owned(),
-            lease: self.lease,
-        };
+        let op = Op::Refresh { id: permit.id().to_owned(), lease: self.lease };
         self.record(
             &op,
             || permit.refresh(),
@@ -115,9 +97,7 @@ impl Recorded<'_> {
     }
 
     pub fn is_lost(&self, permit: &Permit) -> bool {
-        let op = Op::Look {
-            id: permit.id().to_owned(),
-        };
+        let op = Op::Look { id: permit.id().to_owned() };
         self.record(
             &op,
             || permit.is_lost(),
@@ -130,10 +110,7 @@ impl Recorded<'_> {
 }
 
 fn release_of(permit: &Permit) -> Op {
-    Op::Release {
-        id: permit.id().to_owned(),
-        keep: 0,
-    }
+    Op::Release { id: permit.id().to_owned(), keep: 0 }
 }
 
 fn granted(permit: &Permit) -> Outcome {
@@ -148,21 +125,13 @@ fn granted(permit: &Permit) -> Outcome {
 
 /// Of leases that end, an answer of the server always says when to ask again.
 fn full(denied: &Denied) -> Full {
-    Full {
-        in_use: denied.in_use,
-        limit: denied.limit,
-        waiting: denied.waiting,
-        answered: denied.next_expiry.is_some(),
-    }
+    Full { in_use: denied.in_use, limit: denied.limit, waiting: denied.waiting, answered: denied.next_expiry.is_some() }
 }
 
 fn tried(result: &Result<Permit, TryAcquireError>) -> Outcome {
     match result {
         Ok(permit) => granted(permit),
-        Err(TryAcquireError::Denied(denied)) => Outcome::Denied(Full {
-            answered: true,
-            ..full(denied)
-        }),
+        Err(TryAcquireError::Denied(denied)) => Outcome::Denied(Full { answered: true, ..full(denied) }),
         Err(TryAcquireError::Unknown(_)) => Outcome::Unknown,
         Err(_) => Outcome::Failed,
     }

@@ -16,16 +16,8 @@ impl Excerpt<'_> {
         let call = self.calls[at];
         let zero = self.calls[0].start;
         let ms = |at: Micros| (at as f64 - zero as f64) / 1_000.0;
-        let end = call
-            .end
-            .map_or("       ...".to_owned(), |end| format!("{:10.3}", ms(end)));
-        format!(
-            "{:10.3} {end} ms  {:<14} {} -> {}",
-            ms(call.start),
-            call.who,
-            call.op,
-            call.outcome
-        )
+        let end = call.end.map_or("       ...".to_owned(), |end| format!("{:10.3}", ms(end)));
+        format!("{:10.3} {end} ms  {:<14} {} -> {}", ms(call.start), call.who, call.op, call.outcome)
     }
 
     /// The calls around one, in the order of their starts.
@@ -64,23 +56,12 @@ impl Excerpt<'_> {
             _ => self.line(planned.call),
         };
         let _ = writeln!(text, "    {}", show(planned));
-        let _ = writeln!(
-            text,
-            "  at that point {} of {} are in use, held by",
-            stuck.way.semaphore.in_use(),
-            rules.limit
-        );
+        let _ =
+            writeln!(text, "  at that point {} of {} are in use, held by", stuck.way.semaphore.in_use(), rules.limit);
         for (who, permits) in stuck.way.semaphore.holders() {
-            let _ = writeln!(
-                text,
-                "    {permits}: {}",
-                self.line(plan.holder_calls[who as usize])
-            );
+            let _ = writeln!(text, "    {permits}: {}", self.line(plan.holder_calls[who as usize]));
         }
-        let _ = writeln!(
-            text,
-            "  what else was under way and could have come before it:"
-        );
+        let _ = writeln!(text, "  what else was under way and could have come before it:");
         for other in &stuck.under_way {
             let candidate = &plan.steps[*other];
             if *other != stuck.step && !stuck.way.has_taken(*other) {

@@ -182,9 +182,7 @@ impl Semaphore {
     }
 
     pub fn holders(&self) -> impl Iterator<Item = (Who, u32)> {
-        self.holders
-            .iter()
-            .map(|holder| (holder.who, holder.permits))
+        self.holders.iter().map(|holder| (holder.who, holder.permits))
     }
 
     fn holder(&self, who: Who) -> Option<&Holder> {
@@ -221,25 +219,13 @@ impl Semaphore {
 
     /// Whether the step can come now, or why not. `early` tells from when on the holder's own clock may say that a lease has
     /// ended.
-    pub fn allows(
-        &self,
-        step: &Step,
-        rules: &Rules,
-        early: impl Fn(LeaseNo) -> Micros,
-    ) -> Result<(), Why> {
+    pub fn allows(&self, step: &Step, rules: &Rules, early: impl Fn(LeaseNo) -> Micros) -> Result<(), Why> {
         let held = |holder: Option<_>| holder.ok_or(Why::NotHeld).map(drop::<&Holder>);
         match *step {
-            Step::Enter { who, number, .. } | Step::Grant { who, number, .. }
-                if self.astray.contains(&who) =>
-            {
+            Step::Enter { who, number, .. } | Step::Grant { who, number, .. } if self.astray.contains(&who) => {
                 self.is_next(number)
             }
-            Step::Enter {
-                permits,
-                all,
-                number,
-                ..
-            } => {
+            Step::Enter { permits, all, number, .. } => {
                 self.is_next(number)?;
                 let in_line = self.queue.len();
                 if rules.order && in_line > 0 {
@@ -252,12 +238,7 @@ impl Semaphore {
                 self.fits(permits, rules)
             }
             Step::Join { number, .. } => self.is_next(number),
-            Step::Grant {
-                who,
-                permits,
-                number,
-                ..
-            } => {
+            Step::Grant { who, permits, number, .. } => {
                 self.is_next(number)?;
                 // Who is not in line any more was forgotten, and came back with its ticket.
                 let in_front = self.queue.iter().position(|other| *other == who);
@@ -266,11 +247,7 @@ impl Semaphore {
                     None => self.fits(permits, rules),
                 }
             }
-            Step::Refused {
-                want,
-                told_in_use,
-                others,
-            } => {
+            Step::Refused { want, told_in_use, others } => {
                 let in_use = self.in_use();
                 match told_in_use {
                     Some(told) if told > rules.limit => Err(Why::ToldOverLimit { told }),
@@ -299,12 +276,7 @@ impl Semaphore {
     /// Takes a step that it allows.
     pub fn take(&mut self, step: &Step, rules: &Rules) {
         match *step {
-            Step::Enter {
-                who,
-                permits,
-                lease,
-                ..
-            } => {
+            Step::Enter { who, permits, lease, .. } => {
                 self.numbers += 1;
                 self.add(who, permits, lease);
             }
@@ -314,12 +286,7 @@ impl Semaphore {
                     self.queue.push(who);
                 }
             }
-            Step::Grant {
-                who,
-                permits,
-                lease,
-                ..
-            } => {
+            Step::Grant { who, permits, lease, .. } => {
                 self.numbers += 1;
                 self.queue.retain(|other| *other != who);
                 self.add(who, permits, lease);
@@ -328,9 +295,9 @@ impl Semaphore {
                 self.add(who, rules.limit - self.in_use(), UNSEEN);
             }
             Step::Unseen { who, permits } => self.add(who, permits, UNSEEN),
-            Step::Release { who, keep: 0 }
-            | Step::LeaseEnd { who, .. }
-            | Step::UnseenEnd { who } => self.holders.retain(|holder| holder.who != who),
+            Step::Release { who, keep: 0 } | Step::LeaseEnd { who, .. } | Step::UnseenEnd { who } => {
+                self.holders.retain(|holder| holder.who != who)
+            }
             Step::Release { who, keep } => self.change(who, |holder| {
                 holder.permits = holder.permits.min(keep);
             }),
@@ -354,12 +321,7 @@ impl Semaphore {
         let at = self.holders.partition_point(|holder| holder.who < who);
         let is_astray = self.astray.contains(&who);
         self.astray.retain(|other| *other != who);
-        let holder = Holder {
-            who,
-            permits,
-            lease,
-            forgotten: is_astray.then_some(Forgotten::Everything),
-        };
+        let holder = Holder { who, permits, lease, forgotten: is_astray.then_some(Forgotten::Everything) };
         self.holders.insert(at, holder);
     }
 
@@ -373,18 +335,13 @@ impl Semaphore {
 impl Step {
     /// Changes nothing, so as soon as it can come it may.
     pub fn is_look(&self) -> bool {
-        matches!(
-            self,
-            Step::Refused { .. } | Step::Gone { .. } | Step::Lost { .. } | Step::Held { .. }
-        )
+        matches!(self, Step::Refused { .. } | Step::Gone { .. } | Step::Lost { .. } | Step::Held { .. })
     }
 
     /// The place of its fence or ticket among all that are known.
     pub fn number(&self) -> Option<u32> {
         match *self {
-            Step::Enter { number, .. } | Step::Join { number, .. } | Step::Grant { number, .. } => {
-                Some(number)
-            }
+            Step::Enter { number, .. } | Step::Join { number, .. } | Step::Grant { number, .. } => Some(number),
             _ => None,
         }
     }
@@ -400,9 +357,7 @@ impl Step {
     /// What it takes of what is free.
     pub fn takes(&self) -> Takes {
         match *self {
-            Step::Enter { all: true, .. } | Step::Unseen { permits: 0, .. } => {
-                Takes::WhateverIsFree
-            }
+            Step::Enter { all: true, .. } | Step::Unseen { permits: 0, .. } => Takes::WhateverIsFree,
             Step::Enter { .. } | Step::Grant { .. } => Takes::Some,
             Step::Unseen { .. } => Takes::Unseen,
             _ => Takes::Nothing,
@@ -412,9 +367,7 @@ impl Step {
     /// Whose permit it ends or needs, of those steps of which one may make another impossible.
     pub fn permit(&self) -> Option<Who> {
         match *self {
-            Step::Release { who, .. } | Step::LeaseEnd { who, .. } | Step::Refresh { who, .. } => {
-                Some(who)
-            }
+            Step::Release { who, .. } | Step::LeaseEnd { who, .. } | Step::Refresh { who, .. } => Some(who),
             _ => None,
         }
     }
@@ -450,10 +403,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Why::OverLimit { in_use, permits } => {
-                write!(
-                    f,
-                    "over the limit: {in_use} are in use, and these {permits}"
-                )
+                write!(f, "over the limit: {in_use} are in use, and these {permits}")
             }
             Why::ToldOverLimit { told } => write!(f, "told that {told} are in use"),
             Why::NotAll { free } => write!(f, "not all that is free, which is {free}"),
@@ -462,10 +412,7 @@ impl fmt::Display for Why {
             Why::NotNext => f.write_str("a smaller fence or ticket was not given yet"),
             Why::OtherCount { in_use } => write!(f, "told another number than {in_use} in use"),
             Why::NotFull { in_use } => {
-                write!(
-                    f,
-                    "refused, though only {in_use} are in use and nobody waits"
-                )
+                write!(f, "refused, though only {in_use} are in use and nobody waits")
             }
             Why::NotHeld => f.write_str("its permit is not held at that point"),
             Why::StillHeld => f.write_str("its permit is still held, its lease runs"),

@@ -119,9 +119,7 @@ fn numbers(calls: &[&Call]) -> Result<HashMap<u64, u32>, Wrong> {
         }
     }
     let places = all.iter().enumerate();
-    Ok(places
-        .map(|(at, (number, _))| (*number, at as u32))
-        .collect())
+    Ok(places.map(|(at, (number, _))| (*number, at as u32)).collect())
 }
 
 struct Builder<'a> {
@@ -223,13 +221,7 @@ impl<'a> Builder<'a> {
         last_sign.saturating_add(self.rules.late)
     }
 
-    fn granted(
-        &mut self,
-        at: usize,
-        granted: &Granted,
-        want: Option<u32>,
-        lease: Lease,
-    ) -> Result<(), Wrong> {
+    fn granted(&mut self, at: usize, granted: &Granted, want: Option<u32>, lease: Lease) -> Result<(), Wrong> {
         if want.is_some_and(|want| want != granted.permits) {
             let text = format!("{} permits for one who wanted {want:?}", granted.permits);
             return Err(self.wrong(Rule::Limit, at, text));
@@ -241,13 +233,7 @@ impl<'a> Builder<'a> {
         let asked = lease;
         let lease = self.lease(at, who, asked, span, granted.expires_at)?;
         let step = match granted.ticket {
-            None => Step::Enter {
-                who,
-                permits,
-                all: want.is_none(),
-                lease,
-                number,
-            },
+            None => Step::Enter { who, permits, all: want.is_none(), lease, number },
             Some(ticket) if ticket > granted.fence => {
                 let text = format!("its fence is not above its ticket {ticket}");
                 return Err(self.wrong(Rule::Fence, at, text));
@@ -256,20 +242,10 @@ impl<'a> Builder<'a> {
                 let place = self.numbers[&ticket];
                 let joined = self.span_of(at, ticket, "ticket")?;
                 // A grant whose lease ended before its caller heard of it takes the place along.
-                let stays = self.calls[at].latest() <= least_end(self.calls[at], asked)
-                    && !self.two_masters.at(joined);
-                let step = Step::Join {
-                    who,
-                    number: place,
-                    stays,
-                };
+                let stays = self.calls[at].latest() <= least_end(self.calls[at], asked) && !self.two_masters.at(joined);
+                let step = Step::Join { who, number: place, stays };
                 self.add(at, step, joined, Must::Happen);
-                Step::Grant {
-                    who,
-                    permits,
-                    lease,
-                    number,
-                }
+                Step::Grant { who, permits, lease, number }
             }
         };
         if self.two_masters.at(span) {
@@ -289,10 +265,7 @@ impl<'a> Builder<'a> {
             let text = format!("its {what} {number} is not the server's time during the call");
             return Err(self.wrong(Rule::Fence, at, text));
         }
-        Ok((
-            number.saturating_sub(MS).clamp(start, end),
-            number.clamp(start, end),
-        ))
+        Ok((number.saturating_sub(MS).clamp(start, end), number.clamp(start, end)))
     }
 
     fn refused(&mut self, at: usize, want: Option<u32>, full: &Full) {
@@ -336,9 +309,7 @@ impl<'a> Builder<'a> {
         let call = self.calls[at];
         let (told, latest, must) = match call.outcome {
             // Of either master.
-            Outcome::Refreshed(told) if self.two_masters.during(call) => {
-                (told, call.latest(), Must::Not)
-            }
+            Outcome::Refreshed(told) if self.two_masters.during(call) => (told, call.latest(), Must::Not),
             Outcome::Lost if self.two_masters.during(call) => return Ok(()),
             Outcome::Refreshed(told) => (told, call.latest(), Must::Happen),
             Outcome::Lost => {
@@ -346,11 +317,9 @@ impl<'a> Builder<'a> {
                 return Ok(());
             }
             // It came while the permit was held, or it changed nothing.
-            Outcome::Unknown | Outcome::NeverReturned => (
-                None,
-                self.ends[who as usize].min(self.late(call)),
-                Must::Not,
-            ),
+            Outcome::Unknown | Outcome::NeverReturned => {
+                (None, self.ends[who as usize].min(self.late(call)), Must::Not)
+            }
             _ => return Ok(()),
         };
         let span = (call.start, latest.max(call.start));
@@ -379,13 +348,8 @@ impl<'a> Builder<'a> {
             }
         };
         let length = ms * 1_000;
-        self.plan
-            .early
-            .push(self.calls[at].start + length.saturating_sub(MS));
-        let mut span = (
-            (given.0 + length).saturating_sub(MS),
-            given.1.saturating_add(length),
-        );
+        self.plan.early.push(self.calls[at].start + length.saturating_sub(MS));
+        let mut span = ((given.0 + length).saturating_sub(MS), given.1.saturating_add(length));
         if let Some(told) = told.filter(|_| self.rules.same_clock) {
             let told = told * 1_000;
             if told < span.0 || told > span.1 {
@@ -404,10 +368,7 @@ impl<'a> Builder<'a> {
     }
 
     fn lost(&mut self, at: usize, who: Who) {
-        let step = Step::Lost {
-            who,
-            at: self.calls[at].latest(),
-        };
+        let step = Step::Lost { who, at: self.calls[at].latest() };
         self.during(at, step);
     }
 
@@ -431,25 +392,11 @@ impl<'a> Builder<'a> {
     }
 
     fn add(&mut self, call: usize, step: Step, (from, to): (Micros, Micros), must: Must) {
-        self.plan.steps.push(Planned {
-            call,
-            step,
-            from: from.min(to),
-            to,
-            must,
-            doubt: Doubt::None,
-        });
+        self.plan.steps.push(Planned { call, step, from: from.min(to), to, must, doubt: Doubt::None });
     }
 
     /// A grant that nobody heard of may have begun and ended in these spans.
-    fn unseen(
-        &mut self,
-        at: usize,
-        want: Option<u32>,
-        begun: (Micros, Micros),
-        over: (Micros, Micros),
-        doubt: Doubt,
-    ) {
+    fn unseen(&mut self, at: usize, want: Option<u32>, begun: (Micros, Micros), over: (Micros, Micros), doubt: Doubt) {
         let who = self.who(at);
         let permits = want.unwrap_or(0);
         self.add(at, Step::Unseen { who, permits }, begun, Must::Not);
@@ -465,11 +412,7 @@ impl<'a> Builder<'a> {
     }
 
     fn wrong(&self, rule: Rule, at: usize, text: String) -> Wrong {
-        Wrong {
-            rule,
-            calls: vec![at],
-            text,
-        }
+        Wrong { rule, calls: vec![at], text }
     }
 }
 

@@ -40,29 +40,16 @@ fn clocks() -> String {
 impl Recorder {
     /// Records into a file of its own in `folder`.
     pub fn create(folder: &Path) -> Recorder {
-        let name = format!(
-            "{}-{}",
-            std::process::id(),
-            &uuid::Uuid::new_v4().simple().to_string()[..4]
-        );
-        let file = File::options()
-            .append(true)
-            .create_new(true)
-            .open(folder.join(name + ".calls"));
-        Recorder {
-            file: file.unwrap(),
-            next: AtomicU64::new(1),
-        }
+        let name = format!("{}-{}", std::process::id(), &uuid::Uuid::new_v4().simple().to_string()[..4]);
+        let file = File::options().append(true).create_new(true).open(folder.join(name + ".calls"));
+        Recorder { file: file.unwrap(), next: AtomicU64::new(1) }
     }
 
     /// A call that is about to be made.
     pub fn start(&self, semaphore: &str, op: &Op) -> Started<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.write(format!("{number} start {} {semaphore} {op}\n", clocks()));
-        Started {
-            recorder: self,
-            number,
-        }
+        Started { recorder: self, number }
     }
 
     /// In one write, so that lines of several threads do not mix and a line is there or is not.
@@ -75,8 +62,7 @@ impl Started<'_> {
     /// The call has returned.
     pub fn end(self, outcome: &Outcome) {
         let at = clocks(); // before anything else takes time
-        self.recorder
-            .write(format!("{} end {at} {outcome}\n", self.number));
+        self.recorder.write(format!("{} end {at} {outcome}\n", self.number));
     }
 }
 
@@ -94,12 +80,8 @@ impl History {
             for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 let bad = || -> ! { panic!("{}: {line}", path.display()) };
-                let [number, which, at, offset, rest @ ..] = &words[..] else {
-                    bad()
-                };
-                let (Ok(at), Ok(offset)) = (at.parse::<i64>(), offset.parse::<i64>()) else {
-                    bad()
-                };
+                let [number, which, at, offset, rest @ ..] = &words[..] else { bad() };
+                let (Ok(at), Ok(offset)) = (at.parse::<i64>(), offset.parse::<i64>()) else { bad() };
                 clocks.push((at, offset));
                 match (*which, rest) {
                     ("start", [semaphore, op @ ..]) => {

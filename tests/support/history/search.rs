@@ -87,20 +87,11 @@ pub fn check(calls: &[Call], rules: &Rules, efforts: &[Effort]) -> Result<Report
     for call in calls {
         semaphores.entry(&call.semaphore).or_default().push(call);
     }
-    let mut report = Report {
-        calls: calls.len(),
-        semaphores: semaphores.len(),
-        ..Report::default()
-    };
+    let mut report = Report { calls: calls.len(), semaphores: semaphores.len(), ..Report::default() };
     for (name, mut calls) in semaphores {
         calls.sort_by_key(|call| call.start);
         let excerpt = Excerpt { calls: &calls };
-        let violation = |rule, at, text| Violation {
-            rule,
-            semaphore: name.to_owned(),
-            at,
-            text,
-        };
+        let violation = |rule, at, text| Violation { rule, semaphore: name.to_owned(), at, text };
         let plan = plan(&calls, rules).map_err(|wrong| {
             let at = wrong.calls.iter().map(|call| calls[*call].start).max();
             violation(wrong.rule, at.unwrap_or(0), excerpt.of_wrong(&wrong))
@@ -237,11 +228,7 @@ impl Search<'_> {
         let mut past = 0;
         while let Some((now, is_end, step)) = events.get(past).copied() {
             if self.effort == Effort::Few && back.keeps(past) {
-                back.keep(Place {
-                    past,
-                    under_way: self.under_way.clone(),
-                    ways: self.ways.clone(),
-                });
+                back.keep(Place { past, under_way: self.under_way.clone(), ways: self.ways.clone() });
             }
             self.now = now;
             self.more_to = self.more_to.filter(|to| *to >= past);
@@ -308,8 +295,7 @@ impl Search<'_> {
 
     fn allows(&self, way: &Way, step: usize) -> Result<(), Why> {
         let early = |lease| self.early(lease);
-        way.semaphore
-            .allows(&self.plan.steps[step].step, self.rules, early)
+        way.semaphore.allows(&self.plan.steps[step].step, self.rules, early)
     }
 
     /// Takes a step that changes nothing, if it can be taken.
@@ -351,9 +337,7 @@ impl Search<'_> {
     /// The end of a span: the step is taken by now, or it does not have to be.
     fn end(&mut self, step: usize) -> Result<(), Box<Stuck>> {
         let doubts: &[Doubt] = match self.effort {
-            Effort::Few if self.more_to.is_none() => {
-                &[Doubt::None, Doubt::InCall, Doubt::AfterCall]
-            }
+            Effort::Few if self.more_to.is_none() => &[Doubt::None, Doubt::InCall, Doubt::AfterCall],
             _ => &[Doubt::AfterCall],
         };
         let ways = std::mem::take(&mut self.ways);
@@ -387,11 +371,8 @@ impl Search<'_> {
             let step = &self.plan.steps[*step].step;
             matches!(step, Step::Unseen { .. } | Step::UnseenEnd { .. })
         };
-        let mut ways: Vec<(usize, Way)> = self
-            .ways
-            .drain()
-            .map(|way| (way.taken.iter().filter(|step| is_unseen(step)).count(), way))
-            .collect();
+        let mut ways: Vec<(usize, Way)> =
+            self.ways.drain().map(|way| (way.taken.iter().filter(|step| is_unseen(step)).count(), way)).collect();
         ways.sort_by(|(a, first), (b, second)| (a, &first.taken).cmp(&(b, &second.taken)));
         let all = ways.len();
         let mut kept = HashSet::new();
@@ -508,9 +489,7 @@ impl Search<'_> {
         let best = self.ways.iter().max_by_key(rank);
         let way = best.cloned().unwrap_or_default();
         // Where it waits for a smaller number that is under way, that one is to blame.
-        let is_next = |other: &&usize| {
-            self.plan.steps[**other].step.number() == Some(way.semaphore.numbers())
-        };
+        let is_next = |other: &&usize| self.plan.steps[**other].step.number() == Some(way.semaphore.numbers());
         let step = match self.allows(&way, step) {
             Err(Why::NotNext) => *self.under_way.changes.iter().find(is_next).unwrap_or(&step),
             _ => step,
@@ -532,7 +511,5 @@ fn conflict(first: &Planned, second: &Planned) -> bool {
     (permit.is_some() && permit == second.step.permit())
         || [a, b].contains(&Takes::WhateverIsFree)
         || (a == Takes::Some && b == Takes::Unseen)
-        || [first, second]
-            .iter()
-            .any(|p| matches!(p.step, Step::Forget(_)))
+        || [first, second].iter().any(|p| matches!(p.step, Step::Forget(_)))
 }

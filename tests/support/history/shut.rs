@@ -17,10 +17,7 @@ pub struct Shut {
 impl Shut {
     pub fn of(calls: &[&Call]) -> Shut {
         let lease = |call: &&Call| match call.op {
-            Op::Acquire {
-                lease: Lease::Ms(ms),
-                ..
-            } => ms * 1_000,
+            Op::Acquire { lease: Lease::Ms(ms), .. } => ms * 1_000,
             _ => 0,
         };
         let lease = calls.iter().map(lease).max().unwrap_or(0);
@@ -35,11 +32,7 @@ impl Shut {
         let is_empty = |call: &&&Call| call.op == Op::Forget(Forgotten::Everything);
         Shut {
             refusing: calls.iter().filter_map(refusing).collect(),
-            empty: calls
-                .iter()
-                .filter(is_empty)
-                .map(|call| (call.start, call.latest()))
-                .collect(),
+            empty: calls.iter().filter(is_empty).map(|call| (call.start, call.latest())).collect(),
         }
     }
 

@@ -16,11 +16,7 @@ impl fmt::Display for Lease {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Op::Acquire {
-                permits,
-                lease,
-                waits,
-            } => {
+            Op::Acquire { permits, lease, waits } => {
                 let permits = permits.map_or("all".to_owned(), |permits| permits.to_string());
                 let waits = if *waits { "waits" } else { "tries" };
                 write!(f, "acquire {permits} {lease} {waits}")
@@ -39,11 +35,7 @@ impl fmt::Display for Op {
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let answered = if self.answered { "told" } else { "untold" };
-        write!(
-            f,
-            "{} {} {} {answered}",
-            self.in_use, self.limit, self.waiting
-        )
+        write!(f, "{} {} {} {answered}", self.in_use, self.limit, self.waiting)
     }
 }
 
@@ -100,14 +92,8 @@ impl Op {
                 lease: Lease::read(lease)?,
                 waits: waits == "waits",
             },
-            ["release", id, keep] => Op::Release {
-                id: id.to_owned(),
-                keep: keep.parse().ok()?,
-            },
-            ["refresh", id, lease] => Op::Refresh {
-                id: id.to_owned(),
-                lease: Lease::read(lease)?,
-            },
+            ["release", id, keep] => Op::Release { id: id.to_owned(), keep: keep.parse().ok()? },
+            ["refresh", id, lease] => Op::Refresh { id: id.to_owned(), lease: Lease::read(lease)? },
             ["look", id] => Op::Look { id: id.to_owned() },
             ["forget", "one-key"] => Op::Forget(Forgotten::OneKey),
             ["forget", "the-last"] => Op::Forget(Forgotten::TheLast),
@@ -171,9 +157,7 @@ impl History {
             let (asked, told) = line.split_once(" -> ").unwrap();
             let asked: Vec<&str> = asked.split_whitespace().collect();
             let told: Vec<&str> = told.split_whitespace().collect();
-            let [who, start, end, op @ ..] = asked.as_slice() else {
-                panic!("{line}")
-            };
+            let [who, start, end, op @ ..] = asked.as_slice() else { panic!("{line}") };
             Call {
                 who: (*who).to_owned(),
                 semaphore: "s".to_owned(),
@@ -183,8 +167,6 @@ impl History {
                 outcome: Outcome::read(&told).unwrap_or_else(|| panic!("{line}")),
             }
         };
-        History {
-            calls: lines.iter().map(call).collect(),
-        }
+        History { calls: lines.iter().map(call).collect() }
     }
 }

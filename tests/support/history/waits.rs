@@ -16,9 +16,7 @@ impl Waits {
             if matches!(call.op, Op::Acquire { waits: true, .. }) {
                 let end = match &call.outcome {
                     Outcome::Unknown => call.latest().saturating_add(rules.late),
-                    Outcome::TimedOut(full) if !full.answered => {
-                        call.latest().saturating_add(rules.late)
-                    }
+                    Outcome::TimedOut(full) if !full.answered => call.latest().saturating_add(rules.late),
                     _ => call.latest(),
                 };
                 (first, second) = match end {
@@ -33,9 +31,7 @@ impl Waits {
 
     /// Whether another call than this was in line in its span.
     pub fn others(&self, call: &Call) -> bool {
-        let until = self
-            .latest
-            .partition_point(|(start, ..)| *start <= call.latest());
+        let until = self.latest.partition_point(|(start, ..)| *start <= call.latest());
         let Some((_, first, second)) = until.checked_sub(1).map(|last| self.latest[last]) else {
             return false;
         };

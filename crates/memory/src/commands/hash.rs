@@ -23,11 +23,8 @@ pub(super) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> 
                 return Err(wrong_arity(command));
             };
             number(store.change_hash(key, |hash| {
-                let mut insert =
-                    |field: &Bytes, value: &Bytes| hash.insert(field.clone(), value.clone());
-                let added = pairs
-                    .iter()
-                    .filter(|[field, value]| insert(field, value).is_none());
+                let mut insert = |field: &Bytes, value: &Bytes| hash.insert(field.clone(), value.clone());
+                let added = pairs.iter().filter(|[field, value]| insert(field, value).is_none());
                 added.count()
             })?)
         }

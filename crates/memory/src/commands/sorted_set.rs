@@ -41,8 +41,7 @@ pub(super) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> 
                 _ => listed(rows.iter().rev().skip(skip).take(take), scores),
             }
         }
-        ("ZRANGEBYSCORE", [key, min, max, options @ ..])
-        | ("ZREVRANGEBYSCORE", [key, max, min, options @ ..]) => {
+        ("ZRANGEBYSCORE", [key, min, max, options @ ..]) | ("ZREVRANGEBYSCORE", [key, max, min, options @ ..]) => {
             let (scores, limit) = Limit::parse(options)?;
             let rows = by_score(store, key, min, max)?;
             match command {
@@ -71,9 +70,7 @@ fn add(store: &mut Store, key: &[u8], mut arguments: &[Bytes]) -> Reply {
     let (pairs @ [_, ..], []) = arguments.as_chunks() else {
         return Err(SYNTAX.to_owned());
     };
-    let pairs = pairs
-        .iter()
-        .map(|[score, member]| Ok((parse_score(score)?, member)));
+    let pairs = pairs.iter().map(|[score, member]| Ok((parse_score(score)?, member)));
     let pairs: Vec<_> = pairs.collect::<Result<_, String>>()?;
     let counted = store.change_sorted_set(key, |set| {
         let mut counted = 0;

@@ -56,11 +56,7 @@ pub(super) fn to_reply(value: &LuaValue) -> Result<Reply> {
 /// A number without its fraction. A number out of range becomes the smallest integer, as on x86.
 fn truncated(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
-    if (-END..END).contains(&number) {
-        number as i64
-    } else {
-        i64::MIN
-    }
+    if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
 }
 
 fn table_to_reply(table: &Table) -> Result<Reply> {

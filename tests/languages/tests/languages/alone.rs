@@ -18,19 +18,10 @@ type Test = fn(&Language) -> Result<(), Failed>;
 pub const TESTS: [(&str, Test); 6] = [
     ("passes_every_case", every_case),
     ("refuses_scripts_of_another_contract", other_contract),
-    (
-        "refuses_a_script_whose_sha1_is_not_that_of_the_manifest",
-        other_text,
-    ),
+    ("refuses_a_script_whose_sha1_is_not_that_of_the_manifest", other_text),
     ("example_acquires_and_gives_back", example),
-    (
-        "example_gives_up_in_time_and_leaves_the_line",
-        example_in_vain,
-    ),
-    (
-        "waiter_is_granted_by_a_message_that_is_signed",
-        granted_by_message,
-    ),
+    ("example_gives_up_in_time_and_leaves_the_line", example_in_vain),
+    ("waiter_is_granted_by_a_message_that_is_signed", granted_by_message),
 ];
 
 /// How many cases there are.
@@ -60,17 +51,14 @@ fn every_case(language: &Language) -> Result<(), Failed> {
 fn refusal(language: &Language, lua: &Path) -> std::io::Result<String> {
     let server = server();
     let (cases, lua) = (format!("{ROOT}/lua/conformance"), lua.display().to_string());
-    let output = language
-        .run("conformance", &[&server.url, &cases, &lua])
-        .output()?;
+    let output = language.run("conformance", &[&server.url, &cases, &lua]).output()?;
     assert!(!output.status.success(), "it runs the cases");
     Ok(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 fn other_contract(language: &Language) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let mut manifest: Value =
-        serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
+    let mut manifest: Value = serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
     manifest["contract"] = 1_000.into();
     std::fs::write(folder.path().join("manifest.json"), manifest.to_string())?;
     let said = refusal(language, folder.path())?;
@@ -80,8 +68,7 @@ fn other_contract(language: &Language) -> Result<(), Failed> {
 
 fn other_text(language: &Language) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let manifest: Value =
-        serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
+    let manifest: Value = serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
     std::fs::write(folder.path().join("manifest.json"), manifest.to_string())?;
     for (name, script) in manifest["scripts"].as_object().unwrap() {
         let file = script["file"].as_str().unwrap();
@@ -144,35 +131,20 @@ fn granted_by_message(language: &Language) -> Result<(), Failed> {
     let mut con = server.connection();
     let semaphore = server.gate().semaphore(NAME, LIMIT);
     let held = semaphore.try_acquire_all()?;
-    let mut worker = Member::start(
-        language.name,
-        language.run("worker", &[&server.url, &server.prefix, "1"]),
-    );
+    let mut worker = Member::start(language.name, language.run("worker", &[&server.url, &server.prefix, "1"]));
     let waiter = eventually("it waits", || semaphore.inspect().unwrap().waiters.pop());
     worker.is_told_to_end(); // once it was inside
-    let channels: Vec<String> = redis::cmd("PUBSUB")
-        .arg("CHANNELS")
-        .arg("*:inbox:*")
-        .query(&mut con)?;
-    let inbox = channels
-        .iter()
-        .find(|inbox| inbox.starts_with(&server.prefix))
-        .ok_or("no inbox")?;
-    let wrong = sha1_smol::Sha1::from("of somebody else")
-        .digest()
-        .to_string();
+    let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").arg("*:inbox:*").query(&mut con)?;
+    let inbox = channels.iter().find(|inbox| inbox.starts_with(&server.prefix)).ok_or("no inbox")?;
+    let wrong = sha1_smol::Sha1::from("of somebody else").digest().to_string();
     for signature in [format!(" {wrong}"), " \u{e9}".to_owned(), String::new()] {
         let (id, permits) = (&waiter.id, waiter.permits);
         let forged = format!("{id} {permits} {FORGED} 4000000000000 1{signature}");
         let hear: i64 = con.publish(inbox, forged)?;
         assert_eq!(hear, 1, "the worker hears it");
     }
-    redis::cmd("CONFIG")
-        .arg(&["SET", "slowlog-log-slower-than", "0"])
-        .exec(&mut con)?;
-    redis::cmd("CONFIG")
-        .arg(&["SET", "slowlog-max-len", "10000"])
-        .exec(&mut con)?;
+    redis::cmd("CONFIG").arg(&["SET", "slowlog-log-slower-than", "0"]).exec(&mut con)?;
+    redis::cmd("CONFIG").arg(&["SET", "slowlog-max-len", "10000"]).exec(&mut con)?;
     held.release()?;
     worker.ends();
 
@@ -180,17 +152,11 @@ fn granted_by_message(language: &Language) -> Result<(), Failed> {
     assert_eq!(stays.len(), 1, "{stays:?}");
     assert_eq!(stays[0].ticket, waiter.ticket);
     assert!(stays[0].fence < FORGED, "it believed whoever published");
-    let manifest: Value =
-        serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
-    let acquire = manifest["scripts"]["semaphore/acquire"]["sha1"]
-        .as_str()
-        .ok_or("a SHA-1")?;
+    let manifest: Value = serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
+    let acquire = manifest["scripts"]["semaphore/acquire"]["sha1"].as_str().ok_or("a SHA-1")?;
     let calls = scripts_called(&mut con)?;
     assert!(!calls.is_empty(), "nothing was seen");
-    assert!(
-        !calls.iter().any(|sha1| sha1 == acquire),
-        "it asked for what it had been told"
-    );
+    assert!(!calls.iter().any(|sha1| sha1 == acquire), "it asked for what it had been told");
     Ok(())
 }
 

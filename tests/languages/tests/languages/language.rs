@@ -33,10 +33,7 @@ impl Language {
         let missing = match output.status.code() {
             Some(0) => None,
             Some(MISSING) => Some(text.trim().to_owned()),
-            _ => panic!(
-                "{name}/prepare: {text}{}",
-                String::from_utf8_lossy(&output.stderr)
-            ),
+            _ => panic!("{name}/prepare: {text}{}", String::from_utf8_lossy(&output.stderr)),
         };
         Language { name, missing }
     }

@@ -4,12 +4,8 @@ use super::language::ROOT;
 use libtest_mimic::Failed;
 
 /// What it shows, as it is.
-const SHOWN: [&str; 4] = [
-    "python/example.py",
-    "javascript/example.mjs",
-    "go/example/main.go",
-    "java/src/main/java/Example.java",
-];
+const SHOWN: [&str; 4] =
+    ["python/example.py", "javascript/example.mjs", "go/example/main.go", "java/src/main/java/Example.java"];
 
 /// What is shown there is what is run here.
 pub fn shows_the_examples() -> Result<(), Failed> {

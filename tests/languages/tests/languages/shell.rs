@@ -25,14 +25,7 @@ type Test = (&'static str, fn(Shell) -> Result<(), Failed>);
 
 /// The name of each test, and the test.
 pub fn tests() -> Vec<Test> {
-    [
-        &arguments::TESTS[..],
-        &command::TESTS,
-        &lease::TESTS,
-        &server::TESTS,
-        &signals::TESTS,
-    ]
-    .concat()
+    [&arguments::TESTS[..], &command::TESTS, &lease::TESTS, &server::TESTS, &signals::TESTS].concat()
 }
 
 /// Statuses of `with-permit` itself.
@@ -55,10 +48,7 @@ pub fn missing(shell: Shell) -> Option<String> {
 /// do that.
 fn script(shell: Shell, url: &str, arguments: &[&str]) -> Command {
     let reset = ["--default-signal=HUP,INT,QUIT,TERM", shell];
-    let probe = Command::new(found("env"))
-        .args(reset)
-        .args(["-c", ":"])
-        .output();
+    let probe = Command::new(found("env")).args(reset).args(["-c", ":"]).output();
     let mut command = match probe {
         Ok(output) if output.status.success() => {
             let mut command = Command::new(found("env"));
@@ -99,11 +89,7 @@ impl Home {
     fn new(shell: Shell) -> Home {
         let server = crate::server();
         let gate = Gate::open(&server.url).unwrap();
-        Home {
-            shell,
-            server,
-            semaphore: gate.semaphore("batch", 2),
-        }
+        Home { shell, server, semaphore: gate.semaphore("batch", 2) }
     }
 
     fn with_permit(&self, limit: u32, seconds: impl ToString, line: &str) -> Command {
@@ -119,9 +105,7 @@ impl Home {
     }
 
     fn waits_for(&self, in_use: u32) {
-        eventually("so many are inside", || {
-            (self.in_use() == in_use).then_some(())
-        });
+        eventually("so many are inside", || (self.in_use() == in_use).then_some(()));
     }
 }
 
@@ -134,10 +118,7 @@ struct Log {
 impl Log {
     fn new() -> Log {
         let folder = tempfile::tempdir().unwrap();
-        Log {
-            path: folder.path().join("log"),
-            _folder: folder,
-        }
+        Log { path: folder.path().join("log"), _folder: folder }
     }
 
     fn text(&self) -> String {
@@ -151,9 +132,7 @@ impl Log {
     /// Waits until there are so many lines.
     #[track_caller]
     fn has_lines(&self, count: usize) {
-        eventually("a line is written", || {
-            (self.text().matches('\n').count() >= count).then_some(())
-        });
+        eventually("a line is written", || (self.text().matches('\n').count() >= count).then_some(()));
     }
 }
 
@@ -196,23 +175,9 @@ fn end_of(child: &mut Child) -> ExitStatus {
 fn output_of(child: &mut Child) -> Output {
     let status = end_of(child);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    child
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_end(&mut stdout)
-        .unwrap();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_end(&mut stderr)
-        .unwrap();
-    Output {
-        status,
-        stdout,
-        stderr,
-    }
+    child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+    child.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
+    Output { status, stdout, stderr }
 }
 
 fn said(output: &Output) -> String {
@@ -222,10 +187,7 @@ fn said(output: &Output) -> String {
 /// The processes that run, of those with this id or in the group with this id. What has died and is not yet waited for does not
 /// count.
 fn alive(id: &str) -> Vec<String> {
-    let output = Command::new("ps")
-        .args(["-A", "-o", "stat=,pid=,pgid=,args="])
-        .output()
-        .unwrap();
+    let output = Command::new("ps").args(["-A", "-o", "stat=,pid=,pgid=,args="]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let found = text.lines().filter(|line| {
         let words: Vec<&str> = line.split_whitespace().take(3).collect();

@@ -64,11 +64,7 @@ pub fn most_inside(stays: &[Stay]) -> u64 {
     changes.sort(); // of one instant, who leaves comes first
     let (mut inside, mut most) = (0, 0);
     for (_, enters, permits) in changes {
-        inside = if enters {
-            inside + permits
-        } else {
-            inside - permits
-        };
+        inside = if enters { inside + permits } else { inside - permits };
         most = most.max(inside);
     }
     most
@@ -79,10 +75,7 @@ pub fn most_inside(stays: &[Stay]) -> u64 {
 pub fn assert_in_order(stays: &mut [Stay]) {
     stays.sort_by_key(|stay| stay.fence);
     for pair in stays.windows(2) {
-        assert!(
-            pair[0].fence < pair[1].fence,
-            "a fence given twice: {pair:?}"
-        );
+        assert!(pair[0].fence < pair[1].fence, "a fence given twice: {pair:?}");
     }
     let waited: Vec<&Stay> = stays.iter().filter(|stay| stay.ticket > 0).collect();
     for pair in waited.windows(2) {

@@ -79,12 +79,7 @@ impl Team {
         let before: Vec<u32> = self.members.iter().map(Member::served).collect();
         for (member, before) in self.members.iter().zip(before) {
             let served = within(BOUND, || (member.served() >= before + times).then_some(()));
-            assert!(
-                served.is_some(),
-                "{} does not go on: {}",
-                member.language,
-                member.errors()
-            );
+            assert!(served.is_some(), "{} does not go on: {}", member.language, member.errors());
         }
     }
 
@@ -107,11 +102,7 @@ impl Team {
 
 impl Member {
     pub fn start(language: &'static str, mut command: Command) -> Member {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let told = Arc::new(Told::default());
@@ -126,12 +117,7 @@ impl Member {
                 }
             }
         });
-        Member {
-            language,
-            child,
-            stdin,
-            told,
-        }
+        Member { language, child, stdin, told }
     }
 
     /// The stay that it is in, or that it waits for, is its last one.
@@ -142,19 +128,9 @@ impl Member {
     /// Waits until it has ended, and well.
     pub fn ends(&mut self) {
         let language = self.language;
-        let finished = within(BOUND, || {
-            self.told.is_finished.load(Ordering::SeqCst).then_some(())
-        });
-        assert!(
-            finished.is_some(),
-            "{language} does not end: {}",
-            self.errors()
-        );
-        assert!(
-            self.child.wait().unwrap().success(),
-            "{language}: {}",
-            self.errors()
-        );
+        let finished = within(BOUND, || self.told.is_finished.load(Ordering::SeqCst).then_some(()));
+        assert!(finished.is_some(), "{language} does not end: {}", self.errors());
+        assert!(self.child.wait().unwrap().success(), "{language}: {}", self.errors());
     }
 
     fn served(&self) -> u32 {

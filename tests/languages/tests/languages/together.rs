@@ -14,10 +14,8 @@ use std::time::Duration;
 
 type Test = fn(&[Language]) -> Result<(), Failed>;
 
-pub const TESTS: [(&str, Test); 2] = [
-    ("limit_and_order_hold_across_languages", limit_and_order),
-    ("everybody_goes_on_after_faults", faults),
-];
+pub const TESTS: [(&str, Test); 2] =
+    [("limit_and_order_hold_across_languages", limit_and_order), ("everybody_goes_on_after_faults", faults)];
 
 /// How often a process is killed, and how many replies are lost, one at a time.
 const KILLS: usize = 12;
@@ -28,10 +26,7 @@ const REPLIES_LOST: usize = 60;
 fn assert_limit(stays: &[Stay]) {
     let most = stays::most_inside(stays);
     assert!(most <= LIMIT.into(), "{most} inside at once");
-    assert!(
-        most > 1,
-        "nobody was ever inside with another: nothing was tested"
-    );
+    assert!(most > 1, "nobody was ever inside with another: nothing was tested");
 }
 
 /// No permit is held any more, and nobody stands in line.
@@ -54,9 +49,7 @@ fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
         eventually("a reply is lost", || proxy.is_done().then_some(()));
         // Where all others wait, all replies are to whoever asks again: what it was granted would end before it hears of it.
         let before = proxy.replies_to_scripts();
-        eventually("the next comes through", || {
-            (proxy.replies_to_scripts() > before).then_some(())
-        });
+        eventually("the next comes through", || (proxy.replies_to_scripts() > before).then_some(()));
         sleep(Duration::from_millis(dice.below(100)));
         if round % (REPLIES_LOST / KILLS) == 0 {
             team.kill(dice.below(1_000) as usize);
@@ -64,12 +57,7 @@ fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
     }
     let log = format!("{}:log", server.prefix);
     let mut con = server.connection();
-    let mut cut = || {
-        stays::read(&mut con, &log)
-            .iter()
-            .filter(|stay| stay.is_cut)
-            .count()
-    };
+    let mut cut = || stays::read(&mut con, &log).iter().filter(|stay| stay.is_cut).count();
     while cut() < HOLDERS_KILLED + LIMIT as usize {
         team.kill(dice.below(1_000) as usize);
         team.goes_on(1);
@@ -86,16 +74,10 @@ fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
     }
     for name in names {
         let count = waited.get(name).copied().unwrap_or(0);
-        assert!(
-            count >= 10,
-            "{name} was served {count} times in line, of {waited:?}"
-        );
+        assert!(count >= 10, "{name} was served {count} times in line, of {waited:?}");
     }
     let cut = stays.iter().filter(|stay| stay.is_cut).count();
-    println!(
-        "{} stays, {cut} of them cut by a kill; in line {waited:?}",
-        stays.len()
-    );
+    println!("{} stays, {cut} of them cut by a kill; in line {waited:?}", stays.len());
     Ok(())
 }
 

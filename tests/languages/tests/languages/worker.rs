@@ -52,18 +52,12 @@ impl Log {
             ("permits", permit.permits().to_string()),
             ("fence", permit.fence().to_string()),
             ("ticket", permit.ticket().unwrap_or(0).to_string()),
-            (
-                "expires_at",
-                (seconds * 1_000 + micros / 1_000 + left).to_string(),
-            ),
+            ("expires_at", (seconds * 1_000 + micros / 1_000 + left).to_string()),
         ]);
     }
 
     fn leave(&mut self, permit: &Permit) {
-        self.write(&[
-            ("event", "leave".to_owned()),
-            ("id", permit.id().to_owned()),
-        ]);
+        self.write(&[("event", "leave".to_owned()), ("id", permit.id().to_owned())]);
     }
 }
 
@@ -91,9 +85,7 @@ fn stay(semaphore: &Semaphore, dice: &mut Dice, log: &mut Log) -> Result<(), Err
 
 /// Takes its turns until its standard input ends.
 pub fn work(arguments: &[String]) {
-    let [url, prefix, seed] = arguments else {
-        panic!("{arguments:?}")
-    };
+    let [url, prefix, seed] = arguments else { panic!("{arguments:?}") };
     let told = Arc::new(AtomicBool::new(false));
     let to_end = told.clone();
     std::thread::spawn(move || {
@@ -104,11 +96,7 @@ pub fn work(arguments: &[String]) {
     let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
     let client = redis::Client::open(&**url).unwrap();
     let con = client.get_connection().unwrap();
-    let mut log = Log {
-        client,
-        con,
-        key: format!("{prefix}:log"),
-    };
+    let mut log = Log { client, con, key: format!("{prefix}:log") };
     let mut dice = Dice::new(seed.parse().unwrap());
     while !told.load(Ordering::SeqCst) {
         match stay(&semaphore, &mut dice, &mut log) {

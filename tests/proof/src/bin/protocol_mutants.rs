@@ -19,8 +19,7 @@ fn fate(scripts: &Scripts, worlds: usize) -> Fate {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let steps = worlds * STEPS / cores;
     let small = small();
-    let is_broken =
-        |setting| World::new(setting, scripts).is_ok_and(|world| world.explore(cores).is_broken());
+    let is_broken = |setting| World::new(setting, scripts).is_ok_and(|world| world.explore(cores).is_broken());
     if detects(&|| {
         run_unit_tests();
         wire::check(scripts);
@@ -40,17 +39,11 @@ fn main() -> ExitCode {
     let scripts = Scripts::read();
     let only = std::env::args().nth(1).unwrap_or_default();
     let worlds = std::env::var("WORLDS").map_or(300, |n| n.parse().expect("WORLDS takes a number"));
-    assert_eq!(
-        fate(&scripts, worlds),
-        Fate::Undetected,
-        "unchanged, and not correct"
-    );
+    assert_eq!(fate(&scripts, worlds), Fate::Undetected, "unchanged, and not correct");
     std::panic::set_hook(Box::new(|_| {}));
 
     let listed = Listed::read(include_str!("../../equivalent_protocol.txt"));
-    let numbered = (1..)
-        .zip(mutants())
-        .map(|(number, mutant)| (number, mutant.to_string(), mutant));
+    let numbered = (1..).zip(mutants()).map(|(number, mutant)| (number, mutant.to_string(), mutant));
     let mut numbered: Vec<_> = numbered.filter(|(_, key, _)| key.contains(&only)).collect();
     // Those that are listed take longest, since nothing detects them, and tell the least: they come last.
     numbered.sort_by_key(|(_, key, _)| listed.contains(key));

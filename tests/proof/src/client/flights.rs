@@ -47,10 +47,7 @@ pub(crate) struct Answered {
 
 impl Answered {
     /// The answer in the reply.
-    pub(crate) fn read<T>(
-        self,
-        read: impl FnOnce(Value) -> Result<T, CallError>,
-    ) -> Result<T, Unanswered> {
+    pub(crate) fn read<T>(self, read: impl FnOnce(Value) -> Result<T, CallError>) -> Result<T, Unanswered> {
         let connection = None;
         let unanswered = |error| Unanswered { error, connection };
         read(self.outcome?).map_err(unanswered)
@@ -140,10 +137,7 @@ impl Client {
     pub(crate) fn give_up_call(&mut self, number: u64, is_kept: bool, now: Moment) {
         if let Some(mut flight) = self.take(number) {
             let connection = is_kept.then_some(flight.connection);
-            let given_up = Flight {
-                thread: None,
-                ..flight.clone()
-            };
+            let given_up = Flight { thread: None, ..flight.clone() };
             if flight.replies.take().is_none() {
                 self.flights.push(given_up);
                 self.flights.sort_by_key(|flight| flight.number);
@@ -174,9 +168,8 @@ impl Client {
     /// A call cannot be sent.
     pub(crate) fn refuse(&mut self, number: u64, kind: FailureKind, now: Moment) {
         let mut flights = self.flights.iter();
-        let is_waiting = |flight: &Flight| {
-            flight.number == number && flight.replies.is_none() && flight.thread.is_some()
-        };
+        let is_waiting =
+            |flight: &Flight| flight.number == number && flight.replies.is_none() && flight.thread.is_some();
         if flights.any(is_waiting)
             && let Some(flight) = self.take(number)
         {
@@ -197,8 +190,7 @@ impl Client {
 
     /// No answer comes. A call whose connection broke is sent once more.
     fn fail(&mut self, flight: Flight, kind: FailureKind, connection: Option<u64>, now: Moment) {
-        let is_again =
-            kind == FailureKind::Disconnected && !flight.is_repeated && !flight.is_behind;
+        let is_again = kind == FailureKind::Disconnected && !flight.is_repeated && !flight.is_behind;
         if is_again {
             let number = self.next_number();
             self.flights.push(Flight {
@@ -221,11 +213,7 @@ impl Client {
     /// Tells the thread that waited.
     fn hand_over(&mut self, flight: Flight, outcomes: Vec<Result<Value, Unanswered>>, now: Moment) {
         let (sent, is_repeated) = (flight.sent, flight.is_repeated);
-        let answered = |outcome| Answered {
-            outcome,
-            sent,
-            is_repeated,
-        };
+        let answered = |outcome| Answered { outcome, sent, is_repeated };
         let mut answered = outcomes.into_iter().map(answered);
         match flight.thread {
             Some(Thread::Caller(number)) => {

@@ -181,11 +181,7 @@ impl Client {
             if let Some(permit) = self.permits.get_mut(&number) {
                 permit.is_brief |= lease_ms < BRIEF_MS;
             }
-            let change = Change::Refresh {
-                number,
-                lease_ms,
-                confirms,
-            };
+            let change = Change::Refresh { number, lease_ms, confirms };
             self.change(change, &call, until, now);
         }
     }
@@ -212,21 +208,14 @@ impl Client {
                     Err(_) => {}
                 }
             }
-            Change::Refresh {
-                number,
-                lease_ms,
-                confirms,
-            } => {
+            Change::Refresh { number, lease_ms, confirms } => {
                 let Some(identity) = self.permits.get(&number).map(|p| p.identity.clone()) else {
                     return;
                 };
                 let sent = answered.sent;
                 let outcome = answered.read(|reply| identity.refresh(lease_ms).answer(reply));
                 let outcome = outcome.map_err(|unanswered| unanswered.error);
-                let refreshed = self
-                    .keeper
-                    .refreshed(number, lease_ms, outcome, sent, now)
-                    .is_ok();
+                let refreshed = self.keeper.refreshed(number, lease_ms, outcome, sent, now).is_ok();
                 self.take_losses();
                 if refreshed {
                     self.note_refresh(number, now);
@@ -244,15 +233,8 @@ impl Client {
     }
 
     fn note_refresh(&mut self, number: Number, now: Moment) {
-        if self
-            .permits
-            .get(&number)
-            .is_some_and(|permit| permit.seen_lost)
-        {
-            self.break_promise(
-                "lost is lost",
-                format!("permit {number} is renewed after its end"),
-            );
+        if self.permits.get(&number).is_some_and(|permit| permit.seen_lost) {
+            self.break_promise("lost is lost", format!("permit {number} is renewed after its end"));
         }
         self.note_lease(number, now);
         if let Some(permit) = self.permits.get_mut(&number) {
@@ -334,8 +316,7 @@ impl Client {
         for ((number, identity), answered) in batch.into_iter().zip(answered) {
             let (sent, lease_ms) = (answered.sent, identity.lease.lease_ms);
             let outcome = answered.read(|reply| identity.refresh(lease_ms).answer(reply));
-            let outcome =
-                outcome.map_err(|unanswered: Unanswered| -> CallError { unanswered.error });
+            let outcome = outcome.map_err(|unanswered: Unanswered| -> CallError { unanswered.error });
             if self.keeper.renewed(number, outcome, sent, now).is_ok() {
                 self.note_refresh(number, now);
             }
@@ -366,10 +347,5 @@ impl Client {
 }
 
 fn release_of(identity: &Identity, keep: u32) -> Release<'_> {
-    Release {
-        keys: &identity.keys,
-        id: &identity.id,
-        keep,
-        fence: identity.own_fence(),
-    }
+    Release { keys: &identity.keys, id: &identity.id, keep, fence: identity.own_fence() }
 }

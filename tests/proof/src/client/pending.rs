@@ -67,10 +67,7 @@ impl Client {
                 self.releasing = vec![released];
             }
             ToRelease::Now(batch) => {
-                let released = batch.into_iter().map(|pending| Released {
-                    steps: pending.steps(),
-                    pending,
-                });
+                let released = batch.into_iter().map(|pending| Released { steps: pending.steps(), pending });
                 self.releasing = released.collect();
                 let calls = self.releasing.iter();
                 let calls: Vec<Packed> = calls.filter_map(|r| r.steps.call()).collect();

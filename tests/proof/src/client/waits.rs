@@ -12,8 +12,7 @@ use crate::protocol::mailbox::{Mail, Mailbox};
 use crate::protocol::message::Received;
 use crate::protocol::releases::{PendingRelease, Settled, Target as ReleaseTarget};
 use crate::protocol::waiter::{
-    Action, ActionOf, Ask, Event, GiveBack, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, State,
-    Target, Waiter,
+    Action, ActionOf, Ask, Event, GiveBack, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, State, Target, Waiter,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,10 +24,7 @@ pub(crate) enum Caller {
     /// Lets an earlier release of its own id be confirmed first.
     Settles(Box<Settles>),
     /// Asks once.
-    Tries {
-        want: Want,
-        target: Box<PermitTarget>,
-    },
+    Tries { want: Want, target: Box<PermitTarget> },
     /// Waits in line.
     Waits(Box<Waiting<PermitTarget>>, Want),
     /// Gives back what the server gave the id of a wait that is over.
@@ -182,9 +178,7 @@ impl Caller {
 
     fn mailbox(&mut self) -> Option<&mut Mailbox> {
         match self {
-            Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => {
-                Some(&mut waiting.mailbox)
-            }
+            Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => Some(&mut waiting.mailbox),
             Caller::Watches { waiting, .. } => Some(&mut waiting.mailbox),
             _ => None,
         }
@@ -232,12 +226,7 @@ impl Client {
                 Patience::For(ms) => Duration::from_millis(ms),
                 Patience::None | Patience::Forever => super::READ_TIMEOUT,
             };
-            let settles = Settles {
-                want,
-                since: now.instant(),
-                until: now.instant() + time,
-                released: None,
-            };
+            let settles = Settles { want, since: now.instant(), until: now.instant() + time, released: None };
             self.settle(number, settles, now);
         } else {
             self.begin(number, want, now.instant(), now);
@@ -260,8 +249,7 @@ impl Client {
             }
             Settled::Soon => {}
         }
-        self.callers
-            .insert(number, Caller::Settles(Box::new(settles)));
+        self.callers.insert(number, Caller::Settles(Box::new(settles)));
     }
 
     /// Another thread has its answer.
@@ -279,14 +267,8 @@ impl Client {
     }
 
     fn begin(&mut self, number: u64, want: Want, since: Instant, now: Moment) {
-        let target = PermitTarget::new(
-            want.keys.clone(),
-            want.id.clone(),
-            want.permits,
-            want.limit,
-            want.strict,
-            want.lease,
-        );
+        let target =
+            PermitTarget::new(want.keys.clone(), want.id.clone(), want.permits, want.limit, want.strict, want.lease);
         if target.check().is_err() {
             return self.nothing(&want, "invalid", false);
         }
@@ -348,14 +330,7 @@ impl Client {
     }
 
     /// Sends a call of a wait; in line with the inbox.
-    fn ask<T: Target>(
-        &mut self,
-        number: u64,
-        waiting: &mut Waiting<T>,
-        ask: Ask,
-        until: Option<Instant>,
-        now: Moment,
-    ) {
+    fn ask<T: Target>(&mut self, number: u64, waiting: &mut Waiting<T>, ask: Ask, until: Option<Instant>, now: Moment) {
         let channel = (ask == Ask::InLine && self.is_up).then_some(&self.channel);
         let inbox = channel.map(|channel| waiting.mailbox.inbox(channel));
         self.opened |= ask == Ask::InLine;
@@ -390,20 +365,8 @@ impl Client {
         self.callers.insert(number, Caller::Waits(waiting, want));
     }
 
-    fn watch_on(
-        &mut self,
-        number: u64,
-        mut caller: Caller,
-        action: ActionOf<LatchTarget>,
-        now: Moment,
-    ) {
-        let Caller::Watches {
-            waiting,
-            keys,
-            begun,
-            ..
-        } = &mut caller
-        else {
+    fn watch_on(&mut self, number: u64, mut caller: Caller, action: ActionOf<LatchTarget>, now: Moment) {
+        let Caller::Watches { waiting, keys, begun, .. } = &mut caller else {
             return;
         };
         match action {
@@ -436,14 +399,7 @@ impl Client {
             let pending = whatever(&waiting.waiter.target, None, now);
             let thread = Thread::Caller(number);
             let released = self.send_release(thread, pending, Some(until), now);
-            let caller = Caller::GivesBack {
-                waiting,
-                want,
-                why,
-                released,
-                until,
-                later: give_back.later,
-            };
+            let caller = Caller::GivesBack { waiting, want, why, released, until, later: give_back.later };
             self.callers.insert(number, caller);
             return;
         }
@@ -501,42 +457,26 @@ impl Client {
             Some(Caller::Settles(mut settles)) => {
                 let (until, thread) = (Some(settles.until), Thread::Caller(number));
                 match settles.released.take() {
-                    Some(released) => {
-                        match self.release_answered(thread, released, answered, until, now) {
-                            Ok(None) => self.settle(number, *settles, now),
-                            Ok(released) => {
-                                settles.released = released;
-                                self.callers.insert(number, Caller::Settles(settles));
-                            }
-                            Err(pending) => {
-                                self.release_later(pending, now);
-                                let why = "an earlier release failed";
-                                self.nothing(&settles.want, why, false);
-                            }
+                    Some(released) => match self.release_answered(thread, released, answered, until, now) {
+                        Ok(None) => self.settle(number, *settles, now),
+                        Ok(released) => {
+                            settles.released = released;
+                            self.callers.insert(number, Caller::Settles(settles));
                         }
-                    }
+                        Err(pending) => {
+                            self.release_later(pending, now);
+                            let why = "an earlier release failed";
+                            self.nothing(&settles.want, why, false);
+                        }
+                    },
                     None => self.settle(number, *settles, now),
                 }
             }
-            Some(Caller::GivesBack {
-                waiting,
-                want,
-                why,
-                released,
-                until,
-                later,
-            }) => {
+            Some(Caller::GivesBack { waiting, want, why, released, until, later }) => {
                 let thread = Thread::Caller(number);
                 match self.release_answered(thread, released, answered, Some(until), now) {
                     Ok(Some(released)) => {
-                        let caller = Caller::GivesBack {
-                            waiting,
-                            want,
-                            why,
-                            released,
-                            until,
-                            later,
-                        };
+                        let caller = Caller::GivesBack { waiting, want, why, released, until, later };
                         self.callers.insert(number, caller);
                         return;
                     }

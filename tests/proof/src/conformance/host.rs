@@ -37,17 +37,13 @@ pub struct Memory {
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory {
-            server: Server::new().unwrap(),
-            heard: BTreeMap::new(),
-        }
+        Memory { server: Server::new().unwrap(), heard: BTreeMap::new() }
     }
 }
 
 impl Memory {
     fn advance(&mut self, micros: u64) {
-        self.server
-            .with_store(|store| store.set_micros(store.micros() + micros));
+        self.server.with_store(|store| store.set_micros(store.micros() + micros));
     }
 }
 
@@ -72,10 +68,7 @@ impl Host for Memory {
                 heard.push(String::from_utf8_lossy(&message).into_owned());
             }
         }
-        self.heard
-            .get_mut(channel)
-            .map(std::mem::take)
-            .unwrap_or_default()
+        self.heard.get_mut(channel).map(std::mem::take).unwrap_or_default()
     }
 
     fn pause(&mut self, ms: u64) {

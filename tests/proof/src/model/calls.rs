@@ -10,21 +10,9 @@ impl Model {
             && holder.lives(now)
         {
             let (permits, fence, ends) = (holder.permits, holder.fence, time(holder.ends));
-            return words(&[
-                &"held",
-                &permits,
-                &fence,
-                &ends,
-                &now,
-                &self.in_use(),
-                &self.limit,
-            ]);
+            return words(&[&"held", &permits, &fence, &ends, &now, &self.in_use(), &self.limit]);
         }
-        let limit = if self.limit == 0 {
-            ask.limit
-        } else {
-            self.limit
-        };
+        let limit = if self.limit == 0 { ask.limit } else { self.limit };
         if limit == 0 {
             return Err("LUAGATE no limit".to_owned());
         }
@@ -67,15 +55,7 @@ impl Model {
             let holder = self.grant(&ask.id, permits, ask.lease_ms, at);
             self.serve(None, at, effects);
             let (fence, ends) = (holder.fence, time(holder.ends));
-            return words(&[
-                &"granted",
-                &permits,
-                &fence,
-                &ends,
-                &now,
-                &self.in_use(),
-                &limit,
-            ]);
+            return words(&[&"granted", &permits, &fence, &ends, &now, &self.in_use(), &limit]);
         }
         if waits {
             if self.place(&ask.id).is_none() {
@@ -85,36 +65,14 @@ impl Model {
             let ticket = self.queue[place].ticket;
             let retry_after = self.look_again(place, asked_before, ask.wait_ms, at, effects);
             let (position, in_use) = (place + 1, self.in_use());
-            return words(&[
-                &"queued",
-                &ticket,
-                &position,
-                &retry_after,
-                &in_use,
-                &limit,
-                &now,
-            ]);
+            return words(&[&"queued", &ticket, &position, &retry_after, &in_use, &limit, &now]);
         }
         let (retry_after, in_use) = (self.ask_again(at, effects), self.in_use());
-        words(&[
-            &"denied",
-            &retry_after,
-            &in_use,
-            &limit,
-            &self.queue.len(),
-            &now,
-        ])
+        words(&[&"denied", &retry_after, &in_use, &limit, &self.queue.len(), &now])
     }
 
     /// `fence` 0: whatever the id has.
-    pub fn release(
-        &mut self,
-        id: &str,
-        keep: u32,
-        fence: u64,
-        at: &Moment,
-        effects: &mut Effects,
-    ) -> Reply {
+    pub fn release(&mut self, id: &str, keep: u32, fence: u64, at: &Moment, effects: &mut Effects) -> Reply {
         let mut answer = "gone";
         let mut left = 0;
         let holder = self.holders.get(id).map(|holder| holder.fence);
@@ -179,13 +137,7 @@ impl Model {
     }
 
     /// `expected` `None` sets always.
-    pub fn resize(
-        &mut self,
-        new: u32,
-        expected: Option<u32>,
-        at: &Moment,
-        effects: &mut Effects,
-    ) -> Reply {
+    pub fn resize(&mut self, new: u32, expected: Option<u32>, at: &Moment, effects: &mut Effects) -> Reply {
         let old = self.limit;
         if expected.is_some_and(|expected| expected != old) {
             return words(&[&"unchanged", &old, &self.in_use()]);
@@ -222,10 +174,8 @@ impl Model {
         effects: &mut Effects,
     ) -> Reply {
         let now = at.ms();
-        let held: Vec<bool> = locks
-            .iter()
-            .map(|lock| lock.holders.get(id).is_some_and(|holder| holder.lives(now)))
-            .collect();
+        let held: Vec<bool> =
+            locks.iter().map(|lock| lock.holders.get(id).is_some_and(|holder| holder.lives(now))).collect();
         let mut own: Vec<Effects> = held.iter().map(|_| Effects::default()).collect();
         let mut in_the_way = None;
         for (place, lock) in locks.iter_mut().enumerate() {
@@ -256,23 +206,10 @@ impl Model {
             }
             let lock = &locks[way];
             let (retry_after, in_use) = (lock.ask_again(at, &own[way]), lock.in_use());
-            return words(&[
-                &"denied",
-                &(way + 1),
-                &retry_after,
-                &in_use,
-                &lock.limit,
-                &lock.queue.len(),
-                &now,
-            ]);
+            return words(&[&"denied", &(way + 1), &retry_after, &in_use, &lock.limit, &lock.queue.len(), &now]);
         }
         let mut reply = vec![
-            if held.iter().all(|held| *held) {
-                "held"
-            } else {
-                "granted"
-            }
-            .to_owned(),
+            if held.iter().all(|held| *held) { "held" } else { "granted" }.to_owned(),
             now.to_string(),
             "[".to_owned(),
         ];
@@ -283,12 +220,7 @@ impl Model {
                 None => lock.grant(id, 1, lease_ms, at),
             };
             let ends = time(holder.ends);
-            reply.extend([
-                "[".to_owned(),
-                holder.fence.to_string(),
-                ends,
-                "]".to_owned(),
-            ]);
+            reply.extend(["[".to_owned(), holder.fence.to_string(), ends, "]".to_owned()]);
         }
         reply.push("]".to_owned());
         Ok(reply)
@@ -300,10 +232,7 @@ impl Model {
         let holders = self.holders.iter().filter(|(_, holder)| holder.lives(now));
         let mut holders: Vec<_> = holders.collect();
         holders.sort_by_key(|(id, holder)| (holder.ends.unwrap_or(u64::MAX), (*id).clone()));
-        let waiters = self
-            .queue
-            .iter()
-            .filter(|waiter| waiter.patience_until > now);
+        let waiters = self.queue.iter().filter(|waiter| waiter.patience_until > now);
         let waiters: Vec<_> = waiters.collect();
         let in_use: u32 = holders.iter().map(|(_, holder)| holder.permits).sum();
         let mut list = vec![
@@ -318,22 +247,11 @@ impl Model {
         ];
         for (id, holder) in holders {
             let (permits, fence) = (holder.permits.to_string(), holder.fence.to_string());
-            list.extend([
-                "[".to_owned(),
-                id.clone(),
-                permits,
-                fence,
-                time(holder.ends),
-                "]".to_owned(),
-            ]);
+            list.extend(["[".to_owned(), id.clone(), permits, fence, time(holder.ends), "]".to_owned()]);
         }
         list.extend(["]".to_owned(), "[".to_owned()]);
         for waiter in waiters {
-            let row = [
-                u64::from(waiter.permits),
-                waiter.ticket,
-                waiter.patience_until,
-            ];
+            let row = [u64::from(waiter.permits), waiter.ticket, waiter.patience_until];
             list.extend(["[".to_owned(), waiter.id.clone()]);
             list.extend(row.map(|number| number.to_string()));
             list.push("]".to_owned());

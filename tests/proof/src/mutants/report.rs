@@ -47,9 +47,7 @@ impl Listed {
             match (fate, self.contains(key)) {
                 (Fate::Undetected, false) => {} // said before
                 // A function may have the same text twice.
-                (Fate::ByCase | Fate::ByWorld | Fate::ByModelChecking, true)
-                    if !undetected.contains(key.as_str()) =>
-                {
+                (Fate::ByCase | Fate::ByWorld | Fate::ByModelChecking, true) if !undetected.contains(key.as_str()) => {
                     println!("detected, though listed: {key} (line {line})");
                 }
                 _ => continue,
@@ -89,25 +87,14 @@ pub struct Progress {
 impl Progress {
     pub fn new(total: usize) -> Progress {
         let now = Instant::now();
-        Progress {
-            begun: now,
-            told: now,
-            total,
-        }
+        Progress { begun: now, told: now, total }
     }
 
     pub fn done(&mut self, done: usize) {
         if done > 0 && self.told.elapsed() > Duration::from_secs(20) {
             self.told = Instant::now();
-            let left = self
-                .begun
-                .elapsed()
-                .mul_f64((self.total - done) as f64 / done as f64);
-            eprintln!(
-                "{done} of {} mutants, {} minutes left",
-                self.total,
-                left.as_secs().div_ceil(60)
-            );
+            let left = self.begun.elapsed().mul_f64((self.total - done) as f64 / done as f64);
+            eprintln!("{done} of {} mutants, {} minutes left", self.total, left.as_secs().div_ceil(60));
         }
     }
 }

@@ -61,9 +61,7 @@ impl Wire<'_> {
         let (word, fields) = match replies.get("") {
             Some(fields) => ("", fields.clone()),
             None => {
-                let Value::Array(values) = &reply else {
-                    panic!("{reply:?}")
-                };
+                let Value::Array(values) = &reply else { panic!("{reply:?}") };
                 let word = text_of(&values[0]);
                 (word, [&["".to_owned()], &replies[word][..]].concat())
             }
@@ -111,15 +109,12 @@ fn plain(script: &str, reply: &Value) -> String {
 /// An answer, as it is displayed, has each of these fields with its value.
 #[track_caller]
 fn assert_fields(fields: &[&str], reply: &Value, answer: &str) {
-    let Value::Array(values) = reply else {
-        panic!("{reply:?}")
-    };
+    let Value::Array(values) = reply else { panic!("{reply:?}") };
     assert_eq!(fields.len(), values.len(), "{reply:?}");
     for (field, value) in fields.iter().zip(values) {
         let shown = match value {
             Value::Array(rows) => {
-                rows.iter()
-                    .for_each(|row| assert_fields(fields_of(field), row, answer));
+                rows.iter().for_each(|row| assert_fields(fields_of(field), row, answer));
                 continue;
             }
             Value::Int(-1) => "None".to_owned(),
@@ -188,21 +183,14 @@ fn wrong_fields(field: &str, value: &Value) -> Vec<Value> {
             vec![Value::Int(0), Value::Array(vec![Value::Int(0)])]
         }
         Value::Array(rows) => {
-            let row = rows
-                .first()
-                .map_or(vec![], |row| wrong_rows(fields_of(field), row));
+            let row = rows.first().map_or(vec![], |row| wrong_rows(fields_of(field), row));
             let changed = row.into_iter().map(|row| Value::Array(vec![row]));
             changed.chain([Value::Int(0)]).collect()
         }
         Value::Int(_) => {
             let mut wrong = vec![text("1"), Value::Int(-2)];
             wrong.extend((!MAY_BE_NEVER.contains(&field)).then_some(Value::Int(-1)));
-            wrong.extend(
-                SMALL
-                    .split(' ')
-                    .any(|small| small == field)
-                    .then_some(Value::Int(1 << 32)),
-            );
+            wrong.extend(SMALL.split(' ').any(|small| small == field).then_some(Value::Int(1 << 32)));
             wrong.extend((field == "pinned").then_some(Value::Int(2)));
             wrong
         }
@@ -218,13 +206,7 @@ fn text(text: &str) -> Value {
 pub fn check(scripts: &Scripts) {
     let (server, loaded) = server(scripts);
     let (keys, seen) = ("", BTreeSet::new());
-    let mut wire = Wire {
-        scripts,
-        server,
-        loaded,
-        keys,
-        seen,
-    };
+    let mut wire = Wire { scripts, server, loaded, keys, seen };
     semaphore(&mut wire);
     several(&mut wire);
     latch(&mut wire);
@@ -242,70 +224,36 @@ pub fn check(scripts: &Scripts) {
 fn semaphore(wire: &mut Wire) {
     wire.keys = "3 app:semaphore:{s} app:semaphore.holders:{s} app:semaphore.queue:{s}";
     let keys = &Keys::semaphore("app", "s").unwrap();
-    let ask = Ask {
-        limit: 2,
-        ..Ask::default()
-    };
+    let ask = Ask { limit: 2, ..Ask::default() };
     let acquire = |id, permits, lease_ms| {
-        let ask = Ask {
-            id,
-            permits,
-            lease_ms,
-            ..ask
-        };
+        let ask = Ask { id, permits, lease_ms, ..ask };
         Acquire { keys, ask }
     };
     let default = (ask.permits, Ask::default().limit, ask.lease_ms);
     assert_eq!(default, (Some(1), 0, 30_000));
     let acquired = |wire: &mut Wire, call, words| wire.call("semaphore/acquire", call, words);
     let refresh = |wire: &mut Wire, id, lease_ms, fence, words| {
-        let call = Refresh {
-            keys,
-            id,
-            lease_ms,
-            fence,
-        };
+        let call = Refresh { keys, id, lease_ms, fence };
         wire.call("semaphore/refresh", call, words);
     };
     let release = |wire: &mut Wire, id, keep, fence, words| {
-        let call = Release {
-            keys,
-            id,
-            keep,
-            fence,
-        };
+        let call = Release { keys, id, keep, fence };
         wire.call("semaphore/release", call, words);
     };
     let lookup = |wire: &mut Wire, id, words| {
         wire.call("semaphore/lookup", Lookup { keys, id }, words);
     };
     let inspect = |wire: &mut Wire, offset, count, words| {
-        let call = Inspect {
-            keys,
-            offset,
-            count,
-        };
+        let call = Inspect { keys, offset, count };
         wire.call("semaphore/inspect", call, words);
     };
     let resize = |wire: &mut Wire, limit, expected, words| {
-        let call = Resize {
-            keys,
-            limit,
-            expected,
-        };
+        let call = Resize { keys, limit, expected };
         wire.call("semaphore/resize", call, words);
     };
     lookup(wire, "ann", "K ann"); // gone
-    acquired(
-        wire,
-        acquire("ann", Some(1), 30_000),
-        "K ann 1 2 30000 0 '' 0",
-    ); // granted
-    acquired(
-        wire,
-        acquire("ann", Some(1), 30_000),
-        "K ann 1 2 30000 0 '' 0",
-    ); // held
+    acquired(wire, acquire("ann", Some(1), 30_000), "K ann 1 2 30000 0 '' 0"); // granted
+    acquired(wire, acquire("ann", Some(1), 30_000), "K ann 1 2 30000 0 '' 0"); // held
     acquired(wire, acquire("bob", Some(2), 9), "K bob 2 2 9 0 '' 0"); // denied
     acquired(wire, acquire("bob", Some(3), 9), "K bob 3 2 9 0 '' 0"); // above_limit
     let mut waits = acquire("bob", Some(2), 9);
@@ -333,23 +281,13 @@ fn several(wire: &mut Wire) {
     let mutex = |name| Keys::mutex("app", name).unwrap();
     let (a, b) = (mutex("{t}:a"), mutex("{t}:b"));
     let mutexes = &[&a, &b];
-    let lock = |id, lease_ms| TryLockAll {
-        mutexes,
-        id,
-        lease_ms,
-    };
+    let lock = |id, lease_ms| TryLockAll { mutexes, id, lease_ms };
     let locked = |wire: &mut Wire, call, words| wire.call("semaphore/try_lock_all", call, words);
     locked(wire, lock("ann", 30_000), "K ann 30000"); // granted
     locked(wire, lock("ann", 30_000), "K ann 30000"); // held
     locked(wire, lock("bob", 9), "K bob 9"); // denied, for the first
     let (id, keep, fence) = ("ann", 0, None);
-    let release = Release {
-        keys: &a,
-        id,
-        keep,
-        fence,
-    }
-    .pack();
+    let release = Release { keys: &a, id, keep, fence }.pack();
     wire.server.req_packed_command(release.by_sha1()).unwrap();
     locked(wire, lock("bob", 9), "K bob 9"); // denied, for the second
 
@@ -359,8 +297,7 @@ fn several(wire: &mut Wire) {
         let rows = Value::Array(rows.iter().map(|&row| row.clone()).collect());
         Value::Array(vec![text("granted"), Value::Int(NOW), rows])
     };
-    let Ok(TryLockAllAnswer::Granted(grants)) = lock("bob", 9).answer(reply(&[&good, &good]))
-    else {
+    let Ok(TryLockAllAnswer::Granted(grants)) = lock("bob", 9).answer(reply(&[&good, &good])) else {
         panic!("not granted");
     };
     assert!(grants.iter().all(|grant| grant.permits == 1));
@@ -370,10 +307,7 @@ fn several(wire: &mut Wire) {
     refuse(&lock("bob", 9), reply(&[&good, &row(1, NOW)]));
     for place in [0, 3] {
         let numbers = [place, 9, 1, 1, 0, NOW].map(Value::Int).to_vec();
-        refuse(
-            &lock("bob", 9),
-            Value::Array([vec![text("denied")], numbers].concat()),
-        );
+        refuse(&lock("bob", 9), Value::Array([vec![text("denied")], numbers].concat()));
     }
 }
 
@@ -382,22 +316,11 @@ fn latch(wire: &mut Wire) {
     let keys = &LatchKeys::new("app", "l").unwrap();
     let (count, life_ms, wait_ms) = (2, 60_000, 15_000);
     let down = |wire: &mut Wire, id, words| {
-        let call = CountDown {
-            keys,
-            id,
-            count,
-            life_ms,
-        };
+        let call = CountDown { keys, id, count, life_ms };
         wire.call("latch/count_down", call, words);
     };
     let wait = |wire: &mut Wire, inbox, words| {
-        let call = Wait {
-            keys,
-            count,
-            life_ms,
-            wait_ms,
-            inbox,
-        };
+        let call = Wait { keys, count, life_ms, wait_ms, inbox };
         wire.call("latch/wait", call, words);
     };
     let state = |wire: &mut Wire| wire.call("latch/count", Count { keys }, "K");
@@ -440,11 +363,7 @@ fn autocomplete(wire: &mut Wire) {
 fn grants_that_cannot_be() {
     let keys = &Keys::semaphore("app", "s").unwrap();
     let acquire = |permits, lease_ms| {
-        let ask = Ask {
-            permits,
-            lease_ms,
-            ..Ask::default()
-        };
+        let ask = Ask { permits, lease_ms, ..Ask::default() };
         Acquire { keys, ask }
     };
     let reply = |word: &str, [permits, fence, left]: [i64; 3]| {
@@ -479,11 +398,7 @@ fn errors() {
     for (reply, invalid, failed) in [
         ("LUAGATE id: takes: 1", "id: takes: 1", None),
         ("LUAGATE takes 3 keys", "call: takes 3 keys", None),
-        (
-            "CROSSSLOT Keys do not",
-            "keys: takes keys of one hash tag",
-            None,
-        ),
+        ("CROSSSLOT Keys do not", "keys: takes keys of one hash tag", None),
         ("LUAGATE layout: has 9", "has 9", Some(WrongVersion)),
         ("OOM command not allowed", "OOM", Some(OutOfMemory)),
         ("NOSCRIPT No matching script", "NoScript", Some(Other)),

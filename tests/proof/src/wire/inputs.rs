@@ -25,28 +25,14 @@ fn names() {
         ("é", "app:mutex:{é}"),
         ("{g}:a", "app:mutex:{g}:a"),
         (&long(200), &format!("app:mutex:{{{}}}", long(200))),
-        (
-            &format!("{{g}}:{}", long(196)),
-            &format!("app:mutex:{{g}}:{}", long(196)),
-        ),
+        (&format!("{{g}}:{}", long(196)), &format!("app:mutex:{{g}}:{}", long(196))),
     ] {
         assert_eq!(Keys::mutex("app", name).unwrap().names()[0], key);
     }
     let (too_long, long_group) = (long(201), format!("{{g}}:{}", long(197)));
-    for name in [
-        "",
-        &too_long,
-        &long_group,
-        "a b",
-        "a\u{7f}",
-        "é\u{a0}",
-        "a{b",
-        "a}",
-        "{}:a",
-        "{g}:",
-        "{g}:a}",
-        "{g{}:a",
-    ] {
+    for name in
+        ["", &too_long, &long_group, "a b", "a\u{7f}", "é\u{a0}", "a{b", "a}", "{}:a", "{g}:", "{g}:a}", "{g{}:a"]
+    {
         assert!(Keys::mutex("app", name).is_err(), "{name}");
     }
     for (prefix, is_valid) in [
@@ -63,10 +49,7 @@ fn names() {
         assert_eq!(LatchKeys::new(prefix, "a").is_ok(), is_valid, "{prefix}");
     }
     let keys = Keys::rwlock("app", "{g}:a").unwrap();
-    assert_eq!(
-        (keys.tag(), Keys::semaphore("app", "a").unwrap().tag()),
-        ("g", "a")
-    );
+    assert_eq!((keys.tag(), Keys::semaphore("app", "a").unwrap().tag()), ("g", "a"));
     let others = ["app:rwlock.holders:{g}:a", "app:rwlock.queue:{g}:a"];
     assert_eq!(keys.names()[1..], others);
     let latch = LatchKeys::new("app", "a").unwrap();
@@ -87,10 +70,7 @@ fn made_names() {
         ("{sh op}:a".to_owned(), "(sh_op):a".to_owned()),
         (long(201), long(159)),
         (format!("{}é", long(200)), long(159)),
-        (
-            format!("{}é{}", long(157), long(99)),
-            format!("{}é", long(157)),
-        ),
+        (format!("{}é{}", long(157), long(99)), format!("{}é", long(157))),
         (format!("{}é{}", long(158), long(99)), long(158)),
         (format!("{}a b", group(100)), format!("{}a_b", group(100))),
         (format!("{}a b", group(101)), format!("({}):a_b", long(101))),
@@ -122,21 +102,12 @@ fn replicas() {
     let wait = |ms: &str| format!("*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n${}\r\n{ms}\r\n", ms.len());
     assert_eq!(command(Duration::from_secs(1)), wait("1000"));
     assert_eq!(command(Duration::ZERO), wait("1")); // 0 would be for ever
-    let check = |reply| {
-        two(Duration::ZERO)
-            .check(reply)
-            .map_err(|failure| failure.kind())
-    };
+    let check = |reply| two(Duration::ZERO).check(reply).map_err(|failure| failure.kind());
     assert_eq!(check(Some(Ok(Value::Int(2)))), Ok(()));
     let too_few = Err(FailureKind::TooFewReplicas);
     assert_eq!(check(Some(Ok(Value::Int(1)))), too_few);
-    let one = MinReplicas {
-        count: 1,
-        timeout: Duration::ZERO,
-    };
+    let one = MinReplicas { count: 1, timeout: Duration::ZERO };
     assert_eq!(one.check(None).map_err(|failure| failure.kind()), too_few);
-    let refused = check(Some(crate::protocol::exchange::error_in(server_error(
-        "NOAUTH no",
-    ))));
+    let refused = check(Some(crate::protocol::exchange::error_in(server_error("NOAUTH no"))));
     assert_eq!(refused, Err(FailureKind::Authentication));
 }

@@ -75,31 +75,12 @@ pub fn check(scripts: &Scripts) {
     let keys = |name| Keys::semaphore("app", name).unwrap();
     let (a, b, c) = (keys("a"), keys("b"), keys("c"));
     let acquire = |keys, id| {
-        let ask = Ask {
-            id,
-            limit: 1,
-            ..Ask::default()
-        };
+        let ask = Ask { id, limit: 1, ..Ask::default() };
         Acquire { keys, ask }.pack()
     };
-    let release = Release {
-        keys: &c,
-        id: "alice",
-        keep: 0,
-        fence: None,
-    }
-    .pack();
-    let (first, second, refused) = (
-        acquire(&a, "alice"),
-        acquire(&b, "bob"),
-        acquire(&c, "not one"),
-    );
-    let lists: [&[&Packed]; 4] = [
-        &[&first],
-        &[&refused],
-        &[&first, &second],
-        &[&first, &release, &second, &refused],
-    ];
+    let release = Release { keys: &c, id: "alice", keep: 0, fence: None }.pack();
+    let (first, second, refused) = (acquire(&a, "alice"), acquire(&b, "bob"), acquire(&c, "not one"));
+    let lists: [&[&Packed]; 4] = [&[&first], &[&refused], &[&first, &second], &[&first, &release, &second, &refused]];
     let (mut server, _) = server(scripts);
     let empty = server.store();
     let once = (0..6).map(|at| 1 << at);
@@ -130,8 +111,8 @@ pub fn check(scripts: &Scripts) {
                 let outcomes = settle(&mut server, &empty, setting, calls);
                 for (index, outcome) in outcomes.iter().enumerate() {
                     let outcome = words_of(outcome.as_ref().expect("no outcome"));
-                    let unknown = setting.refuses_to_store
-                        && matches!(&outcome, Err(text) if text.starts_with("NOPERM"));
+                    let unknown =
+                        setting.refuses_to_store && matches!(&outcome, Err(text) if text.starts_with("NOPERM"));
                     let fits = unknown || outcome == expected[index];
                     assert!(fits, "{setting:?}: {outcome:?}, {:?}", expected[index]);
                 }
@@ -142,12 +123,7 @@ pub fn check(scripts: &Scripts) {
 }
 
 /// What becomes of these calls to a server that begins with this store.
-fn settle(
-    server: &mut Server,
-    store: &Store,
-    setting: Setting,
-    calls: &[&Packed],
-) -> Vec<Option<Reply>> {
+fn settle(server: &mut Server, store: &Store, setting: Setting, calls: &[&Packed]) -> Vec<Option<Reply>> {
     server.set_store(store.clone());
     if setting.knows {
         for call in calls {
@@ -158,13 +134,7 @@ fn settle(
     } else {
         redis::cmd("SCRIPT").arg("FLUSH").exec(server).unwrap();
     }
-    let mut peer = Peer {
-        server,
-        setting,
-        commands: 0,
-        run: 0,
-        asked: false,
-    };
+    let mut peer = Peer { server, setting, commands: 0, run: 0, asked: false };
     let mut rounds = 0;
     let mut exchange = Exchange::new(calls).asking(setting.asking);
     if let [call] = calls
@@ -183,23 +153,16 @@ fn settle(
         }
     }
     exchange.stores &= setting.stores;
-    let replicas = MinReplicas {
-        count: 1,
-        timeout: Duration::ZERO,
-    };
+    let replicas = MinReplicas { count: 1, timeout: Duration::ZERO };
     exchange.last = setting.last.then(|| replicas.command());
     while let Some(packet) = exchange.packet() {
         rounds += 1;
         let sent = commands(&packet.bytes);
         if rounds == 1 && calls.len() == 1 {
-            let own = sent
-                .iter()
-                .filter(|words| !matches!(&*words[0], b"ASKING" | b"WAIT"));
+            let own = sent.iter().filter(|words| !matches!(&*words[0], b"ASKING" | b"WAIT"));
             assert_eq!(own.collect::<Vec<_>>(), [&commands(calls[0].by_sha1())[0]]);
         }
-        let last = sent
-            .last()
-            .is_some_and(|words| words == &[&b"WAIT"[..], b"1", b"1"]);
+        let last = sent.last().is_some_and(|words| words == &[&b"WAIT"[..], b"1", b"1"]);
         assert_eq!(last, setting.last);
         exchange.receive(carry(&packet, |words| peer.execute(words)));
         let most = match (setting.forgets, setting.stores) {
@@ -241,10 +204,7 @@ fn replies_that_are_missing_or_errors(calls: &[&Packed]) {
         _ => Ok(Value::Int(reply)),
     }));
     let outcomes: Vec<_> = exchange.outcomes().into_iter().flatten().collect();
-    assert!(matches!(
-        &outcomes[..],
-        [Ok(Value::Int(1)), Err(_), Ok(Value::Int(5))]
-    ));
+    assert!(matches!(&outcomes[..], [Ok(Value::Int(1)), Err(_), Ok(Value::Int(5))]));
     // A permission that is missing is named.
     let mut exchange = Exchange::new(&calls[..1]);
     exchange.receive([server_error("NOPERM No permissions to access a key")]);

@@ -11,9 +11,7 @@ use crate::protocol::keeper::Number;
 use crate::protocol::keys::Keys;
 use crate::protocol::latch::{Count, CountDown, Delete};
 use crate::protocol::lease::LeaseOptions;
-use crate::protocol::semaphore::{
-    Acquire, Ask, Inspect, Lookup, Refresh, Release, Resize, TryLockAll,
-};
+use crate::protocol::semaphore::{Acquire, Ask, Inspect, Lookup, Refresh, Release, Resize, TryLockAll};
 use luagate_memory::Store;
 
 /// How many have to count down, and how long the latch is kept.
@@ -43,20 +41,12 @@ impl World {
                     None => Ok(()),
                 }
             }
-            Action::Want { .. } | Action::Watch { .. } | Action::Cancel { .. } => {
-                self.let_caller(action)
-            }
+            Action::Want { .. } | Action::Watch { .. } | Action::Cancel { .. } => self.let_caller(action),
             Action::Look { client, permit }
             | Action::Refresh { client, permit, .. }
             | Action::Keep { client, permit, .. }
-            | Action::DropPermit { client, permit } => {
-                self.let_holder(of(*client, clients), *permit, action)
-            }
-            Action::Collect {
-                client,
-                count,
-                lease_ms,
-            } => self.collect(of(*client, clients), *count, *lease_ms),
+            | Action::DropPermit { client, permit } => self.let_holder(of(*client, clients), *permit, action),
+            Action::Collect { client, count, lease_ms } => self.collect(of(*client, clients), *count, *lease_ms),
             Action::Arrive { flight }
             | Action::Return { flight }
             | Action::Prompt { flight }
@@ -70,17 +60,11 @@ impl World {
                     None => Ok(()),
                 }
             }
-            Action::Read { mail } | Action::LoseMail { mail } | Action::Duplicate { mail } => {
-                match self.mail(*mail) {
-                    Some((name, at)) => self.let_mail(name, at, action),
-                    None => Ok(()),
-                }
-            }
-            Action::Forge {
-                client,
-                caller,
-                forgery,
-            } => {
+            Action::Read { mail } | Action::LoseMail { mail } | Action::Duplicate { mail } => match self.mail(*mail) {
+                Some((name, at)) => self.let_mail(name, at, action),
+                None => Ok(()),
+            },
+            Action::Forge { client, caller, forgery } => {
                 self.forge(of(*client, clients), *caller, *forgery);
                 Ok(())
             }
@@ -91,12 +75,9 @@ impl World {
             | Action::Suspend { .. }
             | Action::Resume { .. }
             | Action::StepWall { .. } => self.let_process(action),
-            Action::Crowd {
-                gate,
-                count,
-                lease_ms,
-                wait_ms,
-            } => self.crowd(of(*gate, self.gates.len()), *count, *lease_ms, *wait_ms),
+            Action::Crowd { gate, count, lease_ms, wait_ms } => {
+                self.crowd(of(*gate, self.gates.len()), *count, *lease_ms, *wait_ms)
+            }
             Action::Lookup { gate, client } => {
                 let gate = of(*gate, self.gates.len());
                 let Some(id) = self.id_of(of(*client, clients), gate) else {
@@ -105,38 +86,22 @@ impl World {
                 let keys = &self.gates[gate].keys.clone();
                 self.call(&Lookup { keys, id: &id }).map(drop)
             }
-            Action::Stale {
-                gate,
-                client,
-                refresh,
-            } => self.stale(of(*gate, self.gates.len()), of(*client, clients), *refresh),
-            Action::Revoke { gate, client } => {
-                self.revoke(of(*gate, self.gates.len()), of(*client, clients))
+            Action::Stale { gate, client, refresh } => {
+                self.stale(of(*gate, self.gates.len()), of(*client, clients), *refresh)
             }
+            Action::Revoke { gate, client } => self.revoke(of(*gate, self.gates.len()), of(*client, clients)),
             Action::Inspect { gate } => {
                 let keys = &self.gates[of(*gate, self.gates.len())].keys.clone();
                 let (offset, count) = (0, 1_000);
-                let inspect = Inspect {
-                    keys,
-                    offset,
-                    count,
-                };
+                let inspect = Inspect { keys, offset, count };
                 self.call(&inspect).map(drop)
             }
-            Action::Resize {
-                gate,
-                limit,
-                expected,
-            } => match of(*gate, self.gates.len()) {
+            Action::Resize { gate, limit, expected } => match of(*gate, self.gates.len()) {
                 gate if World::is_mutex(gate) => Ok(()),
                 gate => {
                     let keys = &self.gates[gate].keys.clone();
                     let (limit, expected) = (*limit, *expected);
-                    let resize = Resize {
-                        keys,
-                        limit,
-                        expected,
-                    };
+                    let resize = Resize { keys, limit, expected };
                     self.call(&resize).map(drop)
                 }
             },
@@ -144,11 +109,8 @@ impl World {
                 let id = &format!("all/{}", name % 2);
                 let gates = self.gates[MUTEXES].iter();
                 let keys: Vec<Keys> = gates.map(|gate| gate.keys.clone()).collect();
-                let lock_all = TryLockAll {
-                    mutexes: &keys.iter().collect::<Vec<_>>(),
-                    id,
-                    lease_ms: (*lease_ms).max(1),
-                };
+                let lock_all =
+                    TryLockAll { mutexes: &keys.iter().collect::<Vec<_>>(), id, lease_ms: (*lease_ms).max(1) };
                 self.call(&lock_all).map(drop)
             }
             Action::FreeAll { name } => {
@@ -161,12 +123,7 @@ impl World {
             }
             Action::CountDown { name } => {
                 let keys = &self.latch.keys.clone();
-                let count_down = CountDown {
-                    keys,
-                    id: &format!("part-{}", name % 3),
-                    count: COUNT,
-                    life_ms: LIFE_MS,
-                };
+                let count_down = CountDown { keys, id: &format!("part-{}", name % 3), count: COUNT, life_ms: LIFE_MS };
                 self.call(&count_down).map(drop)
             }
             Action::Count => {
@@ -186,10 +143,7 @@ impl World {
             Action::Flush => {
                 let flushed = redis::cmd("SCRIPT").arg("FLUSH").exec(&mut self.server);
                 flushed.map_err(|error| broken::<()>("server", error.to_string()).unwrap_err())?;
-                self.loaded = self
-                    .scripts
-                    .load(&mut self.server)
-                    .unwrap_or_else(|_| self.loaded.clone());
+                self.loaded = self.scripts.load(&mut self.server).unwrap_or_else(|_| self.loaded.clone());
                 Ok(())
             }
             Action::Step(ms) => {
@@ -226,9 +180,7 @@ impl World {
             Action::Calm => {
                 self.calm_since = self.calm_since.or(Some(self.mono));
                 let is_first = self.count.scripts == 0;
-                self.hosts
-                    .iter_mut()
-                    .for_each(|host| host.client.is_calm |= is_first);
+                self.hosts.iter_mut().for_each(|host| host.client.is_calm |= is_first);
                 Ok(())
             }
             Action::End => self.end(),
@@ -241,9 +193,7 @@ impl World {
         if !is_prompt {
             self.waits.fill(None);
             self.calm_since = self.calm_since.map(|_| self.mono);
-            self.hosts
-                .iter_mut()
-                .for_each(|host| host.client.is_calm = false);
+            self.hosts.iter_mut().for_each(|host| host.client.is_calm = false);
         }
         self.tell(|| format!("{ms} ms go by"));
         self.check_beliefs()?;
@@ -251,11 +201,7 @@ impl World {
     }
 
     /// What a client does, by its clocks.
-    fn with<T>(
-        &mut self,
-        name: usize,
-        work: impl FnOnce(&mut Client, crate::protocol::lease::Moment) -> T,
-    ) -> T {
+    fn with<T>(&mut self, name: usize, work: impl FnOnce(&mut Client, crate::protocol::lease::Moment) -> T) -> T {
         let host = &mut self.hosts[name];
         let now = host.now(self.mono);
         work(&mut host.client, now)
@@ -271,18 +217,7 @@ impl World {
         let clients = self.hosts.len();
         let mono = self.mono;
         let name = match action {
-            Action::Want {
-                client,
-                gate,
-                permits,
-                limit,
-                strict,
-                lease_ms,
-                renewed,
-                own_id,
-                on_lost,
-                patience,
-            } => {
+            Action::Want { client, gate, permits, limit, strict, lease_ms, renewed, own_id, on_lost, patience } => {
                 let (name, gate) = (of(*client, clients), of(*gate, self.gates.len()));
                 let Host { client, .. } = &mut self.hosts[name];
                 let own = format!("c{name}/own");
@@ -297,11 +232,7 @@ impl World {
                     Patience::None => *permits,
                     _ => permits.or(Some(1)),
                 };
-                let lease = LeaseOptions {
-                    lease_ms: *lease_ms,
-                    renewed: *renewed && *lease_ms >= 30,
-                    own_id,
-                };
+                let lease = LeaseOptions { lease_ms: *lease_ms, renewed: *renewed && *lease_ms >= 30, own_id };
                 let want = Want {
                     keys,
                     id,
@@ -382,11 +313,7 @@ impl World {
                 permits: Some(1),
                 limit: 220,
                 strict: false,
-                lease: LeaseOptions {
-                    lease_ms: lease_ms.max(400),
-                    renewed: true,
-                    own_id: false,
-                },
+                lease: LeaseOptions { lease_ms: lease_ms.max(400), renewed: true, own_id: false },
                 patience: Patience::None,
                 on_lost: true,
             };
@@ -511,14 +438,10 @@ impl World {
                 words.join(" ")
             }),
             Forgery::New(lie, signature) => {
-                let waiting = host
-                    .client
-                    .callers
-                    .values()
-                    .filter_map(|caller| match caller {
-                        Caller::Waits(waiting, want) => Some((&waiting.mailbox, want)),
-                        _ => None,
-                    });
+                let waiting = host.client.callers.values().filter_map(|caller| match caller {
+                    Caller::Waits(waiting, want) => Some((&waiting.mailbox, want)),
+                    _ => None,
+                });
                 let waiting: Vec<_> = waiting.collect();
                 let waiting = waiting.get(of(caller, waiting.len()));
                 waiting.and_then(|(mailbox, want)| {
@@ -578,11 +501,7 @@ impl World {
                 }
                 name
             }
-            Action::Drop {
-                client,
-                by_server,
-                by_client,
-            } => {
+            Action::Drop { client, by_server, by_client } => {
                 let name = of(*client, clients);
                 let client = &mut self.hosts[name].client;
                 client.hears = false;
@@ -614,11 +533,7 @@ impl World {
             }
             Action::StepWall { client, ms } => {
                 let name = of(*client, clients);
-                let ms = if name.is_multiple_of(2) {
-                    ms.abs()
-                } else {
-                    *ms
-                };
+                let ms = if name.is_multiple_of(2) { ms.abs() } else { *ms };
                 self.hosts[name].ahead += ms * 1_000;
                 self.tell(|| format!("the wall clock of c{name} steps by {ms} ms"));
                 name
@@ -675,12 +590,7 @@ impl World {
         let fence = Some(fence);
         match refresh {
             true => {
-                let refresh = Refresh {
-                    keys,
-                    id,
-                    lease_ms: 1,
-                    fence,
-                };
+                let refresh = Refresh { keys, id, lease_ms: 1, fence };
                 self.call(&refresh).map(drop)
             }
             false => self.call(&release(keys, id, fence)).map(drop),
@@ -693,11 +603,7 @@ impl World {
         let mut mail = self.hosts[name].client.mail.iter();
         let told = mail.find_map(|text| {
             let id = text.split(' ').next()?;
-            self.gates[gate]
-                .model
-                .holders
-                .contains_key(id)
-                .then(|| id.to_owned())
+            self.gates[gate].model.holders.contains_key(id).then(|| id.to_owned())
         });
         let Some(id) = &told.or_else(|| self.id_of(name, gate)) else {
             return Ok(());
@@ -705,9 +611,7 @@ impl World {
         let keys = &self.gates[gate].keys.clone();
         let ids = &mut self.hosts[name].ids;
         ids.entry((gate, id.clone())).or_default().is_revoked = true;
-        self.hosts[name]
-            .client
-            .excuse(|identity| identity.id == *id);
+        self.hosts[name].client.excuse(|identity| identity.id == *id);
         self.lose_replies(name)?;
         self.call(&release(keys, id, None)).map(drop)
     }
@@ -738,11 +642,7 @@ impl World {
 
     fn restart(&mut self, empty: bool) -> Check {
         let (store, gates, latch) = match &self.backup {
-            Some(backup) if !empty => (
-                backup.store.clone(),
-                Some(backup.gates.clone()),
-                Some(backup.latch.clone()),
-            ),
+            Some(backup) if !empty => (backup.store.clone(), Some(backup.gates.clone()), Some(backup.latch.clone())),
             _ => (Store::default(), None, None),
         };
         let is_empty = gates.is_none();
@@ -777,12 +677,7 @@ impl World {
 
 fn release<'a>(keys: &'a Keys, id: &'a str, fence: Option<u64>) -> Release<'a> {
     let keep = 0;
-    Release {
-        keys,
-        id,
-        keep,
-        fence,
-    }
+    Release { keys, id, keep, fence }
 }
 
 /// Whether a caller may use this id of its own: nobody else does, and no call with it is still on its way that nothing is

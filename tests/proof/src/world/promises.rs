@@ -76,9 +76,7 @@ impl World {
     /// Invariant 10: whoever is first of those who live and could have what is free is served within 50 ms; where dead
     /// ones stand in front, or stood there when it asked last, within a second for each.
     pub(super) fn check_liveness(&mut self) -> Check {
-        let calm = self
-            .calm_since
-            .is_some_and(|since| self.mono > since + 6_000_000);
+        let calm = self.calm_since.is_some_and(|since| self.mono > since + 6_000_000);
         if !calm {
             return Ok(());
         }
@@ -102,8 +100,7 @@ impl World {
                     && client.hears
                     && client.listens
                     && !waiter.inbox.is_empty()
-                    && in_front
-                        .all(|waiter| !waiter.inbox.is_empty() && self.is_dead(&waiter.inbox))
+                    && in_front.all(|waiter| !waiter.inbox.is_empty() && self.is_dead(&waiter.inbox))
                     && waiter.patience_until > now;
                 hears && !gate.is_in_doubt() && in_use + waiter.permits <= gate.model.limit
             });
@@ -120,10 +117,7 @@ impl World {
             let position = waiting.waiter.target.entry.position.saturating_sub(1);
             let bound = SOON + 1_000_000 * position.max(first as u64).min(5);
             if self.mono > since + bound {
-                let text = format!(
-                    "{id} could be served since {since} µs, at place {first}: {:?}",
-                    gate.model
-                );
+                let text = format!("{id} could be served since {since} µs, at place {first}: {:?}", gate.model);
                 return broken("wake-up", text);
             }
             self.waits[place] = Some((id, since));
@@ -147,12 +141,7 @@ impl World {
                     Caller::Waits(waiting, want) | Caller::GivesBack { waiting, want, .. } => {
                         (waiting.since, want.patience, &want.id)
                     }
-                    Caller::Watches {
-                        waiting,
-                        keys,
-                        patience,
-                        ..
-                    } => {
+                    Caller::Watches { waiting, keys, patience, .. } => {
                         let opened = self.open_since.unwrap_or(mono);
                         let begun = micros(waiting.since) + host.behind;
                         let hears = client.is_up && client.hears && client.listens;
@@ -183,8 +172,7 @@ impl World {
                     let text = format!("{} is not renewed: {permit:?}", permit.identity.id);
                     return broken("renewal", text);
                 }
-                if permit.on_lost && permit.told == 0 && passed > left + Duration::from_micros(SOON)
-                {
+                if permit.on_lost && permit.told == 0 && passed > left + Duration::from_micros(SOON) {
                     let text = format!("of {} nobody is told", permit.identity.id);
                     return broken("loss is told", text);
                 }
@@ -197,12 +185,7 @@ impl World {
     pub(super) fn end(&mut self) -> Check {
         for place in 0..self.gates.len() {
             let gate = &self.gates[place];
-            let stays = gate.model.pinned
-                || gate
-                    .model
-                    .holders
-                    .values()
-                    .any(|holder| holder.ends.is_none());
+            let stays = gate.model.pinned || gate.model.holders.values().any(|holder| holder.ends.is_none());
             let over = self.now() > gate.ledger.latest + 62_000;
             if over && !stays && !gate.is_in_doubt() && gate.is_there(&mut self.server) {
                 let keys = self.gates[place].keys.names();
@@ -252,12 +235,7 @@ impl World {
     }
 
     /// A waiter that the server forgot has its old place.
-    pub(super) fn check_place(
-        &self,
-        sent: &Sent,
-        before: Option<u64>,
-        reply: &RedisResult<Value>,
-    ) -> Check {
+    pub(super) fn check_place(&self, sent: &Sent, before: Option<u64>, reply: &RedisResult<Value>) -> Check {
         if let (Some(ticket), Ok(words)) = (before, words_of(reply))
             && words[0] == "queued"
             && words[1] != ticket.to_string()
@@ -282,9 +260,7 @@ impl World {
     /// A permit whose reply is lost comes back by itself.
     pub(super) fn check_asked(&self, sent: &Sent) -> Check {
         match sent.call() {
-            Call::Acquire(ask) if ask.lease_ms == 0 => {
-                broken("lease", format!("{sent} would be held for ever"))
-            }
+            Call::Acquire(ask) if ask.lease_ms == 0 => broken("lease", format!("{sent} would be held for ever")),
             _ => Ok(()),
         }
     }
@@ -359,12 +335,7 @@ impl World {
                     false => broken("latch", format!("{} was not open", keys.latch)),
                 };
             }
-            Outcome::Nothing {
-                keys,
-                id,
-                why,
-                unknown,
-            } => (keys, id, why, unknown),
+            Outcome::Nothing { keys, id, why, unknown } => (keys, id, why, unknown),
         };
         let mut gates = self.gates.iter();
         let gate = gates.position(|gate| gate.keys == keys).unwrap();
@@ -376,12 +347,7 @@ impl World {
         }
         // What another caller has is left to it.
         if !why.starts_with("AlreadyHeld") {
-            host.promised.push(Promised {
-                gate,
-                id,
-                since: self.mono,
-                unknown,
-            });
+            host.promised.push(Promised { gate, id, since: self.mono, unknown });
         }
         Ok(())
     }
@@ -392,8 +358,7 @@ impl World {
         for promised in promised {
             let Promised { gate, id, .. } = &promised;
             let (keys, client) = (&self.gates[*gate].keys, &self.hosts[name].client);
-            let is_it =
-                |sent: &Sent| sent.keys[0] == keys.names()[0] && sent.arguments.first() == Some(id);
+            let is_it = |sent: &Sent| sent.keys[0] == keys.names()[0] && sent.arguments.first() == Some(id);
             let mut pending = client.releases.pending.iter();
             let mut current = client.releases.current.iter();
             let mut calls = client.flights.iter().flat_map(|flight| &flight.calls);
@@ -403,13 +368,9 @@ impl World {
             let has = self.has_something(*gate, id);
             let is_old = self.mono - promised.since > RELEASED_FOR;
             let noted = self.hosts[name].ids.get(&(*gate, id.clone()));
-            let ends_by_itself =
-                noted.is_some_and(|noted| noted.is_late || noted.is_stray && !promised.unknown);
+            let ends_by_itself = noted.is_some_and(|noted| noted.is_late || noted.is_stray && !promised.unknown);
             if has && !is_open && !ends_by_itself && !is_old {
-                let text = format!(
-                    "{id} was told that it has nothing: {:?}",
-                    self.gates[*gate].model
-                );
+                let text = format!("{id} was told that it has nothing: {:?}", self.gates[*gate].model);
                 return broken("nothing left behind", text);
             }
             let host = &mut self.hosts[name];
@@ -424,8 +385,7 @@ impl World {
     /// A caller begins to use an id.
     pub(super) fn note_id(&mut self, name: usize, gate: usize, id: &str) {
         let host = &mut self.hosts[name];
-        host.promised
-            .retain(|promised| promised.gate != gate || promised.id != id);
+        host.promised.retain(|promised| promised.gate != gate || promised.id != id);
         host.ids.insert((gate, id.to_owned()), Noted::default());
     }
 

@@ -43,10 +43,7 @@ impl From<Result<Value, RedisError>> for Answer {
 
 impl Answer {
     fn error(code: &str, text: Option<&str>) -> Answer {
-        Answer::Error {
-            code: code.to_owned(),
-            text: text.unwrap_or_default().to_owned(),
-        }
+        Answer::Error { code: code.to_owned(), text: text.unwrap_or_default().to_owned() }
     }
 
     /// As a number.
@@ -92,16 +89,9 @@ impl Answer {
             (Answer::Bytes(real), Answer::Bytes(model)) if !version.writes_short_numbers() => {
                 real == model || same_number(real, model)
             }
-            (
-                Answer::Error { code, text },
-                Answer::Error {
-                    code: model_code,
-                    text: model_text,
-                },
-            ) => {
+            (Answer::Error { code, text }, Answer::Error { code: model_code, text: model_text }) => {
                 if !version.keeps_codes() {
-                    let is_kept =
-                        code.trim_start_matches('-') == model_code || text.contains(&**model_code);
+                    let is_kept = code.trim_start_matches('-') == model_code || text.contains(&**model_code);
                     return is_kept || model_code == "ERR" || text.contains("err_handler_def");
                 }
                 let mut model_text = without_place(model_text).to_owned();
@@ -110,8 +100,7 @@ impl Answer {
                         model_text = model_text.replace(redis, valkey);
                     }
                 }
-                code == model_code
-                    && (without_place(text) == model_text || !version.has_these_texts())
+                code == model_code && (without_place(text) == model_text || !version.has_these_texts())
             }
             (real, model) => real == model,
         }

@@ -31,15 +31,12 @@ pub fn scripts() -> Vec<Script> {
         scripts.push(Script {
             name: name.clone(),
             text: read(script["file"].as_str().unwrap()),
-            retry_after: replies
-                .filter_map(|(word, fields)| Some((word.clone(), place(fields)?)))
-                .collect(),
+            retry_after: replies.filter_map(|(word, fields)| Some((word.clone(), place(fields)?))).collect(),
         });
     }
     scripts.push(Script {
         name: "holds".to_owned(),
-        text: read("dist/semaphore/holds.lua")
-            + "\nreturn holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2])",
+        text: read("dist/semaphore/holds.lua") + "\nreturn holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2])",
         retry_after: vec![],
     });
     scripts
@@ -48,11 +45,7 @@ pub fn scripts() -> Vec<Script> {
 /// An id, this argument, and now and then a fence or a ticket: most often what the id was told last.
 fn with_fence(rng: &mut StdRng, argument: Word) -> Vec<Word> {
     let named = *pick(rng, &IDS);
-    let told = if once_in(rng, 4) {
-        *pick(rng, &IDS)
-    } else {
-        named
-    };
+    let told = if once_in(rng, 4) { *pick(rng, &IDS) } else { named };
     let mut words = vec![text(named), argument];
     if once_in(rng, 3) {
         words.push(match once_in(rng, 3) {
@@ -107,9 +100,7 @@ fn semaphore(name: &str) -> [String; 3] {
 }
 
 fn latch() -> Vec<String> {
-    ["latch", "latch.waiters"]
-        .map(|kind| format!("{kind}:{{g}}:l"))
-        .to_vec()
+    ["latch", "latch.waiters"].map(|kind| format!("{kind}:{{g}}:l")).to_vec()
 }
 
 /// Every key that a call may touch.
@@ -133,11 +124,7 @@ fn id(rng: &mut StdRng) -> Word {
 }
 
 fn inbox(rng: &mut StdRng) -> Word {
-    if once_in(rng, 4) {
-        text("")
-    } else {
-        Word::Inbox(rng.random_range(0..INBOXES))
-    }
+    if once_in(rng, 4) { text("") } else { Word::Inbox(rng.random_range(0..INBOXES)) }
 }
 
 /// How long things last, in ms.
@@ -147,17 +134,7 @@ pub struct Times {
     pub lives: &'static [u64],
 }
 
-const CONTACTS: [&[u8]; 9] = [
-    b"",
-    b"Al",
-    b"alan",
-    b"ALICE",
-    b"bob",
-    b"b\xff",
-    b"\xff\xff",
-    b"\xc3\x89va",
-    b"al\0a",
-];
+const CONTACTS: [&[u8]; 9] = [b"", b"Al", b"alan", b"ALICE", b"bob", b"b\xff", b"\xff\xff", b"\xc3\x89va", b"al\0a"];
 const PREFIXES: [&[u8]; 8] = [b"", b"a", b"AL", b"b", b"\xff", b"\xc3", b"al\0", b"b\xff"];
 
 /// A call of this script as a client would make it, or, where it is `hostile`, now and then as none should.
@@ -167,27 +144,11 @@ pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Cal
         "semaphore/acquire" => {
             let id = *pick(rng, &IDS);
             let permits = *pick(rng, &["1", "1", "1", "2", "3", "all"]);
-            let ticket = if once_in(rng, 3) {
-                Word::Ticket(id.to_owned())
-            } else {
-                text("0")
-            };
+            let ticket = if once_in(rng, 3) { Word::Ticket(id.to_owned()) } else { text("0") };
             let limits = [0, 1, 2, 2, 3, 3, 2_147_483_647];
-            let wait = if once_in(rng, 3) {
-                text("0")
-            } else {
-                number(rng, times.waits)
-            };
+            let wait = if once_in(rng, 3) { text("0") } else { number(rng, times.waits) };
             let lease = number(rng, times.leases);
-            vec![
-                text(id),
-                text(permits),
-                number(rng, &limits),
-                lease,
-                wait,
-                inbox(rng),
-                ticket,
-            ]
+            vec![text(id), text(permits), number(rng, &limits), lease, wait, inbox(rng), ticket]
         }
         "semaphore/try_lock_all" => {
             let mut names = SEMAPHORES.to_vec();
@@ -212,29 +173,16 @@ pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Cal
         "semaphore/inspect" => vec![number(rng, &[0, 0, 1, 2]), number(rng, &[0, 1, 2, 1000])],
         "holds" => {
             let id = *pick(rng, &IDS);
-            let fence = if once_in(rng, 3) {
-                Word::Ticket(id.to_owned())
-            } else {
-                Word::Fence(id.to_owned())
-            };
+            let fence = if once_in(rng, 3) { Word::Ticket(id.to_owned()) } else { Word::Fence(id.to_owned()) };
             vec![text(id), fence]
         }
         "latch/count_down" => {
             keys = latch();
-            vec![
-                id(rng),
-                number(rng, &[1, 2, 2, 3, 4]),
-                number(rng, times.lives),
-            ]
+            vec![id(rng), number(rng, &[1, 2, 2, 3, 4]), number(rng, times.lives)]
         }
         "latch/wait" => {
             keys = latch();
-            vec![
-                number(rng, &[1, 2, 2, 3, 4]),
-                number(rng, times.lives),
-                number(rng, times.waits),
-                inbox(rng),
-            ]
+            vec![number(rng, &[1, 2, 2, 3, 4]), number(rng, times.lives), number(rng, times.waits), inbox(rng)]
         }
         "latch/count" | "latch/delete" => {
             keys = latch();
@@ -261,11 +209,7 @@ pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Cal
     if hostile && once_in(rng, 12) {
         spoil(rng, &mut words, &mut keys);
     }
-    Call {
-        script: script.to_owned(),
-        keys,
-        words,
-    }
+    Call { script: script.to_owned(), keys, words }
 }
 
 fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
@@ -279,9 +223,7 @@ fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
             let at = rng.random_range(0..keys.len());
             let other = pick(rng, &all_keys()).clone();
             // What a range by bytes is of a set whose scores differ is not said anywhere.
-            if !keys[at].starts_with("prefix")
-                || !other.starts_with("mutex.") && !other.starts_with("latch.")
-            {
+            if !keys[at].starts_with("prefix") || !other.starts_with("mutex.") && !other.starts_with("latch.") {
                 keys[at] = other;
             }
         }
@@ -291,25 +233,9 @@ fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
                 0 => &long[..],
                 1 => pick(
                     rng,
-                    &[
-                        &b"4503599627370497"[..],
-                        b"4503599627370496",
-                        b"2147483648",
-                        b"3155760000001",
-                        b"86400001",
-                    ],
+                    &[&b"4503599627370497"[..], b"4503599627370496", b"2147483648", b"3155760000001", b"86400001"],
                 ),
-                2 => pick(
-                    rng,
-                    &[
-                        &b"the state"[..],
-                        b"a b",
-                        b"\x7f",
-                        b"\xc2\xa0",
-                        b"all",
-                        b"-1",
-                    ],
-                ),
+                2 => pick(rng, &[&b"the state"[..], b"a b", b"\x7f", b"\xc2\xa0", b"all", b"-1"]),
                 _ => pick(rng, &ODD),
             });
         }
@@ -323,9 +249,7 @@ pub struct Told(BTreeMap<(String, bool), i64>);
 
 impl Told {
     pub fn remember(&mut self, call: &Call, reply: &Answer) {
-        let (Some(Word::Text(id)), [Answer::Bytes(word), rest @ ..]) =
-            (call.words.first(), reply.list())
-        else {
+        let (Some(Word::Text(id)), [Answer::Bytes(word), rest @ ..]) = (call.words.first(), reply.list()) else {
             return;
         };
         let (is_ticket, place) = match word.as_slice() {
@@ -346,9 +270,7 @@ impl Told {
             number.unwrap_or(0).to_string().into_bytes()
         };
         let count = call.keys.len().to_string();
-        let mut words = ["EVALSHA", sha1, &count]
-            .map(|word| word.as_bytes().to_vec())
-            .to_vec();
+        let mut words = ["EVALSHA", sha1, &count].map(|word| word.as_bytes().to_vec()).to_vec();
         words.extend(call.keys.iter().map(|key| full(key).into_bytes()));
         words.extend(call.words.iter().map(|word| match word {
             Word::Text(text) => text.clone(),

@@ -78,18 +78,7 @@ const SCORES: [&[u8]; 24] = [
     b"4503599627370496.5",
 ];
 
-const MEMBERS: [&[u8]; 10] = [
-    b"",
-    b"a",
-    b"b",
-    b"B",
-    b"ab",
-    b"a\0",
-    b"\xff",
-    b"\xc3\xa9",
-    b"a b\r\n",
-    b"zz",
-];
+const MEMBERS: [&[u8]; 10] = [b"", b"a", b"b", b"B", b"ab", b"a\0", b"\xff", b"\xc3\xa9", b"a b\r\n", b"zz"];
 const PLACES: [&[u8]; 12] = [
     b"0",
     b"1",
@@ -172,19 +161,11 @@ fn text(text: impl AsRef<[u8]>) -> Word {
 /// What a command takes after its key.
 fn arguments(rng: &mut StdRng, command: &str) -> Vec<Word> {
     let many = rng.random_range(1..4);
-    let members = |rng: &mut StdRng| {
-        (0..many)
-            .map(|_| text(pick(rng, &MEMBERS)))
-            .collect::<Vec<_>>()
-    };
+    let members = |rng: &mut StdRng| (0..many).map(|_| text(pick(rng, &MEMBERS))).collect::<Vec<_>>();
     let bound = |rng: &mut StdRng| {
         let score = *pick(rng, &SCORES);
         let open = once_in(rng, 3);
-        text(if open {
-            [b"(", score].concat()
-        } else {
-            score.to_vec()
-        })
+        text(if open { [b"(", score].concat() } else { score.to_vec() })
     };
     let lex = |rng: &mut StdRng| {
         let member = *pick(rng, &MEMBERS);
@@ -200,10 +181,7 @@ fn arguments(rng: &mut StdRng, command: &str) -> Vec<Word> {
         "HMGET" | "HDEL" | "ZREM" | "LPUSH" => members(rng),
         "HSET" => {
             let fields = members(rng);
-            fields
-                .into_iter()
-                .flat_map(|field| [field, text(pick(rng, &ODD))])
-                .collect()
+            fields.into_iter().flat_map(|field| [field, text(pick(rng, &ODD))]).collect()
         }
         "ZADD" => {
             let mut words = Vec::new();
@@ -222,9 +200,7 @@ fn arguments(rng: &mut StdRng, command: &str) -> Vec<Word> {
         "ZRANGEBYLEX" => vec![lex(rng), lex(rng)],
         "LREM" => vec![text(pick(rng, &PLACES)), text(pick(rng, &MEMBERS))],
         "PEXPIREAT" => vec![Word::Hours(*pick(rng, &HOURS))],
-        "DEL" | "UNLINK" => (1..many)
-            .map(|_| Word::Key(rng.random_range(0..KEYS)))
-            .collect(),
+        "DEL" | "UNLINK" => (1..many).map(|_| Word::Key(rng.random_range(0..KEYS))).collect(),
         _ => vec![],
     };
     let with_scores = command.starts_with("ZR") && command.contains("RANGE");
@@ -233,11 +209,7 @@ fn arguments(rng: &mut StdRng, command: &str) -> Vec<Word> {
     }
     if with_scores && command.contains("BY") && once_in(rng, 2) {
         let at = if once_in(rng, 2) { words.len() } else { 2 };
-        let limit = [
-            text(*pick(rng, &["LIMIT", "limit"])),
-            text(pick(rng, &PLACES)),
-            text(pick(rng, &PLACES)),
-        ];
+        let limit = [text(*pick(rng, &["LIMIT", "limit"])), text(pick(rng, &PLACES)), text(pick(rng, &PLACES))];
         words.splice(at..at, limit);
     }
     words
@@ -283,11 +255,8 @@ fn call(rng: &mut StdRng) -> Vec<Word> {
         return other_call(rng);
     }
     // Those that write come more often, and each key has mostly its own type.
-    let command = if once_in(rng, 3) {
-        *pick(rng, &["HSET", "ZADD", "ZADD", "LPUSH", "SET"])
-    } else {
-        *pick(rng, &COMMANDS)
-    };
+    let command =
+        if once_in(rng, 3) { *pick(rng, &["HSET", "ZADD", "ZADD", "LPUSH", "SET"]) } else { *pick(rng, &COMMANDS) };
     let usual = match command.as_bytes()[0] {
         b'H' => 0,
         b'Z' => rng.random_range(1..3),
@@ -295,19 +264,11 @@ fn call(rng: &mut StdRng) -> Vec<Word> {
         b'S' => 4,
         _ => rng.random_range(0..KEYS),
     };
-    let mut key = if once_in(rng, 8) {
-        rng.random_range(0..KEYS)
-    } else {
-        usual
-    };
+    let mut key = if once_in(rng, 8) { rng.random_range(0..KEYS) } else { usual };
     if command == "ZRANGEBYLEX" && key == SCORED {
         key = 2;
     }
-    let name = if once_in(rng, 6) {
-        command.to_lowercase()
-    } else {
-        command.to_owned()
-    };
+    let name = if once_in(rng, 6) { command.to_lowercase() } else { command.to_owned() };
     let mut words = vec![text(name), Word::Key(key)];
     words.extend(arguments(rng, command));
     if command == "ZADD" && key != SCORED {
@@ -348,16 +309,8 @@ fn other_call(rng: &mut StdRng) -> Vec<Word> {
         2 => vec![text("PUBSUB"), text("numsub"), channel, Word::Channel(0)],
         3 => vec![text("PUBSUB"), text("NUMSUB")],
         4 => vec![text("PING")],
-        5 => vec![
-            text("SCRIPT"),
-            text("EXISTS"),
-            text("0123456789012345678901234567890123456789"),
-        ],
-        6 => vec![
-            text("EVALSHA"),
-            text("0123456789012345678901234567890123456789"),
-            text(pick(rng, &ODD)),
-        ],
+        5 => vec![text("SCRIPT"), text("EXISTS"), text("0123456789012345678901234567890123456789")],
+        6 => vec![text("EVALSHA"), text("0123456789012345678901234567890123456789"), text(pick(rng, &ODD))],
         _ => vec![
             text("EVAL"),
             text("return {KEYS, ARGV}"),
@@ -402,21 +355,12 @@ impl Layer for Commands {
                 .map(|word| match word {
                     Word::Text(text) => text.clone(),
                     Word::Key(key) => keys[usize::from(*key)].clone().into_bytes(),
-                    Word::Channel(channel) => {
-                        format!("{}:inbox:{channel}", self.pair.server.prefix).into_bytes()
-                    }
-                    Word::Hours(hours) => (start as i64 / 1_000 + hours * 3_600_000)
-                        .to_string()
-                        .into_bytes(),
+                    Word::Channel(channel) => format!("{}:inbox:{channel}", self.pair.server.prefix).into_bytes(),
+                    Word::Hours(hours) => (start as i64 / 1_000 + hours * 3_600_000).to_string().into_bytes(),
                 })
                 .collect();
-            let is_least = words
-                .get(2)
-                .is_some_and(|word| word == i64::MIN.to_string().as_bytes());
-            if is_least
-                && words[0].eq_ignore_ascii_case(b"LREM")
-                && self.pair.version.takes_least_count()
-            {
+            let is_least = words.get(2).is_some_and(|word| word == i64::MIN.to_string().as_bytes());
+            if is_least && words[0].eq_ignore_ascii_case(b"LREM") && self.pair.version.takes_least_count() {
                 continue;
             }
             let (mut real, mut model) = (self.pair.real(&words), self.pair.model(&words));
@@ -427,22 +371,16 @@ impl Layer for Commands {
             let is_ttl = words[0].eq_ignore_ascii_case(b"PTTL");
             let same = match (&real, &model) {
                 // The model's clock stands still for the sequence; ends are hours apart.
-                (Answer::Int(real), Answer::Int(model)) if is_ttl && *real > 0 => {
-                    real.abs_diff(*model) < 600_000
-                }
+                (Answer::Int(real), Answer::Int(model)) if is_ttl && *real > 0 => real.abs_diff(*model) < 600_000,
                 (real, model) => real.says(model, self.pair.version),
             };
             if !same {
                 return Err((
                     at,
-                    format!(
-                        "the answer to the last is\n    on the server: {real:?}\n    in the model:  {model:?}"
-                    ),
+                    format!("the answer to the last is\n    on the server: {real:?}\n    in the model:  {model:?}"),
                 ));
             }
         }
-        self.pair
-            .difference(&keys)
-            .map_err(|difference| (steps.len().saturating_sub(1), difference))
+        self.pair.difference(&keys).map_err(|difference| (steps.len().saturating_sub(1), difference))
     }
 }

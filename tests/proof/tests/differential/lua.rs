@@ -190,30 +190,18 @@ impl Layer for Lua {
             let form = *pick(rng, &FORMS);
             let mut script = String::new();
             for (at, part) in form.char_indices() {
-                let before = form[..at]
-                    .chars()
-                    .next_back()
-                    .is_none_or(|c| !c.is_ascii_alphabetic());
-                let after = form[at + part.len_utf8()..]
-                    .chars()
-                    .next()
-                    .is_none_or(|c| !c.is_ascii_alphabetic());
+                let before = form[..at].chars().next_back().is_none_or(|c| !c.is_ascii_alphabetic());
+                let after = form[at + part.len_utf8()..].chars().next().is_none_or(|c| !c.is_ascii_alphabetic());
                 match part {
                     'N' if before && after => script += &format!("({})", pick(rng, &NUMBERS)),
                     'T' if before && after => {
                         let odd = rng.random_range(0..2) == 0;
                         script += &format!(
                             "({})",
-                            quoted(if odd {
-                                pick::<&[u8]>(rng, &ODD)
-                            } else {
-                                pick::<&[u8]>(rng, &TEXTS)
-                            })
+                            quoted(if odd { pick::<&[u8]>(rng, &ODD) } else { pick::<&[u8]>(rng, &TEXTS) })
                         );
                     }
-                    'O' if before && after => {
-                        script += &format!("({})", quoted(pick::<&[u8]>(rng, &ODD)))
-                    }
+                    'O' if before && after => script += &format!("({})", quoted(pick::<&[u8]>(rng, &ODD))),
                     'P' if before && after => script += &format!("'{}'", pick(rng, &PATTERNS)),
                     other => script.push(other),
                 }
@@ -230,10 +218,7 @@ impl Layer for Lua {
             let words: [&[u8]; 5] = [b"EVAL", script, b"1", key.as_bytes(), b"argument"];
             let (real, model) = (self.pair.real(&words), self.pair.model(&words));
             if !real.says(&model, self.pair.version) {
-                return Err((
-                    at,
-                    format!("is\n    on the server: {real:?}\n    in the model:  {model:?}"),
-                ));
+                return Err((at, format!("is\n    on the server: {real:?}\n    in the model:  {model:?}")));
             }
         }
         Ok(())

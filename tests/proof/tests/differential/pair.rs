@@ -20,11 +20,7 @@ impl Version {
         let valkey = field("valkey_version:");
         let text = valkey.or(field("redis_version:")).unwrap();
         let mut numbers = text.split('.').map(|number| number.parse().unwrap());
-        Version {
-            is_valkey: valkey.is_some(),
-            major: numbers.next().unwrap(),
-            minor: numbers.next().unwrap(),
-        }
+        Version { is_valkey: valkey.is_some(), major: numbers.next().unwrap(), minor: numbers.next().unwrap() }
     }
 
     /// Whether it is Redis from this version on. Every Valkey began as 7.2, and has what came with 7.4 too.
@@ -74,14 +70,7 @@ impl Pair {
         let version = Version::of(&mut con);
         let mut load = redis::cmd("SCRIPT");
         let listing = load.arg("LOAD").arg(LISTING).query(&mut con).unwrap();
-        Pair {
-            server,
-            con,
-            model: memory::Server::new().unwrap(),
-            version,
-            listing,
-            is_full: false,
-        }
+        Pair { server, con, model: memory::Server::new().unwrap(), version, listing, is_full: false }
     }
 
     /// Forgets everything on both sides.
@@ -127,11 +116,7 @@ impl Pair {
 
     /// Where what the keys hold, and when they end, differs.
     pub fn difference(&mut self, keys: &[String]) -> Result<(), String> {
-        let mut words = vec![
-            "EVALSHA".to_owned(),
-            self.listing.clone(),
-            keys.len().to_string(),
-        ];
+        let mut words = vec!["EVALSHA".to_owned(), self.listing.clone(), keys.len().to_string()];
         words.extend_from_slice(keys);
         let real = self.real(&words);
         assert_eq!(real.list().len(), keys.len(), "{real:?}");

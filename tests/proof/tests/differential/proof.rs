@@ -18,9 +18,7 @@ pub trait Layer {
 /// Runs so many sequences; many more with `LUAGATE_PROVE=long`, from a seed that the clock gives; with `LUAGATE_SEED` that one
 /// alone.
 pub fn prove<L: Layer>(layer: &mut L, name: &str, sequences: u64) {
-    let seed = std::env::var("LUAGATE_SEED")
-        .ok()
-        .map(|seed| seed.parse().expect("LUAGATE_SEED is a number"));
+    let seed = std::env::var("LUAGATE_SEED").ok().map(|seed| seed.parse().expect("LUAGATE_SEED is a number"));
     let long = std::env::var("LUAGATE_PROVE").is_ok_and(|form| form == "long");
     let (first, count) = match seed {
         Some(seed) => (seed, 1),
@@ -58,11 +56,7 @@ impl Drop for ShownInPanic {
 }
 
 /// Leaves out steps as long as a difference stays.
-fn shrink<L: Layer>(
-    layer: &mut L,
-    steps: &[L::Step],
-    difference: String,
-) -> (Vec<L::Step>, String) {
+fn shrink<L: Layer>(layer: &mut L, steps: &[L::Step], difference: String) -> (Vec<L::Step>, String) {
     let (mut steps, mut difference) = (steps.to_vec(), difference);
     let mut part = steps.len() / 2;
     while part > 0 {

@@ -65,15 +65,9 @@ impl RealTime {
             let (Answer::Bytes(sha1), true) = (&real, real == model) else {
                 panic!("{} is loaded as {real:?} and {model:?}", script.name);
             };
-            sha1s.insert(
-                script.name.clone(),
-                String::from_utf8(sha1.clone()).unwrap(),
-            );
+            sha1s.insert(script.name.clone(), String::from_utf8(sha1.clone()).unwrap());
         }
-        let keys = all_keys()
-            .iter()
-            .map(|key| format!("{}:{key}", pair.server.prefix))
-            .collect();
+        let keys = all_keys().iter().map(|key| format!("{}:{key}", pair.server.prefix)).collect();
         let mut subscriber = pair.server.connection();
         for inbox in 0..2 {
             let channel = format!("{}:inbox:{inbox}", pair.server.prefix);
@@ -130,17 +124,15 @@ impl RealTime {
         self.pair.model.set_store(after);
         let shape = self.shape(call, &model);
         let as_it_is = sorted(model.clone());
-        let is_open = [early, late].into_iter().any(|other| {
-            shape != self.shape(call, &other) || !self.near(&sorted(other), &as_it_is)
-        });
+        let is_open = [early, late]
+            .into_iter()
+            .any(|other| shape != self.shape(call, &other) || !self.near(&sorted(other), &as_it_is));
         if is_open || self.distance > TOO_FAR {
             self.left_out += 1;
             return Ok(false);
         }
         self.compared += 1;
-        if !self.shape(call, &real).says(&shape, self.pair.version)
-            || !self.near(&sorted(real.clone()), &as_it_is)
-        {
+        if !self.shape(call, &real).says(&shape, self.pair.version) || !self.near(&sorted(real.clone()), &as_it_is) {
             return Err(format!(
                 "the reply is, with {} us between the clocks,\n    on the server: {real:?}\n    in the model:  {model:?}",
                 self.distance
@@ -157,15 +149,8 @@ impl RealTime {
         if let Answer::List(list) = &mut answer
             && let Some(Answer::Bytes(word)) = list.first()
         {
-            let script = self
-                .scripts
-                .iter()
-                .find(|script| script.name == call.script)
-                .unwrap();
-            let place = script
-                .retry_after
-                .iter()
-                .find(|(name, _)| name.as_bytes() == word);
+            let script = self.scripts.iter().find(|script| script.name == call.script).unwrap();
+            let place = script.retry_after.iter().find(|(name, _)| name.as_bytes() == word);
             if let Some((_, place)) = place
                 && let Some(Answer::Int(1..)) = list.get(*place)
             {
@@ -178,17 +163,12 @@ impl RealTime {
     /// Whether the numbers of two answers of one shape are as near as the clocks.
     fn near(&self, real: &Answer, model: &Answer) -> bool {
         match (real, model) {
-            (Answer::List(real), Answer::List(model)) => real
-                .iter()
-                .zip(model)
-                .all(|(real, model)| self.near(real, model)),
+            (Answer::List(real), Answer::List(model)) => {
+                real.iter().zip(model).all(|(real, model)| self.near(real, model))
+            }
             (Answer::Int(real), Answer::Int(model)) => {
                 let micros = 2 * self.distance + 2_000;
-                let most = if *real > MICROS {
-                    micros
-                } else {
-                    micros / 1_000
-                };
+                let most = if *real > MICROS { micros } else { micros / 1_000 };
                 real.abs_diff(*model) <= most
             }
             _ => true,
@@ -216,9 +196,7 @@ fn sorted(answer: Answer) -> Answer {
     };
     for part in &mut list {
         if let Answer::List(rows) = part
-            && rows
-                .iter()
-                .all(|row| matches!(row.list(), [Answer::Bytes(_), ..]))
+            && rows.iter().all(|row| matches!(row.list(), [Answer::Bytes(_), ..]))
         {
             rows.sort_by_key(|row| format!("{:?}", row.list()[0]));
         }
@@ -231,29 +209,16 @@ impl Layer for RealTime {
 
     fn steps(&self, rng: &mut StdRng) -> Vec<Step> {
         let family = *pick(rng, &["semaphore", "semaphore", "latch", ""]);
-        let names: Vec<&str> = self
-            .scripts
-            .iter()
-            .map(|script| script.name.as_str())
-            .collect();
-        let names: Vec<&str> = names
-            .into_iter()
-            .filter(|name| name.starts_with(family))
-            .collect();
+        let names: Vec<&str> = self.scripts.iter().map(|script| script.name.as_str()).collect();
+        let names: Vec<&str> = names.into_iter().filter(|name| name.starts_with(family)).collect();
         let mut steps = Vec::new();
         for _ in 0..rng.random_range(10..60) {
             if once_in(rng, 4) {
-                steps.push(Step::Sleep(Duration::from_micros(
-                    rng.random_range(0..9_000),
-                )));
+                steps.push(Step::Sleep(Duration::from_micros(rng.random_range(0..9_000))));
                 continue;
             }
             let acquires = family == "semaphore" && once_in(rng, 3);
-            let name = if acquires {
-                "semaphore/acquire"
-            } else {
-                *pick(rng, &names)
-            };
+            let name = if acquires { "semaphore/acquire" } else { *pick(rng, &names) };
             let mut call = call(rng, name, &TIMES, true);
             if name == "semaphore/inspect" {
                 call.words = ["0", "1000"].map(|word| Word::Text(word.into())).to_vec(); // all, since their order is open

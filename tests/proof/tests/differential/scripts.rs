@@ -114,16 +114,10 @@ impl Scripts {
             };
             sha1s.insert(script.name.clone(), String::from_utf8(sha1).unwrap());
         }
-        let keys = all_keys()
-            .iter()
-            .map(|key| format!("{}:{key}", pair.server.prefix))
-            .collect();
+        let keys = all_keys().iter().map(|key| format!("{}:{key}", pair.server.prefix)).collect();
         let subscriber = pair.server.connection();
         let mut monitor = pair.server.connection();
-        send(
-            &mut monitor,
-            &["PSUBSCRIBE", &format!("{}:*", pair.server.prefix)],
-        );
+        send(&mut monitor, &["PSUBSCRIBE", &format!("{}:*", pair.server.prefix)]);
         receive(&mut monitor);
         Scripts {
             pair,
@@ -164,19 +158,11 @@ impl Scripts {
     fn step(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Call(call) => self.call(call)?,
-            Step::Jump(by) => self.set_clock(
-                self.micros
-                    .saturating_add_signed(*by)
-                    .max(self.least_micros),
-            ),
+            Step::Jump(by) => self.set_clock(self.micros.saturating_add_signed(*by).max(self.least_micros)),
             Step::End(after) => {
                 let next = self.next_end();
                 if let Some(end) = next {
-                    self.set_clock(
-                        (end * 1_000)
-                            .saturating_add_signed(*after)
-                            .max(self.least_micros),
-                    );
+                    self.set_clock((end * 1_000).saturating_add_signed(*after).max(self.least_micros));
                 }
             }
             Step::Listen(inbox, on) => self.listen(*inbox, *on),
@@ -189,9 +175,7 @@ impl Scripts {
                 all.extend(words);
                 let (real, model) = (self.pair.real(&all), self.pair.model(&all));
                 if !real.says(&model, self.pair.version) {
-                    return Err(format!(
-                        "the answer is\n    on the server: {real:?}\n    in the model:  {model:?}"
-                    ));
+                    return Err(format!("the answer is\n    on the server: {real:?}\n    in the model:  {model:?}"));
                 }
             }
         }
@@ -219,11 +203,7 @@ impl Scripts {
         let now = self.micros / 1_000;
         let mut ends = Vec::new();
         for key in self.keys.clone() {
-            if let Some(Some(end)) = self
-                .pair
-                .model
-                .with_store(|store| store.expires_at(key.as_bytes()))
-            {
+            if let Some(Some(end)) = self.pair.model.with_store(|store| store.expires_at(key.as_bytes())) {
                 ends.push(end);
             }
             // Scores, and the numbers in records; whatever is no time is far away.
@@ -240,11 +220,7 @@ impl Scripts {
         if on == self.subscribed.contains(&inbox) {
             return;
         }
-        let (word, reply) = if on {
-            ("SUBSCRIBE", "subscribe")
-        } else {
-            ("UNSUBSCRIBE", "unsubscribe")
-        };
+        let (word, reply) = if on { ("SUBSCRIBE", "subscribe") } else { ("UNSUBSCRIBE", "unsubscribe") };
         send(&mut self.subscriber, &[word, &channel]);
         loop {
             // What it heard before comes first.
@@ -258,9 +234,7 @@ impl Scripts {
         } else {
             self.subscribed.remove(&inbox);
         }
-        self.pair
-            .model
-            .set_listeners(channel.as_bytes(), usize::from(on));
+        self.pair.model.set_listeners(channel.as_bytes(), usize::from(on));
     }
 
     fn keep_copy(&mut self) {
@@ -280,14 +254,7 @@ impl Scripts {
         match self.copy.dumps.get(&key).filter(|_| !has_ended) {
             Some(dump) => {
                 let end = end.unwrap_or(0).to_string();
-                let words: [&[u8]; 6] = [
-                    b"RESTORE",
-                    key.as_bytes(),
-                    end.as_bytes(),
-                    dump,
-                    b"REPLACE",
-                    b"ABSTTL",
-                ];
+                let words: [&[u8]; 6] = [b"RESTORE", key.as_bytes(), end.as_bytes(), dump, b"REPLACE", b"ABSTTL"];
                 let full = self.pair.is_full();
                 if full {
                     self.pair.fill(false); // a restore is none of what scripts do
@@ -301,9 +268,7 @@ impl Scripts {
             None => drop(self.pair.real(&["DEL", &key])),
         }
         let copy = std::mem::take(&mut self.copy.store);
-        self.pair
-            .model
-            .with_store(|store| store.restore_key(key.as_bytes(), &copy));
+        self.pair.model.with_store(|store| store.restore_key(key.as_bytes(), &copy));
         self.copy.store = copy;
     }
 
@@ -315,28 +280,19 @@ impl Scripts {
         }
         let (real, model) = (self.pair.real(&words), self.pair.model(&words));
         if !real.says(&model, self.pair.version) {
-            return Err(format!(
-                "the reply is\n    on the server: {real:?}\n    in the model:  {model:?}"
-            ));
+            return Err(format!("the reply is\n    on the server: {real:?}\n    in the model:  {model:?}"));
         }
         self.told.remember(call, &real);
         let (real, model) = (self.heard(), self.pair.model.take_published());
         let prefix = format!("{}:", self.pair.server.prefix).into_bytes();
-        let model: Vec<_> = model
-            .into_iter()
-            .filter(|(channel, _)| channel.starts_with(&prefix))
-            .collect();
+        let model: Vec<_> = model.into_iter().filter(|(channel, _)| channel.starts_with(&prefix)).collect();
         if real != model {
             let shown = |messages: &[(Vec<u8>, Vec<u8>)]| {
-                let shown = messages
-                    .iter()
-                    .map(|(channel, text)| format!("{} {}", escaped(channel), escaped(text)));
+                let shown = messages.iter().map(|(channel, text)| format!("{} {}", escaped(channel), escaped(text)));
                 shown.collect::<Vec<_>>().join(", ")
             };
             let (real, model) = (shown(&real), shown(&model));
-            return Err(format!(
-                "what is published is\n    on the server: {real}\n    in the model:  {model}"
-            ));
+            return Err(format!("what is published is\n    on the server: {real}\n    in the model:  {model}"));
         }
         Ok(())
     }
@@ -359,9 +315,7 @@ impl Scripts {
 
 fn is_confirmation(value: &redis::Value, kind: &str) -> bool {
     match value {
-        redis::Value::Array(parts) => {
-            parts.first() == Some(&redis::Value::BulkString(kind.as_bytes().to_vec()))
-        }
+        redis::Value::Array(parts) => parts.first() == Some(&redis::Value::BulkString(kind.as_bytes().to_vec())),
         redis::Value::Push { kind: push, .. } => push.to_string() == kind,
         _ => false,
     }
@@ -372,46 +326,19 @@ impl Layer for Scripts {
 
     fn steps(&self, rng: &mut StdRng) -> Vec<Step> {
         let keys = all_keys();
-        let names: Vec<&str> = self
-            .scripts
-            .iter()
-            .map(|script| script.name.as_str())
-            .collect();
+        let names: Vec<&str> = self.scripts.iter().map(|script| script.name.as_str()).collect();
         // A sequence of one family shows more of it.
-        let family = *pick(
-            rng,
-            &[
-                "semaphore",
-                "semaphore",
-                "semaphore",
-                "latch",
-                "autocomplete",
-                "",
-            ],
-        );
+        let family = *pick(rng, &["semaphore", "semaphore", "semaphore", "latch", "autocomplete", ""]);
         let names: Vec<&str> = names
             .into_iter()
             .filter(|name| name.starts_with(family) || family == "semaphore" && *name == "holds")
             .collect();
         let has_losses = once_in(rng, 3);
         let can_fill = self.pair.server.is_private() && once_in(rng, 3);
-        let mut steps: Vec<Step> = (0..INBOXES - 1)
-            .map(|inbox| Step::Listen(inbox, true))
-            .collect();
+        let mut steps: Vec<Step> = (0..INBOXES - 1).map(|inbox| Step::Listen(inbox, true)).collect();
         for _ in 0..rng.random_range(10..80) {
             steps.push(match rng.random_range(0..40) {
-                0 => Step::Jump(*pick(
-                    rng,
-                    &[
-                        -3_600_000_000,
-                        -1_000,
-                        1,
-                        999,
-                        60_000_000,
-                        3_600_000_000,
-                        2 * DAY,
-                    ],
-                )),
+                0 => Step::Jump(*pick(rng, &[-3_600_000_000, -1_000, 1, 999, 60_000_000, 3_600_000_000, 2 * DAY])),
                 1..4 => Step::Jump(rng.random_range(0..3_000_000)),
                 4..8 => Step::End(*pick(rng, &[-1_000, -1, 0, 0, 500, 999, 1_000, 1_001])),
                 8 | 9 => Step::Listen(rng.random_range(0..INBOXES), once_in(rng, 2)),
@@ -422,9 +349,7 @@ impl Layer for Scripts {
                     let key = pick(rng, &keys).clone();
                     outside(rng, &key)
                 }
-                15..21 if family == "semaphore" => {
-                    Step::Call(call(rng, "semaphore/acquire", &TIMES, true))
-                }
+                15..21 if family == "semaphore" => Step::Call(call(rng, "semaphore/acquire", &TIMES, true)),
                 _ => {
                     let name = *pick(rng, &names);
                     Step::Call(call(rng, name, &TIMES, true))
@@ -456,10 +381,7 @@ const OUTSIDE: [(&str, &[&str]); 13] = [
     ("HSET", &["the state", "1 2 3"]),
     ("HSET", &["the state", FIFTY_BYTES]),
     ("HSET", &["ann", "8 bytes."]),
-    (
-        "HSET",
-        &["bob", "forty bytes, as a waiter with an inbox is"],
-    ),
+    ("HSET", &["bob", "forty bytes, as a waiter with an inbox is"]),
     ("ZADD", &["1.5", "ann"]),
     ("ZADD", &["-inf", "bob"]),
     ("ZREM", &["ann"]),

@@ -49,24 +49,20 @@ fn numbers(shell: Shell) -> Result<(), Failed> {
 fn names(shell: Shell) -> Result<(), Failed> {
     let long = "x".repeat(201);
     let usual = ["batch", "2", "0"];
-    for name in [
-        "", "a b", "a\tb", "a\u{1}", "a{b", "}", "{}", "{}:a", "{a}:", "{a}", "{a}:{b}", &long,
-    ] {
+    for name in ["", "a b", "a\tb", "a\u{1}", "a{b", "}", "{}", "{}:a", "{a}:", "{a}", "{a}:{b}", &long] {
         let expected = format!(
             "NAME: takes 1 to 200 bytes without white space, control characters and braces, or {{GROUP}}:NAME, not '{name}'"
         );
         is_refused(shell, [name, "2", "0"], ("UNUSED", ""), &expected);
     }
     for prefix in ["", "a b", "{a}", "é", "a/b", &long[..65]] {
-        let expected = format!(
-            "LUAGATE_PREFIX: takes 1 to 64 of letters, digits, '.', '_', '-' and ':', not '{prefix}'"
-        );
+        let expected =
+            format!("LUAGATE_PREFIX: takes 1 to 64 of letters, digits, '.', '_', '-' and ':', not '{prefix}'");
         is_refused(shell, usual, ("LUAGATE_PREFIX", prefix), &expected);
     }
     for label in ["", "a b", &long[..164]] {
-        let expected = format!(
-            "LUAGATE_LABEL: takes 1 to 163 bytes without white space and control characters, not '{label}'"
-        );
+        let expected =
+            format!("LUAGATE_LABEL: takes 1 to 163 bytes without white space and control characters, not '{label}'");
         is_refused(shell, usual, ("LUAGATE_LABEL", label), &expected);
     }
     let expected = "LUAGATE_KIND: takes semaphore or mutex, not 'rwlock'";

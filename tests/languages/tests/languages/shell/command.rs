@@ -14,10 +14,7 @@ pub const TESTS: [Test; 9] = [
     ("says_when_there_was_no_permit_in_time", in_time),
     ("the_command_reads_the_input", input),
     ("the_command_knows_its_name_id_and_fence", environment),
-    (
-        "a_command_that_cannot_be_run_ends_with_126_or_127",
-        cannot_be_run,
-    ),
+    ("a_command_that_cannot_be_run_ends_with_126_or_127", cannot_be_run),
     ("no_process_of_the_group_outlives_the_command", left_behind),
     ("a_shell_with_job_control_needs_no_setsid", no_setsid),
     ("a_mutex_a_prefix_and_a_label_can_be_chosen", chosen),
@@ -26,11 +23,7 @@ pub const TESTS: [Test; 9] = [
 fn runs(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
     let output = home.with_permit(2, 60, "echo \"$0\"; exit 3").output()?;
-    assert_eq!(
-        (&*output.stdout, &*said(&output)),
-        (&b"sh\n"[..], ""),
-        "and nothing else is said"
-    );
+    assert_eq!((&*output.stdout, &*said(&output)), (&b"sh\n"[..], ""), "and nothing else is said");
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(home.in_use(), 0);
     Ok(())
@@ -89,10 +82,7 @@ fn environment(shell: Shell) -> Result<(), Failed> {
     let holder = home.semaphore.inspect()?.holders.remove(0);
     child.stdin.take().unwrap().write_all(b"go on\n")?;
     let output = child.wait_with_output()?;
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        format!("batch {} {}\n", holder.id, holder.fence)
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("batch {} {}\n", holder.id, holder.fence));
     Ok(())
 }
 
@@ -123,31 +113,16 @@ fn left_behind(shell: Shell) -> Result<(), Failed> {
 
 fn no_setsid(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
-    let path = only(&[
-        "redis-cli",
-        "awk",
-        "cat",
-        "env",
-        "grep",
-        "sed",
-        "sh",
-        "sleep",
-        "tr",
-    ]);
+    let path = only(&["redis-cli", "awk", "cat", "env", "grep", "sed", "sh", "sleep", "tr"]);
     let arguments = ["batch", "2", "60", "sh", "-c", LEAVES_ONE];
-    let mut command = script(
-        found(shell).to_str().unwrap().to_owned().leak(),
-        &home.server.url,
-        &arguments,
-    );
+    let mut command = script(found(shell).to_str().unwrap().to_owned().leak(), &home.server.url, &arguments);
     let output = command.env("PATH", path.path()).output()?;
     if shell == "bash" {
         assert_eq!(output.status.code(), Some(3), "{}", said(&output));
         let left = String::from_utf8(output.stdout)?;
         assert_eq!(alive(left.trim()), [""; 0]);
     } else {
-        let expected =
-            "with-permit: needs setsid, or a shell with job control such as bash\n".to_owned();
+        let expected = "with-permit: needs setsid, or a shell with job control such as bash\n".to_owned();
         assert_eq!((&*output.stdout, said(&output)), (&b""[..], expected));
         assert_eq!(output.status.code(), Some(super::NO_ANSWER));
     }
@@ -156,9 +131,7 @@ fn no_setsid(shell: Shell) -> Result<(), Failed> {
 
 fn chosen(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
-    let gate = luagate::Gate::builder(&home.server.url)
-        .prefix("app:1")
-        .open()?;
+    let gate = luagate::Gate::builder(&home.server.url).prefix("app:1").open()?;
     let mutex = gate.mutex("{accounts}:17");
     let arguments = ["{accounts}:17", "1", "60", "sh", "-c", "read line"];
     let mut child = script(shell, &home.server.url, &arguments)

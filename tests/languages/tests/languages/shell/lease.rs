@@ -12,29 +12,16 @@ use std::time::Duration;
 
 pub const TESTS: [Test; 8] = [
     ("a_silent_network_lets_no_process_outlive_the_lease", silent),
-    (
-        "a_stopped_server_lets_no_process_outlive_the_lease",
-        stopped,
-    ),
-    (
-        "refused_connections_let_no_process_outlive_the_lease",
-        refused,
-    ),
+    ("a_stopped_server_lets_no_process_outlive_the_lease", stopped),
+    ("refused_connections_let_no_process_outlive_the_lease", refused),
     ("a_late_grant_lets_no_process_outlive_the_lease", late_grant),
-    (
-        "a_late_renewal_lets_no_process_outlive_the_lease",
-        late_renewal,
-    ),
-    (
-        "a_closed_or_stopped_terminal_lets_no_process_outlive_the_lease",
-        terminal,
-    ),
+    ("a_late_renewal_lets_no_process_outlive_the_lease", late_renewal),
+    ("a_closed_or_stopped_terminal_lets_no_process_outlive_the_lease", terminal),
     ("renews_while_the_command_runs", renews),
     ("a_revoked_permit_ends_the_command_and_is_told", revoked),
 ];
 
-const NOT_RENEWED: &str =
-    "with-permit: the permit is lost: its lease could not be renewed in time\n";
+const NOT_RENEWED: &str = "with-permit: the permit is lost: its lease could not be renewed in time\n";
 
 /// A command that ignores TERM, as does a child of it. Both write the time into the log, in ms, until they are killed.
 fn stamps(log: &Log) -> String {
@@ -80,15 +67,7 @@ impl Scene {
         command.process_group(0).env("LUAGATE_LEASE", "3");
         let child = command.spawn().unwrap();
         let lease_end = eventually("it is granted", || lease_end(&mut con));
-        Scene {
-            home,
-            proxy,
-            nobody,
-            con,
-            lease_end,
-            log,
-            child,
-        }
+        Scene { home, proxy, nobody, con, lease_end, log, child }
     }
 
     /// From now on connections are accepted, and nothing is answered on them.
@@ -210,9 +189,7 @@ fn terminal(shell: Shell) -> Result<(), Failed> {
     scene.log.has_lines(1);
     scene.signal("-HUP");
     scene.signal("-TSTP");
-    eventually("the command is ended", || {
-        alive(&scene.group()).is_empty().then_some(())
-    });
+    eventually("the command is ended", || alive(&scene.group()).is_empty().then_some(()));
     scene.signal("-CONT");
     scene.ends_within_the_lease();
     Ok(())

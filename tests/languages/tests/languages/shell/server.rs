@@ -1,19 +1,13 @@
 //! How it reaches the server, and what comes of it when the server does not answer.
 
-use super::{
-    Home, NO_ANSWER, Shell, Test, end_of, found, only, output_of, put_program, said, script,
-    with_permit,
-};
+use super::{Home, NO_ANSWER, Shell, Test, end_of, found, only, output_of, put_program, said, script, with_permit};
 use crate::support::Server;
 use crate::support::proxy::Proxy;
 use libtest_mimic::Failed;
 use std::time::{Duration, Instant};
 
 pub const TESTS: [Test; 6] = [
-    (
-        "a_password_reaches_the_server_and_is_no_argument_of_any_process",
-        password,
-    ),
+    ("a_password_reaches_the_server_and_is_no_argument_of_any_process", password),
     ("reaches_a_server_on_a_unix_socket", unix_socket),
     ("a_server_that_is_down_is_told_within_the_wait", down),
     ("a_server_that_is_silent_is_told_within_the_wait", silent),
@@ -23,26 +17,17 @@ pub const TESTS: [Test; 6] = [
 
 fn password(shell: Shell) -> Result<(), Failed> {
     let server = Server::private_tcp(&["--requirepass", "s3:cr%t/@"]).expect("looked for before");
-    let mut con = redis::Client::open(format!("redis://:s3%3Acr%25t%2F%40@{}/", server.address()))?
-        .get_connection()?;
+    let mut con = redis::Client::open(format!("redis://:s3%3Acr%25t%2F%40@{}/", server.address()))?.get_connection()?;
     let user = ["SETUSER", "b@tch", "on", ">w0rd", "~*", "&*", "+@all"];
     let _: () = redis::cmd("ACL").arg(&user).query(&mut con)?;
     // A redis-cli that writes down what every user of the host can see.
-    let path = only(&[
-        "awk", "cat", "env", "grep", "sed", "setsid", "sh", "sleep", "tr",
-    ]);
+    let path = only(&["awk", "cat", "env", "grep", "sed", "setsid", "sh", "sleep", "tr"]);
     let seen = path.path().join("seen");
-    let text = format!(
-        "echo \"$@\" >>{}; exec {} \"$@\"",
-        seen.display(),
-        found("redis-cli").display()
-    );
+    let text = format!("echo \"$@\" >>{}; exec {} \"$@\"", seen.display(), found("redis-cli").display());
     put_program(path.path(), "redis-cli", &text);
-    for (login, secret) in [
-        ("default:s3%3acr%25t%2F%40@", "s3"),
-        (":s3%3Acr%25t%2F%40@", "s3"),
-        ("b%40tch:w0rd@", "w0rd"),
-    ] {
+    for (login, secret) in
+        [("default:s3%3acr%25t%2F%40@", "s3"), (":s3%3Acr%25t%2F%40@", "s3"), ("b%40tch:w0rd@", "w0rd")]
+    {
         let url = format!("redis://{login}{}/0", server.address());
         let shell = found(shell).to_str().unwrap().to_owned().leak();
         let mut command = with_permit(shell, &url, 1, 60, "echo inside");
@@ -110,11 +95,7 @@ fn silent(shell: Shell) -> Result<(), Failed> {
 fn lost_reply(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
     let proxy = Proxy::new(&home.server);
-    assert!(
-        with_permit(shell, &proxy.url, 1, 60, ":")
-            .status()?
-            .success()
-    );
+    assert!(with_permit(shell, &proxy.url, 1, 60, ":").status()?.success());
     proxy.lose_reply_of_script();
     // There is one permit, and the call whose reply was lost took it.
     let mut child = with_permit(shell, &proxy.url, 1, 60, ":").spawn()?;
@@ -126,9 +107,7 @@ fn lost_reply(shell: Shell) -> Result<(), Failed> {
 
 fn no_redis_cli(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
-    let path = only(&[
-        "awk", "cat", "env", "grep", "sed", "setsid", "sh", "sleep", "tr",
-    ]);
+    let path = only(&["awk", "cat", "env", "grep", "sed", "setsid", "sh", "sleep", "tr"]);
     let shell: Shell = found(shell).to_str().unwrap().to_owned().leak();
     let run = || {
         let arguments = ["batch", "2", "0", "sh", "-c", "echo inside"];

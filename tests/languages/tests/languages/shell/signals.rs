@@ -9,18 +9,9 @@ pub const TESTS: [Test; 6] = [
     ("a_signal_reaches_every_process_of_the_command", reaches_all),
     ("a_signal_that_ends_the_command_is_told", is_told),
     ("a_signal_while_it_waits_gives_up_the_place", gives_up),
-    (
-        "a_signal_at_any_moment_leaves_nothing_held_and_nothing_running",
-        at_any_moment,
-    ),
-    (
-        "a_signal_before_the_command_has_its_group_reaches_it",
-        early,
-    ),
-    (
-        "without_a_modern_env_the_interrupt_key_ends_the_command",
-        old_env,
-    ),
+    ("a_signal_at_any_moment_leaves_nothing_held_and_nothing_running", at_any_moment),
+    ("a_signal_before_the_command_has_its_group_reaches_it", early),
+    ("without_a_modern_env_the_interrupt_key_ends_the_command", old_env),
 ];
 
 const SIGNALS: [(&str, i32); 4] = [("HUP", 1), ("INT", 2), ("QUIT", 3), ("TERM", 15)];
@@ -30,9 +21,7 @@ fn reaches_all(shell: Shell) -> Result<(), Failed> {
         let home = Home::new(shell);
         let log = Log::new();
         // The inner shell goes on for ever unless the signal reaches it; the outer one then ends with a status of its own.
-        let inner = format!(
-            "trap \\\"echo inner; exit\\\" {name}; echo ready; while :; do sleep 0.05; done"
-        );
+        let inner = format!("trap \\\"echo inner; exit\\\" {name}; echo ready; while :; do sleep 0.05; done");
         let line = format!("trap 'echo outer; exit 5' {name}; sh -c \"{inner}\"; echo too far");
         let line = format!("exec >>{}; {line}", log.path.display());
         let mut child = home.with_permit(2, 60, &line).spawn()?;
@@ -96,10 +85,7 @@ fn old_env(shell: Shell) -> Result<(), Failed> {
     let home = Home::new(shell);
     let folder = tempfile::tempdir()?;
     let env = found("env");
-    let text = format!(
-        "case $1 in --default*) exit 125 ;; esac; exec {} \"$@\"",
-        env.display()
-    );
+    let text = format!("case $1 in --default*) exit 125 ;; esac; exec {} \"$@\"", env.display());
     put_program(folder.path(), "env", &text);
     for name in ["INT", "QUIT"] {
         let log = Log::new();

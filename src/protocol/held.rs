@@ -156,30 +156,3 @@ impl HeldPermit {
         (is_first, is_news)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::{Instant, SystemTime};
-
-    #[test]
-    fn replies_count_in_the_order_of_the_server_s_time() {
-        let grant = |now, lease: u64| Grant { permits: 1, fence: 7, expires_at: Some(now + lease * 1_000), now };
-        let sent = Moment::new(Instant::now(), SystemTime::now());
-        let identity = Identity {
-            keys: Keys::mutex("luagate", "order").unwrap(),
-            id: "id".to_owned(),
-            fence: 7,
-            lease: LeaseOptions { lease_ms: 30_000, renewed: false, own_id: false },
-        };
-        let first = grant(100, 30);
-        let mut held = HeldPermit::new(Arc::new(identity), &first, Deadline::told(sent, first.left()));
-        // Carried out at 200 for 20 s; the reply of 150, for an hour, comes after it.
-        assert!(held.extend(&grant(200, 20), sent, sent));
-        assert!(held.extend(&grant(150, 3_600), sent, sent));
-        let left = held.remaining(sent).0.unwrap();
-        assert!(left <= Duration::from_secs(20), "{left:?}");
-        assert!(held.extend(&grant(300, 3_600), sent, sent));
-        assert!(held.remaining(sent).0.unwrap() > Duration::from_secs(3_000));
-    }
-}

@@ -1,8 +1,5 @@
 //! The permits that this process holds, as a state machine: which of them to renew and when, and which are lost.
 
-#[cfg(test)]
-mod tests;
-
 use super::held::{HeldPermit, Identity};
 use super::lease::{LeaseOptions, Moment};
 use super::semaphore::Grant;

@@ -179,7 +179,7 @@ fn info_of(url: &str, form: &str) -> Result<ConnectionInfo, Invalid> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "cluster", feature = "sentinel")))]
 mod tests {
     use super::*;
 

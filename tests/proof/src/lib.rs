@@ -24,6 +24,7 @@ pub mod keys;
 pub mod latch;
 pub mod ledger;
 pub mod likeness;
+pub mod machines;
 pub mod messages;
 pub mod model;
 pub mod mutants;

@@ -9,7 +9,7 @@ use luagate_proof::mutants::report::{Fate, Listed, Progress};
 use luagate_proof::mutation::{activate, mutants, run_unit_tests};
 use luagate_proof::scripts::Scripts;
 use luagate_proof::simulation::{STEPS, run_worlds};
-use luagate_proof::wire;
+use luagate_proof::{machines, wire};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -22,6 +22,7 @@ fn fate(scripts: &Scripts, worlds: usize) -> Fate {
     let is_broken = |setting| World::new(setting, scripts).is_ok_and(|world| world.explore(cores).is_broken());
     if detects(&|| {
         run_unit_tests();
+        machines::check();
         wire::check(scripts);
         false
     }) {

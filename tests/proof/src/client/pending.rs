@@ -45,10 +45,10 @@ impl Client {
         answered: Answered,
         until: Option<Instant>,
         now: Moment,
-    ) -> Result<Option<Released>, PendingRelease<u64>> {
+    ) -> Result<Option<Released>, Box<PendingRelease<u64>>> {
         let steps = &mut released.steps;
         if answered.read(|reply| steps.answered(reply)).is_err() {
-            return Err(released.pending);
+            return Err(Box::new(released.pending));
         }
         let Some(call) = steps.call() else {
             return Ok(None);
@@ -90,7 +90,7 @@ impl Client {
                     return;
                 }
                 Ok(None) => {}
-                Err(pending) => unconfirmed.push(pending),
+                Err(pending) => unconfirmed.push(*pending),
             }
         } else {
             for (mut released, answered) in releasing.into_iter().zip(answered) {

@@ -32,7 +32,7 @@ pub(crate) enum Caller {
         waiting: Box<Waiting<PermitTarget>>,
         want: Want,
         why: String,
-        released: Released,
+        released: Box<Released>,
         until: Instant,
         later: bool,
     },
@@ -399,6 +399,7 @@ impl Client {
             let pending = whatever(&waiting.waiter.target, None, now);
             let thread = Thread::Caller(number);
             let released = self.send_release(thread, pending, Some(until), now);
+            let released = Box::new(released);
             let caller = Caller::GivesBack { waiting, want, why, released, until, later: give_back.later };
             self.callers.insert(number, caller);
             return;
@@ -464,7 +465,7 @@ impl Client {
                             self.callers.insert(number, Caller::Settles(settles));
                         }
                         Err(pending) => {
-                            self.release_later(pending, now);
+                            self.release_later(*pending, now);
                             let why = "an earlier release failed";
                             self.nothing(&settles.want, why, false);
                         }
@@ -474,15 +475,16 @@ impl Client {
             }
             Some(Caller::GivesBack { waiting, want, why, released, until, later }) => {
                 let thread = Thread::Caller(number);
-                match self.release_answered(thread, released, answered, Some(until), now) {
+                match self.release_answered(thread, *released, answered, Some(until), now) {
                     Ok(Some(released)) => {
+                        let released = Box::new(released);
                         let caller = Caller::GivesBack { waiting, want, why, released, until, later };
                         self.callers.insert(number, caller);
                         return;
                     }
                     Ok(None) => {}
                     Err(pending) => {
-                        self.release_later(pending, now);
+                        self.release_later(*pending, now);
                         self.inbox.give_up(now.instant(), &want.keys, &want.id);
                     }
                 }

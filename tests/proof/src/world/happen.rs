@@ -340,23 +340,19 @@ impl World {
             Action::Prompt { .. } => self.arrive(name, number)?,
             Action::Return { .. } => {}
             _ if is_suspended => {}
-            Action::Lose { .. } => {
-                if flight.thread.is_none() {
-                    self.tell(|| format!("lost: {flight}"));
-                    let connection = flight.connection;
-                    self.with(name, |c, now| c.break_connection(connection, true, now));
-                }
+            Action::Lose { .. } if flight.thread.is_none() => {
+                self.tell(|| format!("lost: {flight}"));
+                let connection = flight.connection;
+                self.with(name, |c, now| c.break_connection(connection, true, now));
             }
             Action::Break { is_lost, .. } => {
                 self.tell(|| format!("the connection breaks of {flight}"));
                 let (connection, is_lost) = (flight.connection, *is_lost);
                 self.with(name, |c, now| c.break_connection(connection, is_lost, now));
             }
-            Action::GiveUp { is_kept, .. } => {
-                if flight.thread.is_some() {
-                    self.tell(|| format!("no answer in time to {flight}"));
-                    self.with(name, |c, now| c.give_up_call(number, *is_kept, now));
-                }
+            Action::GiveUp { is_kept, .. } if flight.thread.is_some() => {
+                self.tell(|| format!("no answer in time to {flight}"));
+                self.with(name, |c, now| c.give_up_call(number, *is_kept, now));
             }
             Action::Refuse { why, .. } => {
                 self.tell(|| format!("{why:?}: {flight}"));

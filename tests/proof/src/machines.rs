@@ -1,0 +1,253 @@
+//! The keeper, a held permit and an inbox by themselves: when each acts, to the millisecond.
+
+mod waits;
+
+use crate::client::moment;
+use crate::error::CallError;
+use crate::error::failure::{Failure, FailureKind};
+use crate::protocol::held::{HeldPermit, Identity};
+use crate::protocol::inbox::Inbox;
+use crate::protocol::keeper::{BATCH, Due, Keeper, Number, Task};
+use crate::protocol::keys::Keys;
+use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
+use crate::protocol::message::Received;
+use crate::protocol::releases::{PendingRelease, Target};
+use crate::protocol::semaphore::Grant;
+use sha1_smol::Sha1;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+const FENCE: u64 = 7;
+const RENEWAL: Task = Task::Renew(0);
+
+/// A time of the machine, in ms.
+fn at(ms: u64) -> Moment {
+    moment(1_000_000 + ms * 1_000, 2_000_000_000 + ms * 1_000)
+}
+
+fn grant(now: u64, lease_ms: u64) -> Grant {
+    Grant { permits: 1, fence: FENCE, expires_at: (lease_ms > 0).then_some(now + lease_ms), now }
+}
+
+fn held(lease_ms: u64, renewed: bool) -> HeldPermit {
+    let keys = Keys::mutex("luagate", "m").unwrap();
+    let lease = LeaseOptions { lease_ms, renewed, own_id: false };
+    let identity = Identity { keys, id: "id".to_owned(), fence: FENCE, lease };
+    let grant = grant(0, lease_ms);
+    HeldPermit::new(Arc::new(identity), &grant, Deadline::told(at(0), grant.left()))
+}
+
+fn keep(keeper: &mut Keeper, lease_ms: u64) -> Number {
+    keeper.keep(held(lease_ms, true), 0, true, at(0))
+}
+
+/// In how many ms from 0 the next renewal, or report, is due.
+fn next(keeper: &Keeper, task: Task) -> Option<u128> {
+    let next = keeper.next(task)?;
+    Some(next.saturating_duration_since(at(0).instant()).as_millis())
+}
+
+fn due(keeper: &mut Keeper, now: Moment) -> Vec<Number> {
+    match keeper.due(RENEWAL, now) {
+        Due::Now(due) => due,
+        Due::At(_) => Vec::new(),
+    }
+}
+
+fn left(held: &mut HeldPermit, now: u64) -> Option<u128> {
+    held.remaining(at(now)).0.map(|left| left.as_millis())
+}
+
+/// Checks what each of them promises.
+///
+/// # Panics
+/// Where a promise is broken.
+pub fn check() {
+    renewals();
+    failed_renewals();
+    batches();
+    losses();
+    leases();
+    late_grants();
+    waits::check();
+}
+
+/// A permit is renewed after a third of what is left of its lease, and never once it is left alone.
+fn renewals() {
+    let mut keeper = Keeper::default();
+    let number = keep(&mut keeper, 3_000);
+    assert_eq!(next(&keeper, RENEWAL), Some(999)); // of 2,999 ms
+    assert_eq!(next(&keeper, Task::Report), Some(2_999));
+    assert!(due(&mut keeper, at(998)).is_empty());
+    assert_eq!(due(&mut keeper, at(1_000)), [number]);
+    assert_eq!(next(&keeper, RENEWAL), None);
+    keeper.renewed(number, Ok(Some(grant(1_000, 3_000))), at(1_000), at(1_010)).unwrap();
+    assert_eq!(next(&keeper, RENEWAL), Some(1_010 + 2_989 / 3));
+    assert_eq!(next(&keeper, Task::Report), Some(3_999));
+    // A shorter lease by its holder.
+    keeper.refreshing(number, 300, at(1_100));
+    keeper.refreshed(number, 300, Ok(Some(grant(1_100, 300))), at(1_100), at(1_100)).unwrap();
+    assert_eq!(next(&keeper, RENEWAL), Some(1_100 + 299 / 3));
+    keeper.stop_renewal(number);
+    assert_eq!(next(&keeper, RENEWAL), None);
+    keeper.renewed(number, Ok(Some(grant(1_100, 300))), at(1_100), at(1_100)).unwrap();
+    assert_eq!(next(&keeper, RENEWAL), None);
+    let other = keep(&mut keeper, 3_000);
+    keeper.leave(other);
+    assert_eq!(next(&keeper, RENEWAL), None);
+    keeper.remove(number);
+    assert_eq!(next(&keeper, Task::Report), None);
+    assert!(keeper.is_lost(number, at(0)), "it is gone");
+    // A permanent lease has nothing to renew.
+    keep(&mut keeper, 0);
+    assert_eq!((next(&keeper, RENEWAL), next(&keeper, Task::Report)), (None, None));
+}
+
+/// One that fails is tried again after a tenth of the lease, 5 ms at least and a second at most, and not after the end.
+fn failed_renewals() {
+    for (lease_ms, then, again) in [(600, 300, 360), (20, 8, 13), (30_000, 10_000, 11_000), (20, 17, 19)] {
+        let mut keeper = Keeper::default();
+        let number = keep(&mut keeper, lease_ms);
+        due(&mut keeper, at(then));
+        let failed = CallError::Failed(Failure::new(FailureKind::Unreachable, "no server"));
+        keeper.renewed(number, Err(failed), at(then), at(then)).unwrap_err();
+        assert_eq!(next(&keeper, RENEWAL), Some(again), "{lease_ms}");
+    }
+}
+
+/// What is due within 5 ms goes along, a hundred at a time; nothing is forgotten.
+fn batches() {
+    let mut keeper = Keeper::default();
+    let first = keep(&mut keeper, 301);
+    let (soon, later) = (keep(&mut keeper, 316), keep(&mut keeper, 319)); // 5 and 6 ms later
+    assert_eq!(due(&mut keeper, at(100)), [first, soon]);
+    assert_eq!(due(&mut keeper, at(106)), [later]);
+    for _ in 0..250 {
+        keep(&mut keeper, 3_000);
+    }
+    let sizes = [(); 4].map(|()| due(&mut keeper, at(1_000)).len());
+    assert_eq!(sizes, [BATCH, BATCH, 50, 0]);
+    // The reply is waited for until the first of them ends, and 50 ms at least.
+    let mut keeper = Keeper::default();
+    let numbers = [5_000, 600, 5_000].map(|lease_ms| keep(&mut keeper, lease_ms));
+    let (batch, until) = keeper.batch(&numbers, at(0));
+    assert_eq!((batch.len(), until), (3, Some(at(599).instant())));
+    let almost = keep(&mut keeper, 10);
+    let (_, until) = keeper.batch(&[numbers[0], almost], at(0));
+    assert_eq!(until, Some(at(50).instant()));
+}
+
+/// A loss is news once, and told to who wants to know; that of a permit which is being released is none.
+fn losses() {
+    let told = |keeper: &mut Keeper| {
+        let losses = keeper.take_losses();
+        losses.iter().map(|loss| (loss.number, loss.is_news, loss.is_reported)).collect::<Vec<_>>()
+    };
+    let mut keeper = Keeper::default();
+    let number = keep(&mut keeper, 600);
+    assert!(!keeper.is_lost(number, at(598)));
+    assert!(matches!(keeper.due(Task::Report, at(599)), Due::Now(lost) if lost.is_empty()));
+    assert_eq!(told(&mut keeper), [(number, true, false), (number, false, true)]);
+    assert!(keeper.is_lost(number, at(0)), "lost is lost");
+    assert_eq!(told(&mut keeper), []);
+    let overtaken = keep(&mut keeper, 600);
+    keeper.leave(overtaken); // its release is on its way, and reaches the server before a renewal
+    let _ = keeper.renewed(overtaken, Ok(None), at(0), at(0));
+    assert_eq!(told(&mut keeper), []);
+    let lost = keep(&mut keeper, 600);
+    keeper.renewed(lost, Ok(None), at(0), at(0)).unwrap_err();
+    assert_eq!(told(&mut keeper), [(lost, true, true)]);
+    let by_holder = keep(&mut keeper, 600);
+    keeper.refreshed(by_holder, 600, Ok(None), at(0), at(0)).unwrap_err();
+    assert_eq!(told(&mut keeper), [(by_holder, true, false)], "its holder knows");
+    assert_eq!(next(&keeper, RENEWAL), None);
+}
+
+/// A lease counts from before the call, and never longer than the server may count it.
+fn leases() {
+    let mut permit = held(30_000, false);
+    assert_eq!(left(&mut permit, 0), Some(29_999));
+    let mut other = grant(0, 60_000);
+    other.fence = FENCE + 1;
+    assert!(!permit.extend(&other, at(0), at(0)), "of another permit");
+    // Carried out at 200 for 20 s; the reply of 150, for an hour, comes after it.
+    assert!(permit.extend(&grant(200, 20_000), at(200), at(200)));
+    assert!(permit.extend(&grant(150, 3_600_000), at(150), at(200)));
+    assert_eq!(left(&mut permit, 200), Some(19_999));
+    assert!(permit.extend(&grant(200, 3_600_000), at(200), at(200)));
+    assert_eq!(left(&mut permit, 200), Some(3_599_999));
+    // A shorter one counts from when it is asked for; no answer: it may have been carried out.
+    permit.refreshing(0, at(300));
+    permit.refreshing(1_000, at(300));
+    assert_eq!(left(&mut permit, 300), Some(999));
+    permit.answered(1_000);
+    assert_eq!(left(&mut permit, 300), Some(3_599_899));
+    permit.may_end(at(300), 0);
+    permit.may_end(at(300), 2_000);
+    assert_eq!(left(&mut permit, 300), Some(1_999));
+    assert_eq!(left(&mut permit, 2_299), Some(0));
+    assert!(!permit.extend(&grant(2_300, 60_000), at(300), at(300)), "it was seen as lost");
+    let mut ended = held(30_000, false);
+    ended.end();
+    assert!(ended.is_over() && !ended.extend(&grant(0, 60_000), at(0), at(0)));
+    assert_eq!(left(&mut ended, 0), Some(0));
+    let mut past = held(1_000, false);
+    assert!(!past.extend(&grant(1_000, 60_000), at(1_000), at(1_000)), "its end has passed");
+    let mut handed_on = held(30_000, false);
+    let lease = LeaseOptions { lease_ms: 30_000, renewed: true, own_id: false };
+    let mut renewed = handed_on.under(lease);
+    assert_eq!((left(&mut handed_on, 0), left(&mut renewed, 0)), (Some(0), Some(29_999)));
+    assert_eq!(left(&mut held(0, false), 1_000_000), None);
+}
+
+/// The release that a message asks for, if any: of which semaphore, which fence, and until when.
+fn release_of(inbox: &mut Inbox<u8>, secret: &str, fence: u64) -> Option<PendingRelease<()>> {
+    let permits = u32::from(fence > 0);
+    let text = format!("id {permits} {fence} 9000 1000");
+    let signature = Sha1::from(format!("{secret}{text}")).digest();
+    let message = format!("{text} {signature}");
+    inbox.release_of(&Received::read(message.as_bytes()).unwrap())
+}
+
+/// A grant that comes for a wait which was given up is released, for two minutes.
+fn late_grants() {
+    let [keys, others] = ["m", "other"].map(|name| Keys::mutex("luagate", name).unwrap());
+    let mut inbox = Inbox::<u8>::default();
+    let wait = |inbox: &mut Inbox<u8>, keys: &Keys, random: u128| {
+        let mut secret = String::new();
+        let make = |own: String| {
+            secret.clone_from(&own);
+            Arc::new(1)
+        };
+        let wait = inbox.add(keys, "id", Uuid::from_u128(random << 20), make);
+        (wait, secret)
+    };
+    let (first, secret) = wait(&mut inbox, &keys, 1);
+    let (first, second) = (first.unwrap(), wait(&mut inbox, &others, 2).0.unwrap());
+    assert!(wait(&mut inbox, &keys, 3).0.is_none(), "it waits already");
+    assert_eq!(inbox.of("id").len(), 2);
+    let now = at(0).instant();
+    inbox.give_up(now, &keys, "id");
+    inbox.remove("id", &first);
+    let until = now + Duration::from_secs(120);
+    assert!(inbox.has_given_up(until - Duration::from_millis(1)) && !inbox.has_given_up(until));
+    assert!(release_of(&mut inbox, &secret, 0).is_none(), "no grant");
+    assert!(release_of(&mut inbox, "another", FENCE).is_none(), "forged");
+    let release = release_of(&mut inbox, &secret, FENCE).expect("a release");
+    assert_eq!((release.keys, release.target, release.until), (keys.clone(), Target::Fence(FENCE), Some(until)));
+    assert!(release_of(&mut inbox, &secret, FENCE).is_none(), "once");
+    // What a new wait of this id is granted is its own; and after two minutes nothing is remembered.
+    let (again, secret) = wait(&mut inbox, &keys, 4);
+    inbox.give_up(now, &keys, "id");
+    inbox.give_up(now, &others, "id");
+    inbox.remove("id", &again.unwrap());
+    inbox.remove("id", &second);
+    assert!(inbox.of("id").is_empty());
+    let own = wait(&mut inbox, &keys, 5).0.unwrap();
+    assert!(release_of(&mut inbox, &secret, FENCE).is_none(), "the wait is another one");
+    assert!(inbox.has_given_up(now), "that of the other semaphore");
+    inbox.give_up(until, &keys, "id");
+    assert_eq!(inbox.given_up["id"].len(), 1);
+    inbox.remove("id", &own);
+}

@@ -1,0 +1,302 @@
+//! A wait for a permit, event by event: what it does next.
+
+use super::at;
+use crate::client::micros;
+use crate::error::CallError;
+use crate::error::failure::{Failure, FailureKind};
+use crate::protocol::keys::Keys;
+use crate::protocol::lease::LeaseOptions;
+use crate::protocol::message::Message;
+use crate::protocol::semaphore::{Answer, Grant, Usage};
+use crate::protocol::waiter::{Action, ActionOf, Event, PermitTarget, Waiter};
+use std::time::Duration;
+
+const USAGE: Usage = Usage { in_use: 3, limit: 3 };
+
+struct Wait {
+    waiter: Waiter<PermitTarget>,
+}
+
+fn failed(kind: FailureKind) -> CallError {
+    CallError::Failed(Failure::new(kind, "no answer"))
+}
+
+fn unknown(kind: FailureKind) -> CallError {
+    CallError::Unknown(Failure::new(kind, "no answer"))
+}
+
+fn queued(ticket: u64, position: u64, retry_after: u64, now: u64) -> Answer {
+    Answer::Queued { ticket, position, retry_after, usage: USAGE, now }
+}
+
+fn denied() -> Answer {
+    Answer::Denied { next_expiry: None, usage: USAGE, waiting: 0, now: 0 }
+}
+
+fn grant(fence: u64, end: u64, now: u64) -> Grant {
+    Grant { permits: 1, fence, expires_at: Some(end), now }
+}
+
+/// An action in words, with times in ms from 0.
+fn words(action: ActionOf<PermitTarget>) -> String {
+    let ms = |instant| (micros(instant) - 1_000_000) / 1_000;
+    match action {
+        Action::Ask { ask, until: None } => format!("asks {ask:?}"),
+        Action::Ask { ask, until: Some(until) } => format!("asks {ask:?} until {}", ms(until)),
+        Action::Sleep { until, is_due: true } => format!("sleeps until {}, due", ms(until)),
+        Action::Sleep { until, is_due: false } => format!("sleeps until {}", ms(until)),
+        Action::Done { result, give_back } => {
+            let result = match result {
+                Ok(granted) => {
+                    let end = granted.deadline.instant().map(ms);
+                    format!("granted {} until {end:?}", granted.grant.fence)
+                }
+                Err(error) => {
+                    let text = format!("{error:?}");
+                    let word = text.split(|c: char| !c.is_alphanumeric()).next();
+                    word.unwrap_or_default().to_owned()
+                }
+            };
+            match (give_back.now, give_back.later) {
+                (false, false) => result,
+                (now, later) => format!("{result}, gives back now {now}, later {later}"),
+            }
+        }
+    }
+}
+
+impl Wait {
+    fn new(deadline: Option<u64>, own_id: bool, strict: bool) -> Wait {
+        let keys = Keys::mutex("luagate", "m").unwrap();
+        let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id };
+        let target = PermitTarget::new(keys, "id".to_owned(), Some(1), 3, strict, lease);
+        let deadline = deadline.map(|ms| at(ms).instant());
+        Wait { waiter: Waiter::new(target, deadline, Duration::from_millis(1_000), at(0).instant()) }
+    }
+
+    /// One that is in line, with the ticket 50, since 0; it was told at the server's time 1,000.
+    fn in_line(deadline: Option<u64>, own_id: bool) -> Wait {
+        let mut wait = Wait::new(deadline, own_id, false);
+        assert_eq!(words(wait.waiter.start(true)), "sleeps until 0");
+        let asks = match deadline {
+            None => "asks InLine".to_owned(),
+            Some(ms) => format!("asks InLine until {}", ms + 40),
+        };
+        assert_eq!(wait.timer(0), asks);
+        let sleeps = format!("sleeps until {}", deadline.unwrap_or(4_000).min(4_000));
+        assert_eq!(wait.answered(queued(50, 1, 4_000, 1_000), 0, 10), sleeps);
+        wait
+    }
+
+    fn timer(&mut self, now: u64) -> String {
+        words(self.waiter.on(Event::Timer, at(now)))
+    }
+
+    fn answered(&mut self, answer: Answer, sent: u64, now: u64) -> String {
+        words(self.waiter.on(Event::Answered { answer, sent: at(sent) }, at(now)))
+    }
+
+    fn unanswered(&mut self, error: CallError, now: u64) -> String {
+        words(self.waiter.on(Event::Unanswered(error), at(now)))
+    }
+
+    fn message(&mut self, fence: u64, end: Option<u64>, told: u64, now: u64) -> String {
+        let message = Message { id: "id".to_owned(), permits: u32::from(fence > 0), fence, at: end, now: told };
+        words(self.waiter.on(Event::Message { message, received: at(now) }, at(now)))
+    }
+
+    fn cancelled(&mut self) -> String {
+        words(self.waiter.on(Event::Cancelled, at(20)))
+    }
+
+    fn called(&mut self, now: u64) -> String {
+        words(self.waiter.on(Event::Called, at(now)))
+    }
+}
+
+pub(super) fn check() {
+    first_calls();
+    grants_by_message();
+    hints();
+    own_ids();
+    timeouts();
+    outages();
+    cancellations();
+    limits();
+}
+
+/// Without an inbox it asks once without joining the queue. It sleeps for 5 s at most, and a second for each in front.
+fn first_calls() {
+    let mut wait = Wait::new(Some(1_000), false, false);
+    assert_eq!(words(wait.waiter.start(false)), "asks First until 1040");
+    assert_eq!(wait.answered(denied(), 0, 5), "sleeps until 0");
+    assert_eq!(wait.timer(5), "asks InLine until 1040");
+    let sleeps = [(1, 9_000, 5_010), (2, 9_000, 1_010), (4, 9_000, 3_010), (9, 9_000, 5_010), (4, 500, 510)];
+    for (position, retry_after, until) in sleeps {
+        let mut wait = Wait::new(None, false, false);
+        wait.waiter.start(true);
+        wait.timer(0);
+        let sleeps = wait.answered(queued(50, position, retry_after, 1_000), 10, 20);
+        assert_eq!(sleeps, format!("sleeps until {until}"));
+    }
+    let mut wait = Wait::in_line(None, false);
+    assert_eq!(wait.timer(4_000), "asks InLine");
+    let answer = Answer::Granted(grant(60, 8_000, 5_000), USAGE);
+    assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999)");
+    let mut wait = Wait::in_line(None, false);
+    wait.timer(4_000);
+    let answer = Answer::Held(grant(60, 8_000, 5_000), USAGE);
+    assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999)", "an id of its own");
+}
+
+/// A message brings a grant, if its fence is above the ticket and it is new. Its lease counts from the earlier of two bounds.
+fn grants_by_message() {
+    let mut wait = Wait::in_line(None, false);
+    assert_eq!(wait.message(49, Some(9_000), 1_500, 600), "sleeps until 4000", "of an earlier ticket");
+    assert_eq!(wait.message(50, Some(9_000), 1_500, 600), "sleeps until 4000");
+    assert_eq!(wait.message(60, Some(4_500), 1_500, 600), "granted 60 until Some(3499)");
+    // Long on its way: by its own time it would end at 5,000 + 2,999.
+    let mut wait = Wait::in_line(None, false);
+    assert_eq!(wait.message(60, Some(4_500), 1_500, 3_400), "granted 60 until Some(3499)");
+    // Sent before the call whose answer told the time: the message counts.
+    let mut wait = Wait::in_line(None, false);
+    assert_eq!(wait.message(60, Some(9_000), 8_000, 100), "granted 60 until Some(1099)");
+    let mut wait = Wait::in_line(None, false);
+    assert_eq!(wait.message(60, Some(1_400), 1_300, 600), "sleeps until 600", "over: it asks at once");
+    assert_eq!(wait.message(60, Some(9_000), 1_500, 700), "sleeps until 600", "heard already");
+    let mut early = Wait::new(None, false, false);
+    early.waiter.start(true);
+    assert_eq!(early.message(60, Some(9_000), 1_500, 0), "sleeps until 0", "older than the wait");
+}
+
+/// A hint lets it ask sooner, never later; one older than the last answer does not count.
+fn hints() {
+    let mut wait = Wait::in_line(None, false);
+    assert_eq!(wait.message(0, Some(3_000), 999, 100), "sleeps until 4000");
+    assert_eq!(wait.message(0, Some(3_000), 1_000, 100), "sleeps until 2000");
+    assert_eq!(wait.message(0, Some(3_500), 1_000, 100), "sleeps until 2000");
+    assert_eq!(wait.called(300), "sleeps until 300");
+    assert_eq!(wait.message(0, None, 1_000, 100), "Revoked, gives back now true, later false");
+    let mut early = Wait::new(None, false, false);
+    early.waiter.start(true);
+    assert_eq!(early.called(300), "sleeps until 0");
+}
+
+/// What an own id holds may be another caller's, unless a message to this wait told of its fence.
+fn own_ids() {
+    let held = |fence| Answer::Held(grant(fence, 9_000, 2_000), USAGE);
+    let mut wait = Wait::in_line(None, true);
+    assert_eq!(wait.message(60, Some(9_000), 1_500, 600), "sleeps until 600");
+    assert_eq!(wait.timer(600), "asks InLine");
+    assert_eq!(wait.answered(held(60), 600, 610), "granted 60 until Some(7599)");
+    // The message comes behind the answer.
+    let unconfirmed = || {
+        let mut wait = Wait::in_line(None, true);
+        wait.timer(4_000);
+        assert_eq!(wait.answered(held(60), 4_000, 4_010), "sleeps until 5000, due");
+        wait
+    };
+    let mut wait = unconfirmed();
+    assert_eq!(wait.message(61, Some(9_000), 1_500, 4_020), "sleeps until 5000, due");
+    assert_eq!(wait.called(4_030), "sleeps until 5000, due");
+    assert_eq!(wait.message(60, Some(9_000), 1_500, 4_040), "granted 60 until Some(10999)");
+    assert_eq!(unconfirmed().timer(5_000), "AlreadyHeld");
+    assert_eq!(unconfirmed().cancelled(), "AlreadyHeld");
+    // A fence that is not above the ticket is of an earlier grant.
+    let mut wait = Wait::in_line(None, true);
+    wait.timer(4_000);
+    assert_eq!(wait.answered(held(50), 4_000, 4_010), "AlreadyHeld");
+    let mut wait = Wait::new(None, true, false);
+    wait.waiter.start(false);
+    assert_eq!(wait.answered(held(60), 0, 10), "AlreadyHeld");
+}
+
+/// At the end of the time one last call takes the grant that was under way, or gives the place up.
+fn timeouts() {
+    let mut wait = Wait::in_line(Some(500), false);
+    assert_eq!(wait.timer(499), "asks InLine until 540");
+    assert_eq!(wait.answered(queued(50, 1, 4_000, 1_500), 499, 501), "sleeps until 500");
+    assert_eq!(wait.timer(510), "asks Last until 550");
+    assert_eq!(wait.answered(denied(), 510, 520), "TimedOut");
+    let last = || {
+        let mut wait = Wait::in_line(Some(500), false);
+        assert_eq!(wait.timer(500), "asks Last until 540");
+        wait
+    };
+    let answer = Answer::Granted(grant(60, 9_000, 6_000), USAGE);
+    assert_eq!(last().answered(answer, 500, 510), "granted 60 until Some(3499)");
+    // The time was over before the answer came: what it may have brought is given back later.
+    let given_back = "TimedOut, gives back now false, later true";
+    for kind in [FailureKind::TimedOut, FailureKind::PoolExhausted, FailureKind::Unreachable] {
+        assert_eq!(last().unanswered(unknown(kind), 540), given_back);
+        assert_eq!(last().unanswered(failed(kind), 540), given_back);
+    }
+    let error = last().unanswered(failed(FailureKind::Permission), 540);
+    assert!(error.starts_with("Failed") && error.ends_with("later true"), "{error}");
+}
+
+/// While the server cannot be reached a wait that is in line asks every 100 ms, for as long as it may.
+fn outages() {
+    let mut wait = Wait::in_line(None, false);
+    for now in [4_000, 4_100, 4_999] {
+        assert_eq!(wait.timer(now), "asks InLine");
+        assert_eq!(wait.unanswered(unknown(FailureKind::Disconnected), now), format!("sleeps until {}", now + 100));
+    }
+    wait.timer(5_000);
+    let over = wait.unanswered(failed(FailureKind::Unreachable), 5_000);
+    assert!(over.starts_with("Failed") && over.ends_with("now false, later true"), "{over}");
+    // An answer ends the outage.
+    let mut wait = Wait::in_line(None, false);
+    wait.timer(4_000);
+    wait.unanswered(failed(FailureKind::Disconnected), 4_000);
+    wait.timer(4_100);
+    wait.answered(queued(50, 1, 4_000, 5_000), 4_100, 4_100);
+    wait.timer(8_100);
+    assert_eq!(wait.unanswered(failed(FailureKind::Disconnected), 8_100), "sleeps until 8200");
+    // What another try cannot help ends the wait; so does any failure before it is in line.
+    wait.timer(8_200);
+    let denied = wait.unanswered(failed(FailureKind::Permission), 8_200);
+    assert!(denied.starts_with("Failed") && denied.ends_with("later true"), "{denied}");
+    let mut first = Wait::new(None, false, false);
+    first.waiter.start(true);
+    first.timer(0);
+    assert_eq!(first.unanswered(failed(FailureKind::Unreachable), 0), "Failed");
+    let mut first = Wait::new(None, false, false);
+    first.waiter.start(true);
+    first.timer(0);
+    let unknown = first.unanswered(unknown(FailureKind::Disconnected), 0);
+    assert!(unknown.starts_with("Unknown") && unknown.ends_with("now false, later true"), "{unknown}");
+}
+
+fn cancellations() {
+    assert_eq!(Wait::in_line(None, false).cancelled(), "Cancelled, gives back now true, later false");
+    let mut wait = Wait::in_line(None, false);
+    wait.timer(4_000);
+    wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
+    assert_eq!(wait.cancelled(), "Cancelled, gives back now true, later true");
+    let mut early = Wait::new(None, false, false);
+    early.waiter.start(true);
+    assert_eq!(early.cancelled(), "Cancelled");
+}
+
+/// A strict limit is checked in every answer, and before a grant of a message is believed.
+fn limits() {
+    let other = Usage { in_use: 1, limit: 2 };
+    let mut wait = Wait::new(None, false, true);
+    wait.waiter.start(true);
+    wait.timer(0);
+    let answer = Answer::Granted(grant(60, 8_000, 5_000), other);
+    assert_eq!(wait.answered(answer, 0, 5), "LimitMismatch, gives back now true, later false");
+    let mut wait = Wait::new(None, false, true);
+    wait.waiter.start(true);
+    wait.timer(0);
+    assert_eq!(wait.answered(queued(50, 1, 4_000, 1_000), 0, 5), "sleeps until 4000");
+    assert_eq!(wait.message(60, Some(9_000), 1_500, 600), "sleeps until 600");
+    let queued = Answer::Queued { ticket: 50, position: 1, retry_after: 4_000, usage: other, now: 1_600 };
+    wait.timer(600);
+    assert_eq!(wait.answered(queued, 600, 610), "LimitMismatch, gives back now true, later false");
+    let mut wait = Wait::in_line(None, false);
+    wait.timer(4_000);
+    let above = Answer::AboveLimit { limit: 0, now: 5_000 };
+    assert_eq!(wait.answered(above, 4_000, 4_010), "AboveLimit");
+}

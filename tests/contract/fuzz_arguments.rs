@@ -362,6 +362,41 @@ fn an_answer_of_the_contract_or_an_error_that_changed_nothing() {
     assert!(refused.get() > 100, "{}", refused.get());
 }
 
+/// What the fuzzing found, in short: a caller that has to join a queue which is no queue, where a lease has ended too.
+#[test]
+fn a_queue_of_another_kind_is_refused_before_a_lease_is_taken_back() {
+    let server = Server::any();
+    let mut con = server.connection();
+    let gate = server.gate();
+    let semaphore = gate.semaphore("kinds", 2);
+    let lease = |ms| semaphore.clone().lease(std::time::Duration::from_millis(ms));
+    let (brief, long) = (lease(5).try_acquire().unwrap(), lease(60_000).try_acquire().unwrap());
+    let keys = luagate::scripts::Keys::semaphore(&server.prefix, "kinds").unwrap();
+    let [_, holders, queue] = keys.names();
+    redis::cmd("SET").arg(queue).arg("no queue").exec(&mut con).unwrap();
+    // Until the lease has ended by the server's clock.
+    let ends: u64 =
+        redis::cmd("ZRANGE").arg(holders).arg((0, 0, "WITHSCORES")).query::<(String, u64)>(&mut con).unwrap().1;
+    let now = |con: &mut Connection| {
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(con).unwrap();
+        seconds * 1_000 + micros / 1_000
+    };
+    while now(&mut con) <= ends {}
+    let ask = luagate::scripts::semaphore::Ask {
+        id: "c",
+        permits: Some(2),
+        limit: 2,
+        lease_ms: 10,
+        wait_ms: 60_000,
+        ..Default::default()
+    };
+    let error = luagate::scripts::semaphore::acquire(&mut con, &keys, &ask).unwrap_err();
+    assert!(error.to_string().contains("WRONGTYPE"), "{error}");
+    let held: usize = redis::cmd("ZCARD").arg(holders).query(&mut con).unwrap();
+    assert_eq!(held, 2, "the ended lease was taken back");
+    drop((brief, long));
+}
+
 /// What the fuzzing found, in short: keys that are missing, or one where there should be several.
 #[test]
 fn the_wrong_keys_are_told() {

@@ -290,10 +290,7 @@ impl Keeper {
         match &result {
             // The end may be an earlier one than was planned for.
             Ok(()) | Err(RefreshError::Unknown(_)) => self.plan(number, now),
-            Err(RefreshError::Lost(_)) => {
-                self.leave(number);
-                self.lose(number, false);
-            }
+            Err(RefreshError::Lost(_)) => self.lose(number, false),
             Err(_) => {}
         }
         result

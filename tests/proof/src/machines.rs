@@ -10,6 +10,7 @@ use crate::protocol::inbox::Inbox;
 use crate::protocol::keeper::{BATCH, Due, Keeper, Number, Task};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
+use crate::protocol::mailbox::{Mail, Mailbox};
 use crate::protocol::message::Received;
 use crate::protocol::releases::{PendingRelease, Target};
 use crate::protocol::semaphore::Grant;
@@ -69,7 +70,9 @@ pub fn check() {
     batches();
     losses();
     leases();
+    clocks();
     late_grants();
+    mailboxes();
     waits::check();
 }
 
@@ -99,9 +102,27 @@ fn renewals() {
     keeper.remove(number);
     assert_eq!(next(&keeper, Task::Report), None);
     assert!(keeper.is_lost(number, at(0)), "it is gone");
-    // A permanent lease has nothing to renew.
-    keep(&mut keeper, 0);
+    // A permanent lease has nothing to renew; the shortest one has.
+    let permanent = keep(&mut keeper, 0);
     assert_eq!((next(&keeper, RENEWAL), next(&keeper, Task::Report)), (None, None));
+    assert!(!keeper.is_lost(permanent, at(0)));
+    let brief = keep(&mut keeper, 1);
+    assert_eq!(next(&keeper, RENEWAL), Some(0));
+    keeper.remove(brief);
+    assert_eq!(next(&keeper, RENEWAL), None);
+    // While a shorter lease is asked for, and when no answer comes, it may have begun.
+    let number = keep(&mut keeper, 3_000);
+    keeper.refreshing(number, 300, at(0));
+    assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
+    let unknown = CallError::Unknown(Failure::new(FailureKind::TimedOut, "no answer"));
+    keeper.refreshed(number, 300, Err(unknown), at(0), at(0)).unwrap_err();
+    assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
+    assert_eq!(next(&keeper, Task::Report), Some(299));
+    // So with a renewal after a longer lease.
+    let number = keep(&mut keeper, 3_000);
+    keeper.refreshed(number, 60_000, Ok(Some(grant(0, 60_000))), at(0), at(0)).unwrap();
+    keeper.batch(&[number], at(0));
+    assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(2_999)));
 }
 
 /// One that fails is tried again after a tenth of the lease, 5 ms at least and a second at most, and not after the end.
@@ -198,7 +219,31 @@ fn leases() {
     let lease = LeaseOptions { lease_ms: 30_000, renewed: true, own_id: false };
     let mut renewed = handed_on.under(lease);
     assert_eq!((left(&mut handed_on, 0), left(&mut renewed, 0)), (Some(0), Some(29_999)));
-    assert_eq!(left(&mut held(0, false), 1_000_000), None);
+    let mut permanent = held(0, false);
+    assert_eq!([left(&mut permanent, 1_000_000), left(&mut permanent, 1_000_000)], [None; 2]);
+    permanent.set_permits(5);
+    assert_eq!(permanent.permits(), 5);
+    // The shortest lease counts too.
+    let mut brief = held(30_000, false);
+    brief.refreshing(1, at(0));
+    assert_eq!(left(&mut brief, 0), Some(0));
+    let mut brief = held(30_000, false);
+    brief.may_end(at(0), 1);
+    assert_eq!(left(&mut brief, 0), Some(0));
+    let mut lost = held(30_000, false);
+    assert_eq!([lost.lose(), lost.lose()], [(true, true), (false, false)]);
+    assert!(lost.is_over());
+    let lease = LeaseOptions { own_id: true, ..lost.identity.lease };
+    assert_eq!(held(30_000, false).under(lease).identity.own_fence(), Some(FENCE));
+}
+
+/// Of two ends, and of two clocks, the earlier one counts.
+fn clocks() {
+    let told = |wall: u64, ms| Deadline::told(moment(0, wall), Some(Duration::from_millis(ms)));
+    let earlier = told(9_000_000, 5_001).earlier(told(2_000_000, 9_001));
+    let left = |mono, wall| earlier.remaining(moment(mono, wall)).map(|left| left.as_millis());
+    assert_eq!([left(0, 0), left(0, 10_000_000), left(4_000_000, 0)], [Some(5_000), Some(1_000), Some(1_000)]);
+    assert!(!Deadline::told(at(0), None).is_past(at(1_000_000)));
 }
 
 /// The release that a message asks for, if any: of which semaphore, which fence, and until when.
@@ -237,6 +282,7 @@ fn late_grants() {
     let release = release_of(&mut inbox, &secret, FENCE).expect("a release");
     assert_eq!((release.keys, release.target, release.until), (keys.clone(), Target::Fence(FENCE), Some(until)));
     assert!(release_of(&mut inbox, &secret, FENCE).is_none(), "once");
+    assert!(inbox.given_up.is_empty());
     // What a new wait of this id is granted is its own; and after two minutes nothing is remembered.
     let (again, secret) = wait(&mut inbox, &keys, 4);
     inbox.give_up(now, &keys, "id");
@@ -249,5 +295,48 @@ fn late_grants() {
     assert!(inbox.has_given_up(now), "that of the other semaphore");
     inbox.give_up(until, &keys, "id");
     assert_eq!(inbox.given_up["id"].len(), 1);
+    inbox.give_up(now, &keys, "id");
+    assert!(inbox.has_given_up(until), "one of two");
     inbox.remove("id", &own);
+    inbox.give_up(until + Duration::from_secs(120), &keys, "id");
+    assert!(inbox.given_up.is_empty());
+    assert!(!format!("{inbox:?}").contains("id"), "nothing is left of any wait");
+}
+
+/// Messages first, then a cancellation, then the end of the time, then the call to ask again.
+fn mailboxes() {
+    let signed = |secret: &str| {
+        let text = "id 1 7 9000 1000";
+        format!("{text} {}", Sha1::from(format!("{secret}{text}")).digest())
+    };
+    let put = |mailbox: &mut Mailbox, channel: &str, secret: &str| {
+        mailbox.put(channel, &Received::read(signed(secret).as_bytes()).unwrap(), at(5))
+    };
+    let take = |mailbox: &mut Mailbox, now: u64| match mailbox.take(at(100).instant(), at(now).instant()) {
+        Ok(Mail::Message { message, .. }) => format!("grant {}", message.fence),
+        Ok(Mail::Called) => "called".to_owned(),
+        Ok(Mail::Cancelled) => "cancelled".to_owned(),
+        Ok(Mail::Timer) => "timer".to_owned(),
+        Err(wakes) => format!("until {}", wakes.saturating_duration_since(at(0).instant()).as_millis()),
+    };
+    let mut mailbox = Mailbox::new(Some("secret".to_owned()));
+    assert_eq!([mailbox.inbox(""), mailbox.inbox("channel")], ["", "channel#secret"]);
+    assert_eq!(take(&mut mailbox, 0), "until 100");
+    assert!(!put(&mut mailbox, "channel", "another") && put(&mut mailbox, "channel", "secret"));
+    assert!(put(&mut mailbox, "channel", "secret"), "the same again");
+    let taken = [take(&mut mailbox, 0), take(&mut mailbox, 0), take(&mut mailbox, 100)];
+    assert_eq!(taken, ["grant 7", "until 100", "timer"]);
+    assert!(put(&mut mailbox, "before", "secret"), "of a server that had the semaphore before");
+    assert_eq!([take(&mut mailbox, 0), take(&mut mailbox, 0)], ["called", "until 100"]);
+    mailbox.call();
+    assert_eq!([take(&mut mailbox, 100), take(&mut mailbox, 0)], ["timer", "until 100"], "it asks anyway");
+    mailbox.cancel_at(at(50).instant());
+    assert_eq!([take(&mut mailbox, 49), take(&mut mailbox, 50)], ["until 50", "cancelled"]);
+    let mut mailbox = Mailbox::new(None);
+    assert_eq!(mailbox.inbox("channel"), "channel");
+    assert!(!put(&mut mailbox, "channel", "any"), "others hear it too");
+    assert_eq!(take(&mut mailbox, 0), "called");
+    mailbox.cancel();
+    assert_eq!(take(&mut mailbox, 100), "cancelled");
+    assert!(mailbox.is_on("channel") && !mailbox.is_on("another"));
 }

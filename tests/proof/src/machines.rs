@@ -329,6 +329,8 @@ fn mailboxes() {
     assert!(put(&mut mailbox, "before", "secret"), "of a server that had the semaphore before");
     assert_eq!([take(&mut mailbox, 0), take(&mut mailbox, 0)], ["called", "until 100"]);
     mailbox.call();
+    assert_eq!([take(&mut mailbox, 0), take(&mut mailbox, 0)], ["called", "until 100"]);
+    mailbox.call();
     assert_eq!([take(&mut mailbox, 100), take(&mut mailbox, 0)], ["timer", "until 100"], "it asks anyway");
     mailbox.cancel_at(at(50).instant());
     assert_eq!([take(&mut mailbox, 49), take(&mut mailbox, 50)], ["until 50", "cancelled"]);

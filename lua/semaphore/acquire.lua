@@ -36,7 +36,8 @@ local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id
 if problem then return redis.error_reply(problem) end
 -- include: clock.lua
 -- include: semaphore/load.lua
-local waiting = head_until == NEVER and now < next_end and not record and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
+local is_empty = head_until == NEVER and now < next_end and not record
+local waiting = is_empty and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
 local gives_back
 -- include: semaphore/count.lua
 -- The same id again: what it holds is the reply, whatever has become of the limit.

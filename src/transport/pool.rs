@@ -6,6 +6,7 @@
 mod connections;
 mod queue;
 mod ready;
+mod slot;
 #[cfg(all(test, feature = "cluster"))]
 mod tests;
 
@@ -21,9 +22,10 @@ use crate::protocol::lease::Moment;
 use crate::protocol::replicas::MinReplicas;
 use crate::sync::lock;
 use crate::trace;
-use connections::{Connections, Slot};
+use connections::Connections;
 use queue::{Queued, Turn};
 use redis::{Cmd, Connection, ConnectionAddr};
+use slot::Slot;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -104,7 +104,8 @@ local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
 local is_new_holders, is_new_queue      -- an empty key was deleted, its TTL with it
 local latest = 0                        -- the latest end of a new lease
-local waiting = head_until == NEVER and now < next_end and not record and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
+local is_empty = head_until == NEVER and now < next_end and not record
+local waiting = is_empty and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
 local gives_back
 -- Part: count. How many hold, and whether the keys are consistent: a key that was evicted, or restored without the others,
 -- shows as a record too many or too few. Nothing is granted before this is known. Writes nothing.

@@ -1,6 +1,7 @@
 //! The connections of a pool that are idle, how many are busy, and what waits for one.
 
 use super::queue::{Queued, Turn};
+use super::slot::Slot;
 use crate::transport::connection::PooledConnection;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -75,11 +76,4 @@ impl Connections {
             first.set(Turn::Goes(self.slot(moves)));
         }
     }
-}
-
-/// A connection for one packet of a thread that may send.
-pub(super) enum Slot {
-    Idle(PooledConnection),
-    /// It makes a connection, of this generation.
-    New(u64),
 }

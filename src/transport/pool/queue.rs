@@ -1,6 +1,6 @@
 //! Calls that wait for a connection: they get one, or go along in the packet of another thread.
 
-use super::connections::Slot;
+use super::slot::Slot;
 use super::{Pool, Response, Sending};
 use crate::clock::{machine_now, since};
 use crate::error::failure::{Failure, FailureKind};

@@ -1,7 +1,7 @@
 //! A connection that is ready for a packet: an idle one that works, or a new one.
 
 use super::Pool;
-use super::connections::Slot;
+use super::slot::Slot;
 use crate::clock::machine_now;
 use crate::error::failure::Failure;
 use crate::sync::lock;

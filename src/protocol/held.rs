@@ -152,7 +152,7 @@ impl HeldPermit {
     /// The server says that the id holds it no more. Whether it is over only now, and whether its loss is news.
     pub(crate) fn lose(&mut self) -> (bool, bool) {
         let is_first = !std::mem::replace(&mut self.over, true);
-        let is_news = is_first && !std::mem::replace(&mut self.seen_lost, true);
+        let is_news = is_first && !self.seen_lost;
         (is_first, is_news)
     }
 }

@@ -169,6 +169,7 @@ impl Keeper {
             let end = kept.held.deadline().instant();
             let at = end.map_or(at, |end| at.min(end));
             self.plan_renewal(number, Some(at));
+            self.plan_report(number); // its end may be an earlier one
         }
     }
 
@@ -194,7 +195,7 @@ impl Keeper {
         Some(*at)
     }
 
-    /// What is due of a task. What turns out to be lost is a [`Loss`] and not among it; nor is what is only to be looked at.
+    /// What is due of a task. What turns out to be lost is a [`Loss`] and not among it: so no report is.
     pub(crate) fn due(&mut self, task: Task, now: Moment) -> Due {
         match self.next(task) {
             Some(at) if at <= now.instant() => {}
@@ -202,7 +203,7 @@ impl Keeper {
         }
         let soon = match task {
             Task::Renew(_) => now.instant() + TOGETHER,
-            Task::Report => now.instant(), // one that still lives would be planned again, for the same time
+            Task::Report => now.instant(), // no sooner: it is lost only then
         };
         let mut due = Vec::new();
         while due.len() < BATCH
@@ -217,12 +218,9 @@ impl Keeper {
                 Task::Renew(_) => kept.renews_at = None,
                 Task::Report => kept.reports_at = None,
             }
-            if self.is_lost(number, now) {
-                self.lose(number, true);
-            } else if task == Task::Report {
-                self.plan_report(number); // its end is another one now
-            } else {
-                due.push(number);
+            match self.is_lost(number, now) {
+                true => self.lose(number, true),
+                false => due.push(number),
             }
         }
         Due::Now(due)
@@ -314,7 +312,6 @@ impl Keeper {
             Err(error) => {
                 if let CallError::Unknown(_) = error {
                     kept.held.may_end(sent, lease_ms);
-                    self.plan_report(number);
                 }
                 Err(error.into())
             }

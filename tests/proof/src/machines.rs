@@ -72,6 +72,7 @@ pub fn check() {
     leases();
     clocks();
     late_grants();
+    shared_waits();
     mailboxes();
     waits::check();
 }
@@ -92,6 +93,8 @@ fn renewals() {
     keeper.refreshing(number, 300, at(1_100));
     keeper.refreshed(number, 300, Ok(Some(grant(1_100, 300))), at(1_100), at(1_100)).unwrap();
     assert_eq!(next(&keeper, RENEWAL), Some(1_100 + 299 / 3));
+    keeper.refreshed(number, 3_000, Ok(Some(grant(1_100, 3_000))), at(1_100), at(1_100)).unwrap();
+    assert_eq!(keeper.remaining(number, at(1_100)), Some(Duration::from_millis(2_999)), "the shorter one is answered");
     keeper.stop_renewal(number);
     assert_eq!(next(&keeper, RENEWAL), None);
     keeper.renewed(number, Ok(Some(grant(1_100, 300))), at(1_100), at(1_100)).unwrap();
@@ -123,6 +126,11 @@ fn renewals() {
     keeper.refreshed(number, 60_000, Ok(Some(grant(0, 60_000))), at(0), at(0)).unwrap();
     keeper.batch(&[number], at(0));
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(2_999)));
+    let unknown = CallError::Unknown(Failure::new(FailureKind::TimedOut, "no answer"));
+    keeper.renewed(number, Err(unknown), at(0), at(0)).unwrap_err();
+    keeper.remove(other);
+    assert!(matches!(keeper.due(Task::Report, at(2_999)), Due::Now(lost) if lost.is_empty()));
+    assert!(keeper.take_losses().iter().any(|loss| loss.number == number), "its end is reported in time");
 }
 
 /// One that fails is tried again after a tenth of the lease, 5 ms at least and a second at most, and not after the end.
@@ -182,7 +190,7 @@ fn losses() {
     let by_holder = keep(&mut keeper, 600);
     keeper.refreshed(by_holder, 600, Ok(None), at(0), at(0)).unwrap_err();
     assert_eq!(told(&mut keeper), [(by_holder, true, false)], "its holder knows");
-    assert_eq!(next(&keeper, RENEWAL), None);
+    assert_eq!((next(&keeper, RENEWAL), next(&keeper, Task::Report)), (None, None));
 }
 
 /// A lease counts from before the call, and never longer than the server may count it.
@@ -301,6 +309,19 @@ fn late_grants() {
     inbox.give_up(until + Duration::from_secs(120), &keys, "id");
     assert!(inbox.given_up.is_empty());
     assert!(!format!("{inbox:?}").contains("id"), "nothing is left of any wait");
+}
+
+/// Any number of waits for the same latch, each removed by itself.
+fn shared_waits() {
+    let mut inbox = Inbox::<u8>::default();
+    let waits = [1, 2].map(Arc::new);
+    for wait in &waits {
+        inbox.add_shared("latch", wait);
+    }
+    assert_eq!((inbox.of("latch").len(), inbox.all().count()), (2, 2));
+    inbox.remove("latch", &waits[0]);
+    assert_eq!(inbox.of("latch"), [waits[1].clone()]);
+    assert!(inbox.of("another").is_empty());
 }
 
 /// Messages first, then a cancellation, then the end of the time, then the call to ask again.

@@ -1,5 +1,6 @@
-//! The keeper, a held permit and an inbox by themselves: when each acts, to the millisecond.
+//! The keeper, a held permit, an inbox and pending releases by themselves: when each acts, to the millisecond.
 
+mod releases;
 mod waits;
 
 use crate::client::moment;
@@ -74,6 +75,7 @@ pub fn check() {
     late_grants();
     shared_waits();
     mailboxes();
+    releases::check();
     waits::check();
 }
 

@@ -1,0 +1,171 @@
+//! Releases that the server has not confirmed: which calls each takes, which go together, and when each is sent again.
+
+use super::at;
+use crate::protocol::keys::Keys;
+use crate::protocol::releases::{Next, PendingRelease, Releases, Settled, Target, ToRelease};
+use redis::Value;
+
+/// The time at which each of them ends by itself, in ms.
+const UNTIL: u64 = 100_000;
+
+/// A release for a semaphore of this name.
+fn pending(name: &str, id: &str, target: Target, connection: Option<u8>) -> PendingRelease<u8> {
+    let keys = Keys::mutex("luagate", name).unwrap();
+    PendingRelease { keys, id: id.to_owned(), target, connection, until: Some(at(UNTIL).instant()) }
+}
+
+fn plain(name: &str, id: &str) -> PendingRelease<u8> {
+    pending(name, id, Target::Whatever, None)
+}
+
+/// Names of another length are on another server.
+fn node_of(pending: &PendingRelease<u8>) -> usize {
+    pending.keys.meta.len()
+}
+
+/// The ids that are sent now, or in how many ms from 0 the next are.
+fn next(releases: &mut Releases<u8>, now: u64) -> Result<Vec<String>, Option<u128>> {
+    match releases.next(at(now).instant(), node_of) {
+        ToRelease::Now(batch) => Ok(batch.into_iter().map(|pending| pending.id).collect()),
+        ToRelease::At(end) => Err(end.map(|end| end.saturating_duration_since(at(0).instant()).as_millis())),
+        ToRelease::Closed => Ok(vec!["closed".to_owned()]),
+    }
+}
+
+/// The reply of a script.
+fn reply(words: &str) -> Value {
+    let words = words.split(' ').map(|word| match word.parse() {
+        Ok(number) => Value::Int(number),
+        Err(_) => Value::BulkString(word.as_bytes().to_vec()),
+    });
+    Value::Array(words.collect())
+}
+
+pub(super) fn check() {
+    steps();
+    together();
+    pauses();
+    the_last();
+    ids();
+}
+
+/// An own id is looked up, and released by its fence or ticket. It may have been granted in between: then once more.
+fn steps() {
+    let after = |target, replies: &[&str]| {
+        let mut steps = pending("m", "id", target, None).steps();
+        let mut taken = vec![steps.next];
+        for words in replies {
+            steps.answered(reply(words)).unwrap();
+            taken.push(steps.next);
+        }
+        assert_eq!(steps.call().is_none(), steps.next == Next::Nothing);
+        taken
+    };
+    let (look_up, release, nothing) = (Next::LookUp, Next::Release, Next::Nothing);
+    let (held, queued, gone) = ("held 1 7 9000 1000", "queued 5 1 1000", "gone 1000");
+    assert_eq!(after(Target::Whatever, &["gone"]), [release(None), nothing]);
+    assert_eq!(after(Target::Fence(7), &["gone"]), [release(Some(7)), nothing]);
+    assert_eq!(after(Target::LookUp, &[gone]), [look_up, nothing]);
+    assert_eq!(after(Target::LookUp, &[held, "released 0 0 3"]), [look_up, release(Some(7)), nothing]);
+    assert_eq!(after(Target::LookUp, &[queued, "cancelled"]), [look_up, release(Some(5)), nothing]);
+    let twice = [look_up, release(Some(5)), look_up, release(Some(7)), nothing];
+    assert_eq!(after(Target::LookUp, &[queued, "gone", held, "gone"]), twice);
+    let mut steps = pending("m", "id", Target::LookUp, None).steps();
+    steps.answered(reply("what")).unwrap_err();
+    assert_eq!(steps.next, look_up);
+}
+
+/// A hundred for one server go together, in their order; on a connection of its own, or with a lookup, each goes alone.
+fn together() {
+    let mut releases = Releases::default();
+    let others = [
+        pending("m", "behind", Target::Whatever, Some(1)),
+        pending("m", "looked up", Target::LookUp, None),
+        plain("other", "of another server"),
+        plain("m", "second"),
+    ];
+    releases.add([plain("m", "first")]);
+    releases.add(others.clone());
+    assert_eq!(next(&mut releases, 0), Ok(vec!["first".to_owned(), "second".to_owned()]));
+    for other in &others[..3] {
+        assert_eq!(next(&mut releases, 0), Ok(vec![other.id.clone()]));
+    }
+    assert_eq!(next(&mut releases, 0), Err(None));
+    releases.add((0..250).map(|number| plain("m", &number.to_string())));
+    let sizes = [(); 3].map(|()| next(&mut releases, 0).unwrap().len());
+    assert_eq!(sizes, [100, 100, 50]);
+    assert!(releases.is_empty());
+}
+
+/// A server that does not answer is left alone for 50 ms, then twice as long, up to a second; others do not wait for it.
+fn pauses() {
+    let mut releases = Releases::default();
+    let (here, away) = (plain("m", "here"), plain("away", "away"));
+    releases.add([away.clone()]);
+    let mut now = 0;
+    for pause in [50, 100, 200, 400, 800, 1_000, 1_000] {
+        assert_eq!(next(&mut releases, now), Ok(vec!["away".to_owned()]));
+        releases.sent(node_of(&away), vec![away.clone()], at(now).instant());
+        assert_eq!(next(&mut releases, now), Err(Some(u128::from(now + pause))));
+        releases.add([here.clone()]);
+        assert_eq!(next(&mut releases, now + pause - 1), Ok(vec!["here".to_owned()]));
+        releases.sent(node_of(&here), vec![], at(now).instant());
+        now += pause;
+    }
+    // The earliest of two; and after an answer it begins anew.
+    assert_eq!(next(&mut releases, now), Ok(vec!["away".to_owned()]));
+    releases.sent(node_of(&away), vec![], at(now).instant());
+    releases.add([away.clone(), here.clone()]);
+    for pending in [&away, &here] {
+        assert_eq!(next(&mut releases, now), Ok(vec![pending.id.clone()]));
+        releases.sent(node_of(pending), vec![pending.clone()], at(now).instant());
+        now += 10;
+    }
+    assert_eq!(next(&mut releases, now), Err(Some(u128::from(now - 20 + 50))));
+}
+
+/// What ends by itself is not sent; once its gate is gone, nothing is after half a minute.
+fn the_last() {
+    let mut releases = Releases::default();
+    releases.add([plain("m", "id")]);
+    assert_eq!(next(&mut releases, UNTIL), Err(None));
+    assert!(releases.is_empty());
+    let closed = Ok(vec!["closed".to_owned()]);
+    let permanent = |id: &str| PendingRelease { until: None, ..plain("m", id) };
+    for (now, then) in [(29_999, Ok(vec!["permanent".to_owned()])), (30_000, closed.clone())] {
+        let mut releases = Releases::default();
+        releases.add([permanent("permanent")]);
+        releases.close(at(0).instant());
+        assert_eq!(next(&mut releases, now), then);
+        assert_eq!(next(&mut releases, now), closed);
+    }
+}
+
+/// An id is used again only behind its pending release, and once that is answered; that of another name is another id.
+fn ids() {
+    let settle = |releases: &mut Releases<u8>, name: &str, id: &str, now: u64| match releases.settle(
+        &Keys::mutex("luagate", name).unwrap(),
+        id,
+        at(now).instant(),
+    ) {
+        Settled::Yes => "yes",
+        Settled::After(pending) => {
+            assert_eq!((pending.id.as_str(), pending.keys), (id, Keys::mutex("luagate", name).unwrap()));
+            "after"
+        }
+        Settled::Soon => "soon",
+    };
+    let mut releases = Releases::default();
+    releases.add([plain("other", "id"), plain("m", "another"), plain("m", "id")]);
+    assert_eq!(settle(&mut releases, "m", "id", 0), "after");
+    assert_eq!(settle(&mut releases, "m", "id", 0), "yes");
+    assert_eq!(settle(&mut releases, "m", "another", UNTIL), "yes", "it ended by itself");
+    assert_eq!(settle(&mut releases, "other", "id", 0), "after", "the rest is pending still");
+    // Under way.
+    releases.add([plain("m", "first"), plain("m", "second")]);
+    next(&mut releases, 0).unwrap();
+    let asked = [("m", "first"), ("m", "second"), ("other", "first"), ("m", "another")];
+    assert_eq!(asked.map(|(name, id)| settle(&mut releases, name, id, 0)), ["soon", "soon", "yes", "yes"]);
+    releases.sent(0, vec![], at(0).instant());
+    assert_eq!(settle(&mut releases, "m", "first", 0), "yes");
+}

@@ -31,12 +31,13 @@ pub(crate) struct LatchTarget {
 }
 
 /// What a latch answers to a waiter.
-pub(crate) struct LatchAnswer {
-    /// 0: it is open.
-    left: u32,
-    count: u32,
-    /// In how many ms asking again makes sense.
-    retry_after: u64,
+pub(crate) enum LatchAnswer {
+    Open,
+    Closed {
+        still: StillClosed,
+        /// In how many ms asking again makes sense; `None`: the call was the last.
+        retry_after: Option<u64>,
+    },
 }
 
 impl LatchTarget {
@@ -75,35 +76,31 @@ impl Target for LatchTarget {
     fn answer(&self, ask: Ask, reply: Value) -> Result<LatchAnswer, CallError> {
         let (left, count, retry_after) = match ask {
             Ask::First | Ask::InLine => match self.wait("").answer(reply)? {
-                WaitAnswer::Open { count, .. } => (0, count, 0),
-                WaitAnswer::Closed { left, count, retry_after, .. } => (left, count, retry_after),
+                WaitAnswer::Open { .. } => return Ok(LatchAnswer::Open),
+                WaitAnswer::Closed { left, count, retry_after, .. } => (left, count, Some(retry_after)),
             },
             Ask::Last => match (Count { keys: &self.keys }).answer(reply)? {
-                CountAnswer::None { .. } => (self.count, self.count, 0),
-                CountAnswer::Open { count, .. } => (0, count, 0),
-                CountAnswer::Closed { left, count, .. } => (left, count, 0),
+                CountAnswer::None { .. } => (self.count, self.count, None),
+                CountAnswer::Open { .. } => return Ok(LatchAnswer::Open),
+                CountAnswer::Closed { left, count, .. } => (left, count, None),
             },
         };
-        Ok(LatchAnswer { left, count, retry_after })
+        Ok(LatchAnswer::Closed { still: StillClosed { left, count }, retry_after })
     }
 
-    fn answered(&mut self, ask: Ask, told: LatchAnswer, sent: Moment) -> StepOf<LatchTarget> {
-        let LatchAnswer { left, count, .. } = told;
-        if left == 0 {
+    fn answered(&mut self, ask: Ask, answer: LatchAnswer, sent: Moment) -> StepOf<LatchTarget> {
+        let LatchAnswer::Closed { still, retry_after } = answer else {
             return Step::Done(Ok(()));
-        }
-        self.last = Some(StillClosed { left, count });
+        };
+        self.last = Some(still);
         self.asked = sent.instant();
         if std::mem::take(&mut self.called) {
             self.false_calls = self.false_calls.saturating_add(1);
         }
-        match ask {
-            Ask::First => Step::AskAt(self.asked),
-            Ask::InLine => {
-                let pause = RECHECK.min(Duration::from_millis(told.retry_after));
-                Step::AskAt(self.asked + pause)
-            }
-            Ask::Last => Step::Done(Err(self.timed_out())),
+        match (ask, retry_after) {
+            (Ask::First, _) => Step::AskAt(self.asked),
+            (_, Some(ms)) => Step::AskAt(self.asked + RECHECK.min(Duration::from_millis(ms))),
+            (_, None) => Step::Done(Err(self.timed_out())),
         }
     }
 

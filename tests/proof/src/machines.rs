@@ -1,5 +1,6 @@
 //! The keeper, a held permit, an inbox and pending releases by themselves: when each acts, to the millisecond.
 
+mod latches;
 mod releases;
 mod waits;
 
@@ -77,6 +78,7 @@ pub fn check() {
     mailboxes();
     releases::check();
     waits::check();
+    latches::check();
 }
 
 /// A permit is renewed after a third of what is left of its lease, and never once it is left alone.

@@ -33,7 +33,7 @@ fn next(releases: &mut Releases<u8>, now: u64) -> Result<Vec<String>, Option<u12
 }
 
 /// The reply of a script.
-fn reply(words: &str) -> Value {
+pub(super) fn reply(words: &str) -> Value {
     let words = words.split(' ').map(|word| match word.parse() {
         Ok(number) => Value::Int(number),
         Err(_) => Value::BulkString(word.as_bytes().to_vec()),

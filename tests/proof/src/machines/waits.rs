@@ -209,6 +209,12 @@ fn own_ids() {
     let mut wait = Wait::new(None, true, false);
     wait.waiter.start(false);
     assert_eq!(wait.answered(held(60), 0, 10), "AlreadyHeld");
+    // What is another caller's is left to it, whatever a call without an answer may bring.
+    let mut wait = Wait::in_line(None, true);
+    wait.timer(4_000);
+    wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
+    wait.timer(4_100);
+    assert_eq!(wait.answered(held(50), 4_100, 4_110), "AlreadyHeld");
 }
 
 /// At the end of the time one last call takes the grant that was under way, or gives the place up.
@@ -233,6 +239,23 @@ fn timeouts() {
     }
     let error = last().unanswered(failed(FailureKind::Permission), 540);
     assert!(error.starts_with("Failed") && error.ends_with("later true"), "{error}");
+    // So also where the time was over during a call before the last one.
+    let mut wait = Wait::in_line(Some(500), false);
+    wait.timer(499);
+    assert_eq!(wait.unanswered(unknown(FailureKind::TimedOut), 540), given_back);
+    // An outage is told, unless it began within the last call; so is the failure of a wait that has no place.
+    for (began, told) in [(500, "TimedOut"), (499, "Failed")] {
+        let mut wait = Wait::in_line(Some(540), false);
+        wait.timer(began);
+        wait.unanswered(failed(FailureKind::Unreachable), began);
+        wait.timer(540);
+        let given_back = format!("{told}, gives back now false, later true");
+        assert_eq!(wait.unanswered(failed(FailureKind::Unreachable), 540), given_back);
+    }
+    let mut wait = Wait::new(Some(500), false, false);
+    wait.waiter.start(true);
+    wait.timer(510);
+    assert_eq!(wait.unanswered(failed(FailureKind::Unreachable), 520), "Failed");
 }
 
 /// While the server cannot be reached a wait that is in line asks every 100 ms, for as long as it may.
@@ -245,6 +268,16 @@ fn outages() {
     wait.timer(5_000);
     let over = wait.unanswered(failed(FailureKind::Unreachable), 5_000);
     assert!(over.starts_with("Failed") && over.ends_with("now false, later true"), "{over}");
+    // A grant is kept, though a call was not answered.
+    let mut wait = Wait::in_line(None, false);
+    wait.timer(4_000);
+    wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
+    wait.timer(4_100);
+    let answer = Answer::Granted(grant(60, 8_000, 5_000), USAGE);
+    assert_eq!(wait.answered(answer, 4_100, 4_200), "granted 60 until Some(7099)");
+    // Who did not ask takes no failure.
+    let failure = failed(FailureKind::Permission);
+    assert_eq!(Wait::in_line(None, false).unanswered(failure, 100), "sleeps until 4000");
     // An answer ends the outage.
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);

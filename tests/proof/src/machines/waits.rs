@@ -302,6 +302,14 @@ fn outages() {
 }
 
 fn cancellations() {
+    // The first ticket of all counts too.
+    let mut wait = Wait::new(None, false, false);
+    wait.waiter.start(true);
+    assert_eq!(wait.called(5), "sleeps until 0");
+    wait.timer(0);
+    assert_eq!(wait.answered(queued(1, 1, 4_000, 1_000), 0, 10), "sleeps until 4000");
+    assert_eq!(wait.called(300), "sleeps until 300");
+    assert_eq!(wait.cancelled(), "Cancelled, gives back now true, later false");
     assert_eq!(Wait::in_line(None, false).cancelled(), "Cancelled, gives back now true, later false");
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);
@@ -315,11 +323,15 @@ fn cancellations() {
 /// A strict limit is checked in every answer, and before a grant of a message is believed.
 fn limits() {
     let other = Usage { in_use: 1, limit: 2 };
-    let mut wait = Wait::new(None, false, true);
-    wait.waiter.start(true);
-    wait.timer(0);
-    let answer = Answer::Granted(grant(60, 8_000, 5_000), other);
-    assert_eq!(wait.answered(answer, 0, 5), "LimitMismatch, gives back now true, later false");
+    for (strict, told) in
+        [(true, "LimitMismatch, gives back now true, later false"), (false, "granted 60 until Some(2999)")]
+    {
+        let mut wait = Wait::new(None, false, strict);
+        wait.waiter.start(true);
+        wait.timer(0);
+        let answer = Answer::Granted(grant(60, 8_000, 5_000), other);
+        assert_eq!(wait.answered(answer, 0, 5), told);
+    }
     let mut wait = Wait::new(None, false, true);
     wait.waiter.start(true);
     wait.timer(0);

@@ -41,7 +41,7 @@ pub(crate) struct HeldPermit {
     /// The lease that each refresh asks for which is under way, and when it would end. It may be an earlier end than the
     /// deadline, and the server may have carried it out already.
     under_way: Vec<(u64, Deadline)>,
-    /// The server's time when it told that.
+    /// The server's time at the reply that told the deadline.
     told: ServerTime,
     /// Released, handed on, or known to be lost: nothing brings it back.
     over: bool,

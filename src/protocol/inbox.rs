@@ -46,7 +46,8 @@ impl<W> Default for Inbox<W> {
 }
 
 impl<W> Inbox<W> {
-    /// Adds a wait in line, made by `make` with a secret of its own, which these random bits make. `None` when this very id waits for this semaphore already.
+    /// Adds a wait in line. `make` makes it, with its own secret, which comes from these random bits. `None`: this id waits for
+    /// this semaphore already.
     pub(crate) fn add(
         &mut self,
         keys: &Keys,

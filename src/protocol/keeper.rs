@@ -195,7 +195,7 @@ impl Keeper {
         Some(*at)
     }
 
-    /// What is due of a task. What turns out to be lost is a [`Loss`] and not among it: so no report is.
+    /// The permits that are due for a task. One that is lost by now becomes a [`Loss`] in place of that; so all of `Report` do.
     pub(crate) fn due(&mut self, task: Task, now: Moment) -> Due {
         match self.next(task) {
             Some(at) if at <= now.instant() => {}

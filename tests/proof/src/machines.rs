@@ -2,6 +2,7 @@
 
 mod latches;
 mod releases;
+mod wait;
 mod waits;
 
 use crate::client::moment;

@@ -1,21 +1,14 @@
 //! A wait for a permit, event by event: what it does next.
 
-use super::at;
-use crate::client::micros;
-use crate::error::CallError;
+use super::wait::{Shown, Wait, ms};
 use crate::error::failure::{Failure, FailureKind};
+use crate::error::{AcquireError, CallError};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
-use crate::protocol::message::Message;
 use crate::protocol::semaphore::{Answer, Grant, Usage};
-use crate::protocol::waiter::{Action, ActionOf, Event, PermitTarget, Waiter};
-use std::time::Duration;
+use crate::protocol::waiter::{Granted, PermitTarget};
 
 const USAGE: Usage = Usage { in_use: 3, limit: 3 };
-
-struct Wait {
-    waiter: Waiter<PermitTarget>,
-}
 
 fn failed(kind: FailureKind) -> CallError {
     CallError::Failed(Failure::new(kind, "no answer"))
@@ -37,47 +30,31 @@ fn grant(fence: u64, end: u64, now: u64) -> Grant {
     Grant { permits: 1, fence, expires_at: Some(end), now }
 }
 
-/// An action in words, with times in ms from 0.
-fn words(action: ActionOf<PermitTarget>) -> String {
-    let ms = |instant| (micros(instant) - 1_000_000) / 1_000;
-    match action {
-        Action::Ask { ask, until: None } => format!("asks {ask:?}"),
-        Action::Ask { ask, until: Some(until) } => format!("asks {ask:?} until {}", ms(until)),
-        Action::Sleep { until, is_due: true } => format!("sleeps until {}, due", ms(until)),
-        Action::Sleep { until, is_due: false } => format!("sleeps until {}", ms(until)),
-        Action::Done { result, give_back } => {
-            let result = match result {
-                Ok(granted) => {
-                    let end = granted.deadline.instant().map(ms);
-                    format!("granted {} until {end:?}", granted.grant.fence)
-                }
-                Err(error) => {
-                    let text = format!("{error:?}");
-                    let word = text.split(|c: char| !c.is_alphanumeric()).next();
-                    word.unwrap_or_default().to_owned()
-                }
-            };
-            match (give_back.now, give_back.later) {
-                (false, false) => result,
-                (now, later) => format!("{result}, gives back now {now}, later {later}"),
+impl Shown for PermitTarget {
+    /// Of an error its name.
+    fn show(result: Result<Granted, AcquireError>) -> String {
+        match result {
+            Ok(granted) => format!("granted {} until {:?}", granted.grant.fence, granted.deadline.instant().map(ms)),
+            Err(error) => {
+                let text = format!("{error:?}");
+                let word = text.split(|c: char| !c.is_alphanumeric()).next();
+                word.unwrap_or_default().to_owned()
             }
         }
     }
 }
 
-impl Wait {
-    fn new(deadline: Option<u64>, own_id: bool, strict: bool) -> Wait {
+impl Wait<PermitTarget> {
+    fn new(deadline: Option<u64>, own_id: bool, strict: bool) -> Self {
         let keys = Keys::mutex("luagate", "m").unwrap();
         let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id };
-        let target = PermitTarget::new(keys, "id".to_owned(), Some(1), 3, strict, lease);
-        let deadline = deadline.map(|ms| at(ms).instant());
-        Wait { waiter: Waiter::new(target, deadline, Duration::from_millis(1_000), at(0).instant()) }
+        Wait::of(PermitTarget::new(keys, "id".to_owned(), Some(1), 3, strict, lease), deadline)
     }
 
     /// One that is in line, with the ticket 50, since 0; it was told at the server's time 1,000.
-    fn in_line(deadline: Option<u64>, own_id: bool) -> Wait {
+    fn in_line(deadline: Option<u64>, own_id: bool) -> Self {
         let mut wait = Wait::new(deadline, own_id, false);
-        assert_eq!(words(wait.waiter.start(true)), "sleeps until 0");
+        assert_eq!(wait.start(true), "sleeps until 0");
         let asks = match deadline {
             None => "asks InLine".to_owned(),
             Some(ms) => format!("asks InLine until {}", ms + 40),
@@ -86,31 +63,6 @@ impl Wait {
         let sleeps = format!("sleeps until {}", deadline.unwrap_or(4_000).min(4_000));
         assert_eq!(wait.answered(queued(50, 1, 4_000, 1_000), 0, 10), sleeps);
         wait
-    }
-
-    fn timer(&mut self, now: u64) -> String {
-        words(self.waiter.on(Event::Timer, at(now)))
-    }
-
-    fn answered(&mut self, answer: Answer, sent: u64, now: u64) -> String {
-        words(self.waiter.on(Event::Answered { answer, sent: at(sent) }, at(now)))
-    }
-
-    fn unanswered(&mut self, error: CallError, now: u64) -> String {
-        words(self.waiter.on(Event::Unanswered(error), at(now)))
-    }
-
-    fn message(&mut self, fence: u64, end: Option<u64>, told: u64, now: u64) -> String {
-        let message = Message { id: "id".to_owned(), permits: u32::from(fence > 0), fence, at: end, now: told };
-        words(self.waiter.on(Event::Message { message, received: at(now) }, at(now)))
-    }
-
-    fn cancelled(&mut self) -> String {
-        words(self.waiter.on(Event::Cancelled, at(20)))
-    }
-
-    fn called(&mut self, now: u64) -> String {
-        words(self.waiter.on(Event::Called, at(now)))
     }
 }
 
@@ -128,13 +80,13 @@ pub(super) fn check() {
 /// Without an inbox it asks once without joining the queue. It sleeps for 5 s at most, and a second for each in front.
 fn first_calls() {
     let mut wait = Wait::new(Some(1_000), false, false);
-    assert_eq!(words(wait.waiter.start(false)), "asks First until 1040");
+    assert_eq!(wait.start(false), "asks First until 1040");
     assert_eq!(wait.answered(denied(), 0, 5), "sleeps until 0");
     assert_eq!(wait.timer(5), "asks InLine until 1040");
     let sleeps = [(1, 9_000, 5_010), (2, 9_000, 1_010), (4, 9_000, 3_010), (9, 9_000, 5_010), (4, 500, 510)];
     for (position, retry_after, until) in sleeps {
         let mut wait = Wait::new(None, false, false);
-        wait.waiter.start(true);
+        wait.start(true);
         wait.timer(0);
         let sleeps = wait.answered(queued(50, position, retry_after, 1_000), 10, 20);
         assert_eq!(sleeps, format!("sleeps until {until}"));
@@ -165,7 +117,7 @@ fn grants_by_message() {
     assert_eq!(wait.message(60, Some(1_400), 1_300, 600), "sleeps until 600", "over: it asks at once");
     assert_eq!(wait.message(60, Some(9_000), 1_500, 700), "sleeps until 600", "heard already");
     let mut early = Wait::new(None, false, false);
-    early.waiter.start(true);
+    early.start(true);
     assert_eq!(early.message(60, Some(9_000), 1_500, 0), "sleeps until 0", "older than the wait");
 }
 
@@ -178,7 +130,7 @@ fn hints() {
     assert_eq!(wait.called(300), "sleeps until 300");
     assert_eq!(wait.message(0, None, 1_000, 100), "Revoked, gives back now true, later false");
     let mut early = Wait::new(None, false, false);
-    early.waiter.start(true);
+    early.start(true);
     assert_eq!(early.called(300), "sleeps until 0");
 }
 
@@ -207,7 +159,7 @@ fn own_ids() {
     wait.timer(4_000);
     assert_eq!(wait.answered(held(50), 4_000, 4_010), "AlreadyHeld");
     let mut wait = Wait::new(None, true, false);
-    wait.waiter.start(false);
+    wait.start(false);
     assert_eq!(wait.answered(held(60), 0, 10), "AlreadyHeld");
     // What is another caller's is left to it, whatever a call without an answer may bring.
     let mut wait = Wait::in_line(None, true);
@@ -253,7 +205,7 @@ fn timeouts() {
         assert_eq!(wait.unanswered(failed(FailureKind::Unreachable), 540), given_back);
     }
     let mut wait = Wait::new(Some(500), false, false);
-    wait.waiter.start(true);
+    wait.start(true);
     wait.timer(510);
     assert_eq!(wait.unanswered(failed(FailureKind::Unreachable), 520), "Failed");
 }
@@ -291,11 +243,11 @@ fn outages() {
     let denied = wait.unanswered(failed(FailureKind::Permission), 8_200);
     assert!(denied.starts_with("Failed") && denied.ends_with("later true"), "{denied}");
     let mut first = Wait::new(None, false, false);
-    first.waiter.start(true);
+    first.start(true);
     first.timer(0);
     assert_eq!(first.unanswered(failed(FailureKind::Unreachable), 0), "Failed");
     let mut first = Wait::new(None, false, false);
-    first.waiter.start(true);
+    first.start(true);
     first.timer(0);
     let unknown = first.unanswered(unknown(FailureKind::Disconnected), 0);
     assert!(unknown.starts_with("Unknown") && unknown.ends_with("now false, later true"), "{unknown}");
@@ -304,7 +256,7 @@ fn outages() {
 fn cancellations() {
     // The first ticket of all counts too.
     let mut wait = Wait::new(None, false, false);
-    wait.waiter.start(true);
+    wait.start(true);
     assert_eq!(wait.called(5), "sleeps until 0");
     wait.timer(0);
     assert_eq!(wait.answered(queued(1, 1, 4_000, 1_000), 0, 10), "sleeps until 4000");
@@ -316,7 +268,7 @@ fn cancellations() {
     wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
     assert_eq!(wait.cancelled(), "Cancelled, gives back now true, later true");
     let mut early = Wait::new(None, false, false);
-    early.waiter.start(true);
+    early.start(true);
     assert_eq!(early.cancelled(), "Cancelled");
 }
 
@@ -327,13 +279,13 @@ fn limits() {
         [(true, "LimitMismatch, gives back now true, later false"), (false, "granted 60 until Some(2999)")]
     {
         let mut wait = Wait::new(None, false, strict);
-        wait.waiter.start(true);
+        wait.start(true);
         wait.timer(0);
         let answer = Answer::Granted(grant(60, 8_000, 5_000), other);
         assert_eq!(wait.answered(answer, 0, 5), told);
     }
     let mut wait = Wait::new(None, false, true);
-    wait.waiter.start(true);
+    wait.start(true);
     wait.timer(0);
     assert_eq!(wait.answered(queued(50, 1, 4_000, 1_000), 0, 5), "sleeps until 4000");
     assert_eq!(wait.message(60, Some(9_000), 1_500, 600), "sleeps until 600");

@@ -1,0 +1,75 @@
+//! One wait, event by event: what it does next in words, with times in ms from 0.
+
+use super::at;
+use crate::client::micros;
+use crate::error::CallError;
+use crate::protocol::message::Message;
+use crate::protocol::waiter::{Action, ActionOf, Event, Target, Waiter};
+use std::time::{Duration, Instant};
+
+/// What is waited for, and the end of such a wait in words.
+pub(super) trait Shown: Target {
+    fn show(result: Result<Self::Granted, Self::Error>) -> String;
+}
+
+pub(super) struct Wait<T> {
+    pub(super) waiter: Waiter<T>,
+}
+
+pub(super) fn ms(instant: Instant) -> u64 {
+    (micros(instant) - 1_000_000) / 1_000
+}
+
+impl<T: Shown> Wait<T> {
+    /// One that goes on for a second while the server cannot be reached.
+    pub(super) fn of(target: T, deadline: Option<u64>) -> Wait<T> {
+        let deadline = deadline.map(|ms| at(ms).instant());
+        Wait { waiter: Waiter::new(target, deadline, Duration::from_millis(1_000), at(0).instant()) }
+    }
+
+    pub(super) fn start(&mut self, listens: bool) -> String {
+        words::<T>(self.waiter.start(listens))
+    }
+
+    pub(super) fn timer(&mut self, now: u64) -> String {
+        self.on(Event::Timer, now)
+    }
+
+    pub(super) fn answered(&mut self, answer: T::Answer, sent: u64, now: u64) -> String {
+        self.on(Event::Answered { answer, sent: at(sent) }, now)
+    }
+
+    pub(super) fn unanswered(&mut self, error: CallError, now: u64) -> String {
+        self.on(Event::Unanswered(error), now)
+    }
+
+    pub(super) fn message(&mut self, fence: u64, end: Option<u64>, told: u64, now: u64) -> String {
+        let message = Message { id: "id".to_owned(), permits: u32::from(fence > 0), fence, at: end, now: told };
+        self.on(Event::Message { message, received: at(now) }, now)
+    }
+
+    pub(super) fn cancelled(&mut self) -> String {
+        self.on(Event::Cancelled, 20)
+    }
+
+    pub(super) fn called(&mut self, now: u64) -> String {
+        self.on(Event::Called, now)
+    }
+
+    fn on(&mut self, event: Event<T::Answer>, now: u64) -> String {
+        words::<T>(self.waiter.on(event, at(now)))
+    }
+}
+
+fn words<T: Shown>(action: ActionOf<T>) -> String {
+    match action {
+        Action::Ask { ask, until: None } => format!("asks {ask:?}"),
+        Action::Ask { ask, until: Some(until) } => format!("asks {ask:?} until {}", ms(until)),
+        Action::Sleep { until, is_due: true } => format!("sleeps until {}, due", ms(until)),
+        Action::Sleep { until, is_due: false } => format!("sleeps until {}", ms(until)),
+        Action::Done { result, give_back } => match (give_back.now, give_back.later) {
+            (false, false) => T::show(result),
+            (now, later) => format!("{}, gives back now {now}, later {later}", T::show(result)),
+        },
+    }
+}

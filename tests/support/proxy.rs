@@ -263,7 +263,8 @@ impl Shared {
                 let _ = to.write_all(&buffer[..count]);
                 break;
             }
-            match self.fate(replies, script) {
+            let is_reply_of_script = replies && script.load(Ordering::SeqCst);
+            match self.fate(replies, is_reply_of_script) {
                 Fate::Carried => {}
                 Fate::Delayed(time) => std::thread::sleep(time),
                 Fate::Torn => {
@@ -279,7 +280,8 @@ impl Shared {
             if to.write_all(&buffer[..count]).is_err() {
                 break;
             }
-            if replies && script.load(Ordering::SeqCst) {
+            // Who has the reply may have called something else already.
+            if is_reply_of_script {
                 self.carried_of_scripts.fetch_add(1, Ordering::SeqCst);
             }
         }
@@ -287,9 +289,8 @@ impl Shared {
         let _ = to.shutdown(Shutdown::Both);
     }
 
-    fn fate(&self, replies: bool, script: &AtomicBool) -> Fate {
-        let is_of_script = || script.load(Ordering::SeqCst);
-        if replies && (take(&self.lose) || is_of_script() && take(&self.lose_of_scripts)) {
+    fn fate(&self, replies: bool, is_reply_of_script: bool) -> Fate {
+        if replies && take(&self.lose) || is_reply_of_script && take(&self.lose_of_scripts) {
             return Fate::Swallowed;
         }
         if replies && let Some(delay) = self.delays.lock().unwrap().pop_front() {

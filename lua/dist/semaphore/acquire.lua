@@ -130,6 +130,7 @@ local own_end = fence and call('ZSCORE', holders, id)
 if own_end and tonumber(own_end) > now then
   return {'held', weight, fence, own_end == 'inf' and -1 or tonumber(own_end), now, suspended and limit or in_use, limit}
 end
+local stored_limit = limit
 if limit == 0 then limit = declared end -- stored with the state
 if limit == 0 then
   return redis.error_reply('LUAGATE no limit: none is stored for this semaphore, so the caller must declare one')
@@ -337,6 +338,7 @@ if given then
   reply = {'granted', weight, given, lease_ms == 0 and -1 or now + lease_ms, now, in_use, limit}
 elseif above_limit then
   reply = {'above_limit', limit, now}
+  limit = stored_limit -- nothing is granted under another
 elseif waits then
 -- Part: stay. The caller stays in line: its place, when it asks again, and its record.
 -- Out  position, from 1; retry_after, in ms; the record

@@ -46,8 +46,8 @@ pub(crate) trait Target {
     /// What a message means.
     fn heard(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<Self>;
 
-    /// It may be worth asking before the planned time: when.
-    fn called(&mut self, now: Instant) -> Option<Instant>;
+    /// It may be worth asking, from when on.
+    fn called(&mut self, now: Instant) -> Instant;
 
     /// The server knows of this wait.
     fn is_queued(&self) -> bool;
@@ -185,9 +185,8 @@ impl<T: Target> Waiter<T> {
                 self.done(Err(self.target.cancelled()), give_back)
             }
             (_, Event::Called) => {
-                if let Some(at) = self.target.called(now.instant()) {
-                    self.next_ask = self.next_ask.min(at);
-                }
+                let at = self.target.called(now.instant());
+                self.next_ask = self.next_ask.min(at);
                 self.sleep()
             }
             (_, Event::Message { message, received }) => {

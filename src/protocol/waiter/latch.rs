@@ -106,16 +106,13 @@ impl Target for LatchTarget {
 
     /// A message only says that it is worth asking.
     fn heard(&mut self, _: &Message, _: Moment, now: Moment) -> StepOf<LatchTarget> {
-        match self.called(now.instant()) {
-            Some(at) => Step::AskBy(at),
-            None => Step::Continue,
-        }
+        Step::AskBy(self.called(now.instant()))
     }
 
-    fn called(&mut self, _: Instant) -> Option<Instant> {
+    fn called(&mut self, _: Instant) -> Instant {
         self.called = true;
         let backoff = MAX_BACKOFF.min(BACKOFF.saturating_mul(self.false_calls));
-        Some(self.asked + backoff)
+        self.asked + backoff
     }
 
     fn is_queued(&self) -> bool {

@@ -113,11 +113,14 @@ impl PermitTarget {
         {
             return (Err(mismatch.into()), false);
         }
-        match self.answered(Ask::Last, answer, sent) {
-            Step::Done(result) => (result.map_err(TryAcquireError::of), false),
-            Step::GiveBack(error) => (Err(TryAcquireError::of(error)), true),
-            Step::AskAt(_) | Step::AskBy(_) | Step::Continue | Step::Confirm(_) => (Err(out_of_turn().into()), false),
-        }
+        let step = self.answered(Ask::Last, answer, sent);
+        let gives_back = matches!(step, Step::GiveBack(_));
+        let result = match step {
+            Step::Done(result) => result.map_err(TryAcquireError::of),
+            Step::GiveBack(error) => Err(TryAcquireError::of(error)),
+            Step::AskAt(_) | Step::AskBy(_) | Step::Continue | Step::Confirm(_) => Err(out_of_turn().into()),
+        };
+        (result, gives_back)
     }
 
     fn granted(&self, grant: &Grant, limit: u32, sent: Moment) -> Granted {
@@ -253,8 +256,8 @@ impl Target for PermitTarget {
         Step::Done(Ok(Granted { deadline, ..self.granted(&grant, limit, sent) }))
     }
 
-    fn called(&mut self, now: Instant) -> Option<Instant> {
-        (self.entry.ticket > 0).then_some(now)
+    fn called(&mut self, now: Instant) -> Instant {
+        now
     }
 
     fn is_queued(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod latches;
 mod releases;
+mod tries;
 mod wait;
 mod waits;
 
@@ -78,6 +79,7 @@ pub fn check() {
     shared_waits();
     mailboxes();
     releases::check();
+    tries::check();
     waits::check();
     latches::check();
 }

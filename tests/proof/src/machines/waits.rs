@@ -2,13 +2,13 @@
 
 use super::wait::{Shown, Wait, ms};
 use crate::error::failure::{Failure, FailureKind};
-use crate::error::{AcquireError, CallError};
+use crate::error::{AcquireError, CallError, Invalid};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Answer, Grant, Usage};
 use crate::protocol::waiter::{Granted, PermitTarget};
 
-const USAGE: Usage = Usage { in_use: 3, limit: 3 };
+pub(super) const USAGE: Usage = Usage { in_use: 3, limit: 3 };
 
 fn failed(kind: FailureKind) -> CallError {
     CallError::Failed(Failure::new(kind, "no answer"))
@@ -22,11 +22,11 @@ fn queued(ticket: u64, position: u64, retry_after: u64, now: u64) -> Answer {
     Answer::Queued { ticket, position, retry_after, usage: USAGE, now }
 }
 
-fn denied() -> Answer {
+pub(super) fn denied() -> Answer {
     Answer::Denied { next_expiry: None, usage: USAGE, waiting: 0, now: 0 }
 }
 
-fn grant(fence: u64, end: u64, now: u64) -> Grant {
+pub(super) fn grant(fence: u64, end: u64, now: u64) -> Grant {
     Grant { permits: 1, fence, expires_at: Some(end), now }
 }
 
@@ -34,7 +34,10 @@ impl Shown for PermitTarget {
     /// Of an error its name.
     fn show(result: Result<Granted, AcquireError>) -> String {
         match result {
-            Ok(granted) => format!("granted {} until {:?}", granted.grant.fence, granted.deadline.instant().map(ms)),
+            Ok(granted) => {
+                let end = granted.deadline.instant().map(ms);
+                format!("granted {} until {end:?}, ticket {:?}", granted.grant.fence, granted.ticket)
+            }
             Err(error) => {
                 let text = format!("{error:?}");
                 let word = text.split(|c: char| !c.is_alphanumeric()).next();
@@ -94,11 +97,16 @@ fn first_calls() {
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.timer(4_000), "asks InLine");
     let answer = Answer::Granted(grant(60, 8_000, 5_000), USAGE);
-    assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999)");
+    assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999), ticket Some(50)");
+    let mut first = Wait::new(None, false, false);
+    first.start(true);
+    first.timer(0);
+    first.answered(queued(1, 1, 4_000, 1_000), 0, 10);
+    assert_eq!(first.message(2, Some(4_000), 1_500, 600), "granted 2 until Some(2999), ticket Some(1)");
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);
     let answer = Answer::Held(grant(60, 8_000, 5_000), USAGE);
-    assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999)", "an id of its own");
+    assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999), ticket Some(50)", "an id of its own");
 }
 
 /// A message brings a grant, if its fence is above the ticket and it is new. Its lease counts from the earlier of two bounds.
@@ -106,13 +114,13 @@ fn grants_by_message() {
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(49, Some(9_000), 1_500, 600), "sleeps until 4000", "of an earlier ticket");
     assert_eq!(wait.message(50, Some(9_000), 1_500, 600), "sleeps until 4000");
-    assert_eq!(wait.message(60, Some(4_500), 1_500, 600), "granted 60 until Some(3499)");
+    assert_eq!(wait.message(60, Some(4_500), 1_500, 600), "granted 60 until Some(3499), ticket Some(50)");
     // Long on its way: by its own time it would end at 5,000 + 2,999.
     let mut wait = Wait::in_line(None, false);
-    assert_eq!(wait.message(60, Some(4_500), 1_500, 3_400), "granted 60 until Some(3499)");
+    assert_eq!(wait.message(60, Some(4_500), 1_500, 3_400), "granted 60 until Some(3499), ticket Some(50)");
     // Sent before the call whose answer told the time: the message counts.
     let mut wait = Wait::in_line(None, false);
-    assert_eq!(wait.message(60, Some(9_000), 8_000, 100), "granted 60 until Some(1099)");
+    assert_eq!(wait.message(60, Some(9_000), 8_000, 100), "granted 60 until Some(1099), ticket Some(50)");
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(1_400), 1_300, 600), "sleeps until 600", "over: it asks at once");
     assert_eq!(wait.message(60, Some(9_000), 1_500, 700), "sleeps until 600", "heard already");
@@ -140,7 +148,7 @@ fn own_ids() {
     let mut wait = Wait::in_line(None, true);
     assert_eq!(wait.message(60, Some(9_000), 1_500, 600), "sleeps until 600");
     assert_eq!(wait.timer(600), "asks InLine");
-    assert_eq!(wait.answered(held(60), 600, 610), "granted 60 until Some(7599)");
+    assert_eq!(wait.answered(held(60), 600, 610), "granted 60 until Some(7599), ticket Some(50)");
     // The message comes behind the answer.
     let unconfirmed = || {
         let mut wait = Wait::in_line(None, true);
@@ -151,7 +159,7 @@ fn own_ids() {
     let mut wait = unconfirmed();
     assert_eq!(wait.message(61, Some(9_000), 1_500, 4_020), "sleeps until 5000, due");
     assert_eq!(wait.called(4_030), "sleeps until 5000, due");
-    assert_eq!(wait.message(60, Some(9_000), 1_500, 4_040), "granted 60 until Some(10999)");
+    assert_eq!(wait.message(60, Some(9_000), 1_500, 4_040), "granted 60 until Some(10999), ticket Some(50)");
     assert_eq!(unconfirmed().timer(5_000), "AlreadyHeld");
     assert_eq!(unconfirmed().cancelled(), "AlreadyHeld");
     // A fence that is not above the ticket is of an earlier grant.
@@ -182,7 +190,7 @@ fn timeouts() {
         wait
     };
     let answer = Answer::Granted(grant(60, 9_000, 6_000), USAGE);
-    assert_eq!(last().answered(answer, 500, 510), "granted 60 until Some(3499)");
+    assert_eq!(last().answered(answer, 500, 510), "granted 60 until Some(3499), ticket Some(50)");
     // The time was over before the answer came: what it may have brought is given back later.
     let given_back = "TimedOut, gives back now false, later true";
     for kind in [FailureKind::TimedOut, FailureKind::PoolExhausted, FailureKind::Unreachable] {
@@ -191,6 +199,9 @@ fn timeouts() {
     }
     let error = last().unanswered(failed(FailureKind::Permission), 540);
     assert!(error.starts_with("Failed") && error.ends_with("later true"), "{error}");
+    let invalid = CallError::Invalid(Invalid::new("permits", "takes 1 to the limit, got 0"));
+    let error = last().unanswered(invalid, 540);
+    assert!(error.starts_with("Invalid") && error.ends_with("later true"), "{error}");
     // So also where the time was over during a call before the last one.
     let mut wait = Wait::in_line(Some(500), false);
     wait.timer(499);
@@ -226,7 +237,7 @@ fn outages() {
     wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
     wait.timer(4_100);
     let answer = Answer::Granted(grant(60, 8_000, 5_000), USAGE);
-    assert_eq!(wait.answered(answer, 4_100, 4_200), "granted 60 until Some(7099)");
+    assert_eq!(wait.answered(answer, 4_100, 4_200), "granted 60 until Some(7099), ticket Some(50)");
     // Who did not ask takes no failure.
     let failure = failed(FailureKind::Permission);
     assert_eq!(Wait::in_line(None, false).unanswered(failure, 100), "sleeps until 4000");
@@ -276,7 +287,7 @@ fn cancellations() {
 fn limits() {
     let other = Usage { in_use: 1, limit: 2 };
     for (strict, told) in
-        [(true, "LimitMismatch, gives back now true, later false"), (false, "granted 60 until Some(2999)")]
+        [(true, "LimitMismatch, gives back now true, later false"), (false, "granted 60 until Some(2999), ticket None")]
     {
         let mut wait = Wait::new(None, false, strict);
         wait.start(true);

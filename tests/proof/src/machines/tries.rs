@@ -1,0 +1,81 @@
+//! Permits that are asked for once: what is told of an answer, and whether it is given back.
+
+use super::at;
+use super::waits::{USAGE, denied, grant};
+use crate::client::micros;
+use crate::protocol::keys::Keys;
+use crate::protocol::lease::LeaseOptions;
+use crate::protocol::semaphore::{Answer, Usage};
+use crate::protocol::waiter::PermitTarget;
+
+const OTHER: Usage = Usage { in_use: 1, limit: 2 };
+
+pub(super) fn check() {
+    arguments();
+    answers();
+    own_ids();
+}
+
+fn target(permits: Option<u32>, id: &str, own_id: bool, strict: bool) -> PermitTarget {
+    let keys = Keys::mutex("luagate", "m").unwrap();
+    let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id };
+    PermitTarget::new(keys, id.to_owned(), permits, 3, strict, lease)
+}
+
+/// What came of an answer, in words.
+fn told(mut target: PermitTarget, answer: Answer) -> String {
+    let (result, gives_back) = target.at_once(answer, at(10));
+    let told = match result {
+        Ok(granted) => {
+            let end = granted.deadline.instant().map(|end| (micros(end) - 1_000_000) / 1_000);
+            format!("granted {} until {end:?}, ticket {:?}", granted.grant.fence, granted.ticket)
+        }
+        Err(error) => format!("{error:?}"),
+    };
+    match gives_back {
+        true => format!("{told}, given back"),
+        false => told,
+    }
+}
+
+/// What cannot be is told before anything is sent.
+fn arguments() {
+    let refused = |permits, id: &str| {
+        let checked = target(permits, id, true, false).check();
+        checked.map_err(|invalid| invalid.what().to_owned())
+    };
+    assert_eq!(refused(Some(0), "me"), Err("permits".to_owned()));
+    assert_eq!(refused(Some(1), "two words"), Err("id".to_owned()));
+    assert_eq!([refused(Some(1), "me"), refused(None, "me")], [Ok(()), Ok(())]);
+}
+
+/// A strict semaphore gives back what another limit granted; of a refusal there is nothing to give back.
+fn answers() {
+    let of = |strict| target(Some(1), "id", false, strict);
+    let granted = |usage| Answer::Granted(grant(60, 8_000, 5_000), usage);
+    assert_eq!(told(of(true), granted(USAGE)), "granted 60 until Some(3009), ticket None");
+    assert_eq!(told(of(false), granted(OTHER)), "granted 60 until Some(3009), ticket None");
+    let error = told(of(true), granted(OTHER));
+    assert!(error.starts_with("LimitMismatch: ") && error.ends_with(", given back"), "{error}");
+    let of_another = Answer::Denied { next_expiry: None, usage: OTHER, waiting: 0, now: 0 };
+    let error = told(of(true), of_another);
+    assert!(error.starts_with("LimitMismatch: ") && !error.ends_with("given back"), "{error}");
+    let declared = |limit| PermitTarget { limit, ..of(true) };
+    assert!(told(declared(1), granted(OTHER)).starts_with("LimitMismatch: "));
+    assert!(told(declared(0), granted(OTHER)).starts_with("granted "), "none is declared");
+    let error = told(of(true), denied());
+    assert!(error.starts_with("Denied: ") && !error.ends_with("given back"), "{error}");
+    let queued = Answer::Queued { ticket: 50, position: 1, retry_after: 0, usage: USAGE, now: 0 };
+    assert!(told(of(false), queued).starts_with("Unknown: "), "nobody asked to wait");
+    // All that are free are one at least.
+    let mut all = target(None, "id", false, false);
+    let (result, _) = all.at_once(Answer::AboveLimit { limit: 0, now: 0 }, at(10));
+    let error = result.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("1 permit") && error.contains("0"), "{error}");
+}
+
+/// What an own id holds was granted to another caller.
+fn own_ids() {
+    let error = told(target(Some(1), "me", true, false), Answer::Held(grant(60, 9_000, 2_000), USAGE));
+    assert!(error.starts_with("AlreadyHeld: ") && !error.ends_with("given back"), "{error}");
+}

@@ -225,7 +225,7 @@ end
 -- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
-while serves and seen < 100 and (waiting > 0 or asks) do
+while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   if waiting > 0 and not line then
     local last = seen == 0 and 1 or 99 - seen -- most often one is served, and the next becomes first
     line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)

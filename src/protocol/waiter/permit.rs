@@ -246,9 +246,11 @@ impl Target for PermitTarget {
         let by_call = Deadline::told(sent, message.at.map(|end| between(server_time, end)));
         let by_message = Deadline::told(received, message.at.map(|end| between(message.now, end)));
         let deadline = by_call.earlier(by_message);
+        // Older than the last answer: somebody took the grant away again, or the server's clock stepped back.
+        let is_old = message.now < server_time;
         // An own id may have been granted elsewhere, and a message does not tell the limit. So many are not what was asked for.
         let is_other = self.permits != Some(message.permits);
-        if self.lease.own_id || self.strict || is_other || deadline.is_past(now) {
+        if is_old || self.lease.own_id || self.strict || is_other || deadline.is_past(now) {
             return Step::AskBy(now.instant());
         }
         let grant = Grant { permits: message.permits, fence: message.fence, expires_at: message.at, now: message.now };

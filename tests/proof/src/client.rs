@@ -196,14 +196,15 @@ impl Client {
         };
     }
 
-    /// What is known of these permits may be wrong from here on, and so may messages to the waits of this client.
-    pub(crate) fn excuse(&mut self, is_it: impl Fn(&Identity) -> bool) {
+    /// What is known of these permits may be wrong from here on, and so may messages to the waits of this client. Of two things
+    /// within a millisecond a message does not tell which one was first.
+    pub(crate) fn excuse(&mut self, now: Moment, is_it: impl Fn(&Identity) -> bool) {
         let permits = self.permits.values_mut();
         let excused = permits.filter(|permit| is_it(&permit.identity));
         excused.for_each(|permit| permit.is_excused = true);
         for caller in self.callers.values_mut() {
             if let Caller::Waits(waiting, _) = caller {
-                waiting.is_excused = true;
+                waiting.excused_until = Some(now.instant() + Duration::from_millis(1));
             }
         }
     }

@@ -269,12 +269,16 @@ impl Run<'_> {
     /// Invariant 11, the other side: granting does not stay suspended. And the limit that a caller is told is stored.
     fn check_resumption(&mut self, gate: &Gate, call: &Call, reply: &[String]) -> Check {
         let over = self.now() > gate.ledger.latest_end + 2 * LATE;
-        let frees = matches!(call, Call::Acquire(_) | Call::Release { .. });
         let Some(state) = State::read(self.server, &gate.keys) else {
             return Ok(());
         };
-        let suspended = state.suspended || !state.is_consistent(self.now());
-        if over && frees && suspended && !state.has_permanent() {
+        let suspended = match call {
+            Call::Acquire(_) => state.suspended || !state.is_consistent(self.now()),
+            // Where no more could be granted than is given back, it leaves what was lost to the next call.
+            Call::Release { .. } => state.suspended,
+            _ => false,
+        };
+        if over && suspended && !state.has_permanent() {
             let text = format!("suspended still, after the last lease ended at {}", gate.ledger.latest_end);
             return broken("loss", text);
         }

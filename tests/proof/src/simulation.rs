@@ -2,7 +2,7 @@
 
 use crate::action::{Action, Forgery, Lie, Refusal, Signature};
 use crate::client::{Patience, Thread};
-use crate::ledger::Violation;
+use crate::ledger::{Check, Violation};
 use crate::scripts::Scripts;
 use crate::world::{Count, World};
 use fastrand::Rng;
@@ -435,6 +435,37 @@ impl Scheduler {
             ),
         }
     }
+}
+
+/// What seldom happens by chance: somebody takes away the permit of a waiter that has not read of it yet. The waiter asks again, is
+/// told to wait, since another one holds, and only then reads that it was granted.
+///
+/// # Errors
+/// The promise that is broken.
+pub fn revoke_before_it_is_read(scripts: &Scripts) -> Check {
+    let want = |client, patience| Action::Want {
+        client,
+        gate: 1,
+        permits: Some(1),
+        limit: 1,
+        strict: false,
+        lease_ms: 30_000,
+        renewed: false,
+        own_id: false,
+        on_lost: false,
+        patience,
+    };
+    let answered = Action::Prompt { flight: 0 };
+    let goes_on = |client| Action::Act { client, thread: 0 };
+    let joins = |client| [want(client, Patience::Forever), answered.clone(), goes_on(client), answered.clone()];
+    let mut actions = vec![want(0, Patience::None), answered.clone()];
+    actions.extend([joins(1), joins(2)].concat());
+    actions.extend([Action::DropPermit { client: 0, permit: 0 }, answered.clone()]);
+    actions.extend([Action::Revoke { gate: 1, client: 1 }, Action::Pass(1)]);
+    actions.extend([Action::Drop { client: 1, by_server: false, by_client: true }, Action::Subscribe { client: 1 }]);
+    actions.extend([goes_on(1), answered, Action::Read { mail: 0 }, goes_on(1), Action::Pass(1)]);
+    let mut world = World::new(scripts, 3).unwrap_or_else(|error| panic!("{error}"));
+    actions.iter().try_for_each(|action| world.apply(action))
 }
 
 /// What happens in the world of this seed, whether it goes well or not.

@@ -18,6 +18,7 @@ use luagate_memory::{Server, Store};
 use promises::{Noted, Promised};
 use redis::{RedisResult, Value};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// What a story's end tells of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +44,8 @@ struct Host {
     /// How far its monotonic clock is behind, in µs, and how far its wall clock is ahead.
     behind: u64,
     ahead: i64,
+    /// Since when nothing is late, by its monotonic clock.
+    calm_since: Option<Instant>,
     /// What it was promised, and is to be looked at later.
     promised: Vec<Promised>,
     /// Messages that somebody who listens too can send again.
@@ -113,6 +116,7 @@ impl World {
             is_suspended: false,
             behind: 0,
             ahead: 0,
+            calm_since: None,
             promised: Vec::new(),
             overheard: Vec::new(),
             ids: BTreeMap::new(),

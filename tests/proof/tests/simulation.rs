@@ -4,7 +4,7 @@
 //! `LUAGATE_SEED=17` runs the world of that seed alone and tells its story. `LUAGATE_PROVE=long` runs new worlds for ten minutes.
 
 use luagate_proof::scripts::Scripts;
-use luagate_proof::simulation::{run_worlds, story};
+use luagate_proof::simulation::{revoke_before_it_is_read, run_worlds, story};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How many steps all worlds together have to live in the short form.
@@ -42,5 +42,12 @@ fn every_world_keeps_the_invariants() {
             failure.shrink(&scripts);
             panic!("{}", failure.story(&scripts));
         }
+    }
+}
+
+#[test]
+fn a_grant_that_was_taken_away_before_it_was_read_is_not_believed_in() {
+    if let Err(violation) = revoke_before_it_is_read(&Scripts::read()) {
+        panic!("{} is broken: {}", violation.rule, violation.text);
     }
 }

@@ -70,8 +70,9 @@ pub(crate) struct Waiting<T: Target> {
     pub(crate) connection: Option<u64>,
     /// A call was not answered.
     pub(crate) unknown: bool,
-    /// Something happened to the server after which a message may tell too much, until an answer comes.
-    pub(crate) is_excused: bool,
+    /// Something happened to the server after which a message may tell too much: until the answer to a call that was sent from
+    /// then on.
+    pub(crate) excused_until: Option<Instant>,
     /// How many calls it sent.
     pub(crate) asks: u64,
 }
@@ -86,7 +87,7 @@ impl<T: Target> Waiting<T> {
             sleeps: None,
             connection: None,
             unknown: false,
-            is_excused: false,
+            excused_until: None,
             asks: 0,
         }
     }
@@ -127,7 +128,7 @@ impl<T: Target> Waiting<T> {
         let sent = answered.sent;
         let event = match answered.read(|reply| self.waiter.target.answer(ask, reply)) {
             Ok(answer) => {
-                self.is_excused = false;
+                self.excused_until = self.excused_until.filter(|until| sent.instant() < *until);
                 Event::Answered { answer, sent }
             }
             Err(Unanswered { error, connection }) => {
@@ -354,7 +355,7 @@ impl Client {
                 let why = match result {
                     Ok(granted) => {
                         self.inbox.remove(&want.id, &waiting.number);
-                        let is_excused = waiting.is_excused;
+                        let is_excused = waiting.excused_until.is_some();
                         return self.granted(&want, granted, is_excused, now);
                     }
                     Err(error) => format!("{error:?}"),

@@ -124,6 +124,11 @@ fn grants_by_message() {
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(1_400), 1_300, 600), "sleeps until 600", "over: it asks at once");
     assert_eq!(wait.message(60, Some(9_000), 1_500, 700), "sleeps until 600", "heard already");
+    // Sent before the last answer, which said that it waits: it asks whether it holds still.
+    let mut wait = Wait::in_line(None, false);
+    assert_eq!(wait.message(60, Some(9_000), 999, 600), "sleeps until 600");
+    let mut wait = Wait::in_line(None, false);
+    assert_eq!(wait.message(60, Some(4_500), 1_000, 600), "granted 60 until Some(3499), ticket Some(50)");
     let mut early = Wait::new(None, false, false);
     early.start(true);
     assert_eq!(early.message(60, Some(9_000), 1_500, 0), "sleeps until 0", "older than the wait");

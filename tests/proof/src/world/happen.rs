@@ -180,7 +180,10 @@ impl World {
             Action::Calm => {
                 self.calm_since = self.calm_since.or(Some(self.mono));
                 let is_first = self.count.scripts == 0;
-                self.hosts.iter_mut().for_each(|host| host.client.is_calm |= is_first);
+                for host in &mut self.hosts {
+                    host.client.is_calm |= is_first;
+                    host.calm_since = host.calm_since.or(Some(host.now(self.mono).instant()));
+                }
                 Ok(())
             }
             Action::End => self.end(),
@@ -439,6 +442,11 @@ impl World {
                     _ => None,
                 });
                 let waiting: Vec<_> = waiting.collect();
+                let secrets = waiting.iter().map(|(mailbox, want)| {
+                    let secret = mailbox.secret.clone().unwrap_or_default();
+                    (want.id.clone(), secret)
+                });
+                let valid: Vec<_> = secrets.collect(); // an own id may wait for several semaphores
                 let waiting = waiting.get(of(caller, waiting.len()));
                 waiting.and_then(|(mailbox, want)| {
                     let (id, permits) = (&want.id, want.permits.unwrap_or(1));
@@ -459,7 +467,7 @@ impl World {
                         }
                         Signature::OfAnother(at) => {
                             let mut others = host.secrets.clone();
-                            others.retain(|(other, secret)| other != id || secret != own);
+                            others.retain(|secret| !valid.contains(secret));
                             let (_, secret) = others.get(of(at, others.len()))?;
                             Some(signed(&format!("#{secret}"), text))
                         }
@@ -607,7 +615,7 @@ impl World {
         let keys = &self.gates[gate].keys.clone();
         let ids = &mut self.hosts[name].ids;
         ids.entry((gate, id.clone())).or_default().is_revoked = true;
-        self.hosts[name].client.excuse(|identity| identity.id == *id);
+        self.with(name, |client, now| client.excuse(now, |identity| identity.id == *id));
         self.lose_replies(name)?;
         self.call(&release(keys, id, None)).map(drop)
     }
@@ -617,10 +625,10 @@ impl World {
         for name in 0..self.hosts.len() {
             let host = &mut self.hosts[name];
             host.client.mail.clear();
-            host.client.excuse(|_| true);
             host.promised.clear();
             // An entry of the copy may have come back, which ends by itself.
             host.ids.values_mut().for_each(|noted| noted.is_late = true);
+            self.with(name, |client, now| client.excuse(now, |_| true));
             self.lose_replies(name)?;
         }
         Ok(())

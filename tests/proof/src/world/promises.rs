@@ -163,7 +163,7 @@ impl World {
                 let (Some((left, since)), true) = (permit.leased, permit.is_had) else {
                     continue;
                 };
-                if micros(since) + host.behind < self.calm_since.unwrap_or(mono) {
+                if since < host.calm_since.unwrap_or(now) {
                     continue; // when something may have been late
                 }
                 let passed = now.saturating_duration_since(since);
@@ -384,9 +384,14 @@ impl World {
 
     /// A caller begins to use an id.
     pub(super) fn note_id(&mut self, name: usize, gate: usize, id: &str) {
+        let (key, has) = ((gate, id.to_owned()), self.has_something(gate, id));
+        let may_be_of_copy = self.count.losses > 0 && (has || self.gates[gate].is_in_doubt());
         let host = &mut self.hosts[name];
         host.promised.retain(|promised| promised.gate != gate || promised.id != id);
-        host.ids.insert((gate, id.to_owned()), Noted::default());
+        // What an earlier call or a copy left behind ends by itself.
+        let is_stray = host.ids.get(&key).is_some_and(|before| before.is_stray || before.is_late);
+        let is_late = may_be_of_copy || is_stray && has;
+        host.ids.insert(key, Noted { is_late, ..Noted::default() });
     }
 
     pub(super) fn is_mutex(gate: usize) -> bool {

@@ -178,15 +178,21 @@ impl World {
                 None => Ok(()),
             },
             Action::Calm => {
-                self.calm_since = self.calm_since.or(Some(self.mono));
-                let is_first = self.count.scripts == 0;
-                for host in &mut self.hosts {
-                    host.client.is_calm |= is_first;
-                    host.calm_since = host.calm_since.or(Some(host.now(self.mono).instant()));
+                if self.calm_since.is_none() {
+                    self.begin_calm();
                 }
+                let is_first = self.count.scripts == 0;
+                self.hosts.iter_mut().for_each(|host| host.client.is_calm |= is_first);
                 Ok(())
             }
             Action::End => self.end(),
+        }
+    }
+
+    fn begin_calm(&mut self) {
+        self.calm_since = Some(self.mono);
+        for host in &mut self.hosts {
+            host.calm_since = Some(host.now(self.mono).instant());
         }
     }
 
@@ -195,7 +201,9 @@ impl World {
         self.advance(ms * 1_000)?;
         if !is_prompt {
             self.waits.fill(None);
-            self.calm_since = self.calm_since.map(|_| self.mono);
+            if self.calm_since.is_some() {
+                self.begin_calm();
+            }
             self.hosts.iter_mut().for_each(|host| host.client.is_calm = false);
         }
         self.tell(|| format!("{ms} ms go by"));

@@ -163,7 +163,7 @@ impl World {
                 let (Some((left, since)), true) = (permit.leased, permit.is_had) else {
                     continue;
                 };
-                if since < host.calm_since.unwrap_or(now) {
+                if since <= host.calm_since.unwrap_or(now) {
                     continue; // when something may have been late
                 }
                 let passed = now.saturating_duration_since(since);

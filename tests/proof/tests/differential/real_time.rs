@@ -102,6 +102,13 @@ impl RealTime {
         (answer, self.pair.model.store())
     }
 
+    /// How many entries each key has in a store, which the model keeps from here on.
+    fn counts(&mut self, store: Store) -> Vec<[Answer; 2]> {
+        self.pair.model.set_store(store);
+        let count = |key: &String| ["HLEN", "ZCARD"].map(|count| self.pair.model(&[count, key.as_str()]));
+        self.keys.iter().map(count).collect()
+    }
+
     /// Whether the sequence goes on.
     fn call(&mut self, call: &Call) -> Result<bool, String> {
         let words = self.words(call, 0);
@@ -118,15 +125,18 @@ impl RealTime {
         self.distance = self.distance.max(last - first);
         let words = self.words(call, 1);
         let before = self.pair.model.store();
-        let (early, _) = self.model_at(first - self.distance - 1_000, &before, &words);
-        let (late, _) = self.model_at(last + 1_000, &before, &words);
+        let (early, after_early) = self.model_at(first - self.distance - 1_000, &before, &words);
+        let (late, after_late) = self.model_at(last + 1_000, &before, &words);
         let (model, after) = self.model_at(first, &before, &words);
-        self.pair.model.set_store(after);
+        // A lease that has ended is taken back by some calls without a word, and shows in a later reply.
+        let [kept_early, kept_late, kept] = [after_early, after_late, after].map(|store| self.counts(store));
         let shape = self.shape(call, &model);
         let as_it_is = sorted(model.clone());
-        let is_open = [early, late]
-            .into_iter()
-            .any(|other| shape != self.shape(call, &other) || !self.near(&sorted(other), &as_it_is));
+        let is_open = kept_early != kept
+            || kept_late != kept
+            || [early, late]
+                .into_iter()
+                .any(|other| shape != self.shape(call, &other) || !self.near(&sorted(other), &as_it_is));
         if is_open || self.distance > TOO_FAR {
             self.left_out += 1;
             return Ok(false);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How many connections are enough while the server answers at once: a few full packets cost both sides less than many of one
-/// call. With fewer, 8 threads on one machine wait for packets longer than those save; with more, 32 threads gain less.
+/// call. With fewer, 8 threads on one machine lose more by waiting for packets than they save. With more, 32 threads gain less.
 const ENOUGH: usize = 6;
 
 #[derive(Default)]

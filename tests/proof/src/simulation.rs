@@ -437,8 +437,8 @@ impl Scheduler {
     }
 }
 
-/// What seldom happens by chance: somebody takes away the permit of a waiter that has not read of it yet. The waiter asks again, is
-/// told to wait, since another one holds, and only then reads that it was granted.
+/// What seldom happens by chance: a waiter is granted a permit, and somebody takes it away before the waiter has read of it. The
+/// waiter asks again and is told to wait. Only then it reads the message of the grant.
 ///
 /// # Errors
 /// The promise that is broken.

@@ -70,8 +70,8 @@ pub(crate) struct Waiting<T: Target> {
     pub(crate) connection: Option<u64>,
     /// A call was not answered.
     pub(crate) unknown: bool,
-    /// Something happened to the server after which a message may tell too much: until the answer to a call that was sent from
-    /// then on.
+    /// Something happened to the server, so that a message may tell too much. The answer to a call that is sent at this time or
+    /// later ends that.
     pub(crate) excused_until: Option<Instant>,
     /// How many calls it sent.
     pub(crate) asks: u64,

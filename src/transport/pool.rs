@@ -255,7 +255,7 @@ impl Pool {
                 return Err(failure);
             }
         };
-        let along = queue::take_along(&mut lock(&self.connections).queue, packet, sending, latest);
+        let along = lock(&self.connections).take_along(packet, sending, latest);
         let begun = connection.used; // just now, when it was found to be ready
         let sent = self.options.clock.moment_at(begun);
         let (mut replies, state) = match along.is_empty() {
@@ -272,7 +272,7 @@ impl Pool {
         };
         let generation = connection.generation;
         let is_near = (!sending.is_alone()).then(|| connection.used - begun < AT_ONCE);
-        let pending = self.give_back(connection, state, is_near);
+        let pending = self.give_back(connection, state, is_near, along.len());
         let response = |replies| Response { replies, sent, generation, pending: pending.clone() };
         if along.is_empty() {
             return Ok(response(replies));
@@ -293,6 +293,7 @@ impl Pool {
         connection: PooledConnection,
         state: State,
         is_near: Option<bool>,
+        along: usize,
     ) -> Option<PendingConnection> {
         let mut kept = None;
         let mut connections = lock(&self.connections);
@@ -311,6 +312,7 @@ impl Pool {
                 connections.lose();
             }
         }
+        connections.along -= along;
         connections.is_near = is_near.unwrap_or(connections.is_near);
         connections.step_down(self.options.most, self.moves());
         drop(connections);

@@ -6,9 +6,9 @@ use crate::transport::connection::PooledConnection;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many connections are enough while the server answers at once: a few full packets cost both sides less than many of one
-/// call. With fewer, 8 threads on one machine lose more by waiting for packets than they save. With more, 32 threads gain less.
-const ENOUGH: usize = 6;
+/// How many connections are enough where there are more callers than connections and the server answers at once: a few full
+/// packets cost both sides less than many of one call. With fewer, 16 threads wait too long for a packet; with more, 32 gain less.
+const ENOUGH: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Connections {
@@ -16,6 +16,8 @@ pub(super) struct Connections {
     pub(super) open: usize,
     /// How many threads have a connection, or are about to.
     pub(super) busy: usize,
+    /// How many calls of other threads are under way in the packets of these.
+    pub(super) along: usize,
     /// How many broke or did not answer in time, and have no successor yet.
     pub(super) unreplaced: usize,
     /// Counts the times that a connection was found broken: the idle ones of before are then likely dead too.
@@ -57,9 +59,11 @@ impl Connections {
         }
     }
 
-    /// How many threads may be busy before the next one waits. `shares`: the next one may wait for a packet with others.
+    /// How many threads may be busy before the next one waits. `shares`: the next one may wait for a packet with others. It
+    /// does so only where there are more callers than connections.
     pub(super) fn enough(&self, most: usize, shares: bool) -> usize {
-        match self.is_near && shares {
+        let callers = self.busy + self.along + self.queue.len();
+        match self.is_near && shares && callers >= most {
             true => ENOUGH.min(most),
             false => most,
         }

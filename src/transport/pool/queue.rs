@@ -1,12 +1,12 @@
 //! Calls that wait for a connection: they get one, or go along in the packet of another thread.
 
+use super::connections::Connections;
 use super::slot::Slot;
 use super::{Pool, Response, Sending};
 use crate::clock::{machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::Packet;
 use crate::sync::{lock, wait_for};
-use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -112,32 +112,30 @@ pub(super) fn all_busy(most: usize) -> Failure {
     Failure::new(FailureKind::PoolExhausted, text)
 }
 
-/// The packets that go along with one, in their order.
-pub(super) fn take_along(
-    queue: &mut VecDeque<Arc<Queued>>,
-    packet: &Packet,
-    sending: Sending,
-    latest: Instant,
-) -> Vec<Arc<Queued>> {
-    let mut along = Vec::new();
-    if sending.is_alone() {
-        return along;
-    }
-    let mut replies = packet.replies;
-    queue.retain(|other| {
-        let apart = latest.max(other.latest) - latest.min(other.latest);
-        let in_time = match sending.until {
-            Some(_) => other.has_deadline && apart <= TOGETHER,
-            None => !other.has_deadline,
-        };
-        let goes = in_time && !other.alone && replies + other.packet.replies <= MOST;
-        if goes {
-            replies += other.packet.replies;
-            along.push(other.clone());
+impl Connections {
+    /// The packets that go along with one, in their order.
+    pub(super) fn take_along(&mut self, packet: &Packet, sending: Sending, latest: Instant) -> Vec<Arc<Queued>> {
+        let mut along = Vec::new();
+        if sending.is_alone() {
+            return along;
         }
-        !goes
-    });
-    along
+        let mut replies = packet.replies;
+        self.queue.retain(|other| {
+            let apart = latest.max(other.latest) - latest.min(other.latest);
+            let in_time = match sending.until {
+                Some(_) => other.has_deadline && apart <= TOGETHER,
+                None => !other.has_deadline,
+            };
+            let goes = in_time && !other.alone && replies + other.packet.replies <= MOST;
+            if goes {
+                replies += other.packet.replies;
+                along.push(other.clone());
+            }
+            !goes
+        });
+        self.along += along.len();
+        along
+    }
 }
 
 /// One packet of all, and how many replies it has.

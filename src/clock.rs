@@ -126,12 +126,12 @@ impl Notify {
 
     /// Wakes the thread, for which there is something new behind the lock that it sleeps with. The lock is free before the
     /// thread wakes, which would wait for it at once.
-    pub(crate) fn wake<T>(&self, news: MutexGuard<'_, T>) {
+    pub(crate) fn wake<T>(&self, guard: MutexGuard<'_, T>) {
         // Before the lock is free: a test must not see the thread asleep while there is something for it to do.
         if let Some(sleeper) = &self.sleeper {
             sleeper.wakes();
         }
-        drop(news);
+        drop(guard);
         self.condvar().notify_one();
     }
 

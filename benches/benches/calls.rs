@@ -17,15 +17,15 @@ const LEASE_MS: &str = "30000";
 const LIMIT: &str = "100";
 
 /// The scripts on a connection of one's own.
-struct Wire {
+struct Plain {
     con: Connection,
     scripts: Scripts,
 }
 
-impl Wire {
-    fn new(server: &Server, name: &str) -> Wire {
+impl Plain {
+    fn new(server: &Server, name: &str) -> Plain {
         let mut con = server.connection();
-        Wire { scripts: Scripts::load(&mut con, server, name), con }
+        Plain { scripts: Scripts::load(&mut con, server, name), con }
     }
 
     fn keys(&self) -> [&str; 3] {
@@ -72,34 +72,34 @@ fn start() -> Server {
 fn pair(criterion: &mut Criterion) {
     let server = start();
     let semaphore = server.gate().semaphore("crate", 100).lease(LEASE);
-    let (mut raw, mut wire) = (Raw::new(&server, "raw"), Wire::new(&server, "bare"));
+    let (mut raw, mut plain) = (Raw::new(&server, "raw"), Plain::new(&server, "bare"));
     let mut group = criterion.benchmark_group("acquire + release");
     group.bench_function("crate", |bencher| bencher.iter(|| pairs(&semaphore, 1)));
     group.bench_function("raw", |bencher| bencher.iter(|| raw.pairs(1)));
     group.bench_function("bare sorted set", |bencher| {
         bencher.iter(|| {
             let id = new_id();
-            assert!(wire.bare_acquire(&id, LIMIT));
-            wire.bare_release(&id);
+            assert!(plain.bare_acquire(&id, LIMIT));
+            plain.bare_release(&id);
         });
     });
 }
 
 fn denied(criterion: &mut Criterion) {
     let server = start();
-    let mut wire = Wire::new(&server, "full");
+    let mut plain = Plain::new(&server, "full");
     let full = server.gate().semaphore("full", 1).lease(Duration::from_secs(3_600));
     let holder = full.acquire().unwrap();
-    assert!(wire.bare_acquire("holder", "1"));
+    assert!(plain.bare_acquire("holder", "1"));
     let mut group = criterion.benchmark_group("denied");
     group.bench_function("crate", |bencher| {
         bencher.iter(|| full.try_acquire().unwrap_err());
     });
     group.bench_function("raw", |bencher| {
-        bencher.iter(|| assert_eq!(wire.acquire(&new_id(), "1", "0"), "denied"));
+        bencher.iter(|| assert_eq!(plain.acquire(&new_id(), "1", "0"), "denied"));
     });
     group.bench_function("bare sorted set", |bencher| {
-        bencher.iter(|| wire.bare_acquire(&new_id(), "1"));
+        bencher.iter(|| plain.bare_acquire(&new_id(), "1"));
     });
     group.finish();
     holder.release().unwrap();
@@ -108,14 +108,14 @@ fn denied(criterion: &mut Criterion) {
 fn refresh(criterion: &mut Criterion) {
     let server = start();
     let semaphore = server.gate().semaphore("held", 100).lease(LEASE);
-    let mut wire = Wire::new(&server, "held");
+    let mut plain = Plain::new(&server, "held");
     let permit: Permit = semaphore.acquire().unwrap();
     let mut group = criterion.benchmark_group("refresh");
     group.bench_function("crate", |bencher| bencher.iter(|| permit.refresh().unwrap()));
-    group.bench_function("raw", |bencher| bencher.iter(|| wire.refresh(permit.id())));
+    group.bench_function("raw", |bencher| bencher.iter(|| plain.refresh(permit.id())));
     group.bench_function("bare ZADD", |bencher| {
-        let key = wire.scripts.bare_key.clone();
-        bencher.iter(|| wire.con.zadd::<_, _, _, ()>(&key, permit.id(), 1).unwrap());
+        let key = plain.scripts.bare_key.clone();
+        bencher.iter(|| plain.con.zadd::<_, _, _, ()>(&key, permit.id(), 1).unwrap());
     });
     group.finish();
     permit.release().unwrap();
@@ -125,7 +125,7 @@ fn refresh(criterion: &mut Criterion) {
 fn in_line(criterion: &mut Criterion) {
     let server = start();
     let keys = server.keys("line");
-    let mut wire = Wire::new(&server, "line");
+    let mut plain = Plain::new(&server, "line");
     let full = server.gate().semaphore("line", 1).lease(Duration::from_secs(3_600));
     let holder = full.acquire().unwrap();
     let mut con = server.connection();
@@ -142,16 +142,16 @@ fn in_line(criterion: &mut Criterion) {
     group.bench_function("raw", |bencher| {
         bencher.iter(|| {
             let id = new_id();
-            assert_eq!(wire.acquire(&id, "1", "60000"), "queued");
-            wire.release(&id);
+            assert_eq!(plain.acquire(&id, "1", "60000"), "queued");
+            plain.release(&id);
         });
     });
     group.bench_function("bare ZADD + ZREM", |bencher| {
-        let key = wire.scripts.bare_key.clone();
+        let key = plain.scripts.bare_key.clone();
         bencher.iter(|| {
             let id = new_id();
-            wire.con.zadd::<_, _, _, ()>(&key, &id, 1).unwrap();
-            wire.con.zrem::<_, _, ()>(&key, &id).unwrap();
+            plain.con.zadd::<_, _, _, ()>(&key, &id, 1).unwrap();
+            plain.con.zrem::<_, _, ()>(&key, &id).unwrap();
         });
     });
     group.finish();

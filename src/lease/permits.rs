@@ -261,7 +261,7 @@ impl Shared {
         let losses: Vec<_> = losses.into_iter().map(|loss| (on_lost(&loss), loss)).collect();
         drop(state);
         for (on_lost, loss) in losses {
-            if loss.is_news {
+            if loss.is_new {
                 trace::lost(&loss.identity.keys, loss.identity.fence);
                 self.servers.counts.lost.add_one();
             }

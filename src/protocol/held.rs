@@ -92,7 +92,7 @@ impl HeldPermit {
         self.over
     }
 
-    /// Zero when it is lost, `None` when it is permanent; and whether its loss is news.
+    /// Zero when it is lost, `None` when it is permanent; and whether its holder has yet to learn of it.
     pub(crate) fn remaining(&mut self, now: Moment) -> (Option<Duration>, bool) {
         if self.over || self.seen_lost {
             return (Some(Duration::ZERO), false);
@@ -149,10 +149,10 @@ impl HeldPermit {
         self.over = true;
     }
 
-    /// The server says that the id holds it no more. Whether it is over only now, and whether its loss is news.
+    /// The server says that the id holds it no more. Whether it is over only now, and whether its holder has yet to learn of it.
     pub(crate) fn lose(&mut self) -> (bool, bool) {
         let is_first = !std::mem::replace(&mut self.over, true);
-        let is_news = is_first && !self.seen_lost;
-        (is_first, is_news)
+        let is_new = is_first && !self.seen_lost;
+        (is_first, is_new)
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Loss {
     pub(crate) identity: Arc<Identity>,
     pub(crate) number: Number,
     /// It was seen for the first time.
-    pub(crate) is_news: bool,
+    pub(crate) is_new: bool,
     /// Its holder wants to know.
     pub(crate) is_reported: bool,
 }
@@ -322,19 +322,19 @@ impl Keeper {
     pub(crate) fn lose(&mut self, number: Number, wanted: bool) {
         if let Some(kept) = self.permits.get_mut(&number) {
             let is_watched = kept.is_watched();
-            let (is_first, is_news) = kept.held.lose();
+            let (is_first, is_new) = kept.held.lose();
             let is_reported = wanted && is_watched && is_first && kept.is_reported;
-            self.tell(number, is_news, is_reported);
+            self.tell(number, is_new, is_reported);
             self.plan_renewal(number, None);
             self.plan_report(number);
         }
     }
 
-    fn tell(&mut self, number: Number, is_news: bool, is_reported: bool) {
+    fn tell(&mut self, number: Number, is_new: bool, is_reported: bool) {
         if let Some(kept) = self.permits.get(&number)
-            && (is_news || is_reported)
+            && (is_new || is_reported)
         {
-            self.losses.push(Loss { identity: kept.held.identity.clone(), number, is_news, is_reported });
+            self.losses.push(Loss { identity: kept.held.identity.clone(), number, is_new, is_reported });
         }
     }
 
@@ -343,8 +343,8 @@ impl Keeper {
         let Some(kept) = self.permits.get_mut(&number) else {
             return Some(Duration::ZERO);
         };
-        let (left, is_news) = kept.held.remaining(now);
-        if is_news {
+        let (left, is_new) = kept.held.remaining(now);
+        if is_new {
             self.tell(number, true, false);
         }
         left

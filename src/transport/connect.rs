@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// How all connections of a gate are made: RESP2, where the subscriber can wait with a deadline; and no greeting, each
 /// part of which would be awaited for a timeout of its own.
-pub(crate) fn settled(info: ConnectionInfo) -> ConnectionInfo {
+pub(crate) fn with_options(info: ConnectionInfo) -> ConnectionInfo {
     let tcp = info.tcp_settings().clone().set_nodelay(true);
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
     info.set_tcp_settings(tcp).set_redis_settings(settings)

@@ -1,7 +1,7 @@
 //! Where a pool's connections come from: one address, or whatever server the sentinels call master.
 
 use super::Timeouts;
-use super::connect::{open, settled};
+use super::connect::{open, with_options};
 use super::connection::Inner;
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
@@ -34,13 +34,13 @@ impl Connector {
 
     /// Connections to this server.
     pub(super) fn at(info: ConnectionInfo) -> Result<Connector, Failure> {
-        let client = Client::open(settled(info).into_connection_info()?)?;
+        let client = Client::open(with_options(info).into_connection_info()?)?;
         Ok(Connector::Client(Box::new(client)))
     }
 
     #[cfg(feature = "r2d2")]
     pub(crate) fn of_pool(pool: r2d2::Pool<Client>, info: ConnectionInfo) -> Result<Connector, Failure> {
-        let client = Client::open(settled(info).into_connection_info()?)?;
+        let client = Client::open(with_options(info).into_connection_info()?)?;
         Ok(Connector::Pool(pool, Box::new(client)))
     }
 

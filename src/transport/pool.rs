@@ -23,7 +23,7 @@ use crate::protocol::replicas::MinReplicas;
 use crate::sync::lock;
 use crate::trace;
 use connections::Connections;
-use queue::{Queued, Turn};
+use queue::{Progress, Queued};
 use redis::{Cmd, Connection, ConnectionAddr};
 use slot::Slot;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -188,10 +188,10 @@ impl Pool {
             false => connections.queue.push_back(queued.clone()),
         }
         drop(connections);
-        match self.wait_for_turn(&queued) {
-            Turn::Goes(slot) => self.send_on(slot, packet, sending, latest),
-            Turn::Answered(response) => Ok(*response),
-            Turn::Waits => Err(queue::all_busy(self.options.most)),
+        match self.wait_in_queue(&queued) {
+            Progress::Sends(slot) => self.send_on(slot, packet, sending, latest),
+            Progress::Answered(response) => Ok(*response),
+            Progress::Waits => Err(queue::all_busy(self.options.most)),
         }
     }
 
@@ -280,7 +280,7 @@ impl Pool {
         let mut rest = replies.split_off(packet.replies.min(replies.len()));
         for other in along {
             let after = rest.split_off(other.packet.replies.min(rest.len()));
-            other.set(Turn::Answered(Box::new(response(rest))));
+            other.set(Progress::Answered(Box::new(response(rest))));
             rest = after;
         }
         Ok(response(replies))

@@ -4,7 +4,7 @@
 //!
 //! `redis::sentinel` asks without any timeout, so one sentinel that stands still would hold up every call.
 
-use super::connect::{moved_to, open, settled};
+use super::connect::{moved_to, open, with_options};
 use super::subscription::{Broken, Subscription, TICK};
 use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
@@ -42,13 +42,13 @@ impl Sentinels {
         like: ConnectionInfo,
     ) -> Result<Arc<Sentinels>, Failure> {
         let clients = sentinels.into_iter().map(|info| {
-            let client = Client::open(settled(info).into_connection_info()?)?;
+            let client = Client::open(with_options(info).into_connection_info()?)?;
             Ok(client)
         });
         let sentinels = Arc::new(Sentinels {
             sentinels: clients.collect::<Result<_, Failure>>()?,
             master,
-            like: settled(like),
+            like: with_options(like),
             first: AtomicUsize::new(0),
             known: Mutex::default(),
             moves: AtomicU64::new(0),
@@ -157,7 +157,7 @@ impl Sentinels {
     }
 }
 
-/// The thread: listens to the sentinel that is asked first, for that one's news are about what it answers.
+/// The thread: listens to the sentinel that is asked first, for its messages are about what it answers.
 fn listen(sentinels: &Weak<Sentinels>) {
     while let Some(known) = sentinels.upgrade() {
         let index = known.first.load(Ordering::Relaxed);
@@ -187,17 +187,17 @@ fn hear(sentinels: &Weak<Sentinels>, index: usize, sentinel: &Client) -> Result<
     con.set_read_timeout(Some(WITHIN))?;
     redis::cmd("SUBSCRIBE").arg(&NEWS).exec(&mut con)?;
     let mut subscription = Subscription::on(con, WITHIN);
-    let mut is_news = true; // whatever it told before
+    let mut asks = true; // whatever it told before
     while let Some(known) = sentinels.upgrade() {
         if known.first.load(Ordering::Relaxed) != index {
             return Ok(());
         }
-        if is_news {
+        if asks {
             known.found(&known.ask(sentinel, WITHIN)?);
         }
         drop(known);
-        let news = subscription.next(machine_now() + TICK);
-        is_news = match news.and_then(|news| subscription.test().map(|()| news)) {
+        let message = subscription.next(machine_now() + TICK);
+        asks = match message.and_then(|message| subscription.test().map(|()| message)) {
             Ok(message) => message.is_some(),
             Err(Broken) => return Ok(()),
         };

@@ -33,8 +33,8 @@ pub(super) struct Taken {
     number: u64,
 }
 
-/// What the subscriber's thread has of its subscription.
-pub(super) enum Turn {
+/// What the thread of the subscriber does next.
+pub(super) enum Next {
     Reads(Box<Taken>),
     /// A waiting thread reads.
     Rests,
@@ -87,9 +87,9 @@ impl Reading {
         }
         state.broken |= !works;
         state.free = works.then_some(taken.subscription);
-        let is_news = state.broken || state.wanted;
+        let wakes = state.broken || state.wanted;
         drop(state);
-        if is_news {
+        if wakes {
             self.changed.notify_one();
         }
     }
@@ -100,9 +100,9 @@ impl Reading {
         self.changed.notify_one();
     }
 
-    /// The turn of the subscriber's thread: after `pause`, or as soon as nobody reads where somebody waits who does not read
-    /// (`is_needed`). `insists`: it needs the subscription even if a waiting thread reads.
-    pub(super) fn turn(&self, pause: Duration, is_needed: bool, insists: bool) -> Turn {
+    /// What the thread of the subscriber does next. It reads after `pause`, or as soon as nobody else does if that is needed.
+    /// `insists`: it needs the subscription even if a waiting thread reads.
+    pub(super) fn next(&self, pause: Duration, is_needed: bool, insists: bool) -> Next {
         let end = machine_now() + pause;
         let mut state = lock(&self.state);
         state.wanted = insists;
@@ -111,14 +111,14 @@ impl Reading {
             let left = end.saturating_duration_since(machine_now());
             let is_due = state.called || insists || left.is_zero();
             if state.broken {
-                return Turn::Broken;
+                return Next::Broken;
             }
             if is_due && let Some(taken) = state.take() {
                 (state.wanted, state.called) = (false, false);
-                return Turn::Reads(Box::new(taken));
+                return Next::Reads(Box::new(taken));
             }
             if left.is_zero() {
-                return Turn::Rests;
+                return Next::Rests;
             }
             state = wait_for(&self.changed, state, left);
         }

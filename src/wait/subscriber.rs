@@ -1,7 +1,7 @@
 //! A subscription: one connection to one server, however many threads wait, on which they hear of their grants.
 
 use super::mailbox::{Look, Mailbox};
-use super::reading::{Reading, Taken, Turn};
+use super::reading::{Next, Reading, Taken};
 use super::registry::Registry;
 use crate::clock::{machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
@@ -248,10 +248,10 @@ impl Subscriber {
         loop {
             let is_test_due = since(tested) >= TEST;
             let is_needed = self.registry.needs_reader();
-            let mut taken = match self.reading.turn(TICK, is_needed, is_test_due) {
-                Turn::Reads(taken) => Some(*taken),
-                Turn::Rests => None,
-                Turn::Broken => return broken,
+            let mut taken = match self.reading.next(TICK, is_needed, is_test_due) {
+                Next::Reads(taken) => Some(*taken),
+                Next::Rests => None,
+                Next::Broken => return broken,
             };
             // A gate may also go while somebody sends it message after message.
             if self.pool.is_retired() {

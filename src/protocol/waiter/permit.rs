@@ -163,7 +163,7 @@ impl PermitTarget {
         Step::Confirm(sent.instant() + ON_ITS_WAY)
     }
 
-    /// A hint to ask again, or the news that the place in line was taken away.
+    /// A hint to ask again, or a message that the place in line was taken away.
     fn hinted(&mut self, message: &Message, asked: (Moment, ServerTime)) -> StepOf<PermitTarget> {
         let (sent, server_time) = asked;
         // Older than the last answer, it tells nothing that the answer did not know. So one who listens too and sends it again

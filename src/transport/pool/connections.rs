@@ -1,6 +1,6 @@
 //! The connections of a pool that are idle, how many are busy, and what waits for one.
 
-use super::queue::{Queued, Turn};
+use super::queue::{Progress, Queued};
 use super::slot::Slot;
 use crate::transport::connection::PooledConnection;
 use std::collections::VecDeque;
@@ -77,7 +77,7 @@ impl Connections {
             && let Some(first) = self.queue.pop_front()
         {
             self.busy += 1;
-            first.set(Turn::Goes(self.slot(moves)));
+            first.set(Progress::Sends(self.slot(moves)));
         }
     }
 }

@@ -27,15 +27,15 @@ pub(super) struct Queued {
     alone: bool,
     /// It has a deadline of its own, and not only the read timeout.
     has_deadline: bool,
-    turn: Mutex<Turn>,
+    progress: Mutex<Progress>,
     changed: Condvar,
 }
 
 /// What becomes of a packet that waits.
-pub(super) enum Turn {
+pub(super) enum Progress {
     Waits,
     /// Its thread sends it.
-    Goes(Slot),
+    Sends(Slot),
     /// Another thread sent it.
     Answered(Box<Response>),
 }
@@ -48,7 +48,7 @@ impl Queued {
             since: machine_now(),
             alone: sending.is_alone(),
             has_deadline: sending.until.is_some(),
-            turn: Mutex::new(Turn::Waits),
+            progress: Mutex::new(Progress::Waits),
             changed: Condvar::new(),
         })
     }
@@ -58,49 +58,49 @@ impl Queued {
         !self.alone && since(self.since) < STUCK
     }
 
-    pub(super) fn set(&self, turn: Turn) {
-        *lock(&self.turn) = turn;
+    pub(super) fn set(&self, progress: Progress) {
+        *lock(&self.progress) = progress;
         self.changed.notify_one();
     }
 
     /// What has become of it by `until`.
-    fn turn(&self, until: Instant) -> Turn {
-        let mut turn = lock(&self.turn);
+    fn progress(&self, until: Instant) -> Progress {
+        let mut progress = lock(&self.progress);
         loop {
             let left = until.saturating_duration_since(machine_now());
-            match std::mem::replace(&mut *turn, Turn::Waits) {
-                Turn::Waits if !left.is_zero() => {}
-                turn => return turn,
+            match std::mem::replace(&mut *progress, Progress::Waits) {
+                Progress::Waits if !left.is_zero() => {}
+                progress => return progress,
             }
-            turn = wait_for(&self.changed, turn, left);
+            progress = wait_for(&self.changed, progress, left);
         }
     }
 }
 
 impl Pool {
-    /// Waits until a packet has its turn. [`Turn::Waits`] where its time is over before that.
-    pub(super) fn wait_for_turn(&self, queued: &Arc<Queued>) -> Turn {
+    /// Waits until a packet may be sent or is answered. [`Progress::Waits`]: its time was over before that.
+    pub(super) fn wait_in_queue(&self, queued: &Arc<Queued>) -> Progress {
         let mut until = queued.latest.min(queued.since + STUCK);
         loop {
-            match queued.turn(until) {
-                Turn::Waits => {}
-                turn => return turn,
+            match queued.progress(until) {
+                Progress::Waits => {}
+                progress => return progress,
             }
             let mut connections = lock(&self.connections);
             let mut queue = connections.queue.iter();
             let Some(index) = queue.position(|other| Arc::ptr_eq(other, queued)) else {
-                // Its turn has come, and another thread is about to say so or to bring the replies.
+                // It left the queue, and another thread is about to say so or to bring the replies.
                 until = machine_now() + self.options.timeouts.read;
                 continue;
             };
             if connections.busy < self.options.most {
                 connections.queue.remove(index);
                 connections.busy += 1;
-                return Turn::Goes(connections.slot(self.moves()));
+                return Progress::Sends(connections.slot(self.moves()));
             }
             if machine_now() >= queued.latest {
                 connections.queue.remove(index);
-                return Turn::Waits;
+                return Progress::Waits;
             }
             until = queued.latest;
         }

@@ -178,7 +178,7 @@ fn batches() {
 fn losses() {
     let told = |keeper: &mut Keeper| {
         let losses = keeper.take_losses();
-        losses.iter().map(|loss| (loss.number, loss.is_news, loss.is_reported)).collect::<Vec<_>>()
+        losses.iter().map(|loss| (loss.number, loss.is_new, loss.is_reported)).collect::<Vec<_>>()
     };
     let mut keeper = Keeper::default();
     let number = keep(&mut keeper, 600);

@@ -189,6 +189,7 @@ impl<'a> Route<'a> {
             Some(Redirect::Moved(to)) => cluster.moved(self.key, from, to),
             Some(Redirect::Ask(to)) => cluster.at(from, to).map(|node| self.asking = Some(node)),
             Some(Redirect::TryAgain) => {
+                self.redirects = 0; // it waits, and is not sent in a circle: only its time ends that
                 std::thread::sleep(TRY_AGAIN);
                 Ok(())
             }

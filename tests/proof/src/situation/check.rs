@@ -1,0 +1,75 @@
+//! What holds in every situation.
+
+use super::Situation;
+use crate::ledger::{Check, broken};
+use crate::model::channel;
+use crate::protocol::keeper::Number;
+use std::sync::Arc;
+
+impl Situation {
+    /// Invariant 10: a script that frees permits, or finds them free, leaves nothing free for a waiter that lives.
+    pub(super) fn check_wake_up(&self) -> Check {
+        let kept = &self.sealed.kept;
+        let now = kept.now();
+        let in_use: u32 = kept.gate.ledger.live(now).map(|(_, entry)| entry.permits).sum();
+        let model = &kept.gate.model;
+        let listens = |inbox: &str| {
+            self.parties.iter().any(|party| party.client.listens && party.client.channel == channel(inbox))
+        };
+        let first = model.queue.iter().find(|waiter| {
+            let lives = waiter.inbox.is_empty() || listens(&waiter.inbox);
+            lives && waiter.patience_until > now
+        });
+        match first {
+            // What is free is kept for who has no inbox.
+            Some(waiter) if !waiter.inbox.is_empty() && in_use + waiter.permits <= model.limit => {
+                let text = format!("{} waits, though enough is free: {model:?}", waiter.id);
+                broken("wake-up", text)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whoever believes to hold does, for as long as it believes, and they are not too many. Who has given up has nothing.
+    pub(super) fn check(&mut self) -> Check {
+        let (now, kept) = (self.moment(), self.sealed.kept.clone());
+        let mut believed = 0;
+        for party in &mut self.parties {
+            if let Some(violation) = &party.client.violation {
+                return Err(violation.clone());
+            }
+            if !party.client.permits.is_empty() {
+                let client = &mut Arc::make_mut(party).client;
+                let numbers: Vec<Number> = client.permits.keys().copied().collect();
+                for number in numbers {
+                    let left = client.left(number, now);
+                    let permit = &client.permits[&number];
+                    let identity = &permit.identity;
+                    if !permit.is_had || permit.seen_lost || left.is_some_and(|l| l.is_zero()) {
+                        continue;
+                    }
+                    let (id, fence) = (&identity.id, identity.fence);
+                    kept.gate.check_belief(id, permit.least, fence, left, kept.micros())?;
+                    believed += permit.least;
+                }
+            }
+            if party.client.is_alive && party.is_at_rest() {
+                let own = format!("c{}/", party.client.name);
+                let is_own = |id: &str| id.starts_with(&own) && !party.late.contains(id);
+                let model = &kept.gate.model;
+                let holders = model.holders.iter();
+                let mut holders = holders.filter(|(_, holder)| holder.lives(kept.now()));
+                let mut queue = model.queue.iter();
+                let has = holders.any(|(id, _)| is_own(id)) || queue.any(|w| is_own(&w.id));
+                if has {
+                    let text = format!("c{} has given up: {model:?}", party.client.name);
+                    return broken("nothing left behind", text);
+                }
+            }
+        }
+        if kept.gate.model.exists && believed > kept.gate.model.limit {
+            return broken("limit", format!("{believed} are believed to be held"));
+        }
+        Ok(())
+    }
+}

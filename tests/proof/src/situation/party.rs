@@ -1,0 +1,118 @@
+//! A client of a situation.
+
+use super::{Event, MAIL, Tell};
+use crate::call::{Call, Sent};
+use crate::client::flights::Flight;
+use crate::client::waits::Caller;
+use crate::client::{Client, Thread, Want, micros};
+use crate::error::failure::FailureKind;
+use crate::protocol::keeper::Number;
+use crate::protocol::lease::Moment;
+use crate::protocol::releases::{PendingRelease, Target};
+use std::collections::BTreeSet;
+
+/// A client, and how much it wanted.
+#[derive(Clone, Debug)]
+pub struct Party {
+    pub(crate) client: Client,
+    pub asked: usize,
+    /// Ids whose call was carried out when nobody waited for its answer any more.
+    pub stray: BTreeSet<String>,
+    /// Those for which no release came behind that call: its client sent the release before, or was answered when it sent the
+    /// call again. What such a call got ends by itself.
+    pub late: BTreeSet<String>,
+}
+
+impl Party {
+    /// Who waits in line.
+    pub(crate) fn waiting(&self) -> Option<&Want> {
+        let mut callers = self.client.callers.values();
+        callers.find_map(|caller| match caller {
+            Caller::Waits(_, want) => Some(want),
+            _ => None,
+        })
+    }
+
+    /// Whether its wait is about to end.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        let mut callers = self.client.callers.values();
+        callers.any(|caller| match caller {
+            Caller::Waits(waiting, _) => waiting.mailbox.cancelled,
+            _ => false,
+        })
+    }
+
+    /// What is due.
+    pub(crate) fn due(&self, mono: u64) -> impl Iterator<Item = (Thread, u64)> {
+        let plans = self.client.plans().map(|(thread, at)| (thread, micros(at)));
+        plans.filter(move |(_, at)| *at <= mono)
+    }
+
+    /// The permit that its holder has.
+    pub(super) fn permit(&self) -> Option<(Number, u32)> {
+        let mut permits = self.client.permits.iter();
+        let had = permits.find(|(_, permit)| permit.is_had);
+        had.map(|(number, permit)| (*number, permit.least))
+    }
+
+    /// Nobody wants or has anything, and nothing is on its way.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let client = &self.client;
+        client.callers.is_empty()
+            && client.permits.is_empty()
+            && client.flights.is_empty()
+            && client.mail.is_empty()
+            && client.releases.is_empty()
+            && client.releasing.is_empty()
+    }
+
+    /// Whether it wants what this id has, or will give it back, whatever it is, by another call than this one.
+    pub(super) fn releases(&self, id: &str, this: u64, now: Moment) -> bool {
+        let client = &self.client;
+        let mut wants = client.callers.values().filter_map(Caller::asks_for);
+        let mut pending = client.releases.pending.iter();
+        let is_whatever =
+            |pending: &PendingRelease<u64>| pending.target == Target::Whatever && !pending.is_over(now.instant());
+        let pending = pending.any(|pending| pending.id == id && is_whatever(pending));
+        let other = |flight: &&Flight| flight.number != this && flight.replies.is_none();
+        let mut calls = client.flights.iter().filter(other).flat_map(|flight| &flight.calls);
+        let releases = |sent: &Sent| match sent.call() {
+            Call::Release { id: other, keep, fence } => other == id && keep == 0 && fence == 0,
+            _ => false,
+        };
+        pending || wants.any(|want| want.id == id) || calls.any(releases)
+    }
+
+    /// Those of its messages that it would heed.
+    pub(super) fn tidy(&mut self) {
+        let client = &mut self.client;
+        let Client { inbox, mail, .. } = client;
+        mail.retain(|text| {
+            let id = text.split(' ').next().unwrap_or_default();
+            !inbox.of(id).is_empty() || inbox.given_up.contains_key(id)
+        });
+        mail.truncate(MAIL);
+    }
+
+    /// Something goes wrong.
+    pub(super) fn suffer(&mut self, event: Event, now: Moment, tell: Tell) {
+        let client = &mut self.client;
+        match event {
+            Event::Break(_, number) => {
+                let mut flights = client.flights.iter();
+                let flight = flights.find(|flight| flight.number == number);
+                if let Some(connection) = flight.map(|flight| flight.connection) {
+                    client.break_connection(connection, false, now);
+                }
+            }
+            Event::GiveUp(_, number, is_kept) => {
+                client.give_up_call(number, is_kept, now);
+            }
+            Event::Refuse(_, number) => client.refuse(number, FailureKind::Unreachable, now),
+            Event::LoseMail(_) => tell(format!("    {}", client.mail.remove(0))),
+            Event::Cancel(_) => client.callers.values_mut().for_each(|caller| caller.cancel(now)),
+            Event::Die(_) => client.die(),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Calls of others than the clients that are simulated: each is answered at once.
+
+use super::{COUNT, LIFE_MS, of};
+use crate::action::Action;
+use crate::client::waits::Caller;
+use crate::ledger::Check;
+use crate::protocol::keys::Keys;
+use crate::protocol::latch::{Count, CountDown, Delete};
+use crate::protocol::semaphore::{Acquire, Ask, Inspect, Lookup, Refresh, Release, Resize, TryLockAll};
+use crate::world::{MUTEXES, World};
+
+impl World {
+    pub(super) fn let_outsider(&mut self, action: &Action) -> Check {
+        let clients = self.hosts.len();
+        match action {
+            Action::Crowd { gate, count, lease_ms, wait_ms } => {
+                self.crowd(of(*gate, self.gates.len()), *count, *lease_ms, *wait_ms)
+            }
+            Action::Lookup { gate, client } => {
+                let gate = of(*gate, self.gates.len());
+                let Some(id) = self.id_of(of(*client, clients), gate) else {
+                    return Ok(());
+                };
+                let keys = &self.gates[gate].keys.clone();
+                self.call(&Lookup { keys, id: &id }).map(drop)
+            }
+            Action::Stale { gate, client, refresh } => {
+                self.stale(of(*gate, self.gates.len()), of(*client, clients), *refresh)
+            }
+            Action::Revoke { gate, client } => self.revoke(of(*gate, self.gates.len()), of(*client, clients)),
+            Action::Inspect { gate } => {
+                let keys = &self.gates[of(*gate, self.gates.len())].keys.clone();
+                let (offset, count) = (0, 1_000);
+                let inspect = Inspect { keys, offset, count };
+                self.call(&inspect).map(drop)
+            }
+            Action::Resize { gate, limit, expected } => match of(*gate, self.gates.len()) {
+                gate if World::is_mutex(gate) => Ok(()),
+                gate => {
+                    let keys = &self.gates[gate].keys.clone();
+                    let (limit, expected) = (*limit, *expected);
+                    let resize = Resize { keys, limit, expected };
+                    self.call(&resize).map(drop)
+                }
+            },
+            Action::LockAll { name, lease_ms } => {
+                let id = &format!("all/{}", name % 2);
+                let gates = self.gates[MUTEXES].iter();
+                let keys: Vec<Keys> = gates.map(|gate| gate.keys.clone()).collect();
+                let lock_all =
+                    TryLockAll { mutexes: &keys.iter().collect::<Vec<_>>(), id, lease_ms: (*lease_ms).max(1) };
+                self.call(&lock_all).map(drop)
+            }
+            Action::FreeAll { name } => {
+                let id = &format!("all/{}", name % 2);
+                for gate in MUTEXES {
+                    let keys = &self.gates[gate].keys.clone();
+                    self.call(&release(keys, id, None))?;
+                }
+                Ok(())
+            }
+            Action::CountDown { name } => {
+                let keys = &self.latch.keys.clone();
+                let count_down = CountDown { keys, id: &format!("part-{}", name % 3), count: COUNT, life_ms: LIFE_MS };
+                self.call(&count_down).map(drop)
+            }
+            Action::Count => {
+                let keys = &self.latch.keys.clone();
+                self.call(&Count { keys }).map(drop)
+            }
+            Action::DeleteLatch => {
+                let keys = &self.latch.keys.clone();
+                self.call(&Delete { keys }).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Many ask at once, whom nobody hears of again.
+    fn crowd(&mut self, gate: usize, count: usize, lease_ms: u64, wait_ms: u64) -> Check {
+        let keys = &self.gates[gate].keys.clone();
+        for number in 0..count {
+            let ask = Ask {
+                id: &format!("crowd/{}/{number}", self.calls),
+                permits: Some(1),
+                limit: if World::is_mutex(gate) { 1 } else { 120 },
+                lease_ms: lease_ms.max(1),
+                wait_ms,
+                inbox: "luagate:inbox:nobody",
+                ticket: 0,
+            };
+            self.call(&Acquire { keys, ask })?;
+        }
+        self.calls += 1;
+        Ok(())
+    }
+
+    /// An id that a client uses.
+    fn id_of(&self, name: usize, gate: usize) -> Option<String> {
+        let (keys, client) = (&self.gates[gate].keys, &self.hosts[name].client);
+        let permits = client.permits.values().map(|permit| &permit.identity);
+        let mut held = permits.filter(|identity| identity.keys == *keys);
+        let mut waiting = client.callers.values().filter_map(|caller| match caller {
+            Caller::Waits(_, want) if want.keys == *keys => Some(&want.id),
+            _ => None,
+        });
+        let id = waiting.next().or(held.next().map(|identity| &identity.id));
+        id.cloned()
+    }
+
+    fn stale(&mut self, gate: usize, client: usize, refresh: bool) -> Check {
+        let Some(id) = &self.id_of(client, gate) else {
+            return Ok(());
+        };
+        let model = &self.gates[gate].model;
+        let holder = model.holders.get(id).map(|holder| holder.fence);
+        let ticket = model.place(id).map(|place| model.queue[place].ticket);
+        let Some(fence) = holder.or(ticket).map(|fence| fence - 1) else {
+            return Ok(());
+        };
+        let keys = &self.gates[gate].keys.clone();
+        let fence = Some(fence);
+        match refresh {
+            true => {
+                let refresh = Refresh { keys, id, lease_ms: 1, fence };
+                self.call(&refresh).map(drop)
+            }
+            false => self.call(&release(keys, id, fence)).map(drop),
+        }
+    }
+
+    /// Somebody takes away what an id has. Its client may learn of it late.
+    fn revoke(&mut self, gate: usize, name: usize) -> Check {
+        // Rather what somebody was granted who does not know yet.
+        let mut mail = self.hosts[name].client.mail.iter();
+        let told = mail.find_map(|text| {
+            let id = text.split(' ').next()?;
+            self.gates[gate].model.holders.contains_key(id).then(|| id.to_owned())
+        });
+        let Some(id) = &told.or_else(|| self.id_of(name, gate)) else {
+            return Ok(());
+        };
+        let keys = &self.gates[gate].keys.clone();
+        let ids = &mut self.hosts[name].ids;
+        ids.entry((gate, id.clone())).or_default().is_revoked = true;
+        self.with(name, |client, now| client.excuse(now, |identity| identity.id == *id));
+        self.lose_replies(name)?;
+        self.call(&release(keys, id, None)).map(drop)
+    }
+}
+
+fn release<'a>(keys: &'a Keys, id: &'a str, fence: Option<u64>) -> Release<'a> {
+    let keep = 0;
+    Release { keys, id, keep, fence }
+}

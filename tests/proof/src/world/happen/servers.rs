@@ -1,0 +1,116 @@
+//! What happens to the server: its memory, its clock, its keys.
+
+use super::of;
+use crate::action::Action;
+use crate::ledger::{Check, broken};
+use crate::world::{Backup, Host, World};
+use luagate_memory::Store;
+
+impl World {
+    pub(super) fn let_server(&mut self, action: &Action) -> Check {
+        match action {
+            Action::Full(full) => {
+                self.full = *full;
+                self.server.set_full(*full);
+                self.tell(|| format!("memory is full: {full}"));
+                Ok(())
+            }
+            Action::Flush => {
+                let flushed = redis::cmd("SCRIPT").arg("FLUSH").exec(&mut self.server);
+                flushed.map_err(|error| broken::<()>("server", error.to_string()).unwrap_err())?;
+                self.loaded = self.scripts.load(&mut self.server).unwrap_or_else(|_| self.loaded.clone());
+                Ok(())
+            }
+            Action::Step(ms) => {
+                let now = self.now();
+                self.gates.iter_mut().for_each(|gate| gate.clock_steps(now));
+                self.ahead = self.ahead.saturating_add_signed(ms * 1_000);
+                self.excuse()?;
+                self.tell(|| format!("the server's clock steps by {ms} ms"));
+                self.time_passes()
+            }
+            Action::Backup => {
+                if self.gates.iter().all(|gate| !gate.is_in_doubt()) {
+                    self.backup = Some(Backup {
+                        store: self.server.store(),
+                        gates: self.gates.clone(),
+                        latch: self.latch.clone(),
+                    });
+                    self.tell(|| "a copy of all keys is made".to_owned());
+                }
+                Ok(())
+            }
+            Action::Restart { empty } => self.restart(*empty),
+            Action::Evict { gate, key } => {
+                let empty = Store::default();
+                self.replace_key(of(*gate, self.gates.len()), key % 3, &empty)
+            }
+            Action::Restore { gate, key } => match &self.backup {
+                Some(backup) => {
+                    let store = backup.store.clone();
+                    self.replace_key(of(*gate, self.gates.len()), key % 3, &store)
+                }
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// What clients hold may be lost from here on without a word.
+    fn excuse(&mut self) -> Check {
+        for name in 0..self.hosts.len() {
+            let host = &mut self.hosts[name];
+            host.client.mail.clear();
+            host.promised.clear();
+            // An entry of the copy may have come back, which ends by itself.
+            host.ids.values_mut().for_each(|noted| noted.is_late = true);
+            self.with(name, |client, now| client.excuse(now, |_| true));
+            self.lose_replies(name)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn lose_replies(&mut self, name: usize) -> Check {
+        let flights = self.hosts[name].client.flights.iter();
+        let answered = flights.filter(|flight| flight.replies.is_some());
+        let connections: Vec<u64> = answered.map(|flight| flight.connection).collect();
+        for connection in connections {
+            self.with(name, |c, now| c.break_connection(connection, false, now));
+        }
+        self.look_after(name)
+    }
+
+    fn restart(&mut self, empty: bool) -> Check {
+        let (store, gates, latch) = match &self.backup {
+            Some(backup) if !empty => (backup.store.clone(), Some(backup.gates.clone()), Some(backup.latch.clone())),
+            _ => (Store::default(), None, None),
+        };
+        let is_empty = gates.is_none();
+        self.server.set_store(store);
+        self.set_clock();
+        for (place, gate) in self.gates.iter_mut().enumerate() {
+            gate.come_back(gates.as_ref().map(|gates| &gates[place]));
+        }
+        self.latch.come_back(latch.as_ref());
+        for Host { client, .. } in &mut self.hosts {
+            (client.hears, client.listens) = (false, false);
+        }
+        self.set_listeners();
+        self.excuse()?;
+        self.count.losses += 1;
+        self.tell(|| {
+            let how = if is_empty { "empty" } else { "with the copy" };
+            format!("the server restarts, {how}")
+        });
+        self.time_passes()
+    }
+
+    fn replace_key(&mut self, gate: usize, key: usize, by: &Store) -> Check {
+        if self.gates[gate].replace_key(&mut self.server, key, by) {
+            self.excuse()?;
+            self.count.losses += 1;
+            self.tell(|| format!("key {key} of {gate} is evicted or put back"));
+        }
+        Ok(())
+    }
+}

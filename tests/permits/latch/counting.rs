@@ -1,0 +1,120 @@
+//! Promise: each id counts once, however often a call is repeated, and the first call stores the count.
+
+use super::Raw;
+use crate::own;
+use crate::support::proxy::Proxy;
+use crate::support::{Server, process};
+
+use luagate::errors::{CallError, FailureKind};
+use luagate::{Error, Gate};
+use redis::Commands;
+use std::time::Duration;
+
+#[test]
+fn the_first_call_stores_the_count() {
+    let server = Server::any();
+    let gate = server.gate();
+    let raw = Raw::new(&server, 3);
+    let waited = gate.latch("raw", 3).wait_timeout(Duration::from_millis(50));
+    assert!(waited.is_err());
+    assert_eq!(gate.latch("raw", 1).count_down().unwrap(), 2);
+    assert_eq!(gate.latch("raw", 9).count().unwrap(), 2);
+    let mut other = Raw { count: 1, ..raw };
+    assert_eq!(other.wait_closed(0, "").0, 2);
+}
+
+#[test]
+fn an_id_counts_once() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    assert_eq!(raw.count_down("a"), 1);
+    assert_eq!(raw.count_down_again("a"), 1);
+    assert_eq!(raw.count_down("b"), 0);
+    assert_eq!(raw.count_down_again("b"), 0);
+    // Once it is open, whoever counts down changes nothing; and nobody asks who did.
+    assert_eq!(raw.count_down_again("c"), 0);
+    let fields: u64 = raw.con.hlen(raw.keys.names()[0]).unwrap();
+    assert_eq!(fields, 1);
+    raw.assert_open();
+}
+
+#[test]
+fn a_lost_reply_counts_once() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let latch = gate.latch("raw", 3);
+    assert_eq!(latch.count().unwrap(), 3);
+    proxy.lose_replies(1);
+    assert_eq!(latch.count_down().unwrap(), 2);
+    assert!(proxy.is_done());
+    // Lost twice, and then repeated by the caller.
+    proxy.lose_replies(2);
+    let lost = latch.count_down_as("me");
+    assert!(matches!(lost, Err(CallError::Unknown(_))), "{lost:?}");
+    assert_eq!(latch.count_down_as("me").unwrap(), 1);
+    drop(server);
+}
+
+#[test]
+fn a_worker_that_crashed_and_runs_again_counts_once() {
+    let server = Server::any();
+    let latch = server.gate().latch("raw", 2);
+    for _ in 0..2 {
+        let arguments = [&*server.url, &*server.prefix, "part-1"];
+        let mut child = process("crash", &arguments);
+        let status = child.stderr(std::process::Stdio::null()).status().unwrap();
+        assert!(!status.success());
+        assert_eq!(latch.count().unwrap(), 1);
+    }
+}
+
+#[test]
+fn each_call_without_an_id_counts() {
+    let server = Server::any();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).label("worker").open().unwrap();
+    let latch = gate.latch("raw", 3);
+    assert_eq!(latch.count_down().unwrap(), 2);
+    assert_eq!(latch.clone().count_down().unwrap(), 1);
+    let mut raw = Raw::new(&server, 3);
+    let fields: Vec<String> = raw.con.hkeys(raw.keys.names()[0]).unwrap();
+    let labelled = fields.iter().filter(|id| id.starts_with("worker/"));
+    assert_eq!(labelled.count(), 2, "{fields:?}");
+}
+
+#[test]
+fn ids_that_were_tampered_with_never_open_it_early() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 3);
+    let key = raw.key(0);
+    raw.count_down("a");
+    let _: () = raw.con.hset(&key, "stranger", "").unwrap();
+    assert_eq!(raw.wait_closed(0, "").0, 2);
+    let _: () = raw.con.hset(&key, "stranger-2", "").unwrap();
+    assert_eq!(raw.count_down("b"), 1);
+    // Whoever is not known any more counts again.
+    let gone = ["a", "stranger", "stranger-2"];
+    let _: () = raw.con.hdel(&key, &gone[..]).unwrap();
+    assert_eq!(raw.wait_closed(0, "").0, 2);
+    assert_eq!(raw.count_down("a"), 1);
+    assert_eq!(raw.count_down("c"), 0);
+}
+
+#[test]
+fn a_forked_child_neither_counts_nor_waits() {
+    let server = Server::any();
+    let latch = server.gate().latch("raw", 1);
+    assert!(latch.wait_timeout(Duration::from_millis(50)).is_err());
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            let forked =
+                |error: Error| matches!(error, Error::Failed(failure) if failure.kind() == FailureKind::Forked);
+            let refused = latch.count_down().is_err_and(|error| forked(error.into()))
+                && latch.count().is_err_and(|error| forked(error.into()))
+                && latch.wait().is_err_and(|error| forked(error.into()));
+            std::process::exit(if refused { 0 } else { 1 });
+        }
+        fork::Fork::Parent(child) => {
+            assert_eq!(fork::waitpid(child).unwrap(), 0);
+            assert_eq!(latch.count().unwrap(), 1);
+        }
+    }
+}

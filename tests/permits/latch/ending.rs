@@ -1,0 +1,102 @@
+//! Promise: a wait for a latch ends at its timeout or when it is cancelled, and tells how many have still to count down.
+
+use super::{Raw, lose_message, waiter};
+use crate::own;
+use crate::support::{Server, command_counts, eventually};
+
+use luagate::Cancel;
+use luagate::errors::{StillClosed, WaitError};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_timeout_is_kept() {
+    let server = Server::any();
+    let latch = server.gate().latch("raw", 3);
+    latch.count_down().unwrap();
+    let timeout = Duration::from_millis(120);
+    let mut over: Vec<Duration> = (0..7)
+        .map(|_| {
+            let start = Instant::now();
+            let error = latch.wait_timeout(timeout).unwrap_err();
+            assert_eq!(error.to_string(), "timed out: 2 of 3 have still to count down");
+            start.elapsed().checked_sub(timeout).expect("too early")
+        })
+        .collect();
+    over.sort();
+    assert!(over[3] <= Duration::from_millis(50), "{over:?}");
+}
+
+#[test]
+fn the_end_of_a_wait_looks_once_more() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let latch = server.gate().latch("raw", 1);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| latch.wait_timeout(Duration::from_secs(1)));
+        raw.await_waiters(1);
+        lose_message(&mut raw);
+        raw.count_down("a");
+        assert!(waiting.join().unwrap().is_ok());
+    });
+}
+
+#[test]
+fn cancelled_from_another_thread() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let stop = Cancel::new();
+    let latch = server.gate().latch("raw", 1).cancelled_by(&stop);
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..5).map(|_| waiter(scope, &latch)).collect();
+        raw.await_waiters(1);
+        let start = Instant::now();
+        stop.cancel();
+        for waiting in waiters {
+            let error = waiting.join().unwrap().unwrap_err();
+            assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");
+        }
+        assert!(start.elapsed() < Duration::from_millis(500));
+    });
+    assert!(matches!(latch.wait(), Err(WaitError::Cancelled(_))));
+    assert_eq!(latch.count_down().unwrap(), 0, "counting is no wait");
+}
+
+#[test]
+fn a_server_that_stalls_as_the_time_ends_has_timed_the_wait_out() {
+    let mut server = own!(Server::private(&[]));
+    let latch = server.gate().latch("raw", 2);
+    let mut raw = Raw::new(&server, 2);
+    std::thread::scope(|scope| {
+        let start = Instant::now();
+        let waiting = scope.spawn(|| latch.wait_timeout(Duration::from_millis(700)));
+        raw.await_waiters(1);
+        server.pause();
+        let outcome = waiting.join().unwrap();
+        server.resume();
+        assert!(matches!(outcome, Err(WaitError::TimedOut(StillClosed { left: 2, .. }))), "{outcome:?}");
+        assert!(start.elapsed() < Duration::from_millis(1_500));
+    });
+}
+
+#[test]
+fn a_wait_that_timed_out_tells_the_last_count_that_was_known() {
+    let mut server = own!(Server::private(&[]));
+    let latch = server.gate().latch("raw", 3);
+    let mut raw = Raw::new(&server, 3);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| latch.wait_timeout(Duration::from_secs(3)));
+        raw.await_waiters(1);
+        for left in [2, 1] {
+            assert_eq!(raw.count_down(&format!("id-{left}")), left);
+            let asked = |raw: &mut Raw| command_counts(&mut raw.con)["evalsha"];
+            let before = asked(&mut raw);
+            raw.call_waiters();
+            eventually("it asks", || (asked(&mut raw) > before).then_some(()));
+            asked(&mut raw); // by now it was answered, too
+        }
+        server.pause();
+        let outcome = waiting.join().unwrap();
+        server.resume();
+        assert!(matches!(outcome, Err(WaitError::TimedOut(StillClosed { left: 1, .. }))), "{outcome:?}");
+    });
+}

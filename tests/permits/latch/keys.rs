@@ -1,0 +1,181 @@
+//! Promise: the keys of a latch live as long as was asked for, and a latch whose keys are gone starts again from its count.
+
+use super::{Raw, TOLD, waiter};
+use crate::own;
+use crate::support::raw::Listener;
+use crate::support::{Server, eventually};
+
+use luagate::errors::{CallError, FailureKind, WaitError};
+use luagate::scripts::LatchKeys;
+use luagate::scripts::latch::{self, CountAnswer};
+use redis::Commands;
+use std::time::{Duration, Instant};
+
+#[test]
+fn when_memory_is_full_a_latch_still_opens_and_none_begins() {
+    let server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let mut raw = Raw::new(&server, 3);
+    let latch = gate.latch("raw", 3);
+    let mut inbox = Listener::new(&server, "full");
+    raw.wait_closed(15_000, &inbox.channel);
+    redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).exec(&mut raw.con).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = waiter(scope, &latch);
+        raw.await_waiters(2);
+        assert_eq!(raw.count_down("a"), 2);
+        assert_eq!(latch.count_down().unwrap(), 1);
+        assert_eq!(raw.count_down("b"), 0);
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(inbox.next()[1..4], ["0", "0", "0"]);
+    for count in [1, 2] {
+        let other = gate.latch("other", count);
+        let Err(CallError::Failed(failure)) = other.count_down() else { panic!() };
+        assert_eq!(failure.kind(), FailureKind::OutOfMemory);
+        let Err(WaitError::Failed(failure)) = other.wait() else { panic!() };
+        assert_eq!(failure.kind(), FailureKind::OutOfMemory);
+    }
+    assert_eq!(server.all_keys().len(), 1, "{:?}", server.all_keys());
+}
+
+#[test]
+fn keys_that_hold_something_else_are_left_alone() {
+    let server = Server::any();
+    for at in 0..2 {
+        let mut raw = Raw::new(&server, 1);
+        let key = raw.key(at);
+        let _: () = raw.con.set(&key, "mine").unwrap();
+        let before = raw.dump();
+        let answers = [
+            raw.try_count_down("a").map(drop),
+            raw.try_wait(15_000, "x").map(drop),
+            latch::count(&mut raw.con, &raw.keys).map(drop),
+        ];
+        for answer in answers {
+            let Err(CallError::Failed(failure)) = answer else { panic!("{answer:?}") };
+            assert_eq!(failure.kind(), FailureKind::WrongType);
+        }
+        assert_eq!(raw.dump(), before);
+        let _: () = raw.con.del(key).unwrap();
+    }
+}
+
+#[test]
+fn keys_live_for_the_longest_life_asked_for_and_vanish() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let gate = server.gate();
+    let count_down =
+        |raw: &mut Raw, id: &str, life_ms: u64| latch::count_down(&mut raw.con, &raw.keys, id, 2, life_ms).unwrap();
+    count_down(&mut raw, "a", 600_000);
+    let long = 590_000..=600_000;
+    assert!(long.contains(&raw.ttls()[0]), "{:?}", raw.ttls());
+    // Never shortened: by another's life, by a wait, by opening.
+    raw.wait_closed(5_000, "x");
+    assert!(raw.ttls().iter().all(|ttl| long.contains(ttl)), "{:?}", raw.ttls());
+    count_down(&mut raw, "b", 1);
+    assert!(long.contains(&raw.ttls()[0]), "{:?}", raw.ttls());
+    assert_eq!(raw.ttls()[1], -2);
+    // Extended, also when it is open.
+    count_down(&mut raw, "b", 700_000);
+    assert!(raw.ttls()[0] > 600_000);
+    // Whoever is told later finds the latch.
+    let later = LatchKeys::new(&server.prefix, "later").unwrap();
+    latch::wait(&mut raw.con, &later, 1, 1, 600_000, "x").unwrap();
+    for key in later.names() {
+        let ttl: i64 = raw.con.pttl(key).unwrap();
+        assert!(long.contains(&ttl), "{key}: {ttl}");
+    }
+    // A day unless chosen.
+    gate.latch("day", 1).count_down().unwrap();
+    let day: i64 = raw.con.pttl(LatchKeys::new(&server.prefix, "day").unwrap().names()[0]).unwrap();
+    assert!((86_390_000..=86_400_000).contains(&day), "{day}");
+    // Short lives end: then the latch is a new one.
+    let short = gate.latch("short", 1).life(Duration::from_millis(50));
+    short.count_down().unwrap();
+    eventually("it is forgotten", || (short.count().unwrap() == 1).then_some(()));
+    assert!(!server.all_keys().iter().any(|key| key.contains("short")));
+}
+
+#[test]
+fn an_evicted_latch_starts_afresh_and_who_waits_waits_on() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let latch = server.gate().latch("raw", 2);
+    std::thread::scope(|scope| {
+        let waiting = waiter(scope, &latch);
+        raw.await_waiters(1);
+        assert_eq!(raw.count_down("a"), 1);
+        let key = raw.key(0);
+        let _: () = raw.con.del(key).unwrap();
+        assert_eq!(raw.count_down("b"), 1, "one of two has counted");
+        assert_eq!(raw.count_down_again("b"), 1);
+        assert!(!waiting.is_finished());
+        assert_eq!(raw.count_down("a"), 0);
+        waiting.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_deleted_latch_starts_afresh_with_the_count_declared_next() {
+    let server = Server::any();
+    let gate = server.gate();
+    let (two, five) = (gate.latch("raw", 2), gate.latch("raw", 5));
+    assert!(!two.delete().unwrap(), "there was none");
+    assert_eq!(two.count_down_as("a").unwrap(), 1);
+    assert!(two.delete().unwrap());
+    assert!(!two.delete().unwrap(), "deleted already");
+    assert_eq!(five.count().unwrap(), 5, "of the deleted one something counts");
+    assert_eq!(five.count_down_as("a").unwrap(), 4);
+    assert_eq!(two.count().unwrap(), 4);
+    assert!(five.delete().unwrap());
+    assert_eq!(gate.latch("raw", 1).count_down().unwrap(), 0);
+    assert!(two.delete().unwrap(), "an open one, too");
+    let late = two.wait_timeout(Duration::from_millis(20)).unwrap_err();
+    assert!(matches!(late, WaitError::TimedOut(_)), "{late:?}");
+}
+
+#[test]
+fn who_waits_for_a_latch_that_is_deleted_asks_at_once_and_waits_for_the_new_one() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let latch = server.gate().latch("raw", 2);
+    std::thread::scope(|scope| {
+        let waiting = waiter(scope, &latch);
+        raw.await_waiters(1);
+        assert_eq!(raw.count_down("a"), 1);
+        let start = Instant::now();
+        assert!(latch.delete().unwrap());
+        // Nobody else asks: it is the waiter that starts it afresh.
+        eventually("the waiter asks", || {
+            let answer = latch::count(&mut raw.con, &raw.keys).unwrap();
+            matches!(answer, CountAnswer::Closed { left: 2, .. }).then_some(())
+        });
+        assert!(start.elapsed() < TOLD, "{:?}", start.elapsed());
+        raw.await_waiters(1);
+        assert_eq!(raw.count_down("a"), 1);
+        assert!(!waiting.is_finished(), "opened early");
+        let start = Instant::now();
+        assert_eq!(raw.count_down("b"), 0);
+        let woken = waiting.join().unwrap().unwrap() - start;
+        assert!(woken < TOLD, "{woken:?}");
+    });
+}
+
+#[test]
+fn what_is_not_ours_in_the_hash_counts_for_nothing() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let key = raw.key(0);
+    for state in ["of somebody else", "1 1 x", "1 1", "0 0 0"] {
+        let fields = [("the state", state), ("a", ""), ("b", "")];
+        let _: () = raw.con.hset_multiple(&key, &fields).unwrap();
+        let answer = latch::count(&mut raw.con, &raw.keys).unwrap();
+        assert!(matches!(answer, CountAnswer::None { .. }), "{answer:?}");
+        assert_eq!(raw.count_down("a"), 1, "{state}");
+        assert_eq!(raw.count_down("b"), 0, "{state}");
+        assert!(raw.ttls()[0] > 0);
+        let _: () = raw.con.del(&key).unwrap();
+    }
+}

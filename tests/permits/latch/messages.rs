@@ -1,0 +1,245 @@
+//! Promise: whoever waits for a latch is told when it opens, and where no message comes it asks again within 5 s.
+
+use super::{MINUTE, RECHECK, Raw, TOLD, lose_message, waiter, with_deaf_gate};
+use crate::own;
+use crate::support::raw::Listener;
+use crate::support::{self, Server, command_counts, eventually, reset_counts};
+
+use luagate::Gate;
+use luagate::errors::{FailureKind, WaitError};
+use luagate::scripts::LatchKeys;
+use luagate::scripts::latch::CountDownAnswer;
+use redis::Commands;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+#[test]
+fn a_waiter_is_told_and_asks_once() {
+    let server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    let latch = server.gate().latch("raw", 1);
+    raw.warm(&server.prefix);
+    std::thread::scope(|scope| {
+        let waiting = waiter(scope, &latch);
+        raw.await_waiters(1);
+        support::reset_counts(&mut raw.con);
+        let start = Instant::now();
+        raw.count_down("a");
+        let woken = waiting.join().unwrap().unwrap() - start;
+        assert!(woken < TOLD, "{woken:?}");
+        assert_eq!(support::calls_in_scripts(&mut raw.con).1, 2);
+    });
+}
+
+#[test]
+fn a_message_has_the_form_of_a_hint() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 2);
+    let mut inbox = Listener::new(&server, "hint");
+    assert_eq!(raw.wait_closed(15_000, &inbox.channel), (2, 5_000));
+    raw.count_down("a");
+    assert!(inbox.is_silent(&server), "told before it was open");
+    let CountDownAnswer::Counted { left: 0, now, .. } = raw.try_count_down("b").unwrap() else { panic!() };
+    let latch = raw.key(0);
+    assert_eq!(inbox.next(), [&latch, "0", "0", "0", &now.to_string()]);
+    raw.assert_open();
+    assert!(inbox.is_silent(&server), "told twice");
+}
+
+#[test]
+fn a_lost_message_costs_no_more_than_the_recheck() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let latch = server.gate().latch("raw", 1);
+    std::thread::scope(|scope| {
+        let waiting = waiter(scope, &latch);
+        raw.await_waiters(1);
+        lose_message(&mut raw);
+        let start = Instant::now();
+        raw.count_down("a");
+        let woken = waiting.join().unwrap().unwrap() - start;
+        assert!(woken < RECHECK, "{woken:?}");
+    });
+}
+
+#[test]
+fn a_lost_subscription_heals() {
+    let server = own!(Server::private(&[]));
+    let gate = server.gate();
+    for round in 0..5 {
+        let mut raw = Raw::new(&server, 1);
+        raw.keys = LatchKeys::new(&server.prefix, &format!("round-{round}")).unwrap();
+        let latch = gate.latch(&format!("round-{round}"), 1);
+        std::thread::scope(|scope| {
+            let waiting = waiter(scope, &latch);
+            raw.await_waiters(1);
+            support::kill_connections(&mut raw.con, "pubsub");
+            let start = Instant::now();
+            raw.count_down("a");
+            let woken = waiting.join().unwrap().unwrap() - start;
+            assert!(woken < TOLD, "{woken:?}");
+        });
+    }
+}
+
+#[test]
+fn a_user_without_the_channels_counts_and_is_told_why_it_cannot_wait() {
+    let user = "--user mute on >pw ~* resetchannels +@all";
+    let server = own!(Server::private_tcp(&user.split(' ').collect::<Vec<_>>()));
+    let mute =
+        Gate::builder(&server.url.replace("redis://", "redis://mute:pw@")).prefix(&server.prefix).open().unwrap();
+    let mut raw = Raw::new(&server, 2);
+    let mute_latch = mute.latch("raw", 2);
+    let latch = server.gate().latch("raw", 2);
+    std::thread::scope(|scope| {
+        let heard = waiter(scope, &latch);
+        raw.await_waiters(1);
+        raw.count_down("a");
+        let Err(WaitError::Failed(failure)) = mute_latch.wait() else { panic!() };
+        assert_eq!(failure.kind(), FailureKind::Permission, "{failure}");
+        let start = Instant::now();
+        // It may not publish; the latch is open all the same.
+        assert_eq!(mute_latch.count_down().unwrap(), 0);
+        let heard = heard.join().unwrap().unwrap() - start;
+        assert!(heard < RECHECK, "{heard:?}");
+    });
+    raw.assert_open();
+}
+
+#[test]
+fn who_hears_nothing_asks_every_second() {
+    let (server, deaf) = own!(with_deaf_gate());
+    let mut raw = Raw::new(&server, 2);
+    let latch = deaf.latch("raw", 2);
+    raw.count_down("a");
+    std::thread::scope(|scope| {
+        reset_counts(&mut raw.con);
+        let waiting = waiter(scope, &latch);
+        eventually("it asks", || {
+            let counts = command_counts(&mut raw.con);
+            counts.contains_key("evalsha").then_some(())
+        });
+        let start = Instant::now();
+        raw.count_down("b");
+        let opened = waiting.join().unwrap().unwrap() - start;
+        assert!(opened < TOLD, "{opened:?}");
+    });
+}
+
+#[test]
+fn three_hundred_clients_are_told_in_bounded_scripts() {
+    const BOUND: u64 = 112; // a hundred messages, and what goes around them
+    let server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    raw.warm(&server.prefix);
+    let inboxes: Vec<String> = (0..300).map(|n| format!("inbox:{n}")).collect();
+    let mut listener = server.connection();
+    let mut subscriber = listener.as_pubsub();
+    subscriber.psubscribe("inbox:*").unwrap();
+    for inbox in &inboxes {
+        raw.wait_closed(60_000, inbox);
+    }
+    let mut heard = BTreeSet::new();
+    let calls = |raw: &mut Raw, run: &dyn Fn(&mut Raw)| {
+        support::reset_counts(&mut raw.con);
+        run(raw);
+        let (calls, scripts) = support::calls_in_scripts(&mut raw.con);
+        assert_eq!(scripts, 1);
+        assert!(calls < BOUND, "{calls} calls in one script");
+    };
+    calls(&mut raw, &|raw| assert_eq!(raw.count_down("a"), 0));
+    // Whoever hears of it asks, and so the next hundred hear of it, until nobody is left.
+    for _ in 0..100 {
+        let message = subscriber.get_message().unwrap();
+        heard.insert(message.get_channel_name().to_owned());
+    }
+    assert_eq!(heard.len(), 100);
+    for told in [200, 300] {
+        calls(&mut raw, &|raw| {
+            raw.try_wait(60_000, "inbox:1").unwrap();
+        });
+        while heard.len() < told {
+            let message = subscriber.get_message().unwrap();
+            heard.insert(message.get_channel_name().to_owned());
+        }
+    }
+    assert_eq!(heard, inboxes.into_iter().collect());
+    calls(&mut raw, &|raw| {
+        raw.try_wait(60_000, "inbox:1").unwrap();
+    });
+    assert_eq!(raw.waiting(), 0);
+}
+
+#[test]
+fn whose_patience_is_over_is_not_told_and_leaves() {
+    let server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    let mut inbox = Listener::new(&server, "alive");
+    for n in 0..250 {
+        raw.wait_closed(1_000, &format!("gone:{n}"));
+    }
+    let waiters = raw.key(1);
+    let ended = |raw: &mut Raw| {
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut raw.con).unwrap();
+        let now = seconds * 1_000 + micros / 1_000;
+        let gone: u64 = raw.con.zcount(&waiters, "-inf", now).unwrap();
+        gone == raw.waiting()
+    };
+    eventually("their patience ends", || ended(&mut raw).then_some(()));
+    assert_eq!(raw.waiting(), 250);
+    support::reset_counts(&mut raw.con);
+    raw.wait_closed(60_000, &inbox.channel);
+    assert!(support::calls_in_scripts(&mut raw.con).0 < 12);
+    assert_eq!(raw.waiting(), 151);
+    support::reset_counts(&mut raw.con);
+    raw.count_down("a");
+    assert_eq!(support::command_counts(&mut raw.con)["publish"], 1, "the dead are told");
+    assert_eq!(inbox.next()[1..4], ["0", "0", "0"]);
+    assert_eq!(raw.waiting(), 0);
+}
+
+#[test]
+fn an_inbox_is_one_entry_and_its_patience_never_shortened() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let until = |raw: &mut Raw| -> f64 {
+        let key = raw.key(1);
+        raw.con.zscore(key, "x").unwrap()
+    };
+    raw.wait_closed(60_000, "x");
+    let long = until(&mut raw);
+    raw.wait_closed(5, "x");
+    assert_eq!((raw.waiting(), until(&mut raw)), (1, long));
+    raw.wait_closed(90_000, "x");
+    assert!(until(&mut raw) > long);
+    // Whoever gives no inbox, or does not wait, is not noted, and asks again within a second.
+    for (wait_ms, inbox) in [(60_000, ""), (0, "y")] {
+        assert_eq!(raw.wait_closed(wait_ms, inbox), (1, 1_000));
+    }
+    assert_eq!(raw.waiting(), 1);
+}
+
+#[test]
+fn one_subscriber_connection_for_latches_and_semaphores() {
+    let server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    let gate = server.gate();
+    let (latch, semaphore) = (gate.latch("raw", 1), gate.semaphore("raw", 1));
+    let holder = semaphore.acquire().unwrap();
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..20).map(|_| waiter(scope, &latch)).collect();
+        let acquiring = scope.spawn(|| semaphore.acquire_timeout(MINUTE).map(drop));
+        raw.await_waiters(1);
+        eventually("somebody stands in line", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
+        let subscribers: String =
+            redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
+        assert_eq!(subscribers.lines().count(), 1);
+        let start = Instant::now();
+        raw.count_down("a");
+        for waiting in waiters {
+            assert!(waiting.join().unwrap().unwrap() - start < TOLD);
+        }
+        holder.release().unwrap();
+        acquiring.join().unwrap().unwrap();
+    });
+}

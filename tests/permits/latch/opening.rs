@@ -1,0 +1,111 @@
+//! Promise: a latch opens for all who wait and all who come later, in every thread and process, and not before the last count.
+
+use super::{MINUTE, Raw, TOLD, nanos, waiter};
+use crate::own;
+use crate::support::{Server, process};
+
+use luagate::Error;
+use luagate::errors::{StillClosed, WaitError};
+use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
+
+#[test]
+fn opens_at_the_last_count_for_every_thread_of_every_process() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 10);
+    let children: Vec<_> = (0..4)
+        .map(|_| {
+            let arguments = [&*server.url, &*server.prefix, "10"];
+            process("wait", &arguments).spawn().unwrap()
+        })
+        .collect();
+    let gate = server.gate();
+    let latch = gate.latch("raw", 10);
+    let (before_last, mut opened) = std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..20).map(|_| scope.spawn(|| latch.wait_timeout(MINUTE).map(|()| nanos()))).collect();
+        raw.await_waiters(5);
+        let counters: Vec<_> = (0..9).map(|_| scope.spawn(|| latch.count_down())).collect();
+        for counter in counters {
+            assert!(counter.join().unwrap().unwrap() > 0);
+        }
+        assert_eq!(latch.count().unwrap(), 1);
+        let before_last = nanos();
+        assert_eq!(latch.count_down().unwrap(), 0);
+        let opened: Vec<u128> = waiters.into_iter().map(|waiter| waiter.join().unwrap().unwrap()).collect();
+        (before_last, opened)
+    });
+    for mut child in children {
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for line in lines.map(Result::unwrap) {
+            opened.extend(line.strip_prefix("open ").map(|at| at.parse::<u128>().unwrap()));
+        }
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(opened.len(), 40);
+    for at in opened {
+        assert!(at > before_last, "let through before the last had counted");
+        let late = Duration::from_nanos((at - before_last).try_into().unwrap());
+        assert!(late < TOLD, "{late:?} after the last had counted");
+    }
+    assert_eq!(raw.waiting(), 0);
+}
+
+#[test]
+fn who_waits_before_anybody_counted_waits() {
+    let server = Server::any();
+    let latch = server.gate().latch("raw", 2);
+    assert_eq!(latch.count().unwrap(), 2);
+    assert!(server.all_keys().is_empty(), "looking writes nothing");
+    let closed = latch.wait_timeout(Duration::from_millis(100)).unwrap_err();
+    assert!(matches!(closed, WaitError::TimedOut(StillClosed { left: 2, count: 2, .. })), "{closed:?}");
+    assert!(matches!(Error::from(closed), Error::TimedOut(_)));
+}
+
+#[test]
+fn open_for_whoever_comes_late() {
+    let server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    raw.count_down("a");
+    let gate = server.gate();
+    let latch = gate.latch("raw", 1);
+    for _ in 0..3 {
+        let start = Instant::now();
+        latch.wait().unwrap();
+        assert!(start.elapsed() < Duration::from_secs(1));
+    }
+    assert_eq!(latch.count().unwrap(), 0);
+    let subscribers: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
+    assert_eq!(subscribers.trim(), "", "nobody had to wait");
+}
+
+#[test]
+fn a_hundred_and_twenty_gates_go_on_together() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let latches: Vec<_> = (0..120).map(|_| server.gate().latch("raw", 1)).collect();
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = latches.iter().map(|latch| waiter(scope, latch)).collect();
+        raw.await_waiters(120);
+        let start = Instant::now();
+        raw.count_down("a");
+        for waiting in waiters {
+            let woken = waiting.join().unwrap().unwrap() - start;
+            assert!(woken < TOLD, "{woken:?}");
+        }
+    });
+}
+
+#[test]
+fn a_node_of_a_cluster_takes_it() {
+    let server = own!(Server::cluster_node());
+    let mut raw = Raw::new(&server, 2);
+    let latch = server.gate().latch("raw", 2);
+    std::thread::scope(|scope| {
+        let waiting = waiter(scope, &latch);
+        raw.await_waiters(1);
+        assert_eq!(latch.count_down().unwrap(), 1);
+        let start = Instant::now();
+        assert_eq!(latch.count_down().unwrap(), 0);
+        assert!(waiting.join().unwrap().unwrap() - start < TOLD);
+    });
+}

@@ -1,0 +1,143 @@
+//! Promise: one thread renews all permits until they are released, whatever fails meanwhile and however busy the connections are.
+
+use super::{LEASE, pass, watched};
+use crate::own;
+use crate::support::proxy::Proxy;
+use crate::support::raw::Raw;
+use crate::support::{self, SOON, Server, eventually};
+
+use luagate::scripts::semaphore::Ask;
+use luagate::{Gate, Permit};
+use std::time::{Duration, Instant};
+
+/// How many threads of this process have this name.
+#[cfg(target_os = "linux")]
+fn threads_named(name: &str) -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|comm| name.starts_with(comm.trim()))
+        .count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thousand_permits_one_thread_one_pool() {
+    // In a process of its own, where no other test has threads.
+    let server = own!(Server::private(&[]));
+    let status = support::process("thousand", &[&server.url, &server.prefix]).status().unwrap();
+    assert!(status.success());
+}
+
+#[cfg(target_os = "linux")]
+pub fn hold_a_thousand(arguments: &[String]) {
+    let [url, prefix] = arguments else { panic!() };
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    let semaphore = gate.semaphore("raw", 1_000).lease(Duration::from_secs(3)).auto_renew();
+    let permits: Vec<Permit> = (0..1_000).map(|_| semaphore.acquire().unwrap()).collect();
+    let start = Instant::now();
+    eventually("more than two leases pass", || {
+        assert!(permits.iter().all(|permit| !permit.is_lost()));
+        (start.elapsed() > Duration::from_secs(7)).then_some(())
+    });
+    assert_eq!(threads_named("luagate-renewal"), 1);
+    assert_eq!(threads_named("luagate-inbox"), 0);
+    assert!(gate.open_connections() <= 8);
+    let state = semaphore.inspect().unwrap();
+    assert_eq!(state.holder_count, 1_000);
+}
+
+#[test]
+fn one_failed_renewal_does_not_end_renewing() {
+    let server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    let (permit, told) = watched(&server);
+    let until = raw.server_ms() + 2 * u64::try_from(LEASE.as_millis()).unwrap();
+    while raw.server_ms() < until {
+        support::kill_connections(&mut raw.con, "normal");
+        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut raw.con).unwrap();
+        let pause = raw.server_ms() + 80;
+        raw.wait_until(pause);
+    }
+    assert!(!permit.is_lost() && raw.holds(permit.id()));
+    assert!(told.try_recv().is_err());
+}
+
+#[test]
+fn nothing_is_renewed_after_its_release() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 3);
+    let semaphore = server.gate().semaphore("raw", 3).lease(LEASE).auto_renew();
+    let released = semaphore.acquire().unwrap();
+    let handed_on = semaphore.acquire().unwrap();
+    let still_held = semaphore.acquire().unwrap();
+    let id = released.id().to_owned();
+    released.release().unwrap();
+    let handed_on = handed_on.into_id();
+    // Somebody else takes the very id: whoever renewed it by mistake would now keep it alive.
+    raw.grant(Ask { lease_ms: 400, ..raw.ask(&id) });
+    pass(&mut raw, 2);
+    assert!(!raw.holds(&id), "renewed after its release");
+    assert!(!raw.holds(&handed_on), "renewed after it was handed on");
+    assert!(raw.holds(still_held.id()), "nothing was renewed, so this test saw nothing");
+}
+
+#[test]
+fn a_connection_that_went_silent_costs_no_permit() {
+    let (_server, proxy, _) = own!(support::proxy::Proxy::with_gate());
+    let gate = Gate::builder(&proxy.url).read_timeout(Duration::from_millis(200)).open().unwrap();
+    let semaphore = gate.semaphore("raw", 50).lease(Duration::from_secs(3)).auto_renew();
+    let permits: Vec<Permit> = (0..50).map(|_| semaphore.acquire().unwrap()).collect();
+    proxy.go_silent();
+    let start = Instant::now();
+    eventually("a lease and more passes", || (start.elapsed() > Duration::from_secs(4)).then_some(()));
+    assert!(permits.iter().all(|permit| !permit.is_lost()));
+}
+
+#[test]
+fn a_renewal_without_an_answer_holds_up_others_until_the_end_of_its_own_lease_only() {
+    let (server, proxy, _) = own!(Proxy::with_gate());
+    let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
+    let builder = builder.connections(1).read_timeout(10 * SOON);
+    let gate = builder.open().unwrap();
+    let renewed = |name: &str, lease| {
+        let semaphore = gate.semaphore(name, 1).lease(lease).auto_renew();
+        semaphore.acquire().unwrap()
+    };
+    let permit = renewed("raw", Duration::from_secs(3));
+    let _unanswered = renewed("other", LEASE / 10);
+    proxy.go_silent();
+    eventually("it is renewed over another connection", || {
+        assert!(!permit.is_lost(), "it waited behind the other");
+        (gate.counters().renewed > 0).then_some(())
+    });
+}
+
+#[test]
+fn in_a_busy_pool_renewals_come_first() {
+    let (server, proxy, _) = own!(Proxy::with_gate());
+    let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
+    let builder = builder.connections(1).read_timeout(100 * SOON);
+    let gate = builder.open().unwrap();
+    // Deadlines that are far apart keep their refreshes out of one packet.
+    let others = (1..=6).map(|n| {
+        let semaphore = gate.semaphore("others", 6).lease(n * 10 * SOON);
+        semaphore.acquire().unwrap()
+    });
+    let others: Vec<Permit> = others.collect();
+    let lease = Duration::from_secs(3);
+    let renewed = gate.semaphore("raw", 1).lease(lease).auto_renew();
+    let renewed = renewed.acquire().unwrap();
+    std::thread::scope(|scope| {
+        proxy.keep_replies();
+        let refreshing: Vec<_> = others.iter().map(|other| scope.spawn(|| other.refresh().unwrap())).collect();
+        // A renewal is due when a third has passed.
+        eventually("it waits for the connection too", || (renewed.remaining().unwrap() < lease * 3 / 5).then_some(()));
+        proxy.delay_replies([30, 30, 30, 30, 30, 30, 500].map(Duration::from_millis));
+        proxy.let_go();
+        for other in refreshing {
+            other.join().unwrap();
+        }
+        assert!(gate.counters().renewed > 0, "it waited behind the others");
+    });
+}

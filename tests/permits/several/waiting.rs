@@ -1,0 +1,202 @@
+//! Promise: `lock_all` waits for all of the mutexes until its timeout, keeps meanwhile what it holds, and otherwise nothing.
+
+use super::{SOON, assert_free};
+use crate::own;
+use crate::support::{Server, eventually};
+
+use luagate::Cancel;
+use luagate::errors::{LockAllError, TryAcquireError};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+#[test]
+fn ten_thousand_overlapping_attempts_and_nobody_waits_for_ever() {
+    let server = Server::any();
+    let gates = [server.gate(), server.gate()];
+    let names: Vec<String> = (0..12).map(|n| format!("item:{n}")).collect();
+    let owners: Vec<AtomicU32> = names.iter().map(|_| AtomicU32::new(0)).collect();
+    let attempts = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 1..=16_u32 {
+            let (names, owners, attempts) = (&names, &owners, &attempts);
+            let gate = &gates[thread as usize % 2];
+            scope.spawn(move || {
+                // A small generator of our own numbers: the same picks in every run.
+                let mut seed = u64::from(thread);
+                let mut random = |below: usize| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (seed >> 33) as usize % below
+                };
+                while attempts.fetch_add(1, Ordering::SeqCst) < 10_000 {
+                    let mut picks: Vec<usize> = (0..names.len()).collect();
+                    let count = 2 + random(2);
+                    for place in 0..count {
+                        let other = place + random(picks.len() - place);
+                        picks.swap(place, other);
+                    }
+                    picks.truncate(count);
+                    let mutexes = gate.mutexes(picks.iter().map(|pick| &names[*pick]));
+                    let guard = mutexes.lock_all(Duration::from_secs(60)).unwrap();
+                    for pick in &picks {
+                        assert_eq!(owners[*pick].swap(thread, Ordering::SeqCst), 0);
+                    }
+                    for pick in &picks {
+                        owners[*pick].store(0, Ordering::SeqCst);
+                    }
+                    guard.unlock().unwrap();
+                }
+            });
+        }
+    });
+    for name in &names {
+        assert_free(&gates[0], &[name]);
+    }
+}
+
+#[test]
+fn in_time_or_nothing_is_left() {
+    let server = Server::any();
+    let gate = server.gate();
+    let held = gate.mutex("b").lock().unwrap();
+    let begun = Instant::now();
+    let timeout = Duration::from_millis(200);
+    let Err(LockAllError::TimedOut(in_the_way)) = server.gate().mutexes(["c", "b", "a"]).lock_all(timeout) else {
+        panic!()
+    };
+    let took = begun.elapsed();
+    assert_eq!(in_the_way.name, "b");
+    assert!(took >= timeout, "{took:?}");
+    assert!(took < timeout + Duration::from_secs(1), "{took:?}");
+    assert_free(&gate, &["a", "c"]);
+    held.unlock().unwrap();
+    assert_free(&gate, &["b"]);
+}
+
+#[test]
+fn no_more_are_asked_for_once_the_time_is_over() {
+    // 64 round trips take longer than this, though nobody is in the way.
+    let server = Server::any();
+    let gate = server.gate();
+    let names: Vec<String> = (0..64).map(|n| format!("item:{n}")).collect();
+    let timeout = Duration::from_millis(1);
+    let Err(LockAllError::TimedOut(in_the_way)) = gate.mutexes(&names).lock_all(timeout) else { panic!() };
+    assert_eq!(in_the_way.denied, None);
+    assert!(in_the_way.to_string().starts_with("the time was over"), "{in_the_way}");
+    for name in &names {
+        assert_free(&gate, &[name]);
+    }
+}
+
+#[test]
+fn in_time_also_when_the_server_stalls() {
+    let mut server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let held = server.gate().mutex("z").lock().unwrap();
+    let names: Vec<String> = (0..20).map(|n| format!("item:{n}")).collect();
+    let all = gate.mutexes(names.iter().map(String::as_str).chain(["z"]));
+    let timeout = Duration::from_millis(300);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let begun = Instant::now();
+            let error = all.lock_all(timeout).unwrap_err();
+            (begun.elapsed(), error)
+        });
+        eventually("the last is waited for", || (gate.mutex("z").inspect().unwrap().waiter_count == 1).then_some(()));
+        server.pause();
+        let (took, error) = waiting.join().unwrap();
+        server.resume();
+        assert!(matches!(error, LockAllError::TimedOut(_)), "{error}");
+        assert!(took < timeout + Duration::from_millis(200), "{took:?}");
+    });
+    held.unlock().unwrap();
+    for name in &names {
+        eventually("it is given back", || gate.mutex(name).try_lock().ok()).unlock().unwrap();
+    }
+}
+
+#[test]
+fn without_an_end_also_while_the_next_is_waited_for() {
+    let server = Server::any();
+    let gate = server.gate();
+    let held = gate.mutex("b").lock().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).permanent().lock_all(SOON));
+        eventually("the first is locked without an end", || {
+            let seen = gate.mutex("a").inspect().unwrap();
+            (seen.holders.first()?.remaining.is_none()).then_some(())
+        });
+        held.unlock().unwrap();
+        let guard = waiting.join().unwrap().unwrap();
+        assert_eq!(guard.remaining(), None);
+        for name in ["a", "b"] {
+            let seen = gate.mutex(name).inspect().unwrap();
+            assert_eq!(seen.holders[0].remaining, None, "{name}");
+        }
+    });
+}
+
+#[test]
+fn what_is_held_is_renewed_while_the_next_is_waited_for() {
+    let server = Server::any();
+    let gate = server.gate();
+    let lease = Duration::from_millis(200);
+    let held = gate.mutex("b").lock().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let both = gate.mutexes(["a", "b"]).lease(lease);
+            let guard = both.lock_all(SOON).unwrap();
+            // From here on its lease is as it was asked for: whole, and not renewed.
+            assert!(guard.remaining().unwrap() > lease / 2);
+            eventually("its lease ends", || guard.is_lost().then_some(()));
+            guard.get("a").unwrap().fence()
+        });
+        let first = eventually("the first is locked", || {
+            let seen = gate.mutex("a").inspect().unwrap();
+            seen.holders.first().map(|holder| holder.fence)
+        });
+        // Nobody else gets it for five leases.
+        let begun = Instant::now();
+        while begun.elapsed() < lease * 5 {
+            assert!(matches!(gate.mutex("a").try_lock(), Err(TryAcquireError::Denied(_))));
+        }
+        held.unlock().unwrap();
+        assert_eq!(waiting.join().unwrap(), first);
+    });
+}
+
+#[test]
+fn what_was_lost_while_waiting_is_told_and_nothing_is_left() {
+    let server = Server::any();
+    let gate = server.gate();
+    let held = gate.mutex("b").lock().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).lock_all(SOON));
+        let first = eventually("the first is locked", || {
+            let seen = gate.mutex("a").inspect().unwrap();
+            seen.holders.first().map(|holder| holder.id.clone())
+        });
+        eventually("the second is waited for", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
+        gate.mutex("a").revoke(&first).unwrap();
+        held.unlock().unwrap();
+        let Err(LockAllError::Lost(lost)) = waiting.join().unwrap() else { panic!() };
+        assert_eq!(lost.id, first);
+    });
+    assert_free(&gate, &["a", "b"]);
+}
+
+#[test]
+fn a_wait_is_cancelled_and_nothing_is_left() {
+    let server = Server::any();
+    let gate = server.gate();
+    let held = gate.mutex("b").lock().unwrap();
+    let cancel = Cancel::new();
+    std::thread::scope(|scope| {
+        let both = gate.mutexes(["a", "b"]).cancelled_by(&cancel);
+        let waiting = scope.spawn(move || both.lock_all(SOON));
+        eventually("the second is waited for", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
+        cancel.cancel();
+        assert!(matches!(waiting.join().unwrap(), Err(LockAllError::Cancelled(_))));
+    });
+    held.unlock().unwrap();
+    assert_free(&gate, &["a", "b"]);
+}

@@ -1,0 +1,88 @@
+//! Promise: no message that was forged or kept makes a client release what another process holds with the same id.
+
+use super::{LONG, channel_of, forgeries, let_it_read, publish, waiter_of};
+use crate::own;
+use crate::support::raw::{Listener, Raw};
+use crate::support::{Server, eventually};
+
+use luagate::Gate;
+use luagate::errors::AcquireError;
+use luagate::scripts::semaphore::{Ask, LookupAnswer};
+use std::time::{Duration, Instant};
+
+/// What was published before this makes the client release nothing that `id` holds.
+fn assert_kept(server: &Server, gate: &Gate, raw: &mut Raw, id: &str) {
+    let_it_read(server, gate);
+    // The release would be on its way in the background: what it does first is this one.
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        assert!(raw.holds(id), "a stranger released it");
+    }
+}
+
+#[test]
+fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
+    let mut server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(Ask { lease_ms: LONG, ..raw.ask("holder") });
+    let gate =
+        Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap();
+    let cancel = luagate::Cancel::new();
+    let asks = gate.semaphore("raw", 1).id("worker").cancelled_by(&cancel);
+    let waiting = std::thread::spawn(move || asks.acquire().unwrap_err());
+    waiter_of(&mut raw);
+    let channel = channel_of(&server);
+    server.pause();
+    cancel.cancel();
+    assert!(matches!(waiting.join().unwrap(), AcquireError::Cancelled(_)));
+    server.resume();
+    eventually("the place is given up in the background", || {
+        matches!(raw.lookup("worker"), LookupAnswer::Gone { .. }).then_some(())
+    });
+    // The id is in use again, by another process.
+    raw.assert_released("holder");
+    let grant = raw.grant(Ask { lease_ms: LONG, ..raw.ask("worker") });
+    let mut stranger = server.connection();
+    for payload in forgeries("worker", grant.fence, grant.now) {
+        publish(&mut stranger, &channel, &payload);
+    }
+    assert_kept(&server, &gate, &mut raw, "worker");
+}
+
+#[test]
+fn a_true_message_of_an_earlier_wait_of_the_same_id_releases_nothing() {
+    let mut server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    let long = |id| Ask { id, limit: 1, lease_ms: LONG, ..Ask::default() };
+    raw.grant(long("holder"));
+    let gate =
+        Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap();
+    let semaphore = gate.semaphore("raw", 1).id("worker");
+    // The earlier wait: a stranger keeps the message of its grant.
+    let asks = semaphore.clone();
+    let waiting = std::thread::spawn(move || asks.acquire().unwrap());
+    waiter_of(&mut raw);
+    let channel = channel_of(&server);
+    let mut listener = Listener::on(&server, &channel);
+    raw.assert_released("holder");
+    let message = listener.next_grant().join(" ");
+    waiting.join().unwrap().release().unwrap();
+    // Another one is given up while the server does not answer, so the client releases what may still come for it.
+    raw.grant(long("holder"));
+    let cancel = luagate::Cancel::new();
+    let asks = semaphore.cancelled_by(&cancel);
+    let waiting = std::thread::spawn(move || asks.acquire().unwrap_err());
+    waiter_of(&mut raw);
+    server.pause();
+    cancel.cancel();
+    assert!(matches!(waiting.join().unwrap(), AcquireError::Cancelled(_)));
+    server.resume();
+    eventually("the place is given up in the background", || {
+        matches!(raw.lookup("worker"), LookupAnswer::Gone { .. }).then_some(())
+    });
+    // The id is in use again, by another process.
+    raw.assert_released("holder");
+    raw.grant(long("worker"));
+    publish(&mut server.connection(), &channel, message.as_bytes());
+    assert_kept(&server, &gate, &mut raw, "worker");
+}

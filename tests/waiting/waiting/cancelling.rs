@@ -1,0 +1,145 @@
+//! Promise: a wait ends when its handle is cancelled or the deadline of the handle has passed, and is granted nothing after that.
+
+use super::{MINUTE, await_waiters};
+use crate::support::raw::Raw;
+use crate::support::{SOON, Server};
+
+use luagate::Cancel;
+use luagate::errors::{AcquireError, LockAllError, WaitError};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_wait_is_cancelled_from_another_thread() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let stop = Cancel::new();
+    let semaphore = server.gate().semaphore("raw", 1).cancelled_by(&stop);
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..5).map(|_| scope.spawn(|| semaphore.acquire())).collect();
+        await_waiters(&mut raw, 5);
+        stop.cancel();
+        for waiter in waiters {
+            assert!(matches!(waiter.join().unwrap(), Err(AcquireError::Cancelled(_))));
+        }
+    });
+    assert_eq!(raw.inspect().waiter_count, 0);
+    assert!(stop.is_cancelled());
+    assert!(matches!(semaphore.acquire(), Err(AcquireError::Cancelled(_))));
+}
+
+#[test]
+fn a_wait_that_was_cancelled_before_it_began_is_never_granted() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("before"));
+    raw.assert_released("before");
+    let mut fence = raw.inspect().last_fence;
+    let stop = Cancel::new();
+    stop.cancel();
+    // All is free. The first wait of a gate asks in another way than those after it.
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 1).cancelled_by(&stop);
+    let latch = gate.latch("open", 1).cancelled_by(&stop);
+    latch.count_down().unwrap();
+    for _ in 0..2 {
+        assert!(matches!(latch.wait(), Err(WaitError::Cancelled(_))));
+        let refused = [
+            semaphore.acquire().map(drop),
+            semaphore.acquire_timeout(SOON).map(drop),
+            gate.mutex("free").cancelled_by(&stop).lock().map(drop),
+        ];
+        for result in refused {
+            assert!(matches!(result, Err(AcquireError::Cancelled(_))));
+        }
+        let both = gate.mutexes(["a", "b"]).cancelled_by(&stop);
+        assert!(matches!(both.lock_all(SOON), Err(LockAllError::Cancelled(_))));
+        assert_eq!(raw.inspect().last_fence, fence, "it was granted");
+        // From here on the gate has an inbox.
+        raw.grant(raw.ask("holder"));
+        let waited = gate.semaphore("raw", 1).acquire_timeout(Duration::from_millis(20));
+        assert!(matches!(waited, Err(AcquireError::TimedOut(_))));
+        raw.assert_released("holder");
+        fence = raw.inspect().last_fence;
+    }
+}
+
+#[test]
+fn a_wait_ends_at_the_deadline_of_its_handle() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let deadline = Instant::now() + Duration::from_millis(300);
+    let request = Cancel::at(deadline);
+    let semaphore = server.gate().semaphore("raw", 1).cancelled_by(&request);
+    assert!(!request.is_cancelled());
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> =
+            (0..5).map(|_| scope.spawn(|| (semaphore.acquire_timeout(SOON), Instant::now()))).collect();
+        for waiter in waiters {
+            let (result, ended) = waiter.join().unwrap();
+            assert!(matches!(result, Err(AcquireError::Cancelled(_))));
+            assert!(ended >= deadline, "cancelled early");
+            // Without a message it would ask again after 5 s.
+            assert!(ended < deadline + Duration::from_secs(3), "cancelled late");
+        }
+    });
+    assert_eq!(raw.inspect().waiter_count, 0, "a place is left behind");
+    assert!(request.is_cancelled());
+    let start = Instant::now();
+    assert!(matches!(semaphore.acquire_timeout(SOON), Err(AcquireError::Cancelled(_))));
+    assert!(start.elapsed() < Duration::from_secs(3));
+}
+
+#[test]
+fn all_waits_of_a_request_have_one_deadline() {
+    let server = Server::any();
+    let gate = server.gate();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let start = Instant::now();
+    let request = Cancel::after(Duration::from_millis(300));
+    let free = gate.mutex("free").cancelled_by(&request);
+    let guard = free.lock().unwrap();
+    let locks = gate.mutexes(["free", "other"]).cancelled_by(&request);
+    let error = locks.lock_all(SOON).unwrap_err();
+    assert!(matches!(error, LockAllError::Cancelled(_)), "{error:?}");
+    let latch = gate.latch("closed", 1).cancelled_by(&request);
+    let error = latch.wait_timeout(SOON).unwrap_err();
+    assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_millis(300) && waited < Duration::from_secs(3));
+    assert!(!guard.is_lost(), "what was granted in time stays");
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_latch_is_not_waited_for_beyond_the_deadline_of_a_handle() {
+    let server = Server::any();
+    let start = Instant::now();
+    let request = Cancel::after(Duration::from_millis(200));
+    let latch = server.gate().latch("closed", 1).cancelled_by(&request);
+    let error = latch.wait_timeout(SOON).unwrap_err();
+    assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_millis(200) && waited < Duration::from_secs(3));
+}
+
+#[test]
+fn a_handle_with_a_deadline_can_be_cancelled_before_it() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let request = Cancel::after(MINUTE);
+    let semaphore = server.gate().semaphore("raw", 1).cancelled_by(&request);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.acquire_timeout(SOON));
+        await_waiters(&mut raw, 1);
+        assert!(!request.is_cancelled());
+        request.cancel();
+        let result = waiter.join().unwrap();
+        assert!(matches!(result, Err(AcquireError::Cancelled(_))));
+    });
+    assert!(Cancel::after(Duration::ZERO).is_cancelled());
+    assert!(!Cancel::after(Duration::MAX).is_cancelled());
+}

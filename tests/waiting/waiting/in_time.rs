@@ -1,0 +1,144 @@
+//! Promise: a waiter is served as soon as a permit is free, and one connection listens for all of a gate.
+
+use super::{LONG_MS, MINUTE, await_waiters, held, median};
+use crate::own;
+use crate::support::Server;
+use crate::support::raw::{Listener, Raw};
+
+use luagate::errors::AcquireError;
+use luagate::scripts::semaphore::{Ask, ReleaseAnswer};
+use luagate::{Cancel, Semaphore};
+use std::time::{Duration, Instant};
+
+#[test]
+fn one_subscriber_connection_however_many_threads_wait() {
+    let server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 1);
+    let holder = semaphore.acquire().unwrap();
+    assert_eq!(subscribers(&mut raw), 0, "opened before anybody waited");
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> =
+            (0..50).map(|_| scope.spawn(|| drop(semaphore.acquire_timeout(MINUTE).unwrap()))).collect();
+        await_waiters(&mut raw, 50);
+        assert_eq!(subscribers(&mut raw), 1);
+        assert!(gate.open_connections() <= 8);
+        holder.release().unwrap();
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+    });
+    assert_eq!(raw.in_use(), 0);
+}
+
+fn subscribers(raw: &mut Raw) -> usize {
+    let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
+    list.lines().filter(|line| !line.is_empty()).count()
+}
+
+#[test]
+fn a_lease_that_ends_is_taken_over_within_50_ms() {
+    let server = Server::any();
+    let semaphore = server.gate().semaphore("raw", 1);
+    let late: Vec<Duration> = (0..5)
+        .map(|round| {
+            let mut raw = Raw::new(&server, 1);
+            let crashed = format!("crashed-{round}");
+            let end = raw.grant(Ask { lease_ms: 200, ..raw.ask(&crashed) }).expires_at.unwrap();
+            let permit = semaphore.acquire_timeout(MINUTE).unwrap();
+            // A fence is the server's time of the grant, in microseconds.
+            let late = permit.fence().checked_sub(end * 1_000).expect("granted before the lease ended");
+            permit.release().unwrap();
+            Duration::from_micros(late)
+        })
+        .collect();
+    assert!(median(late.clone()) <= Duration::from_millis(50), "{late:?}");
+}
+
+#[test]
+fn who_comes_to_the_head_takes_over_within_50_ms_of_the_end_of_a_lease() {
+    let server = Server::any();
+    let gate = server.gate();
+    let inbox = Listener::new(&server, "others");
+    let begin = |round: usize| {
+        let name = format!("raw-{round}");
+        let mut raw = Raw::named(&server, &name, 1);
+        let crashed = Ask { lease_ms: 2_500, ..raw.ask("crashed") };
+        let end = raw.grant(crashed).expires_at.unwrap();
+        // Behind so many the client would ask again after the end.
+        let others = ["a", "b", "c", "d", "e"];
+        for id in others {
+            raw.queue(Ask { wait_ms: LONG_MS, inbox: &inbox.channel, ..raw.ask(id) });
+        }
+        let semaphore = gate.semaphore(&name, 1);
+        let waiting = std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap());
+        await_waiters(&mut raw, 6);
+        for id in others {
+            assert_eq!(raw.release(id), ReleaseAnswer::Cancelled);
+        }
+        (end, waiting)
+    };
+    let rounds: Vec<_> = (0..5).map(begin).collect();
+    let late = rounds.into_iter().map(|(end, waiting)| {
+        let fence = waiting.join().unwrap().fence();
+        let late = fence.checked_sub(end * 1_000);
+        Duration::from_micros(late.expect("granted before the lease ended"))
+    });
+    let late: Vec<Duration> = late.collect();
+    assert!(median(late.clone()) <= Duration::from_millis(50), "{late:?}");
+}
+
+#[test]
+fn a_wait_that_may_be_cancelled_hears_at_once_though_the_wait_in_front_is_over() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let late = (0..3).map(|_| {
+        // The first wait of a gate reads what comes for all.
+        let first = server.gate().semaphore("raw", 1);
+        let last = first.clone().cancelled_by(&Cancel::new());
+        raw.grant(held(&raw));
+        let first = std::thread::spawn(move || first.acquire_timeout(MINUTE).unwrap());
+        await_waiters(&mut raw, 1);
+        let last = std::thread::spawn(move || {
+            let permit = last.acquire_timeout(MINUTE).unwrap();
+            let granted = Instant::now();
+            permit.release().unwrap();
+            granted
+        });
+        await_waiters(&mut raw, 2);
+        raw.assert_released("holder");
+        let permit = first.join().unwrap();
+        let released = Instant::now();
+        permit.release().unwrap();
+        last.join().unwrap().duration_since(released)
+    });
+    let late = late.min().unwrap();
+    assert!(late <= Duration::from_millis(50), "{late:?}");
+}
+
+#[test]
+fn two_semaphores_may_be_waited_for_with_one_own_id() {
+    let server = Server::any();
+    let mut first = Raw::named(&server, "first", 1);
+    let mut second = Raw::named(&server, "second", 1);
+    first.grant(first.ask("holder"));
+    second.grant(second.ask("holder"));
+    let gate = server.gate();
+    let wait = |name: &str| {
+        let semaphore: Semaphore = gate.semaphore(name, 1).id("me");
+        move || semaphore.acquire_timeout(MINUTE).map(|permit| permit.fence())
+    };
+    std::thread::scope(|scope| {
+        let one = scope.spawn(wait("first"));
+        let two = scope.spawn(wait("second"));
+        await_waiters(&mut first, 1);
+        await_waiters(&mut second, 1);
+        assert!(matches!(wait("first")(), Err(AcquireError::Invalid(_))), "the same id waits there already");
+        second.assert_released("holder");
+        assert!(two.join().unwrap().is_ok());
+        assert!(!one.is_finished());
+        first.assert_released("holder");
+        assert!(one.join().unwrap().is_ok());
+    });
+}

@@ -1,0 +1,260 @@
+//! Promise: a wait goes on when connections are lost or the server restarts, and what comes after its end is given back.
+
+use super::{LONG, LONG_MS, MINUTE, await_waiters, held};
+use crate::own;
+use crate::support::proxy::Proxy;
+use crate::support::raw::Raw;
+use crate::support::{self, Server, eventually};
+
+use luagate::errors::AcquireError;
+use luagate::scripts::semaphore::Ask;
+use luagate::{Cancel, Gate};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_lost_subscription_heals_and_nobody_hangs() {
+    let server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 1);
+    for _ in 0..10 {
+        let holder = semaphore.acquire().unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let start = Instant::now();
+                drop(semaphore.acquire_timeout(MINUTE).unwrap());
+                start.elapsed()
+            });
+            await_waiters(&mut raw, 1);
+            support::kill_connections(&mut raw.con, "pubsub");
+            holder.release().unwrap();
+            let waited = waiter.join().unwrap();
+            assert!(waited < Duration::from_secs(5), "woken only by its own re-check, after {waited:?}");
+        });
+    }
+}
+
+#[test]
+fn subscribers_and_callers_are_killed_in_a_loop() {
+    let server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 2);
+    let gate = server.gate();
+    let semaphore = gate.semaphore("raw", 2).lease(Duration::from_secs(2)).auto_renew();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            let mut kills = 0;
+            let mut con = server.connection();
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                for kind in ["normal", "pubsub"] {
+                    kills += support::kill_connections(&mut con, kind);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            kills
+        });
+        let workers: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut served = 0;
+                    while served < 20 {
+                        // Two connections cut in a row leave the outcome unknown; that is told, and nothing is held.
+                        match semaphore.acquire_timeout(MINUTE) {
+                            Ok(permit) => {
+                                served += 1;
+                                drop(permit);
+                            }
+                            Err(AcquireError::Unknown(_) | AcquireError::Failed(_)) => {}
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(killer.join().unwrap() > 20, "nothing was killed");
+    });
+    raw.con = server.connection();
+    eventually("everything came back", || {
+        let state = raw.inspect();
+        (state.in_use == 0 && state.waiter_count == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_wait_outlives_a_restart_of_the_server() {
+    let mut server = own!(Server::private(&[]));
+    let semaphore = server.gate().semaphore("raw", 1);
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.acquire_timeout(MINUTE).unwrap().release());
+        await_waiters(&mut raw, 1);
+        server.kill();
+        server.start_again();
+        // The server forgot everything, the holder too.
+        assert!(waiter.join().unwrap().is_ok());
+    });
+}
+
+#[test]
+fn who_waits_keeps_its_place_over_a_restart_of_the_server() {
+    let mut server = own!(Server::private_tcp(&[]));
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(held(&raw));
+    let proxies = [Proxy::new(&server), Proxy::new(&server)];
+    let waiting: Vec<_> = (1..)
+        .zip(&proxies)
+        .map(|(place, proxy)| {
+            let gate = Gate::builder(&proxy.url).prefix(&server.prefix);
+            let gate = gate.outage(MINUTE).open().unwrap();
+            let semaphore = gate.semaphore("raw", 1);
+            let waiter = std::thread::spawn(move || drop(semaphore.acquire_timeout(MINUTE).unwrap()));
+            await_waiters(&mut raw, place);
+            waiter
+        })
+        .collect();
+    let places = |raw: &mut Raw| -> Vec<(String, u64)> {
+        let waiters = raw.inspect().waiters.into_iter();
+        waiters.map(|waiter| (waiter.id, waiter.ticket)).collect()
+    };
+    let before = places(&mut raw);
+    for proxy in &proxies {
+        proxy.refuse();
+    }
+    server.kill();
+    server.start_again(); // it forgot everything
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(held(&raw));
+    // The second finds the server before the first does.
+    for (waiters, proxy) in (1..).zip(proxies.iter().rev()) {
+        proxy.lead_to(&server);
+        await_waiters(&mut raw, waiters);
+    }
+    assert_eq!(places(&mut raw), before);
+    raw.assert_released("holder");
+    for waiter in waiting {
+        waiter.join().unwrap();
+    }
+}
+
+/// A gate behind a proxy that gives a call up early, with one connection for all calls.
+fn impatient(proxy: &Proxy, server: &Server) -> Gate {
+    Gate::builder(&proxy.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_millis(300))
+        .connections(1)
+        .open()
+        .unwrap()
+}
+
+/// Waits until something was granted after `fence`, and all of it given back.
+fn await_return(raw: &mut Raw, fence: u64) {
+    eventually("it is granted and given back", || {
+        let state = raw.inspect();
+        let is_granted = state.last_fence > fence;
+        (is_granted && state.in_use == 0 && state.waiter_count == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_grant_that_comes_for_a_wait_that_was_given_up_is_released() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(held(&raw));
+    let gate = impatient(&proxy, &server);
+    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    // The client listens from here on.
+    let refused = semaphore.acquire_timeout(Duration::from_millis(200));
+    assert!(matches!(refused, Err(AcquireError::TimedOut(_))));
+    // The first call is overtaken, its repetition is carried out without a reply, and both are released.
+    proxy.overtake_call();
+    proxy.lose_reply_of_script();
+    let error = semaphore.acquire().unwrap_err();
+    assert!(proxy.is_done());
+    assert!(matches!(error, AcquireError::Unknown(_)), "{error}");
+    await_waiters(&mut raw, 0);
+    proxy.let_go();
+    await_waiters(&mut raw, 1);
+    let before = raw.inspect().last_fence;
+    raw.assert_released("holder");
+    await_return(&mut raw, before);
+}
+
+#[test]
+fn a_call_of_a_wait_that_comes_after_its_end_is_granted_to_nobody() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(held(&raw));
+    // Behind somebody the client asks again every second.
+    raw.queue(Ask { wait_ms: LONG_MS, inbox: "nobody", ..raw.ask("first") });
+    let stop = Cancel::new();
+    let gate = impatient(&proxy, &server);
+    let semaphore = gate.semaphore("raw", 1).lease(LONG).cancelled_by(&stop);
+    let waiting = std::thread::spawn(move || semaphore.acquire());
+    await_waiters(&mut raw, 2);
+    proxy.hold();
+    eventually("it asks again", || proxy.has_any_back().then_some(()));
+    stop.cancel();
+    let ended = waiting.join().unwrap();
+    assert!(matches!(ended, Err(AcquireError::Cancelled(_))), "{ended:?}");
+    raw.release("first");
+    raw.assert_released("holder");
+    await_waiters(&mut raw, 0);
+    let before = raw.inspect().last_fence;
+    proxy.let_go();
+    await_return(&mut raw, before);
+}
+
+#[test]
+fn a_server_that_stays_away_is_told_as_such() {
+    let mut server = own!(Server::private(&[]));
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).outage(Duration::from_millis(300)).open().unwrap();
+    let semaphore = gate.semaphore("raw", 1);
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(Ask { lease_ms: 600, ..raw.ask("holder") });
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.acquire());
+        await_waiters(&mut raw, 1);
+        server.kill();
+        let start = Instant::now();
+        let error = waiter.join().unwrap().unwrap_err();
+        assert!(matches!(error, AcquireError::Failed(_) | AcquireError::Unknown(_)), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(5));
+    });
+}
+
+#[test]
+fn a_script_that_keeps_the_server_busy_is_waited_out() {
+    let server = own!(Server::private(&["--lua-time-limit", "50"]));
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    let semaphore = server.gate().semaphore("raw", 1);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.acquire_timeout(MINUTE).map(drop));
+        await_waiters(&mut raw, 1);
+        scope.spawn(|| {
+            let mut con = server.connection();
+            redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut con)
+        });
+        let mut con = server.connection();
+        eventually("the server is busy", || {
+            let ping = redis::cmd("PING").exec(&mut con);
+            ping.is_err_and(|error| error.code() == Some("BUSY")).then_some(())
+        });
+        // A second one asks, and hears of it.
+        let second = semaphore.acquire_timeout(Duration::from_millis(100));
+        let Err(AcquireError::Failed(failure) | AcquireError::Unknown(failure)) = second else { panic!("{second:?}") };
+        assert_eq!(failure.kind(), luagate::errors::FailureKind::NotReady);
+        assert!(!waiter.is_finished());
+        redis::cmd("SCRIPT").arg("KILL").exec(&mut con).unwrap();
+        eventually("it is free again", || redis::cmd("PING").exec(&mut con).ok());
+        raw.assert_released("holder");
+        assert!(waiter.join().unwrap().is_ok());
+    });
+}

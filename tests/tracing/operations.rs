@@ -1,56 +1,15 @@
-//! Promise: with the feature `tracing` each operation is a span that says of what kind and name it is, what came of it and
-//! how long it waited; what happens besides is an event; and nothing of that has a password in it.
+//! Promise: each operation is one span with its kind, its name, its outcome and how long it waited.
 
-#[path = "support/recorder.rs"]
-mod recorder;
-mod support;
+use crate::own;
+use crate::recorder::record;
+use crate::support::proxy::Proxy;
+use crate::support::{Server, eventually};
+use crate::{MINUTE, MOMENT, assert_told, gate, is_in_line, told, waited};
 
+use luagate::Cancel;
 use luagate::autocomplete::{Prefix, Recent};
 use luagate::errors::{AcquireError, LockAllError};
-use luagate::{Cancel, Gate, Semaphore};
-use recorder::{Told, events, record, spans};
 use std::time::{Duration, Instant};
-use support::proxy::Proxy;
-use support::{Server, eventually, kill_connections};
-use tracing::Level;
-
-const MOMENT: Duration = Duration::from_millis(50);
-const MINUTE: Duration = Duration::from_secs(60);
-
-/// A gate whose operations are recorded.
-fn gate(server: &Server) -> Gate {
-    record();
-    server.gate()
-}
-
-/// The span and the outcome of each operation on this name.
-fn told(name: &str) -> Vec<(&'static str, String)> {
-    let spans = spans(name).into_iter();
-    let told = spans.map(|told| (told.span.unwrap(), told.field("outcome").to_owned()));
-    told.collect()
-}
-
-#[track_caller]
-fn assert_told(name: &str, kind: &str, expected: &[(&'static str, &str)]) {
-    let told = told(name);
-    let told: Vec<_> = told.iter().map(|(span, word)| (*span, &**word)).collect();
-    assert_eq!(told, expected, "{name}");
-    for span in spans(name) {
-        assert_eq!(span.field("kind"), kind, "{span:?}");
-        assert_eq!(span.level, Level::DEBUG, "{span:?}");
-    }
-}
-
-/// How long the last of these waited, where it says so.
-fn waited(name: &str, span: &str) -> Option<Duration> {
-    let last = spans(name).into_iter().rfind(|told| told.span == Some(span));
-    let ms = last.unwrap().fields.get("waited_ms")?.parse().unwrap();
-    Some(Duration::from_millis(ms))
-}
-
-fn is_in_line(semaphore: &Semaphore) {
-    eventually("it stands in line", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
-}
 
 #[test]
 fn each_operation_on_a_semaphore_is_a_span() {
@@ -282,138 +241,6 @@ fn a_server_that_does_not_answer_is_told() {
         [("try_acquire", "granted"), ("refresh", "refreshed"), ("refresh", "unknown"), ("release", "released")];
     assert_eq!(told[..4], before);
     assert!(matches!(told[4..], [("try_acquire", "failed" | "unknown")]), "{told:?}");
-}
-
-#[test]
-fn a_lost_permit_is_a_warning() {
-    let server = Server::any();
-    let gate = gate(&server);
-    let short = gate.mutex("shortly").lease(MOMENT).lock().unwrap();
-    let fence = short.fence().to_string();
-    eventually("its lease ends", || short.is_lost().then_some(()));
-    assert!(short.refresh().is_err());
-    drop(short);
-    let told = events(&fence);
-    let [told] = told.as_slice() else {
-        panic!("{told:?}");
-    };
-    assert_eq!(told.level, Level::WARN);
-    assert_eq!((told.field("kind"), told.field("name")), ("mutex", "shortly"));
-    assert_eq!(told.field("message"), "a permit is lost");
-}
-
-fn at<'a>(told: &'a [Told], message: &str) -> Vec<&'a Told> {
-    let has_it = |told: &&Told| told.field("message").contains(message);
-    told.iter().filter(has_it).collect()
-}
-
-#[test]
-fn what_the_renewal_thread_does_is_told() {
-    record();
-    let mut server = own!(Server::private(&[]));
-    let gate = server.gate();
-    let semaphore = gate.semaphore("looked-after", 9).lease(Duration::from_secs(3));
-    let permit = semaphore.auto_renew().try_acquire().unwrap();
-    let fence = permit.fence().to_string();
-    let renewed = eventually("it is renewed", || {
-        let told = events(&fence);
-        at(&told, "renewed").first().map(|told| (*told).clone())
-    });
-    assert_eq!(renewed.level, Level::DEBUG);
-    assert_eq!(renewed.field("name"), "looked-after");
-
-    server.kill();
-    eventually("it is lost", || permit.is_lost().then_some(()));
-    let told = events("looked-after");
-    let failed = at(&told, "tried again");
-    assert_eq!(failed[0].level, Level::INFO);
-    assert_eq!(failed[0].field("permits"), "1");
-    assert!(!failed[0].field("error").is_empty());
-    drop(permit);
-}
-
-#[test]
-fn a_permit_tells_how_long_it_is_held_while_the_record_of_its_renewal_takes_time() {
-    let server = Server::any();
-    let lease = Duration::from_secs(2);
-    let semaphore = gate(&server).semaphore(recorder::SLOW, 1).lease(lease);
-    let permit = semaphore.auto_renew().acquire().unwrap();
-    let waits = recorder::SLOW_EVENTS.lock().unwrap();
-    let (sender, told) = std::sync::mpsc::channel();
-    let looking = std::thread::spawn(move || {
-        let left_below = |most| permit.remaining().filter(|left| *left < most);
-        let aged = eventually("it ages", || left_below(lease * 3 / 4));
-        let renewed = || permit.remaining().filter(|left| *left > aged);
-        let _ = sender.send(eventually("it is renewed", renewed));
-    });
-    let renewed = told.recv_timeout(Duration::from_secs(10));
-    drop(waits);
-    renewed.expect("`remaining` does not block");
-    looking.join().unwrap();
-}
-
-#[test]
-fn a_reconnect_is_told_with_its_server() {
-    record();
-    let server = own!(Server::private(&[]));
-    let gate = server.gate();
-    let semaphore = gate.semaphore("again", 1);
-    let permit = semaphore.acquire().unwrap();
-    let waiting = semaphore.clone();
-    let waiter = std::thread::spawn(move || drop(waiting.acquire().unwrap()));
-    is_in_line(&semaphore);
-    let mut con = server.connection();
-    assert_eq!(kill_connections(&mut con, "pubsub"), 1);
-    eventually("the subscription was re-established", || (gate.counters().reconnects == 1).then_some(()));
-    kill_connections(&mut con, "normal");
-    permit.release().unwrap();
-    waiter.join().unwrap();
-    let address = server.url.rsplit("//").next().unwrap();
-    let told = events(address);
-    for message in ["a subscription was re-established", "a connection was replaced"] {
-        let told = at(&told, message);
-        assert_eq!(told.first().map(|told| told.level), Some(Level::INFO), "{message}");
-    }
-    assert_eq!(told.len() as u64, gate.counters().reconnects, "{told:?}");
-}
-
-#[test]
-fn a_server_that_would_evict_is_a_warning_once() {
-    record();
-    let policy = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
-    let server = own!(Server::private(&policy));
-    let gate = server.gate();
-    drop(gate.semaphore("evicted", 1).acquire().unwrap());
-    let warnings = gate.warnings();
-    let told = events(&warnings[0].to_string());
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].level, Level::WARN);
-}
-
-#[test]
-fn nothing_tells_a_password_or_an_id() {
-    record();
-    let mut server = own!(Server::private(&[]));
-    let mut con = server.connection();
-    let mut user = redis::cmd("ACL");
-    user.arg("SETUSER").arg("market").arg("on").arg(">pa55word");
-    user.arg("~*").arg("&*").arg("+@all").exec(&mut con).unwrap();
-    let url = server.url.replace("unix://", "redis+unix://");
-    let gate = Gate::builder(&format!("{url}?user=market&pass=pa55word"));
-    let gate = gate.prefix(&server.prefix).open().unwrap();
-    let own = gate.semaphore("kept-quiet", 9).id("customer-17");
-    let permit = own.lease(Duration::from_secs(3)).auto_renew().acquire().unwrap();
-    permit.refresh().unwrap();
-    kill_connections(&mut con, "normal");
-    permit.refresh().unwrap();
-    server.kill();
-    assert!(permit.refresh().is_err());
-    eventually("it is lost", || permit.is_lost().then_some(()));
-    assert!(gate.mutexes(["kept-quiet"]).lock_all(MOMENT).is_err());
-    drop(permit);
-    assert!(told("kept-quiet").len() >= 6);
-    let all = format!("{:?}", recorder::all());
-    assert!(!all.contains("pa55word") && !all.contains("customer-17"));
 }
 
 #[test]

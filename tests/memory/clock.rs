@@ -1,0 +1,120 @@
+//! Promise: leases end when the clock of the test says so, and that clock runs on with the one of the machine.
+
+use crate::{HOUR, MINUTE, SOON, memory};
+
+use luagate::Released;
+use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_lease_ends_when_the_clock_says_so() {
+    let (gate, memory) = memory();
+    let desk = gate.semaphore("desk", 1).lease(HOUR);
+    let first = desk.try_acquire().unwrap();
+    memory.advance(HOUR - MINUTE);
+    let left = first.remaining().unwrap();
+    assert!(left > MINUTE - SOON && left < MINUTE, "{left:?}");
+    match desk.try_acquire() {
+        Err(TryAcquireError::Denied(denied)) => {
+            let left = denied.next_expiry.unwrap();
+            assert!(left > MINUTE - SOON && left <= MINUTE, "{left:?}");
+        }
+        other => panic!("the desk twice: {other:?}"),
+    }
+    memory.advance(MINUTE);
+    assert!(first.is_lost());
+    assert!(matches!(first.refresh(), Err(RefreshError::Lost(_))));
+    let second = desk.try_acquire().unwrap();
+    assert!(second.fence() > first.fence());
+    assert_eq!(first.release().unwrap(), Released::Gone);
+    assert!(!second.is_lost());
+}
+
+#[test]
+fn the_clock_runs_along_with_the_machine_s() {
+    let (gate, memory) = memory();
+    let desk = gate.semaphore("desk", 1);
+    let _held = desk.try_acquire().unwrap();
+    let (before, started) = (memory.now(), Instant::now());
+    let result = desk.acquire_timeout(Duration::from_millis(50));
+    assert!(matches!(result, Err(AcquireError::TimedOut(_))));
+    assert!(started.elapsed() >= Duration::from_millis(50));
+    let passed = memory.now().duration_since(before).unwrap();
+    assert!(passed >= Duration::from_millis(50), "{passed:?}");
+}
+
+#[test]
+fn a_suspended_machine_loses_what_it_held_and_is_told() {
+    let (gate, memory) = memory();
+    let (sender, told) = mpsc::channel();
+    let mutex = gate.mutex("nightly");
+    let sleepy = mutex.clone().on_lost(move |lost| {
+        std::thread::sleep(Duration::from_millis(50)); // it takes its time, and is waited for
+        sender.send(lost.id.clone()).unwrap();
+    });
+    let held = sleepy.lock().unwrap();
+    memory.suspend(MINUTE);
+    assert!(held.is_lost());
+    assert_eq!(told.try_recv().as_deref(), Ok(held.id()));
+    let next = mutex.try_lock().unwrap();
+    assert!(next.fence() > held.fence());
+    assert_eq!(held.unlock().unwrap(), Released::Gone);
+    assert!(!next.is_lost());
+}
+
+#[test]
+fn a_lease_that_is_not_renewed_is_told_when_it_ends() {
+    let (gate, memory) = memory();
+    let told = Arc::new(AtomicU32::new(0));
+    let count = told.clone();
+    let desk = gate.semaphore("desk", 1).lease(MINUTE).on_lost(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let _held = desk.try_acquire().unwrap();
+    memory.advance(MINUTE - SOON);
+    assert_eq!(told.load(Ordering::SeqCst), 0);
+    memory.advance(SOON);
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_server_whose_clock_is_set() {
+    let (gate, memory) = memory();
+    let desk = gate.semaphore("desk", 1);
+    let told = Arc::new(AtomicU32::new(0));
+    let count = told.clone();
+    let watched = desk.clone().on_lost(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let first = watched.try_acquire().unwrap();
+    // Ahead: the lease is over there, which its holder learns when it is renewed.
+    memory.set_server_clock(memory.now() + HOUR);
+    let second = desk.try_acquire().unwrap();
+    assert!(!first.is_lost());
+    memory.advance(MINUTE);
+    assert!(first.is_lost() && !second.is_lost());
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+    // Back again: fences go on increasing.
+    memory.set_server_clock(memory.now());
+    second.refresh().unwrap();
+    let fence = second.fence();
+    second.release().unwrap();
+    assert!(desk.try_acquire().unwrap().fence() > fence);
+}
+
+#[test]
+fn the_clock_goes_as_far_as_it_can_and_no_farther() {
+    let (gate, memory) = memory();
+    let desk = gate.semaphore("desk", 1).lease(HOUR);
+    let before = desk.try_acquire().unwrap();
+    memory.suspend(Duration::MAX);
+    memory.advance(Duration::MAX);
+    assert!(before.is_lost());
+    let after = desk.try_acquire().unwrap();
+    assert!(after.fence() > before.fence() && !after.is_lost());
+    after.refresh().unwrap();
+    let result = desk.acquire_timeout(Duration::from_millis(50));
+    assert!(matches!(result, Err(AcquireError::TimedOut(_))), "{result:?}");
+}

@@ -1,0 +1,107 @@
+//! Promise: permits are renewed however far the clock of the test moves.
+
+use crate::{HOUR, MINUTE, SECOND, finished, in_line, memory};
+
+use luagate::{Permit, Released, Semaphore};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+#[test]
+fn a_renewed_permit_outlives_hours() {
+    let (gate, memory) = memory();
+    let lost = Arc::new(AtomicU32::new(0));
+    let told = lost.clone();
+    let mutex = gate.mutex("nightly").on_lost(move |_| {
+        told.fetch_add(1, Ordering::SeqCst);
+    });
+    let held = mutex.lock().unwrap();
+    let short = gate.semaphore("short", 1).lease(5 * SECOND).auto_renew();
+    let short = short.try_acquire().unwrap();
+    memory.advance(HOUR);
+    assert!(!held.is_lost() && !short.is_lost());
+    let other = memory.gate().unwrap();
+    assert!(other.mutex("nightly").try_lock().is_err());
+    assert!(other.semaphore("short", 1).try_acquire().is_err());
+    assert_eq!(lost.load(Ordering::SeqCst), 0);
+    assert_eq!(held.unlock().unwrap(), Released::Released);
+    assert!(other.mutex("nightly").try_lock().is_ok());
+}
+
+#[test]
+fn each_of_many_permits_is_renewed_though_all_are_due_at_once() {
+    let (gate, memory) = memory();
+    let market = gate.semaphore("market", 250).lease(HOUR).auto_renew();
+    let permits: Vec<Permit> = (0..250).map(|_| market.try_acquire().unwrap()).collect();
+    for _ in 0..4 {
+        // All are overdue when it wakes up: they go in packets as full as can be.
+        memory.suspend(HOUR / 2);
+        for (place, permit) in permits.iter().enumerate() {
+            let left = permit.remaining().unwrap();
+            assert!(left > HOUR - MINUTE, "{place}: {left:?}");
+        }
+    }
+    assert_eq!(market.inspect().unwrap().holder_count, 250);
+    assert_eq!(gate.counters().renewed, 1_000);
+}
+
+#[test]
+fn permits_that_are_taken_while_the_clock_moves_are_renewed() {
+    let (gate, memory) = memory();
+    let desk = gate.semaphore("desk", 1);
+    for _ in 0..20 {
+        let held = desk.acquire().unwrap();
+        let next = in_line(&desk, Semaphore::acquire);
+        held.release().unwrap();
+        memory.advance(10 * MINUTE);
+        assert!(!finished(next).unwrap().is_lost());
+    }
+    let thread = std::thread::spawn(move || {
+        let both = gate.mutexes(["{desk}:left", "{desk}:right"]);
+        for _ in 0..300 {
+            drop(desk.try_acquire().unwrap());
+            let handed_on = desk.clone().lease(10_000 * HOUR).try_acquire().unwrap();
+            let adopted = desk.adopt(&handed_on.into_id()).unwrap();
+            let both = both.try_lock_all().unwrap();
+            let one = gate.mutex("one").try_lock().unwrap();
+            assert!(!adopted.is_lost() && !both.is_lost() && !one.is_lost());
+        }
+    });
+    while !thread.is_finished() {
+        memory.advance(2 * MINUTE);
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_callback_that_does_not_return_stops_nobody() {
+    let (gate, memory) = memory();
+    let (sender, block) = mpsc::channel::<()>();
+    let block = std::sync::Mutex::new(block);
+    let desk = gate.semaphore("desk", 1).lease(SECOND).on_lost(move |_| {
+        let _ = block.lock().unwrap().recv();
+    });
+    let held = desk.try_acquire().unwrap();
+    let renewed = gate.mutex("renewed").lock().unwrap();
+    let started = Instant::now();
+    memory.advance(10 * MINUTE);
+    assert!(started.elapsed() < MINUTE, "{:?}", started.elapsed());
+    assert!(held.is_lost());
+    assert!(desk.try_acquire().is_ok());
+    drop((sender, renewed));
+}
+
+#[test]
+fn each_renewal_is_counted_once() {
+    let (gate, memory) = memory();
+    let lease = gate.semaphore("counted", 2).lease(30 * SECOND);
+    let permits = [lease.clone().auto_renew().acquire().unwrap(), lease.acquire().unwrap()];
+    memory.advance(35 * SECOND);
+    assert_eq!(gate.counters().renewed, 3, "a third of the lease has passed so often");
+    assert!(!permits[0].is_lost() && permits[1].is_lost());
+    assert_eq!(gate.counters().lost, 1);
+    memory.suspend(HOUR);
+    assert!(permits[0].is_lost());
+    let counters = gate.counters();
+    assert_eq!((counters.lost, counters.renewed), (2, 3));
+}

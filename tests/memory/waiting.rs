@@ -1,0 +1,137 @@
+//! Promise: waiters are served in their order, and wait as long as the clock of the test says.
+
+use crate::{HOUR, MINUTE, SOON, eventually, finished, in_line, memory};
+
+use luagate::errors::{AcquireError, WaitError};
+use luagate::{Cancel, Permit, Semaphore};
+use std::sync::mpsc;
+
+#[test]
+fn a_waiter_is_served_when_the_lease_in_front_ends() {
+    let (gate, memory) = memory();
+    let desk = gate.semaphore("desk", 1).lease(HOUR);
+    let first = desk.try_acquire().unwrap();
+    let second = in_line(&desk, Semaphore::acquire);
+    memory.advance(HOUR - MINUTE);
+    assert!(!second.is_finished());
+    memory.advance(MINUTE);
+    let second = finished(second).unwrap();
+    assert!(first.is_lost());
+    let left = second.remaining().unwrap();
+    assert!(left > HOUR - SOON, "{left:?}"); // from when it was served, not from when it began to wait
+}
+
+#[test]
+fn waiters_are_served_in_their_order_as_leases_end() {
+    let (gate, memory) = memory();
+    let desk = gate.semaphore("desk", 1).lease(MINUTE);
+    let _first = desk.try_acquire().unwrap();
+    let (sender, served) = mpsc::channel();
+    let waiters: Vec<_> = (0..4)
+        .map(|number| {
+            let sender = sender.clone();
+            in_line(&desk, move |desk| {
+                // Kept until its lease has ended: dropping it would let the next one in.
+                sender.send((number, desk.acquire().unwrap())).unwrap();
+            })
+        })
+        .collect();
+    let mut kept: Vec<Permit> = Vec::new();
+    for expected in 0..4 {
+        assert!(served.try_recv().is_err());
+        memory.advance(MINUTE);
+        let (number, permit) = served.recv_timeout(SOON).unwrap();
+        assert_eq!(number, expected);
+        assert!(!permit.is_lost());
+        kept.push(permit);
+    }
+    for waiter in waiters {
+        finished(waiter);
+    }
+}
+
+#[test]
+fn a_wait_times_out_when_the_clock_says_so() {
+    let (gate, memory) = memory();
+    let desk = gate.semaphore("desk", 1);
+    let held = desk.try_acquire().unwrap();
+    let waiter = in_line(&desk, |desk| desk.acquire_timeout(HOUR).map(drop));
+    memory.advance(HOUR - MINUTE);
+    assert!(!waiter.is_finished());
+    assert_eq!(desk.inspect().unwrap().waiters.len(), 1); // it asked again in time, every few seconds
+    memory.advance(MINUTE);
+    match finished(waiter) {
+        Err(AcquireError::TimedOut(denied)) => assert_eq!((denied.in_use, denied.limit), (1, 1)),
+        other => panic!("{other:?}"),
+    }
+    assert!(desk.inspect().unwrap().waiters.is_empty());
+    assert!(!held.is_lost());
+}
+
+#[test]
+fn a_waiter_keeps_its_place_for_hours() {
+    let (gate, memory) = memory();
+    let desk = gate.semaphore("desk", 1);
+    let held = desk.try_acquire().unwrap();
+    let first = in_line(&desk, Semaphore::acquire);
+    memory.advance(HOUR);
+    let other = memory.gate().unwrap().semaphore("desk", 1);
+    let second = in_line(&other, Semaphore::acquire);
+    memory.advance(MINUTE);
+    held.release().unwrap();
+    let first = finished(first).unwrap();
+    assert!(!second.is_finished());
+    memory.advance(MINUTE);
+    assert!(!first.is_lost());
+    first.release().unwrap();
+    assert!(!finished(second).unwrap().is_lost());
+}
+
+#[test]
+fn a_wait_is_cancelled() {
+    let (gate, memory) = memory();
+    let cancel = Cancel::new();
+    let desk = gate.semaphore("desk", 1).cancelled_by(&cancel);
+    let _held = desk.try_acquire().unwrap();
+    let waiter = in_line(&desk, |desk| desk.acquire().map(drop));
+    memory.advance(HOUR);
+    cancel.cancel();
+    assert!(matches!(finished(waiter), Err(AcquireError::Cancelled(_))));
+}
+
+#[test]
+fn a_wait_ends_at_the_deadline_of_its_handle_when_the_clock_says_so() {
+    let (gate, memory) = memory();
+    memory.advance(HOUR); // a handle that is made later knows nothing of it
+    let cancel = Cancel::after(MINUTE);
+    let desk = gate.semaphore("desk", 1).cancelled_by(&cancel);
+    let latch = gate.latch("closed", 1).cancelled_by(&cancel);
+    let _held = desk.try_acquire().unwrap();
+    let waiter = in_line(&desk, |desk| desk.acquire().map(drop));
+    memory.advance(MINUTE - SOON);
+    assert!(!cancel.is_cancelled() && !waiter.is_finished());
+    memory.advance(SOON);
+    assert!(matches!(finished(waiter), Err(AcquireError::Cancelled(_))));
+    assert!(cancel.is_cancelled());
+    assert!(desk.inspect().unwrap().waiters.is_empty());
+    assert!(matches!(latch.wait_timeout(SOON), Err(WaitError::Cancelled(_))));
+}
+
+#[test]
+fn a_latch_opens_or_its_wait_runs_out() {
+    let (gate, memory) = memory();
+    let done = gate.latch("import", 2);
+    assert_eq!(done.count_down_as("part-1").unwrap(), 1);
+    let patient = done.clone();
+    let patient = std::thread::spawn(move || patient.wait());
+    let hasty = done.clone();
+    let hasty = std::thread::spawn(move || hasty.wait_timeout(HOUR));
+    eventually("the hasty one gives up", || {
+        memory.advance(MINUTE);
+        hasty.is_finished()
+    });
+    assert!(matches!(hasty.join().unwrap(), Err(WaitError::TimedOut(closed)) if closed.left == 1));
+    assert!(!patient.is_finished());
+    assert_eq!(done.count_down_as("part-2").unwrap(), 0);
+    finished(patient).unwrap();
+}

@@ -1,0 +1,35 @@
+//! Promise: no span and no event has a password or an id in it.
+
+use crate::own;
+use crate::recorder::{self, record};
+use crate::support::{Server, eventually, kill_connections};
+use crate::{MOMENT, told};
+
+use luagate::Gate;
+use std::time::Duration;
+
+#[test]
+fn nothing_tells_a_password_or_an_id() {
+    record();
+    let mut server = own!(Server::private(&[]));
+    let mut con = server.connection();
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("market").arg("on").arg(">pa55word");
+    user.arg("~*").arg("&*").arg("+@all").exec(&mut con).unwrap();
+    let url = server.url.replace("unix://", "redis+unix://");
+    let gate = Gate::builder(&format!("{url}?user=market&pass=pa55word"));
+    let gate = gate.prefix(&server.prefix).open().unwrap();
+    let own = gate.semaphore("kept-quiet", 9).id("customer-17");
+    let permit = own.lease(Duration::from_secs(3)).auto_renew().acquire().unwrap();
+    permit.refresh().unwrap();
+    kill_connections(&mut con, "normal");
+    permit.refresh().unwrap();
+    server.kill();
+    assert!(permit.refresh().is_err());
+    eventually("it is lost", || permit.is_lost().then_some(()));
+    assert!(gate.mutexes(["kept-quiet"]).lock_all(MOMENT).is_err());
+    drop(permit);
+    assert!(told("kept-quiet").len() >= 6);
+    let all = format!("{:?}", recorder::all());
+    assert!(!all.contains("pa55word") && !all.contains("customer-17"));
+}

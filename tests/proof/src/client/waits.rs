@@ -1,222 +1,24 @@
 //! Callers that want something: what `src/wait/blocking.rs` does around a waiter.
 
+mod caller;
+mod waiting;
+
 use super::flights::{Answered, Unanswered};
-use super::held::Change;
-use super::pending::Released;
 use super::{Client, Outcome, Patience, Thread, Want};
 use crate::error::CallError;
 use crate::protocol::call::Call;
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::lease::Moment;
-use crate::protocol::mailbox::{Mail, Mailbox};
-use crate::protocol::message::Received;
+use crate::protocol::mailbox::Mailbox;
 use crate::protocol::releases::{PendingRelease, Settled, Target as ReleaseTarget};
 use crate::protocol::waiter::{
-    Action, ActionOf, Ask, Event, GiveBack, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, State, Target, Waiter,
+    Action, ActionOf, Ask, GiveBack, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, Target, Waiter,
 };
+pub(crate) use caller::{Caller, Settles};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
-
-/// What the thread of a caller does.
-#[derive(Clone, Debug)]
-pub(crate) enum Caller {
-    /// Lets an earlier release of its own id be confirmed first.
-    Settles(Box<Settles>),
-    /// Asks once.
-    Tries { want: Want, target: Box<PermitTarget> },
-    /// Waits in line.
-    Waits(Box<Waiting<PermitTarget>>, Want),
-    /// Gives back what the server gave the id of a wait that is over.
-    GivesBack {
-        waiting: Box<Waiting<PermitTarget>>,
-        want: Want,
-        why: String,
-        released: Box<Released>,
-        until: Instant,
-        later: bool,
-    },
-    /// Waits for a latch.
-    Watches {
-        waiting: Box<Waiting<LatchTarget>>,
-        keys: LatchKeys,
-        patience: Patience,
-        /// By the true time.
-        begun: u64,
-    },
-    /// Changes a permit that it holds.
-    Changes(Change),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Settles {
-    want: Want,
-    since: Instant,
-    until: Instant,
-    /// The release whose answer it waits for; nothing: another thread does.
-    released: Option<Released>,
-}
-
-/// A wait, and what is around it.
-#[derive(Clone, Debug)]
-pub(crate) struct Waiting<T: Target> {
-    pub(crate) waiter: Waiter<T>,
-    pub(crate) mailbox: Mailbox,
-    number: Arc<u64>,
-    pub(crate) since: Instant,
-    /// Until when it sleeps, and when it looks again before that.
-    pub(crate) sleeps: Option<(Instant, Instant)>,
-    /// The connection of the last call that was not answered.
-    pub(crate) connection: Option<u64>,
-    /// A call was not answered.
-    pub(crate) unknown: bool,
-    /// Something happened to the server, so that a message may tell too much. The answer to a call that is sent at this time or
-    /// later ends that.
-    pub(crate) excused_until: Option<Instant>,
-    /// How many calls it sent.
-    pub(crate) asks: u64,
-}
-
-impl<T: Target> Waiting<T> {
-    fn new(waiter: Waiter<T>, mailbox: Mailbox, number: Arc<u64>, since: Instant) -> Waiting<T> {
-        Waiting {
-            waiter,
-            mailbox,
-            number,
-            since,
-            sleeps: None,
-            connection: None,
-            unknown: false,
-            excused_until: None,
-            asks: 0,
-        }
-    }
-
-    /// Does what the waiter says, until it sends a call, sleeps, or is done.
-    fn go_on(&mut self, mut action: ActionOf<T>, now: Moment) -> ActionOf<T> {
-        loop {
-            let Action::Sleep { until, .. } = action else {
-                self.sleeps = None;
-                return action;
-            };
-            let event = match self.mailbox.take(until, now.instant()) {
-                Ok(Mail::Message { message, received }) => Event::Message { message, received },
-                Ok(Mail::Called) => Event::Called,
-                Ok(Mail::Cancelled) => Event::Cancelled,
-                Ok(Mail::Timer) => Event::Timer,
-                Err(wakes) => {
-                    self.sleeps = Some((until, wakes));
-                    return action;
-                }
-            };
-            action = self.waiter.on(event, now);
-        }
-    }
-
-    /// After a sleep.
-    fn wake(&mut self, now: Moment) -> ActionOf<T> {
-        let until = self.sleeps.map_or(now.instant(), |(until, _)| until);
-        let is_due = false;
-        self.go_on(Action::Sleep { until, is_due }, now)
-    }
-
-    /// After an answer.
-    fn answered(&mut self, answered: Answered, now: Moment) -> ActionOf<T> {
-        let State::Asks(ask) = self.waiter.state else {
-            panic!("it did not ask");
-        };
-        let sent = answered.sent;
-        let event = match answered.read(|reply| self.waiter.target.answer(ask, reply)) {
-            Ok(answer) => {
-                self.excused_until = self.excused_until.filter(|until| sent.instant() < *until);
-                Event::Answered { answer, sent }
-            }
-            Err(Unanswered { error, connection }) => {
-                self.connection = connection.or(self.connection);
-                self.unknown |= matches!(error, CallError::Unknown(_));
-                Event::Unanswered(error)
-            }
-        };
-        let action = self.waiter.on(event, now);
-        self.go_on(action, now)
-    }
-
-    fn rouse(&mut self, now: Moment) {
-        if let Some((_, wakes)) = &mut self.sleeps {
-            *wakes = now.instant();
-        }
-    }
-}
-
-impl Caller {
-    /// The permits that it wants.
-    pub(crate) fn want(&self) -> Option<&Want> {
-        match self {
-            Caller::Settles(settles) => Some(&settles.want),
-            Caller::Tries { want, .. } | Caller::Waits(_, want) => Some(want),
-            Caller::GivesBack { want, .. } => Some(want),
-            Caller::Watches { .. } | Caller::Changes(_) => None,
-        }
-    }
-
-    /// The permits that it may still be granted.
-    pub(crate) fn asks_for(&self) -> Option<&Want> {
-        match self {
-            Caller::GivesBack { .. } => None,
-            other => other.want(),
-        }
-    }
-
-    /// When it looks again, unless it waits for an answer.
-    pub(super) fn wakes_at(&self) -> Option<Instant> {
-        match self {
-            Caller::Settles(settles) => Some(settles.until),
-            Caller::Waits(waiting, _) => waiting.sleeps.map(|(_, wakes)| wakes),
-            Caller::Watches { waiting, .. } => waiting.sleeps.map(|(_, wakes)| wakes),
-            Caller::Tries { .. } | Caller::GivesBack { .. } | Caller::Changes(_) => None,
-        }
-    }
-
-    fn mailbox(&mut self) -> Option<&mut Mailbox> {
-        match self {
-            Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => Some(&mut waiting.mailbox),
-            Caller::Watches { waiting, .. } => Some(&mut waiting.mailbox),
-            _ => None,
-        }
-    }
-
-    fn rouse(&mut self, now: Moment) {
-        match self {
-            Caller::Waits(waiting, _) => waiting.rouse(now),
-            Caller::Watches { waiting, .. } => waiting.rouse(now),
-            _ => {}
-        }
-    }
-
-    /// A message that may be for it.
-    pub(super) fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
-        let mailbox = self.mailbox();
-        let is_mine = mailbox.is_some_and(|mailbox| mailbox.put(channel, received, now));
-        self.rouse(now);
-        is_mine
-    }
-
-    /// It may have missed messages.
-    pub(super) fn call(&mut self, now: Moment) {
-        if let Some(mailbox) = self.mailbox() {
-            mailbox.call();
-        }
-        self.rouse(now);
-    }
-
-    /// Its wait is to end.
-    pub(crate) fn cancel(&mut self, now: Moment) {
-        if let Some(mailbox) = self.mailbox() {
-            mailbox.cancel();
-        }
-        self.rouse(now);
-    }
-}
+pub(crate) use waiting::Waiting;
 
 impl Client {
     /// Somebody wants permits.

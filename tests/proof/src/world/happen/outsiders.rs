@@ -59,19 +59,19 @@ impl World {
                 }
                 Ok(())
             }
+            _ => self.let_latch(action),
+        }
+    }
+
+    fn let_latch(&mut self, action: &Action) -> Check {
+        let keys = &self.latch.keys.clone();
+        match action {
             Action::CountDown { name } => {
-                let keys = &self.latch.keys.clone();
                 let count_down = CountDown { keys, id: &format!("part-{}", name % 3), count: COUNT, life_ms: LIFE_MS };
                 self.call(&count_down).map(drop)
             }
-            Action::Count => {
-                let keys = &self.latch.keys.clone();
-                self.call(&Count { keys }).map(drop)
-            }
-            Action::DeleteLatch => {
-                let keys = &self.latch.keys.clone();
-                self.call(&Delete { keys }).map(drop)
-            }
+            Action::Count => self.call(&Count { keys }).map(drop),
+            Action::DeleteLatch => self.call(&Delete { keys }).map(drop),
             _ => Ok(()),
         }
     }

@@ -1,0 +1,121 @@
+//! A caller: what its thread does, and what it hears of.
+
+use super::waiting::Waiting;
+use crate::client::held::Change;
+use crate::client::pending::Released;
+use crate::client::{Patience, Want};
+use crate::protocol::keys::LatchKeys;
+use crate::protocol::lease::Moment;
+use crate::protocol::mailbox::Mailbox;
+use crate::protocol::message::Received;
+use crate::protocol::waiter::{LatchTarget, PermitTarget};
+use std::time::Instant;
+
+/// What the thread of a caller does.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// Lets an earlier release of its own id be confirmed first.
+    Settles(Box<Settles>),
+    /// Asks once.
+    Tries { want: Want, target: Box<PermitTarget> },
+    /// Waits in line.
+    Waits(Box<Waiting<PermitTarget>>, Want),
+    /// Gives back what the server gave the id of a wait that is over.
+    GivesBack {
+        waiting: Box<Waiting<PermitTarget>>,
+        want: Want,
+        why: String,
+        released: Box<Released>,
+        until: Instant,
+        later: bool,
+    },
+    /// Waits for a latch.
+    Watches {
+        waiting: Box<Waiting<LatchTarget>>,
+        keys: LatchKeys,
+        patience: Patience,
+        /// By the true time.
+        begun: u64,
+    },
+    /// Changes a permit that it holds.
+    Changes(Change),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Settles {
+    pub(super) want: Want,
+    pub(super) since: Instant,
+    pub(super) until: Instant,
+    /// The release whose answer it waits for; nothing: another thread does.
+    pub(super) released: Option<Released>,
+}
+
+impl Caller {
+    /// The permits that it wants.
+    pub(crate) fn want(&self) -> Option<&Want> {
+        match self {
+            Caller::Settles(settles) => Some(&settles.want),
+            Caller::Tries { want, .. } | Caller::Waits(_, want) => Some(want),
+            Caller::GivesBack { want, .. } => Some(want),
+            Caller::Watches { .. } | Caller::Changes(_) => None,
+        }
+    }
+
+    /// The permits that it may still be granted.
+    pub(crate) fn asks_for(&self) -> Option<&Want> {
+        match self {
+            Caller::GivesBack { .. } => None,
+            other => other.want(),
+        }
+    }
+
+    /// When it looks again, unless it waits for an answer.
+    pub(in crate::client) fn wakes_at(&self) -> Option<Instant> {
+        match self {
+            Caller::Settles(settles) => Some(settles.until),
+            Caller::Waits(waiting, _) => waiting.sleeps.map(|(_, wakes)| wakes),
+            Caller::Watches { waiting, .. } => waiting.sleeps.map(|(_, wakes)| wakes),
+            Caller::Tries { .. } | Caller::GivesBack { .. } | Caller::Changes(_) => None,
+        }
+    }
+
+    fn mailbox(&mut self) -> Option<&mut Mailbox> {
+        match self {
+            Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => Some(&mut waiting.mailbox),
+            Caller::Watches { waiting, .. } => Some(&mut waiting.mailbox),
+            _ => None,
+        }
+    }
+
+    fn rouse(&mut self, now: Moment) {
+        match self {
+            Caller::Waits(waiting, _) => waiting.rouse(now),
+            Caller::Watches { waiting, .. } => waiting.rouse(now),
+            _ => {}
+        }
+    }
+
+    /// A message that may be for it.
+    pub(in crate::client) fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
+        let mailbox = self.mailbox();
+        let is_mine = mailbox.is_some_and(|mailbox| mailbox.put(channel, received, now));
+        self.rouse(now);
+        is_mine
+    }
+
+    /// It may have missed messages.
+    pub(in crate::client) fn call(&mut self, now: Moment) {
+        if let Some(mailbox) = self.mailbox() {
+            mailbox.call();
+        }
+        self.rouse(now);
+    }
+
+    /// Its wait is to end.
+    pub(crate) fn cancel(&mut self, now: Moment) {
+        if let Some(mailbox) = self.mailbox() {
+            mailbox.cancel();
+        }
+        self.rouse(now);
+    }
+}

@@ -1,0 +1,100 @@
+//! A wait of a caller, by the waiter of the library.
+
+use crate::client::flights::{Answered, Unanswered};
+use crate::error::CallError;
+use crate::protocol::lease::Moment;
+use crate::protocol::mailbox::{Mail, Mailbox};
+use crate::protocol::waiter::{Action, ActionOf, Event, State, Target, Waiter};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A wait, and what is around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting<T: Target> {
+    pub(crate) waiter: Waiter<T>,
+    pub(crate) mailbox: Mailbox,
+    pub(super) number: Arc<u64>,
+    pub(crate) since: Instant,
+    /// Until when it sleeps, and when it looks again before that.
+    pub(crate) sleeps: Option<(Instant, Instant)>,
+    /// The connection of the last call that was not answered.
+    pub(crate) connection: Option<u64>,
+    /// A call was not answered.
+    pub(crate) unknown: bool,
+    /// Something happened to the server, so that a message may tell too much. The answer to a call that is sent at this time or
+    /// later ends that.
+    pub(crate) excused_until: Option<Instant>,
+    /// How many calls it sent.
+    pub(crate) asks: u64,
+}
+
+impl<T: Target> Waiting<T> {
+    pub(super) fn new(waiter: Waiter<T>, mailbox: Mailbox, number: Arc<u64>, since: Instant) -> Waiting<T> {
+        Waiting {
+            waiter,
+            mailbox,
+            number,
+            since,
+            sleeps: None,
+            connection: None,
+            unknown: false,
+            excused_until: None,
+            asks: 0,
+        }
+    }
+
+    /// Does what the waiter says, until it sends a call, sleeps, or is done.
+    pub(super) fn go_on(&mut self, mut action: ActionOf<T>, now: Moment) -> ActionOf<T> {
+        loop {
+            let Action::Sleep { until, .. } = action else {
+                self.sleeps = None;
+                return action;
+            };
+            let event = match self.mailbox.take(until, now.instant()) {
+                Ok(Mail::Message { message, received }) => Event::Message { message, received },
+                Ok(Mail::Called) => Event::Called,
+                Ok(Mail::Cancelled) => Event::Cancelled,
+                Ok(Mail::Timer) => Event::Timer,
+                Err(wakes) => {
+                    self.sleeps = Some((until, wakes));
+                    return action;
+                }
+            };
+            action = self.waiter.on(event, now);
+        }
+    }
+
+    /// After a sleep.
+    pub(super) fn wake(&mut self, now: Moment) -> ActionOf<T> {
+        let until = self.sleeps.map_or(now.instant(), |(until, _)| until);
+        let is_due = false;
+        self.go_on(Action::Sleep { until, is_due }, now)
+    }
+
+    /// After an answer.
+    pub(super) fn answered(&mut self, answered: Answered, now: Moment) -> ActionOf<T> {
+        let State::Asks(ask) = self.waiter.state else {
+            panic!("it did not ask");
+        };
+        let sent = answered.sent;
+        let event = match answered.read(|reply| self.waiter.target.answer(ask, reply)) {
+            Ok(answer) => {
+                self.excused_until = self.excused_until.filter(|until| sent.instant() < *until);
+                Event::Answered { answer, sent }
+            }
+            Err(Unanswered { error, connection }) => {
+                self.connection = connection.or(self.connection);
+                self.unknown |= matches!(error, CallError::Unknown(_));
+                Event::Unanswered(error)
+            }
+        };
+        let action = self.waiter.on(event, now);
+        self.go_on(action, now)
+    }
+
+    pub(super) fn rouse(&mut self, now: Moment) {
+        if let Some((_, wakes)) = &mut self.sleeps {
+            *wakes = now.instant();
+        }
+    }
+}

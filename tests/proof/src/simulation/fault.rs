@@ -1,0 +1,39 @@
+//! What goes wrong in a world.
+
+/// What may go wrong in a world; each world has some of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fault {
+    Late,
+    LostCalls,
+    LostMessages,
+    Deaths,
+    Drops,
+    Restarts,
+    OlderState,
+    ClockSteps,
+    Evictions,
+    FullMemory,
+    Flushes,
+    Forgeries,
+    Revocations,
+    Suspensions,
+    WallSteps,
+}
+
+pub(super) const FAULTS: [Fault; 15] = [
+    Fault::Late,
+    Fault::LostCalls,
+    Fault::LostMessages,
+    Fault::Deaths,
+    Fault::Drops,
+    Fault::Restarts,
+    Fault::OlderState,
+    Fault::ClockSteps,
+    Fault::Evictions,
+    Fault::FullMemory,
+    Fault::Flushes,
+    Fault::Forgeries,
+    Fault::Revocations,
+    Fault::Suspensions,
+    Fault::WallSteps,
+];

@@ -1,0 +1,45 @@
+//! What a world is like, by its seed.
+
+use super::fault::{FAULTS, Fault};
+use fastrand::Rng;
+
+pub(super) const LEASES: [u64; 7] = [1, 5, 50, 400, 400, 3_000, 30_000];
+
+/// Decides by chance what happens next.
+pub(super) struct Scheduler {
+    pub(super) rng: Rng,
+    pub(super) clients: usize,
+    pub(super) faults: Vec<Fault>,
+    /// One in so many actions is a fault.
+    pub(super) seldom: u32,
+    /// Now and then many come at once.
+    pub(super) crowded: bool,
+    /// Most want one permit, of this limit, with leases of this length: what scripts do most often.
+    pub(super) alike: Option<(u32, u64)>,
+    /// Whoever holds gives back, and nobody wants anything more.
+    pub(super) leaving: bool,
+}
+
+impl Scheduler {
+    /// The scheduler of this seed, how many clients there are, and whether all is calm from the start.
+    pub(super) fn new(seed: u64) -> (Scheduler, usize, bool) {
+        let mut rng = Rng::with_seed(seed);
+        let clients = rng.usize(2..7);
+        let calm = rng.u8(..4) == 0;
+        let mut faults = FAULTS.to_vec();
+        faults.retain(|fault| rng.bool() && (!calm || *fault == Fault::Deaths));
+        let (seldom, crowded) = (rng.u32(2..12), rng.u8(..24) == 0);
+        let alike = (rng.u8(..3) == 0).then(|| (rng.u32(1..4), LEASES[rng.usize(4..LEASES.len())]));
+        let scheduler = Scheduler { rng, clients, faults, seldom, crowded, alike, leaving: false };
+        (scheduler, clients, calm)
+    }
+
+    pub(super) fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+
+    /// One of `n`.
+    pub(super) fn one_in(&mut self, n: u32) -> bool {
+        self.rng.u32(..n) == 0
+    }
+}

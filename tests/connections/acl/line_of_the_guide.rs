@@ -1,0 +1,113 @@
+//! Promise: with the permissions of the guide's line everything works on one server; with one less, the error names it.
+
+use super::everything::everything;
+use super::{as_user, assert_names, line, permit};
+use crate::own;
+use crate::support::{Server, eventually};
+
+use luagate::Gate;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// The permissions of the line.
+fn permissions() -> Vec<&'static str> {
+    line().into_iter().filter(|word| word.starts_with(['~', '&', '+'])).collect()
+}
+
+#[test]
+fn with_the_guide_s_line_everything_works() {
+    let server = own!(Server::private_tcp(&[]));
+    let mut admin = server.connection();
+    permit(&mut admin, &[]);
+    everything(&as_user(&server.url), &mut admin).unwrap();
+    // Nor was anything refused that luagate passes over, up to the last connection.
+    eventually("all connections close", || {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut admin).unwrap();
+        (list.lines().count() == 1).then_some(())
+    });
+    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut admin).unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn with_one_permission_less_it_is_named() {
+    let server = own!(Server::private_tcp(&[]));
+    let mut admin = server.connection();
+    let permissions = permissions();
+    assert!(permissions.len() > 30, "{permissions:?}");
+    for missing in permissions {
+        if missing == "+eval" || missing == "+info" {
+            continue; // see the next test, and `warnings.rs`: a gate that may not ask is not warned
+        }
+        redis::cmd("FLUSHALL").exec(&mut admin).unwrap();
+        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut admin).unwrap();
+        permit(&mut admin, &[missing]);
+        match everything(&as_user(&server.url), &mut admin) {
+            Ok(()) => panic!("{missing} is not needed"),
+            Err(error) => assert_names(&error, missing),
+        }
+    }
+}
+
+/// What leads to a server which forgets every script before it can be called: a client has to send the text along.
+fn forgetful(server: &Server) -> String {
+    let target = server.url.trim_start_matches("redis://").trim_end_matches('/').to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let Ok(mut client) = client else { return };
+            let mut server = TcpStream::connect(&target).unwrap();
+            let (mut replies, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut replies, &mut back));
+            std::thread::spawn(move || {
+                let mut buffer = vec![0; 65_536];
+                while let Ok(count @ 1..) = client.read(&mut buffer) {
+                    let sent = buffer.get_mut(..count).unwrap();
+                    forget(sent);
+                    if server.write_all(sent).is_err() {
+                        return;
+                    }
+                }
+                let _ = server.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+    url
+}
+
+/// Another SHA-1 in each EVALSHA.
+fn forget(sent: &mut [u8]) {
+    let call = b"EVALSHA\r\n$40\r\n";
+    let mut at = 0;
+    while let Some(found) = sent.get(at..).and_then(|rest| rest.windows(call.len()).position(|w| w == call)) {
+        at += found + call.len();
+        let end = (at + 40).min(sent.len());
+        sent[at..end].fill(b'0');
+    }
+}
+
+#[test]
+fn eval_is_needed_where_scripts_are_forgotten_all_the_time() {
+    let server = own!(Server::private_tcp(&[]));
+    let mut admin = server.connection();
+    let url = as_user(&forgetful(&server));
+    permit(&mut admin, &[]);
+    everything(&url, &mut admin).unwrap();
+    permit(&mut admin, &["+eval"]);
+    let error = everything(&url, &mut admin).unwrap_err();
+    assert_names(&error, "+eval");
+}
+
+#[test]
+fn a_database_takes_select() {
+    let server = own!(Server::private_tcp(&[]));
+    let mut admin = server.connection();
+    permit(&mut admin, &[]);
+    let url = format!("{}1", as_user(&server.url));
+    let error = Gate::open(&url).unwrap_err();
+    assert_names(&error.into(), "+select");
+    redis::cmd("ACL").arg(&["SETUSER", "luagate", "+select"]).exec(&mut admin).unwrap();
+    redis::cmd("SELECT").arg(1).exec(&mut admin).unwrap();
+    everything(&url, &mut admin).unwrap();
+}

@@ -1,0 +1,114 @@
+//! Promise: a wait that lacks a permission fails with its name; a waiter that may not be told holds up nobody behind it; and
+//! where the server does not know the commands for messages, waits go on by asking.
+
+use super::everything::{until_waiting, wait, waiting};
+use super::{MINUTE, TOLD, as_user, assert_names, permit};
+use crate::own;
+use crate::support::raw::{Listener, Raw};
+use crate::support::{self, SOON, Server, eventually};
+
+use luagate::Gate;
+use luagate::scripts::semaphore::{self, Ask, LookupAnswer, ReleaseAnswer};
+use redis::Connection;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_permission_that_is_given_later_helps_the_next_wait() {
+    let server = own!(Server::private_tcp(&[]));
+    let mut admin = server.connection();
+    permit(&mut admin, &["+subscribe"]);
+    let gate = Gate::open(&as_user(&server.url)).unwrap();
+    let semaphore = gate.semaphore("all", 2);
+    let held = semaphore.acquire_many(2).unwrap();
+    for _ in 0..2 {
+        let error = semaphore.acquire_timeout(MINUTE).unwrap_err();
+        assert_names(&error.into(), "+subscribe");
+    }
+    permit(&mut admin, &[]);
+    held.release().unwrap();
+    wait(&semaphore, &mut admin).unwrap();
+}
+
+#[test]
+fn a_permission_that_is_taken_away_ends_the_wait() {
+    let server = own!(Server::private_tcp(&[]));
+    let mut admin = server.connection();
+    permit(&mut admin, &[]);
+    let gate = Gate::open(&as_user(&server.url)).unwrap();
+    let semaphore = gate.semaphore("all", 1);
+    let _held = semaphore.acquire().unwrap();
+    let queue = "luagate:semaphore.queue:{all}";
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.acquire_timeout(MINUTE));
+        until_waiting(&mut admin, queue, &waiter);
+        permit(&mut admin, &["&luagate:inbox:*"]);
+        let start = Instant::now();
+        support::kill_connections(&mut admin, "pubsub"); // Redis has done so itself, or not yet
+        let error = waiter.join().unwrap().unwrap_err();
+        assert_names(&error.into(), "&luagate:inbox:*");
+        assert!(start.elapsed() < TOLD, "{:?}", start.elapsed());
+    });
+    eventually("it left the line", || (waiting(&mut admin, queue) == 0).then_some(()));
+}
+
+#[test]
+fn who_may_not_be_told_is_passed_over() {
+    let server = own!(Server::private_tcp(&[]));
+    let mut admin = server.connection();
+    let mut raw = Raw::new(&server, 1);
+    let (hidden, mut open) = (Listener::new(&server, "hidden"), Listener::new(&server, "open"));
+    let teller = ["SETUSER", "teller", "on", ">password", "~*", "+@all", "resetchannels"];
+    let mut setuser = redis::cmd("ACL");
+    setuser.arg(&teller).arg(format!("&{}", open.channel));
+    setuser.exec(&mut admin).unwrap();
+    let url = server.url.replace("redis://", "redis://teller:password@");
+    let mut teller = redis::Client::open(url).unwrap().get_connection().unwrap();
+    // The second time nobody else waits.
+    for next in ["second", "nobody"] {
+        let holder = raw.grant(raw.ask("holder"));
+        let line = [("first", &hidden.channel), ("second", &open.channel)];
+        for (id, channel) in line.iter().take(if next == "second" { 2 } else { 1 }) {
+            raw.queue(Ask { wait_ms: 15_000, inbox: &format!("{channel}#secret"), ..raw.ask(id) });
+        }
+        let released = semaphore::release(&mut teller, &raw.keys, "holder", 0, None).unwrap();
+        let in_use = u32::from(next == "second");
+        assert!(
+            matches!(released, ReleaseAnswer::Released { left: 0, usage } if usage.in_use == in_use),
+            "{released:?}"
+        );
+        assert!(matches!(raw.lookup("first"), LookupAnswer::Gone { .. }));
+        assert_eq!((raw.in_use(), raw.inspect().waiter_count), (in_use, 0));
+        if next == "second" {
+            let told = open.next_grant();
+            assert_eq!(told[0], "second");
+            assert!(told[2].parse::<u64>().unwrap() > holder.fence);
+            raw.assert_released("second");
+        }
+    }
+}
+
+/// How many connections there have been.
+fn connections(con: &mut Connection) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("stats").query(con).unwrap();
+    let mut lines = stats.lines();
+    let count = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+    count.unwrap().parse().unwrap()
+}
+
+#[test]
+fn where_nobody_knows_the_commands_waits_go_on_by_asking() {
+    // As behind a proxy that has no messages: nothing is forbidden, only not there.
+    for unknown in ["PUBSUB", "SUBSCRIBE"] {
+        let server = own!(Server::private(&["--rename-command", unknown, ""]));
+        let mut con = server.connection();
+        let semaphore = server.gate().semaphore("polled", 1);
+        let held = semaphore.clone().lease(Duration::from_secs(1)).acquire().unwrap();
+        let before = connections(&mut con);
+        let start = Instant::now();
+        let granted = semaphore.acquire_timeout(MINUTE).unwrap();
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+        assert!(granted.fence() > held.fence());
+        let made = connections(&mut con) - before;
+        assert!(made <= 2, "{unknown}: it tries again and again: {made}");
+    }
+}

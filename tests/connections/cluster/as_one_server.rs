@@ -1,0 +1,107 @@
+//! Promise: on a cluster semaphores on every node work as on one server, and many permits cost each node a packet.
+
+use super::{LEASE, MINUTE, gate, wait_in_line, waits};
+use crate::own;
+use crate::support::cluster::Cluster;
+use crate::support::eventually;
+
+use luagate::errors::FailureKind;
+use luagate::{Gate, Permit, autocomplete};
+use std::time::{Duration, Instant};
+
+#[test]
+fn whoever_waits_is_told_on_every_node() {
+    let cluster = own!(Cluster::new());
+    let (gate, other) = (gate(&cluster), gate(&cluster));
+    for master in cluster.masters() {
+        let name = cluster.name_on(master);
+        let held = gate.semaphore(&name, 1).lease(LEASE).try_acquire().unwrap();
+        let waiting: Vec<_> = (0..3).map(|_| wait_in_line(&other, &name)).collect();
+        waits(&gate, &name, 3);
+        let released = Instant::now();
+        held.release().unwrap();
+        for waiting in waiting {
+            let took = waiting.join().unwrap().duration_since(released);
+            assert!(took < Duration::from_secs(1), "asked, and was not told: {took:?}");
+        }
+    }
+}
+
+#[test]
+fn every_system_works_over_all_nodes() {
+    let cluster = own!(Cluster::new());
+    let gate = gate(&cluster);
+    let names: Vec<String> = cluster.masters().iter().map(|m| cluster.name_on(*m)).collect();
+    let all = gate.mutexes(&names).lock_all(MINUTE).unwrap();
+    for name in &names {
+        assert!(gate.mutex(name).try_lock().is_err());
+    }
+    all.refresh().unwrap();
+    all.unlock().unwrap();
+    for name in &names {
+        let lock = gate.rwlock(name);
+        let reader = lock.try_read().unwrap();
+        assert!(lock.try_write().is_err());
+        reader.unlock().unwrap();
+        let latch = gate.latch(name, 1);
+        latch.count_down().unwrap();
+        latch.wait_timeout(MINUTE).unwrap();
+        autocomplete::Recent::new(&gate, name).add("contact").unwrap();
+        let short = gate.semaphore(name, 1).lease(Duration::from_secs(2)).auto_renew();
+        let permit = short.try_acquire().unwrap();
+        eventually("it is renewed", || (permit.remaining().unwrap() < Duration::from_millis(1_700)).then_some(()));
+        eventually("it is renewed", || (permit.remaining().unwrap() > Duration::from_millis(1_900)).then_some(()));
+    }
+    let grouped = gate.mutexes(["{g}:a", "{g}:b"]);
+    grouped.try_lock_all().unwrap().unlock().unwrap();
+}
+
+/// How often a node read from clients.
+fn reads(cluster: &Cluster, node: usize) -> u64 {
+    let mut info = redis::cmd("INFO");
+    let info: String = info.arg("stats").query(&mut cluster.connection(node)).unwrap();
+    let mut lines = info.lines();
+    let reads = lines.find_map(|line| line.strip_prefix("total_reads_processed:"));
+    reads.unwrap().parse().unwrap()
+}
+
+#[test]
+fn many_permits_cost_each_node_a_packet() {
+    let cluster = own!(Cluster::new());
+    let gate = gate(&cluster);
+    let masters = cluster.masters();
+    let names: Vec<String> = masters.iter().map(|m| cluster.name_on(*m)).collect();
+    let on_each = |count: u32| -> Vec<Permit> {
+        let semaphores = names.iter().map(|name| gate.semaphore(name, 40).lease(LEASE));
+        let semaphores: Vec<_> = semaphores.collect();
+        let rounds = (0..count).flat_map(|_| &semaphores);
+        rounds.map(|semaphore| semaphore.try_acquire().unwrap()).collect()
+    };
+    // From here on the nodes know the scripts.
+    let known = on_each(1);
+    assert!(Permit::refresh_all(&known).iter().all(Result::is_ok));
+    assert!(Permit::release_all(known).iter().all(Result::is_ok));
+    let permits = on_each(30);
+    let before: Vec<u64> = masters.iter().map(|m| reads(&cluster, *m)).collect();
+    assert!(Permit::refresh_all(&permits).iter().all(Result::is_ok));
+    assert!(Permit::release_all(permits).iter().all(Result::is_ok));
+    for (master, before) in masters.iter().zip(before) {
+        // A round trip for each permit would be 60.
+        let reads = reads(&cluster, *master) - before;
+        assert!(reads < 30, "{reads} reads");
+    }
+}
+
+#[test]
+fn a_gate_on_one_node_alone_says_what_to_do() {
+    let cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let gate = Gate::builder(cluster.urls()[masters[0]]).prefix(&cluster.prefix);
+    let gate = gate.open().unwrap();
+    let error = gate.semaphore(&cluster.name_on(masters[1]), 1).try_acquire().unwrap_err();
+    let luagate::errors::TryAcquireError::Failed(failure) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(failure.kind(), FailureKind::Moved);
+    assert!(failure.to_string().contains("redis+cluster://"), "{failure}");
+}

@@ -1,0 +1,188 @@
+//! Promise: when a node of a cluster stands still, dies or is cut off, nobody on the others is held up, and who holds or waits
+//! goes on with the next master.
+
+use super::{LEASE, builder, gate, slot_of, url, wait_in_line, waits};
+use crate::own;
+use crate::support::cluster::Cluster;
+use crate::support::crew::{self, Crew};
+use crate::support::history::{Forgotten, Op};
+use crate::support::{self, SOON, eventually, process};
+
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_node_that_stands_still_holds_up_nobody_on_the_others() {
+    let mut cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let (still, well) = (cluster.name_on(masters[0]), cluster.name_on(masters[1]));
+    let gate = builder(&cluster).read_timeout(Duration::from_secs(5)).open().unwrap();
+    // A renewal of the one is under way for longer than the other's lease.
+    let short = Duration::from_secs(3);
+    let _stuck = gate.semaphore(&still, 1).lease(short).auto_renew().try_acquire().unwrap();
+    let permit = gate.semaphore(&well, 1).lease(short).auto_renew().try_acquire().unwrap();
+    // Nobody takes its place, and the others serve what is theirs.
+    for (_, mut con) in cluster.connections() {
+        for setting in ["cluster-require-full-coverage", "cluster-replica-no-failover"] {
+            let value = if setting.ends_with("failover") { "yes" } else { "no" };
+            let mut config = redis::cmd("CONFIG");
+            config.arg("SET").arg(setting).arg(value).exec(&mut con).unwrap();
+        }
+    }
+    cluster.pause(masters[0]);
+    let paused = Instant::now();
+    while paused.elapsed() < 2 * short {
+        assert!(!permit.is_lost(), "it was not renewed");
+        let asked = Instant::now();
+        gate.mutex(&well).try_lock().unwrap().unlock().unwrap();
+        assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    }
+    permit.release().unwrap();
+}
+
+#[test]
+fn who_holds_and_waits_goes_on_when_the_master_dies() {
+    let mut cluster = own!(Cluster::new());
+    let gate = gate(&cluster);
+    let master = cluster.masters()[0];
+    let name = cluster.name_on(master);
+    let slot = slot_of(&cluster, &name);
+    let held = gate.semaphore(&name, 1).lease(SOON * 6).auto_renew().try_acquire().unwrap();
+    let waiting: Vec<_> = (0..3).map(|_| wait_in_line(&gate, &name)).collect();
+    waits(&gate, &name, 3);
+    cluster.settle();
+    cluster.kill(master);
+    cluster.promoted(slot, master);
+    eventually("the permit is refreshed there", || held.refresh().ok());
+    // All ask again within seconds, so that the new master knows where to tell them.
+    held.release().unwrap();
+    for waiting in waiting {
+        waiting.join().unwrap();
+    }
+}
+
+/// How many connections of clients a node has that are of this kind, `normal` or `pubsub`.
+fn clients(cluster: &Cluster, node: usize, kind: &str) -> usize {
+    let mut list = redis::cmd("CLIENT");
+    let list = list.arg("LIST").arg("TYPE").arg(kind);
+    let list: String = list.query(&mut cluster.connection(node)).unwrap();
+    list.lines().count()
+}
+
+#[test]
+fn connections_to_masters_of_before_do_not_pile_up() {
+    let cluster = own!(Cluster::new());
+    let name = cluster.name_on(cluster.masters()[0]);
+    let slot = slot_of(&cluster, &name);
+    let gate = gate(&cluster);
+    for waits_on in [false, true] {
+        let master = cluster.master(slot);
+        // Somebody asks and somebody is told.
+        let held = gate.semaphore(&name, 1).lease(LEASE).try_acquire().unwrap();
+        let waiting = wait_in_line(&gate, &name);
+        waits(&gate, &name, 1);
+        assert_eq!(clients(&cluster, master, "pubsub"), 1);
+        let mut end = Some(|| {
+            held.release().unwrap();
+            waiting.join().unwrap();
+        });
+        if let Some(end) = end.take_if(|_| !waits_on) {
+            end();
+        }
+        let next = cluster.replicas(slot)[0];
+        cluster.fail_over(slot, next);
+        // One of them is the test's.
+        eventually("the master of before is left alone", || {
+            gate.mutex(&name).try_lock().ok()?.unlock().ok()?;
+            let is_heard = clients(&cluster, master, "pubsub") > 0;
+            let is_asked = clients(&cluster, master, "normal") > 1;
+            (!is_heard && !is_asked).then_some(())
+        });
+        if let Some(end) = end {
+            end();
+        }
+    }
+}
+
+#[test]
+fn a_crew_goes_on_while_masters_die() {
+    let mut cluster = own!(Cluster::new());
+    let slot = slot_of(&cluster, crew::NAME);
+    let crew = Crew::new(&cluster, &url(&cluster), 6);
+    for _ in 0..2 {
+        crew.goes_on(20);
+        let master = cluster.master(slot);
+        crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+            cluster.kill(master);
+            cluster.promoted(slot, master);
+        });
+        crew.goes_on(20);
+        cluster.start(master);
+        cluster.settle();
+    }
+    crew.finish(&cluster, &crew::broken_connections());
+}
+
+#[test]
+fn a_crew_goes_on_when_a_master_is_cut_off_and_back() {
+    let mut cluster = own!(Cluster::new());
+    let slot = slot_of(&cluster, crew::NAME);
+    let crew = Crew::new(&cluster, &url(&cluster), 6);
+    crew.goes_on(20);
+    let master = cluster.master(slot);
+    crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+        cluster.pause(master);
+        cluster.promoted(slot, master);
+    });
+    crew.goes_on(20);
+    crew.recorded(&Op::TwoMasters, || {
+        cluster.resume(master);
+        cluster.steps_down(master);
+    });
+    cluster.settle();
+    crew.goes_on(20);
+    crew.finish(&cluster, &crew::broken_connections());
+}
+
+/// The processor time that the thread for pending releases of this process has used, as Linux counts it: in hundredths of a
+/// second.
+#[cfg(target_os = "linux")]
+fn time_of_releases() -> u64 {
+    let mut threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let used = threads.find_map(|thread| {
+        let stat = std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+        let (name, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let time = fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?;
+        name.contains("(luagate-release").then_some(time)
+    });
+    used.expect("the thread runs")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_node_that_is_away_costs_no_processor_time_while_releases_for_it_are_pending() {
+    // In a process of its own, where no other test has threads.
+    own!(support::binary());
+    assert!(process("away", &[]).status().unwrap().success());
+}
+
+#[cfg(target_os = "linux")]
+pub fn wait_while_releases_are_pending() {
+    let mut cluster = Cluster::new().unwrap();
+    let gate = builder(&cluster).read_timeout(Duration::from_millis(100)).open().unwrap();
+    let masters = cluster.masters();
+    let short = gate.semaphore(&cluster.name_on(masters[0]), 1);
+    let short = short.lease(Duration::from_millis(900)).acquire().unwrap();
+    let long = gate.semaphore(&cluster.name_on(masters[1]), 1).lease(LEASE);
+    let long = long.acquire().unwrap();
+    for node in &masters[..2] {
+        cluster.pause(*node);
+    }
+    drop(short); // is given up at its end, and the pause of its node is over then
+    drop(long);
+    std::thread::sleep(Duration::from_secs(3));
+    let before = time_of_releases();
+    std::thread::sleep(Duration::from_secs(2));
+    let used = time_of_releases() - before;
+    assert!(used < 20, "{used} of 200 hundredths of a second");
+}

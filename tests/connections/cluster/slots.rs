@@ -1,0 +1,123 @@
+//! Promise: slots of a cluster may move while there are holders and waiters: no call fails because of it, and no permit is left
+//! behind.
+
+use super::{LEASE, MINUTE, gate, slot_of};
+use crate::own;
+use crate::support::cluster::Cluster;
+use crate::support::eventually;
+use crate::support::proxy::Proxy;
+use crate::support::raw::Raw;
+
+use luagate::Gate;
+use luagate::errors::TryAcquireError;
+use luagate::scripts::Keys;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+#[test]
+fn a_slot_moves_under_load_without_an_error() {
+    let cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let name = cluster.name_on(masters[0]);
+    let slot = slot_of(&cluster, &name);
+    let gate = gate(&cluster);
+    let (inside, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    let turns = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let semaphore = gate.semaphore(&name, 2).lease(LEASE);
+            let (inside, done, turns) = (&inside, &done, &turns);
+            scope.spawn(move || {
+                while !done.load(Ordering::SeqCst) {
+                    let permit = match thread % 2 {
+                        0 => semaphore.acquire_timeout(MINUTE).unwrap(),
+                        _ => match semaphore.try_acquire() {
+                            Ok(permit) => permit,
+                            Err(luagate::errors::TryAcquireError::Denied(_)) => continue,
+                            Err(error) => panic!("{error}"),
+                        },
+                    };
+                    assert!(inside.fetch_add(1, Ordering::SeqCst) < 2);
+                    permit.refresh().unwrap();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    permit.release().unwrap();
+                    turns.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let more = || {
+            let before = turns.load(Ordering::SeqCst);
+            eventually("they go on", || (turns.load(Ordering::SeqCst) > before + 20).then_some(()));
+        };
+        for to in [masters[1], masters[2], masters[0]] {
+            let moving = cluster.begin_move(slot, to);
+            // Keys that are made meanwhile are made there, those that are here stay: both answers are met.
+            std::thread::sleep(Duration::from_millis(50));
+            moving.move_keys(&cluster);
+            moving.end(&cluster);
+            more();
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn a_call_waits_while_some_keys_are_here_and_some_there() {
+    let cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let name = cluster.name_on(masters[0]);
+    let gate = gate(&cluster);
+    let semaphore = gate.semaphore(&name, 2).lease(LEASE);
+    let held = semaphore.try_acquire().unwrap();
+    let keys = Keys::semaphore(&cluster.prefix, &name).unwrap();
+    let moving = cluster.begin_move(slot_of(&cluster, &name), masters[1]);
+    moving.move_key(&cluster, keys.names()[0]);
+    std::thread::scope(|scope| {
+        let asks = scope.spawn(|| semaphore.try_acquire());
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!asks.is_finished(), "it was answered: {:?}", asks.join());
+        moving.move_keys(&cluster);
+        moving.end(&cluster);
+        asks.join().unwrap().unwrap().release().unwrap();
+    });
+    held.release().unwrap();
+}
+
+#[test]
+fn a_call_that_may_have_run_is_followed_by_a_release_though_the_next_owner_refused_it() {
+    let cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let (from, to) = (masters[0], masters[1]);
+    let name = cluster.name_on(from);
+    let slot = slot_of(&cluster, &name);
+    let raw =
+        |node| Raw { con: cluster.connection(node), keys: Keys::semaphore(&cluster.prefix, &name).unwrap(), limit: 1 };
+    let (mut before, mut after) = (raw(from), raw(to));
+    let mut admin = cluster.connection(to);
+    let mut require = |password: &str| {
+        let mut config = redis::cmd("CONFIG");
+        let config = config.arg("SET").arg("requirepass").arg(password);
+        config.exec(&mut admin).unwrap();
+    };
+    let proxy = Proxy::of_node(cluster.addresses()[from]);
+    let gate = Gate::builder(&proxy.url.replace("redis:", "redis+cluster:"));
+    let gate = gate.prefix(&cluster.prefix).read_timeout(MINUTE);
+    let semaphore = gate.open().unwrap().semaphore(&name, 1).lease(LEASE);
+    drop(semaphore.try_acquire().unwrap());
+    // The call runs, the slot moves, and only then the reply is lost.
+    proxy.keep_replies();
+    let asking = std::thread::spawn(move || semaphore.try_acquire());
+    eventually("the call runs", || (before.in_use() == 1).then_some(()));
+    let moving = cluster.begin_move(slot, to);
+    moving.move_keys(&cluster);
+    moving.end(&cluster);
+    require("secret");
+    proxy.lose_replies(1);
+    proxy.let_go();
+    let error = asking.join().unwrap().unwrap_err();
+    assert!(proxy.is_done());
+    assert_eq!(after.in_use(), 1);
+    assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
+    require("");
+    eventually("the background releases it", || (after.in_use() == 0).then_some(()));
+}

@@ -1,0 +1,121 @@
+//! Promise: what is wrong with the certificate of the server or of the client is said, with what to do about it.
+
+use super::{assert_told, both};
+use crate::own_tls;
+use crate::support::{eventually, process};
+use crate::tls_server::Authority;
+
+use luagate::Gate;
+use luagate::errors::{CallError, FailureKind, TryAcquireError};
+
+#[test]
+fn a_server_that_is_not_trusted() {
+    let (authority, other) = (Authority::new("one"), Authority::new("other"));
+    let server = own_tls!(authority.server(&authority.identity(), &[]));
+    let own = authority.identity();
+    let words = ["CA that is not trusted", "`root_certificates`"];
+    assert_told(both(&server.url, &other, &own).open(), &words);
+    // It was made anew, with the same name.
+    let same = Authority::new("one");
+    assert_told(both(&server.url, &same, &own).open(), &words);
+    // The system does not know the private CA either.
+    assert_told(Gate::open(&server.url), &words);
+}
+
+#[test]
+fn a_server_certificate_of_another_time() {
+    let authority = Authority::new("one");
+    for (years, words) in [((2001, 2002), ["has expired", "renew it"]), ((3001, 3002), ["not valid yet", "clock"])] {
+        let identity = authority.sign("127.0.0.1", years);
+        let server = own_tls!(authority.server(&identity, &[]));
+        let gate = both(&server.url, &authority, &authority.identity());
+        assert_told(gate.open(), &words);
+    }
+}
+
+#[test]
+fn a_server_certificate_of_another_host() {
+    let authority = Authority::new("one");
+    let identity = authority.sign("redis.example", (2020, 4000));
+    let server = own_tls!(authority.server(&identity, &[]));
+    let gate = both(&server.url, &authority, &authority.identity());
+    assert_told(gate.open(), &["another host", "redis.example", "127.0.0.1"]);
+}
+
+#[test]
+fn a_client_certificate_that_is_missing_or_refused() {
+    let (authority, other) = (Authority::new("one"), Authority::new("other"));
+    let expired = authority.sign("client", (2001, 2002));
+    for version in ["TLSv1.3", "TLSv1.2"] {
+        let arguments = ["--tls-protocols", version];
+        let server = own_tls!(authority.server(&authority.identity(), &arguments));
+        let none = Gate::builder(&server.url).root_certificates(&authority.pem);
+        assert_told(none.open(), &["wants a certificate", "`client_certificate`"]);
+        let strange = both(&server.url, &authority, &other.identity());
+        assert_told(strange.open(), &["refuses this client's certificate", "`client_certificate`"]);
+        let expired = both(&server.url, &authority, &expired);
+        assert_told(expired.open(), &["this client's certificate has expired"]);
+    }
+}
+
+#[test]
+fn certificates_that_cannot_be() {
+    let authority = Authority::new("one");
+    let (own, other) = (authority.identity(), authority.identity());
+    let server = own_tls!(authority.server(&own, &[]));
+    let mixed = Gate::builder(&server.url).root_certificates(&authority.pem).client_certificate(&own.chain, &other.key);
+    assert_told(mixed.open(), &["do not belong together"]);
+    let url = &server.url;
+    let plain = url.replace("rediss:", "redis:");
+    for (builder, what) in [
+        (Gate::builder(url).root_certificates("no PEM"), "root_certificates"),
+        (Gate::builder(url).client_certificate("no PEM", &own.key), "client_certificate"),
+        (Gate::builder(url).client_certificate(&own.chain, "no PEM"), "certificates"),
+        (both(&plain, &authority, &own), "url"),
+    ] {
+        match builder.open() {
+            Err(CallError::Invalid(invalid)) => assert_eq!(invalid.what(), what, "{invalid}"),
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_host_that_no_certificate_could_be_for() {
+    assert_told(Gate::open("rediss://a..b/"), &["no name that a certificate could have"]);
+}
+
+#[test]
+fn certificates_of_the_system_that_cannot_be_read() {
+    let output = process("open", &["rediss://127.0.0.1:1/"]).env("SSL_CERT_FILE", "/no/such/file").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    for word in ["no secure connection", "SSL_CERT_FILE", "/no/such/file"] {
+        assert!(said.contains(word), "no {word} in: {said}");
+    }
+}
+
+/// What the process does that has other certificates of the system.
+pub fn open(arguments: &[String]) {
+    println!("{}", Gate::open(&arguments[0]).unwrap_err());
+}
+
+#[test]
+fn a_certificate_that_changes_while_a_gate_is_open() {
+    let (authority, other) = (Authority::new("one"), Authority::new("other"));
+    let mut server = own_tls!(authority.server(&authority.identity(), &[]));
+    let gate = both(&server.url, &authority, &authority.identity()).open().unwrap();
+    let semaphore = gate.semaphore("renewed", 1);
+    drop(semaphore.try_acquire().unwrap());
+    server.kill();
+    authority.put(&other.identity());
+    server.start_again();
+    let told = eventually("the old connections are found broken", || match semaphore.try_acquire() {
+        Err(TryAcquireError::Failed(failure)) => Some(failure),
+        _ => None,
+    });
+    assert_eq!(told.kind(), FailureKind::Tls, "{told}");
+    server.kill();
+    authority.put(&authority.identity());
+    server.start_again();
+    drop(semaphore.try_acquire().unwrap());
+}

@@ -1,0 +1,96 @@
+//! Promise: where client and server cannot speak TLS with each other, the error says why, and comes within the timeout.
+
+use super::{assert_told, both, failure};
+use crate::own;
+use crate::own_tls;
+use crate::support::{Server, eventually};
+use crate::tls_server::Authority;
+
+use luagate::Gate;
+use luagate::errors::{FailureKind, TryAcquireError};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+#[test]
+fn one_side_speaks_tls_and_the_other_does_not() {
+    let authority = Authority::new("one");
+    let server = own_tls!(authority.server(&authority.identity(), &[]));
+    let plain = server.url.replace("rediss://", "redis://");
+    for url in [&plain, &plain.replace("//", "//user:secret@")] {
+        assert_told(Gate::open(url), &["speaks TLS at this port", "rediss in place of redis"]);
+    }
+    let server = own!(Server::private_tcp(&["--requirepass", "secret"]));
+    let secure = server.url.replace("redis://", "rediss://");
+    for url in [&secure, &secure.replace("//", "//:secret@")] {
+        let gate = Gate::builder(url).connect_timeout(Duration::from_secs(1));
+        assert_told(gate.open(), &["speaks no TLS at this port", "redis in place of rediss"]);
+    }
+}
+
+#[test]
+fn no_cipher_in_common() {
+    let authority = Authority::new("one");
+    // One of TLS 1.3 that rustls does not have.
+    let arguments = ["--tls-ciphersuites", "TLS_AES_128_CCM_SHA256"];
+    let arguments = [&["--tls-protocols", "TLSv1.3"], &arguments[..]].concat();
+    let server = own_tls!(authority.server(&authority.identity(), &arguments));
+    let gate = both(&server.url, &authority, &authority.identity());
+    assert_told(gate.open(), &["no cipher in common"]);
+}
+
+#[test]
+fn something_else_that_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("rediss://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 1_000]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    assert_told(Gate::open(&url), &["does not speak TLS", "redis in place of rediss"]);
+}
+
+#[test]
+fn a_stalled_server_is_told_within_the_timeout() {
+    let authority = Authority::new("one");
+    let mut server = own_tls!(authority.server(&authority.identity(), &[]));
+    let timeout = Duration::from_millis(400);
+    let gate = both(&server.url, &authority, &authority.identity())
+        .read_timeout(timeout)
+        .connect_timeout(timeout)
+        .open()
+        .unwrap();
+    let semaphore = gate.semaphore("stalled", 1);
+    drop(semaphore.try_acquire().unwrap());
+    server.pause();
+    // The first has a connection, the others make one.
+    for _ in 0..3 {
+        let start = Instant::now();
+        let error = semaphore.try_acquire().unwrap_err();
+        let (TryAcquireError::Failed(failure) | TryAcquireError::Unknown(failure)) = &error else {
+            panic!("{error:?}")
+        };
+        let kinds = [FailureKind::TimedOut, FailureKind::Unreachable];
+        assert!(kinds.contains(&failure.kind()), "{failure}");
+        assert!(start.elapsed() < timeout * 2, "{:?}", start.elapsed());
+    }
+    server.resume();
+    let again = eventually("it serves again", || semaphore.try_acquire().ok());
+    again.release().unwrap();
+}
+
+#[test]
+fn a_server_that_accepts_and_never_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let timeout = Duration::from_millis(800);
+    for user in ["", "user:secret@"] {
+        let url = format!("rediss://{user}{}/", listener.local_addr().unwrap());
+        let start = Instant::now();
+        let opened = Gate::builder(&url).connect_timeout(timeout).read_timeout(timeout).open();
+        assert_eq!(failure(opened).kind(), FailureKind::Unreachable);
+        assert!(start.elapsed() < timeout * 2, "{:?}", start.elapsed());
+    }
+}

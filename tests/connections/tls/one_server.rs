@@ -1,0 +1,54 @@
+//! Promise: with one server that speaks TLS everything works as without, also after a connection broke.
+
+use super::{TOLD, both, use_it};
+use crate::own_tls;
+use crate::support::{self, eventually};
+use crate::tls_server::Authority;
+
+use luagate::Gate;
+use std::time::Instant;
+
+#[test]
+fn everything_works_with_a_private_ca_and_a_client_certificate() {
+    let authority = Authority::new("one");
+    for version in ["TLSv1.3", "TLSv1.2"] {
+        let arguments = ["--tls-protocols", version];
+        let server = own_tls!(authority.server(&authority.identity(), &arguments));
+        let gate = both(&server.url, &authority, &authority.identity()).prefix(&server.prefix).open().unwrap();
+        use_it(&server, &gate);
+    }
+}
+
+#[test]
+fn a_client_of_the_user_s_own_keeps_its_certificates() {
+    let authority = Authority::new("one");
+    let server = own_tls!(authority.server(&authority.identity(), &[]));
+    let client = authority.client(&server.url, &authority.identity());
+    let gate = Gate::builder_with(client).prefix(&server.prefix).open().unwrap();
+    use_it(&server, &gate);
+}
+
+#[test]
+fn a_connection_that_breaks_is_made_again() {
+    let authority = Authority::new("one");
+    let server = own_tls!(authority.server(&authority.identity(), &[]));
+    let gate = both(&server.url, &authority, &authority.identity()).prefix(&server.prefix).open().unwrap();
+    let semaphore = gate.semaphore("broken", 1);
+    let held = semaphore.acquire().unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| (semaphore.acquire().unwrap(), Instant::now()));
+        eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
+        let mut con = server.connection();
+        support::kill_connections(&mut con, "normal");
+        assert_eq!(support::kill_connections(&mut con, "pubsub"), 1);
+        eventually("it listens again", || {
+            let pattern = format!("{}:inbox:*", server.prefix);
+            let mut channels = redis::cmd("PUBSUB");
+            let channels: Vec<String> = channels.arg("CHANNELS").arg(pattern).query(&mut con).ok()?;
+            (channels.len() == 1).then_some(())
+        });
+        let start = Instant::now();
+        held.release().unwrap();
+        assert!(waiter.join().unwrap().1 - start < TOLD);
+    });
+}

@@ -1,0 +1,145 @@
+//! Promise: with TLS every node of a cluster is reached, and with sentinels each master that they name.
+
+#[cfg(feature = "sentinel")]
+use super::use_it;
+use super::{TOLD, assert_told, both};
+use crate::own_tls;
+#[cfg(feature = "cluster")]
+use crate::support::cluster::Cluster;
+use crate::support::group::Start;
+#[cfg(feature = "sentinel")]
+use crate::support::sentinel::{MASTER, Sentinels};
+use crate::support::{self, eventually};
+use crate::tls_server::Authority;
+
+#[cfg(feature = "cluster")]
+use luagate::autocomplete::Recent;
+use luagate::errors::CallError;
+use luagate::{Gate, GateBuilder};
+#[cfg(feature = "sentinel")]
+use std::io::{Read, Write};
+#[cfg(feature = "sentinel")]
+use std::net::TcpListener;
+use std::time::Instant;
+
+/// One waits for what another gives back, and is told.
+fn hand_over(gate: &Gate, name: &str) {
+    let semaphore = gate.semaphore(name, 1);
+    let held = semaphore.acquire_timeout(support::SOON).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| (semaphore.acquire().unwrap(), Instant::now()));
+        eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
+        let start = Instant::now();
+        held.release().unwrap();
+        let (granted, told) = waiter.join().unwrap();
+        assert!(told - start < TOLD, "{:?}", told - start);
+        granted.release().unwrap();
+    });
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+fn on_each_node_of_a_cluster_also_those_that_were_only_heard_of() {
+    let authority = Authority::new("one");
+    let start: &Start = &|arguments, folder| authority.member(arguments, folder);
+    let cluster = own_tls!(Cluster::of(start));
+    let url = format!("rediss+cluster://{}", cluster.addresses()[0]);
+    let gate = both(&url, &authority, &authority.identity()).prefix(&cluster.prefix).open().unwrap();
+    // One node sends to another, with `ASK` and then with `MOVED`.
+    let masters = cluster.masters();
+    let name = cluster.name_on(masters[0]);
+    let slot = cluster.slot(&format!("{{{name}}}"));
+    let moving = cluster.begin_move(slot, masters[1]);
+    let recent = Recent::new(&gate, &name); // one key, which may be there while others are not
+    recent.add("bob").unwrap();
+    moving.end(&cluster);
+    recent.add("ann").unwrap();
+    hand_over(&gate, &name);
+    for master in masters {
+        hand_over(&gate, &cluster.name_on(master));
+    }
+    // What is wrong is told here, too.
+    let own = authority.identity();
+    let other = Authority::new("other");
+    assert_told(both(&url, &other, &own).open(), &["CA that is not trusted", "`root_certificates`"]);
+    let none = Gate::builder(&url).root_certificates(&authority.pem);
+    assert_told(none.open(), &["wants a certificate"]);
+    assert_told(Gate::open(&url.replace("rediss", "redis")), &["speaks TLS at this port"]);
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+fn a_cluster_is_reached_by_tls_or_without_and_not_half() {
+    let authority = Authority::new("one");
+    let nodes = ["redis://127.0.0.1:1", "rediss://127.0.0.1:2"];
+    let opened = GateBuilder::cluster(&nodes).root_certificates(&authority.pem).open();
+    let Err(CallError::Invalid(invalid)) = opened else { panic!() };
+    assert!(invalid.to_string().contains("all reached by TLS"));
+}
+
+#[cfg(feature = "sentinel")]
+#[test]
+fn with_the_sentinels_and_each_master_that_they_name() {
+    let authority = Authority::new("one");
+    let start: &Start = &|arguments, folder| authority.member(arguments, folder);
+    let mut group = own_tls!(Sentinels::of(start));
+    let url = |scheme: &str| {
+        let sentinels = group.sentinels.addresses().join(",");
+        format!("{scheme}+sentinel://{sentinels}/{MASTER}")
+    };
+    let (url, plain) = (url("rediss"), url("redis"));
+    let gate = both(&url, &authority, &authority.identity()).prefix(&group.prefix).open().unwrap();
+    hand_over(&gate, "all");
+    assert_told(Gate::open(&url), &["CA that is not trusted"]);
+    assert_told(Gate::open(&plain), &["speaks TLS at this port"]);
+    let master = group.master();
+    group.settle();
+    group.kill(master);
+    group.promoted(master);
+    let lock = eventually("it is there", || gate.mutex("m").try_lock().ok());
+    lock.unlock().unwrap();
+    hand_over(&gate, "all");
+}
+
+/// A sentinel without TLS that calls the server at this address the master.
+#[cfg(feature = "sentinel")]
+fn plain_sentinel(master: &str) -> String {
+    let (host, port) = master.split_once(':').unwrap();
+    let reply = format!("*2\r\n${}\r\n{host}\r\n${}\r\n{port}\r\n", host.len(), port.len());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let reply = reply.clone();
+            std::thread::spawn(move || {
+                while let Ok(1..) = stream.read(&mut [0; 1_000]) {
+                    let _ = stream.write_all(reply.as_bytes());
+                }
+            });
+        }
+    });
+    url
+}
+
+#[cfg(feature = "sentinel")]
+#[test]
+fn with_a_master_whose_sentinels_speak_no_tls() {
+    let authority = Authority::new("one");
+    let server = own_tls!(authority.server(&authority.identity(), &[]));
+    let sentinel = plain_sentinel(server.address());
+    let own = authority.identity();
+    let like = |url| {
+        GateBuilder::sentinel(&[&sentinel], MASTER, url)
+            .root_certificates(&authority.pem)
+            .client_certificate(&own.chain, &own.key)
+            .prefix(&server.prefix)
+    };
+    use_it(&server, &like("rediss://any").open().unwrap());
+    match like("redis://any").open() {
+        Err(CallError::Invalid(invalid)) => assert_eq!(invalid.what(), "url", "{invalid}"),
+        other => panic!("nothing uses the certificates: {other:?}"),
+    }
+    let plain = GateBuilder::sentinel(&[&sentinel], MASTER, "redis://any");
+    assert_told(plain.open(), &["speaks TLS at this port"]);
+}

@@ -1,0 +1,114 @@
+//! Promise: a call by chance is answered as the contract says, or refused with a clear error that changed nothing.
+
+use super::calls::call;
+use super::{Call, KEYS, Script, ends_in_white_space, load, run, scripts};
+use crate::fuzz;
+use crate::support::Server;
+
+use proptest::prelude::*;
+use redis::{Connection, RedisError, Value};
+
+/// Whether this is a reply that the manifest tells of.
+fn fits(script: &Script, reply: &Value) -> bool {
+    script.replies.iter().any(|(word, count)| match reply {
+        Value::Array(fields) if !word.is_empty() => {
+            let says = Value::BulkString(word.as_bytes().to_vec());
+            fields.first() == Some(&says) && fields.len() == count + 1
+        }
+        Value::Array(_) if *count == 1 => true,
+        Value::Array(fields) => fields.len() == *count,
+        Value::Int(_) => word.is_empty() && *count == 1,
+        _ => false,
+    })
+}
+
+/// Whether each number is decimal digits and nothing else, or a word that stands for one.
+fn numbers_are_numbers(call: &Call) -> bool {
+    let mut pairs = call.script.argv.iter().zip(&call.arguments);
+    pairs.all(|(name, argument)| match name.as_str() {
+        "id" | "inbox" | "contact" | "prefix" | "member ..." => true,
+        "permits" if argument == b"all" => true,
+        "expected" if argument == b"-1" => true,
+        _ => !argument.is_empty() && argument.iter().all(u8::is_ascii_digit),
+    })
+}
+
+/// An argument was refused, or a key holds something else; on Redis 6 only the text says so.
+fn is_clear(error: &RedisError) -> bool {
+    error.code() == Some("LUAGATE") || error.to_string().contains("WRONGTYPE")
+}
+
+/// What a key holds, in an order of its own, and how long it lives.
+struct Content {
+    values: Vec<Vec<u8>>,
+    ttl: i64,
+}
+
+/// What each key holds. DUMP would not do: a hash is dumped in an order that changes while its table grows.
+fn contents(con: &mut Connection, prefix: &str) -> Vec<Content> {
+    let keys = KEYS.iter().chain(&["", "x", "{", "{}", "mutex:{u}:a"]);
+    let keys: Vec<String> = keys.map(|key| format!("{prefix}:{key}")).collect();
+    let mut kinds = redis::pipe();
+    for key in &keys {
+        kinds.cmd("PTTL").arg(key).cmd("TYPE").arg(key);
+    }
+    let kinds: Vec<Value> = kinds.query(con).unwrap();
+    let mut read = redis::pipe();
+    for (key, kind) in keys.iter().zip(kinds.chunks(2)) {
+        match &kind[1] {
+            Value::SimpleString(kind) if kind == "hash" => read.cmd("HGETALL").arg(key),
+            Value::SimpleString(kind) if kind == "zset" => read.cmd("ZRANGE").arg(key).arg((0, -1, "WITHSCORES")),
+            _ => read.cmd("LRANGE").arg(key).arg((0, -1)), // no script makes another kind
+        };
+    }
+    let all: Vec<Vec<Vec<u8>>> = read.query(con).unwrap();
+    let contents = all.into_iter().zip(kinds.chunks(2)).map(|(values, kind)| {
+        let mut values: Vec<Vec<Vec<u8>>> = values.chunks(2).map(<[_]>::to_vec).collect();
+        if kind[1] == Value::SimpleString("hash".to_owned()) {
+            values.sort();
+        }
+        Content { values: values.concat(), ttl: redis::from_redis_value(kind[0].clone()).unwrap() }
+    });
+    contents.collect()
+}
+
+/// Whether nothing was changed but by time, which ends some keys in between.
+fn is_same(before: &[Content], after: &[Content]) -> bool {
+    let mut pairs = before.iter().zip(after);
+    pairs.all(|(before, after)| match before.ttl {
+        0..5_000 => true,
+        ttl => before.values == after.values && (ttl < 0) == (after.ttl < 0),
+    })
+}
+
+#[test]
+fn an_answer_of_the_contract_or_an_error_that_changed_nothing() {
+    let server = Server::any();
+    let mut con = server.connection();
+    for script in scripts() {
+        load(&mut con, &script);
+    }
+    let con = std::cell::RefCell::new(con);
+    let refused = std::cell::Cell::new(0);
+    let answered = std::cell::Cell::new(0);
+    proptest!(fuzz::cases(1_500), |(call in call())| {
+        let con = &mut *con.borrow_mut();
+        let before = contents(con, &server.prefix);
+        match run(con, &server.prefix, &call) {
+            Ok(reply) => {
+                prop_assert!(fits(&call.script, &reply), "{:?}", reply);
+                prop_assert!(numbers_are_numbers(&call), "{:?}", reply);
+                answered.set(answered.get() + 1);
+            }
+            Err(error) => {
+                prop_assert!(is_clear(&error), "{}", error);
+                prop_assert!(!ends_in_white_space(&error), "{:?}", error);
+                prop_assert!(is_same(&before, &contents(con, &server.prefix)), "{} changed something", error);
+                refused.set(refused.get() + 1);
+            }
+        }
+    });
+    // Both were fuzzed in earnest.
+    assert!(answered.get() > 100, "{}", answered.get());
+    assert!(refused.get() > 100, "{}", refused.get());
+}

@@ -1,0 +1,72 @@
+//! Promise: a call answers exactly what a reply of the contract says; any other reply is an error, or is told as it is.
+
+use super::operations::{OPERATIONS, run};
+use super::replies::{mutate, valid_reply};
+use super::{StandIn, reply};
+use crate::fuzz;
+
+use proptest::prelude::*;
+use redis::Value;
+
+/// Runs every operation on this reply: what it answers, if anything, is what the reply said.
+fn check_all(value: &Value) -> Result<(), TestCaseError> {
+    for (name, operation) in OPERATIONS {
+        if let Ok(told) = run(*operation, &mut StandIn::answering(value)) {
+            prop_assert_eq!(&told, value, "{}", name);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(fuzz::cases(1_000))]
+
+    #[test]
+    fn any_reply_is_an_error_or_says_what_is_told(value in fuzz::value()) {
+        check_all(&value)?;
+    }
+
+    #[test]
+    fn a_reply_of_the_contract_is_told_as_it_is((script, value) in valid_reply()) {
+        check_all(&value)?;
+        for (name, operation) in OPERATIONS.iter().filter(|(name, _)| *name == script) {
+            let told = run(*operation, &mut StandIn::answering(&value));
+            prop_assert!(told.is_ok(), "{}: {:?}", name, told);
+        }
+    }
+
+    #[test]
+    fn a_reply_with_one_thing_changed_is_an_error_or_says_what_is_told(
+        (_, value) in valid_reply(),
+        at in proptest::collection::vec(0..16_usize, 1..4),
+        how in 0..12_u8,
+        other in fuzz::value(),
+    ) {
+        check_all(&mutate(value, &at, how, &other))?;
+    }
+}
+
+/// What the fuzzing found, in short.
+#[test]
+fn what_is_almost_a_grant_is_none() {
+    let now = 1_700_000_000_000_i64;
+    let good = [2, 7, now + 30_000, now, 2, 5];
+    let of = |numbers: &[i64]| reply("granted", numbers.iter().map(|n| Value::Int(*n)).collect());
+    let (_, acquire) = OPERATIONS[0];
+    assert!(run(acquire, &mut StandIn::answering(&of(&good))).is_ok());
+    for (place, wrong) in [(0, 3), (0, 0), (1, 0), (2, now), (2, -1), (2, now + 30_001), (2, -2), (3, -1), (5, 1 << 32)]
+    {
+        let mut numbers = good;
+        numbers[place] = wrong;
+        let told = run(acquire, &mut StandIn::answering(&of(&numbers)));
+        assert!(told.is_err(), "{numbers:?}");
+    }
+    let longer = of(&[&good[..], &[1]].concat());
+    assert!(run(acquire, &mut StandIn::answering(&longer)).is_err(), "a field too many");
+    assert!(run(acquire, &mut StandIn::answering(&of(&good[..5]))).is_err());
+    let mut simple = of(&good);
+    if let Value::Array(fields) = &mut simple {
+        fields[0] = Value::SimpleString("granted".to_owned());
+    }
+    assert!(run(acquire, &mut StandIn::answering(&simple)).is_err());
+}

@@ -1,0 +1,186 @@
+//! Every operation of the scripts, with what it answered put into words again.
+
+use super::{StandIn, reply, text};
+
+use luagate::errors::CallError;
+use luagate::scripts::semaphore::{
+    self, Answer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, TryLockAllAnswer, Usage,
+};
+use luagate::scripts::{Keys, LatchKeys, autocomplete, latch};
+use redis::Value;
+
+fn int(number: impl TryInto<i64>) -> Value {
+    Value::Int(number.try_into().unwrap_or_else(|_| panic!("no reply can say this")))
+}
+
+fn or_never(number: Option<u64>) -> Value {
+    number.map_or(Value::Int(-1), int)
+}
+
+/// As a reply says it. A grant that nobody can have is none.
+fn grant(grant: &Grant) -> Vec<Value> {
+    assert!(grant.permits > 0 && grant.fence > 0, "{grant:?}");
+    assert!(grant.expires_at.is_none_or(|end| end > grant.now), "{grant:?}");
+    let Grant { permits, fence, expires_at, now } = *grant;
+    vec![int(permits), int(fence), or_never(expires_at), int(now)]
+}
+
+fn usage(usage: &Usage) -> Vec<Value> {
+    vec![int(usage.in_use), int(usage.limit)]
+}
+
+fn locks(grants: &[Grant]) -> Vec<Value> {
+    assert_eq!(grants.len(), 2);
+    let pairs = grants.iter().map(|lock| {
+        assert_eq!((lock.permits, lock.now), (1, grants[0].now));
+        Value::Array(grant(lock)[1..3].to_vec())
+    });
+    vec![int(grants[0].now), Value::Array(pairs.collect())]
+}
+
+fn list(items: Vec<Vec<u8>>) -> Value {
+    Value::Array(items.into_iter().map(Value::BulkString).collect())
+}
+
+/// Runs an operation, and says what it answered as the reply that says exactly that.
+pub type Operation = fn(&mut StandIn, &Keys, &LatchKeys) -> Result<Value, CallError>;
+
+pub const OPERATIONS: &[(&str, Operation)] = &[
+    ("semaphore/acquire", |con, keys, _| {
+        let ask = Ask { id: "id", permits: Some(2), limit: 5, ..Ask::default() };
+        acquired(semaphore::acquire(con, keys, &ask)?, Some(2))
+    }),
+    ("semaphore/acquire", |con, keys, _| {
+        let ask = Ask { id: "id", permits: None, limit: 5, ..Ask::default() };
+        acquired(semaphore::acquire(con, keys, &ask)?, None)
+    }),
+    ("semaphore/release", |con, keys, _| {
+        Ok(match semaphore::release(con, keys, "id", 0, None)? {
+            ReleaseAnswer::Released { left, usage: u } => reply("released", [vec![int(left)], usage(&u)].concat()),
+            ReleaseAnswer::Cancelled => reply("cancelled", vec![]),
+            ReleaseAnswer::Gone => reply("gone", vec![]),
+        })
+    }),
+    ("semaphore/lookup", |con, keys, _| {
+        Ok(match semaphore::lookup(con, keys, "id")? {
+            LookupAnswer::Held(held) => reply("held", grant(&held)),
+            LookupAnswer::Queued { ticket, position, now } => {
+                reply("queued", vec![int(ticket), int(position), int(now)])
+            }
+            LookupAnswer::Gone { now } => reply("gone", vec![int(now)]),
+        })
+    }),
+    ("semaphore/resize", |con, keys, _| {
+        Ok(match semaphore::resize(con, keys, 3, None)? {
+            ResizeAnswer::Resized { old, new, in_use } => reply("resized", vec![int(old), int(new), int(in_use)]),
+            ResizeAnswer::Unchanged { current, in_use } => reply("unchanged", vec![int(current), int(in_use)]),
+        })
+    }),
+    ("semaphore/inspect", |con, keys, _| {
+        let state = semaphore::inspect(con, keys, 0, 10)?;
+        let holders = state
+            .holders
+            .iter()
+            .map(|row| Value::Array(vec![text(&row.id), int(row.permits), int(row.fence), or_never(row.expires_at)]));
+        let waiters = state
+            .waiters
+            .iter()
+            .map(|row| Value::Array(vec![text(&row.id), int(row.permits), int(row.ticket), int(row.patience_until)]));
+        Ok(Value::Array(vec![
+            int(state.limit),
+            int(u8::from(state.pinned)),
+            int(state.in_use),
+            int(state.holder_count),
+            int(state.waiter_count),
+            int(state.last_fence),
+            int(state.now),
+            Value::Array(holders.collect()),
+            Value::Array(waiters.collect()),
+        ]))
+    }),
+    ("semaphore/try_lock_all", |con, keys, _| {
+        Ok(match semaphore::try_lock_all(con, &[keys, keys], "id", 1_000)? {
+            TryLockAllAnswer::Granted(grants) => reply("granted", locks(&grants)),
+            TryLockAllAnswer::Held(grants) => reply("held", locks(&grants)),
+            TryLockAllAnswer::Denied { place, next_expiry, usage: u, waiting, now } => {
+                assert!(place < 2);
+                let fields = [vec![int(place + 1), or_never(next_expiry)], usage(&u), vec![int(waiting), int(now)]];
+                reply("denied", fields.concat())
+            }
+        })
+    }),
+    ("latch/count_down", |con, _, keys| {
+        Ok(match latch::count_down(con, keys, "id", 2, 1_000)? {
+            latch::CountDownAnswer::Counted { left, count, now } => {
+                reply("counted", vec![int(left), int(count), int(now)])
+            }
+            latch::CountDownAnswer::Already { left, count, now } => {
+                reply("already", vec![int(left), int(count), int(now)])
+            }
+        })
+    }),
+    ("latch/wait", |con, _, keys| {
+        Ok(match latch::wait(con, keys, 2, 1_000, 1_000, "")? {
+            latch::WaitAnswer::Open { count, now } => reply("open", vec![int(count), int(now)]),
+            latch::WaitAnswer::Closed { left, count, retry_after, now } => {
+                reply("closed", vec![int(left), int(count), int(retry_after), int(now)])
+            }
+        })
+    }),
+    ("latch/delete", |con, _, keys| {
+        Ok(match latch::delete(con, keys)? {
+            latch::DeleteAnswer::Deleted { now } => reply("deleted", vec![int(now)]),
+            latch::DeleteAnswer::None { now } => reply("none", vec![int(now)]),
+        })
+    }),
+    ("latch/count", |con, _, keys| {
+        Ok(match latch::count(con, keys)? {
+            latch::CountAnswer::None { now } => reply("none", vec![int(now)]),
+            latch::CountAnswer::Open { count, now } => reply("open", vec![int(count), int(now)]),
+            latch::CountAnswer::Closed { left, count, now } => reply("closed", vec![int(left), int(count), int(now)]),
+        })
+    }),
+    ("autocomplete/recent_add", |con, _, _| Ok(int(autocomplete::recent_add(con, "key", "a", 1)?))),
+    ("autocomplete/recent_remove", |con, _, _| Ok(int(u8::from(autocomplete::recent_remove(con, "key", "a")?)))),
+    ("autocomplete/recent_match", |con, _, _| Ok(list(autocomplete::recent_match(con, "key", "a", 1)?))),
+    ("autocomplete/prefix_add", |con, _, _| Ok(int(autocomplete::prefix_add(con, "key", &["a"])?))),
+    ("autocomplete/prefix_remove", |con, _, _| Ok(int(autocomplete::prefix_remove(con, "key", &["a"])?))),
+    ("autocomplete/prefix_match", |con, _, _| Ok(list(autocomplete::prefix_match(con, "key", "a", 1)?))),
+    ("semaphore/refresh", |con, keys, _| {
+        Ok(match semaphore::refresh(con, keys, "id", 1_000, None)? {
+            Some(refreshed) => reply("refreshed", grant(&refreshed)),
+            // The only field that is not passed on.
+            None => match con.single.as_ref().ok().or(con.several.iter().flatten().last()) {
+                Some(Value::Array(fields)) if matches!(fields[..], [_, Value::Int(0..)]) => {
+                    reply("lost", fields[1..].to_vec())
+                }
+                other => panic!("lost by {other:?}"),
+            },
+        })
+    }),
+];
+
+fn acquired(answer: Answer, asked: Option<u32>) -> Result<Value, CallError> {
+    Ok(match answer {
+        Answer::Granted(granted, u) => {
+            assert!(asked.is_none_or(|asked| asked == granted.permits), "{granted:?}");
+            reply("granted", [grant(&granted), usage(&u)].concat())
+        }
+        Answer::Held(held, u) => reply("held", [grant(&held), usage(&u)].concat()),
+        Answer::Queued { ticket, position, retry_after, usage: u, now } => {
+            let fields = [vec![int(ticket), int(position), int(retry_after)], usage(&u), vec![int(now)]];
+            reply("queued", fields.concat())
+        }
+        Answer::Denied { next_expiry, usage: u, waiting, now } => {
+            let fields = [vec![or_never(next_expiry)], usage(&u), vec![int(waiting), int(now)]];
+            reply("denied", fields.concat())
+        }
+        Answer::AboveLimit { limit, now } => reply("above_limit", vec![int(limit), int(now)]),
+    })
+}
+
+pub fn run(operation: Operation, con: &mut StandIn) -> Result<Value, CallError> {
+    let keys = Keys::semaphore("luagate", "{fuzz}:a").unwrap();
+    let latch_keys = LatchKeys::new("luagate", "fuzz").unwrap();
+    operation(con, &keys, &latch_keys)
+}

@@ -9,15 +9,19 @@ pub mod client;
 mod excerpt;
 mod model;
 mod plan;
+mod planned;
 mod recorder;
+mod rule;
 mod search;
 mod shut;
+mod step;
 mod text;
 mod two_masters;
 mod waits;
+mod way;
 
-pub use model::Rule;
 pub use recorder::Recorder;
+pub use rule::Rule;
 use search::Effort;
 pub use search::{Report, Violation};
 

@@ -3,7 +3,7 @@
 //! comes again with all such grants tried and many more ways kept, and does as before once it is past. Where that ends at the
 //! same place it goes back farther.
 
-use super::search::{UnderWay, Way};
+use super::way::{UnderWay, Way};
 use std::collections::{HashSet, VecDeque};
 
 /// How many events are between two places to go back to, and how many such places are kept.

@@ -1,8 +1,8 @@
 //! What a failed check shows: the calls around the place where no order goes on, and why each that could have come next cannot.
 
-use super::model::Step;
-use super::plan::{Plan, Planned, Wrong};
-use super::search::Stuck;
+use super::planned::{Plan, Planned, Wrong};
+use super::step::Step;
+use super::way::Stuck;
 use super::{Call, Micros, Rules};
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
 //! What follows from something that the server forgot.
 
-use super::plan::NEVER;
+use super::planned::NEVER;
 use super::{Call, Forgotten, Lease, Micros, Op};
 
 /// How long who waits stays in line, and may yet be granted, when the server forgot that it was served.

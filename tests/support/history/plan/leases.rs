@@ -1,0 +1,103 @@
+//! From calls about a permit that was granted: its leases, releases and refreshes, and what its holder was told of it.
+
+use super::builder::Builder;
+use crate::support::history::planned::{MS, Must, NEVER, Wrong};
+use crate::support::history::rule::Rule;
+use crate::support::history::step::{LeaseNo, Step, Who};
+use crate::support::history::{Lease, Micros, Outcome};
+
+/// How far the clock of the calls and the server's may drift apart in a history: one of them is slewed, the other is not.
+const DRIFT: Micros = 300;
+
+impl Builder<'_> {
+    pub fn release(&mut self, at: usize, who: Who, keep: u32) {
+        let start = self.calls[at].start;
+        match self.calls[at].outcome {
+            // Of either master.
+            Outcome::Released | Outcome::Gone if self.two_masters.during(self.calls[at]) => {
+                let span = (start, self.calls[at].latest());
+                self.add(at, Step::Release { who, keep }, span, Must::Not);
+            }
+            Outcome::Released => self.during(at, Step::Release { who, keep }),
+            Outcome::Gone => {
+                if self.rules.repeated {
+                    let span = (start, self.calls[at].latest());
+                    self.add(at, Step::Release { who, keep }, span, Must::Not);
+                }
+                self.during(at, Step::Gone { who });
+            }
+            Outcome::Unknown | Outcome::NeverReturned => {
+                let span = (start, self.late(self.calls[at]));
+                self.add(at, Step::Release { who, keep }, span, Must::Not);
+            }
+            _ => {}
+        }
+    }
+
+    pub fn refresh(&mut self, at: usize, who: Who, lease: Lease) -> Result<(), Wrong> {
+        let call = self.calls[at];
+        let (told, latest, must) = match call.outcome {
+            // Of either master.
+            Outcome::Refreshed(told) if self.two_masters.during(call) => (told, call.latest(), Must::Not),
+            Outcome::Lost if self.two_masters.during(call) => return Ok(()),
+            Outcome::Refreshed(told) => (told, call.latest(), Must::Happen),
+            Outcome::Lost => {
+                self.lost(at, who);
+                return Ok(());
+            }
+            // It came while the permit was held, or it changed nothing.
+            Outcome::Unknown | Outcome::NeverReturned => {
+                (None, self.ends[who as usize].min(self.late(call)), Must::Not)
+            }
+            _ => return Ok(()),
+        };
+        let span = (call.start, latest.max(call.start));
+        let lease = self.lease(at, who, lease, span, told)?;
+        self.add(at, Step::Refresh { who, lease }, span, must);
+        Ok(())
+    }
+
+    /// A lease that was given in this span, and its end.
+    pub fn lease(
+        &mut self,
+        at: usize,
+        who: Who,
+        lease: Lease,
+        given: (Micros, Micros),
+        told: Option<u64>,
+    ) -> Result<LeaseNo, Wrong> {
+        let number = self.plan.early.len() as LeaseNo;
+        let (ms, must) = match lease {
+            Lease::Ms(ms) => (ms, Must::HappenIfThere),
+            Lease::Renewed(ms) => (ms, Must::Not),
+            Lease::Permanent => {
+                self.plan.early.push(NEVER);
+                self.ends[who as usize] = NEVER;
+                return Ok(number);
+            }
+        };
+        let length = ms * 1_000;
+        self.plan.early.push(self.calls[at].start + length.saturating_sub(MS));
+        let mut span = ((given.0 + length).saturating_sub(MS), given.1.saturating_add(length));
+        if let Some(told) = told.filter(|_| self.rules.same_clock) {
+            let told = told * 1_000;
+            if told < span.0 || told > span.1 {
+                let text = format!("a lease of {ms} ms that ends at {}", told / 1_000);
+                return Err(self.wrong(Rule::Lease, at, text));
+            }
+            span = (told.saturating_sub(DRIFT), told + DRIFT);
+        }
+        if must == Must::Not {
+            span.1 = NEVER;
+        }
+        let end = &mut self.ends[who as usize];
+        *end = span.1.max(*end);
+        self.add(at, Step::LeaseEnd { who, lease: number }, span, must);
+        Ok(number)
+    }
+
+    pub fn lost(&mut self, at: usize, who: Who) {
+        let step = Step::Lost { who, at: self.calls[at].latest() };
+        self.during(at, step);
+    }
+}

@@ -1,0 +1,21 @@
+//! Promise: what is read is what was recorded, also by a process that was killed.
+
+use crate::support::history::{History, Op, Outcome, Recorder};
+
+#[test]
+fn a_killed_process_leaves_what_it_had_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::create(folder.path());
+    let op = Op::Look { id: "a".to_owned() };
+    recorder.start("s", &op).end(&Outcome::Held);
+    let _never = recorder.start("s", &op);
+    let file = std::fs::read_dir(folder.path()).unwrap().next().unwrap();
+    let path = file.unwrap().path();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text + "3 start 17").unwrap(); // it was killed while it wrote
+    let calls = History::read(folder.path()).calls;
+    assert_eq!(calls.len(), 2);
+    assert_eq!((&calls[0].op, &calls[0].outcome), (&op, &Outcome::Held));
+    assert!(calls[0].end >= Some(calls[0].start));
+    assert_eq!((calls[1].end, &calls[1].outcome), (None, &Outcome::NeverReturned));
+}

@@ -179,50 +179,49 @@ fn assert_nothing_is_left(server: &Server, con: &mut Connection) {
     }
 }
 
-#[test]
-fn a_thousand_connections_leave_nothing_behind() {
-    let _processors = all_processors();
-    let server = own!(Server::private_tcp(&[]));
-    let mut con = patient(&server);
+/// How many clients the server may have.
+fn most_clients(con: &mut Connection) -> u64 {
     let mut most = redis::cmd("CONFIG");
-    let (_, most): (String, u64) = most.arg("GET").arg("maxclients").query(&mut con).unwrap();
-    if most < 2 * PROCESSES * CONNECTIONS {
-        return support::skip_since("needs a server of 2,000 clients: raise `ulimit -n`");
-    }
-    let alone = clients(&mut con);
-    let crowd = Crowd::new(&server);
-    // While the server keeps all waiting, each thread comes to have a connection. Each process has one more for its ledger,
-    // and its subscriber.
+    let (_, most): (String, u64) = most.arg("GET").arg("maxclients").query(con).unwrap();
+    most
+}
+
+/// While the server keeps all waiting, each thread comes to have a connection. Each process has one more for its ledger,
+/// and its subscriber.
+fn until_all_are_connected(con: &mut Connection, alone: u64) {
     let opened = within(6 * SOON, || {
         let mut pause = redis::cmd("CLIENT");
-        pause.arg("PAUSE").arg(1_000).exec(&mut con).unwrap();
-        (clients(&mut con) >= alone + PROCESSES * (CONNECTIONS + 2)).then_some(())
+        pause.arg("PAUSE").arg(1_000).exec(con).unwrap();
+        (clients(con) >= alone + PROCESSES * (CONNECTIONS + 2)).then_some(())
     });
-    assert!(opened.is_some(), "{} clients", clients(&mut con));
+    assert!(opened.is_some(), "{} clients", clients(con));
+}
 
+/// Looks at everybody from `start` until the end, and whether too much is inside or kept. Tells what was seen after warm-up,
+/// and at the end.
+fn watch(server: &Server, con: &mut Connection, crowd: &Crowd, start: Instant) -> (Middle, Middle) {
     let phases = phases();
-    let mut raw = Raw::named(&server, "any", 0);
-    raw.con = patient(&server);
+    let mut raw = Raw::named(server, "any", 0);
+    raw.con = patient(server);
     let mut dice = Dice::new(1);
     let (mut early, mut late) = (Vec::new(), Vec::new());
-    let start = Instant::now();
     while start.elapsed() < phases.all {
-        inspect_some(&mut raw, &server, &mut dice);
+        inspect_some(&mut raw, server, &mut dice);
         let now = start.elapsed();
         let is_early = (phases.warm_up..phases.warm_up + phases.look).contains(&now);
         if is_early || now >= phases.all - phases.look {
             let looks = if is_early { &mut early } else { &mut late };
-            looks.push(Look { processes: crowd.usage(), clients: clients(&mut con) });
+            looks.push(Look { processes: crowd.usage(), clients: clients(con) });
         }
-        let keys: u64 = redis::cmd("DBSIZE").query(&mut con).unwrap();
+        let keys: u64 = redis::cmd("DBSIZE").query(con).unwrap();
         assert!(keys <= 3 * NAMES + 1, "{keys} keys, with the ledger");
         std::thread::sleep(Duration::from_millis(200));
     }
-    let seconds = start.elapsed().as_secs();
-    println!("server: {} kB, {} us a call", told(&mut con, "used_memory") / 1024, time_of_a_call(&mut con));
-    let scripts = told(&mut con, "number_of_cached_scripts");
-    assert!(scripts < 10, "{scripts} scripts");
-    let counts = crowd.end();
+    (Middle::of(&early), Middle::of(&late))
+}
+
+/// Many were granted, and nothing went wrong.
+fn assert_counts(counts: &Counts, seconds: u64) {
     println!("in {seconds} s: {counts:?}");
     let granted = counts.get("granted").copied().unwrap_or(0);
     println!("{} grants a second", granted / seconds);
@@ -230,13 +229,36 @@ fn a_thousand_connections_leave_nothing_behind() {
     assert!(!counts.contains_key("lost"), "a permit whose lease runs");
     let others = "UnexpectedReply"; // of another call, say
     assert!(!counts.contains_key(others));
+}
 
-    let (early, late) = (Middle::of(&early), Middle::of(&late));
+fn assert_nothing_grew(early: &Middle, late: &Middle) {
     println!("of a process: {:?}, at the end {:?}", early.process, late.process);
     println!("clients: {}, at the end {}", early.clients, late.clients);
-    let (early, late) = (early.process, late.process);
+    let (early, late) = (&early.process, &late.process);
     assert!(late.threads <= early.threads + 1); // the background, if it had nothing to do before
     assert!(late.memory_kb as i64 - early.memory_kb as i64 <= MORE_KB);
+}
+
+#[test]
+fn a_thousand_connections_leave_nothing_behind() {
+    let _processors = all_processors();
+    let server = own!(Server::private_tcp(&[]));
+    let mut con = patient(&server);
+    if most_clients(&mut con) < 2 * PROCESSES * CONNECTIONS {
+        return support::skip_since("needs a server of 2,000 clients: raise `ulimit -n`");
+    }
+    let alone = clients(&mut con);
+    let crowd = Crowd::new(&server);
+    until_all_are_connected(&mut con, alone);
+
+    let start = Instant::now();
+    let (early, late) = watch(&server, &mut con, &crowd, start);
+    let seconds = start.elapsed().as_secs();
+    println!("server: {} kB, {} us a call", told(&mut con, "used_memory") / 1024, time_of_a_call(&mut con));
+    let scripts = told(&mut con, "number_of_cached_scripts");
+    assert!(scripts < 10, "{scripts} scripts");
+    assert_counts(&crowd.end(), seconds);
+    assert_nothing_grew(&early, &late);
 
     eventually("all connections close", || (clients(&mut con) <= alone + 1).then_some(()));
     let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").query(&mut con).unwrap();

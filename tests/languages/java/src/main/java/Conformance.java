@@ -11,14 +11,10 @@ import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
 import java.util.UUID;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
-import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import luagate.Scripts;
 import redis.clients.jedis.CommandArguments;
@@ -31,18 +27,6 @@ import redis.clients.jedis.util.JedisURIHelper;
 
 /** One run of one case. The server's bytes are kept as text, a character for each. */
 public final class Conformance implements AutoCloseable {
-  private static final Pattern KEY = Pattern.compile("@(\\w+)(?::(\\w+))?");
-
-  /** With digits alone, since some cases have a number as a text. */
-  private static final Pattern PATTERN = Pattern.compile("[$*<>].*|\\d+(\\.\\..*)?");
-
-  private static final Pattern COMPARISON =
-      Pattern.compile("(?<sign>[<>]=?)?(?<from>.+?)(\\.\\.(?<to>.+))?");
-  private static final Pattern TERM = Pattern.compile("([+-]?)(\\$?\\w+)");
-
-  /** The least and the most that a number may be. */
-  private record Range(long least, long most) {}
-
   /** What a key holds, and when it ends. */
   private record State(Object value, long end) {}
 
@@ -56,10 +40,8 @@ public final class Conformance implements AutoCloseable {
   private final RedisClient redis;
   private final Scripts scripts;
   private final Connection subscriber;
-  private final String prefix = "conformance:" + UUID.randomUUID();
-  private final Map<String, Object> names = new HashMap<>();
+  private final Texts texts = new Texts();
   private final Map<String, Queue<String>> unread = new HashMap<>();
-  private Range now = new Range(0, 0);
   private long pausedMs;
 
   /** {@code URL CASES LUA}: runs the cases of a folder, on a server that nobody else uses. */
@@ -120,7 +102,7 @@ public final class Conformance implements AutoCloseable {
   public void close() {
     subscriber.close();
     full(false);
-    redis.keys(prefix + ":*").forEach(redis::del);
+    redis.keys(texts.prefix + ":*").forEach(redis::del);
   }
 
   private void steps(JsonElement steps) throws Exception {
@@ -129,19 +111,19 @@ public final class Conformance implements AutoCloseable {
       if (step.has("call")) {
         call(step);
       } else if (step.has("subscribe")) {
-        subscribe(bytes(step.get("subscribe")));
+        subscribe(texts.bytes(step.get("subscribe")));
       } else if (step.has("unsubscribe")) {
-        unsubscribe(step, bytes(step.get("unsubscribe")));
+        unsubscribe(step, texts.bytes(step.get("unsubscribe")));
       } else if (step.has("message")) {
         message(step);
       } else if (step.has("silence")) {
-        silence(step, text(bytes(step.get("silence"))));
+        silence(step, Texts.text(texts.bytes(step.get("silence"))));
       } else if (step.has("pause_ms")) {
         Thread.sleep(step.get("pause_ms").getAsLong());
         pausedMs += step.get("pause_ms").getAsLong();
       } else if (step.has("ends")) {
         for (var end : step.getAsJsonObject("ends").entrySet()) {
-          expect(step, end.getValue(), end(keys(end.getKey())), 2);
+          expect(step, end.getValue(), end(texts.keys(end.getKey())), 2);
         }
       } else if (step.has("command")) {
         command(step);
@@ -149,7 +131,7 @@ public final class Conformance implements AutoCloseable {
         full(step.get("full").getAsBoolean());
       } else {
         String inner = step.get("steps").toString();
-        for (JsonElement value : values(step.get("each"))) {
+        for (JsonElement value : Texts.values(step.get("each"))) {
           String filled = inner.replace("\"{each}\"", value.toString());
           if (filled.contains("{each}")) { // within a text
             filled = filled.replace("{each}", value.getAsString());
@@ -162,20 +144,21 @@ public final class Conformance implements AutoCloseable {
 
   private void call(JsonObject step) throws Mismatch {
     String script = step.get("call").getAsString();
-    List<byte[]> keys = step.has("keys") ? list(step.get("keys")) : keys(script, step.get("on"));
+    List<byte[]> keys =
+        step.has("keys") ? texts.list(step.get("keys")) : keys(script, step.get("on"));
     var before = step.has("error") ? keys.stream().map(this::state).toList() : null;
-    names.remove("now");
+    texts.forgetNow();
     long least = time();
     Object reply;
     try {
-      reply = plain(scripts.run(script, keys, list(step.get("argv"))));
+      reply = plain(scripts.run(script, keys, texts.list(step.get("argv"))));
     } catch (JedisDataException refused) {
       reply = refused.getMessage();
       if (!step.has("error")) {
         throw new Mismatch(step, step.get("reply"), reply);
       }
     }
-    now = new Range(least, time());
+    texts.setNow(least, time());
     if (!step.has("error")) {
       expect(step, step.get("reply"), reply, 0);
       if (!scripts.isReply(script, reply)) {
@@ -183,7 +166,7 @@ public final class Conformance implements AutoCloseable {
       }
       return;
     }
-    String error = keys(step.get("error").getAsString());
+    String error = texts.keys(step.get("error").getAsString());
     if (!(error.startsWith("LUAGATE") ? reply.equals(error) : reply.toString().contains(error))) {
       throw new Mismatch(step, error, reply);
     }
@@ -197,7 +180,7 @@ public final class Conformance implements AutoCloseable {
   }
 
   private void command(JsonObject step) throws Mismatch {
-    List<byte[]> words = list(step.get("command"));
+    List<byte[]> words = texts.list(step.get("command"));
     var arguments = new CommandArguments(() -> words.get(0));
     words.subList(1, words.size()).forEach(arguments::add);
     Object reply = plain(redis.executeCommand(arguments));
@@ -211,16 +194,16 @@ public final class Conformance implements AutoCloseable {
   }
 
   private void subscribe(byte[] channel) {
-    unread.put(text(channel), new ArrayDeque<>());
+    unread.put(Texts.text(channel), new ArrayDeque<>());
     subscriber.sendCommand(Command.SUBSCRIBE, channel);
-    readUpTo("subscribe", text(channel));
+    readUpTo("subscribe", Texts.text(channel));
   }
 
   private void unsubscribe(JsonObject step, byte[] channel) throws Mismatch {
-    silence(step, text(channel));
+    silence(step, Texts.text(channel));
     subscriber.sendCommand(Command.UNSUBSCRIBE, channel);
-    readUpTo("unsubscribe", text(channel));
-    unread.remove(text(channel));
+    readUpTo("unsubscribe", Texts.text(channel));
+    unread.remove(Texts.text(channel));
   }
 
   private void silence(JsonObject step, String channel) throws Mismatch {
@@ -231,7 +214,7 @@ public final class Conformance implements AutoCloseable {
   }
 
   private void message(JsonObject step) throws Mismatch {
-    String message = next(text(bytes(step.get("inbox"))));
+    String message = next(Texts.text(texts.bytes(step.get("inbox"))));
     if (message == null) {
       throw new Mismatch(step, "a message", "none");
     }
@@ -267,96 +250,14 @@ public final class Conformance implements AutoCloseable {
 
   private void expect(JsonObject step, JsonElement expected, Object got, long tolerance)
       throws Mismatch {
-    bind(expected, got);
-    if (!fits(expected, got, tolerance)) {
+    texts.bind(expected, got);
+    if (!texts.fits(expected, got, tolerance)) {
       throw new Mismatch(step, expected, got);
     }
   }
 
-  /** Binds the names that stand here first. */
-  private void bind(JsonElement expected, Object got) {
-    if (expected.isJsonArray() && got instanceof List<?> list) {
-      for (int i = 0; i < Math.min(expected.getAsJsonArray().size(), list.size()); i++) {
-        bind(expected.getAsJsonArray().get(i), list.get(i));
-      }
-    } else if (isPattern(expected)) {
-      for (String word : expected.getAsString().split(" ")) {
-        if (word.matches("\\$\\w+") && (!word.equals("$now") || fits(word, got, 0))) {
-          names.putIfAbsent(word.substring(1), got);
-        }
-      }
-    }
-  }
-
-  private static boolean isPattern(JsonElement expected) {
-    return expected.isJsonPrimitive() && PATTERN.matcher(expected.getAsString()).matches();
-  }
-
-  private boolean fits(JsonElement expected, Object got, long tolerance) {
-    if (expected.isJsonArray()) {
-      var elements = expected.getAsJsonArray();
-      return got instanceof List<?> list
-          && list.size() == elements.size()
-          && IntStream.range(0, list.size())
-              .allMatch(i -> fits(elements.get(i), list.get(i), tolerance));
-    }
-    if (expected instanceof JsonObject object && object.has("length")) {
-      return got instanceof List<?> list && list.size() == object.get("length").getAsInt();
-    }
-    if (isPattern(expected)) {
-      var words = Stream.of(expected.getAsString().split(" "));
-      return words.allMatch(word -> fits(word, got, tolerance));
-    }
-    boolean isNumber = expected instanceof JsonPrimitive primitive && primitive.isNumber();
-    return got.equals(isNumber ? (Object) expected.getAsLong() : text(bytes(expected)));
-  }
-
-  private boolean fits(String word, Object got, long tolerance) {
-    if (word.equals("*") || got.equals(names.get(word.substring(1)))) { // a name, behind its $
-      return true;
-    }
-    if (!(got instanceof Long number)) {
-      return false;
-    }
-    Matcher parts = COMPARISON.matcher(word);
-    parts.matches();
-    long least = sum(parts.group("from")).least - tolerance;
-    long most = sum(parts.group(parts.group("to") == null ? "from" : "to")).most + tolerance;
-    return switch (String.valueOf(parts.group("sign"))) {
-      case "<" -> number < most;
-      case "<=" -> number <= most;
-      case ">" -> number > least;
-      case ">=" -> number >= least;
-      default -> least <= number && number <= most;
-    };
-  }
-
-  private Range sum(String text) {
-    Range sum = new Range(0, 0);
-    for (Matcher term = TERM.matcher(text); term.find(); ) {
-      Range value = term(term.group(2));
-      sum =
-          term.group(1).equals("-")
-              ? new Range(sum.least - value.most, sum.most - value.least)
-              : new Range(sum.least + value.least, sum.most + value.most);
-    }
-    return sum;
-  }
-
-  private Range term(String term) {
-    if (term.equals("$us")) {
-      Range ms = term("$now");
-      return new Range(ms.least * 1000, ms.most * 1000);
-    }
-    if (term.equals("$now") && !names.containsKey("now")) {
-      return now;
-    }
-    long value = term.startsWith("$") ? (Long) names.get(term.substring(1)) : Long.parseLong(term);
-    return new Range(value, value);
-  }
-
   private State state(byte[] bytes) {
-    String key = text(bytes);
+    String key = Texts.text(bytes);
     Object value =
         switch (redis.type(key)) {
           case "hash" -> redis.hgetAll(key);
@@ -383,72 +284,31 @@ public final class Conformance implements AutoCloseable {
   }
 
   private static long millis(Object time) {
-    var parts = ((List<?>) time).stream().map(part -> text((byte[]) part)).toList();
+    var parts = ((List<?>) time).stream().map(part -> Texts.text((byte[]) part)).toList();
     return Long.parseLong(parts.get(0)) * 1000 + Long.parseLong(parts.get(1)) / 1000;
   }
 
   /** The keys of a script for each name. */
   private List<byte[]> keys(String script, JsonElement on) {
     var keys = new ArrayList<byte[]>();
-    for (JsonElement name : values(on == null ? new JsonPrimitive("m") : on)) {
+    for (JsonElement name : Texts.values(on == null ? new JsonPrimitive("m") : on)) {
       for (String key : scripts.keys(script)) {
         if (!key.equals("...")) {
-          keys.add(keys("@" + key + ":" + name.getAsString()).getBytes(UTF_8));
+          keys.add(texts.keys("@" + key + ":" + name.getAsString()).getBytes(UTF_8));
         }
       }
     }
     return keys;
   }
 
-  /** A text with the keys and channels that it names. */
-  private String keys(String text) {
-    return KEY.matcher(text)
-        .replaceAll(
-            key -> {
-              String name = key.group(2) == null ? "m" : key.group(2);
-              return prefix + ":" + key.group(1) + ":{x}:" + name;
-            });
-  }
-
-  private List<byte[]> list(JsonElement texts) {
-    return values(texts).stream().map(this::bytes).toList();
-  }
-
-  private byte[] bytes(JsonElement text) {
-    if (text instanceof JsonObject object) {
-      return object.has("hex")
-          ? HexFormat.of().parseHex(object.get("hex").getAsString())
-          : object.get("long").getAsString().repeat(object.get("times").getAsInt()).getBytes(UTF_8);
-    }
-    String plain = text.getAsString();
-    return (plain.startsWith("$") ? "" + sum(plain).least : keys(plain)).getBytes(UTF_8);
-  }
-
-  /** The values of a list, the numbers from 1 to n as texts, or the one value. */
-  private static List<JsonElement> values(JsonElement each) {
-    if (each.isJsonArray()) {
-      return each.getAsJsonArray().asList();
-    }
-    if (each.getAsJsonPrimitive().isString()) {
-      return List.of(each);
-    }
-    return IntStream.rangeClosed(1, each.getAsInt())
-        .mapToObj(n -> (JsonElement) new JsonPrimitive("" + n))
-        .toList();
-  }
-
   private static Object plain(Object reply) {
     if (reply instanceof List<?> list) {
       return list.stream().map(Conformance::plain).toList();
     }
-    return reply instanceof byte[] bytes ? text(bytes) : reply;
+    return reply instanceof byte[] bytes ? Texts.text(bytes) : reply;
   }
 
   private static Object number(String word) {
     return word.matches("-?\\d{1,18}") ? (Object) Long.valueOf(word) : word;
-  }
-
-  private static String text(byte[] bytes) {
-    return new String(bytes, ISO_8859_1);
   }
 }

@@ -58,10 +58,10 @@ fn a_holder_writes_and_one_that_was_paused_too_long_does_not() {
     let gate = server.gate();
     let key = format!("{}:{{account}}", server.prefix);
     let mutex = gate.mutex("account");
-    let paused = mutex.clone().lease(Duration::from_millis(50));
-    let paused = paused.lock().unwrap();
+    let paused = mutex.clone().lease(Duration::from_secs(60)).lock().unwrap();
     let mut write = Write::new(&server, paused.keys(), &key);
     assert!(write.by(&paused, "first"));
+    paused.refresh_for(Duration::from_millis(20)).unwrap();
     let next = mutex.try_lock_for(Duration::from_secs(10)).unwrap();
     assert!(write.by(&next, "next"));
     // It wakes up, does not look at `is_lost`, and writes.

@@ -4,6 +4,7 @@ use super::{Call, ends_in_white_space, load, right_keys, run, scripts};
 use crate::support::Server;
 
 use redis::Connection;
+use std::time::Duration;
 
 /// What the fuzzing found, in short: a caller that has to join a queue which is no queue, where a lease has ended too.
 #[test]
@@ -12,8 +13,9 @@ fn a_queue_of_another_kind_is_refused_before_a_lease_is_taken_back() {
     let mut con = server.connection();
     let gate = server.gate();
     let semaphore = gate.semaphore("kinds", 2);
-    let lease = |ms| semaphore.clone().lease(std::time::Duration::from_millis(ms));
-    let (brief, long) = (lease(5).try_acquire().unwrap(), lease(60_000).try_acquire().unwrap());
+    let semaphore = semaphore.lease(Duration::from_secs(60));
+    let (brief, long) = (semaphore.try_acquire().unwrap(), semaphore.try_acquire().unwrap());
+    brief.refresh_for(Duration::from_millis(5)).unwrap();
     let keys = luagate::scripts::Keys::semaphore(&server.prefix, "kinds").unwrap();
     let [_, holders, queue] = keys.names();
     redis::cmd("SET").arg(queue).arg("no queue").exec(&mut con).unwrap();

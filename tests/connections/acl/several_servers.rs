@@ -26,7 +26,7 @@ fn row(needed_by: &str) -> Vec<String> {
     let mut rows = guide.lines().filter(|line| line.starts_with("| `+") && line.contains(needed_by));
     let row = rows.next().expect("the guide has the row");
     assert_eq!(rows.next(), None);
-    let words = row.split('`').filter(|word| word.starts_with(['+', '&']));
+    let words = row.split('`').filter(|word| word.starts_with(['+', '&']) || *word == "resetchannels");
     words.map(str::to_owned).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Promise: slots of a cluster may move while there are holders and waiters: no call fails because of it, and no permit is left
 //! behind.
 
-use super::{LEASE, MINUTE, gate, slot_of};
+use super::{LEASE, MINUTE, builder, gate, slot_of};
 use crate::own;
 use crate::support::cluster::Cluster;
 use crate::support::eventually;
@@ -66,7 +66,7 @@ fn a_call_waits_while_some_keys_are_here_and_some_there() {
     let cluster = own!(Cluster::new());
     let masters = cluster.masters();
     let name = cluster.name_on(masters[0]);
-    let gate = gate(&cluster);
+    let gate = builder(&cluster).read_timeout(MINUTE).open().unwrap();
     let semaphore = gate.semaphore(&name, 2).lease(LEASE);
     let held = semaphore.try_acquire().unwrap();
     let keys = Keys::semaphore(&cluster.prefix, &name).unwrap();
@@ -74,7 +74,7 @@ fn a_call_waits_while_some_keys_are_here_and_some_there() {
     moving.move_key(&cluster, keys.names()[0]);
     std::thread::scope(|scope| {
         let asks = scope.spawn(|| semaphore.try_acquire());
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(500));
         assert!(!asks.is_finished(), "it was answered: {:?}", asks.join());
         moving.move_keys(&cluster);
         moving.end(&cluster);

@@ -215,7 +215,7 @@ impl<'a> Route<'a> {
 /// A slot that is on its way for longer than a call may take.
 #[cfg(feature = "cluster")]
 fn still_moving(unanswered: Unanswered) -> Unanswered {
-    let not_ready = |failure: Failure| Failure::new(FailureKind::NotReady, failure.to_string());
+    let not_ready = |failure: Failure| Failure::new(FailureKind::NotReady, failure.text());
     Unanswered {
         error: match unanswered.error {
             CallError::Failed(failure) => CallError::Failed(not_ready(failure)),
@@ -264,6 +264,7 @@ mod tests {
         ] {
             let error = error_after_a_break(kind, read_timeout);
             assert!(matches!(error, CallError::Unknown(_)), "{kind:?}: {error}");
+            assert!(error.to_string().matches("call again").count() <= 1, "{error}");
         }
     }
 }

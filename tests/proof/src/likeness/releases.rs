@@ -1,0 +1,55 @@
+//! The releases of a client that are not confirmed, and the waits that it gave up.
+
+use super::view::View;
+use crate::client::pending::Released;
+use crate::protocol::releases::{Next, PendingRelease, Target};
+
+impl View<'_> {
+    fn pending(&mut self, pending: &PendingRelease<u64>) {
+        self.add_id(&pending.id);
+        match pending.target {
+            Target::Whatever => self.add([1]),
+            Target::Fence(fence) => {
+                self.add([2]);
+                self.add_own(fence);
+            }
+            Target::LookUp => self.add([3]),
+        }
+        self.add_connection(pending.connection);
+        self.add_instant(pending.until);
+    }
+
+    pub(super) fn released(&mut self, released: &Released) {
+        self.pending(&released.pending);
+        self.add([u64::from(released.steps.lookups)]);
+        match released.steps.next {
+            Next::LookUp => self.add([1]),
+            Next::Release(fence) => {
+                self.add([2]);
+                self.add_own(fence.unwrap_or(0));
+            }
+            Next::Nothing => self.add([3]),
+        }
+    }
+
+    pub(super) fn releases(&mut self) {
+        let client = &self.party.client;
+        self.add([
+            client.releases.pending.len() as u64,
+            client.releasing.len() as u64,
+            client.inbox.given_up.len() as u64,
+        ]);
+        self.add_instant(client.releases_at);
+        self.add_past(client.releases_at);
+        for (end, pause) in client.releases.pauses.values() {
+            self.add_instant(Some(*end));
+            self.add([pause.as_millis() as u64]);
+        }
+        client.releases.pending.iter().for_each(|p| self.pending(p));
+        client.releasing.iter().for_each(|r| self.released(r));
+        for (id, given_up) in &client.inbox.given_up {
+            self.add_id(id);
+            given_up.iter().for_each(|wait| self.add_instant(Some(wait.until)));
+        }
+    }
+}

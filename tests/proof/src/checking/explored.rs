@@ -1,0 +1,66 @@
+//! An exploration of everything that can happen, and how it ended.
+
+use stateright::{Checker, Expectation, HasDiscoveries, Model};
+use std::time::{Duration, Instant};
+
+/// How an exploration ended.
+#[derive(Debug)]
+pub struct Explored {
+    pub unique: usize,
+    pub generated: usize,
+    pub depth: usize,
+    /// The most calm ticks until every waiter was served.
+    pub longest_wait: u64,
+    pub took: Duration,
+    /// What has to be possible, and was not found.
+    pub missing: Vec<&'static str>,
+    pub failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+pub struct Failure {
+    pub rule: &'static str,
+    pub story: String,
+}
+
+/// Explores everything that can happen; stops at the first promise that is broken, of which `story` tells.
+pub fn explore<M>(model: &M, threads: usize, story: impl Fn(&'static str, Vec<M::Action>) -> String) -> Explored
+where
+    M: Model + Clone + Send + Sync + 'static,
+    M::State: Clone + PartialEq + std::hash::Hash + Send + Sync + 'static,
+    M::Action: Clone + PartialEq,
+{
+    let begun = Instant::now();
+    let checker = model.clone().checker().threads(threads);
+    let checker = checker.finish_when(HasDiscoveries::AnyFailures);
+    let checker = checker.spawn_bfs().join();
+    let found = checker.discoveries();
+    let failed = model
+        .properties()
+        .into_iter()
+        .find(|property| property.expectation == Expectation::Always && found.contains_key(property.name));
+    let failure = failed.map(|property| Failure {
+        rule: property.name,
+        story: story(property.name, found[property.name].clone().into_actions()),
+    });
+    let sometimes = model.properties().into_iter();
+    let missing = sometimes
+        .filter(|property| property.expectation == Expectation::Sometimes)
+        .map(|property| property.name)
+        .filter(|name| !found.contains_key(name));
+    Explored {
+        unique: checker.unique_state_count(),
+        generated: checker.state_count(),
+        depth: checker.max_depth(),
+        longest_wait: 0,
+        took: begun.elapsed(),
+        missing: missing.collect(),
+        failure,
+    }
+}
+
+impl Explored {
+    pub fn is_broken(&self) -> bool {
+        self.failure.is_some() || !self.missing.is_empty()
+    }
+}

@@ -1,0 +1,139 @@
+//! What is promised of every situation, and what has to be possible.
+
+use super::{ANYTHING_ELSE, RULES, WAITING, World};
+use crate::scripts::words_of;
+use crate::situation::{Setting, Situation};
+use stateright::Property;
+
+/// A promise by the name of its rule.
+macro_rules! always {
+    ($rule:literal) => {
+        Property::always($rule, |_, situation: &Situation| {
+            let violation = situation.violation.as_ref();
+            violation.is_none_or(|violation| violation.rule != $rule)
+        })
+    };
+}
+
+impl World {
+    pub(super) fn promises(&self) -> Vec<Property<World>> {
+        let mut properties = vec![
+            always!("limit"),
+            always!("order"),
+            always!("fence"),
+            always!("same id"),
+            always!("belief"),
+            always!("lease"),
+            always!("reply"),
+            always!("messages"),
+            always!("state"),
+            always!("all or nothing"),
+            always!("wake-up"),
+            always!("nothing left behind"),
+            Property::always(ANYTHING_ELSE, |_, situation: &Situation| {
+                let rule = situation.violation.as_ref().map(|violation| violation.rule);
+                rule.is_none_or(|rule| RULES.contains(&rule))
+            }),
+            Property::always(WAITING, |world: &World, situation: &Situation| {
+                situation.violation.is_some() || world.is_served(situation)
+            }),
+        ];
+        properties.extend(sometimes(&self.setting));
+        properties
+    }
+}
+
+/// What has to be possible, so that what never happens is not for want of anything happening.
+fn sometimes(setting: &Setting) -> Vec<Property<World>> {
+    let mut list = always_possible();
+    list.extend(of_the_line(setting));
+    list.extend(of_faults(setting));
+    list.extend(of_permits(setting));
+    list
+}
+
+fn replied(situation: &Situation, word: &str) -> bool {
+    situation.parties.iter().any(|party| {
+        let replies = party.client.flights.iter();
+        let mut replies = replies.flat_map(|flight| flight.replies.iter().flatten());
+        replies.any(|reply| words_of(reply).is_ok_and(|words| words[0] == word))
+    })
+}
+
+/// What is possible in each setting.
+fn always_possible() -> Vec<Property<World>> {
+    vec![
+        Property::sometimes("everything comes to rest", |world: &World, situation: &Situation| {
+            let model = &situation.sealed.kept.gate.model;
+            let all_asked = situation.parties.iter().all(|party| party.asked == world.setting.asks);
+            all_asked && situation.is_at_rest() && model.holders.is_empty() && model.queue.is_empty()
+        }),
+        Property::sometimes("a lease ends before it is given back", |_, situation: &Situation| {
+            replied(situation, "gone")
+        }),
+    ]
+}
+
+/// What becomes of who waits, and of who does not.
+fn of_the_line(setting: &Setting) -> Vec<Property<World>> {
+    let mut list = Vec::new();
+    if setting.wants.iter().any(|want| want.inbox && want.wait != Some(0)) {
+        list.push(Property::sometimes("a waiter is told of its grant", |_, situation: &Situation| {
+            let parties = situation.parties.iter();
+            let mut mail = parties.flat_map(|party| &party.client.mail);
+            mail.any(|text| text.split(' ').nth(2) != Some("0"))
+        }));
+    }
+    if setting.clients > 2 {
+        list.push(Property::sometimes("somebody waits behind another waiter", |_, situation: &Situation| {
+            situation.sealed.kept.gate.model.queue.len() > 1
+        }));
+    }
+    if setting.wants.iter().any(|want| want.wait == Some(0) && want.permits <= setting.limit) {
+        list.push(Property::sometimes("a client is denied", |_, situation: &Situation| replied(situation, "denied")));
+    }
+    list
+}
+
+/// What comes of a connection that breaks, or of an answer that does not come.
+fn of_faults(setting: &Setting) -> Vec<Property<World>> {
+    let mut list = Vec::new();
+    if setting.faults > 0 {
+        list.push(Property::sometimes("a grant is confirmed, not repeated", |_, situation: &Situation| {
+            replied(situation, "held")
+        }));
+        list.push(Property::sometimes(
+            "a call that comes late is granted a permit that nobody wants",
+            |_, situation: &Situation| {
+                let kept = &situation.sealed.kept;
+                let mut holders = kept.gate.model.holders.values();
+                let is_held = holders.any(|holder| holder.lives(kept.now()));
+                is_held && situation.parties.iter().all(|party| party.is_at_rest())
+            },
+        ));
+    }
+    list
+}
+
+/// What becomes of permits, and how many there are.
+fn of_permits(setting: &Setting) -> Vec<Property<World>> {
+    let mut list = Vec::new();
+    if setting.renewals > 0 {
+        list.push(Property::sometimes("a refresh comes too late", |_, situation: &Situation| {
+            replied(situation, "lost")
+        }));
+    }
+    if setting.limit > 1 {
+        list.push(Property::sometimes("two hold at once", |_, situation: &Situation| {
+            let parties = situation.parties.iter();
+            let had = parties.filter(|party| !party.client.permits.is_empty());
+            had.count() > 1
+        }));
+    }
+    if setting.wants.iter().any(|want| want.permits > setting.limit) {
+        list.push(Property::sometimes("a call wants more than the limit", |_, situation: &Situation| {
+            replied(situation, "above_limit")
+        }));
+    }
+    list
+}

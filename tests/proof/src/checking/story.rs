@@ -1,0 +1,80 @@
+//! What happened until a promise was broken, for reading.
+
+use super::{WAITING, World};
+use crate::client::flights::Flight;
+use crate::situation::{Event, Situation, TICK};
+
+impl World {
+    /// What happened, for reading.
+    pub(super) fn story(&self, rule: &str, events: Vec<Event>) -> String {
+        let mut lines = Vec::new();
+        let mut situation = Situation::first(&self.setting);
+        for event in events {
+            situation = self.tell(&situation, event, &mut lines);
+        }
+        if rule == WAITING {
+            lines.push("From here on all is calm:".to_owned());
+            let mut calm = 0;
+            while let Some(event) = self.calm(&situation)
+                && calm < self.patience()
+            {
+                calm += u64::from(event == Event::Tick);
+                situation = self.tell(&situation, event, &mut lines);
+            }
+        }
+        let violation = situation.violation.as_ref();
+        let text = violation.map_or("a waiter is not served", |violation| &violation.text);
+        format!("{rule} is broken: {text}\n\n{}\n", lines.join("\n"))
+    }
+
+    fn tell(&self, situation: &Situation, event: Event, lines: &mut Vec<String>) -> Situation {
+        let tick = situation.mono() / TICK;
+        lines.push(format!("{tick:3}  {}", situation.describe(event)));
+        let mut add = |line| lines.push(line);
+        situation.after(&self.setting, &self.carrier, event, Some(&mut add))
+    }
+}
+
+impl Situation {
+    /// An event, for reading.
+    fn describe(&self, event: Event) -> String {
+        let flight = |who: usize, number: u64| {
+            let mut flights = self.parties[who].client.flights.iter();
+            flights.find(|flight| flight.number == number).map_or(String::new(), Flight::to_string)
+        };
+        match event {
+            Event::Want(who, want) => {
+                let how = match (want.wait, want.inbox) {
+                    (Some(0), _) => "at once".to_owned(),
+                    (wait, true) => format!("in line for {wait:?} ticks"),
+                    (wait, false) => format!("in line for {wait:?} ticks without an inbox"),
+                };
+                let (permits, lease) = (want.permits, want.lease);
+                format!("c{who} asks for {permits} {how}, with a lease of {lease} ticks")
+            }
+            Event::Act(who, thread) => format!("c{who} goes on: {thread:?}"),
+            Event::Arrive(who, number) => {
+                format!("c{who}: is carried out: {}", flight(who, number))
+            }
+            Event::Return(who, number) => format!("c{who}: answered: {}", flight(who, number)),
+            Event::Break(who, number) => {
+                format!("c{who}: the connection breaks of {}", flight(who, number))
+            }
+            Event::GiveUp(who, number, _) => {
+                format!("c{who}: no answer in time to {}", flight(who, number))
+            }
+            Event::Refuse(who, number) => {
+                format!("c{who}: cannot be sent: {}", flight(who, number))
+            }
+            Event::Read(who) => format!("c{who} reads:"),
+            Event::LoseMail(who) => format!("lost on its way to c{who}:"),
+            Event::Refresh(who) => format!("c{who} refreshes"),
+            Event::Leave(who, 0) => format!("c{who} gives back"),
+            Event::Leave(who, keep) => format!("c{who} gives back all but {keep}"),
+            Event::Cancel(who) => format!("the wait of c{who} is cancelled"),
+            Event::Die(who) => format!("c{who} dies"),
+            Event::Tick => "a tick goes by".to_owned(),
+            Event::Rest => "nobody wants anything for a long time".to_owned(),
+        }
+    }
+}

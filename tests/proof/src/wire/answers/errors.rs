@@ -1,0 +1,37 @@
+//! Errors of a server.
+
+use crate::error::CallError;
+use crate::error::failure::FailureKind;
+use crate::protocol::exchange::error_in;
+use crate::protocol::reply::{error_of, unexpected};
+use crate::wire::server_error;
+use redis::RedisError;
+use std::io;
+
+/// What errors mean: of which it is known that nothing was run, and of which not.
+pub(super) fn check() {
+    match unexpected(&"é".repeat(300)) {
+        CallError::Unknown(failure) => assert_eq!(failure.text().chars().count(), 200),
+        other => panic!("{other}"),
+    }
+    use FailureKind::{Other, OutOfMemory, TimedOut, WrongVersion};
+    let late = error_of(RedisError::from(io::Error::from(io::ErrorKind::TimedOut)));
+    assert!(matches!(late, CallError::Unknown(failure) if failure.kind() == TimedOut));
+    for (reply, invalid, failed) in [
+        ("LUAGATE id: takes: 1", "id: takes: 1", None),
+        ("LUAGATE takes 3 keys", "call: takes 3 keys", None),
+        ("CROSSSLOT Keys do not", "keys: takes keys of one hash tag", None),
+        ("LUAGATE layout: has 9", "has 9", Some(WrongVersion)),
+        ("OOM command not allowed", "OOM", Some(OutOfMemory)),
+        ("NOSCRIPT No matching script", "NoScript", Some(Other)),
+    ] {
+        match (error_of(error_in(server_error(reply)).unwrap_err()), failed) {
+            (CallError::Invalid(error), None) => assert_eq!(error.to_string(), invalid),
+            (CallError::Failed(failure), Some(kind)) => {
+                assert_eq!(failure.kind(), kind);
+                assert!(failure.text().contains(invalid), "{}", failure.text());
+            }
+            (error, _) => panic!("{reply}: {error}"),
+        }
+    }
+}

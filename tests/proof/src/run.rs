@@ -188,65 +188,72 @@ impl Run<'_> {
         reply: &Reply,
         messages: &[(String, String)],
     ) -> Result<u64, Violation> {
-        let now = self.now();
         let doubt = gate.is_in_doubt();
         let Ok(words) = reply else { return Ok(0) };
-        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
-        let told = grants_told(messages);
-        let mut granted: Vec<(String, Entry)> = Vec::new();
-        let mut given_back = 0;
-        match (call, words[0].as_str()) {
-            (Call::Acquire(ask), "granted") => {
-                let entry =
-                    Entry { permits: number(1).unwrap_or(0) as u32, fence: number(2).unwrap_or(0), ends: number(3) };
-                granted.push((ask.id.clone(), entry));
-            }
-            (Call::Refresh { id, .. }, "refreshed") => {
-                let fence = number(2).unwrap_or(0);
-                gate.ledger.refresh(now, id, fence, number(3), doubt)?;
-            }
-            (Call::Release { id, keep, fence }, _) => {
-                let entry = gate.ledger.holders.get(id);
-                given_back = entry.map_or(0, |entry| entry.permits.saturating_sub(*keep));
-                gate.ledger.keep(id, *keep, *fence);
-            }
-            _ => {}
-        }
-        for (id, permits, fence, ends) in told {
-            granted.push((id, Entry { permits, fence, ends }));
-        }
+        let told = grants_told(messages).into_iter();
+        let told = told.map(|(id, permits, fence, ends)| (id, Entry { permits, fence, ends }));
+        let (own, given_back) = self.record_own(gate, call, words)?;
+        let mut granted: Vec<(String, Entry)> = own.into_iter().chain(told).collect();
         granted.sort_by_key(|(_, entry)| entry.fence);
         if !doubt {
-            let by_ticket = granted.iter().map(|(id, _)| {
-                let place = before.place(id).map(|at| before.queue[at].ticket);
-                (id.clone(), place.or(told_ticket(call, id)))
-            });
-            let waits = |waiter: &&Waiter| {
-                let listens = waiter.inbox.is_empty() || (self.listens)(channel(&waiter.inbox));
-                listens && waiter.patience_until > now && gate.model.queue.contains(waiter)
-            };
-            let waiting: Vec<&Waiter> = before.queue.iter().filter(waits).collect();
-            check_order(&by_ticket.collect::<Vec<_>>(), &waiting)?;
+            self.check_turns(gate, before, call, &granted)?;
         }
         // What a release gives back may be handed over; that keys are not consistent is for the next call to notice.
         let is_more = granted.iter().map(|(_, entry)| entry.permits).sum::<u32>() > given_back;
         if doubt
             && is_more
-            && let Some((id, entry)) = gate.ledger.live(now).next()
+            && let Some((id, entry)) = gate.ledger.live(self.now()).next()
         {
             return broken("loss", format!("granted while {id} is known to hold {entry:?}"));
         }
-        let limit = match call {
-            Call::Acquire(_) if words[0] == "granted" => number(6),
-            Call::Resize { .. } => number(2),
-            _ => None,
-        };
-        let limit = limit.map_or(gate.model.limit, |limit| limit as u32);
-        let limit = if doubt { u32::MAX } else { limit };
+        let limit = if doubt { u32::MAX } else { limit_told(call, words).unwrap_or(gate.model.limit) };
         for (id, entry) in &granted {
             gate.ledger.grant(self.micros, id, entry.clone(), limit)?;
         }
         Ok(granted.len() as u64)
+    }
+
+    /// What the caller was told: what it was granted, and how many permits it gave back.
+    fn record_own(
+        &self,
+        gate: &mut Gate,
+        call: &Call,
+        words: &[String],
+    ) -> Result<(Option<(String, Entry)>, u32), Violation> {
+        let number = |at| number(words, at);
+        match (call, words[0].as_str()) {
+            (Call::Acquire(ask), "granted") => {
+                let entry =
+                    Entry { permits: number(1).unwrap_or(0) as u32, fence: number(2).unwrap_or(0), ends: number(3) };
+                Ok((Some((ask.id.clone(), entry)), 0))
+            }
+            (Call::Refresh { id, .. }, "refreshed") => {
+                let (fence, doubt) = (number(2).unwrap_or(0), gate.is_in_doubt());
+                gate.ledger.refresh(self.now(), id, fence, number(3), doubt)?;
+                Ok((None, 0))
+            }
+            (Call::Release { id, keep, fence }, _) => {
+                let entry = gate.ledger.holders.get(id);
+                let given_back = entry.map_or(0, |entry| entry.permits.saturating_sub(*keep));
+                gate.ledger.keep(id, *keep, *fence);
+                Ok((None, given_back))
+            }
+            _ => Ok((None, 0)),
+        }
+    }
+
+    /// That nobody was granted anything before its turn.
+    fn check_turns(&self, gate: &Gate, before: &Model, call: &Call, granted: &[(String, Entry)]) -> Check {
+        let by_ticket = granted.iter().map(|(id, _)| {
+            let place = before.place(id).map(|at| before.queue[at].ticket);
+            (id.clone(), place.or(told_ticket(call, id)))
+        });
+        let waits = |waiter: &&Waiter| {
+            let listens = waiter.inbox.is_empty() || (self.listens)(channel(&waiter.inbox));
+            listens && waiter.patience_until > self.now() && gate.model.queue.contains(waiter)
+        };
+        let waiting: Vec<&Waiter> = before.queue.iter().filter(waits).collect();
+        check_order(&by_ticket.collect::<Vec<_>>(), &waiting)
     }
 
     /// The same for one of several mutexes, by how the model changed, which answered as the script did.
@@ -294,6 +301,20 @@ impl Run<'_> {
 fn is_hint((_, text): &(String, String)) -> bool {
     let words: Vec<&str> = text.split(' ').collect();
     words.get(2) == Some(&"0") && words.get(3) != Some(&"-1")
+}
+
+fn number(words: &[String], at: usize) -> Option<u64> {
+    words.get(at).and_then(|word| word.parse().ok())
+}
+
+/// The limit, where the reply says it.
+fn limit_told(call: &Call, words: &[String]) -> Option<u32> {
+    let limit = match call {
+        Call::Acquire(_) if words[0] == "granted" => number(words, 6),
+        Call::Resize { .. } => number(words, 2),
+        _ => None,
+    };
+    limit.map(|limit| limit as u32)
 }
 
 /// The place in line that the caller says it had.

@@ -125,6 +125,71 @@ fn with_fault(file: &str, right: &str, wrong: &str) -> Scripts {
     scripts.with_file(file, text.replace(right, wrong))
 }
 
+/// The setting in which a fault is found, the file, and the place in it, right and wrong.
+type Fault<'a> = (&'a Setting, &'static str, &'static str, &'static str);
+
+/// Who is granted permits, what it is told, and when it asks again.
+fn faults_in_granting<'a>(two: &'a Setting, calm: &'a Setting, three: &'a Setting) -> [Fault<'a>; 7] {
+    [
+        // Grants though nothing is free.
+        (
+            two,
+            "semaphore/serve.lua",
+            "local fits = alive and in_use + permits <= limit",
+            "local fits = alive and in_use <= limit",
+        ),
+        // Overtakes those who wait.
+        (
+            three,
+            "semaphore/serve.lua",
+            "local in_line = waiting > 0",
+            "local in_line = waiting > 0 and (record or not asks or in_use >= limit)",
+        ),
+        // Grants twice to the same id.
+        (two, "semaphore/acquire.lua", "if own_end and tonumber(own_end) > now then", "if false then"),
+        // Forgets the ticket that a waiter brings back.
+        (three, "semaphore/join.lua", "is_new = ticket == 0", "is_new = true"),
+        // Tells a waiter to sleep for too long.
+        (
+            calm,
+            "semaphore/stay.lua",
+            "local retry_after = math.max(1, (wait_ms - wait_ms % 3) / 3)\nif stopped then",
+            "local retry_after = 3 * wait_ms\nif true then elseif stopped then",
+        ),
+        // Grants to the dead.
+        (three, "semaphore/serve.lua", "alive = in_use >= limit or listens(channel)", "alive = true"),
+        // A fence may come twice.
+        (
+            two,
+            "semaphore/load.lua",
+            "local next_fence = last_fence < micros and micros or last_fence + 1",
+            "local next_fence = micros",
+        ),
+    ]
+}
+
+/// What ends, what is given back, and who is gone.
+fn faults_in_ending<'a>(two: &'a Setting, three: &'a Setting, long_lease: &'a Setting) -> [Fault<'a>; 6] {
+    [
+        // A lease lives for a moment longer than its holder believes.
+        (two, "semaphore/refresh.lua", "before_ms <= now", "before_ms < now"),
+        (
+            two,
+            "semaphore/expire.lua",
+            "suspended or fence or now >= next_end then",
+            "suspended or fence or now > next_end then",
+        ),
+        // What is given back is handed to nobody.
+        (two, "semaphore/release.lua", "patience_until = true", "patience_until = false"),
+        // Looks at nobody though the patience of the first waiter is over.
+        (long_lease, "semaphore/join.lua", "and now < head_until and", "and"),
+        // Serves who was to be forgotten.
+        (two, "semaphore/serve.lua", "alive = patience > now", "alive = patience >= now"),
+        // Who is gone stays in front of the living.
+        (three, "semaphore/serve.lua", "if alive and permits <= limit and", "if permits <= limit and"),
+    ]
+}
+
 #[test]
 fn faults_in_the_scripts_are_found() {
     let two = Setting { clients: 2, faults: 1, renewals: 1, ..setting("two clients", 1, &[in_line(1), at_once(1)]) };
@@ -132,59 +197,9 @@ fn faults_in_the_scripts_are_found() {
     let three = Setting { clients: 3, delay: 0, ..two.clone() };
     let patient = Want { lease: 4, ..in_line(1) };
     let long_lease = Setting { faults: 1, delay: 0, ..setting("a long lease", 1, &[patient]) };
-    let faults = [
-        // Grants though nothing is free.
-        (
-            &two,
-            "semaphore/serve.lua",
-            "local fits = alive and in_use + permits <= limit",
-            "local fits = alive and in_use <= limit",
-        ),
-        // Overtakes those who wait.
-        (
-            &three,
-            "semaphore/serve.lua",
-            "local in_line = waiting > 0",
-            "local in_line = waiting > 0 and (record or not asks or in_use >= limit)",
-        ),
-        // Grants twice to the same id.
-        (&two, "semaphore/acquire.lua", "if own_end and tonumber(own_end) > now then", "if false then"),
-        // Forgets the ticket that a waiter brings back.
-        (&three, "semaphore/join.lua", "is_new = ticket == 0", "is_new = true"),
-        // Tells a waiter to sleep for too long.
-        (
-            &calm,
-            "semaphore/stay.lua",
-            "local retry_after = math.max(1, (wait_ms - wait_ms % 3) / 3)\nif stopped then",
-            "local retry_after = 3 * wait_ms\nif true then elseif stopped then",
-        ),
-        // Grants to the dead.
-        (&three, "semaphore/serve.lua", "alive = in_use >= limit or listens(channel)", "alive = true"),
-        // A fence may come twice.
-        (
-            &two,
-            "semaphore/load.lua",
-            "local next_fence = last_fence < micros and micros or last_fence + 1",
-            "local next_fence = micros",
-        ),
-        // A lease lives for a moment longer than its holder believes.
-        (&two, "semaphore/refresh.lua", "before_ms <= now", "before_ms < now"),
-        (
-            &two,
-            "semaphore/expire.lua",
-            "suspended or fence or now >= next_end then",
-            "suspended or fence or now > next_end then",
-        ),
-        // What is given back is handed to nobody.
-        (&two, "semaphore/release.lua", "patience_until = true", "patience_until = false"),
-        // Looks at nobody though the patience of the first waiter is over.
-        (&long_lease, "semaphore/join.lua", "and now < head_until and", "and"),
-        // Serves who was to be forgotten.
-        (&two, "semaphore/serve.lua", "alive = patience > now", "alive = patience >= now"),
-        // Who is gone stays in front of the living.
-        (&three, "semaphore/serve.lua", "if alive and permits <= limit and", "if permits <= limit and"),
-    ];
-    for (setting, file, right, wrong) in faults {
+    let in_granting = faults_in_granting(&two, &calm, &three);
+    let in_ending = faults_in_ending(&two, &three, &long_lease);
+    for (setting, file, right, wrong) in in_granting.into_iter().chain(in_ending) {
         let explored = explore(setting, &with_fault(file, right, wrong), 1);
         let failure = explored.failure.as_ref();
         let failure = failure.unwrap_or_else(|| panic!("{wrong} in {file} is not found: {explored:?}"));

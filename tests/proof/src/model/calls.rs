@@ -28,27 +28,7 @@ impl Model {
         let waits = ask.wait_ms > 0 && ask.permits.is_some();
         effects.caller = self.place(&ask.id).map(|place| self.queue[place].clone());
         let asked_before = effects.caller.is_some();
-        let wanted = ask.permits.unwrap_or(1);
-        let is_my_turn = if self.queue.is_empty() {
-            self.fits(wanted)
-        } else if waits {
-            self.stand_in_line(ask, at);
-            let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
-            if !my_turn && effects.left == BATCH && !effects.stopped {
-                self.serve(Some((&ask.id, wanted)), at, effects); // it was the last one that is looked at
-            }
-            my_turn
-        } else {
-            let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
-            if !my_turn && self.place(&ask.id).is_some() {
-                self.leave(&ask.id); // a place is given up
-                if !effects.stopped {
-                    self.serve(None, at, effects);
-                }
-            }
-            my_turn || self.queue.is_empty() && self.fits(wanted)
-        };
-
+        let is_my_turn = self.comes_to_turn(ask, waits, at, effects);
         if is_my_turn {
             self.leave(&ask.id);
             let permits = ask.permits.unwrap_or(limit - self.in_use());
@@ -69,6 +49,30 @@ impl Model {
         }
         let (retry_after, in_use) = (self.ask_again(at, effects), self.in_use());
         words(&[&"denied", &retry_after, &in_use, &limit, &self.queue.len(), &now])
+    }
+
+    /// Whether it is the caller's turn, once those before it are served.
+    fn comes_to_turn(&mut self, ask: &Ask, waits: bool, at: &Moment, effects: &mut Effects) -> bool {
+        let wanted = ask.permits.unwrap_or(1);
+        if self.queue.is_empty() {
+            self.fits(wanted)
+        } else if waits {
+            self.stand_in_line(ask, at);
+            let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
+            if !my_turn && effects.left == BATCH && !effects.stopped {
+                self.serve(Some((&ask.id, wanted)), at, effects); // it was the last one that is looked at
+            }
+            my_turn
+        } else {
+            let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
+            if !my_turn && self.place(&ask.id).is_some() {
+                self.leave(&ask.id); // a place is given up
+                if !effects.stopped {
+                    self.serve(None, at, effects);
+                }
+            }
+            my_turn || self.queue.is_empty() && self.fits(wanted)
+        }
     }
 
     /// `fence` 0: whatever the id has.

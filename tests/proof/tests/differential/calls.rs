@@ -139,24 +139,30 @@ const PREFIXES: [&[u8]; 8] = [b"", b"a", b"AL", b"b", b"\xff", b"\xc3", b"al\0",
 
 /// A call of this script as a client would make it, or, where it is `hostile`, now and then as none should.
 pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Call {
-    let mut keys = semaphore(pick::<&str>(rng, &SEMAPHORES)).to_vec();
-    let mut words = match script {
-        "semaphore/acquire" => {
-            let id = *pick(rng, &IDS);
-            let permits = *pick(rng, &["1", "1", "1", "2", "3", "all"]);
-            let ticket = if once_in(rng, 3) { Word::Ticket(id.to_owned()) } else { text("0") };
-            let limits = [0, 1, 2, 2, 3, 3, 2_147_483_647];
-            let wait = if once_in(rng, 3) { text("0") } else { number(rng, times.waits) };
-            let lease = number(rng, times.leases);
-            vec![text(id), text(permits), number(rng, &limits), lease, wait, inbox(rng), ticket]
+    let one = semaphore(pick::<&str>(rng, &SEMAPHORES)).to_vec();
+    let (mut keys, mut words) = match script {
+        "semaphore/try_lock_all" => several(rng, times),
+        "latch/count_down" | "latch/wait" | "latch/count" | "latch/delete" => {
+            (latch(), words_to_latch(rng, script, times))
         }
-        "semaphore/try_lock_all" => {
-            let mut names = SEMAPHORES.to_vec();
-            names.rotate_left(rng.random_range(0..3));
-            names.truncate(rng.random_range(1..4));
-            keys = names.iter().flat_map(|name| semaphore(name)).collect();
-            vec![id(rng), number(rng, times.leases)]
-        }
+        _ => match script.strip_prefix("autocomplete/") {
+            Some(call) => autocomplete(rng, script, call),
+            None => (one, words_to_semaphore(rng, script, times)),
+        },
+    };
+    if hostile && once_in(rng, 12) {
+        spoil(rng, &mut words, &mut keys);
+    }
+    Call { script: script.to_owned(), keys, words }
+}
+
+fn unknown(script: &str) -> ! {
+    panic!("this test knows no arguments for the script {script}: add them here")
+}
+
+fn words_to_semaphore(rng: &mut StdRng, script: &str, times: &Times) -> Vec<Word> {
+    match script {
+        "semaphore/acquire" => acquire(rng, times),
         "semaphore/release" => {
             let keep = number(rng, &[0, 0, 0, 1, 2]);
             with_fence(rng, keep)
@@ -176,40 +182,55 @@ pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Cal
             let fence = if once_in(rng, 3) { Word::Ticket(id.to_owned()) } else { Word::Fence(id.to_owned()) };
             vec![text(id), fence]
         }
-        "latch/count_down" => {
-            keys = latch();
-            vec![id(rng), number(rng, &[1, 2, 2, 3, 4]), number(rng, times.lives)]
-        }
+        _ => unknown(script),
+    }
+}
+
+fn acquire(rng: &mut StdRng, times: &Times) -> Vec<Word> {
+    let id = *pick(rng, &IDS);
+    let permits = *pick(rng, &["1", "1", "1", "2", "3", "all"]);
+    let ticket = if once_in(rng, 3) { Word::Ticket(id.to_owned()) } else { text("0") };
+    let limits = [0, 1, 2, 2, 3, 3, 2_147_483_647];
+    let wait = if once_in(rng, 3) { text("0") } else { number(rng, times.waits) };
+    let lease = number(rng, times.leases);
+    vec![text(id), text(permits), number(rng, &limits), lease, wait, inbox(rng), ticket]
+}
+
+/// The keys and the words of a call to some mutexes.
+fn several(rng: &mut StdRng, times: &Times) -> (Vec<String>, Vec<Word>) {
+    let mut names = SEMAPHORES.to_vec();
+    names.rotate_left(rng.random_range(0..3));
+    names.truncate(rng.random_range(1..4));
+    let keys = names.iter().flat_map(|name| semaphore(name)).collect();
+    (keys, vec![id(rng), number(rng, times.leases)])
+}
+
+fn words_to_latch(rng: &mut StdRng, script: &str, times: &Times) -> Vec<Word> {
+    match script {
+        "latch/count_down" => vec![id(rng), number(rng, &[1, 2, 2, 3, 4]), number(rng, times.lives)],
         "latch/wait" => {
-            keys = latch();
             vec![number(rng, &[1, 2, 2, 3, 4]), number(rng, times.lives), number(rng, times.waits), inbox(rng)]
         }
-        "latch/count" | "latch/delete" => {
-            keys = latch();
-            vec![]
-        }
-        _ => {
-            let (family, what) = script.split_once('_').unwrap_or_default();
-            let family = family.strip_prefix("autocomplete/").unwrap_or_default();
-            keys = vec![format!("{family}:{{g}}")];
-            match (family, what) {
-                ("recent", "add") => vec![text(pick(rng, &CONTACTS)), number(rng, &[1, 2, 3, 100])],
-                ("recent", "remove") => vec![text(pick(rng, &CONTACTS))],
-                ("recent" | "prefix", "match") => {
-                    vec![text(pick(rng, &PREFIXES)), number(rng, &[1, 2, 10])]
-                }
-                ("prefix", "add" | "remove") => {
-                    let many = rng.random_range(0..4);
-                    (0..many).map(|_| text(pick(rng, &CONTACTS))).collect()
-                }
-                _ => panic!("this test knows no arguments for the script {script}: add them here"),
-            }
-        }
-    };
-    if hostile && once_in(rng, 12) {
-        spoil(rng, &mut words, &mut keys);
+        _ => vec![],
     }
-    Call { script: script.to_owned(), keys, words }
+}
+
+/// The keys and the words of a call such as `recent_add`.
+fn autocomplete(rng: &mut StdRng, script: &str, call: &str) -> (Vec<String>, Vec<Word>) {
+    let (family, what) = call.split_once('_').unwrap_or_default();
+    let words = match (family, what) {
+        ("recent", "add") => vec![text(pick(rng, &CONTACTS)), number(rng, &[1, 2, 3, 100])],
+        ("recent", "remove") => vec![text(pick(rng, &CONTACTS))],
+        ("recent" | "prefix", "match") => {
+            vec![text(pick(rng, &PREFIXES)), number(rng, &[1, 2, 10])]
+        }
+        ("prefix", "add" | "remove") => {
+            let many = rng.random_range(0..4);
+            (0..many).map(|_| text(pick(rng, &CONTACTS))).collect()
+        }
+        _ => unknown(script),
+    };
+    (vec![format!("{family}:{{g}}")], words)
 }
 
 fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {

@@ -49,14 +49,16 @@ fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
 }
 
 /// What is explored, and the least number of situations that there have to be, so that bounds which became too narrow
-/// are noticed, or situations that are taken for alike and are not. In the long form calls and clients are late.
+/// are noticed, or situations that are taken for alike and are not. In the long form more calls and clients are late, and two
+/// things go wrong.
 fn settings(long: bool) -> Vec<(Setting, usize)> {
     let longer = |want: Want| Want { lease: 2, ..want };
     let delay = u64::from(long);
     let refreshed =
         Setting { renewals: 1, ..setting("one permit, refreshed", 1, &[at_once(1), in_line(1)].map(longer)) };
-    let fault = Setting { faults: 1, delay, ..setting("one permit, with a fault", 1, &[in_line(1)]) };
-    let late = Setting { name: "two clients that are late, with a fault", clients: 2, delay: 1, ..fault.clone() };
+    let fault = Setting { faults: 1, delay: 0, ..setting("one permit, with a fault", 1, &[in_line(1)]) };
+    let late = Setting { name: "three clients that are late", faults: 0, delay: 1, ..fault.clone() };
+    let both = Setting { name: "two clients that are late, with a fault", faults: 1, clients: 2, ..late.clone() };
     let by_twos = setting("one permit, wanted by twos", 1, &[at_once(2), in_line(1)]);
     let weights = [in_line(1), in_line(2)];
     let two_permits = Setting { delay, ..setting("two permits", 2, &weights) };
@@ -70,27 +72,27 @@ fn settings(long: bool) -> Vec<(Setting, usize)> {
         faults: 1,
         ..setting("for the first time, with a fault", 1, &[in_line(1), hasty(1)])
     };
-    let twice = Setting {
-        clients: 2,
-        asks: 2,
-        faults: 1,
-        delay,
-        ..setting("two clients, twice, with a fault", 1, &[in_line(1)])
-    };
-    // In the short form, and in the long one.
-    let least = |short, many| if long { many } else { short };
-    vec![
+    let twice = Setting { name: "two clients, twice, with a fault", clients: 2, asks: 2, ..fault.clone() };
+    let mut all = vec![
         (refreshed, 180_000),
-        (fault, least(42_000, 1_000_000)),
-        (late, 18_500),
+        (fault.clone(), 42_000),
+        (late, 21_000),
+        (both.clone(), 18_500),
         (by_twos, 23_000),
-        (two_permits, least(17_000, 400_000)),
+        (two_permits, if long { 350_000 } else { 17_000 }),
         (weights, 170_000),
-        (no_inbox, least(27_000, 500_000)),
+        (no_inbox, if long { 460_000 } else { 27_000 }),
         (deadline, 35_000),
         (first, 31_000),
-        (twice, least(85_000, 700_000)),
-    ]
+        (twice.clone(), 85_000),
+    ];
+    if long {
+        let two = |name, setting| Setting { name, faults: 2, ..setting };
+        all.push((two("one permit, with two faults", fault), 1_000_000));
+        all.push((two("two clients that are late, with two faults", both), 400_000));
+        all.push((two("two clients, twice, with two faults", twice), 1_000_000));
+    }
+    all
 }
 
 fn explore(setting: &Setting, scripts: &Scripts, threads: usize) -> Explored {

@@ -1,7 +1,13 @@
 //! An exploration of everything that can happen, and how it ended.
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// How often a long one is looked at: whether it is done, and to tell how far it is.
+const SHORTEST_LOOK: Duration = Duration::from_millis(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+const PROGRESS: Duration = Duration::from_secs(30);
 
 /// How an exploration ended.
 #[derive(Debug)]
@@ -33,7 +39,17 @@ where
     let begun = Instant::now();
     let checker = model.clone().checker().threads(threads);
     let checker = checker.finish_when(HasDiscoveries::AnyFailures);
-    let checker = checker.spawn_bfs().join();
+    let checker = checker.spawn_bfs();
+    let mut told = begun;
+    while !checker.is_done() {
+        sleep((begun.elapsed() / 20).clamp(SHORTEST_LOOK, LONGEST_LOOK));
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            let (unique, deep, time) = (checker.unique_state_count(), checker.max_depth(), begun.elapsed());
+            println!("... {unique} situations, {deep} deep, after {time:.0?}; how many there are shows at the end");
+        }
+    }
+    let checker = checker.join();
     let found = checker.discoveries();
     let failed = model
         .properties()

@@ -59,7 +59,7 @@ impl Situation {
                 let model = &kept.gate.model;
                 let holders = model.holders.iter();
                 let mut holders = holders.filter(|(_, holder)| holder.lives(kept.now()));
-                let mut queue = model.queue.iter();
+                let mut queue = model.queue.iter().filter(|waiter| waiter.patience_until > kept.now());
                 let has = holders.any(|(id, _)| is_own(id)) || queue.any(|w| is_own(&w.id));
                 if has {
                     let text = format!("c{} has given up: {model:?}", party.client.name);

@@ -15,6 +15,7 @@ impl Situation {
     fn with<T>(&mut self, who: usize, work: impl FnOnce(&mut Party, Moment) -> T) -> T {
         let now = self.moment();
         let party = Arc::make_mut(&mut self.parties[who]);
+        party.note_releases_that_end(now);
         let result = work(party, now);
         for outcome in std::mem::take(&mut party.client.outcomes) {
             if let Outcome::Nothing { id, unknown: false, .. } = outcome

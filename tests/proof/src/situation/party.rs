@@ -83,6 +83,15 @@ impl Party {
         pending || wants.any(|want| want.id == id) || calls.any(releases)
     }
 
+    /// A release is repeated until the lease would have ended if the call had been carried out when it was sent. Where the
+    /// call came later, what it got ends by itself.
+    pub(super) fn note_releases_that_end(&mut self, now: Moment) {
+        let over = self.client.releases.pending.iter().filter(|pending| pending.is_over(now.instant()));
+        let over: Vec<&String> = over.map(|pending| &pending.id).collect();
+        let ended = self.stray.iter().filter(|id| over.contains(id)).cloned();
+        self.late.extend(ended);
+    }
+
     /// Those of its messages that it would heed.
     pub(super) fn tidy(&mut self) {
         let client = &mut self.client;

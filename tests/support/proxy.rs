@@ -278,6 +278,11 @@ impl Shared {
                 }
             }
             if to.write_all(&buffer[..count]).is_err() {
+                // Calls of a client that is gone still reach the server.
+                is_silent = replies;
+                if is_silent {
+                    continue;
+                }
                 break;
             }
             // Who has the reply may have called something else already.

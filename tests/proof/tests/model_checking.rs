@@ -89,8 +89,8 @@ fn settings(long: bool) -> Vec<(Setting, usize)> {
     if long {
         let two = |name, setting| Setting { name, faults: 2, ..setting };
         all.push((two("one permit, with two faults", fault), 1_000_000));
-        all.push((two("two clients that are late, with two faults", both), 400_000));
-        all.push((two("two clients, twice, with two faults", twice), 1_000_000));
+        all.push((two("two clients that are late, with two faults", both), 550_000));
+        all.push((two("two clients, twice, with two faults", twice), 4_200_000));
     }
     all
 }

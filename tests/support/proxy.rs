@@ -247,14 +247,7 @@ impl Shared {
                     change_loaded(&mut buffer[..count]);
                 }
             }
-            let is_back = || place.number < keeps.load(Ordering::SeqCst);
-            if is_back() {
-                self.back.fetch_add(1, Ordering::SeqCst);
-                while is_back() {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                self.back.fetch_sub(1, Ordering::SeqCst);
-            }
+            self.wait_while(|| place.number < keeps.load(Ordering::SeqCst));
             if !replies && script.load(Ordering::SeqCst) && take(&self.overtaken) {
                 let _ = from.shutdown(Shutdown::Both);
                 while self.late.load(Ordering::SeqCst) {
@@ -292,6 +285,17 @@ impl Shared {
         }
         let _ = from.shutdown(Shutdown::Both);
         let _ = to.shutdown(Shutdown::Both);
+    }
+
+    /// Holds a piece back.
+    fn wait_while(&self, is_back: impl Fn() -> bool) {
+        if is_back() {
+            self.back.fetch_add(1, Ordering::SeqCst);
+            while is_back() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.back.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     fn fate(&self, replies: bool, is_reply_of_script: bool) -> Fate {

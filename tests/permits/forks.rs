@@ -3,22 +3,27 @@
 
 use crate::own;
 use crate::support::raw::Raw;
-use crate::support::{SOON, Server, eventually, signal};
+use crate::support::{SOON, Server, eventually, signal, within};
 
 use luagate::errors::FailureKind;
 use luagate::{Cancel, Error, Gate};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Forks. Returns whether the child ended in time and `check` was true in it; a child that hangs is killed.
-fn child_finds(check: impl FnOnce() -> bool) -> bool {
+/// What a child is to find, and how it looks.
+type Check<'a> = (&'static str, &'a dyn Fn() -> bool);
+
+/// Forks. Returns the first that the child did not find, or that it hung; such a child is killed.
+fn not_found(checks: &[Check]) -> Option<&'static str> {
     match fork::fork().unwrap() {
         fork::Fork::Child => {
-            let found = check();
-            std::process::exit(if found { 0 } else { 1 });
+            let wrong = checks.iter().position(|(_, check)| !check());
+            std::process::exit(wrong.map_or(0, |number| number as i32 + 1));
         }
         fork::Fork::Parent(child) => {
             let (ended, watch) = channel::<()>();
@@ -28,9 +33,13 @@ fn child_finds(check: impl FnOnce() -> bool) -> bool {
                         signal("-KILL", child.cast_unsigned());
                     }
                 });
-                let status = fork::waitpid(child).unwrap();
+                let status = ExitStatus::from_raw(fork::waitpid(child).unwrap());
                 drop(ended);
-                status == 0
+                match status.code() {
+                    Some(0) => None,
+                    Some(number) => Some(checks.get(number as usize - 1).map_or("it panicked", |(what, _)| what)),
+                    None => Some("it hung, or was killed"),
+                }
             })
         }
     }
@@ -61,23 +70,23 @@ fn a_child_returns_at_once_whatever_lock_a_thread_of_its_parent_held() {
                 assert!(!cancel.is_cancelled());
             }
         });
-        let fine = (0..60).all(|_| {
-            child_finds(|| {
-                let looks_lost = permit.is_lost() && permit.remaining() == Some(Duration::ZERO);
-                let shows = format!("{permit} {permit:?}");
+        let checks: &[Check] = &[
+            ("the permit is lost", &|| permit.is_lost()),
+            ("nothing remains of it", &|| permit.remaining() == Some(Duration::ZERO)),
+            ("it is none", &|| permit.permits() == 0),
+            ("it shows as lost", &|| format!("{permit} {permit:?}").contains("lost")),
+            ("a handle of its own is cancelled", &|| {
                 cancel.cancel();
-                looks_lost
-                    && permit.permits() == 0
-                    && shows.contains("lost")
-                    && cancel.is_cancelled()
-                    && gate.open_connections() == 0
-                    && gate.warnings().is_empty()
-                    && semaphore.available_permits().is_err_and(is_forked)
-                    && semaphore.acquire().is_err_and(is_forked)
-            })
-        });
+                cancel.is_cancelled()
+            }),
+            ("no connection is open", &|| gate.open_connections() == 0),
+            ("there are no warnings", &|| gate.warnings().is_empty()),
+            ("a look is refused", &|| semaphore.available_permits().is_err_and(is_forked)),
+            ("a call is refused", &|| semaphore.acquire().is_err_and(is_forked)),
+        ];
+        let wrong = (0..60).find_map(|_| not_found(checks));
         stop.store(true, Ordering::Relaxed);
-        assert!(fine, "a child hung, or was told something else");
+        assert_eq!(wrong, None);
     });
     assert!(!cancel.is_cancelled(), "the parent's handle is its own");
     permit.release().unwrap();
@@ -99,18 +108,18 @@ fn a_child_releases_nothing_that_its_parent_was_about_to_release() {
     drop(first); // so this one is in its queue, here and in the child's copy
     thread::scope(|scope| {
         let child = scope.spawn(|| {
-            child_finds(|| {
-                eventually("the parent holds again", || exists(&holds_again));
-                job.try_acquire().is_err_and(is_forked)
-                    && job.try_acquire_all().is_err_and(is_forked)
-                    && job.adopt("worker-1").is_err_and(is_forked)
-            })
+            not_found(&[
+                ("the parent holds again", &|| within(SOON, || exists(&holds_again)).is_some()),
+                ("a try is refused", &|| job.try_acquire().is_err_and(is_forked)),
+                ("a try for several is refused", &|| job.try_acquire_all().is_err_and(is_forked)),
+                ("a permit is not adopted", &|| job.adopt("worker-1").is_err_and(is_forked)),
+            ])
         });
         thread::sleep(Duration::from_millis(100)); // the child is born while the release is pending
         server.resume();
         let next = eventually("it is free again", || job.try_acquire().ok());
         std::fs::write(&holds_again, "").unwrap();
-        assert!(child.join().unwrap(), "the child was not refused");
+        assert_eq!(child.join().unwrap(), None);
         assert!(raw.holds("worker-1"));
         next.release().unwrap();
     });

@@ -101,7 +101,9 @@ fn in_time_also_when_the_server_stalls() {
             let error = all.lock_all(timeout).unwrap_err();
             (begun.elapsed(), error)
         });
-        eventually("the last is waited for", || (gate.mutex("z").inspect().unwrap().waiter_count == 1).then_some(()));
+        let waits = || (gate.mutex("z").inspect().unwrap().waiter_count == 1).then_some(());
+        eventually("the last is waited for", waits);
+        eventually("that has been answered", waits); // before the server reads this call
         server.pause();
         let (took, error) = waiting.join().unwrap();
         server.resume();

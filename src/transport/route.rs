@@ -189,7 +189,7 @@ impl<'a> Route<'a> {
             Some(Redirect::Moved(to)) => cluster.moved(self.key, from, to),
             Some(Redirect::Ask(to)) => cluster.at(from, to).map(|node| self.asking = Some(node)),
             Some(Redirect::TryAgain) => {
-                self.redirects = 0; // it waits, and is not sent in a circle: only its time ends that
+                self.redirects = 0; // a slot that moves answers this again and again: only the call's time limits it
                 std::thread::sleep(TRY_AGAIN);
                 Ok(())
             }

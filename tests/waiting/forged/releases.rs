@@ -5,9 +5,9 @@ use crate::own;
 use crate::support::raw::{Listener, Raw};
 use crate::support::{Server, eventually};
 
-use luagate::Gate;
 use luagate::errors::AcquireError;
 use luagate::scripts::semaphore::{Ask, LookupAnswer};
+use luagate::{Gate, Semaphore};
 use std::time::{Duration, Instant};
 
 /// What was published before this makes the client release nothing that `id` holds.
@@ -20,18 +20,12 @@ fn assert_kept(server: &Server, gate: &Gate, raw: &mut Raw, id: &str) {
     }
 }
 
-#[test]
-fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
-    let mut server = own!(Server::private(&[]));
-    let mut raw = Raw::new(&server, 1);
-    raw.grant(Ask { lease_ms: LONG, ..raw.ask("holder") });
-    let gate =
-        Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap();
+/// A wait with the id `worker` is cancelled while the server does not answer: the place is given up in the background.
+fn give_up_unanswered(semaphore: Semaphore, server: &mut Server, raw: &mut Raw) {
     let cancel = luagate::Cancel::new();
-    let asks = gate.semaphore("raw", 1).id("worker").cancelled_by(&cancel);
+    let asks = semaphore.cancelled_by(&cancel);
     let waiting = std::thread::spawn(move || asks.acquire().unwrap_err());
-    waiter_of(&mut raw);
-    let channel = channel_of(&server);
+    waiter_of(raw);
     server.pause();
     cancel.cancel();
     assert!(matches!(waiting.join().unwrap(), AcquireError::Cancelled(_)));
@@ -39,6 +33,17 @@ fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
     eventually("the place is given up in the background", || {
         matches!(raw.lookup("worker"), LookupAnswer::Gone { .. }).then_some(())
     });
+}
+
+#[test]
+fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
+    let mut server = own!(Server::private(&[]));
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(Ask { lease_ms: LONG, ..raw.ask("holder") });
+    let gate =
+        Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap();
+    give_up_unanswered(gate.semaphore("raw", 1).id("worker"), &mut server, &mut raw);
+    let channel = channel_of(&server);
     // The id is in use again, by another process.
     raw.assert_released("holder");
     let grant = raw.grant(Ask { lease_ms: LONG, ..raw.ask("worker") });
@@ -69,17 +74,7 @@ fn a_true_message_of_an_earlier_wait_of_the_same_id_releases_nothing() {
     waiting.join().unwrap().release().unwrap();
     // Another one is given up while the server does not answer, so the client releases what may still come for it.
     raw.grant(long("holder"));
-    let cancel = luagate::Cancel::new();
-    let asks = semaphore.cancelled_by(&cancel);
-    let waiting = std::thread::spawn(move || asks.acquire().unwrap_err());
-    waiter_of(&mut raw);
-    server.pause();
-    cancel.cancel();
-    assert!(matches!(waiting.join().unwrap(), AcquireError::Cancelled(_)));
-    server.resume();
-    eventually("the place is given up in the background", || {
-        matches!(raw.lookup("worker"), LookupAnswer::Gone { .. }).then_some(())
-    });
+    give_up_unanswered(semaphore, &mut server, &mut raw);
     // The id is in use again, by another process.
     raw.assert_released("holder");
     raw.grant(long("worker"));

@@ -6,7 +6,8 @@ use crate::support::history::rule::Rule;
 use crate::support::history::step::{LeaseNo, Step, Who};
 use crate::support::history::{Lease, Micros, Outcome};
 
-/// How far the clock of the calls and the server's may drift apart in a history: one of them is slewed, the other is not.
+/// How far the clock of the calls and the server's drift apart between two measurements of their distance (`recorder.rs`): the
+/// system adjusts only one of them.
 const DRIFT: Micros = 300;
 
 impl Builder<'_> {

@@ -31,7 +31,7 @@ pub struct Inspection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its id.
+    /// Its id. Bytes that are not UTF-8 are replaced by U+FFFD.
     pub id: String,
     /// How many permits; 0 where keys of the semaphore were lost and it is not known any more.
     pub permits: u32,
@@ -45,7 +45,7 @@ pub struct Holder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
-    /// Its id.
+    /// Its id, as [`Holder::id`].
     pub id: String,
     /// How many permits it wants.
     pub permits: u32,

@@ -9,21 +9,27 @@
 --       inbox      channel on which a grant is told, or `<channel>#<secret>`: then the messages are signed with the secret;
 --                  empty: the caller only asks again
 --       ticket     0, or the ticket of an earlier reply: brings back the place of a waiter that the server forgot
+--       max_waiting    joins the line only while fewer than these wait; 0 or left out: joins any. Who is in line stays
+--       at_least_ms    minimum hold: released earlier, the permits are in use until then; 0 or left out: none. The lease is
+--                      not shorter
 -- REPLY granted      permits fence expires_at now in_use limit
 --       held         permits fence expires_at now in_use limit
 --       queued       ticket position retry_after in_use limit now
---       denied       next_expiry in_use limit waiting now
+--       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 -- include: arguments.lua
-if #ARGV ~= 7 then
-  return redis.error_reply('LUAGATE arguments: takes 7: id permits limit lease_ms wait_ms inbox ticket')
+if #ARGV < 7 or #ARGV > 9 then
+  return redis.error_reply(
+    'LUAGATE arguments: takes 7 to 9: id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms')
 end
-local id, want, declared, lease_ms, wait_ms, inbox, ticket = unpack(ARGV)
+local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms = unpack(ARGV)
 want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
 declared = find(declared, DIGITS) and declared + 0 or -1
 lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
 wait_ms = wait_ms == '0' and 0 or find(wait_ms, DIGITS) and wait_ms + 0 or -1
 ticket = ticket == '0' and 0 or find(ticket, DIGITS) and ticket + 0 or -1
+max_waiting = max_waiting and (find(max_waiting, DIGITS) and max_waiting + 0 or -1) or 0
+at_least_ms = at_least_ms and (find(at_least_ms, DIGITS) and at_least_ms + 0 or -1) or 0
 local longest_wait = inbox == '' and 60000 or 86400000
 local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or want and (want < 1 or want > 2147483647) and string.format(NO_NUMBER, 'permits', 1, 2147483647)
@@ -31,9 +37,12 @@ local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id
   or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
   or (wait_ms < 0 or wait_ms > longest_wait) and string.format(NO_NUMBER, 'wait_ms', 0, longest_wait)
   or (ticket < 0 or ticket > 4503599627370496) and string.format(NO_NUMBER, 'ticket', 0, 4503599627370496)
+  or (max_waiting < 0 or max_waiting > 2147483647) and string.format(NO_NUMBER, 'max_waiting', 0, 2147483647)
+  or (at_least_ms < 0 or at_least_ms > 3155760000000) and string.format(NO_NUMBER, 'at_least_ms', 0, 3155760000000)
   or inbox ~= '' and ((#inbox > 300 or not find(inbox, WORD)) and string.format(NO_WORD, 'inbox', 300)
     or find(inbox, '#') and not find(inbox, '^[^#]+#.') and 'LUAGATE inbox: takes <channel> or <channel>#<secret>')
 if problem then return redis.error_reply(problem) end
+if lease_ms > 0 and lease_ms < at_least_ms then lease_ms = at_least_ms end
 -- include: clock.lua
 -- include: semaphore/load.lua
 local is_empty = head_until == NEVER and now < next_end and not record
@@ -51,9 +60,16 @@ if limit == 0 then
   return redis.error_reply('LUAGATE no limit: none is stored for this semaphore, so the caller must declare one')
 end
 -- include: semaphore/expire.lua
--- include: semaphore/join.lua
+-- include: semaphore/place.lua
 -- include: semaphore/messages.lua
 -- include: semaphore/serve.lua
+local joins = is_new and not given
+if joins and max_waiting > 0 and waiting >= max_waiting then
+  if not stopped then
+    -- include: semaphore/sweep.lua
+  end
+  joins = waiting < max_waiting
+end
 if place and asks and not waits then -- it gives up its place
   call('ZREM', queue, id)
   call('HDEL', meta, id)
@@ -65,7 +81,7 @@ if given then
 elseif above_limit then
   reply = {'above_limit', limit, now}
   limit = stored_limit -- nothing is granted under another
-elseif waits then
+elseif joins or waits and not is_new then
   -- include: semaphore/stay.lua
   reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}
 else

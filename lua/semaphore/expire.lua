@@ -8,7 +8,7 @@ if not consistent or suspended or fence or now >= next_end then
     end
     if #ended > 0 then
       for _, text in ipairs(extra_weight > 0 and call('HMGET', meta, unpack(ended)) or {}) do
-        if text and #text == HEAVY_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HEAVY, text)) + 1 end
+        if text and #text == HOLDER_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HOLDER, text)) + 1 end
       end
       local gone = call('ZREM', holders, unpack(ended))
       consistent = call('HDEL', meta, unpack(ended)) == #ended and gone == #ended

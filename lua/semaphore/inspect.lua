@@ -5,7 +5,8 @@
 --       count    how many of each to list at most, 0 to 1000
 -- REPLY limit pinned in_use holder_count waiter_count last_fence now holders waiters
 --
--- The reply has no word in front. `holders` has a list for each: id permits fence expires_at; whose lease ends first, first.
+-- The reply has no word in front. `holders` has a list for each: id permits fence expires_at cooling_down; whose lease ends
+-- first, first. cooling_down is 1 for permits that were released before their minimum hold ended: nobody holds them until then.
 -- `waiters` has a list for each: id permits ticket patience_until; in the order of the queue. in_use and waiter_count are exact
 -- where at most 1,000 leases have ended, or run, and 1,000 wait; beyond that they count also some that are over.
 -- include: checks.lua
@@ -21,8 +22,8 @@ local waiting, gives_back = call('ZCARD', queue)
 local function holdings(ids)
   local list = {}
   for i, text in ipairs(#ids > 0 and call('HMGET', meta, unpack(ids)) or {}) do
-    list[i] = text and (#text == HOLDER_SIZE and {struct.unpack(HOLDER, text), 1}
-      or #text == HEAVY_SIZE and {struct.unpack(HEAVY, text)}) or {0, 0}
+    list[i] = text and (#text == PLAIN_HOLDER_SIZE and {struct.unpack(PLAIN_HOLDER, text), 1}
+      or #text == HOLDER_SIZE and {struct.unpack(HOLDER, text)}) or {0, 0}
   end
   return list
 end
@@ -64,7 +65,8 @@ if count > 0 then
   waiter_list = waiters(offset, offset + count - 1)
   local ids, ends = split(call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', offset, count))
   for i, row in ipairs(holdings(ids)) do
-    holder_list[i] = {ids[i], row[2], row[1], ends[i] == NEVER and -1 or ends[i]}
+    local released = string.match(ids[i], '^(%S+) %d+ %d+$')
+    holder_list[i] = {released or ids[i], row[2], row[1], ends[i] == NEVER and -1 or ends[i], released and 1 or 0}
   end
 end
 return {limit, pinned and 1 or 0, in_use, live, waiting, last_fence, now, holder_list, waiter_list}

@@ -1,6 +1,6 @@
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence` and `weight`
+-- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
 -- include: semaphore/layout.lua
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
@@ -23,9 +23,9 @@ if mode ~= VERSION * 4 then
       .. '; all programs that use a semaphore need scripts of this version')
   end
 end
-local fence, weight
-if record and #record == HOLDER_SIZE then fence, weight = struct.unpack(HOLDER, record), 1 end
-if record and #record == HEAVY_SIZE then fence, weight = struct.unpack(HEAVY, record) end
+local fence, weight, least_end
+if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
+if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 -- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- What the script changes, for the part that writes.

@@ -2,7 +2,8 @@
 --
 -- KEYS  meta holders queue
 -- ARGV  id
---       keep    how many permits to keep; 0: gives everything back
+--       keep    how many permits to keep; 0: gives everything back. What is given back before its minimum hold ended is in use
+--               until then
 --       fence   only the permit with this fence, or the place in line with this ticket; 0 or left out: whatever the id has
 -- REPLY released  left in_use limit
 --       cancelled   it was in line; the waiter is sent a message
@@ -33,8 +34,12 @@ if record and keep > 0 then
   end
   if is_live and consistent then
     word = 'released'
-    extra_weight, in_use = extra_weight - weight + keep, in_use - weight + keep
-    records, fence = {id, struct.pack(keep == 1 and HOLDER or HEAVY, fence, keep)}, nil
+    local text = keep == 1 and least_end <= now and struct.pack(PLAIN_HOLDER, fence)
+      or struct.pack(HOLDER, fence, keep, least_end)
+    -- include: semaphore/cool.lua
+    records = records or {}
+    records[#records + 1], records[#records + 2] = id, text
+    extra_weight, in_use, fence = extra_weight - weight + keep, in_use - weight + keep, nil
   end
 elseif suspended or not consistent then
   -- A holder that is still known may give back. How many permits it held is not known any more, nor its fence.
@@ -43,14 +48,17 @@ elseif suspended or not consistent then
     word, lease_ended = 'released', true
   end
 elseif fence then
-  if is_live then word = 'released' end
+  if is_live then
+    word = 'released'
+    -- include: semaphore/cool.lua
+  end
   call('HDEL', meta, id)
   if waiting > 0 and held == 1 and gives_back then
     leaves_last = true -- else the key is deleted, and made again for the next holder
   elseif call('ZREM', holders, id) == 1 then
     held = held - 1
   else
-    consistent, word = false, 'gone'
+    consistent, word, records = false, 'gone', nil
   end
   in_use = in_use - weight
   if weight > 1 then extra_weight, changed = extra_weight - weight + 1, true end
@@ -63,7 +71,7 @@ elseif record then
   if channel ~= '' then tell(channel, secret, id, 0, 0, -1) end
 end
 -- include: semaphore/expire.lua
-local serves, asks, waits, want, lease_ms, patience_until = true
+local serves, asks, waits, want, lease_ms, at_least_ms, patience_until = true
 -- include: semaphore/serve.lua
 if leaves_last then call('ZREM', holders, id) end
 -- include: semaphore/write.lua

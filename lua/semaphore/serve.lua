@@ -1,7 +1,7 @@
 -- Part: serve. Grants to the waiters in their order, and behind them to the caller, while enough is free. A waiter that is gone
 -- leaves the queue without a message, one that wants more than the limit leaves it with a hint. At most 100 at a time.
--- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`;
---      waits: the caller is in line and stays there until `patience_until`
+-- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
+--      at least for `at_least_ms`; waits: the caller waits in line until `patience_until`
 -- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
@@ -19,14 +19,15 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     seen, at = seen + 1, at + 1
     who, text = line[at], texts[at]
   end
-  local permits, lease, patience, ask_at, channel, secret
+  local permits, lease, patience, ask_at, at_least, channel, secret
   local mine, alive = asks and who == id, true
   if mine then
     permits = want or math.max(1, limit - in_use)
     lease = lease_ms
     patience = patience_until
+    at_least = at_least_ms
   elseif text and #text >= WAITER_SIZE then
-    permits, lease, patience, ask_at = struct.unpack(WAITER, text)
+    permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, text)
     alive = patience > now
     -- Only a waiter that could be granted, or keeps others from it, has to listen.
     if alive and (in_use < limit or permits > limit) then
@@ -62,7 +63,11 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   end
   if fits then
     call('ZADD', holders, score, who)
-    text = struct.pack(permits == 1 and HOLDER or HEAVY, last_fence, permits)
+    if permits == 1 and at_least == 0 then
+      text = struct.pack(PLAIN_HOLDER, last_fence)
+    else
+      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
+    end
     if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
     if held == 0 then is_new_holders = true end
     if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over

@@ -1,6 +1,14 @@
--- Part: stay. The caller stays in line: its place, when it asks again, and its record.
+-- Part: stay. The caller joins the line, or stays in it: its place, when it asks again, and its record.
+-- In   joins: it is not in line yet
 -- Out  position, from 1; retry_after, in ms; the record
-local position = is_new and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
+if joins then
+  ticket, last_fence, next_fence = next_fence, next_fence, next_fence + 1
+  call('ZADD', queue, ticket, id)
+  is_new_queue = waiting == 0
+  if is_new_queue then head_until = patience_until end
+  waiting = waiting + 1
+end
+local position = joins and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
 local watch = position -- the lease to end that it waits for, from 1
 -- A waiter that asks again looks whether anybody lives in front of it. If nobody does, it watches as the first one.
 if place and position > 1 and position <= 10 then
@@ -19,5 +27,5 @@ elseif suspended or next_end < now + retry_after then -- while suspended it wait
 end
 if expiry ~= 0 and patience_until > expiry then expiry, ttl_changed = patience_until + 60000, true end
 wrote = true -- the record of a waiter may be refused
-local text = struct.pack(WAITER, want, lease_ms, patience_until, now + retry_after) .. inbox
+local text = struct.pack(WAITER, want, lease_ms, patience_until, now + retry_after, at_least_ms) .. inbox
 if records then records[#records + 1], records[#records + 2] = id, text else records = {id, text} end

@@ -9,10 +9,13 @@
 --       inbox      channel on which a grant is told, or `<channel>#<secret>`: then the messages are signed with the secret;
 --                  empty: the caller only asks again
 --       ticket     0, or the ticket of an earlier reply: brings back the place of a waiter that the server forgot
+--       max_waiting    joins the line only while fewer than these wait; 0 or left out: joins any. Who is in line stays
+--       at_least_ms    minimum hold: released earlier, the permits are in use until then; 0 or left out: none. The lease is
+--                      not shorter
 -- REPLY granted      permits fence expires_at now in_use limit
 --       held         permits fence expires_at now in_use limit
 --       queued       ticket position retry_after in_use limit now
---       denied       next_expiry in_use limit waiting now
+--       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 -- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
 -- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
@@ -20,15 +23,18 @@ local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
 local NO_WORD = 'LUAGATE %s: takes 1 to %d bytes without white space or control characters'
-if #ARGV ~= 7 then
-  return redis.error_reply('LUAGATE arguments: takes 7: id permits limit lease_ms wait_ms inbox ticket')
+if #ARGV < 7 or #ARGV > 9 then
+  return redis.error_reply(
+    'LUAGATE arguments: takes 7 to 9: id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms')
 end
-local id, want, declared, lease_ms, wait_ms, inbox, ticket = unpack(ARGV)
+local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms = unpack(ARGV)
 want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
 declared = find(declared, DIGITS) and declared + 0 or -1
 lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
 wait_ms = wait_ms == '0' and 0 or find(wait_ms, DIGITS) and wait_ms + 0 or -1
 ticket = ticket == '0' and 0 or find(ticket, DIGITS) and ticket + 0 or -1
+max_waiting = max_waiting and (find(max_waiting, DIGITS) and max_waiting + 0 or -1) or 0
+at_least_ms = at_least_ms and (find(at_least_ms, DIGITS) and at_least_ms + 0 or -1) or 0
 local longest_wait = inbox == '' and 60000 or 86400000
 local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or want and (want < 1 or want > 2147483647) and string.format(NO_NUMBER, 'permits', 1, 2147483647)
@@ -36,9 +42,12 @@ local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id
   or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
   or (wait_ms < 0 or wait_ms > longest_wait) and string.format(NO_NUMBER, 'wait_ms', 0, longest_wait)
   or (ticket < 0 or ticket > 4503599627370496) and string.format(NO_NUMBER, 'ticket', 0, 4503599627370496)
+  or (max_waiting < 0 or max_waiting > 2147483647) and string.format(NO_NUMBER, 'max_waiting', 0, 2147483647)
+  or (at_least_ms < 0 or at_least_ms > 3155760000000) and string.format(NO_NUMBER, 'at_least_ms', 0, 3155760000000)
   or inbox ~= '' and ((#inbox > 300 or not find(inbox, WORD)) and string.format(NO_WORD, 'inbox', 300)
     or find(inbox, '#') and not find(inbox, '^[^#]+#.') and 'LUAGATE inbox: takes <channel> or <channel>#<secret>')
 if problem then return redis.error_reply(problem) end
+if lease_ms > 0 and lease_ms < at_least_ms then lease_ms = at_least_ms end
 -- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
 local call = redis.call
 local clock = call('TIME')
@@ -46,16 +55,17 @@ local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence` and `weight`
+-- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
 -- Part: the storage layout. Only this part says what the keys hold.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
 --   queue     sorted set: id, ticket
---   meta      hash: a record for each id that holds or waits, and the field 'the state'. No id contains a space.
+--   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
 -- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence, and permits where they are more than one
---   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again); its inbox follows
+--   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
@@ -67,9 +77,9 @@ local now = (micros - micros % 1000) / 1000 -- ms
 --                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
-local HOLDER, HOLDER_SIZE = '<d', 8 -- of one permit
-local HEAVY, HEAVY_SIZE = '<dI', 12 -- of more
-local WAITER, WAITER_SIZE = '<dddd', 32
+local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
+local HOLDER, HOLDER_SIZE = '<dId', 20
+local WAITER, WAITER_SIZE = '<ddddd', 40
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
@@ -91,9 +101,9 @@ if mode ~= VERSION * 4 then
       .. '; all programs that use a semaphore need scripts of this version')
   end
 end
-local fence, weight
-if record and #record == HOLDER_SIZE then fence, weight = struct.unpack(HOLDER, record), 1 end
-if record and #record == HEAVY_SIZE then fence, weight = struct.unpack(HEAVY, record) end
+local fence, weight, least_end
+if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
+if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 -- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- What the script changes, for the part that writes.
@@ -145,7 +155,7 @@ if not consistent or suspended or fence or now >= next_end then
     end
     if #ended > 0 then
       for _, text in ipairs(extra_weight > 0 and call('HMGET', meta, unpack(ended)) or {}) do
-        if text and #text == HEAVY_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HEAVY, text)) + 1 end
+        if text and #text == HOLDER_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HOLDER, text)) + 1 end
       end
       local gone = call('ZREM', holders, unpack(ended))
       consistent = call('HDEL', meta, unpack(ended)) == #ended and gone == #ended
@@ -174,23 +184,20 @@ if not consistent or suspended or fence or now >= next_end then
   end
   in_use = suspended and 2147483647 or held + extra_weight
 end
--- Part: join. The caller joins the line, keeps its place, or has none.
+-- Part: place. Whether the caller has a place in line, or waits for one; one that the server forgot is given back.
 -- In   want, wait_ms, ticket: arguments
--- Out  place: its ticket, where it was in line before; waits: it is in line, or would be, until `patience_until`; asks; serves;
---      ticket; is_new: the ticket is the last in line; above_limit: it wants more than the limit
+-- Out  place: its ticket, where it was in line before; waits: it waits in line, until `patience_until`; is_new: it joins the
+--      line at its end unless it is granted; asks; serves; ticket; above_limit: it wants more than the limit
 local place = record and call('ZSCORE', queue, id)
 local above_limit = want and want > limit
 local waits = wait_ms > 0 and want and not above_limit
 local asks, serves, patience_until, is_new = true, true, now + wait_ms
 if place then
   ticket = tonumber(place)
+elseif waits and ticket == 0 then
+  is_new = true
 elseif waits and (waiting > 0 or in_use + want > limit) then
-  is_new = ticket == 0
-  if is_new then
-    ticket, last_fence, next_fence = next_fence, next_fence, next_fence + 1
-  elseif ticket > last_fence then
-    last_fence, next_fence = ticket, math.max(next_fence, ticket + 1)
-  end
+  if ticket > last_fence then last_fence, next_fence = ticket, math.max(next_fence, ticket + 1) end
   call('ZADD', queue, ticket, id)
   is_new_queue, wrote = waiting == 0, true
   if is_new_queue then head_until = patience_until end
@@ -220,8 +227,8 @@ if waiting > 0 then
 end
 -- Part: serve. Grants to the waiters in their order, and behind them to the caller, while enough is free. A waiter that is gone
 -- leaves the queue without a message, one that wants more than the limit leaves it with a hint. At most 100 at a time.
--- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`;
---      waits: the caller is in line and stays there until `patience_until`
+-- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
+--      at least for `at_least_ms`; waits: the caller waits in line until `patience_until`
 -- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
@@ -239,14 +246,15 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     seen, at = seen + 1, at + 1
     who, text = line[at], texts[at]
   end
-  local permits, lease, patience, ask_at, channel, secret
+  local permits, lease, patience, ask_at, at_least, channel, secret
   local mine, alive = asks and who == id, true
   if mine then
     permits = want or math.max(1, limit - in_use)
     lease = lease_ms
     patience = patience_until
+    at_least = at_least_ms
   elseif text and #text >= WAITER_SIZE then
-    permits, lease, patience, ask_at = struct.unpack(WAITER, text)
+    permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, text)
     alive = patience > now
     -- Only a waiter that could be granted, or keeps others from it, has to listen.
     if alive and (in_use < limit or permits > limit) then
@@ -282,7 +290,11 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   end
   if fits then
     call('ZADD', holders, score, who)
-    text = struct.pack(permits == 1 and HOLDER or HEAVY, last_fence, permits)
+    if permits == 1 and at_least == 0 then
+      text = struct.pack(PLAIN_HOLDER, last_fence)
+    else
+      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
+    end
     if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
     if held == 0 then is_new_holders = true end
     if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
@@ -302,12 +314,12 @@ end
 -- Part: hint. Tells the first waiter when the next lease ends, if it plans to ask later, and remembers that it was told.
 -- In   first, first_text: the first waiter, where it stays first, and its record, if the keys are consistent
 if first_text and #first_text > WAITER_SIZE then
-  local permits, lease, patience, ask_at = struct.unpack(WAITER, first_text)
+  local permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
   if ask_at > when then
     local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
     records = records or {}
-    local text = struct.pack(WAITER, permits, lease, patience, when) .. string.sub(first_text, WAITER_SIZE + 1)
+    local text = struct.pack(WAITER, permits, lease, patience, when, at_least) .. string.sub(first_text, WAITER_SIZE + 1)
     records[#records + 1], records[#records + 2] = first, text
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
@@ -328,6 +340,25 @@ if seen == 100 then -- the next waiter that lives is told to ask at once, and th
     if nth then tell(channels[nth], secrets[nth], ids[nth], 0, 0, 0) break end
   end
 end
+local joins = is_new and not given
+if joins and max_waiting > 0 and waiting >= max_waiting then
+  if not stopped then
+-- Part: sweep. The line is full: of the first 100 waiters, those that are gone leave it.
+local gone, front = {}, call('ZRANGE', queue, 0, 99)
+for i, text in ipairs(call('HMGET', meta, unpack(front))) do
+  local lives = text and #text >= WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now
+    and listens((string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)))
+  if not lives then gone[#gone + 1] = front[i] end
+end
+if #gone > 0 then
+  call('ZREM', queue, unpack(gone))
+  call('HDEL', meta, unpack(gone))
+  waiting, wrote, changed = waiting - #gone, true, true
+  if gone[1] == front[1] then head_until = 0 end -- the next call looks who is first
+end
+  end
+  joins = waiting < max_waiting
+end
 if place and asks and not waits then -- it gives up its place
   call('ZREM', queue, id)
   call('HDEL', meta, id)
@@ -339,10 +370,18 @@ if given then
 elseif above_limit then
   reply = {'above_limit', limit, now}
   limit = stored_limit -- nothing is granted under another
-elseif waits then
--- Part: stay. The caller stays in line: its place, when it asks again, and its record.
+elseif joins or waits and not is_new then
+-- Part: stay. The caller joins the line, or stays in it: its place, when it asks again, and its record.
+-- In   joins: it is not in line yet
 -- Out  position, from 1; retry_after, in ms; the record
-local position = is_new and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
+if joins then
+  ticket, last_fence, next_fence = next_fence, next_fence, next_fence + 1
+  call('ZADD', queue, ticket, id)
+  is_new_queue = waiting == 0
+  if is_new_queue then head_until = patience_until end
+  waiting = waiting + 1
+end
+local position = joins and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
 local watch = position -- the lease to end that it waits for, from 1
 -- A waiter that asks again looks whether anybody lives in front of it. If nobody does, it watches as the first one.
 if place and position > 1 and position <= 10 then
@@ -361,7 +400,7 @@ elseif suspended or next_end < now + retry_after then -- while suspended it wait
 end
 if expiry ~= 0 and patience_until > expiry then expiry, ttl_changed = patience_until + 60000, true end
 wrote = true -- the record of a waiter may be refused
-local text = struct.pack(WAITER, want, lease_ms, patience_until, now + retry_after) .. inbox
+local text = struct.pack(WAITER, want, lease_ms, patience_until, now + retry_after, at_least_ms) .. inbox
 if records then records[#records + 1], records[#records + 2] = id, text else records = {id, text} end
   reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}
 else

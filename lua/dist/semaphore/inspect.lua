@@ -5,7 +5,8 @@
 --       count    how many of each to list at most, 0 to 1000
 -- REPLY limit pinned in_use holder_count waiter_count last_fence now holders waiters
 --
--- The reply has no word in front. `holders` has a list for each: id permits fence expires_at; whose lease ends first, first.
+-- The reply has no word in front. `holders` has a list for each: id permits fence expires_at cooling_down; whose lease ends
+-- first, first. cooling_down is 1 for permits that were released before their minimum hold ended: nobody holds them until then.
 -- `waiters` has a list for each: id permits ticket patience_until; in the order of the queue. in_use and waiter_count are exact
 -- where at most 1,000 leases have ended, or run, and 1,000 wait; beyond that they count also some that are over.
 -- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
@@ -46,16 +47,17 @@ local now = (micros - micros % 1000) / 1000 -- ms
 local id = ''
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence` and `weight`
+-- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
 -- Part: the storage layout. Only this part says what the keys hold.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
 --   queue     sorted set: id, ticket
---   meta      hash: a record for each id that holds or waits, and the field 'the state'. No id contains a space.
+--   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
 -- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence, and permits where they are more than one
---   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again); its inbox follows
+--   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
@@ -67,9 +69,9 @@ local id = ''
 --                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
-local HOLDER, HOLDER_SIZE = '<d', 8 -- of one permit
-local HEAVY, HEAVY_SIZE = '<dI', 12 -- of more
-local WAITER, WAITER_SIZE = '<dddd', 32
+local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
+local HOLDER, HOLDER_SIZE = '<dId', 20
+local WAITER, WAITER_SIZE = '<ddddd', 40
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
@@ -91,9 +93,9 @@ if mode ~= VERSION * 4 then
       .. '; all programs that use a semaphore need scripts of this version')
   end
 end
-local fence, weight
-if record and #record == HOLDER_SIZE then fence, weight = struct.unpack(HOLDER, record), 1 end
-if record and #record == HEAVY_SIZE then fence, weight = struct.unpack(HEAVY, record) end
+local fence, weight, least_end
+if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
+if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 -- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- What the script changes, for the part that writes.
@@ -127,8 +129,8 @@ end
 local function holdings(ids)
   local list = {}
   for i, text in ipairs(#ids > 0 and call('HMGET', meta, unpack(ids)) or {}) do
-    list[i] = text and (#text == HOLDER_SIZE and {struct.unpack(HOLDER, text), 1}
-      or #text == HEAVY_SIZE and {struct.unpack(HEAVY, text)}) or {0, 0}
+    list[i] = text and (#text == PLAIN_HOLDER_SIZE and {struct.unpack(PLAIN_HOLDER, text), 1}
+      or #text == HOLDER_SIZE and {struct.unpack(HOLDER, text)}) or {0, 0}
   end
   return list
 end
@@ -170,7 +172,8 @@ if count > 0 then
   waiter_list = waiters(offset, offset + count - 1)
   local ids, ends = split(call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', offset, count))
   for i, row in ipairs(holdings(ids)) do
-    holder_list[i] = {ids[i], row[2], row[1], ends[i] == NEVER and -1 or ends[i]}
+    local released = string.match(ids[i], '^(%S+) %d+ %d+$')
+    holder_list[i] = {released or ids[i], row[2], row[1], ends[i] == NEVER and -1 or ends[i], released and 1 or 0}
   end
 end
 return {limit, pinned and 1 or 0, in_use, live, waiting, last_fence, now, holder_list, waiter_list}

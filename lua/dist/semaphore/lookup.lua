@@ -42,16 +42,17 @@ local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence` and `weight`
+-- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
 -- Part: the storage layout. Only this part says what the keys hold.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
 --   queue     sorted set: id, ticket
---   meta      hash: a record for each id that holds or waits, and the field 'the state'. No id contains a space.
+--   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
 -- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence, and permits where they are more than one
---   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again); its inbox follows
+--   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
@@ -63,9 +64,9 @@ local now = (micros - micros % 1000) / 1000 -- ms
 --                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
-local HOLDER, HOLDER_SIZE = '<d', 8 -- of one permit
-local HEAVY, HEAVY_SIZE = '<dI', 12 -- of more
-local WAITER, WAITER_SIZE = '<dddd', 32
+local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
+local HOLDER, HOLDER_SIZE = '<dId', 20
+local WAITER, WAITER_SIZE = '<ddddd', 40
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
@@ -87,9 +88,9 @@ if mode ~= VERSION * 4 then
       .. '; all programs that use a semaphore need scripts of this version')
   end
 end
-local fence, weight
-if record and #record == HOLDER_SIZE then fence, weight = struct.unpack(HOLDER, record), 1 end
-if record and #record == HEAVY_SIZE then fence, weight = struct.unpack(HEAVY, record) end
+local fence, weight, least_end
+if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
+if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 -- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- What the script changes, for the part that writes.

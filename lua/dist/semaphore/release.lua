@@ -2,7 +2,8 @@
 --
 -- KEYS  meta holders queue
 -- ARGV  id
---       keep    how many permits to keep; 0: gives everything back
+--       keep    how many permits to keep; 0: gives everything back. What is given back before its minimum hold ended is in use
+--               until then
 --       fence   only the permit with this fence, or the place in line with this ticket; 0 or left out: whatever the id has
 -- REPLY released  left in_use limit
 --       cancelled   it was in line; the waiter is sent a message
@@ -24,16 +25,17 @@ local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence` and `weight`
+-- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
 -- Part: the storage layout. Only this part says what the keys hold.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
 --   queue     sorted set: id, ticket
---   meta      hash: a record for each id that holds or waits, and the field 'the state'. No id contains a space.
+--   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
 -- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence, and permits where they are more than one
---   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again); its inbox follows
+--   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
@@ -45,9 +47,9 @@ local now = (micros - micros % 1000) / 1000 -- ms
 --                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
-local HOLDER, HOLDER_SIZE = '<d', 8 -- of one permit
-local HEAVY, HEAVY_SIZE = '<dI', 12 -- of more
-local WAITER, WAITER_SIZE = '<dddd', 32
+local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
+local HOLDER, HOLDER_SIZE = '<dId', 20
+local WAITER, WAITER_SIZE = '<ddddd', 40
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
@@ -69,9 +71,9 @@ if mode ~= VERSION * 4 then
       .. '; all programs that use a semaphore need scripts of this version')
   end
 end
-local fence, weight
-if record and #record == HOLDER_SIZE then fence, weight = struct.unpack(HOLDER, record), 1 end
-if record and #record == HEAVY_SIZE then fence, weight = struct.unpack(HEAVY, record) end
+local fence, weight, least_end
+if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
+if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 -- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- What the script changes, for the part that writes.
@@ -137,8 +139,26 @@ if record and keep > 0 then
   end
   if is_live and consistent then
     word = 'released'
-    extra_weight, in_use = extra_weight - weight + keep, in_use - weight + keep
-    records, fence = {id, struct.pack(keep == 1 and HOLDER or HEAVY, fence, keep)}, nil
+    local text = keep == 1 and least_end <= now and struct.pack(PLAIN_HOLDER, fence)
+      or struct.pack(HOLDER, fence, keep, least_end)
+-- Part: cool. What the caller gives back before its minimum hold ends is in use until then, as a lease of nobody.
+-- In   keep: how many of its permits stay with the caller
+if least_end > now and keep < weight then
+  local name = string.format('%s %.0f %.0f', id, keep, fence)
+  call('HDEL', meta, id) -- first, since this is allowed when memory is full
+  call('ZADD', holders, least_end, name)
+  local permits, ends = weight - keep, least_end
+  records = records or {}
+  records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
+-- Part: bounds. Extends the bounds on all leases to one that ends at `ends`.
+if ends < next_end then next_end, changed = ends, true end
+if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
+  held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
+  wrote, changed = true, true
+end
+    records = records or {}
+    records[#records + 1], records[#records + 2] = id, text
+    extra_weight, in_use, fence = extra_weight - weight + keep, in_use - weight + keep, nil
   end
 elseif suspended or not consistent then
   -- A holder that is still known may give back. How many permits it held is not known any more, nor its fence.
@@ -147,14 +167,31 @@ elseif suspended or not consistent then
     word, lease_ended = 'released', true
   end
 elseif fence then
-  if is_live then word = 'released' end
+  if is_live then
+    word = 'released'
+-- Part: cool. What the caller gives back before its minimum hold ends is in use until then, as a lease of nobody.
+-- In   keep: how many of its permits stay with the caller
+if least_end > now and keep < weight then
+  local name = string.format('%s %.0f %.0f', id, keep, fence)
+  call('HDEL', meta, id) -- first, since this is allowed when memory is full
+  call('ZADD', holders, least_end, name)
+  local permits, ends = weight - keep, least_end
+  records = records or {}
+  records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
+-- Part: bounds. Extends the bounds on all leases to one that ends at `ends`.
+if ends < next_end then next_end, changed = ends, true end
+if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
+  held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
+  wrote, changed = true, true
+end
+  end
   call('HDEL', meta, id)
   if waiting > 0 and held == 1 and gives_back then
     leaves_last = true -- else the key is deleted, and made again for the next holder
   elseif call('ZREM', holders, id) == 1 then
     held = held - 1
   else
-    consistent, word = false, 'gone'
+    consistent, word, records = false, 'gone', nil
   end
   in_use = in_use - weight
   if weight > 1 then extra_weight, changed = extra_weight - weight + 1, true end
@@ -176,7 +213,7 @@ if not consistent or suspended or fence or now >= next_end then
     end
     if #ended > 0 then
       for _, text in ipairs(extra_weight > 0 and call('HMGET', meta, unpack(ended)) or {}) do
-        if text and #text == HEAVY_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HEAVY, text)) + 1 end
+        if text and #text == HOLDER_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HOLDER, text)) + 1 end
       end
       local gone = call('ZREM', holders, unpack(ended))
       consistent = call('HDEL', meta, unpack(ended)) == #ended and gone == #ended
@@ -205,11 +242,11 @@ if not consistent or suspended or fence or now >= next_end then
   end
   in_use = suspended and 2147483647 or held + extra_weight
 end
-local serves, asks, waits, want, lease_ms, patience_until = true
+local serves, asks, waits, want, lease_ms, at_least_ms, patience_until = true
 -- Part: serve. Grants to the waiters in their order, and behind them to the caller, while enough is free. A waiter that is gone
 -- leaves the queue without a message, one that wants more than the limit leaves it with a hint. At most 100 at a time.
--- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`;
---      waits: the caller is in line and stays there until `patience_until`
+-- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
+--      at least for `at_least_ms`; waits: the caller waits in line until `patience_until`
 -- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
@@ -227,14 +264,15 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     seen, at = seen + 1, at + 1
     who, text = line[at], texts[at]
   end
-  local permits, lease, patience, ask_at, channel, secret
+  local permits, lease, patience, ask_at, at_least, channel, secret
   local mine, alive = asks and who == id, true
   if mine then
     permits = want or math.max(1, limit - in_use)
     lease = lease_ms
     patience = patience_until
+    at_least = at_least_ms
   elseif text and #text >= WAITER_SIZE then
-    permits, lease, patience, ask_at = struct.unpack(WAITER, text)
+    permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, text)
     alive = patience > now
     -- Only a waiter that could be granted, or keeps others from it, has to listen.
     if alive and (in_use < limit or permits > limit) then
@@ -270,7 +308,11 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   end
   if fits then
     call('ZADD', holders, score, who)
-    text = struct.pack(permits == 1 and HOLDER or HEAVY, last_fence, permits)
+    if permits == 1 and at_least == 0 then
+      text = struct.pack(PLAIN_HOLDER, last_fence)
+    else
+      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
+    end
     if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
     if held == 0 then is_new_holders = true end
     if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
@@ -290,12 +332,12 @@ end
 -- Part: hint. Tells the first waiter when the next lease ends, if it plans to ask later, and remembers that it was told.
 -- In   first, first_text: the first waiter, where it stays first, and its record, if the keys are consistent
 if first_text and #first_text > WAITER_SIZE then
-  local permits, lease, patience, ask_at = struct.unpack(WAITER, first_text)
+  local permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
   if ask_at > when then
     local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
     records = records or {}
-    local text = struct.pack(WAITER, permits, lease, patience, when) .. string.sub(first_text, WAITER_SIZE + 1)
+    local text = struct.pack(WAITER, permits, lease, patience, when, at_least) .. string.sub(first_text, WAITER_SIZE + 1)
     records[#records + 1], records[#records + 2] = first, text
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end

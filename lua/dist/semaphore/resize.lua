@@ -44,16 +44,17 @@ local now = (micros - micros % 1000) / 1000 -- ms
 local id = ''
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence` and `weight`
+-- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
 -- Part: the storage layout. Only this part says what the keys hold.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
 --   queue     sorted set: id, ticket
---   meta      hash: a record for each id that holds or waits, and the field 'the state'. No id contains a space.
+--   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
 -- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence, and permits where they are more than one
---   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again); its inbox follows
+--   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
@@ -65,9 +66,9 @@ local id = ''
 --                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
-local HOLDER, HOLDER_SIZE = '<d', 8 -- of one permit
-local HEAVY, HEAVY_SIZE = '<dI', 12 -- of more
-local WAITER, WAITER_SIZE = '<dddd', 32
+local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
+local HOLDER, HOLDER_SIZE = '<dId', 20
+local WAITER, WAITER_SIZE = '<ddddd', 40
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
@@ -89,9 +90,9 @@ if mode ~= VERSION * 4 then
       .. '; all programs that use a semaphore need scripts of this version')
   end
 end
-local fence, weight
-if record and #record == HOLDER_SIZE then fence, weight = struct.unpack(HOLDER, record), 1 end
-if record and #record == HEAVY_SIZE then fence, weight = struct.unpack(HEAVY, record) end
+local fence, weight, least_end
+if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
+if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 -- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- What the script changes, for the part that writes.
@@ -134,7 +135,7 @@ if not consistent or suspended or fence or now >= next_end then
     end
     if #ended > 0 then
       for _, text in ipairs(extra_weight > 0 and call('HMGET', meta, unpack(ended)) or {}) do
-        if text and #text == HEAVY_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HEAVY, text)) + 1 end
+        if text and #text == HOLDER_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HOLDER, text)) + 1 end
       end
       local gone = call('ZREM', holders, unpack(ended))
       consistent = call('HDEL', meta, unpack(ended)) == #ended and gone == #ended
@@ -202,11 +203,11 @@ if not suspended and waiting > 0 then
     end
   end
 end
-local serves, asks, waits, want, lease_ms, patience_until = true
+local serves, asks, waits, want, lease_ms, at_least_ms, patience_until = true
 -- Part: serve. Grants to the waiters in their order, and behind them to the caller, while enough is free. A waiter that is gone
 -- leaves the queue without a message, one that wants more than the limit leaves it with a hint. At most 100 at a time.
--- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`;
---      waits: the caller is in line and stays there until `patience_until`
+-- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
+--      at least for `at_least_ms`; waits: the caller waits in line until `patience_until`
 -- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
@@ -224,14 +225,15 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     seen, at = seen + 1, at + 1
     who, text = line[at], texts[at]
   end
-  local permits, lease, patience, ask_at, channel, secret
+  local permits, lease, patience, ask_at, at_least, channel, secret
   local mine, alive = asks and who == id, true
   if mine then
     permits = want or math.max(1, limit - in_use)
     lease = lease_ms
     patience = patience_until
+    at_least = at_least_ms
   elseif text and #text >= WAITER_SIZE then
-    permits, lease, patience, ask_at = struct.unpack(WAITER, text)
+    permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, text)
     alive = patience > now
     -- Only a waiter that could be granted, or keeps others from it, has to listen.
     if alive and (in_use < limit or permits > limit) then
@@ -267,7 +269,11 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   end
   if fits then
     call('ZADD', holders, score, who)
-    text = struct.pack(permits == 1 and HOLDER or HEAVY, last_fence, permits)
+    if permits == 1 and at_least == 0 then
+      text = struct.pack(PLAIN_HOLDER, last_fence)
+    else
+      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
+    end
     if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
     if held == 0 then is_new_holders = true end
     if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
@@ -287,12 +293,12 @@ end
 -- Part: hint. Tells the first waiter when the next lease ends, if it plans to ask later, and remembers that it was told.
 -- In   first, first_text: the first waiter, where it stays first, and its record, if the keys are consistent
 if first_text and #first_text > WAITER_SIZE then
-  local permits, lease, patience, ask_at = struct.unpack(WAITER, first_text)
+  local permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
   if ask_at > when then
     local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
     records = records or {}
-    local text = struct.pack(WAITER, permits, lease, patience, when) .. string.sub(first_text, WAITER_SIZE + 1)
+    local text = struct.pack(WAITER, permits, lease, patience, when, at_least) .. string.sub(first_text, WAITER_SIZE + 1)
     records[#records + 1], records[#records + 2] = first, text
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end

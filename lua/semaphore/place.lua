@@ -1,20 +1,17 @@
--- Part: join. The caller joins the line, keeps its place, or has none.
+-- Part: place. Whether the caller has a place in line, or waits for one; one that the server forgot is given back.
 -- In   want, wait_ms, ticket: arguments
--- Out  place: its ticket, where it was in line before; waits: it is in line, or would be, until `patience_until`; asks; serves;
---      ticket; is_new: the ticket is the last in line; above_limit: it wants more than the limit
+-- Out  place: its ticket, where it was in line before; waits: it waits in line, until `patience_until`; is_new: it joins the
+--      line at its end unless it is granted; asks; serves; ticket; above_limit: it wants more than the limit
 local place = record and call('ZSCORE', queue, id)
 local above_limit = want and want > limit
 local waits = wait_ms > 0 and want and not above_limit
 local asks, serves, patience_until, is_new = true, true, now + wait_ms
 if place then
   ticket = tonumber(place)
+elseif waits and ticket == 0 then
+  is_new = true
 elseif waits and (waiting > 0 or in_use + want > limit) then
-  is_new = ticket == 0
-  if is_new then
-    ticket, last_fence, next_fence = next_fence, next_fence, next_fence + 1
-  elseif ticket > last_fence then
-    last_fence, next_fence = ticket, math.max(next_fence, ticket + 1)
-  end
+  if ticket > last_fence then last_fence, next_fence = ticket, math.max(next_fence, ticket + 1) end
   call('ZADD', queue, ticket, id)
   is_new_queue, wrote = waiting == 0, true
   if is_new_queue then head_until = patience_until end

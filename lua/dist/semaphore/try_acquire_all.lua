@@ -1,15 +1,19 @@
--- semaphore/try_lock_all: locks several mutexes at once, all or none. Running it again with the same id grants nothing twice.
+-- semaphore/try_acquire_all: asks for permits of several semaphores at once, all or none. Running it again with the same id
+-- grants nothing twice.
 --
 -- KEYS  meta holders queue ...
---                 of 1 to 64 mutexes, all with one hash tag
+--                 of 1 to 64 semaphores, all with one hash tag
 -- ARGV  id        who asks, the same for all
---       lease_ms  how long they are held unless refreshed; 0: permanent
--- REPLY granted now locks
---       held    now locks
---       denied  place next_expiry in_use limit waiting now
+--       permits limit lease_ms at_least_ms ...
+--                 of each semaphore, as `acquire` takes them; permits: 1 to the limit in force
+-- REPLY granted      now permits
+--       held         now permits
+--       denied       index next_expiry now usages
+--       above_limit  index limit now  more than the limit in force, so never granted
 --
--- `locks` is a list for each mutex, in the order of KEYS: fence expires_at. `place` tells the first that is in the way, from 1:
--- it is held, or somebody waits for it. After `denied` the id has none of them, nor a place in line.
+-- Lists are in the order of KEYS. `permits` has for each semaphore: permits fence expires_at in_use limit. `index` tells the
+-- first semaphore that does not have enough free, or where somebody waits; from 1. `usages` has for each: in_use limit waiting.
+-- After `denied` and `above_limit` the id has no permit of any of them, nor a place in line.
 -- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
 -- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
 -- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
@@ -37,14 +41,23 @@ local function takes(keys, key_count, arguments, count)
   -- Some clients remove white space at the end of an error, so no error ends with it.
   if #ARGV ~= count then refuse('arguments: takes ' .. count .. (count > 0 and ': ' .. arguments or '')) end
 end
-local id, lease_ms = word(1, 'id', 200), number(2, 'lease_ms', 0, 3155760000000)
-if #ARGV ~= 2 then refuse('arguments: takes 2: id lease_ms') end
-if #KEYS % 3 ~= 0 or #KEYS < 3 or #KEYS > 192 then refuse('keys: takes meta holders queue of 1 to 64 mutexes') end
-local seen_keys, tag = {}, string.match(KEYS[1] or '', '{(.-)}')
+local count, seen_keys, asked = #KEYS / 3, {}, {}
+local tag = string.match(KEYS[1] or '', '{(.-)}')
+if count % 1 ~= 0 or count < 1 or count > 64 then
+  refuse('keys: takes meta holders queue of 1 to 64 semaphores')
+elseif #ARGV ~= 1 + 4 * count then
+  refuse('arguments: takes ' .. 1 + 4 * count .. ': id, and permits limit lease_ms at_least_ms of each semaphore')
+end
 for _, key in ipairs(KEYS) do
-  if seen_keys[key] then refuse('keys: takes each mutex once, got ' .. key .. ' twice') end
-  if not tag or string.match(key, '{(.-)}') ~= tag then refuse('keys: takes mutexes of one hash tag') end
+  if seen_keys[key] then refuse('keys: takes each semaphore once, got ' .. key .. ' twice') end
+  if not tag or string.match(key, '{(.-)}') ~= tag then refuse('keys: takes semaphores of one hash tag') end
   seen_keys[key] = true
+end
+local id = word(1, 'id', 200)
+for at = 2, problem and 0 or #ARGV, 4 do
+  local lease_ms, at_least_ms = number(at + 2, 'lease_ms', 0, 3155760000000), number(at + 3, 'at_least_ms', 0, 3155760000000)
+  asked[#asked + 1] = {number(at, 'permits', 1, 2147483647), number(at + 1, 'limit', 0, 2147483647), at_least_ms,
+    lease_ms and at_least_ms and lease_ms > 0 and math.max(lease_ms, at_least_ms) or lease_ms}
 end
 if problem then return redis.error_reply(problem) end
 -- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
@@ -52,20 +65,21 @@ local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
--- Reads one mutex, with its three keys. What it returns does the rest; nothing is written before.
-local function open(KEYS)
+-- Reads one semaphore, with its three keys. What it returns does the rest; nothing is written before.
+local function open(KEYS, want, declared, at_least_ms, lease_ms)
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence` and `weight`
+-- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
 -- Part: the storage layout. Only this part says what the keys hold.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
 --   queue     sorted set: id, ticket
---   meta      hash: a record for each id that holds or waits, and the field 'the state'. No id contains a space.
+--   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
 -- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence, and permits where they are more than one
---   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again); its inbox follows
+--   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
@@ -77,9 +91,9 @@ local function open(KEYS)
 --                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
-local HOLDER, HOLDER_SIZE = '<d', 8 -- of one permit
-local HEAVY, HEAVY_SIZE = '<dI', 12 -- of more
-local WAITER, WAITER_SIZE = '<dddd', 32
+local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
+local HOLDER, HOLDER_SIZE = '<dId', 20
+local WAITER, WAITER_SIZE = '<ddddd', 40
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
@@ -101,9 +115,9 @@ if mode ~= VERSION * 4 then
       .. '; all programs that use a semaphore need scripts of this version')
   end
 end
-local fence, weight
-if record and #record == HOLDER_SIZE then fence, weight = struct.unpack(HOLDER, record), 1 end
-if record and #record == HEAVY_SIZE then fence, weight = struct.unpack(HEAVY, record) end
+local fence, weight, least_end
+if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
+if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 -- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- What the script changes, for the part that writes.
@@ -133,14 +147,18 @@ if not consistent then
     consistent = fields + held + waiting == 0
   end
 end
+  local stored_limit = limit
+  if limit == 0 then limit = declared end
+  local in_force = limit
+  if limit == 0 then
+    return redis.error_reply('LUAGATE no limit: none is stored for this semaphore, so the caller must declare one')
+  end
   local own_end = fence and call('ZSCORE', holders, id)
-  local is_held = own_end and tonumber(own_end) > now
-  local lock = {is_held = is_held, fence = fence, ends = is_held and (own_end == 'inf' and -1 or tonumber(own_end))}
-  local stored_limit, can_have = limit
-  limit = math.max(limit, 1)
-  -- Brings it up to now and serves the line. With `asks` it is granted to the caller, where it is free and nobody waits.
+  local is_held, can_have = own_end and tonumber(own_end) > now, nil
+  local one = {is_held = is_held, above_limit = not is_held and want > limit and limit}
+  -- Brings it up to now and serves the line. With `asks` it is granted to the caller, where enough is free and nobody waits.
   -- Returns whether the caller has it, or can have it.
-  function lock.advance(asks)
+  function one.advance(asks)
     if is_held then return true end
 -- Part: expire. Takes back the leases that have ended; suspends granting where the keys are not consistent, and resumes it.
 -- In   what `load` and `count` found; `fence`: the caller's own lease has ended
@@ -152,7 +170,7 @@ if not consistent or suspended or fence or now >= next_end then
     end
     if #ended > 0 then
       for _, text in ipairs(extra_weight > 0 and call('HMGET', meta, unpack(ended)) or {}) do
-        if text and #text == HEAVY_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HEAVY, text)) + 1 end
+        if text and #text == HOLDER_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HOLDER, text)) + 1 end
       end
       local gone = call('ZREM', holders, unpack(ended))
       consistent = call('HDEL', meta, unpack(ended)) == #ended and gone == #ended
@@ -206,11 +224,11 @@ end
       call('HDEL', meta, id)
       waiting, record = waiting - 1, false
     end
-    local serves, waits, want, patience_until = true, false, 1, nil
+    local serves, waits, patience_until = true, false, nil
 -- Part: serve. Grants to the waiters in their order, and behind them to the caller, while enough is free. A waiter that is gone
 -- leaves the queue without a message, one that wants more than the limit leaves it with a hint. At most 100 at a time.
--- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`;
---      waits: the caller is in line and stays there until `patience_until`
+-- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
+--      at least for `at_least_ms`; waits: the caller waits in line until `patience_until`
 -- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
@@ -228,14 +246,15 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     seen, at = seen + 1, at + 1
     who, text = line[at], texts[at]
   end
-  local permits, lease, patience, ask_at, channel, secret
+  local permits, lease, patience, ask_at, at_least, channel, secret
   local mine, alive = asks and who == id, true
   if mine then
     permits = want or math.max(1, limit - in_use)
     lease = lease_ms
     patience = patience_until
+    at_least = at_least_ms
   elseif text and #text >= WAITER_SIZE then
-    permits, lease, patience, ask_at = struct.unpack(WAITER, text)
+    permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, text)
     alive = patience > now
     -- Only a waiter that could be granted, or keeps others from it, has to listen.
     if alive and (in_use < limit or permits > limit) then
@@ -271,7 +290,11 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   end
   if fits then
     call('ZADD', holders, score, who)
-    text = struct.pack(permits == 1 and HOLDER or HEAVY, last_fence, permits)
+    if permits == 1 and at_least == 0 then
+      text = struct.pack(PLAIN_HOLDER, last_fence)
+    else
+      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
+    end
     if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
     if held == 0 then is_new_holders = true end
     if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
@@ -291,12 +314,12 @@ end
 -- Part: hint. Tells the first waiter when the next lease ends, if it plans to ask later, and remembers that it was told.
 -- In   first, first_text: the first waiter, where it stays first, and its record, if the keys are consistent
 if first_text and #first_text > WAITER_SIZE then
-  local permits, lease, patience, ask_at = struct.unpack(WAITER, first_text)
+  local permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
   if ask_at > when then
     local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
     records = records or {}
-    local text = struct.pack(WAITER, permits, lease, patience, when) .. string.sub(first_text, WAITER_SIZE + 1)
+    local text = struct.pack(WAITER, permits, lease, patience, when, at_least) .. string.sub(first_text, WAITER_SIZE + 1)
     records[#records + 1], records[#records + 2] = first, text
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
@@ -317,26 +340,44 @@ if seen == 100 then -- the next waiter that lives is told to ask at once, and th
     if nth then tell(channels[nth], secrets[nth], ids[nth], 0, 0, 0) break end
   end
 end
-    if given then lock.fence, lock.ends = given, lease_ms == 0 and -1 or now + lease_ms end
-    can_have = waiting == 0 and in_use < limit
-    if not can_have and not given then
+    if given then fence, own_end, is_held = given, lease_ms == 0 and 'inf' or now + lease_ms, true end
+    can_have = is_held or waiting == 0 and in_use + want <= limit
+    if not can_have then
 -- Part: next expiry. What a caller is told that is denied.
 -- Out  next_expiry: ms until the next lease expires, or the last one while suspended, or else the patience of the first waiter
 local score = not stopped and call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
 local ends_at = stopped and now or score and score ~= 'inf' and score or waiting > 0 and head_until
 local next_expiry = ends_at and math.max(1, ends_at - now) or -1
-      lock.denial = {next_expiry, suspended and limit or in_use, limit, waiting, now}
+      one.next_expiry = next_expiry
     end
     return can_have
   end
-  function lock.save(is_denied)
-    if is_denied and is_held then
-      consistent = call('ZREM', holders, id) == 1 and call('HDEL', meta, id) == 1
-      held, in_use, extra_weight, fence, record = held - 1, in_use - weight, extra_weight - weight + 1, nil, nil
-      is_held, changed, lease_ended = false, true, true
-      lock.advance(false)
-    end
-    if can_have then limit = stored_limit end -- only a grant stores a limit
+  function one.give_back()
+    if not is_held then return end
+    local keep = 0
+-- Part: cool. What the caller gives back before its minimum hold ends is in use until then, as a lease of nobody.
+-- In   keep: how many of its permits stay with the caller
+if least_end > now and keep < weight then
+  local name = string.format('%s %.0f %.0f', id, keep, fence)
+  call('HDEL', meta, id) -- first, since this is allowed when memory is full
+  call('ZADD', holders, least_end, name)
+  local permits, ends = weight - keep, least_end
+  records = records or {}
+  records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
+-- Part: bounds. Extends the bounds on all leases to one that ends at `ends`.
+if ends < next_end then next_end, changed = ends, true end
+if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
+  held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
+  wrote, changed = true, true
+end
+    consistent = call('ZREM', holders, id) == 1 and call('HDEL', meta, id) == 1
+    held, in_use, extra_weight, fence, record = held - 1, in_use - weight, extra_weight - weight + 1, nil, nil
+    is_held, changed, lease_ended = false, true, true
+    one.advance(false)
+  end
+  -- Returns what it has, and how much of the semaphore is in use.
+  function one.save()
+    if not is_held then limit = stored_limit end -- only a grant stores one
 -- Part: write. What the phases before changed: the state, the records, and when the keys expire. No other part writes these.
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
@@ -381,28 +422,27 @@ elseif expiry ~= 0 then
   if is_new_holders then call('PEXPIREAT', holders, expiry) end
   if is_new_queue then call('PEXPIREAT', queue, expiry) end
 end
+    local used = suspended and in_force or in_use
+    return {weight, fence, own_end == 'inf' and -1 or tonumber(own_end), used, in_force}, {used, in_force, waiting}
   end
-  return lock
+  return one
 end
-local locks = {}
-for i = 1, #KEYS, 3 do
-  local lock = open({KEYS[i], KEYS[i + 1], KEYS[i + 2]})
-  if lock.err then return lock end
-  locks[#locks + 1] = lock
+local all, all_held, blocked, above = {}, true, nil, nil
+for i = 1, count do
+  local one = open({KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]}, unpack(asked[i]))
+  if one.err then return one end
+  all[i] = one
 end
-local all_held, in_the_way = true, nil
-for place, lock in ipairs(locks) do
-  all_held = all_held and lock.is_held
-  if not lock.advance(false) then in_the_way = in_the_way or place end
+for index, one in ipairs(all) do
+  all_held = all_held and one.is_held
+  above = above or one.above_limit and index
+  if not one.advance(false) then blocked = blocked or index end
 end
-if in_the_way then
-  for _, lock in ipairs(locks) do lock.save(true) end
-  return {'denied', in_the_way, unpack(locks[in_the_way].denial)}
+local permits, usages = {}, {}
+for index, one in ipairs(all) do
+  if above or blocked then one.give_back() else one.advance(true) end
+  permits[index], usages[index] = one.save()
 end
-local told = {}
-for place, lock in ipairs(locks) do
-  lock.advance(true)
-  lock.save(false)
-  told[place] = {lock.fence, lock.ends}
-end
-return {all_held and 'held' or 'granted', now, told}
+if above then return {'above_limit', above, all[above].above_limit, now} end
+if blocked then return {'denied', blocked, all[blocked].next_expiry, now, usages} end
+return {all_held and 'held' or 'granted', now, permits}

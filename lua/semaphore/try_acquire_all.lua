@@ -1,0 +1,109 @@
+-- semaphore/try_acquire_all: asks for permits of several semaphores at once, all or none. Running it again with the same id
+-- grants nothing twice.
+--
+-- KEYS  meta holders queue ...
+--                 of 1 to 64 semaphores, all with one hash tag
+-- ARGV  id        who asks, the same for all
+--       permits limit lease_ms at_least_ms ...
+--                 of each semaphore, as `acquire` takes them; permits: 1 to the limit in force
+-- REPLY granted      now permits
+--       held         now permits
+--       denied       index next_expiry now usages
+--       above_limit  index limit now  more than the limit in force, so never granted
+--
+-- Lists are in the order of KEYS. `permits` has for each semaphore: permits fence expires_at in_use limit. `index` tells the
+-- first semaphore that does not have enough free, or where somebody waits; from 1. `usages` has for each: in_use limit waiting.
+-- After `denied` and `above_limit` the id has no permit of any of them, nor a place in line.
+-- include: checks.lua
+local count, seen_keys, asked = #KEYS / 3, {}, {}
+local tag = string.match(KEYS[1] or '', '{(.-)}')
+if count % 1 ~= 0 or count < 1 or count > 64 then
+  refuse('keys: takes meta holders queue of 1 to 64 semaphores')
+elseif #ARGV ~= 1 + 4 * count then
+  refuse('arguments: takes ' .. 1 + 4 * count .. ': id, and permits limit lease_ms at_least_ms of each semaphore')
+end
+for _, key in ipairs(KEYS) do
+  if seen_keys[key] then refuse('keys: takes each semaphore once, got ' .. key .. ' twice') end
+  if not tag or string.match(key, '{(.-)}') ~= tag then refuse('keys: takes semaphores of one hash tag') end
+  seen_keys[key] = true
+end
+local id = word(1, 'id', 200)
+for at = 2, problem and 0 or #ARGV, 4 do
+  local lease_ms, at_least_ms = number(at + 2, 'lease_ms', 0, 3155760000000), number(at + 3, 'at_least_ms', 0, 3155760000000)
+  asked[#asked + 1] = {number(at, 'permits', 1, 2147483647), number(at + 1, 'limit', 0, 2147483647), at_least_ms,
+    lease_ms and at_least_ms and lease_ms > 0 and math.max(lease_ms, at_least_ms) or lease_ms}
+end
+if problem then return redis.error_reply(problem) end
+-- include: clock.lua
+-- Reads one semaphore, with its three keys. What it returns does the rest; nothing is written before.
+local function open(KEYS, want, declared, at_least_ms, lease_ms)
+  -- include: semaphore/load.lua
+  local waiting, gives_back = call('ZCARD', queue)
+  -- include: semaphore/count.lua
+  local stored_limit = limit
+  if limit == 0 then limit = declared end
+  local in_force = limit
+  if limit == 0 then
+    return redis.error_reply('LUAGATE no limit: none is stored for this semaphore, so the caller must declare one')
+  end
+  local own_end = fence and call('ZSCORE', holders, id)
+  local is_held, can_have = own_end and tonumber(own_end) > now, nil
+  local one = {is_held = is_held, above_limit = not is_held and want > limit and limit}
+  -- Brings it up to now and serves the line. With `asks` it is granted to the caller, where enough is free and nobody waits.
+  -- Returns whether the caller has it, or can have it.
+  function one.advance(asks)
+    if is_held then return true end
+    -- include: semaphore/expire.lua
+    -- include: semaphore/messages.lua
+    if record and not fence then -- its place in line
+      call('ZREM', queue, id)
+      call('HDEL', meta, id)
+      waiting, record = waiting - 1, false
+    end
+    local serves, waits, patience_until = true, false, nil
+    -- include: semaphore/serve.lua
+    if given then fence, own_end, is_held = given, lease_ms == 0 and 'inf' or now + lease_ms, true end
+    can_have = is_held or waiting == 0 and in_use + want <= limit
+    if not can_have then
+      -- include: semaphore/next_expiry.lua
+      one.next_expiry = next_expiry
+    end
+    return can_have
+  end
+  function one.give_back()
+    if not is_held then return end
+    local keep = 0
+    -- include: semaphore/cool.lua
+    consistent = call('ZREM', holders, id) == 1 and call('HDEL', meta, id) == 1
+    held, in_use, extra_weight, fence, record = held - 1, in_use - weight, extra_weight - weight + 1, nil, nil
+    is_held, changed, lease_ended = false, true, true
+    one.advance(false)
+  end
+  -- Returns what it has, and how much of the semaphore is in use.
+  function one.save()
+    if not is_held then limit = stored_limit end -- only a grant stores one
+    -- include: semaphore/write.lua
+    local used = suspended and in_force or in_use
+    return {weight, fence, own_end == 'inf' and -1 or tonumber(own_end), used, in_force}, {used, in_force, waiting}
+  end
+  return one
+end
+local all, all_held, blocked, above = {}, true, nil, nil
+for i = 1, count do
+  local one = open({KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]}, unpack(asked[i]))
+  if one.err then return one end
+  all[i] = one
+end
+for index, one in ipairs(all) do
+  all_held = all_held and one.is_held
+  above = above or one.above_limit and index
+  if not one.advance(false) then blocked = blocked or index end
+end
+local permits, usages = {}, {}
+for index, one in ipairs(all) do
+  if above or blocked then one.give_back() else one.advance(true) end
+  permits[index], usages[index] = one.save()
+end
+if above then return {'above_limit', above, all[above].above_limit, now} end
+if blocked then return {'denied', blocked, all[blocked].next_expiry, now, usages} end
+return {all_held and 'held' or 'granted', now, permits}

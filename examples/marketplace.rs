@@ -116,7 +116,7 @@ impl Trader {
             return self.count("too late"); // the other one got it between the two looks
         }
         // Whatever the order of the names: no two wait for each other.
-        let locks = self.gate.mutexes([name(&own), name(&wanted)]).lock_all(PATIENCE)?;
+        let locks = self.gate.mutexes([name(&own), name(&wanted)]).acquire_timeout(PATIENCE)?;
         let (own_there, wanted_there): (bool, bool) =
             redis::pipe().sismember(&inventories[0], &own).sismember(&inventories[1], &wanted).query(&mut self.con)?;
         if !own_there || !wanted_there {

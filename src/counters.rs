@@ -1,5 +1,6 @@
 //! What a gate counts, for whoever watches a program at work.
 
+use crate::error::AcquireError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often what happened since a gate was opened; its clones count together. Made by
@@ -11,14 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Permits and guards that were handed out, whatever their weight: at once or after a wait. Of several mutexes that are
-    /// locked together each counts, also where `lock_all` then gives them back because another one is not free in time. What
-    /// is [adopted](crate::Semaphore::adopt) was granted before and does not count.
+    /// Permits and guards that were handed out, whatever their weight: at once or after a wait. Of several semaphores that are
+    /// acquired together each counts, also where it is given back because another one is not free in time. What is
+    /// [adopted](crate::Semaphore::adopt) was granted before and does not count.
     pub granted: u64,
-    /// Callers that were refused because of others: a `try_` that was [`Denied`](crate::errors::Denied) or found a mutex
-    /// [in the way](crate::errors::InTheWay), and a wait in line whose time was over. Not a failure of the server, not a wait
-    /// that was cancelled, and not a wait for a latch.
+    /// Callers that were refused because of others: a `try_` that was [`Denied`](crate::errors::Denied) or
+    /// [`Blocked`](crate::errors::Blocked), a wait in line whose time was over, and a full line. Not a failure of the server, not
+    /// a wait that was cancelled, and not a wait for a latch.
     pub denied: u64,
+    /// Of those denied, the ones that did not join the line because it was full; see
+    /// [`max_waiting`](crate::Semaphore::max_waiting).
+    pub line_full: u64,
     /// Of those granted, the ones that stood in line first.
     pub waited: u64,
     /// Permits that turned out to be lost while this process held them, once each: at a look at
@@ -40,6 +44,7 @@ pub struct Counters {
 pub(crate) struct Counts {
     pub(crate) granted: Count,
     pub(crate) denied: Count,
+    pub(crate) line_full: Count,
     pub(crate) waited: Count,
     pub(crate) lost: Count,
     pub(crate) renewed: Count,
@@ -50,13 +55,27 @@ impl Counts {
     pub(crate) fn read(&self) -> Counters {
         // Those that are part of another one first, so that no part is greater than the whole.
         let waited = self.waited.read();
+        let line_full = self.line_full.read();
         Counters {
             granted: self.granted.read(),
             denied: self.denied.read(),
+            line_full,
             waited,
             lost: self.lost.read(),
             renewed: self.renewed.read(),
             reconnects: self.reconnects.read(),
+        }
+    }
+
+    /// Counts a wait that ended since its time was over, or the line full; other errors do not count.
+    pub(crate) fn refuse(&self, error: &AcquireError) {
+        match error {
+            AcquireError::TimedOut(_) => self.denied.add_one(),
+            AcquireError::LineFull(_) => {
+                self.denied.add_one();
+                self.line_full.add_one();
+            }
+            _ => {}
         }
     }
 

@@ -11,7 +11,7 @@ use crate::latch::CountDownLatch;
 use crate::mutex::Mutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
-use crate::several::Mutexes;
+use crate::several::Several;
 use crate::shared::Shared;
 use crate::transport::address::Address;
 use crate::transport::eviction::Warning;
@@ -94,9 +94,15 @@ impl Gate {
         Mutex::new(Semaphore::new(self.shared.clone(), "mutex", name, Some(1)))
     }
 
-    /// The mutexes of these names, 1 to 64, to be locked together. Each is the same as [`Gate::mutex`] has by its name.
-    pub fn mutexes<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Mutexes {
-        Mutexes::new(names.into_iter().map(|name| self.mutex(name.as_ref())))
+    /// Permits of these semaphores, 1 to 64, to be acquired together or not at all: each with how many. For a mutex there is
+    /// [`Mutex::as_semaphore`]. They keep their settings, but none may have an [id](Semaphore::id) of its own.
+    pub fn several<'a>(&self, semaphores: impl IntoIterator<Item = (&'a Semaphore, u32)>) -> Several {
+        Several::new(semaphores.into_iter().map(|(semaphore, permits)| (semaphore.clone(), permits)))
+    }
+
+    /// The mutexes of these names, 1 to 64, to be locked together: short for [`several`](Gate::several) with one permit of each.
+    pub fn mutexes<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Several {
+        Several::new(names.into_iter().map(|name| (self.mutex(name.as_ref()).into_semaphore(), 1)))
     }
 
     /// The reader-writer lock `name`.

@@ -27,6 +27,19 @@ macro_rules! settings {
                 self.with(|semaphore| semaphore.permanent())
             }
 
+            /// Waits in line only while fewer than `n` wait; see [`Semaphore::max_waiting`](crate::Semaphore::max_waiting).
+            #[must_use]
+            pub fn max_waiting(self, n: u32) -> Self {
+                self.with(|semaphore| semaphore.max_waiting(n))
+            }
+
+            /// Minimum hold: released earlier, it is in use until `least` after its grant; see
+            /// [`Semaphore::at_least`](crate::Semaphore::at_least).
+            #[must_use]
+            pub fn at_least(self, least: std::time::Duration) -> Self {
+                self.with(|semaphore| semaphore.at_least(least))
+            }
+
             /// A label in front of each id; see [`Semaphore::label`](crate::Semaphore::label).
             #[must_use]
             pub fn label(self, label: &str) -> Self {

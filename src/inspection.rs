@@ -21,7 +21,7 @@ pub struct Inspection {
     pub holder_count: u64,
     /// How many wait, listed here or not.
     pub waiter_count: u64,
-    /// Who holds; whose lease ends first, first.
+    /// Who holds, and what is cooling down; whose lease ends first, first.
     pub holders: Vec<Holder>,
     /// Who waits, in the order in which they will be granted.
     pub waiters: Vec<Waiter>,
@@ -39,6 +39,9 @@ pub struct Holder {
     pub fence: u64,
     /// How long its lease still runs; `None`: permanent.
     pub remaining: Option<Duration>,
+    /// It released these permits before their [minimum hold](crate::Semaphore::at_least) ended: nobody holds them, and they are in
+    /// use for as long as [`remaining`](Holder::remaining) says.
+    pub cooling_down: bool,
 }
 
 /// One who waits.
@@ -77,6 +80,7 @@ impl Inspection {
             permits: row.permits,
             fence: row.fence,
             remaining: row.expires_at.map(|end| between(now, end)),
+            cooling_down: row.cooling_down,
         });
         let waiters = state.waiters.into_iter().map(|row| Waiter {
             id: row.id,
@@ -110,7 +114,8 @@ impl fmt::Display for Inspection {
         };
         for holder in &self.holders {
             let share = share(holder.permits);
-            write!(f, "\n  holds {}{share}, fence {}", holder.id, holder.fence)?;
+            let held = if holder.cooling_down { "cooling down, released by" } else { "holds" };
+            write!(f, "\n  {held} {}{share}, fence {}", holder.id, holder.fence)?;
             match holder.remaining {
                 Some(left) => write!(f, ", {left:.1?} left")?,
                 None => f.write_str(", permanent")?,

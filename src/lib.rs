@@ -17,7 +17,7 @@
 //! | so many at once | [`Semaphore`] |
 //! | one at a time | [`Mutex`] |
 //! | many read, or one writes | [`RwLock`] |
-//! | work on several things, each with a mutex of its own | [`Mutexes`] |
+//! | several limits at once, or work on several things | [`Several`] |
 //! | only when so many others are done | [`CountDownLatch`] |
 //! | find names by how they begin | [`autocomplete`] |
 //!
@@ -77,9 +77,9 @@ mod wait;
 pub mod errors {
     pub use crate::error::failure::{Failure, FailureKind};
     pub use crate::error::{
-        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, InTheWay, Invalid, LimitMismatch,
-        LockAllError, Lost, PlaceRevoked, RefreshError, StillClosed, TimedOut, TryAcquireError, TryLockAllError,
-        WaitError,
+        AboveLimit, AcquireError, AcquireSeveralError, AlreadyHeld, Blocked, CallError, Cancelled, Denied, Invalid,
+        LimitMismatch, LineFull, Lost, NamedUsage, PlaceRevoked, RefreshError, StillClosed, TimedOut, TryAcquireError,
+        TryAcquireSeveralError, WaitError,
     };
     pub use crate::guard::UnlockError;
     pub use crate::permit::ReleaseError;
@@ -95,7 +95,7 @@ pub use permit::{Permit, Released};
 pub use protocol::name_from::name_from;
 pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockUsage, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
-pub use several::{Mutexes, MutexesGuard};
+pub use several::{Several, SeveralPermits};
 pub use transport::eviction::Warning;
 pub use wait::cancel::Cancel;
 

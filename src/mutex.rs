@@ -34,6 +34,11 @@ impl Mutex {
         self.semaphore
     }
 
+    /// The semaphore with one permit that it is, for [`Gate::several`](crate::Gate::several).
+    pub fn as_semaphore(&self) -> &Semaphore {
+        &self.semaphore
+    }
+
     /// Locks, in line for as long as it takes. Blocks until it is granted.
     ///
     /// # Errors

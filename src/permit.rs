@@ -241,6 +241,10 @@ impl Permit {
         self.identity.id.clone()
     }
 
+    pub(crate) fn is_of_same_gate(&self, other: &Permit) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     pub(crate) fn key(&self) -> &str {
         &self.identity.keys.meta
     }

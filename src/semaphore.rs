@@ -6,7 +6,7 @@ mod settings;
 pub use manage::{Resized, Revoked};
 
 use crate::clock::machine_now;
-use crate::error::{AcquireError, Invalid, Lost, MOST, RefreshError, TryAcquireError};
+use crate::error::{AcquireError, Invalid, LimitMismatch, Lost, MOST, RefreshError, TryAcquireError};
 use crate::lease::permits::OnLost;
 use crate::permit::Permit;
 use crate::protocol::held::Identity;
@@ -14,7 +14,7 @@ use crate::protocol::id;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions};
 use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
-use crate::protocol::waiter::PermitTarget;
+use crate::protocol::waiter::{PermitTarget, QueueEntry};
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::cancel::Cancel;
@@ -43,6 +43,8 @@ pub struct Semaphore {
     renewed: bool,
     permanent: bool,
     strict: bool,
+    at_least: Option<Duration>,
+    max_waiting: Option<u32>,
     cancel: Option<Cancel>,
     on_lost: Option<OnLost>,
 }
@@ -67,6 +69,8 @@ impl Semaphore {
             renewed: false,
             permanent: false,
             strict: false,
+            at_least: None,
+            max_waiting: None,
             cancel: None,
             on_lost: None,
             shared,
@@ -191,6 +195,25 @@ impl Semaphore {
         self.keys.as_ref().map_err(Invalid::clone)
     }
 
+    /// The limit that it declares; 0: none.
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    pub(crate) fn has_own_id(&self) -> bool {
+        self.id.is_some()
+    }
+
+    /// Whether both are one semaphore on one server, as far as it can be told without asking.
+    pub(crate) fn is_same(&self, other: &Semaphore) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared) && self.keys == other.keys
+    }
+
+    /// Whether it may take permits under the limit in force.
+    pub(crate) fn check_limit(&self, in_force: u32) -> Result<(), LimitMismatch> {
+        LimitMismatch::check(&self.name, self.strict.then_some(self.limit), in_force)
+    }
+
     /// The id of the next acquire.
     pub(crate) fn next_id(&self) -> Result<String, Invalid> {
         match &self.id {
@@ -204,9 +227,16 @@ impl Semaphore {
     }
 
     fn target(&self, permits: Option<u32>, lease: LeaseOptions) -> Result<PermitTarget, Invalid> {
-        let (keys, id) = (self.keys.clone()?, self.next_id()?);
-        let (limit, strict) = (self.limit, self.strict);
-        Ok(PermitTarget::new(keys, id, permits, limit, strict, lease))
+        Ok(PermitTarget {
+            keys: self.keys.clone()?,
+            id: self.next_id()?,
+            permits,
+            limit: self.limit,
+            strict: self.strict,
+            max_waiting: self.checked_max_waiting()?,
+            lease,
+            entry: QueueEntry::default(),
+        })
     }
 
     fn at_once(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {

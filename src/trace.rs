@@ -42,8 +42,8 @@ macro_rules! operations {
 operations! {
     TryAcquire "try_acquire" "granted",
     Acquire "acquire" "granted",
-    TryLockAll "try_lock_all" "granted",
-    LockAll "lock_all" "granted",
+    TryAcquireSeveral "try_acquire_several" "granted",
+    AcquireSeveral "acquire_several" "granted",
     Adopt "adopt" "adopted",
     Refresh "refresh" "refreshed",
     Release "release" "released",
@@ -127,7 +127,7 @@ mod told {
     use super::{Operation, Word};
     use crate::clock::{machine_now, since};
     use crate::error::{
-        AcquireError, CallError, LockAllError, RefreshError, TryAcquireError, TryLockAllError, WaitError,
+        AcquireError, AcquireSeveralError, CallError, RefreshError, TryAcquireError, TryAcquireSeveralError, WaitError,
     };
     use crate::protocol::keys::{self, Keys};
     use std::fmt;
@@ -138,13 +138,13 @@ mod told {
     }
 
     impl Operation {
-        /// Begins a span. Keys of several are all of one kind.
+        /// Begins a span.
         pub(crate) fn on<'a>(self, keys: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Span {
             Span { operation: self, span: self.span(keys.into_iter()) }
         }
 
         fn waits(self) -> bool {
-            matches!(self, Operation::Acquire | Operation::LockAll | Operation::Wait)
+            matches!(self, Operation::Acquire | Operation::AcquireSeveral | Operation::Wait)
         }
     }
 
@@ -181,8 +181,11 @@ mod told {
         }
     }
 
-    pub(super) fn kind<'a>(mut keys: impl Iterator<Item = &'a str>) -> &'a str {
-        keys.next().map_or("", |key| keys::parts(key).0)
+    /// Of several kinds it is `several`.
+    pub(super) fn kind<'a>(keys: impl Iterator<Item = &'a str>) -> &'a str {
+        let mut kinds = keys.map(|key| keys::parts(key).0);
+        let first = kinds.next().unwrap_or_default();
+        if kinds.all(|kind| kind == first) { first } else { "several" }
     }
 
     /// The names in these keys, with a space in between, which no name has.
@@ -238,12 +241,16 @@ mod told {
             AboveLimit "above_limit", Invalid "invalid", Failed "failed", Unknown "unknown",
         }
         AcquireError {
-            TimedOut "timed_out", Cancelled "cancelled", Revoked "revoked", AlreadyHeld "already_held",
+            TimedOut "timed_out", LineFull "line_full", Cancelled "cancelled", Revoked "revoked", AlreadyHeld "already_held",
             LimitMismatch "limit_mismatch", AboveLimit "above_limit", Invalid "invalid", Failed "failed", Unknown "unknown",
         }
-        TryLockAllError { InTheWay "denied", Invalid "invalid", Failed "failed", Unknown "unknown" }
-        LockAllError {
-            TimedOut "timed_out", Cancelled "cancelled", Revoked "revoked", Lost "lost",
+        TryAcquireSeveralError {
+            Blocked "denied", LimitMismatch "limit_mismatch", AboveLimit "above_limit",
+            Invalid "invalid", Failed "failed", Unknown "unknown",
+        }
+        AcquireSeveralError {
+            TimedOut "timed_out", LineFull "line_full", Cancelled "cancelled", Revoked "revoked", Lost "lost",
+            LimitMismatch "limit_mismatch", AboveLimit "above_limit",
             Invalid "invalid", Failed "failed", Unknown "unknown",
         }
         RefreshError { Lost "lost", Invalid "invalid", Failed "failed", Unknown "unknown" }

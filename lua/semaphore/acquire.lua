@@ -28,8 +28,8 @@ declared = find(declared, DIGITS) and declared + 0 or -1
 lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
 wait_ms = wait_ms == '0' and 0 or find(wait_ms, DIGITS) and wait_ms + 0 or -1
 ticket = ticket == '0' and 0 or find(ticket, DIGITS) and ticket + 0 or -1
-max_waiting = max_waiting and (find(max_waiting, DIGITS) and max_waiting + 0 or -1) or 0
-at_least_ms = at_least_ms and (find(at_least_ms, DIGITS) and at_least_ms + 0 or -1) or 0
+max_waiting = (not max_waiting or max_waiting == '0') and 0 or find(max_waiting, DIGITS) and max_waiting + 0 or -1
+at_least_ms = (not at_least_ms or at_least_ms == '0') and 0 or find(at_least_ms, DIGITS) and at_least_ms + 0 or -1
 local longest_wait = inbox == '' and 60000 or 86400000
 local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or want and (want < 1 or want > 2147483647) and string.format(NO_NUMBER, 'permits', 1, 2147483647)

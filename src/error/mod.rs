@@ -5,7 +5,7 @@ mod outcome;
 pub(crate) mod permission;
 
 pub use outcome::{
-    AboveLimit, AlreadyHeld, Cancelled, Denied, InTheWay, LimitMismatch, Lost, PlaceRevoked, StillClosed, TimedOut,
+    AboveLimit, AlreadyHeld, Blocked, Cancelled, Denied, LimitMismatch, LineFull, Lost, NamedUsage, PlaceRevoked, StillClosed, TimedOut,
 };
 pub(crate) use outcome::{MOST, Used};
 
@@ -121,6 +121,8 @@ one_of! {
     AcquireError {
         /// The time was over. The place in line is given up.
         TimedOut(Denied) "timed out in line: ",
+        /// As many wait in front as `max_waiting` allows.
+        LineFull(Denied) "the line is full: ",
         /// The handle given with `cancelled_by` ended the wait. The place in line is given up.
         Cancelled(Cancelled) "",
         /// Somebody took the place in line away with `revoke`.
@@ -141,10 +143,14 @@ one_of! {
 }
 
 one_of! {
-    /// Why several mutexes were not locked at once. None of them is held.
-    TryLockAllError {
-        /// One of them is held, or somebody waits for it.
-        InTheWay(InTheWay) "",
+    /// Why permits of several semaphores were not granted at once. Nothing is held of any of them.
+    TryAcquireSeveralError {
+        /// One of them has too little free, or others wait in front.
+        Blocked(Blocked) "",
+        /// A semaphore is strict and another limit is in force.
+        LimitMismatch(LimitMismatch) "",
+        /// More permits of one of them were asked for than the limit in force allows.
+        AboveLimit(AboveLimit) "",
         /// An argument cannot be; nothing was changed.
         Invalid(Invalid) "",
         /// The server could not be used.
@@ -155,16 +161,22 @@ one_of! {
 }
 
 one_of! {
-    /// Why waiting for several mutexes ended without them. None of them is held.
-    LockAllError {
+    /// Why waiting for permits of several semaphores ended without them. Nothing is held of any of them.
+    AcquireSeveralError {
         /// The time was over while waiting for this one. The place in line is given up.
-        TimedOut(InTheWay) "timed out in line: ",
+        TimedOut(Blocked) "timed out in line: ",
+        /// In front of this one as many wait as `max_waiting` allows.
+        LineFull(Blocked) "the line is full: ",
         /// The handle given with `cancelled_by` ended the wait. The place in line is given up.
         Cancelled(Cancelled) "",
         /// Somebody took the place in line away with `revoke`.
         Revoked(PlaceRevoked) "",
-        /// One that was locked already was lost while waiting for another.
+        /// Permits that were granted already were lost while waiting for another semaphore.
         Lost(Lost) "",
+        /// A semaphore is strict and another limit is in force.
+        LimitMismatch(LimitMismatch) "",
+        /// More permits of one of them were asked for than the limit in force allows.
+        AboveLimit(AboveLimit) "",
         /// An argument cannot be; nothing was changed.
         Invalid(Invalid) "",
         /// The server could not be used.
@@ -209,10 +221,12 @@ one_of! {
     Error {
         /// Too many are inside, or others wait in front.
         Denied(Denied) "",
-        /// The time to wait was over: in line, for several mutexes, or for a latch.
+        /// The time to wait was over: in line, for several semaphores, or for a latch.
         TimedOut(TimedOut) "timed out ",
-        /// Of several mutexes, this one could not be locked at once.
-        InTheWay(InTheWay) "",
+        /// As many wait in front as `max_waiting` allows.
+        LineFull(LineFull) "the line is full: ",
+        /// Of several semaphores, this one did not grant at once.
+        Blocked(Blocked) "",
         /// The wait was cancelled.
         Cancelled(Cancelled) "",
         /// The place in line was revoked.
@@ -249,17 +263,22 @@ widen! {
     CallError => TryAcquireError { Invalid, Failed, Unknown }
     CallError => AcquireError { Invalid, Failed, Unknown }
     CallError => RefreshError { Invalid, Failed, Unknown }
-    CallError => TryLockAllError { Invalid, Failed, Unknown }
-    RefreshError => LockAllError { Lost, Invalid, Failed, Unknown }
-    TryLockAllError => Error { InTheWay, Invalid, Failed, Unknown }
+    CallError => TryAcquireSeveralError { Invalid, Failed, Unknown }
+    CallError => AcquireSeveralError { Invalid, Failed, Unknown }
+    RefreshError => AcquireSeveralError { Lost, Invalid, Failed, Unknown }
+    TryAcquireSeveralError => Error { Blocked, LimitMismatch, AboveLimit, Invalid, Failed, Unknown }
     CallError => WaitError { Invalid, Failed, Unknown }
     CallError => Error { Invalid, Failed, Unknown }
     TryAcquireError => Error { Denied, AlreadyHeld, LimitMismatch, AboveLimit, Invalid, Failed, Unknown }
     RefreshError => Error { Lost, Invalid, Failed, Unknown }
     WaitError => Error { TimedOut in TimedOut::Latch, Cancelled, Invalid, Failed, Unknown }
-    LockAllError => Error { TimedOut in TimedOut::LockAll, Cancelled, Revoked, Lost, Invalid, Failed, Unknown }
+    AcquireSeveralError => Error {
+        TimedOut in TimedOut::Several, LineFull in LineFull::Several, Cancelled, Revoked, Lost, LimitMismatch, AboveLimit,
+        Invalid, Failed, Unknown
+    }
     AcquireError => Error {
-        TimedOut in TimedOut::Acquire, Cancelled, Revoked, AlreadyHeld, LimitMismatch, AboveLimit, Invalid, Failed, Unknown
+        TimedOut in TimedOut::Acquire, LineFull in LineFull::Acquire, Cancelled, Revoked, AlreadyHeld, LimitMismatch,
+        AboveLimit, Invalid, Failed, Unknown
     }
 }
 
@@ -275,8 +294,8 @@ macro_rules! wrap {
 }
 
 wrap! {
-    Invalid => CallError TryAcquireError AcquireError TryLockAllError LockAllError RefreshError WaitError Error,
-    LimitMismatch => TryAcquireError AcquireError,
+    Invalid => CallError TryAcquireError AcquireError TryAcquireSeveralError AcquireSeveralError RefreshError WaitError Error,
+    LimitMismatch => TryAcquireError AcquireError TryAcquireSeveralError,
     AboveLimit => TryAcquireError AcquireError,
 }
 
@@ -284,7 +303,7 @@ impl TryAcquireError {
     /// What an error of a wait is for a caller that does not wait.
     pub(crate) fn of(error: AcquireError) -> TryAcquireError {
         match error {
-            AcquireError::TimedOut(denied) => TryAcquireError::Denied(denied),
+            AcquireError::TimedOut(denied) | AcquireError::LineFull(denied) => TryAcquireError::Denied(denied),
             AcquireError::AlreadyHeld(held) => TryAcquireError::AlreadyHeld(held),
             AcquireError::LimitMismatch(mismatch) => TryAcquireError::LimitMismatch(mismatch),
             AcquireError::AboveLimit(above) => TryAcquireError::AboveLimit(above),

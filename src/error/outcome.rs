@@ -68,26 +68,42 @@ impl fmt::Display for Used {
     }
 }
 
-/// Of several mutexes, the first that could not be locked. None of them is held.
+/// Of several semaphores, the first that did not grant. Nothing is held of any of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct InTheWay {
+pub struct Blocked {
     /// Its name.
     pub name: String,
-    /// How it was refused; `None`: the time was over before it was asked for.
+    /// How it was refused; `None`: the time was over before it was asked.
     pub denied: Option<Denied>,
+    /// How full each is, in the order in which they are asked; empty after a wait in line, where they are asked one by one.
+    pub usages: Vec<NamedUsage>,
 }
 
-impl fmt::Display for InTheWay {
+/// How full a semaphore is, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NamedUsage {
+    /// Its name.
+    pub name: String,
+    /// How many permits are in use.
+    pub in_use: u32,
+    /// The limit in force.
+    pub limit: u32,
+    /// How many callers wait in line.
+    pub waiting: u64,
+}
+
+impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.denied {
-            Some(denied) => write!(f, "{} is in the way: {denied}", self.name),
-            None => write!(f, "the time was over before {} was asked for", self.name),
+            Some(denied) => write!(f, "{}: {denied}", self.name),
+            None => write!(f, "{}: the time was over before it was asked", self.name),
         }
     }
 }
 
-impl std::error::Error for InTheWay {}
+impl std::error::Error for Blocked {}
 
 /// The id that was chosen for this call holds already, and an id holds one permit at most.
 ///
@@ -109,10 +125,23 @@ pub struct AlreadyHeld {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitMismatch {
+    /// The name of the semaphore.
+    pub name: String,
     /// What this caller declares.
     pub declared: u32,
     /// What is in force.
     pub in_force: u32,
+}
+
+impl LimitMismatch {
+    /// Whether a strict caller may take permits under this limit. 0: it declares none.
+    pub(crate) fn check(name: &str, strict: Option<u32>, in_force: u32) -> Result<(), LimitMismatch> {
+        match strict {
+            None | Some(0) => Ok(()),
+            Some(declared) if declared == in_force => Ok(()),
+            Some(declared) => Err(LimitMismatch { name: name.to_owned(), declared, in_force }),
+        }
+    }
 }
 
 /// More permits were asked for than the limit in force allows, so waiting cannot help. Nothing is held.
@@ -122,6 +151,8 @@ pub struct LimitMismatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AboveLimit {
+    /// The name of the semaphore.
+    pub name: String,
     /// How many permits were asked for.
     pub permits: u32,
     /// The limit in force.
@@ -165,8 +196,8 @@ pub struct Cancelled;
 pub enum TimedOut {
     /// A permit of a semaphore, or a lock.
     Acquire(Denied),
-    /// Several mutexes.
-    LockAll(InTheWay),
+    /// Permits of several semaphores.
+    Several(Blocked),
     /// A latch.
     Latch(StillClosed),
 }
@@ -175,13 +206,34 @@ impl fmt::Display for TimedOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TimedOut::Acquire(denied) => write!(f, "in line: {denied}"),
-            TimedOut::LockAll(in_the_way) => write!(f, "in line: {in_the_way}"),
+            TimedOut::Several(blocked) => write!(f, "in line: {blocked}"),
             TimedOut::Latch(closed) => write!(f, "waiting for a latch: {closed}"),
         }
     }
 }
 
 impl std::error::Error for TimedOut {}
+
+/// Which line was full, and how it stood then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LineFull {
+    /// That of a semaphore, or a lock.
+    Acquire(Denied),
+    /// That of one of several semaphores.
+    Several(Blocked),
+}
+
+impl fmt::Display for LineFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LineFull::Acquire(denied) => denied.fmt(f),
+            LineFull::Several(blocked) => blocked.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LineFull {}
 
 /// What each of these says of itself.
 macro_rules! say {
@@ -199,10 +251,10 @@ macro_rules! say {
 
 say! {
     AlreadyHeld { id, fence } "the id {id} holds already (fence {fence}); adopt it, revoke it, or use another id",
-    LimitMismatch { declared, in_force }
-        "the limit in force is {in_force}, not {declared} as declared here; `resize` it, or declare the same everywhere",
-    AboveLimit { permits, limit }
-        "{permits} permits were asked for, but the limit in force is {limit}; ask for fewer, or raise the limit with `resize`",
+    LimitMismatch { name, declared, in_force }
+        "{name}: the limit in force is {in_force}, not {declared} as declared here; `resize` it, or declare the same everywhere",
+    AboveLimit { name, permits, limit }
+        "{name}: {permits} permits were asked for, but the limit in force is {limit}; ask for fewer, or raise the limit with `resize`",
     PlaceRevoked { id } "the place in line of {id} was revoked",
     Lost { id } "{id} no longer holds its permit; stop what it protects, then acquire anew",
     StillClosed { left, count } "{left} of {count} have still to count down",

@@ -31,25 +31,26 @@ pub(crate) fn refresh(permits: &[Permit], lease_ms: Option<u64>) -> Result<(), R
     span.run(|| refresh_all(permits, lease_ms, None))
 }
 
-/// Gives these, all of one gate, a new lease in one packet: their own, or one of `lease_ms`; none where one is lost. Waits for
-/// the reply until `until` at most.
+/// Gives these a new lease in one packet for each gate: their own, or one of `lease_ms`; none where one is lost. Waits for the
+/// replies until `until` at most.
 pub(crate) fn refresh_all(
     permits: &[Permit],
     lease_ms: Option<u64>,
     until: Option<Instant>,
 ) -> Result<(), RefreshError> {
-    let Some(first) = permits.first() else {
-        return Ok(());
-    };
-    first.shared.check_process()?;
+    if let Some(first) = permits.first() {
+        first.shared.check_process()?;
+    }
     if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
         return Err(RefreshError::Lost(lost.identity.lost()));
     }
     let ends = permits.iter().filter_map(Permit::deadline);
     let until = ends.chain(until).min();
-    let permits: Vec<&Permit> = permits.iter().collect();
-    let outcomes = refresh_each(&first.shared, &permits, lease_ms, until);
-    outcomes.into_iter().collect()
+    let outcomes = permits.chunk_by(Permit::is_of_same_gate).flat_map(|permits| match permits.first() {
+        Some(first) => refresh_each(&first.shared, &permits.iter().collect::<Vec<_>>(), lease_ms, until),
+        None => Vec::new(),
+    });
+    outcomes.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// Gives each of these, all of this gate, a new lease, and says what came of each.

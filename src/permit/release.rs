@@ -1,6 +1,7 @@
 //! How permits are given back, one or several in a packet, and what comes of it.
 
 use super::Permit;
+use crate::clock::{machine_now, since};
 use crate::error::{CallError, try_again};
 use crate::lease::releases::PendingRelease;
 use crate::protocol::call::{Call, Packed};
@@ -59,13 +60,20 @@ impl ReleaseError {
 
 try_again!(ReleaseError "not released, try again with the permit in this error");
 
-/// Gives these back, all of one gate, in one packet. Those that the server confirmed are not armed any more.
+/// Gives these back, in one packet for each gate. Those that the server confirmed are not armed any more.
 pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError> {
     if let Some(first) = permits.first() {
         first.shared.check_process()?;
     }
-    let mut unconfirmed = Vec::new();
-    give_back(permits, None, &mut unconfirmed)
+    let outcomes = permits.chunk_by_mut(Permit::is_of_same_gate).map(|permits| {
+        let mut unconfirmed = Vec::new();
+        give_back(permits, None, &mut unconfirmed)
+    });
+    let outcomes: Vec<_> = outcomes.collect(); // one that fails does not keep the others from being released
+    let all = outcomes.into_iter().try_fold(Released::Released, |all, released| {
+        Ok(if released? == Released::Gone { Released::Gone } else { all })
+    });
+    all
 }
 
 /// As `release_all`, for at most 100 ms; the background does what takes longer.
@@ -75,6 +83,13 @@ pub(crate) fn drop_all(permits: &mut [Permit]) {
 
 /// As `release_all`, for at most `bound`; the background does what takes longer.
 pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
+    let begun = machine_now();
+    for permits in permits.chunk_by_mut(Permit::is_of_same_gate) {
+        drop_of_gate(permits, bound.saturating_sub(since(begun)));
+    }
+}
+
+fn drop_of_gate(permits: &mut [Permit], bound: Duration) {
     // In a forked child even a lock may be held by a thread that does not exist there.
     let shared = match permits.iter().find(|permit| permit.armed) {
         Some(armed) if armed.shared.servers.is_own_process() => armed.shared.clone(),

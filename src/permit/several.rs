@@ -5,7 +5,6 @@ use super::refresh::refresh_each;
 use super::release::{ReleaseError, Released, Unconfirmed, give_back};
 use crate::error::{CallError, RefreshError};
 use crate::trace::Operation;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How many go in one packet at most.
@@ -38,7 +37,7 @@ impl Permit {
         permits: impl IntoIterator<Item = &'a P>,
     ) -> Vec<Result<(), RefreshError>> {
         let permits: Vec<&Permit> = permits.into_iter().map(AsRef::as_ref).collect();
-        let of_one_gate = permits.chunk_by(|one, next| Arc::ptr_eq(&one.shared, &next.shared));
+        let of_one_gate = permits.chunk_by(|one, next| one.is_of_same_gate(next));
         let packets = of_one_gate.flat_map(|permits| permits.chunks(BATCH));
         packets.flat_map(refresh_packet).collect()
     }
@@ -62,7 +61,7 @@ impl Permit {
     /// with. Dropping it takes no time: the background releases. One that fails does not keep the others from being released.
     pub fn release_all<P: Into<Permit>>(permits: impl IntoIterator<Item = P>) -> Vec<Result<Released, ReleaseError>> {
         let mut permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
-        let of_one_gate = permits.chunk_by_mut(|one, next| Arc::ptr_eq(&one.shared, &next.shared));
+        let of_one_gate = permits.chunk_by_mut(Permit::is_of_same_gate);
         let packets = of_one_gate.flat_map(|permits| permits.chunks_mut(BATCH));
         let errors: Vec<Option<CallError>> = packets.flat_map(release_packet).collect();
         let outcomes = permits.into_iter().zip(errors);

@@ -60,6 +60,11 @@ impl Keys {
         tag.map_or("", |(tag, _)| tag)
     }
 
+    /// The name that they were made of.
+    pub(crate) fn name(&self) -> &str {
+        parts(&self.meta).1
+    }
+
     /// The keys, in the order in which the scripts take them: meta, holders, queue.
     pub fn names(&self) -> [&str; 3] {
         [&self.meta, &self.holders, &self.queue]
@@ -109,7 +114,6 @@ pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
 }
 
 /// The kind and the name in a key that was made here.
-#[cfg(feature = "tracing")]
 pub(crate) fn parts(key: &str) -> (&str, &str) {
     // Neither a prefix nor a kind has a brace.
     let (front, tagged) = key.split_at(key.find('{').unwrap_or_default());
@@ -177,7 +181,7 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-#[cfg(all(test, feature = "tracing"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

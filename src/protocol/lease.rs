@@ -84,27 +84,37 @@ pub(crate) struct LeaseOptions {
     pub(crate) renewed: bool,
     /// The id is the user's own, so another caller may hold with it by now.
     pub(crate) own_id: bool,
+    /// The minimum hold; 0: none.
+    pub(crate) at_least_ms: u64,
 }
 
 impl LeaseOptions {
-    /// A permanent lease begins as one of 30 s, so that a permit whose reply was lost comes back by itself.
+    /// The lease that the first call asks for. A permanent one begins as one of 30 s, so that a permit whose reply was lost comes
+    /// back by itself. None ends before the minimum hold.
     pub(crate) fn first_lease_ms(&self) -> u64 {
-        match self.lease_ms {
+        let lease_ms = match self.lease_ms {
             0 => u64::try_from(DEFAULT.as_millis()).unwrap_or(u64::MAX),
             lease_ms => lease_ms,
-        }
+        };
+        lease_ms.max(self.at_least_ms)
     }
 }
 
 /// A lease as the scripts take it: whole milliseconds.
 pub(crate) fn to_ms(lease: Duration) -> Result<u64, Invalid> {
-    match u64::try_from(lease.as_millis()) {
-        Ok(ms) if (1..=LONGEST_MS).contains(&ms) => Ok(ms),
-        _ => Err(Invalid::new(
-            "lease",
-            format!("takes 1 ms to 100 years, got {lease:?}; for a lease without an end use `permanent`"),
-        )),
-    }
+    checked_ms(lease).ok_or_else(|| {
+        let why = format!("takes 1 ms to 100 years, got {lease:?}; for a lease without an end use `permanent`");
+        Invalid::new("lease", why)
+    })
+}
+
+/// A minimum hold as the scripts take it.
+pub(crate) fn at_least_ms(least: Duration) -> Result<u64, Invalid> {
+    checked_ms(least).ok_or_else(|| Invalid::new("at_least", format!("takes 1 ms to 100 years, got {least:?}")))
+}
+
+fn checked_ms(duration: Duration) -> Option<u64> {
+    u64::try_from(duration.as_millis()).ok().filter(|ms| (1..=LONGEST_MS).contains(ms))
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! The scripts of the semaphore: their calls and answers. Here are those by which one caller asks and holds.
 
 mod manage;
+mod several;
 
-pub use manage::{HolderRow, ResizeAnswer, State, TryLockAllAnswer, WaiterRow};
-pub(crate) use manage::{Inspect, Resize, TryLockAll};
+pub use manage::{HolderRow, ResizeAnswer, State, WaiterRow};
+pub(crate) use manage::{Inspect, Resize};
+pub(crate) use several::TryAcquireAll;
+pub use several::{AskOne, Line, TryAcquireAllAnswer};
 
 use super::call::{Argument, Call, Packed};
 use super::keys::Keys;
@@ -38,11 +41,16 @@ impl Grant {
         grant.checked()
     }
 
-    /// A grant of this very call, with the lease that it asked for.
-    fn read_of_lease(reply: &mut Reply, lease_ms: u64) -> Result<Grant, CallError> {
+    /// A grant of this very call, with the lease that it asked for, or a longer one where a minimum hold asks for that.
+    fn read_of_lease(reply: &mut Reply, lease_ms: u64, at_least_ms: Option<u64>) -> Result<Grant, CallError> {
         let grant = Grant::read(reply)?;
-        let end = (lease_ms > 0).then(|| grant.now.saturating_add(lease_ms));
-        match grant.expires_at == end {
+        let end = (lease_ms > 0).then(|| grant.now.saturating_add(lease_ms.max(at_least_ms.unwrap_or(0))));
+        let fits = match (grant.expires_at, end) {
+            // Whoever refreshes does not know of the minimum hold.
+            (Some(told), Some(end)) if at_least_ms.is_none() => told >= end,
+            (told, end) => told == end,
+        };
+        match fits {
             true => Ok(grant),
             false => Err(unexpected(&grant)),
         }
@@ -97,12 +105,27 @@ pub struct Ask<'a> {
     pub inbox: &'a str,
     /// 0, or the ticket of an earlier answer: brings back the place of a waiter that the server forgot.
     pub ticket: u64,
+    /// Joins the line only while fewer than these wait; 0: joins any. Who is in line stays in line.
+    pub max_waiting: u32,
+    /// Minimum hold, in ms, up to 100 years: what is released earlier is in use until so long after the grant; 0: none. The lease
+    /// is not shorter.
+    pub at_least_ms: u64,
 }
 
 impl Default for Ask<'_> {
     /// One permit for 30 s, at once or not at all. The id and, where none is stored, the limit have to be filled in.
     fn default() -> Self {
-        Ask { id: "", permits: Some(1), limit: 0, lease_ms: 30_000, wait_ms: 0, inbox: "", ticket: 0 }
+        Ask {
+            id: "",
+            permits: Some(1),
+            limit: 0,
+            lease_ms: 30_000,
+            wait_ms: 0,
+            inbox: "",
+            ticket: 0,
+            max_waiting: 0,
+            at_least_ms: 0,
+        }
     }
 }
 
@@ -126,7 +149,7 @@ pub enum Answer {
         /// The server's time at this reply.
         now: ServerTime,
     },
-    /// Not granted and not in line.
+    /// Not granted and not in line: too little is free or others wait, and the caller does not wait, or the line is full.
     Denied {
         /// In how many ms the next lease expires unless it is renewed; `None`: no lease that runs now ever expires.
         next_expiry: Option<u64>,
@@ -167,14 +190,23 @@ impl Call for Acquire<'_> {
             ask.wait_ms.into(),
             ask.inbox.into(),
             ask.ticket.into(),
+            ask.max_waiting.into(),
+            ask.at_least_ms.into(),
         ];
-        Packed::new(&ACQUIRE, &self.keys.packed, &arguments)
+        // The last two may be left out, which they are most often.
+        let unused = match (ask.max_waiting, ask.at_least_ms) {
+            (0, 0) => 2,
+            (_, 0) => 1,
+            _ => 0,
+        };
+        let used = arguments.len() - unused;
+        Packed::new(&ACQUIRE, &self.keys.packed, arguments.get(..used).unwrap_or(&arguments))
     }
 
     fn answer(&self, reply: Value) -> Result<Answer, CallError> {
         read(reply, |reply| match reply.word()? {
             "granted" => {
-                let grant = Grant::read_of_lease(reply, self.ask.lease_ms)?;
+                let grant = Grant::read_of_lease(reply, self.ask.lease_ms, Some(self.ask.at_least_ms))?;
                 match self.ask.permits {
                     Some(asked) if asked != grant.permits => Err(unexpected(&grant)),
                     _ => Ok(Answer::Granted(grant, Usage::read(reply)?)),
@@ -221,7 +253,7 @@ impl Call for Refresh<'_> {
 
     fn answer(&self, reply: Value) -> Result<Option<Grant>, CallError> {
         read(reply, |reply| match reply.word()? {
-            "refreshed" => Grant::read_of_lease(reply, self.lease_ms).map(Some),
+            "refreshed" => Grant::read_of_lease(reply, self.lease_ms, None).map(Some),
             "lost" => reply.number::<ServerTime>().map(|_| None),
             other => Err(unexpected(&other)),
         })

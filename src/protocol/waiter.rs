@@ -7,7 +7,7 @@ mod latch;
 mod permit;
 
 pub(crate) use latch::LatchTarget;
-pub(crate) use permit::{Granted, PermitTarget, denied};
+pub(crate) use permit::{Granted, PermitTarget, QueueEntry, denied};
 
 use super::call::Packed;
 use super::lease::Moment;

@@ -18,9 +18,10 @@
 use super::run;
 use crate::error::CallError;
 use crate::protocol::keys::Keys;
-use crate::protocol::semaphore::{Acquire, Inspect, Lookup, Refresh, Release, Resize, TryLockAll};
+use crate::protocol::semaphore::{Acquire, Inspect, Lookup, Refresh, Release, Resize, TryAcquireAll};
 pub use crate::protocol::semaphore::{
-    Answer, Ask, Grant, HolderRow, LookupAnswer, ReleaseAnswer, ResizeAnswer, State, TryLockAllAnswer, Usage, WaiterRow,
+    Answer, Ask, AskOne, Grant, HolderRow, Line, LookupAnswer, ReleaseAnswer, ResizeAnswer, State, TryAcquireAllAnswer, Usage,
+    WaiterRow,
 };
 use redis::ConnectionLike;
 
@@ -50,6 +51,8 @@ pub fn release(
 }
 
 /// Gives a permit a new lease of `lease_ms`, counted from now (0: permanent). `None`: it is lost, and not brought back.
+///
+/// A lease never ends before the minimum hold of its permit.
 ///
 /// With a `fence`, only the permit with this fence; what the id holds under another one is left as it is.
 ///
@@ -94,16 +97,15 @@ pub fn resize(
     run(con, &Resize { keys, limit, expected })
 }
 
-/// Locks up to 64 mutexes at once, all or none, if they are free and nobody waits for one of them. Their names are of one
-/// group. `lease_ms` as in [`Ask`]. Again with the same id, it grants nothing twice.
+/// Asks for permits of up to 64 semaphores at once, all or none: granted if each has enough free and nobody waits for one of them.
+/// Their names are of one group. Again with the same id, it grants nothing twice.
 ///
 /// # Errors
 /// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
-pub fn try_lock_all(
+pub fn try_acquire_all(
     con: &mut dyn ConnectionLike,
-    mutexes: &[&Keys],
     id: &str,
-    lease_ms: u64,
-) -> Result<TryLockAllAnswer, CallError> {
-    run(con, &TryLockAll { mutexes, id, lease_ms })
+    asked: &[AskOne],
+) -> Result<TryAcquireAllAnswer, CallError> {
+    run(con, &TryAcquireAll { id, asked })
 }

@@ -1,7 +1,7 @@
 //! The settings of a semaphore.
 
 use super::Semaphore;
-use crate::error::{Invalid, Lost};
+use crate::error::{Invalid, Lost, MOST};
 use crate::lease::permits::OnLost;
 use crate::protocol::lease::{self, LeaseOptions};
 use crate::wait::cancel::Cancel;
@@ -31,6 +31,36 @@ impl Semaphore {
     pub fn permanent(mut self) -> Semaphore {
         self.permanent = true;
         self.lease = None;
+        self
+    }
+
+    /// Waits in line only while fewer than `n` (1 to 2^31-1) wait; otherwise the call is refused at once, as
+    /// [`LineFull`](crate::errors::AcquireError::LineFull), which tells how many wait. For a service that would rather refuse work
+    /// than let it wait for long.
+    ///
+    /// The server decides in the same step in which it would put the caller in line. Whoever is in line stays there, also when
+    /// others declare a smaller `n`. Waiters whose process has died do not count; up to a hundred of them are removed when the line
+    /// is full.
+    #[must_use]
+    pub fn max_waiting(mut self, n: u32) -> Semaphore {
+        self.max_waiting = Some(n);
+        self
+    }
+
+    /// Minimum hold: a permit that is released earlier than `least` (1 ms to 100 years) after its grant is in use until then.
+    /// The lease is not shorter.
+    ///
+    /// A limit of 10 with `at_least` of one second grants at most ten permits in any second: a rate limit with a line, see
+    /// [`guide::rate_limits`](crate::guide::rate_limits). A mutex with it keeps a second machine whose clock is late from running
+    /// the same job again.
+    ///
+    /// Releasing takes no longer: the caller holds nothing from then on, and the first waiter gets the permit when `least` is over,
+    /// as after any lease that ends. [`inspect`](Semaphore::inspect) shows it as [cooling
+    /// down](crate::inspection::Holder::cooling_down). Of permits that are given back in parts each part is in use until the same
+    /// instant. A permit that is granted while the caller gives up, and is given back unused, counts too.
+    #[must_use]
+    pub fn at_least(mut self, least: Duration) -> Semaphore {
+        self.at_least = Some(least);
         self
     }
 
@@ -98,7 +128,23 @@ impl Semaphore {
             },
             renewed: self.is_renewed()?,
             own_id: self.id.is_some(),
+            at_least_ms: match self.at_least {
+                Some(least) => lease::at_least_ms(least)?,
+                None => 0,
+            },
         })
+    }
+
+    /// 0: any line is joined.
+    pub(super) fn checked_max_waiting(&self) -> Result<u32, Invalid> {
+        match self.max_waiting {
+            None => Ok(0),
+            Some(n @ 1..=MOST) => Ok(n),
+            Some(n) => {
+                let why = format!("takes 1 to {MOST}, got {n}; to take permits at once or not at all there is `try_acquire`");
+                Err(Invalid::new("max_waiting", why))
+            }
+        }
     }
 
     fn is_renewed(&self) -> Result<bool, Invalid> {

@@ -80,8 +80,8 @@ impl Waits {
         if end.give_back.later {
             self.release_later(&end.target, end.connection);
         }
-        if let Err(AcquireError::TimedOut(_)) = &end.result {
-            self.servers.counts.denied.add_one();
+        if let Err(error) = &end.result {
+            self.servers.counts.refuse(error);
         }
         let busy = self.servers.clock.busy(); // until the permit is looked after
         end.result.map(|granted| (granted, busy))

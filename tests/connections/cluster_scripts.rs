@@ -9,7 +9,7 @@ use luagate::errors::CallError;
 use luagate::scripts::autocomplete::{prefix_add, prefix_key, prefix_match};
 use luagate::scripts::autocomplete::{recent_add, recent_key, recent_match};
 use luagate::scripts::semaphore::{Answer, LookupAnswer, ReleaseAnswer, ResizeAnswer};
-use luagate::scripts::semaphore::{Ask, Grant, TryLockAllAnswer};
+use luagate::scripts::semaphore::{Ask, Grant, TryAcquireAllAnswer};
 use luagate::scripts::semaphore::{acquire, inspect, lookup, refresh, release, resize, try_lock_all};
 use luagate::scripts::{Keys, LatchKeys, latch};
 use redis::cluster::{ClusterClient, ClusterConnection};
@@ -158,7 +158,7 @@ fn several_mutexes_of_one_group() {
             let granted = try_lock_all(&mut con, &mutexes, "first", LEASE_MS).unwrap();
             let held = try_lock_all(&mut con, &mutexes, "first", LEASE_MS).unwrap();
             match (granted, held) {
-                (TryLockAllAnswer::Granted(granted), TryLockAllAnswer::Held(held)) => {
+                (TryAcquireAllAnswer::Granted(granted), TryAcquireAllAnswer::Held(held)) => {
                     assert_eq!(granted.len(), 2);
                     assert_eq!(fences(&granted), fences(&held));
                 }
@@ -166,7 +166,7 @@ fn several_mutexes_of_one_group() {
             }
             give_back(&mut con, mutexes[0], "first");
             let denied = try_lock_all(&mut con, &mutexes, "second", LEASE_MS).unwrap();
-            let shield_is = matches!(denied, TryLockAllAnswer::Denied { place: 1, .. });
+            let shield_is = matches!(denied, TryAcquireAllAnswer::Denied { place: 1, .. });
             assert!(shield_is, "{denied:?}");
             give_back(&mut con, mutexes[1], "first");
         }

@@ -111,7 +111,7 @@ fn what_too_few_confirm_is_given_back_with_an_error_that_says_so() {
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
     assert!(gate.mutex("m").try_lock().is_err());
-    assert!(gate.mutexes(["{g}:a", "{g}:b"]).try_lock_all().is_err());
+    assert!(gate.mutexes(["{g}:a", "{g}:b"]).try_acquire().is_err());
     assert_eq!(semaphore.inspect().unwrap().in_use, 0);
     assert_eq!(gate.mutex("m").inspect().unwrap().in_use, 0);
     assert_eq!(gate.mutex("{g}:b").inspect().unwrap().in_use, 0);

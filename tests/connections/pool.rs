@@ -82,7 +82,7 @@ fn a_server_that_stalled_leaves_no_connection_out_of_step() {
     let mut server = own!(Server::private(&[]));
     let (gate, pool) = open(&server, 4);
     let mutexes = gate.mutexes(["a", "b", "c"]).lease(LEASE);
-    let guard = mutexes.lock_all(Duration::from_secs(10)).unwrap();
+    let guard = mutexes.acquire_timeout(Duration::from_secs(10)).unwrap();
     server.pause();
     assert!(guard.refresh().is_err());
     assert!(gate.semaphore("s", 1).try_acquire().is_err());

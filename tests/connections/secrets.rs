@@ -78,7 +78,7 @@ fn look_at_all_of(gate: &Gate) {
     assert_hidden(&gate.mutex("kept").lock().unwrap());
     let mutexes = gate.mutexes(["{kept}:a", "{kept}:b"]);
     assert_hidden(&mutexes);
-    assert_hidden(&mutexes.try_lock_all().unwrap());
+    assert_hidden(&mutexes.try_acquire().unwrap());
     let rwlock = gate.rwlock("kept");
     assert_hidden(&rwlock);
     assert_hidden(&rwlock.read().unwrap());

@@ -31,10 +31,10 @@ fn at_once_or_denied() {
 fn locks_latches_and_names_work() {
     let (gate, memory) = memory();
     let all = gate.mutexes(["{trade}:sword", "{trade}:shield"]);
-    let both = all.try_lock_all().unwrap();
+    let both = all.try_acquire().unwrap();
     assert!(gate.mutex("{trade}:sword").try_lock().is_err());
     drop(both);
-    drop(all.lock_all(SECOND).unwrap());
+    drop(all.acquire_timeout(SECOND).unwrap());
 
     let page = gate.rwlock("page").lease(MINUTE);
     let readers = (page.read().unwrap(), page.try_read().unwrap());

@@ -5,7 +5,7 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually, kill_connections};
 
-use luagate::errors::{AcquireError, LockAllError, RefreshError};
+use luagate::errors::{AcquireError, AcquireSeveralError, RefreshError};
 use luagate::{Cancel, Counters, Gate, Released, Revoked, Semaphore};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -64,10 +64,10 @@ fn each_permit_that_is_handed_out_is_granted_once() {
     let read = gate.rwlock("granted").read().unwrap();
     assert_eq!(gate.counters().granted, 5);
     let at_once = gate.mutexes(["{g}:a", "{g}:b", "{g}:c"]);
-    at_once.try_lock_all().unwrap().unlock().unwrap();
+    at_once.try_acquire().unwrap().unlock().unwrap();
     assert_eq!(gate.counters().granted, 8, "one for each mutex");
     let in_line = gate.mutexes(["d", "e"]);
-    in_line.lock_all(MINUTE).unwrap().unlock().unwrap();
+    in_line.acquire_timeout(MINUTE).unwrap().unlock().unwrap();
     assert_eq!(asked(&gate), (10, 0, 0));
     drop((adopted, permanent, locked, read));
 }
@@ -116,7 +116,7 @@ fn several_that_stood_in_line_have_waited_one_by_one() {
     let second = gate.mutex("b");
     let held = second.lock().unwrap();
     let several = gate.mutexes(["a", "b"]);
-    let waiter = std::thread::spawn(move || several.lock_all(MINUTE).unwrap());
+    let waiter = std::thread::spawn(move || several.acquire_timeout(MINUTE).unwrap());
     eventually("it waits for the second", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
     assert_eq!(asked(&gate), (2, 0, 0), "it has the first");
     held.unlock().unwrap();
@@ -132,7 +132,7 @@ fn what_replicas_did_not_confirm_was_not_granted() {
     let semaphore = gate.semaphore("alone", 1);
     assert!(semaphore.try_acquire().is_err());
     assert!(semaphore.acquire_timeout(MINUTE).is_err());
-    assert!(gate.mutexes(["{g}:a"]).try_lock_all().is_err());
+    assert!(gate.mutexes(["{g}:a"]).try_acquire().is_err());
     assert_eq!(gate.counters(), Counters::default());
 }
 
@@ -149,11 +149,11 @@ fn who_was_refused_because_of_others_was_denied() {
     assert!(matches!(late, Err(AcquireError::TimedOut(_))), "{late:?}");
     assert_eq!(gate.counters().denied, 2);
     let several = gate.mutexes(["{g}:a", "{g}:b"]);
-    assert!(several.try_lock_all().is_err());
+    assert!(several.try_acquire().is_err());
     assert_eq!(gate.counters().denied, 3);
     assert_eq!(gate.counters().granted, 2);
-    let late = several.lock_all(MOMENT);
-    assert!(matches!(late, Err(LockAllError::TimedOut(_))), "{late:?}");
+    let late = several.acquire_timeout(MOMENT);
+    assert!(matches!(late, Err(AcquireSeveralError::TimedOut(_))), "{late:?}");
     assert_eq!(gate.counters().denied, 4, "once, not once a mutex");
     drop((permit, mutex));
 }
@@ -231,7 +231,7 @@ fn what_is_given_back_or_handed_on_is_not_lost() {
     drop(semaphore.acquire().unwrap());
     let id = semaphore.acquire().unwrap().into_id();
     drop(semaphore.adopt(&id).unwrap());
-    let several = gate.mutexes(["a", "b"]).lock_all(MINUTE).unwrap();
+    let several = gate.mutexes(["a", "b"]).acquire_timeout(MINUTE).unwrap();
     several.unlock().unwrap();
     assert_eq!(semaphore.available_permits().unwrap(), 9);
     assert_eq!(gate.counters().lost, 0);

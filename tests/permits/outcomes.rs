@@ -64,7 +64,7 @@ fn every_wait_whose_time_is_over_turns_into_one_error() {
     let short = Duration::from_millis(1);
     let errors: [Error; 3] = [
         gate.mutex("m").try_lock_for(short).unwrap_err().into(),
-        gate.mutexes(["m"]).lock_all(short).unwrap_err().into(),
+        gate.mutexes(["m"]).acquire_timeout(short).unwrap_err().into(),
         gate.latch("l", 1).wait_timeout(short).unwrap_err().into(),
     ];
     for error in errors {

@@ -51,7 +51,7 @@ fn dropping_gives_back_in_a_panic_too() {
     let panicking = std::thread::spawn(move || {
         let _permit = asks.acquire().unwrap();
         let _guard = locks.lock().unwrap();
-        let _guards = several.lock_all(Duration::from_secs(10)).unwrap();
+        let _guards = several.acquire_timeout(Duration::from_secs(10)).unwrap();
         assert!(asks.try_acquire().is_err() && locks.try_lock().is_err());
         panic!("on purpose");
     });
@@ -60,7 +60,7 @@ fn dropping_gives_back_in_a_panic_too() {
     // A drop may also release in the background.
     drop(eventually("it is free", || semaphore.try_acquire().ok()));
     drop(eventually("it is free", || mutex.try_lock().ok()));
-    drop(both.lock_all(Duration::from_secs(10)).unwrap());
+    drop(both.acquire_timeout(Duration::from_secs(10)).unwrap());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::support::raw::Raw;
 use luagate::Gate;
 use luagate::errors::CallError;
 use luagate::scripts::Keys;
-use luagate::scripts::semaphore::{self, TryLockAllAnswer};
+use luagate::scripts::semaphore::{self, TryAcquireAllAnswer};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -26,16 +26,16 @@ fn raw(server: &Server, name: &str) -> Raw {
 }
 
 /// Asks by the script for mutexes of these keys.
-fn ask(raws: &mut [&mut Raw], id: &str, lease_ms: u64) -> Result<TryLockAllAnswer, CallError> {
+fn ask(raws: &mut [&mut Raw], id: &str, lease_ms: u64) -> Result<TryAcquireAllAnswer, CallError> {
     let keys: Vec<Keys> = raws.iter().map(|raw| raw.keys.clone()).collect();
     let keys: Vec<&Keys> = keys.iter().collect();
     semaphore::try_lock_all(&mut raws[0].con, &keys, id, lease_ms)
 }
 
 #[track_caller]
-fn assert_in_the_way(answer: Result<TryLockAllAnswer, CallError>, expected: usize) {
+fn assert_in_the_way(answer: Result<TryAcquireAllAnswer, CallError>, expected: usize) {
     match answer {
-        Ok(TryLockAllAnswer::Denied { place, .. }) => assert_eq!(place, expected),
+        Ok(TryAcquireAllAnswer::Denied { place, .. }) => assert_eq!(place, expected),
         other => panic!("{other:?}"),
     }
 }

@@ -5,7 +5,7 @@ use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 
 use luagate::autocomplete::{Prefix, Recent};
-use luagate::errors::{AcquireError, LockAllError, RefreshError, TryAcquireError};
+use luagate::errors::{AcquireError, AcquireSeveralError, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::Ask;
 use luagate::{Cancel, Released, Resized, Revoked};
 use std::sync::Mutex;
@@ -127,7 +127,7 @@ fn fine_grained_locks() {
             let gate = &gate;
             scope.spawn(move || {
                 for _ in 0..100 {
-                    let guard = gate.mutexes(names).lock_all(SOON).unwrap();
+                    let guard = gate.mutexes(names).acquire_timeout(SOON).unwrap();
                     guard.unlock().unwrap();
                 }
             });
@@ -135,7 +135,7 @@ fn fine_grained_locks() {
     });
     let held = gate.mutex("b").lock().unwrap();
     let both = gate.mutexes(["a", "b"]);
-    let Err(LockAllError::TimedOut(in_the_way)) = both.lock_all(Duration::from_millis(20)) else { panic!() };
+    let Err(AcquireSeveralError::TimedOut(in_the_way)) = both.acquire_timeout(Duration::from_millis(20)) else { panic!() };
     assert_eq!(in_the_way.name, "b");
     gate.mutex("a").try_lock().unwrap().unlock().unwrap();
     held.unlock().unwrap();
@@ -252,7 +252,7 @@ fn redisson_read_write_fenced_and_multi_locks() {
     first.unlock().unwrap();
     let keys = server.all_keys();
     let _: () = redis::Commands::del(&mut server.connection(), keys).unwrap();
-    let guard = gate.mutexes(["file", "other"]).lock_all(SOON).unwrap();
+    let guard = gate.mutexes(["file", "other"]).acquire_timeout(SOON).unwrap();
     assert!(guard.get("file").unwrap().fence() > fence);
 }
 

@@ -8,7 +8,7 @@ use crate::{MINUTE, MOMENT, assert_told, gate, is_in_line, told, waited};
 
 use luagate::Cancel;
 use luagate::autocomplete::{Prefix, Recent};
-use luagate::errors::{AcquireError, LockAllError};
+use luagate::errors::{AcquireError, AcquireSeveralError};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -90,11 +90,11 @@ fn several_locks_are_one_span_with_all_their_names() {
     let gate = gate(&server);
     let several = gate.mutexes(["{trade}:sword", "{trade}:axe"]);
     let names = "{trade}:axe {trade}:sword"; // in the order in which they are locked
-    several.try_lock_all().unwrap().unlock().unwrap();
-    let guard = several.lock_all(MINUTE).unwrap();
+    several.try_acquire().unwrap().unlock().unwrap();
+    let guard = several.acquire_timeout(MINUTE).unwrap();
     guard.refresh().unwrap();
-    assert!(several.try_lock_all().is_err());
-    assert!(several.lock_all(MOMENT).is_err());
+    assert!(several.try_acquire().is_err());
+    assert!(several.acquire_timeout(MOMENT).is_err());
     drop(guard);
     let expected = [
         ("try_lock_all", "granted"),
@@ -250,13 +250,13 @@ fn a_lock_lost_while_others_are_waited_for_is_told() {
     let (first, second) = (gate.mutex("first"), gate.mutex("second"));
     let held = second.lock().unwrap();
     let several = gate.mutexes(["first", "second"]);
-    let waiter = std::thread::spawn(move || several.lock_all(MINUTE).map(drop));
+    let waiter = std::thread::spawn(move || several.acquire_timeout(MINUTE).map(drop));
     eventually("it waits for the second", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
     let holder = first.inspect().unwrap().holders[0].id.clone();
     first.revoke(&holder).unwrap();
     held.unlock().unwrap();
     let result = waiter.join().unwrap();
-    assert!(matches!(result, Err(LockAllError::Lost(_))), "{result:?}");
+    assert!(matches!(result, Err(AcquireSeveralError::Lost(_))), "{result:?}");
     let lost = [("lock_all", "lost"), ("release", "gone")];
     assert_told("first second", "mutex", &lost);
 }

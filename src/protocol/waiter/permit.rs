@@ -35,6 +35,8 @@ pub(crate) struct PermitTarget {
     pub(crate) limit: u32,
     /// Takes nothing under another limit than its own.
     pub(crate) strict: bool,
+    /// Joins the line only while fewer than these wait; 0: joins any.
+    pub(crate) max_waiting: u32,
     pub(crate) lease: LeaseOptions,
     pub(crate) entry: QueueEntry,
 }
@@ -64,17 +66,6 @@ pub(crate) struct Granted {
 }
 
 impl PermitTarget {
-    pub(crate) fn new(
-        keys: Keys,
-        id: String,
-        permits: Option<u32>,
-        limit: u32,
-        strict: bool,
-        lease: LeaseOptions,
-    ) -> PermitTarget {
-        PermitTarget { keys, id, permits, limit, strict, lease, entry: QueueEntry::default() }
-    }
-
     /// Reports what can be known to be wrong without asking the server.
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         if self.permits == Some(0) {
@@ -102,6 +93,8 @@ impl PermitTarget {
                 wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
                 inbox,
                 ticket: self.entry.ticket,
+                max_waiting: self.max_waiting,
+                at_least_ms: self.lease.at_least_ms,
             },
         }
     }
@@ -134,10 +127,7 @@ impl PermitTarget {
     }
 
     fn check_limit(&self, limit: u32) -> Result<(), LimitMismatch> {
-        if !self.strict || self.limit == 0 || limit == self.limit {
-            return Ok(());
-        }
-        Err(LimitMismatch { declared: self.limit, in_force: limit })
+        LimitMismatch::check(self.keys.name(), self.strict.then_some(self.limit), limit)
     }
 
     fn already_held(&self, grant: &Grant) -> AlreadyHeld {
@@ -145,7 +135,7 @@ impl PermitTarget {
     }
 
     fn above(&self, limit: u32) -> AboveLimit {
-        AboveLimit { permits: self.permits.unwrap_or(1), limit }
+        AboveLimit { name: self.keys.name().to_owned(), permits: self.permits.unwrap_or(1), limit }
     }
 
     /// The id holds, by a grant that may be another caller's with the same id. A message of it goes to the inbox of whoever
@@ -216,7 +206,11 @@ impl Target for PermitTarget {
             Answer::Queued { .. } => Step::Done(Err(out_of_turn().into())),
             Answer::Denied { .. } if ask == Ask::First => Step::AskAt(sent.instant()),
             Answer::Denied { next_expiry, usage, waiting, .. } => {
-                Step::Done(Err(AcquireError::TimedOut(denied(usage, waiting, next_expiry))))
+                let denied = denied(usage, waiting, next_expiry);
+                Step::Done(Err(match ask {
+                    Ask::InLine => AcquireError::LineFull(denied),
+                    Ask::First | Ask::Last => AcquireError::TimedOut(denied),
+                }))
             }
             Answer::AboveLimit { limit, .. } => Step::Done(Err(self.above(limit).into())),
         }

@@ -32,7 +32,7 @@ fn every_system_works_over_all_nodes() {
     let cluster = own!(Cluster::new());
     let gate = gate(&cluster);
     let names: Vec<String> = cluster.masters().iter().map(|m| cluster.name_on(*m)).collect();
-    let all = gate.mutexes(&names).lock_all(MINUTE).unwrap();
+    let all = gate.mutexes(&names).acquire_timeout(MINUTE).unwrap();
     for name in &names {
         assert!(gate.mutex(name).try_lock().is_err());
     }
@@ -53,7 +53,7 @@ fn every_system_works_over_all_nodes() {
         eventually("it is renewed", || (permit.remaining().unwrap() > Duration::from_millis(1_900)).then_some(()));
     }
     let grouped = gate.mutexes(["{g}:a", "{g}:b"]);
-    grouped.try_lock_all().unwrap().unlock().unwrap();
+    grouped.try_acquire().unwrap().unlock().unwrap();
 }
 
 /// How often a node read from clients.

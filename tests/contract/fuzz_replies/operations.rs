@@ -4,7 +4,7 @@ use super::{StandIn, reply, text};
 
 use luagate::errors::CallError;
 use luagate::scripts::semaphore::{
-    self, Answer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, TryLockAllAnswer, Usage,
+    self, Answer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, TryAcquireAllAnswer, Usage,
 };
 use luagate::scripts::{Keys, LatchKeys, autocomplete, latch};
 use redis::Value;
@@ -100,9 +100,9 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
     }),
     ("semaphore/try_lock_all", |con, keys, _| {
         Ok(match semaphore::try_lock_all(con, &[keys, keys], "id", 1_000)? {
-            TryLockAllAnswer::Granted(grants) => reply("granted", locks(&grants)),
-            TryLockAllAnswer::Held(grants) => reply("held", locks(&grants)),
-            TryLockAllAnswer::Denied { place, next_expiry, usage: u, waiting, now } => {
+            TryAcquireAllAnswer::Granted(grants) => reply("granted", locks(&grants)),
+            TryAcquireAllAnswer::Held(grants) => reply("held", locks(&grants)),
+            TryAcquireAllAnswer::Denied { place, next_expiry, usage: u, waiting, now } => {
                 assert!(place < 2);
                 let fields = [vec![int(place + 1), or_never(next_expiry)], usage(&u), vec![int(waiting), int(now)]];
                 reply("denied", fields.concat())

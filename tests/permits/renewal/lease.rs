@@ -88,9 +88,9 @@ fn a_lease_counts_from_before_its_call_left() {
     let permit = waiting.join().unwrap();
     assert_early("by message", &server, &permit);
     let both = gate.mutexes(["{g}:a", "{g}:b"]).lease(SOON);
-    drop(both.try_lock_all().unwrap());
+    drop(both.try_acquire().unwrap());
     late_after(0);
-    let guard = both.try_lock_all().unwrap();
+    let guard = both.try_acquire().unwrap();
     let several: Vec<&Permit> = guard.iter().map(|(_, permit)| permit).collect();
     for permit in &several {
         assert_early("several at once", &server, permit);

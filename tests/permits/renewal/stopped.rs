@@ -76,7 +76,7 @@ fn of_several_mutexes_the_renewal_of_one_can_be_stopped() {
     let server = Server::any();
     let gate = server.gate();
     let both = gate.mutexes(["one", "other"]).lease(LEASE).auto_renew();
-    let guard = both.lock_all(SOON).unwrap();
+    let guard = both.acquire_timeout(SOON).unwrap();
     let (one, other) = (guard.get("one").unwrap(), guard.get("other").unwrap());
     one.stop_renewal();
     let next = gate.mutex("one").try_lock_for(SOON).unwrap();

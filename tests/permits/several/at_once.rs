@@ -6,7 +6,7 @@ use crate::support::proxy::Proxy;
 use crate::support::{self, Server, eventually};
 
 use luagate::Released;
-use luagate::errors::{LockAllError, TryLockAllError};
+use luagate::errors::{AcquireSeveralError, TryAcquireSeveralError};
 use std::time::Duration;
 
 #[test]
@@ -14,10 +14,10 @@ fn all_at_once_by_one_script() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
-    drop(gate.mutexes(&names).try_lock_all().unwrap()); // from here on the server knows the script
+    drop(gate.mutexes(&names).try_acquire().unwrap()); // from here on the server knows the script
     let mut con = server.connection();
     support::reset_counts(&mut con);
-    let guard = gate.mutexes(&names).try_lock_all().unwrap();
+    let guard = gate.mutexes(&names).try_acquire().unwrap();
     assert_eq!(support::calls_in_scripts(&mut con).1, 1);
     for (name, held) in guard.iter() {
         let seen = gate.mutex(name).inspect().unwrap();
@@ -38,14 +38,14 @@ fn who_is_in_the_way_is_told_and_nothing_is_held() {
     let all = gate.mutexes([SWORD, SHIELD, HELMET]);
     let shield = gate.mutex(SHIELD).lease(Duration::from_secs(60));
     let held = shield.lock().unwrap();
-    let Err(TryLockAllError::InTheWay(in_the_way)) = all.try_lock_all() else { panic!() };
+    let Err(TryAcquireSeveralError::Blocked(in_the_way)) = all.try_acquire() else { panic!() };
     assert_eq!(in_the_way.name, SHIELD);
     let again = in_the_way.denied.as_ref().unwrap().next_expiry.unwrap();
     assert!((Duration::from_secs(55)..=Duration::from_secs(60)).contains(&again), "{again:?}");
     assert!(in_the_way.to_string().starts_with("{trade}:shield is in the way"), "{in_the_way}");
     assert_free(&gate, &[SWORD, HELMET]);
     held.unlock().unwrap();
-    all.try_lock_all().unwrap().unlock().unwrap();
+    all.try_acquire().unwrap().unlock().unwrap();
 }
 
 #[test]
@@ -61,15 +61,15 @@ fn what_cannot_be_is_told_and_changes_nothing() {
         (vec![SWORD, "a b"], "white space"),
     ];
     for (names, expected) in cases {
-        let Err(TryLockAllError::Invalid(invalid)) = gate.mutexes(&names).try_lock_all() else { panic!("{names:?}") };
+        let Err(TryAcquireSeveralError::Invalid(invalid)) = gate.mutexes(&names).try_acquire() else { panic!("{names:?}") };
         assert!(invalid.to_string().contains(expected), "{invalid}");
         if expected == "one group" {
             continue; // `lock_all` takes them
         }
-        let Err(LockAllError::Invalid(invalid)) = gate.mutexes(&names).lock_all(SOON) else { panic!("{names:?}") };
+        let Err(AcquireSeveralError::Invalid(invalid)) = gate.mutexes(&names).acquire_timeout(SOON) else { panic!("{names:?}") };
         assert!(invalid.to_string().contains(expected), "{invalid}");
     }
-    assert!(matches!(gate.mutexes([SWORD]).lock_all(Duration::ZERO), Err(LockAllError::Invalid(_))));
+    assert!(matches!(gate.mutexes([SWORD]).acquire_timeout(Duration::ZERO), Err(AcquireSeveralError::Invalid(_))));
     assert_eq!(server.all_keys(), Vec::<String>::new());
 }
 
@@ -77,27 +77,27 @@ fn what_cannot_be_is_told_and_changes_nothing() {
 fn a_lost_reply_takes_nothing_twice() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let both = gate.mutexes([SWORD, SHIELD]);
-    drop(both.try_lock_all().unwrap());
+    drop(both.try_acquire().unwrap());
     proxy.lose_replies(1);
-    let guard = both.try_lock_all().unwrap();
+    let guard = both.try_acquire().unwrap();
     assert!(proxy.is_done());
     assert_eq!(raw(&server, SWORD).in_use(), 1);
     assert_eq!(guard.unlock().unwrap(), Released::Released);
     // With both replies lost nobody knows; what was locked is given back all the same.
     proxy.lose_replies(2);
-    assert!(matches!(both.try_lock_all(), Err(TryLockAllError::Unknown(_))));
+    assert!(matches!(both.try_acquire(), Err(TryAcquireSeveralError::Unknown(_))));
     let direct = server.gate();
-    let _ = eventually("both are free", || direct.mutexes([SWORD, SHIELD]).try_lock_all().ok());
+    let _ = eventually("both are free", || direct.mutexes([SWORD, SHIELD]).try_acquire().ok());
 }
 
 #[test]
 fn a_cluster_takes_them() {
     let server = own!(Server::cluster_node());
     let gate = server.gate();
-    let guard = gate.mutexes([SWORD, SHIELD]).try_lock_all().unwrap();
+    let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
     assert_eq!(guard.unlock().unwrap(), Released::Released);
     // In line their names need not share a slot.
-    let guard = gate.mutexes(["sword", "shield"]).lock_all(SOON).unwrap();
+    let guard = gate.mutexes(["sword", "shield"]).acquire_timeout(SOON).unwrap();
     assert_eq!(guard.unlock().unwrap(), Released::Released);
 }
 
@@ -106,15 +106,15 @@ fn without_an_end_until_unlocked() {
     let server = Server::any();
     let gate = server.gate();
     let both = gate.mutexes([SWORD, SHIELD]).permanent();
-    let held_for_ever = |guard: luagate::MutexesGuard| {
+    let held_for_ever = |guard: luagate::SeveralPermits| {
         assert_eq!(guard.remaining(), None);
         let seen = gate.mutex(SWORD).inspect().unwrap();
         assert_eq!(seen.holders[0].remaining, None);
         drop(guard);
         assert_free(&gate, &[SWORD, SHIELD]);
     };
-    held_for_ever(both.try_lock_all().unwrap());
-    held_for_ever(both.lock_all(SOON).unwrap());
+    held_for_ever(both.try_acquire().unwrap());
+    held_for_ever(both.acquire_timeout(SOON).unwrap());
 }
 
 #[cfg(unix)]
@@ -122,11 +122,11 @@ fn without_an_end_until_unlocked() {
 fn a_forked_child_locks_and_unlocks_nothing() {
     let server = Server::any();
     let gate = server.gate();
-    let guard = gate.mutexes([SWORD, SHIELD]).try_lock_all().unwrap();
+    let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
     match fork::fork().unwrap() {
         fork::Fork::Child => {
             let others = gate.mutexes(["{trade}:helmet", "{trade}:boots"]);
-            let refused = guard.refresh().is_err() && others.try_lock_all().is_err() && others.lock_all(SOON).is_err();
+            let refused = guard.refresh().is_err() && others.try_acquire().is_err() && others.acquire_timeout(SOON).is_err();
             drop(guard);
             std::process::exit(i32::from(!refused));
         }

@@ -8,7 +8,7 @@ use crate::support::raw::Listener;
 use luagate::Released;
 use luagate::errors::{CallError, FailureKind};
 use luagate::scripts::Keys;
-use luagate::scripts::semaphore::{self, Answer, Ask, ReleaseAnswer, TryLockAllAnswer};
+use luagate::scripts::semaphore::{self, Answer, Ask, ReleaseAnswer, TryAcquireAllAnswer};
 use redis::Commands;
 
 #[test]
@@ -46,9 +46,9 @@ fn again_with_the_same_id_grants_nothing_twice() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 60_000) else { panic!() };
+    let Ok(TryAcquireAllAnswer::Granted(first)) = ask(both, "id", 60_000) else { panic!() };
     assert!(both[0].ttls()[..2].iter().all(|ttl| *ttl > 60_000));
-    let Ok(TryLockAllAnswer::Held(again)) = ask(both, "id", 30_000) else { panic!() };
+    let Ok(TryAcquireAllAnswer::Held(again)) = ask(both, "id", 30_000) else { panic!() };
     for (first, again) in first.iter().zip(&again) {
         assert_eq!(first.fence, again.fence);
         assert_eq!(first.expires_at, again.expires_at);
@@ -93,7 +93,7 @@ fn dead_waiters_are_in_nobody_s_way() {
     }
     sword.wait_until(gone.expires_at.unwrap());
     let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
-    assert!(matches!(answer, TryLockAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryAcquireAllAnswer::Granted(_)), "{answer:?}");
     assert_eq!(sword.inspect().waiter_count, 0);
 }
 
@@ -117,12 +117,12 @@ fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
     let later = both[0].server_ms() + 5;
     both[0].wait_until(later);
     let answer = ask(both, "id", 60_000).unwrap();
-    assert!(matches!(answer, TryLockAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryAcquireAllAnswer::Granted(_)), "{answer:?}");
     assert!(both[0].holds("id") && both[1].holds("id"));
     both[0].assert_released("id");
     both[1].assert_released("id");
     // The guard: one of them was taken away.
-    let guard = gate.mutexes([SWORD, SHIELD]).try_lock_all().unwrap();
+    let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
     gate.mutex(SWORD).revoke(guard.get(SWORD).unwrap().id()).unwrap();
     assert_eq!(guard.unlock().unwrap(), Released::Gone);
     assert_free(&gate, &[SWORD, SHIELD]);
@@ -152,8 +152,8 @@ fn without_an_end_by_the_script() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 0) else { panic!() };
-    let Ok(TryLockAllAnswer::Held(again)) = ask(both, "id", 0) else { panic!() };
+    let Ok(TryAcquireAllAnswer::Granted(first)) = ask(both, "id", 0) else { panic!() };
+    let Ok(TryAcquireAllAnswer::Held(again)) = ask(both, "id", 0) else { panic!() };
     for grant in first.iter().chain(&again) {
         assert_eq!(grant.expires_at, None);
     }
@@ -165,9 +165,9 @@ fn an_id_whose_leases_have_ended_begins_anew() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(TryLockAllAnswer::Granted(first)) = ask(both, "id", 20) else { panic!() };
+    let Ok(TryAcquireAllAnswer::Granted(first)) = ask(both, "id", 20) else { panic!() };
     both[0].wait_until(first[1].expires_at.unwrap());
-    let Ok(TryLockAllAnswer::Granted(anew)) = ask(both, "id", 10_000) else { panic!() };
+    let Ok(TryAcquireAllAnswer::Granted(anew)) = ask(both, "id", 10_000) else { panic!() };
     for (first, anew) in first.iter().zip(&anew) {
         assert!(anew.fence > first.fence);
         assert_eq!(anew.expires_at, Some(anew.now + 10_000));
@@ -209,7 +209,7 @@ fn an_own_lease_that_ended_counts_once() {
     }
     sword.wait_until(end);
     let answer = ask(&mut [&mut sword, &mut shield], "h149", 60_000).unwrap();
-    assert!(matches!(answer, TryLockAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryAcquireAllAnswer::Granted(_)), "{answer:?}");
     // Its record and its lease are one each: nothing looks lost, and the others come back.
     let all = sword.acquire(Ask { permits: Some(199), ..sword.ask("others") });
     assert!(matches!(all, Answer::Granted(..)), "{all:?}");
@@ -244,7 +244,7 @@ fn with_a_key_lost_nothing_is_granted_twice() {
     assert!(sword.ttls()[0] > 60_000, "what is written has an end");
     sword.assert_released("holder");
     let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
-    assert!(matches!(answer, TryLockAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryAcquireAllAnswer::Granted(_)), "{answer:?}");
 }
 
 #[test]

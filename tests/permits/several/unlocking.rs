@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 fn unlocking_hands_each_to_whoever_waits_for_it() {
     let server = Server::any();
     let gate = server.gate();
-    let guard = gate.mutexes(["a", "b"]).lock_all(SOON).unwrap();
+    let guard = gate.mutexes(["a", "b"]).acquire_timeout(SOON).unwrap();
     std::thread::scope(|scope| {
         let (one, other) = (gate.mutex("a"), gate.mutex("b"));
         let waiting = [
@@ -35,9 +35,9 @@ fn unlocking_hands_each_to_whoever_waits_for_it() {
 fn each_may_be_unlocked_alone() {
     let server = Server::any();
     let gate = server.gate();
-    let guard = gate.mutexes(["b", "a"]).lock_all(SOON).unwrap();
+    let guard = gate.mutexes(["b", "a"]).acquire_timeout(SOON).unwrap();
     guard.refresh().unwrap();
-    let mut guards = guard.into_guards();
+    let mut guards = guard.into_permits();
     guards.pop().unwrap().unlock().unwrap();
     assert_free(&gate, &["b"]);
     assert_eq!(gate.mutex("a").inspect().unwrap().in_use, 1);
@@ -51,14 +51,14 @@ fn dropping_takes_little_time_however_many() {
     let gate = server.gate();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
     let mutexes = gate.mutexes(&names).lease(Duration::from_secs(60));
-    let guard = mutexes.try_lock_all().unwrap();
+    let guard = mutexes.try_acquire().unwrap();
     server.pause();
     let begun = Instant::now();
     drop(guard);
     let took = begun.elapsed();
     server.resume();
     assert!(took < Duration::from_secs(1), "{took:?}");
-    let _ = eventually("all are free", || mutexes.try_lock_all().ok());
+    let _ = eventually("all are free", || mutexes.try_acquire().ok());
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_connection_that_carried_several_calls_in_vain_is_not_used_again() {
     let gate = Gate::builder(&server.url).prefix(&server.prefix).connections(1).open().unwrap();
     let other = gate.mutex("other").lock().unwrap();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
-    let guard = gate.mutexes(&names).try_lock_all().unwrap();
+    let guard = gate.mutexes(&names).try_acquire().unwrap();
     server.pause();
     drop(guard); // its 64 replies come when nobody waits for them any more
     server.resume();
@@ -88,7 +88,7 @@ fn one_of_several_that_are_still_owed_is_taken_over_and_the_others_are_given_bac
         Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(50)).open().unwrap();
     let shield = server.gate().mutex(SHIELD); // has time for an answer
     let both = gate.mutexes([SWORD, SHIELD]).lease(Duration::from_secs(60));
-    let guard = both.try_lock_all().unwrap();
+    let guard = both.try_acquire().unwrap();
     let id = guard.get(SWORD).unwrap().id().to_owned();
     server.pause();
     drop(guard);
@@ -104,7 +104,7 @@ fn one_of_several_that_are_still_owed_is_taken_over_and_the_others_are_given_bac
 fn what_was_gone_at_a_first_attempt_is_told_by_the_second() {
     let server = Server::any();
     let gate = server.gate();
-    let guard = gate.mutexes([SWORD, SHIELD]).try_lock_all().unwrap();
+    let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
     gate.mutex(SWORD).revoke(guard.get(SWORD).unwrap().id()).unwrap();
     let put_back = overwrite(&server, SHIELD);
     let error = guard.unlock().unwrap_err();
@@ -116,7 +116,7 @@ fn what_was_gone_at_a_first_attempt_is_told_by_the_second() {
 fn an_unlock_that_was_not_confirmed_may_be_tried_again() {
     let (_server, proxy, gate) = own!(Proxy::with_gate());
     let both = gate.mutexes([SWORD, SHIELD]);
-    let guard = both.try_lock_all().unwrap();
+    let guard = both.try_acquire().unwrap();
     proxy.lose_replies(2);
     let error = guard.unlock().unwrap_err();
     assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
@@ -142,7 +142,7 @@ fn one_that_cannot_be_given_back_with_the_others_is_given_back_later() {
     let direct = server.gate();
     for in_the_way in names {
         for is_cut in [false, true] {
-            let guard = all.try_lock_all().unwrap();
+            let guard = all.try_acquire().unwrap();
             let put_back = overwrite(&server, in_the_way);
             // The background is left with all three, and with the connection or without it.
             if is_cut {
@@ -170,7 +170,7 @@ fn a_guard_speaks_for_all_and_not_for_the_first_alone() {
     let names = ["a", "b", "c"];
     let (long, short) = (Duration::from_secs(600), Duration::from_secs(60));
     for lost in names {
-        let guard = gate.mutexes(names).lease(long).lock_all(SOON).unwrap();
+        let guard = gate.mutexes(names).lease(long).acquire_timeout(SOON).unwrap();
         assert!(guard.remaining().unwrap() > short && !guard.is_lost());
         let one = guard.get(lost).unwrap();
         one.refresh_for(short).unwrap();

@@ -5,7 +5,7 @@ use crate::own;
 use crate::support::{Server, eventually};
 
 use luagate::Cancel;
-use luagate::errors::{LockAllError, TryAcquireError};
+use luagate::errors::{AcquireSeveralError, TryAcquireError};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ fn ten_thousand_overlapping_attempts_and_nobody_waits_for_ever() {
                     }
                     picks.truncate(count);
                     let mutexes = gate.mutexes(picks.iter().map(|pick| &names[*pick]));
-                    let guard = mutexes.lock_all(Duration::from_secs(60)).unwrap();
+                    let guard = mutexes.acquire_timeout(Duration::from_secs(60)).unwrap();
                     for pick in &picks {
                         assert_eq!(owners[*pick].swap(thread, Ordering::SeqCst), 0);
                     }
@@ -60,7 +60,7 @@ fn in_time_or_nothing_is_left() {
     let held = gate.mutex("b").lock().unwrap();
     let begun = Instant::now();
     let timeout = Duration::from_millis(200);
-    let Err(LockAllError::TimedOut(in_the_way)) = server.gate().mutexes(["c", "b", "a"]).lock_all(timeout) else {
+    let Err(AcquireSeveralError::TimedOut(in_the_way)) = server.gate().mutexes(["c", "b", "a"]).acquire_timeout(timeout) else {
         panic!()
     };
     let took = begun.elapsed();
@@ -79,7 +79,7 @@ fn no_more_are_asked_for_once_the_time_is_over() {
     let gate = server.gate();
     let names: Vec<String> = (0..64).map(|n| format!("item:{n}")).collect();
     let timeout = Duration::from_millis(1);
-    let Err(LockAllError::TimedOut(in_the_way)) = gate.mutexes(&names).lock_all(timeout) else { panic!() };
+    let Err(AcquireSeveralError::TimedOut(in_the_way)) = gate.mutexes(&names).acquire_timeout(timeout) else { panic!() };
     assert_eq!(in_the_way.denied, None);
     assert!(in_the_way.to_string().starts_with("the time was over"), "{in_the_way}");
     for name in &names {
@@ -98,7 +98,7 @@ fn in_time_also_when_the_server_stalls() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let begun = Instant::now();
-            let error = all.lock_all(timeout).unwrap_err();
+            let error = all.acquire_timeout(timeout).unwrap_err();
             (begun.elapsed(), error)
         });
         let waits = || (gate.mutex("z").inspect().unwrap().waiter_count == 1).then_some(());
@@ -107,7 +107,7 @@ fn in_time_also_when_the_server_stalls() {
         server.pause();
         let (took, error) = waiting.join().unwrap();
         server.resume();
-        assert!(matches!(error, LockAllError::TimedOut(_)), "{error}");
+        assert!(matches!(error, AcquireSeveralError::TimedOut(_)), "{error}");
         assert!(took < timeout + Duration::from_millis(200), "{took:?}");
     });
     held.unlock().unwrap();
@@ -122,7 +122,7 @@ fn without_an_end_also_while_the_next_is_waited_for() {
     let gate = server.gate();
     let held = gate.mutex("b").lock().unwrap();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).permanent().lock_all(SOON));
+        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).permanent().acquire_timeout(SOON));
         eventually("the first is locked without an end", || {
             let seen = gate.mutex("a").inspect().unwrap();
             (seen.holders.first()?.remaining.is_none()).then_some(())
@@ -146,7 +146,7 @@ fn what_is_held_is_renewed_while_the_next_is_waited_for() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let both = gate.mutexes(["a", "b"]).lease(lease);
-            let guard = both.lock_all(SOON).unwrap();
+            let guard = both.acquire_timeout(SOON).unwrap();
             // From here on its lease is as it was asked for: whole, and not renewed.
             assert!(guard.remaining().unwrap() > lease / 2);
             eventually("its lease ends", || guard.is_lost().then_some(()));
@@ -172,7 +172,7 @@ fn what_was_lost_while_waiting_is_told_and_nothing_is_left() {
     let gate = server.gate();
     let held = gate.mutex("b").lock().unwrap();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).lock_all(SOON));
+        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).acquire_timeout(SOON));
         let first = eventually("the first is locked", || {
             let seen = gate.mutex("a").inspect().unwrap();
             seen.holders.first().map(|holder| holder.id.clone())
@@ -180,7 +180,7 @@ fn what_was_lost_while_waiting_is_told_and_nothing_is_left() {
         eventually("the second is waited for", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
         gate.mutex("a").revoke(&first).unwrap();
         held.unlock().unwrap();
-        let Err(LockAllError::Lost(lost)) = waiting.join().unwrap() else { panic!() };
+        let Err(AcquireSeveralError::Lost(lost)) = waiting.join().unwrap() else { panic!() };
         assert_eq!(lost.id, first);
     });
     assert_free(&gate, &["a", "b"]);
@@ -194,10 +194,10 @@ fn a_wait_is_cancelled_and_nothing_is_left() {
     let cancel = Cancel::new();
     std::thread::scope(|scope| {
         let both = gate.mutexes(["a", "b"]).cancelled_by(&cancel);
-        let waiting = scope.spawn(move || both.lock_all(SOON));
+        let waiting = scope.spawn(move || both.acquire_timeout(SOON));
         eventually("the second is waited for", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
         cancel.cancel();
-        assert!(matches!(waiting.join().unwrap(), Err(LockAllError::Cancelled(_))));
+        assert!(matches!(waiting.join().unwrap(), Err(AcquireSeveralError::Cancelled(_))));
     });
     held.unlock().unwrap();
     assert_free(&gate, &["a", "b"]);

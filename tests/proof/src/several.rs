@@ -13,7 +13,7 @@ use crate::gate::Gate;
 use crate::ledger::{Check, Violation, broken};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
-use crate::protocol::semaphore::{Grant, Release, TryLockAll, TryLockAllAnswer};
+use crate::protocol::semaphore::{Grant, Release, TryLockAll, TryAcquireAllAnswer};
 use crate::run::Run;
 use crate::scripts::Scripts;
 use luagate_memory::Store;
@@ -164,7 +164,7 @@ impl Moment {
             server.set_store((*self.store).clone());
             let run = Run { server, loaded, micros, listens: &|_| false, full: false };
             let done = match sent {
-                Sent::All => run.lock_all(&mut gates, &Wire::new(&all.pack())),
+                Sent::All => run.acquire_timeout(&mut gates, &Wire::new(&all.pack())),
                 Sent::Back(place) => {
                     let (keep, fence) = (0, None);
                     let release = Release { keys: &keys[place], id, keep, fence };
@@ -180,7 +180,7 @@ impl Moment {
             return broken("all or nothing", format!("{id} has {has} of {MUTEXES}"));
         }
         let grants = match (sent, done.raw.map(|reply| all.answer(reply))) {
-            (Sent::All, Ok(Ok(TryLockAllAnswer::Granted(grants) | TryLockAllAnswer::Held(grants)))) => grants,
+            (Sent::All, Ok(Ok(TryAcquireAllAnswer::Granted(grants) | TryAcquireAllAnswer::Held(grants)))) => grants,
             _ => Vec::new(),
         };
         Ok(Told {

@@ -314,7 +314,7 @@ impl World {
         let mut gates = self.gates.iter();
         let gate = gates.position(|gate| gate.keys.names()[0] == sent.keys[0]);
         let done = match (sent.call(), gate) {
-            (Call::LockAll { .. }, _) => run.lock_all(&mut self.gates[MUTEXES], sent),
+            (Call::LockAll { .. }, _) => run.acquire_timeout(&mut self.gates[MUTEXES], sent),
             (_, Some(gate)) => run.one(&mut self.gates[gate], sent),
             (_, None) => self.latch.run(run, sent),
         };

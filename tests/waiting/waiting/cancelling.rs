@@ -5,7 +5,7 @@ use crate::support::raw::Raw;
 use crate::support::{SOON, Server};
 
 use luagate::Cancel;
-use luagate::errors::{AcquireError, LockAllError, WaitError};
+use luagate::errors::{AcquireError, AcquireSeveralError, WaitError};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -53,7 +53,7 @@ fn a_wait_that_was_cancelled_before_it_began_is_never_granted() {
             assert!(matches!(result, Err(AcquireError::Cancelled(_))));
         }
         let both = gate.mutexes(["a", "b"]).cancelled_by(&stop);
-        assert!(matches!(both.lock_all(SOON), Err(LockAllError::Cancelled(_))));
+        assert!(matches!(both.acquire_timeout(SOON), Err(AcquireSeveralError::Cancelled(_))));
         assert_eq!(raw.inspect().last_fence, fence, "it was granted");
         // From here on the gate has an inbox.
         raw.grant(raw.ask("holder"));
@@ -102,8 +102,8 @@ fn all_waits_of_a_request_have_one_deadline() {
     let free = gate.mutex("free").cancelled_by(&request);
     let guard = free.lock().unwrap();
     let locks = gate.mutexes(["free", "other"]).cancelled_by(&request);
-    let error = locks.lock_all(SOON).unwrap_err();
-    assert!(matches!(error, LockAllError::Cancelled(_)), "{error:?}");
+    let error = locks.acquire_timeout(SOON).unwrap_err();
+    assert!(matches!(error, AcquireSeveralError::Cancelled(_)), "{error:?}");
     let latch = gate.latch("closed", 1).cancelled_by(&request);
     let error = latch.wait_timeout(SOON).unwrap_err();
     assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");

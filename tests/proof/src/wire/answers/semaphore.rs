@@ -5,7 +5,7 @@ use super::wrong::{refuse, text};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
 use crate::protocol::semaphore::{
-    Acquire, Answer, Ask, Inspect, Lookup, Refresh, Release, Resize, TryLockAll, TryLockAllAnswer,
+    Acquire, Answer, Ask, Inspect, Lookup, Refresh, Release, Resize, TryLockAll, TryAcquireAllAnswer,
 };
 use redis::{ConnectionLike, Value};
 
@@ -88,7 +88,7 @@ pub(super) fn several(wire: &mut Wire) {
         let rows = Value::Array(rows.iter().map(|&row| row.clone()).collect());
         Value::Array(vec![text("granted"), Value::Int(NOW), rows])
     };
-    let Ok(TryLockAllAnswer::Granted(grants)) = lock("bob", 9).answer(reply(&[&good, &good])) else {
+    let Ok(TryAcquireAllAnswer::Granted(grants)) = lock("bob", 9).answer(reply(&[&good, &good])) else {
         panic!("not granted");
     };
     assert!(grants.iter().all(|grant| grant.permits == 1));

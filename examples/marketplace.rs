@@ -127,7 +127,7 @@ impl Trader {
         let mut swap = under(&script, &held);
         swap.key(&inventories).arg((own, wanted));
         self.settle(&swap, &held)?;
-        locks.unlock()?;
+        locks.release()?;
         Ok(())
     }
 

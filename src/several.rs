@@ -124,7 +124,10 @@ impl Several {
         };
         for (index, semaphore) in semaphores.enumerate() {
             if semaphore.has_own_id() {
-                let why = format!("{} has an id of its own; together with others each acquire makes a new id", semaphore.name());
+                let why = format!(
+                    "{} has an id of its own; together with others each acquire makes a new id",
+                    semaphore.name()
+                );
                 return Err(Invalid::new("id", why));
             }
             let mut before = self.members.iter().take(index).map(|member| &member.semaphore);

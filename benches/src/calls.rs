@@ -28,7 +28,7 @@ const REFRESH: &str = "semaphore/refresh";
 const LOOKUP: &str = "semaphore/lookup";
 const RESIZE: &str = "semaphore/resize";
 const INSPECT: &str = "semaphore/inspect";
-const ALL: &str = "semaphore/try_lock_all";
+const ALL: &str = "semaphore/try_acquire_all";
 const COUNT_DOWN: &str = "latch/count_down";
 const WAIT: &str = "latch/wait";
 const COUNT: &str = "latch/count";
@@ -39,8 +39,9 @@ const ONE: Call = (ACQUIRE, "ann 1 2 30000 0 - 0");
 const ONLY: Call = (ACQUIRE, "ann 1 1 30000 0 - 0");
 const THREE: Call = (ACQUIRE, "ann 3 5 30000 0 - 0");
 const IN_LINE: Call = (ACQUIRE, "bob 1 1 30000 15000 @ 0");
+const TWO: Call = (ALL, "ann 1 1 30000 0 1 1 30000 0");
 
-const CASES: [Case; 38] = [
+const CASES: [Case; 42] = [
     case("the first of all", &[], ONE, "granted"),
     case("granted", &[ONE], (ACQUIRE, "bob 1 2 30000 0 - 0"), "granted"),
     case("granted three", &[(ACQUIRE, "bob 1 5 30000 0 - 0")], THREE, "granted"),
@@ -73,9 +74,13 @@ const CASES: [Case; 38] = [
     case("hands over", &[ONLY, IN_LINE], (RESIZE, "2 -1"), "resized"),
     case("unchanged", &[ONE], (RESIZE, "5 3"), "unchanged"),
     case("a holder and a waiter", &[ONLY, IN_LINE], (INSPECT, "0 100"), ""),
-    case("two granted", &[], (ALL, "ann 30000"), "granted"),
-    case("two held", &[(ALL, "ann 30000")], (ALL, "ann 30000"), "held"),
-    case("denied", &[(ALL, "ann 30000")], (ALL, "bob 30000"), "denied"),
+    case("two granted", &[], TWO, "granted"),
+    case("two held", &[TWO], TWO, "held"),
+    case("denied", &[TWO], (ALL, "bob 1 1 30000 0 1 1 30000 0"), "denied"),
+    case("joins a line with room", &[ONLY, IN_LINE], (ACQUIRE, "cid 1 1 30000 15000 @ 0 2"), "queued"),
+    case("the line is full", &[ONLY, IN_LINE], (ACQUIRE, "cid 1 1 30000 15000 @ 0 1"), "denied"),
+    case("with a minimum hold", &[ONE], (ACQUIRE, "bob 1 2 30000 0 - 0 0 10000"), "granted"),
+    case("begins to cool down", &[ONE, (ACQUIRE, "bob 1 2 30000 0 - 0 0 10000")], (RELEASE, "bob 0"), "released"),
     case("plain", &[], (COUNT_DOWN, "ann 2 30000"), "counted"),
     case("opens for a waiter", &[(WAIT, "1 30000 15000 @")], (COUNT_DOWN, "ann 1 30000"), "counted"),
     case("closed", &[], (WAIT, "1 30000 15000 @"), "closed"),

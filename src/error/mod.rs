@@ -5,7 +5,8 @@ mod outcome;
 pub(crate) mod permission;
 
 pub use outcome::{
-    AboveLimit, AlreadyHeld, Blocked, Cancelled, Denied, LimitMismatch, LineFull, Lost, NamedUsage, PlaceRevoked, StillClosed, TimedOut,
+    AboveLimit, AlreadyHeld, Blocked, Cancelled, Denied, LimitMismatch, LineFull, Lost, NamedUsage, PlaceRevoked,
+    StillClosed, TimedOut,
 };
 pub(crate) use outcome::{MOST, Used};
 

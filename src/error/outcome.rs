@@ -74,7 +74,7 @@ impl fmt::Display for Used {
 pub struct Blocked {
     /// Its name.
     pub name: String,
-    /// How it was refused; `None`: the time was over before it was asked.
+    /// How it was refused; `None`: the time was over before it was asked for permits.
     pub denied: Option<Denied>,
     /// How full each is, in the order in which they are asked; empty after a wait in line, where they are asked one by one.
     pub usages: Vec<NamedUsage>,
@@ -98,7 +98,7 @@ impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.denied {
             Some(denied) => write!(f, "{}: {denied}", self.name),
-            None => write!(f, "{}: the time was over before it was asked", self.name),
+            None => write!(f, "the time was over before {} was asked for permits", self.name),
         }
     }
 }

@@ -20,8 +20,8 @@ use crate::error::CallError;
 use crate::protocol::keys::Keys;
 use crate::protocol::semaphore::{Acquire, Inspect, Lookup, Refresh, Release, Resize, TryAcquireAll};
 pub use crate::protocol::semaphore::{
-    Answer, Ask, AskOne, Grant, HolderRow, Line, LookupAnswer, ReleaseAnswer, ResizeAnswer, State, TryAcquireAllAnswer, Usage,
-    WaiterRow,
+    Answer, Ask, AskOne, Grant, HolderRow, Line, LookupAnswer, ReleaseAnswer, ResizeAnswer, State, TryAcquireAllAnswer,
+    Usage, WaiterRow,
 };
 use redis::ConnectionLike;
 

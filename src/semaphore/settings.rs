@@ -141,7 +141,8 @@ impl Semaphore {
             None => Ok(0),
             Some(n @ 1..=MOST) => Ok(n),
             Some(n) => {
-                let why = format!("takes 1 to {MOST}, got {n}; to take permits at once or not at all there is `try_acquire`");
+                let why =
+                    format!("takes 1 to {MOST}, got {n}; to take permits at once or not at all there is `try_acquire`");
                 Err(Invalid::new("max_waiting", why))
             }
         }

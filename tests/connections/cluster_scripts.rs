@@ -9,8 +9,8 @@ use luagate::errors::CallError;
 use luagate::scripts::autocomplete::{prefix_add, prefix_key, prefix_match};
 use luagate::scripts::autocomplete::{recent_add, recent_key, recent_match};
 use luagate::scripts::semaphore::{Answer, LookupAnswer, ReleaseAnswer, ResizeAnswer};
-use luagate::scripts::semaphore::{Ask, Grant, TryAcquireAllAnswer};
-use luagate::scripts::semaphore::{acquire, inspect, lookup, refresh, release, resize, try_lock_all};
+use luagate::scripts::semaphore::{Ask, AskOne, Grant, TryAcquireAllAnswer, Usage};
+use luagate::scripts::semaphore::{acquire, inspect, lookup, refresh, release, resize, try_acquire_all};
 use luagate::scripts::{Keys, LatchKeys, latch};
 use redis::cluster::{ClusterClient, ClusterConnection};
 
@@ -49,8 +49,8 @@ fn grant(con: &mut ClusterConnection, keys: &Keys, id: &str) -> Grant {
     }
 }
 
-fn fences(grants: &[Grant]) -> Vec<u64> {
-    grants.iter().map(|grant| grant.fence).collect()
+fn fences(grants: &[(Grant, Usage)]) -> Vec<u64> {
+    grants.iter().map(|(grant, _)| grant.fence).collect()
 }
 
 #[track_caller]
@@ -152,11 +152,11 @@ fn several_mutexes_of_one_group() {
             let name = format!("{{{group}}}:{name}");
             Keys::mutex(&cluster.prefix, &name).unwrap()
         });
-        let mutexes = mutexes.each_ref();
+        let asked = mutexes.each_ref().map(AskOne::mutex);
         for _ in 0..2 {
             forget_scripts(&cluster);
-            let granted = try_lock_all(&mut con, &mutexes, "first", LEASE_MS).unwrap();
-            let held = try_lock_all(&mut con, &mutexes, "first", LEASE_MS).unwrap();
+            let granted = try_acquire_all(&mut con, "first", &asked).unwrap();
+            let held = try_acquire_all(&mut con, "first", &asked).unwrap();
             match (granted, held) {
                 (TryAcquireAllAnswer::Granted(granted), TryAcquireAllAnswer::Held(held)) => {
                     assert_eq!(granted.len(), 2);
@@ -164,11 +164,11 @@ fn several_mutexes_of_one_group() {
                 }
                 other => panic!("{other:?}"),
             }
-            give_back(&mut con, mutexes[0], "first");
-            let denied = try_lock_all(&mut con, &mutexes, "second", LEASE_MS).unwrap();
-            let shield_is = matches!(denied, TryAcquireAllAnswer::Denied { place: 1, .. });
+            give_back(&mut con, &mutexes[0], "first");
+            let denied = try_acquire_all(&mut con, "second", &asked).unwrap();
+            let shield_is = matches!(denied, TryAcquireAllAnswer::Denied { index: 1, .. });
             assert!(shield_is, "{denied:?}");
-            give_back(&mut con, mutexes[1], "first");
+            give_back(&mut con, &mutexes[1], "first");
         }
     }
 }
@@ -182,7 +182,7 @@ fn mutexes_of_several_groups_are_refused() {
     // What counts is not the node but the slot.
     for other in [format!("{here}-2"), elsewhere] {
         let mutexes = [&here, &other].map(|name| Keys::mutex(&cluster.prefix, name).unwrap());
-        let locked = try_lock_all(&mut con, &mutexes.each_ref(), "id", LEASE_MS);
+        let locked = try_acquire_all(&mut con, "id", &mutexes.each_ref().map(AskOne::mutex));
         let Err(CallError::Invalid(error)) = locked else { panic!("nothing was changed, and it says so: {locked:?}") };
         assert!(error.to_string().contains("hash"), "{error}");
         for keys in &mutexes {

@@ -94,7 +94,7 @@ fn a_server_that_stalled_leaves_no_connection_out_of_step() {
         (pool.state().idle_connections == pool.state().connections).then_some(())
     });
     check(&pool);
-    guard.unlock().unwrap();
+    guard.release().unwrap();
 }
 
 #[test]

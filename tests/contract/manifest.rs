@@ -4,7 +4,7 @@ use crate::own;
 use crate::support::Server;
 use crate::support::includes::expand;
 
-use luagate::scripts::semaphore::{self, Ask};
+use luagate::scripts::semaphore::{self, Ask, AskOne};
 use luagate::scripts::{LatchKeys, autocomplete, latch};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -300,7 +300,7 @@ fn this_crate_runs_these_very_scripts() {
     semaphore::inspect(&mut con, &keys, 0, 10).unwrap();
     semaphore::resize(&mut con, &keys, 2, None).unwrap();
     semaphore::release(&mut con, &keys, "id", 0, None).unwrap();
-    semaphore::try_lock_all(&mut con, &[&server.keys("several")], "id", 1_000).unwrap();
+    semaphore::try_acquire_all(&mut con, "id", &[AskOne::mutex(&server.keys("several"))]).unwrap();
     let recent = autocomplete::recent_key(&server.prefix, "all").unwrap();
     autocomplete::recent_add(&mut con, &recent, "a", 1).unwrap();
     autocomplete::recent_match(&mut con, &recent, "a", 1).unwrap();

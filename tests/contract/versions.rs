@@ -126,10 +126,12 @@ fn locks_that_one_holds_together_are_held_for_the_other() {
         let mut earlier = Thin::new(&server, &scripts, "unused", 1);
         let gate = server.gate();
         let lock = gate.mutex(names[1]).try_lock().unwrap();
-        let denied = earlier.call_on("try_lock_all", &keys, &["old", "10000"]);
+        let denied =
+            earlier.call_on("try_acquire_all", &keys, &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"]);
         assert_eq!((&*denied.word, denied.numbers[0]), ("denied", 2));
         lock.unlock().unwrap();
-        let granted = earlier.call_on("try_lock_all", &keys, &["old", "10000"]);
+        let granted =
+            earlier.call_on("try_acquire_all", &keys, &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"]);
         assert_eq!(granted.word, "granted");
         assert!(gate.mutexes(names).try_acquire().is_err());
         assert_eq!(gate.semaphore("unused", 1).try_acquire().unwrap().permits(), 1);
@@ -137,7 +139,7 @@ fn locks_that_one_holds_together_are_held_for_the_other() {
             let keys = &keys[3 * name..3 * name + 3];
             assert_eq!(earlier.call_on("release", keys, &["old", "0"]).word, "released");
         }
-        gate.mutexes(names).try_acquire().unwrap().unlock().unwrap();
+        gate.mutexes(names).try_acquire().unwrap().release().unwrap();
     }
 }
 

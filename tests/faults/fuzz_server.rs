@@ -240,8 +240,8 @@ fn call_everything(url: &str, now: &Mutex<&'static str>) -> Result<usize, String
     timed("revoke", &mut || drop(semaphore.revoke("id")));
     timed("adopt", &mut || drop(semaphore.adopt("id").map(luagate::Permit::into_id)));
     timed("lock", &mut || drop(gate.mutex("any").try_lock()));
-    timed("try_lock_all", &mut || drop(gate.mutexes(["{g}:a", "{g}:b"]).try_acquire()));
-    timed("lock_all", &mut || drop(gate.mutexes(["a", "b"]).acquire_timeout(TIMEOUT)));
+    timed("try_acquire_several", &mut || drop(gate.mutexes(["{g}:a", "{g}:b"]).try_acquire()));
+    timed("acquire_several", &mut || drop(gate.mutexes(["a", "b"]).acquire_timeout(TIMEOUT)));
     timed("count_down", &mut || drop(gate.latch("any", 2).count_down()));
     timed("wait", &mut || drop(gate.latch("any", 2).wait_timeout(TIMEOUT)));
     let had = permits.len();

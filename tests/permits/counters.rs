@@ -64,10 +64,10 @@ fn each_permit_that_is_handed_out_is_granted_once() {
     let read = gate.rwlock("granted").read().unwrap();
     assert_eq!(gate.counters().granted, 5);
     let at_once = gate.mutexes(["{g}:a", "{g}:b", "{g}:c"]);
-    at_once.try_acquire().unwrap().unlock().unwrap();
+    at_once.try_acquire().unwrap().release().unwrap();
     assert_eq!(gate.counters().granted, 8, "one for each mutex");
     let in_line = gate.mutexes(["d", "e"]);
-    in_line.acquire_timeout(MINUTE).unwrap().unlock().unwrap();
+    in_line.acquire_timeout(MINUTE).unwrap().release().unwrap();
     assert_eq!(asked(&gate), (10, 0, 0));
     drop((adopted, permanent, locked, read));
 }
@@ -120,7 +120,7 @@ fn several_that_stood_in_line_have_waited_one_by_one() {
     eventually("it waits for the second", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
     assert_eq!(asked(&gate), (2, 0, 0), "it has the first");
     held.unlock().unwrap();
-    waiter.join().unwrap().unlock().unwrap();
+    waiter.join().unwrap().release().unwrap();
     assert_eq!(asked(&gate), (3, 1, 0));
 }
 
@@ -232,7 +232,7 @@ fn what_is_given_back_or_handed_on_is_not_lost() {
     let id = semaphore.acquire().unwrap().into_id();
     drop(semaphore.adopt(&id).unwrap());
     let several = gate.mutexes(["a", "b"]).acquire_timeout(MINUTE).unwrap();
-    several.unlock().unwrap();
+    several.release().unwrap();
     assert_eq!(semaphore.available_permits().unwrap(), 9);
     assert_eq!(gate.counters().lost, 0);
 }

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod at_least;
 mod autocomplete;
 mod bulk;
 mod counters;
@@ -12,6 +13,7 @@ mod known_holes;
 mod latch;
 mod limit;
 mod looking;
+mod max_waiting;
 mod order;
 mod outcomes;
 mod own_ids;

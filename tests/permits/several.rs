@@ -1,7 +1,8 @@
-//! Promise: several mutexes are locked together or not at all; nobody who waits for one of them is overtaken; nobody waits
-//! for ever.
+//! Promise: permits of several semaphores are acquired together or not at all; nobody who waits for one of them is overtaken;
+//! nobody waits for ever.
 
 mod at_once;
+mod limits;
 mod script;
 mod unlocking;
 mod waiting;
@@ -12,7 +13,7 @@ use crate::support::raw::Raw;
 use luagate::Gate;
 use luagate::errors::CallError;
 use luagate::scripts::Keys;
-use luagate::scripts::semaphore::{self, TryAcquireAllAnswer};
+use luagate::scripts::semaphore::{self, AskOne, TryAcquireAllAnswer};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -28,14 +29,18 @@ fn raw(server: &Server, name: &str) -> Raw {
 /// Asks by the script for mutexes of these keys.
 fn ask(raws: &mut [&mut Raw], id: &str, lease_ms: u64) -> Result<TryAcquireAllAnswer, CallError> {
     let keys: Vec<Keys> = raws.iter().map(|raw| raw.keys.clone()).collect();
-    let keys: Vec<&Keys> = keys.iter().collect();
-    semaphore::try_lock_all(&mut raws[0].con, &keys, id, lease_ms)
+    semaphore::try_acquire_all(&mut raws[0].con, id, &mutexes(&keys, lease_ms))
+}
+
+/// One permit of each.
+fn mutexes(keys: &[Keys], lease_ms: u64) -> Vec<AskOne<'_>> {
+    keys.iter().map(|keys| AskOne { lease_ms, ..AskOne::mutex(keys) }).collect()
 }
 
 #[track_caller]
-fn assert_in_the_way(answer: Result<TryAcquireAllAnswer, CallError>, expected: usize) {
+fn assert_blocked(answer: Result<TryAcquireAllAnswer, CallError>, expected: usize) {
     match answer {
-        Ok(TryAcquireAllAnswer::Denied { place, .. }) => assert_eq!(place, expected),
+        Ok(TryAcquireAllAnswer::Denied { index, .. }) => assert_eq!(index, expected),
         other => panic!("{other:?}"),
     }
 }

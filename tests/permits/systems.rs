@@ -128,14 +128,16 @@ fn fine_grained_locks() {
             scope.spawn(move || {
                 for _ in 0..100 {
                     let guard = gate.mutexes(names).acquire_timeout(SOON).unwrap();
-                    guard.unlock().unwrap();
+                    guard.release().unwrap();
                 }
             });
         }
     });
     let held = gate.mutex("b").lock().unwrap();
     let both = gate.mutexes(["a", "b"]);
-    let Err(AcquireSeveralError::TimedOut(in_the_way)) = both.acquire_timeout(Duration::from_millis(20)) else { panic!() };
+    let Err(AcquireSeveralError::TimedOut(in_the_way)) = both.acquire_timeout(Duration::from_millis(20)) else {
+        panic!()
+    };
     assert_eq!(in_the_way.name, "b");
     gate.mutex("a").try_lock().unwrap().unlock().unwrap();
     held.unlock().unwrap();

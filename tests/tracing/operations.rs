@@ -90,24 +90,24 @@ fn several_locks_are_one_span_with_all_their_names() {
     let gate = gate(&server);
     let several = gate.mutexes(["{trade}:sword", "{trade}:axe"]);
     let names = "{trade}:axe {trade}:sword"; // in the order in which they are locked
-    several.try_acquire().unwrap().unlock().unwrap();
+    several.try_acquire().unwrap().release().unwrap();
     let guard = several.acquire_timeout(MINUTE).unwrap();
     guard.refresh().unwrap();
     assert!(several.try_acquire().is_err());
     assert!(several.acquire_timeout(MOMENT).is_err());
     drop(guard);
     let expected = [
-        ("try_lock_all", "granted"),
+        ("try_acquire_several", "granted"),
         ("release", "released"),
-        ("lock_all", "granted"),
+        ("acquire_several", "granted"),
         ("refresh", "refreshed"),
-        ("try_lock_all", "denied"),
-        ("lock_all", "timed_out"),
+        ("try_acquire_several", "denied"),
+        ("acquire_several", "timed_out"),
         ("release", "released"),
     ];
     assert_told(names, "mutex", &expected);
-    assert!(waited(names, "lock_all").unwrap() >= MOMENT);
-    assert_eq!(waited(names, "try_lock_all"), None);
+    assert!(waited(names, "acquire_several").unwrap() >= MOMENT);
+    assert_eq!(waited(names, "try_acquire_several"), None);
     // Which of them it waited for.
     let expected = [("acquire", "granted"), ("acquire", "timed_out")];
     assert_told("{trade}:axe", "mutex", &expected);
@@ -257,6 +257,6 @@ fn a_lock_lost_while_others_are_waited_for_is_told() {
     held.unlock().unwrap();
     let result = waiter.join().unwrap();
     assert!(matches!(result, Err(AcquireSeveralError::Lost(_))), "{result:?}");
-    let lost = [("lock_all", "lost"), ("release", "gone")];
+    let lost = [("acquire_several", "lost"), ("release", "gone")];
     assert_told("first second", "mutex", &lost);
 }

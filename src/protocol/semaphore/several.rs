@@ -111,14 +111,17 @@ impl TryAcquireAll<'_> {
     fn grants(&self, reply: &mut Reply) -> Result<Vec<(Grant, Usage)>, CallError> {
         let now = reply.number()?;
         self.rows(reply, |row| {
-            let grant =
-                Grant { permits: row.number()?, fence: row.number()?, expires_at: row.number_or_never()?, now };
+            let grant = Grant { permits: row.number()?, fence: row.number()?, expires_at: row.number_or_never()?, now };
             Ok((grant.checked()?, Usage::read(row)?))
         })
     }
 
     /// A list with a row for each semaphore.
-    fn rows<T>(&self, reply: &mut Reply, row: impl Fn(&mut Reply) -> Result<T, CallError>) -> Result<Vec<T>, CallError> {
+    fn rows<T>(
+        &self,
+        reply: &mut Reply,
+        row: impl Fn(&mut Reply) -> Result<T, CallError>,
+    ) -> Result<Vec<T>, CallError> {
         let rows = reply.rows(row)?;
         match rows.len() == self.asked.len() {
             true => Ok(rows),

@@ -73,8 +73,8 @@ pub fn wait(semaphore: &Semaphore, admin: &mut Connection) -> Result<(), Error> 
 
 fn locks(gate: &Gate) -> Result<(), Error> {
     gate.mutex("m").lock()?.unlock()?;
-    gate.mutexes(["{g}:a", "{g}:b"]).try_acquire()?.unlock()?;
-    gate.mutexes(["c", "d"]).acquire_timeout(MINUTE)?.unlock()?;
+    gate.mutexes(["{g}:a", "{g}:b"]).try_acquire()?.release()?;
+    gate.mutexes(["c", "d"]).acquire_timeout(MINUTE)?.release()?;
     let rwlock = gate.rwlock("rw");
     rwlock.read()?.unlock()?;
     rwlock.write()?.downgrade()?.unlock()?;

@@ -37,7 +37,7 @@ fn every_system_works_over_all_nodes() {
         assert!(gate.mutex(name).try_lock().is_err());
     }
     all.refresh().unwrap();
-    all.unlock().unwrap();
+    all.release().unwrap();
     for name in &names {
         let lock = gate.rwlock(name);
         let reader = lock.try_read().unwrap();
@@ -53,7 +53,7 @@ fn every_system_works_over_all_nodes() {
         eventually("it is renewed", || (permit.remaining().unwrap() > Duration::from_millis(1_900)).then_some(()));
     }
     let grouped = gate.mutexes(["{g}:a", "{g}:b"]);
-    grouped.try_acquire().unwrap().unlock().unwrap();
+    grouped.try_acquire().unwrap().release().unwrap();
 }
 
 /// How often a node read from clients.

@@ -4,7 +4,7 @@ use super::{StandIn, reply, text};
 
 use luagate::errors::CallError;
 use luagate::scripts::semaphore::{
-    self, Answer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, TryAcquireAllAnswer, Usage,
+    self, Answer, Ask, AskOne, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, TryAcquireAllAnswer, Usage,
 };
 use luagate::scripts::{Keys, LatchKeys, autocomplete, latch};
 use redis::Value;
@@ -29,13 +29,13 @@ fn usage(usage: &Usage) -> Vec<Value> {
     vec![int(usage.in_use), int(usage.limit)]
 }
 
-fn locks(grants: &[Grant]) -> Vec<Value> {
-    assert_eq!(grants.len(), 2);
-    let pairs = grants.iter().map(|lock| {
-        assert_eq!((lock.permits, lock.now), (1, grants[0].now));
-        Value::Array(grant(lock)[1..3].to_vec())
+fn grants(grants: &[(Grant, Usage)]) -> Vec<Value> {
+    let [(Grant { now, .. }, _), _] = *grants else { panic!("{grants:?}") };
+    let rows = grants.iter().map(|(one, used)| {
+        assert_eq!(one.now, now);
+        Value::Array([grant(one)[..3].to_vec(), usage(used)].concat())
     });
-    vec![int(grants[0].now), Value::Array(pairs.collect())]
+    vec![int(now), Value::Array(rows.collect())]
 }
 
 fn list(items: Vec<Vec<u8>>) -> Value {
@@ -78,10 +78,11 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
     }),
     ("semaphore/inspect", |con, keys, _| {
         let state = semaphore::inspect(con, keys, 0, 10)?;
-        let holders = state
-            .holders
-            .iter()
-            .map(|row| Value::Array(vec![text(&row.id), int(row.permits), int(row.fence), or_never(row.expires_at)]));
+        let holders = state.holders.iter().map(|row| {
+            let cooling_down = int(u8::from(row.cooling_down));
+            let end = or_never(row.expires_at);
+            Value::Array(vec![text(&row.id), int(row.permits), int(row.fence), end, cooling_down])
+        });
         let waiters = state
             .waiters
             .iter()
@@ -98,14 +99,19 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
             Value::Array(waiters.collect()),
         ]))
     }),
-    ("semaphore/try_lock_all", |con, keys, _| {
-        Ok(match semaphore::try_lock_all(con, &[keys, keys], "id", 1_000)? {
-            TryAcquireAllAnswer::Granted(grants) => reply("granted", locks(&grants)),
-            TryAcquireAllAnswer::Held(grants) => reply("held", locks(&grants)),
-            TryAcquireAllAnswer::Denied { place, next_expiry, usage: u, waiting, now } => {
-                assert!(place < 2);
-                let fields = [vec![int(place + 1), or_never(next_expiry)], usage(&u), vec![int(waiting), int(now)]];
-                reply("denied", fields.concat())
+    ("semaphore/try_acquire_all", |con, keys, _| {
+        Ok(match semaphore::try_acquire_all(con, "id", &[AskOne::mutex(keys); 2])? {
+            TryAcquireAllAnswer::Granted(granted) => reply("granted", grants(&granted)),
+            TryAcquireAllAnswer::Held(held) => reply("held", grants(&held)),
+            TryAcquireAllAnswer::Denied { index, next_expiry, now, lines } => {
+                assert!(index < 2 && lines.len() == 2);
+                let rows = lines.iter().map(|line| [usage(&line.usage), vec![int(line.waiting)]].concat());
+                let rows = Value::Array(rows.map(Value::Array).collect());
+                reply("denied", vec![int(index + 1), or_never(next_expiry), int(now), rows])
+            }
+            TryAcquireAllAnswer::AboveLimit { index, limit, now } => {
+                assert!(index < 2);
+                reply("above_limit", vec![int(index + 1), int(limit), int(now)])
             }
         })
     }),

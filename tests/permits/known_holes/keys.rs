@@ -6,7 +6,7 @@ use crate::support::{Server, eventually};
 
 use luagate::Released;
 use luagate::errors::{CallError, FailureKind};
-use luagate::scripts::semaphore::{self, Answer, Ask};
+use luagate::scripts::semaphore::{self, Answer, Ask, AskOne};
 use redis::Commands;
 
 #[test]
@@ -29,7 +29,7 @@ fn hole_29_permits_of_several_keys_released_in_part() {
     let guard = gate.mutexes(names).try_acquire().unwrap();
     let expired = guard.get("{trade}:shield").unwrap().id().to_owned();
     gate.mutex("{trade}:shield").revoke(&expired).unwrap();
-    assert_eq!(guard.unlock().unwrap(), Released::Gone);
+    assert_eq!(guard.release().unwrap(), Released::Gone);
     for name in names {
         gate.mutex(name).try_lock().unwrap().unlock().unwrap();
     }
@@ -62,7 +62,7 @@ fn hole_30_undeclared_keys() {
     semaphore::release(&mut user, &keys, "id", 0, None).unwrap();
     let (one, other) = (server.keys("{few}:one"), server.keys("{few}:other"));
     allow(&[one.names(), other.names()].concat());
-    semaphore::try_lock_all(&mut user, &[&one, &other], "id", 1_000).unwrap();
+    semaphore::try_acquire_all(&mut user, "id", &[&one, &other].map(AskOne::mutex)).unwrap();
     // What is not allowed is refused.
     let refused = semaphore::acquire(&mut user, &keys, &ask);
     assert!(

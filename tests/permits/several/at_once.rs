@@ -1,4 +1,4 @@
-//! Promise: `try_lock_all` locks all of the mutexes in one script or none of them, and tells which one is in the way.
+//! Promise: `try_acquire` takes permits of all semaphores in one script or of none, and tells which one did not grant.
 
 use super::{HELMET, SHIELD, SOON, SWORD, assert_free, raw};
 use crate::own;
@@ -25,27 +25,27 @@ fn all_at_once_by_one_script() {
         assert_eq!(seen.holders[0].fence, held.fence());
     }
     assert_eq!(guard.iter().count(), 64);
-    assert_eq!(guard.unlock().unwrap(), Released::Released);
+    assert_eq!(guard.release().unwrap(), Released::Released);
     for name in &names {
         assert_free(&gate, &[name]);
     }
 }
 
 #[test]
-fn who_is_in_the_way_is_told_and_nothing_is_held() {
+fn the_first_that_blocks_is_told_and_nothing_is_held() {
     let server = Server::any();
     let gate = server.gate();
     let all = gate.mutexes([SWORD, SHIELD, HELMET]);
     let shield = gate.mutex(SHIELD).lease(Duration::from_secs(60));
     let held = shield.lock().unwrap();
-    let Err(TryAcquireSeveralError::Blocked(in_the_way)) = all.try_acquire() else { panic!() };
-    assert_eq!(in_the_way.name, SHIELD);
-    let again = in_the_way.denied.as_ref().unwrap().next_expiry.unwrap();
+    let Err(TryAcquireSeveralError::Blocked(blocked)) = all.try_acquire() else { panic!() };
+    assert_eq!(blocked.name, SHIELD);
+    let again = blocked.denied.as_ref().unwrap().next_expiry.unwrap();
     assert!((Duration::from_secs(55)..=Duration::from_secs(60)).contains(&again), "{again:?}");
-    assert!(in_the_way.to_string().starts_with("{trade}:shield is in the way"), "{in_the_way}");
+    assert!(blocked.to_string().starts_with("{trade}:shield: 1 of 1 permits"), "{blocked}");
     assert_free(&gate, &[SWORD, HELMET]);
     held.unlock().unwrap();
-    all.try_acquire().unwrap().unlock().unwrap();
+    all.try_acquire().unwrap().release().unwrap();
 }
 
 #[test]
@@ -61,12 +61,16 @@ fn what_cannot_be_is_told_and_changes_nothing() {
         (vec![SWORD, "a b"], "white space"),
     ];
     for (names, expected) in cases {
-        let Err(TryAcquireSeveralError::Invalid(invalid)) = gate.mutexes(&names).try_acquire() else { panic!("{names:?}") };
+        let Err(TryAcquireSeveralError::Invalid(invalid)) = gate.mutexes(&names).try_acquire() else {
+            panic!("{names:?}")
+        };
         assert!(invalid.to_string().contains(expected), "{invalid}");
         if expected == "one group" {
-            continue; // `lock_all` takes them
+            continue; // `acquire_timeout` takes them
         }
-        let Err(AcquireSeveralError::Invalid(invalid)) = gate.mutexes(&names).acquire_timeout(SOON) else { panic!("{names:?}") };
+        let Err(AcquireSeveralError::Invalid(invalid)) = gate.mutexes(&names).acquire_timeout(SOON) else {
+            panic!("{names:?}")
+        };
         assert!(invalid.to_string().contains(expected), "{invalid}");
     }
     assert!(matches!(gate.mutexes([SWORD]).acquire_timeout(Duration::ZERO), Err(AcquireSeveralError::Invalid(_))));
@@ -82,7 +86,7 @@ fn a_lost_reply_takes_nothing_twice() {
     let guard = both.try_acquire().unwrap();
     assert!(proxy.is_done());
     assert_eq!(raw(&server, SWORD).in_use(), 1);
-    assert_eq!(guard.unlock().unwrap(), Released::Released);
+    assert_eq!(guard.release().unwrap(), Released::Released);
     // With both replies lost nobody knows; what was locked is given back all the same.
     proxy.lose_replies(2);
     assert!(matches!(both.try_acquire(), Err(TryAcquireSeveralError::Unknown(_))));
@@ -95,10 +99,10 @@ fn a_cluster_takes_them() {
     let server = own!(Server::cluster_node());
     let gate = server.gate();
     let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
-    assert_eq!(guard.unlock().unwrap(), Released::Released);
+    assert_eq!(guard.release().unwrap(), Released::Released);
     // In line their names need not share a slot.
     let guard = gate.mutexes(["sword", "shield"]).acquire_timeout(SOON).unwrap();
-    assert_eq!(guard.unlock().unwrap(), Released::Released);
+    assert_eq!(guard.release().unwrap(), Released::Released);
 }
 
 #[test]
@@ -126,14 +130,15 @@ fn a_forked_child_locks_and_unlocks_nothing() {
     match fork::fork().unwrap() {
         fork::Fork::Child => {
             let others = gate.mutexes(["{trade}:helmet", "{trade}:boots"]);
-            let refused = guard.refresh().is_err() && others.try_acquire().is_err() && others.acquire_timeout(SOON).is_err();
+            let refused =
+                guard.refresh().is_err() && others.try_acquire().is_err() && others.acquire_timeout(SOON).is_err();
             drop(guard);
             std::process::exit(i32::from(!refused));
         }
         fork::Fork::Parent(child) => {
             assert_eq!(fork::waitpid(child).unwrap(), 0);
             assert_free(&gate, &["{trade}:helmet", "{trade}:boots"]);
-            assert_eq!(guard.unlock().unwrap(), Released::Released);
+            assert_eq!(guard.release().unwrap(), Released::Released);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Promise: the script for several mutexes grants all or none, to each id once, and overtakes nobody who waits for one of them.
 
-use super::{SHIELD, SWORD, ask, assert_free, assert_in_the_way, raw};
+use super::{SHIELD, SWORD, ask, assert_blocked, assert_free, mutexes, raw};
 use crate::own;
 use crate::support::Server;
 use crate::support::raw::Listener;
@@ -18,16 +18,17 @@ fn the_script_refuses_what_cannot_be() {
     let elsewhere = Keys::mutex(&server.prefix, "{other}:sword").unwrap();
     let (one, other) = (sword.keys.clone(), shield.keys.clone());
     let many: Vec<Keys> = (0..65).map(|n| Keys::mutex(&server.prefix, &format!("{{trade}}:{n}")).unwrap()).collect();
-    let cases: [(Vec<&Keys>, &str, u64, &str); 6] = [
+    let both = vec![one.clone(), other.clone()];
+    let cases: [(Vec<Keys>, &str, u64, &str); 6] = [
         (vec![], "id", 1, "keys"),
-        (many.iter().collect(), "id", 1, "keys"),
-        (vec![&one, &one], "id", 1, "twice"),
-        (vec![&one, &elsewhere], "id", 1, "hash tag"),
-        (vec![&one, &other], "i d", 1, "id"),
-        (vec![&one, &other], "id", u64::MAX, "lease_ms"),
+        (many, "id", 1, "keys"),
+        (vec![one.clone(), one.clone()], "id", 1, "twice"),
+        (vec![one.clone(), elsewhere], "id", 1, "hash tag"),
+        (both.clone(), "i d", 1, "id"),
+        (both, "id", u64::MAX, "lease_ms"),
     ];
     for (keys, id, lease_ms, expected) in cases {
-        match semaphore::try_lock_all(&mut sword.con, &keys, id, lease_ms) {
+        match semaphore::try_acquire_all(&mut sword.con, id, &mutexes(&keys, lease_ms)) {
             Err(CallError::Invalid(invalid)) => {
                 assert!(invalid.to_string().contains(expected), "{invalid}");
             }
@@ -49,7 +50,7 @@ fn again_with_the_same_id_grants_nothing_twice() {
     let Ok(TryAcquireAllAnswer::Granted(first)) = ask(both, "id", 60_000) else { panic!() };
     assert!(both[0].ttls()[..2].iter().all(|ttl| *ttl > 60_000));
     let Ok(TryAcquireAllAnswer::Held(again)) = ask(both, "id", 30_000) else { panic!() };
-    for (first, again) in first.iter().zip(&again) {
+    for ((first, _), (again, _)) in first.iter().zip(&again) {
         assert_eq!(first.fence, again.fence);
         assert_eq!(first.expires_at, again.expires_at);
     }
@@ -64,7 +65,7 @@ fn nobody_who_waits_for_one_of_them_is_overtaken() {
     let gone = sword.grant(Ask { lease_ms: 20, ..sword.ask("gone") });
     sword.queue(Ask { wait_ms: 60_000, ..sword.ask("waiter") });
     sword.wait_until(gone.expires_at.unwrap());
-    assert_in_the_way(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
+    assert_blocked(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
     assert_eq!(shield.in_use(), 0);
     sword.grant(Ask { wait_ms: 60_000, ..sword.ask("waiter") });
 }
@@ -78,7 +79,7 @@ fn whoever_waits_is_served_by_the_script_that_passes_by() {
     let gone = sword.grant(Ask { lease_ms: 20, ..sword.ask("gone") });
     sword.queue(Ask { wait_ms: 60_000, inbox: &channel, ..sword.ask("waiter") });
     sword.wait_until(gone.expires_at.unwrap());
-    assert_in_the_way(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
+    assert_blocked(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
     assert_eq!(inbox.next_grant()[0], "waiter");
     assert!(sword.holds("waiter"));
 }
@@ -108,7 +109,7 @@ fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
     both[0].assert_released("id");
     let other = both[0].ask("other");
     both[0].grant(other);
-    assert_in_the_way(ask(both, "id", 60_000), 0);
+    assert_blocked(ask(both, "id", 60_000), 0);
     assert_eq!(both[1].in_use(), 0);
     both[0].assert_released("other");
     // Lost to nobody, it has both again; the one that it still has keeps its lease.
@@ -124,7 +125,7 @@ fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
     // The guard: one of them was taken away.
     let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
     gate.mutex(SWORD).revoke(guard.get(SWORD).unwrap().id()).unwrap();
-    assert_eq!(guard.unlock().unwrap(), Released::Gone);
+    assert_eq!(guard.release().unwrap(), Released::Gone);
     assert_free(&gate, &[SWORD, SHIELD]);
 }
 
@@ -141,7 +142,7 @@ fn what_is_given_back_goes_to_whoever_waits_for_it() {
     both[1].assert_released("id");
     let other = both[1].ask("other");
     both[1].grant(other);
-    assert_in_the_way(ask(both, "id", 0), 1);
+    assert_blocked(ask(both, "id", 0), 1);
     assert_eq!(inbox.next_grant()[0], "waits");
     // What was held without an end is not: the keys go with the leases that are left.
     assert!(both[0].ttls()[..2].iter().all(|ttl| *ttl > 0));
@@ -154,7 +155,7 @@ fn without_an_end_by_the_script() {
     let both = &mut [&mut sword, &mut shield];
     let Ok(TryAcquireAllAnswer::Granted(first)) = ask(both, "id", 0) else { panic!() };
     let Ok(TryAcquireAllAnswer::Held(again)) = ask(both, "id", 0) else { panic!() };
-    for grant in first.iter().chain(&again) {
+    for (grant, _) in first.iter().chain(&again) {
         assert_eq!(grant.expires_at, None);
     }
     assert_eq!(both[0].ttls()[..2], [-1, -1]);
@@ -166,9 +167,9 @@ fn an_id_whose_leases_have_ended_begins_anew() {
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
     let Ok(TryAcquireAllAnswer::Granted(first)) = ask(both, "id", 20) else { panic!() };
-    both[0].wait_until(first[1].expires_at.unwrap());
+    both[0].wait_until(first[1].0.expires_at.unwrap());
     let Ok(TryAcquireAllAnswer::Granted(anew)) = ask(both, "id", 10_000) else { panic!() };
-    for (first, anew) in first.iter().zip(&anew) {
+    for ((first, _), (anew, _)) in first.iter().zip(&anew) {
         assert!(anew.fence > first.fence);
         assert_eq!(anew.expires_at, Some(anew.now + 10_000));
     }
@@ -182,7 +183,7 @@ fn places_in_line_are_given_up_whichever_is_in_the_way() {
         raw.grant(raw.ask("holder"));
         raw.queue(Ask { wait_ms: 60_000, ..raw.ask("id") });
     }
-    assert_in_the_way(ask(&mut [&mut sword, &mut shield], "id", 60_000), 0);
+    assert_blocked(ask(&mut [&mut sword, &mut shield], "id", 60_000), 0);
     for raw in [&mut sword, &mut shield] {
         assert_eq!(raw.inspect().waiter_count, 0);
         raw.assert_released("holder");
@@ -228,7 +229,7 @@ fn with_a_key_lost_it_is_given_back_all_the_same() {
     both[1].assert_released("id");
     let other = both[1].ask("other");
     both[1].grant(other);
-    assert_in_the_way(ask(both, "id", 60_000), 1);
+    assert_blocked(ask(both, "id", 60_000), 1);
     assert_eq!(both[0].release("id"), ReleaseAnswer::Gone);
 }
 
@@ -239,7 +240,7 @@ fn with_a_key_lost_nothing_is_granted_twice() {
     sword.grant(Ask { lease_ms: 60_000, ..sword.ask("holder") });
     let [meta, ..] = sword.key_names();
     let _: () = sword.con.del(meta).unwrap();
-    assert_in_the_way(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
+    assert_blocked(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
     assert_eq!(shield.in_use(), 0);
     assert!(sword.ttls()[0] > 60_000, "what is written has an end");
     sword.assert_released("holder");

@@ -38,7 +38,7 @@ fn each_may_be_unlocked_alone() {
     let guard = gate.mutexes(["b", "a"]).acquire_timeout(SOON).unwrap();
     guard.refresh().unwrap();
     let mut guards = guard.into_permits();
-    guards.pop().unwrap().unlock().unwrap();
+    guards.pop().unwrap().release().unwrap();
     assert_free(&gate, &["b"]);
     assert_eq!(gate.mutex("a").inspect().unwrap().in_use, 1);
     drop(guards);
@@ -107,9 +107,9 @@ fn what_was_gone_at_a_first_attempt_is_told_by_the_second() {
     let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
     gate.mutex(SWORD).revoke(guard.get(SWORD).unwrap().id()).unwrap();
     let put_back = overwrite(&server, SHIELD);
-    let error = guard.unlock().unwrap_err();
+    let error = guard.release().unwrap_err();
     put_back();
-    assert_eq!(error.into_guard().unlock().unwrap(), Released::Gone);
+    assert_eq!(error.into_guard().release().unwrap(), Released::Gone);
 }
 
 #[test]
@@ -118,9 +118,9 @@ fn an_unlock_that_was_not_confirmed_may_be_tried_again() {
     let both = gate.mutexes([SWORD, SHIELD]);
     let guard = both.try_acquire().unwrap();
     proxy.lose_replies(2);
-    let error = guard.unlock().unwrap_err();
+    let error = guard.release().unwrap_err();
     assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
-    error.into_guard().unlock().unwrap();
+    error.into_guard().release().unwrap();
     assert_free(&gate, &[SWORD, SHIELD]);
 }
 
@@ -180,6 +180,6 @@ fn a_guard_speaks_for_all_and_not_for_the_first_alone() {
         assert!(matches!(guard.refresh(), Err(RefreshError::Lost(_))));
         assert!(guard.is_lost(), "{lost}");
         assert_eq!(guard.remaining(), Some(Duration::ZERO), "{lost}");
-        assert_eq!(guard.unlock().unwrap(), Released::Gone);
+        assert_eq!(guard.release().unwrap(), Released::Gone);
     }
 }

@@ -1,4 +1,5 @@
-//! Promise: `lock_all` waits for all of the mutexes until its timeout, keeps meanwhile what it holds, and otherwise nothing.
+//! Promise: `acquire_timeout` waits for all of the semaphores until its timeout, keeps meanwhile what it holds, and otherwise
+//! nothing.
 
 use super::{SOON, assert_free};
 use crate::own;
@@ -43,7 +44,7 @@ fn ten_thousand_overlapping_attempts_and_nobody_waits_for_ever() {
                     for pick in &picks {
                         owners[*pick].store(0, Ordering::SeqCst);
                     }
-                    guard.unlock().unwrap();
+                    guard.release().unwrap();
                 }
             });
         }
@@ -60,7 +61,9 @@ fn in_time_or_nothing_is_left() {
     let held = gate.mutex("b").lock().unwrap();
     let begun = Instant::now();
     let timeout = Duration::from_millis(200);
-    let Err(AcquireSeveralError::TimedOut(in_the_way)) = server.gate().mutexes(["c", "b", "a"]).acquire_timeout(timeout) else {
+    let Err(AcquireSeveralError::TimedOut(in_the_way)) =
+        server.gate().mutexes(["c", "b", "a"]).acquire_timeout(timeout)
+    else {
         panic!()
     };
     let took = begun.elapsed();
@@ -74,12 +77,14 @@ fn in_time_or_nothing_is_left() {
 
 #[test]
 fn no_more_are_asked_for_once_the_time_is_over() {
-    // 64 round trips take longer than this, though nobody is in the way.
+    // 64 round trips take longer than this, though nobody else holds one.
     let server = Server::any();
     let gate = server.gate();
     let names: Vec<String> = (0..64).map(|n| format!("item:{n}")).collect();
     let timeout = Duration::from_millis(1);
-    let Err(AcquireSeveralError::TimedOut(in_the_way)) = gate.mutexes(&names).acquire_timeout(timeout) else { panic!() };
+    let Err(AcquireSeveralError::TimedOut(in_the_way)) = gate.mutexes(&names).acquire_timeout(timeout) else {
+        panic!()
+    };
     assert_eq!(in_the_way.denied, None);
     assert!(in_the_way.to_string().starts_with("the time was over"), "{in_the_way}");
     for name in &names {

@@ -13,7 +13,7 @@ use crate::gate::Gate;
 use crate::ledger::{Check, Violation, broken};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
-use crate::protocol::semaphore::{Grant, Release, TryLockAll, TryAcquireAllAnswer};
+use crate::protocol::semaphore::{Grant, Release, TryAcquireAllAnswer, TryLockAll};
 use crate::run::Run;
 use crate::scripts::Scripts;
 use luagate_memory::Store;

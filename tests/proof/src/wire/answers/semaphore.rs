@@ -5,7 +5,7 @@ use super::wrong::{refuse, text};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
 use crate::protocol::semaphore::{
-    Acquire, Answer, Ask, Inspect, Lookup, Refresh, Release, Resize, TryLockAll, TryAcquireAllAnswer,
+    Acquire, Answer, Ask, Inspect, Lookup, Refresh, Release, Resize, TryAcquireAllAnswer, TryLockAll,
 };
 use redis::{ConnectionLike, Value};
 

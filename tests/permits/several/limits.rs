@@ -1,0 +1,199 @@
+//! Promise: permits of several semaphores, of any limits and weights, are acquired together or not at all; what blocks is told.
+
+use super::SOON;
+use crate::support::{Server, eventually};
+
+use luagate::errors::{AcquireSeveralError, TryAcquireSeveralError};
+use luagate::{Error, Gate, Released, Semaphore};
+use std::thread;
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_millis(20);
+
+/// Three for a user and four in total.
+fn limits(gate: &Gate) -> (Semaphore, Semaphore) {
+    (gate.semaphore("{export}:user:17", 3), gate.semaphore("{export}:total", 4))
+}
+
+fn in_use(semaphore: &Semaphore) -> u32 {
+    semaphore.inspect().unwrap().in_use
+}
+
+#[test]
+fn weights_of_several_limits_and_a_mutex_at_once_and_in_line() {
+    let server = Server::any();
+    let gate = server.gate();
+    let (user, total) = limits(&gate);
+    let item = gate.mutex("{export}:item");
+    let all = gate.several([(&total, 2), (item.as_semaphore(), 1), (&user, 3)]);
+    for in_line in [false, true] {
+        let held = match in_line {
+            false => all.try_acquire().unwrap(),
+            true => all.acquire_timeout(SOON).unwrap(),
+        };
+        assert_eq!((in_use(&user), in_use(&total), item.is_locked().unwrap()), (3, 2, true));
+        // In the order in which they are waited for: the smallest limit first.
+        let names: Vec<(&str, u32, u32)> = held.iter().map(|(name, one)| (name, one.permits(), one.limit())).collect();
+        assert_eq!(names, [("{export}:item", 1, 1), ("{export}:user:17", 3, 3), ("{export}:total", 2, 4)]);
+        assert_eq!(held.fence("{export}:total"), Some(held.get("{export}:total").unwrap().fence()));
+        assert_eq!(held.fence("other"), None);
+        held.refresh().unwrap();
+        assert!(!held.is_lost() && held.remaining().unwrap() > SOON);
+        assert_eq!(held.release().unwrap(), Released::Released);
+        assert_eq!((in_use(&user), in_use(&total), item.is_locked().unwrap()), (0, 0, false));
+    }
+}
+
+#[test]
+fn a_denial_names_the_first_that_blocks_and_how_full_each_is() {
+    let server = Server::any();
+    let gate = server.gate();
+    let (user, total) = limits(&gate);
+    let _held = total.try_acquire_many(3).unwrap();
+    let both = gate.several([(&user, 2), (&total, 2)]);
+    let Err(TryAcquireSeveralError::Blocked(blocked)) = both.try_acquire() else { panic!("there is one left") };
+    assert_eq!(blocked.name, total.name());
+    let denied = blocked.denied.as_ref().unwrap();
+    assert_eq!((denied.in_use, denied.limit, denied.waiting), (3, 4, 0));
+    assert!(denied.next_expiry.is_some_and(|next| next > Duration::from_secs(20)));
+    let usages = blocked.usages.iter().map(|one| (one.name.as_str(), one.in_use, one.limit, one.waiting));
+    assert_eq!(usages.collect::<Vec<_>>(), [(user.name(), 0, 3, 0), (total.name(), 3, 4, 0)]);
+    assert!(blocked.to_string().starts_with("{export}:total: 3 of 4 permits are in use"), "{blocked}");
+    assert!(matches!(Error::from(TryAcquireSeveralError::Blocked(blocked)), Error::Blocked(_)));
+    assert_eq!(in_use(&user), 0);
+}
+
+#[test]
+fn a_wait_that_fails_gives_everything_back() {
+    let server = Server::any();
+    let gate = server.gate();
+    let (user, total) = limits(&gate);
+    let held = total.try_acquire_many(4).unwrap();
+    let both = gate.several([(&user, 1), (&total, 1)]);
+    let Err(AcquireSeveralError::TimedOut(blocked)) = both.acquire_timeout(SHORT) else { panic!("it was granted") };
+    assert_eq!((blocked.name.as_str(), blocked.denied.unwrap().in_use), (total.name(), 4));
+    assert_eq!((in_use(&user), in_use(&total)), (0, 4));
+    // More than the limit, another limit than declared, a full line: each names the semaphore.
+    let Err(AcquireSeveralError::AboveLimit(above)) = gate.several([(&user, 1), (&total, 5)]).acquire_timeout(SOON)
+    else {
+        panic!("it was granted")
+    };
+    assert_eq!((above.name.as_str(), above.permits, above.limit), (total.name(), 5, 4));
+    let strict = gate.semaphore(total.name(), 9).strict();
+    let other = gate.several([(&user, 1), (&strict, 1)]).acquire_timeout(SOON);
+    let Err(AcquireSeveralError::LimitMismatch(other)) = other else { panic!("{other:?}") };
+    assert_eq!((other.name.as_str(), other.declared, other.in_force), (total.name(), 9, 4));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| total.acquire_timeout(SOON));
+        eventually("it waits", || (total.inspect().unwrap().waiter_count == 1).then_some(()));
+        let short = total.clone().max_waiting(1);
+        let full = gate.several([(&user, 1), (&short, 1)]).acquire_timeout(SOON);
+        let Err(AcquireSeveralError::LineFull(full)) = full else { panic!("{full:?}") };
+        assert_eq!((full.name.as_str(), full.denied.unwrap().waiting), (total.name(), 1));
+        held.release().unwrap();
+        waits.join().unwrap().unwrap().release().unwrap();
+    });
+    assert_eq!((in_use(&user), in_use(&total)), (0, 0));
+}
+
+#[test]
+fn at_once_more_than_the_limit_or_another_limit_is_told_and_nothing_is_held() {
+    let server = Server::any();
+    let gate = server.gate();
+    let (user, total) = limits(&gate);
+    let Err(TryAcquireSeveralError::AboveLimit(above)) = gate.several([(&user, 4), (&total, 1)]).try_acquire() else {
+        panic!("it was granted")
+    };
+    assert_eq!((above.name.as_str(), above.permits, above.limit), (user.name(), 4, 3));
+    let held = total.try_acquire().unwrap();
+    let strict = gate.semaphore(total.name(), 9).strict();
+    for permits in [1, 4] {
+        let Err(TryAcquireSeveralError::LimitMismatch(other)) =
+            gate.several([(&user, 1), (&strict, permits)]).try_acquire()
+        else {
+            panic!("it was granted")
+        };
+        assert_eq!((other.declared, other.in_force), (9, 4));
+    }
+    assert_eq!((in_use(&user), in_use(&total)), (0, 1));
+    held.release().unwrap();
+}
+
+#[test]
+fn each_keeps_its_own_settings() {
+    let server = Server::any();
+    let gate = server.gate();
+    let user = gate.semaphore("{export}:user:17", 3).lease(Duration::from_secs(5));
+    let total = gate.semaphore("{export}:total", 4).lease(Duration::from_secs(600)).at_least(Duration::from_secs(60));
+    let both = gate.several([(&user, 1), (&total, 1)]);
+    for in_line in [false, true] {
+        let held = match in_line {
+            false => both.try_acquire().unwrap(),
+            true => both.acquire_timeout(SOON).unwrap(),
+        };
+        assert!(held.get(user.name()).unwrap().remaining().unwrap() <= Duration::from_secs(5));
+        assert!(held.get(total.name()).unwrap().remaining().unwrap() > Duration::from_secs(500));
+        assert!(held.remaining().unwrap() <= Duration::from_secs(5));
+        held.release().unwrap();
+    }
+    assert_eq!((in_use(&user), in_use(&total)), (0, 2));
+}
+
+#[test]
+fn semaphores_of_two_servers_are_acquired_in_line() {
+    let (here, there) = (Server::any(), Server::any());
+    let (gate, other) = (here.gate(), there.gate());
+    let (near, far) = (gate.semaphore("near", 2), other.semaphore("far", 1));
+    let both = gate.several([(&near, 1), (&far, 1)]);
+    let error = both.try_acquire().unwrap_err();
+    assert!(matches!(error, TryAcquireSeveralError::Invalid(_)), "{error}");
+    let held = both.acquire_timeout(SOON).unwrap();
+    held.refresh().unwrap();
+    assert!(near.try_acquire().is_ok() && far.try_acquire().is_err());
+    assert!(matches!(both.acquire_timeout(SHORT), Err(AcquireSeveralError::TimedOut(_))));
+    held.release().unwrap();
+    assert_eq!((in_use(&near), in_use(&far)), (0, 0));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_asked() {
+    let server = Server::any();
+    let gate = server.gate();
+    let (user, total) = limits(&gate);
+    let own = gate.semaphore("{export}:own", 1).id("me");
+    let many: Vec<Semaphore> = (0..65).map(|n| gate.semaphore(&format!("{{export}}:{n}"), 1)).collect();
+    let cases: [(Vec<(&Semaphore, u32)>, &str); 5] = [
+        (vec![], "semaphores"),
+        (many.iter().map(|one| (one, 1)).collect(), "semaphores"),
+        (vec![(&user, 1), (&total, 1), (&user, 2)], "semaphores"),
+        (vec![(&user, 1), (&total, 0)], "permits"),
+        (vec![(&user, 1), (&own, 1)], "id"),
+    ];
+    for (semaphores, what) in cases {
+        let several = gate.several(semaphores);
+        let Err(TryAcquireSeveralError::Invalid(at_once)) = several.try_acquire() else { panic!("{what}") };
+        let Err(AcquireSeveralError::Invalid(in_line)) = several.acquire_timeout(SOON) else { panic!("{what}") };
+        assert_eq!((at_once.what(), in_line.what()), (what, what));
+    }
+    let Err(AcquireSeveralError::Invalid(zero)) = gate.several([(&user, 1)]).acquire_timeout(Duration::ZERO) else {
+        panic!()
+    };
+    assert_eq!(zero.what(), "timeout");
+    assert_eq!(server.all_keys(), Vec::<String>::new());
+}
+
+#[test]
+fn nobody_keeps_a_wide_semaphore_while_waiting_for_a_narrow_one() {
+    let server = Server::any();
+    let gate = server.gate();
+    let (user, total) = limits(&gate);
+    let held = user.try_acquire_many(3).unwrap();
+    let both = gate.several([(&total, 1), (&user, 1)]);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| both.acquire_timeout(SOON));
+        eventually("it waits for the user's", || (user.inspect().unwrap().waiter_count == 1).then_some(()));
+        assert_eq!(in_use(&total), 0);
+        held.release().unwrap();
+        waits.join().unwrap().unwrap().release().unwrap();
+    });
+}

@@ -9,6 +9,8 @@
 //! | `java.util.concurrent`: `Semaphore`, `ReentrantLock`, `ReentrantReadWriteLock`, `CountDownLatch` | [`java`] |
 //! | Redisson: semaphores, locks, read-write locks, fenced locks, multi-locks, latches | [`redisson`] |
 //! | a named semaphore with identities and a maximal size | [`named_semaphore`] |
+//! | several limits that hold together, such as 3 per user and 100 in total | [`several_limits`] |
+//! | rate limiters, ShedLock | [`rate_limits`] |
 //! | operations, and are to keep it running: settings, memory, failovers, upgrades, stuck holders, permissions | [`production`] |
 //! | what breaks, and want to know what you will see | [`faults`] |
 //! | one server, and want a cluster, sentinels, or a pool of your own | [`deployments`] |
@@ -28,6 +30,12 @@ pub mod redisson {}
 
 #[doc = include_str!("guide/named_semaphore.md")]
 pub mod named_semaphore {}
+
+#[doc = include_str!("guide/several_limits.md")]
+pub mod several_limits {}
+
+#[doc = include_str!("guide/rate_limits.md")]
+pub mod rate_limits {}
 
 #[doc = include_str!("guide/tokio.md")]
 pub mod tokio {}

@@ -20,6 +20,7 @@ pub mod client;
 pub mod crowd;
 pub mod distance;
 pub mod figure;
+pub mod flood;
 pub mod growth;
 pub mod handover;
 pub mod instructions;

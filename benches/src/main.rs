@@ -8,8 +8,8 @@ use luagate_benches::figure::{self, Figure};
 use luagate_benches::over_tcp;
 use luagate_benches::server::Server;
 use luagate_benches::{
-    autocomplete, bulk, chapter6, client, crowd, growth, handover, latency, memory, peers, pool, script_instructions,
-    script_time, threads, throughput,
+    autocomplete, bulk, chapter6, client, crowd, flood, growth, handover, latency, memory, peers, pool,
+    script_instructions, script_time, threads, throughput,
 };
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use std::path::Path;
 type Measured = (Vec<Figure>, Vec<Chart>);
 type Measure = fn(&Server) -> Measured;
 
-const MEASURES: [(&str, Measure); 13] = [
+const MEASURES: [(&str, Measure); 14] = [
     ("script time", |server| (script_time::measure(server), vec![])),
     ("instructions", |_| (script_instructions::measure(), vec![])),
     ("throughput", |server| (throughput::measure(server), vec![])),
@@ -29,6 +29,7 @@ const MEASURES: [(&str, Measure); 13] = [
     ("hand-over", |server| (handover::measure(server), vec![])),
     ("latency", |server| (vec![], vec![latency::chart(server)])),
     ("crowd", crowd::measure),
+    ("flood", |server| (flood::measure(server), vec![])),
     ("Redis in Action", |server| (chapter6::measure(server), vec![])),
     ("autocomplete", |server| (autocomplete::measure(server), vec![])),
 ];

@@ -12,6 +12,8 @@ mod history_forgotten;
 #[cfg(target_os = "linux")] // what a process uses is read from /proc
 mod load;
 mod planted_faults;
+mod rate;
+mod several;
 mod timeouts;
 mod versions_crowd;
 
@@ -34,6 +36,7 @@ fn process_of_a_test() {
         "live" => histories::work(&arguments),
         #[cfg(target_os = "linux")]
         "load" => support::load::work(&arguments),
+        "rate" => rate::work(&arguments),
         "planted" => planted_faults::work(&arguments),
         other => panic!("there is no job {other}"),
     }

@@ -1,0 +1,117 @@
+//! Promise: threads that take random overlapping sets of semaphores never wait for each other for ever: every attempt ends in its
+//! time, and nothing stays behind. Six seconds, and with `LUAGATE_PROVE=long` a minute.
+
+use crate::all_processors;
+use crate::support::dice::Dice;
+use crate::support::{Server, eventually};
+
+use luagate::errors::{AcquireSeveralError, TryAcquireSeveralError};
+use luagate::{Gate, Semaphore};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const THREADS: u64 = 32;
+const SEMAPHORES: u32 = 64;
+
+/// Of an attempt that waits, at most; and how much later it may end on a machine whose processors are all busy.
+const TIMEOUT_MS: u64 = 500;
+const LATE: Duration = Duration::from_secs(1);
+
+fn limit(n: u32) -> u32 {
+    1 + n % 4
+}
+
+fn semaphores(gate: &Gate) -> Vec<Semaphore> {
+    (0..SEMAPHORES).map(|n| gate.semaphore(&format!("{{several}}:{n}"), limit(n))).collect()
+}
+
+/// Of each semaphore, how many permits are held.
+type Ledger = Vec<AtomicU32>;
+
+/// How many attempts were granted, and how many not.
+#[derive(Default)]
+struct Counts {
+    granted: u64,
+    refused: u64,
+}
+
+fn attempts(gate: &Gate, ledger: &Ledger, mut dice: Dice, end: Instant) -> Counts {
+    let all = semaphores(gate);
+    let mut counts = Counts::default();
+    while Instant::now() < end {
+        let mut picks: Vec<(u32, u32)> = Vec::new();
+        for _ in 0..2 + dice.below(3) {
+            let n = dice.below(SEMAPHORES.into()) as u32;
+            if picks.iter().all(|(other, _)| *other != n) {
+                picks.push((n, 1 + dice.below(limit(n).into()) as u32));
+            }
+        }
+        let several = gate.several(picks.iter().map(|(n, permits)| (&all[*n as usize], *permits)));
+        let begun = Instant::now();
+        let timeout = Duration::from_millis(1 + dice.below(TIMEOUT_MS));
+        let held = match dice.below(3) {
+            0 => match several.try_acquire() {
+                Ok(held) => Some(held),
+                Err(TryAcquireSeveralError::Blocked(_)) => None,
+                Err(error) => panic!("{error}"),
+            },
+            _ => match several.acquire_timeout(timeout) {
+                Ok(held) => Some(held),
+                Err(AcquireSeveralError::TimedOut(_)) => None,
+                Err(error) => panic!("{error}"),
+            },
+        };
+        let took = begun.elapsed();
+        assert!(took < timeout + LATE, "{took:?} of {timeout:?}");
+        let Some(held) = held else {
+            counts.refused += 1;
+            continue;
+        };
+        counts.granted += 1;
+        for (n, permits) in &picks {
+            let inside = ledger[*n as usize].fetch_add(*permits, Ordering::SeqCst) + permits;
+            assert!(inside <= limit(*n), "{inside} of {}", limit(*n));
+        }
+        thread::sleep(Duration::from_millis(dice.below(4)));
+        for (n, permits) in &picks {
+            ledger[*n as usize].fetch_sub(*permits, Ordering::SeqCst);
+        }
+        match dice.below(2) {
+            0 => drop(held),
+            _ => drop(held.release().unwrap()),
+        }
+    }
+    counts
+}
+
+#[test]
+fn thirty_two_threads_take_random_overlapping_sets() {
+    let _processors = all_processors();
+    let server = Server::any();
+    let gates = [server.gate(), server.gate()];
+    let is_long = std::env::var_os("LUAGATE_PROVE").is_some_and(|form| form == "long");
+    let end = Instant::now() + Duration::from_secs(if is_long { 60 } else { 6 });
+    let ledger: Ledger = (0..SEMAPHORES).map(|_| AtomicU32::new(0)).collect();
+    let counts: Vec<Counts> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (gate, ledger) = (&gates[thread as usize % 2], &ledger);
+                scope.spawn(move || attempts(gate, ledger, Dice::new(thread + 1), end))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for semaphore in semaphores(&gates[0]) {
+        // What a busy machine could not give back in time the background gives back.
+        eventually("nothing is left", || {
+            let state = semaphore.inspect().unwrap();
+            (state.in_use == 0 && state.waiter_count == 0).then_some(())
+        });
+    }
+    for (thread, Counts { granted, refused }) in counts.iter().enumerate() {
+        assert!(*granted > 0, "thread {thread} was never granted, and refused {refused} times");
+    }
+    let refused: u64 = counts.iter().map(|counts| counts.refused).sum();
+    assert!(refused > 0, "nobody was ever in the way of another: nothing was tested");
+}

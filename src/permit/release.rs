@@ -70,10 +70,11 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
         give_back(permits, None, &mut unconfirmed)
     });
     let outcomes: Vec<_> = outcomes.collect(); // one that fails does not keep the others from being released
-    let all = outcomes.into_iter().try_fold(Released::Released, |all, released| {
-        Ok(if released? == Released::Gone { Released::Gone } else { all })
-    });
-    all
+    let released: Vec<Released> = outcomes.into_iter().collect::<Result<_, _>>()?;
+    match released.contains(&Released::Gone) {
+        true => Ok(Released::Gone),
+        false => Ok(Released::Released),
+    }
 }
 
 /// As `release_all`, for at most 100 ms; the background does what takes longer.

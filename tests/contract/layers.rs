@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// From the bottom to the top. A module uses none of its own row but itself, and none above.
-const LAYERS: [&[&str]; 14] = [
-    &["error", "counters", "sync"],
+const LAYERS: [&[&str]; 15] = [
+    &["error", "sync"],
+    &["counters"],
     &["protocol"],
     &["clock"],
     &["trace"],

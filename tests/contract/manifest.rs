@@ -203,13 +203,14 @@ fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
         let least = argv.len() - optional;
         let mut refused = format!("LUAGATE arguments: takes {}", argv.len());
         if optional > 0 {
-            refused = format!("LUAGATE arguments: takes {least} or {}", argv.len());
+            let between = if optional == 1 { "or" } else { "to" };
+            refused = format!("LUAGATE arguments: takes {least} {between} {}", argv.len());
         }
         if !argv.is_empty() {
             refused = format!("{refused}: {}", argv.join(" "));
         }
         assert_eq!(error(keys.len(), argv.len() + 1), refused, "{name}");
-        // Of several mutexes the script first checks each argument, so it reports the missing one by its own rule.
+        // Of several semaphores the script first checks each argument, so it reports the missing one by its own rule.
         if least > 0 && !several {
             assert_eq!(error(keys.len(), least - 1), refused, "{name}");
         }

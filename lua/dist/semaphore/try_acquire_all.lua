@@ -45,13 +45,14 @@ local count, seen_keys, asked = #KEYS / 3, {}, {}
 local tag = string.match(KEYS[1] or '', '{(.-)}')
 if count % 1 ~= 0 or count < 1 or count > 64 then
   refuse('keys: takes meta holders queue of 1 to 64 semaphores')
-elseif #ARGV ~= 1 + 4 * count then
-  refuse('arguments: takes ' .. 1 + 4 * count .. ': id, and permits limit lease_ms at_least_ms of each semaphore')
 end
 for _, key in ipairs(KEYS) do
   if seen_keys[key] then refuse('keys: takes each semaphore once, got ' .. key .. ' twice') end
   if not tag or string.match(key, '{(.-)}') ~= tag then refuse('keys: takes semaphores of one hash tag') end
   seen_keys[key] = true
+end
+if #ARGV ~= 1 + 4 * count then
+  refuse('arguments: takes ' .. 1 + 4 * count .. ': id, and permits limit lease_ms at_least_ms of each semaphore')
 end
 local id = word(1, 'id', 200)
 for at = 2, problem and 0 or #ARGV, 4 do

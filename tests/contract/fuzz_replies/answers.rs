@@ -59,7 +59,7 @@ proptest! {
 #[test]
 fn an_id_that_is_no_text_is_listed_with_the_replacement_character() {
     let id = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
-    let row = |id| Value::Array([vec![id], [2, 7, -1].map(Value::Int).to_vec()].concat());
+    let row = |id| Value::Array([vec![id], [2, 7, -1, 0].map(Value::Int).to_vec()].concat());
     let state = |id| {
         let numbers = [5, 0, 2, 1, 0, 7, 1_700_000_000_000];
         let lists = [Value::Array(vec![row(id)]), Value::Array(vec![])];

@@ -21,8 +21,9 @@ fn manifest() -> BTreeMap<String, Vec<(String, Vec<String>)>> {
 }
 
 /// A value that this field may have. All times of a reply are about `now`; the lease is what was asked for, or any.
-fn field(name: &str, now: i64, lease: Option<i64>) -> BoxedStrategy<Value> {
+fn field(script: &str, name: &str, now: i64, lease: Option<i64>) -> BoxedStrategy<Value> {
     let count = || (0..=2_147_483_647_i64).prop_map(Value::Int);
+    let count_from_1 = || (1..=2_147_483_647_i64).prop_map(Value::Int);
     let end = move || match lease {
         Some(lease) => Just(Value::Int(now + lease)).boxed(),
         None => prop_oneof![Just(-1_i64), now + 1..=now + 3_155_760_000_000].prop_map(Value::Int).boxed(),
@@ -31,20 +32,28 @@ fn field(name: &str, now: i64, lease: Option<i64>) -> BoxedStrategy<Value> {
     let rows = |row: Vec<BoxedStrategy<Value>>| {
         proptest::collection::vec(row.prop_map(Value::Array), 0..4).prop_map(Value::Array)
     };
+    let field = |name| field(script, name, now, lease);
     match name {
+        "permits" if script == "semaphore/try_acquire_all" => {
+            let row = vec![count_from_1().boxed(), field("fence"), end().boxed(), count().boxed(), count().boxed()];
+            proptest::collection::vec(row.prop_map(Value::Array), 2).prop_map(Value::Array).boxed()
+        }
+        "usages" => {
+            let row = vec![count().boxed(), count().boxed(), count().boxed()];
+            proptest::collection::vec(row.prop_map(Value::Array), 2).prop_map(Value::Array).boxed()
+        }
         "permits" => Just(Value::Int(2)).boxed(),
         "fence" | "ticket" | "last_fence" => (1..1_i64 << 53).prop_map(Value::Int).boxed(),
         "now" => Just(Value::Int(now)).boxed(),
         "expires_at" => end().boxed(),
         "retry_after" | "next_expiry" => (0..100_000_i64).prop_map(Value::Int).boxed(),
-        "place" => (1..=2_i64).prop_map(Value::Int).boxed(),
+        "index" => (1..=2_i64).prop_map(Value::Int).boxed(),
         "pinned" | "removed" => (0..=1_i64).prop_map(Value::Int).boxed(),
-        "locks" => {
-            let row = vec![field("fence", now, lease), end().boxed()].prop_map(Value::Array);
-            proptest::collection::vec(row, 2).prop_map(Value::Array).boxed()
+        "holders" => {
+            let cooling_down = (0..=1_i64).prop_map(Value::Int);
+            rows(vec![id.boxed(), count().boxed(), field("fence"), end().boxed(), cooling_down.boxed()]).boxed()
         }
-        "holders" => rows(vec![id.boxed(), count().boxed(), field("fence", now, lease), end().boxed()]).boxed(),
-        "waiters" => rows(vec![id.boxed(), count().boxed(), field("ticket", now, lease), count().boxed()]).boxed(),
+        "waiters" => rows(vec![id.boxed(), count().boxed(), field("ticket"), count().boxed()]).boxed(),
         "contacts" | "members" => {
             let any = proptest::collection::vec(any::<u8>(), 0..9).prop_map(Value::BulkString);
             proptest::collection::vec(any, 0..4).prop_map(Value::Array).boxed()
@@ -67,7 +76,7 @@ pub fn valid_reply() -> BoxedStrategy<(String, Value)> {
                 (_, "refreshed") => Some(1_000),
                 _ => None,
             };
-            let fields: Vec<_> = names.iter().map(|name| field(name, now, lease)).collect();
+            let fields: Vec<_> = names.iter().map(|name| field(&script, name, now, lease)).collect();
             let is_one = word.is_empty() && names.len() == 1;
             (Just(script), fields).prop_map(move |(script, fields)| match (is_one, word.is_empty()) {
                 (true, _) => (script, fields[0].clone()),

@@ -75,7 +75,8 @@ local function open(KEYS, want, declared, at_least_ms, lease_ms)
     if not is_held then return end
     local keep = 0
     -- include: semaphore/cool.lua
-    consistent = call('ZREM', holders, id) == 1 and call('HDEL', meta, id) == 1
+    call('ZREM', holders, id)
+    call('HDEL', meta, id)
     held, in_use, extra_weight, fence, record = held - 1, in_use - weight, extra_weight - weight + 1, nil, nil
     is_held, changed, lease_ended = false, true, true
     one.advance(false)

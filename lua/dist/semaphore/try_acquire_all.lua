@@ -371,7 +371,8 @@ if ends == NEVER then is_permanent = true elseif ends > latest then latest = end
   held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
   wrote, changed = true, true
 end
-    consistent = call('ZREM', holders, id) == 1 and call('HDEL', meta, id) == 1
+    call('ZREM', holders, id)
+    call('HDEL', meta, id)
     held, in_use, extra_weight, fence, record = held - 1, in_use - weight, extra_weight - weight + 1, nil, nil
     is_held, changed, lease_ended = false, true, true
     one.advance(false)

@@ -30,14 +30,15 @@ if #ARGV ~= 1 + 4 * count then
 end
 local id = word(1, 'id', 200)
 for at = 2, problem and 0 or #ARGV, 4 do
+  local permits, limit = number(at, 'permits', 1, 2147483647), number(at + 1, 'limit', 0, 2147483647)
   local lease_ms, at_least_ms = number(at + 2, 'lease_ms', 0, 3155760000000), number(at + 3, 'at_least_ms', 0, 3155760000000)
-  asked[#asked + 1] = {number(at, 'permits', 1, 2147483647), number(at + 1, 'limit', 0, 2147483647), at_least_ms,
-    lease_ms and at_least_ms and lease_ms > 0 and math.max(lease_ms, at_least_ms) or lease_ms}
+  if not problem and lease_ms > 0 and lease_ms < at_least_ms then lease_ms = at_least_ms end
+  asked[#asked + 1] = {permits, limit, lease_ms, at_least_ms}
 end
 if problem then return redis.error_reply(problem) end
 -- include: clock.lua
 -- Reads one semaphore, with its three keys. What it returns does the rest; nothing is written before.
-local function open(KEYS, want, declared, at_least_ms, lease_ms)
+local function open(KEYS, want, declared, lease_ms, at_least_ms)
   -- include: semaphore/load.lua
   local waiting, gives_back = call('ZCARD', queue)
   -- include: semaphore/count.lua

@@ -118,3 +118,16 @@ fn the_clock_goes_as_far_as_it_can_and_no_farther() {
     let result = desk.acquire_timeout(Duration::from_millis(50));
     assert!(matches!(result, Err(AcquireError::TimedOut(_))), "{result:?}");
 }
+
+#[test]
+fn a_minimum_hold_is_over_when_the_clock_says_so() {
+    let (gate, memory) = memory();
+    let mail = gate.semaphore("mail", 1).at_least(HOUR);
+    mail.try_acquire().unwrap().release().unwrap();
+    memory.advance(HOUR - MINUTE);
+    let Err(TryAcquireError::Denied(denied)) = mail.try_acquire() else { panic!("it starts again too early") };
+    assert!(denied.next_expiry.is_some_and(|left| left <= MINUTE), "{denied}");
+    assert!(mail.inspect().unwrap().holders[0].cooling_down);
+    memory.advance(MINUTE);
+    mail.try_acquire().unwrap().release().unwrap();
+}

@@ -36,6 +36,13 @@ fn locks_latches_and_names_work() {
     drop(both);
     drop(all.acquire_timeout(SECOND).unwrap());
 
+    let (user, total) = (gate.semaphore("user", 2), gate.semaphore("total", 3));
+    let limits = gate.several([(&user, 2), (&total, 2)]);
+    let held = limits.acquire_timeout(SECOND).unwrap();
+    assert!(limits.acquire_timeout(SECOND / 100).is_err());
+    assert_eq!((user.available_permits().unwrap(), total.available_permits().unwrap()), (0, 1));
+    drop(held);
+
     let page = gate.rwlock("page").lease(MINUTE);
     let readers = (page.read().unwrap(), page.try_read().unwrap());
     assert!(page.try_write().is_err());

@@ -61,6 +61,25 @@ fn each_operation_on_a_semaphore_is_a_span() {
 }
 
 #[test]
+fn a_full_line_is_an_outcome_of_its_own() {
+    let server = Server::any();
+    let gate = gate(&server);
+    let full = gate.semaphore("full", 1).max_waiting(1);
+    let held = full.acquire().unwrap();
+    let other = gate.mutex("other");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| full.acquire_timeout(MINUTE));
+        eventually("it waits", || (full.inspect().unwrap().waiter_count == 1).then_some(()));
+        assert!(full.acquire_timeout(MINUTE).is_err());
+        assert!(gate.several([(&full, 1), (other.as_semaphore(), 1)]).acquire_timeout(MINUTE).is_err());
+        held.release().unwrap();
+        drop(waits.join().unwrap().unwrap());
+    });
+    // Semaphores of different kinds are one span with both names, in the order in which they are waited for.
+    assert_told("other full", "several", &[("acquire_several", "line_full")]);
+}
+
+#[test]
 fn locks_are_spans_of_their_kind() {
     let server = Server::any();
     let gate = gate(&server);

@@ -72,9 +72,12 @@ local function open(KEYS, want, declared, at_least_ms, lease_ms)
   end
   function one.give_back()
     if not is_held then return end
-    local keep = 0
-    -- include: semaphore/cool.lua
-    consistent = call('ZREM', holders, id) == 1 and call('HDEL', meta, id) == 1
+    if consistent then -- after a loss the minimum hold does not count
+      local keep = 0
+      -- include: semaphore/cool.lua
+    end
+    call('ZREM', holders, id)
+    call('HDEL', meta, id)
     held, in_use, extra_weight, fence, record = held - 1, in_use - weight, extra_weight - weight + 1, nil, nil
     is_held, changed, lease_ended = false, true, true
     one.advance(false)

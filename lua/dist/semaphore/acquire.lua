@@ -354,7 +354,11 @@ if #gone > 0 then
   call('ZREM', queue, unpack(gone))
   call('HDEL', meta, unpack(gone))
   waiting, wrote, changed = waiting - #gone, true, true
-  if gone[1] == front[1] then head_until = 0 end -- the next call looks who is first
+  if gone[1] == front[1] then
+    head_until = 0 -- the next call looks who is first
+    local last = records and #records or 0 -- the first waiter may have been hinted, and is not to be written again
+    if last > 0 and records[last - 1] == front[1] then records[last - 1], records[last] = nil, nil end
+  end
 end
   end
   joins = waiting < max_waiting

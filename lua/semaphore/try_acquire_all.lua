@@ -74,8 +74,10 @@ local function open(KEYS, want, declared, lease_ms, at_least_ms)
   end
   function one.give_back()
     if not is_held then return end
-    local keep = 0
-    -- include: semaphore/cool.lua
+    if consistent then -- after a loss the minimum hold does not count
+      local keep = 0
+      -- include: semaphore/cool.lua
+    end
     call('ZREM', holders, id)
     call('HDEL', meta, id)
     held, in_use, extra_weight, fence, record = held - 1, in_use - weight, extra_weight - weight + 1, nil, nil

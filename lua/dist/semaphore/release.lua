@@ -84,7 +84,8 @@ local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
 local is_new_holders, is_new_queue      -- an empty key was deleted, its TTL with it
 local latest = 0                        -- the latest end of a new lease
-local problem = not record and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
+-- The id of a holder without a minimum hold was checked by acquire. Some other fields of meta are no ids.
+local problem = (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (keep < 0 or keep > 2147483647) and string.format(NO_NUMBER, 'keep', 0, 2147483647)
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end

@@ -356,7 +356,8 @@ local next_expiry = ends_at and math.max(1, ends_at - now) or -1
   end
   function one.give_back()
     if not is_held then return end
-    local keep = 0
+    if consistent then -- after a loss the minimum hold does not count
+      local keep = 0
 -- Part: cool. What the caller gives back before its minimum hold ends is in use until then, as a lease of nobody.
 -- In   keep: how many of its permits stay with the caller
 if least_end > now and keep < weight then
@@ -372,6 +373,7 @@ if ends == NEVER then is_permanent = true elseif ends > latest then latest = end
   held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
   wrote, changed = true, true
 end
+    end
     call('ZREM', holders, id)
     call('HDEL', meta, id)
     held, in_use, extra_weight, fence, record = held - 1, in_use - weight, extra_weight - weight + 1, nil, nil

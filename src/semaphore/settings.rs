@@ -38,7 +38,7 @@ impl Semaphore {
     /// [`LineFull`](crate::errors::AcquireError::LineFull), which tells how many wait. For a service that would rather refuse work
     /// than let it wait for long.
     ///
-    /// The server decides in the same step in which it would put the caller in line. Whoever is in line stays there, also when
+    /// The server decides in the same step in which it would put the caller in line. A caller in line stays there, also when
     /// others declare a smaller `n`. Waiters whose process has died do not count; up to a hundred of them are removed when the line
     /// is full.
     #[must_use]

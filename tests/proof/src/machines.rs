@@ -37,7 +37,7 @@ fn grant(now: u64, lease_ms: u64) -> Grant {
 
 fn held(lease_ms: u64, renewed: bool) -> HeldPermit {
     let keys = Keys::mutex("luagate", "m").unwrap();
-    let lease = LeaseOptions { lease_ms, renewed, own_id: false };
+    let lease = LeaseOptions { lease_ms, renewed, own_id: false, at_least_ms: 0 };
     let identity = Identity { keys, id: "id".to_owned(), fence: FENCE, lease };
     let grant = grant(0, lease_ms);
     HeldPermit::new(Arc::new(identity), &grant, Deadline::told(at(0), grant.left()))
@@ -231,7 +231,7 @@ fn leases() {
     let mut past = held(1_000, false);
     assert!(!past.extend(&grant(1_000, 60_000), at(1_000), at(1_000)), "its end has passed");
     let mut handed_on = held(30_000, false);
-    let lease = LeaseOptions { lease_ms: 30_000, renewed: true, own_id: false };
+    let lease = LeaseOptions { lease_ms: 30_000, renewed: true, own_id: false, at_least_ms: 0 };
     let mut renewed = handed_on.under(lease);
     assert_eq!((left(&mut handed_on, 0), left(&mut renewed, 0)), (Some(0), Some(29_999)));
     let mut permanent = held(0, false);

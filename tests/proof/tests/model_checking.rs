@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 /// A client that waits for as long as it takes, one that does not wait, one that waits until a deadline, and one that hears of
 /// nothing.
 fn in_line(permits: u32) -> Want {
-    Want { permits, lease: 1, wait: None, inbox: true }
+    Want { permits, lease: 1, at_least: 0, max_waiting: 0, wait: None, inbox: true }
 }
 
 fn at_once(permits: u32) -> Want {
@@ -150,7 +150,7 @@ fn faults_in_granting<'a>(two: &'a Setting, calm: &'a Setting, three: &'a Settin
         // Grants twice to the same id.
         (two, "semaphore/acquire.lua", "if own_end and tonumber(own_end) > now then", "if false then"),
         // Forgets the ticket that a waiter brings back.
-        (three, "semaphore/join.lua", "is_new = ticket == 0", "is_new = true"),
+        (three, "semaphore/place.lua", "elseif waits and ticket == 0 then", "elseif waits then"),
         // Tells a waiter to sleep for too long.
         (
             calm,
@@ -184,7 +184,7 @@ fn faults_in_ending<'a>(two: &'a Setting, three: &'a Setting, long_lease: &'a Se
         // What is given back is handed to nobody.
         (two, "semaphore/release.lua", "patience_until = true", "patience_until = false"),
         // Looks at nobody though the patience of the first waiter is over.
-        (long_lease, "semaphore/join.lua", "and now < head_until and", "and"),
+        (long_lease, "semaphore/place.lua", "and now < head_until and", "and"),
         // Serves who was to be forgotten.
         (two, "semaphore/serve.lua", "alive = patience > now", "alive = patience >= now"),
         // Who is gone stays in front of the living.
@@ -252,15 +252,15 @@ fn likeness_loses_nothing() {
 }
 
 #[test]
-fn several_mutexes_are_locked_all_or_none() {
+fn several_semaphores_are_acquired_all_or_none() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // Clients, faults, ticks, and the least number of situations.
-    for (clients, faults, ticks, least) in [(3, 0, 1, 10_000), (2, 1, 2, 28_000)] {
-        let world = Several::new(clients, 1, faults, ticks, &Scripts::read());
+    // Clients, faults, ticks, the minimum hold, and the least number of situations.
+    for (clients, faults, ticks, at_least, least) in [(3, 0, 1, 0, 10_000), (2, 1, 2, 1, 28_000)] {
+        let world = Several::new(clients, faults, ticks, at_least, &Scripts::read());
         let world = world.unwrap_or_else(|error| panic!("{error}"));
         let explored = world.explore(cores);
         println!(
-            "two mutexes, {clients} clients, {faults} faults: {} situations, {} generated, {} deep, in {:.1?}",
+            "two semaphores, {clients} clients, {faults} faults: {} situations, {} generated, {} deep, in {:.1?}",
             explored.unique, explored.generated, explored.depth, explored.took
         );
         if let Some(failure) = explored.failure {
@@ -269,8 +269,17 @@ fn several_mutexes_are_locked_all_or_none() {
         assert_eq!(explored.missing, [""; 0], "never happens");
         assert!(explored.unique >= least, "only {} situations", explored.unique);
     }
-    // Takes what is held by another.
-    let fault = with_fault("semaphore/try_lock_all.lua", "limit = math.max(limit, 1)", "limit = 2");
-    let world = Several::new(2, 1, 0, 0, &fault).unwrap_or_else(|error| panic!("{error}"));
-    assert!(world.explore(1).failure.is_some(), "a fault is not found");
+    let try_all = "semaphore/try_acquire_all.lua";
+    for (file, right, wrong) in [
+        // Takes what is held by others.
+        (try_all, "waiting == 0 and in_use + want <= limit", "waiting == 0 and in_use <= limit"),
+        // Keeps what it got, though another one is not free.
+        (try_all, "if above or blocked then one.give_back()", "if above then one.give_back()"),
+        // Forgets the minimum hold.
+        ("semaphore/cool.lua", "if least_end > now and", "if least_end > now and false and"),
+    ] {
+        let world = Several::new(2, 0, 0, 1, &with_fault(file, right, wrong));
+        let world = world.unwrap_or_else(|error| panic!("{error}"));
+        assert!(world.explore(1).failure.is_some(), "{wrong} in {file} is not found");
+    }
 }

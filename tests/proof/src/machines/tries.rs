@@ -6,7 +6,7 @@ use crate::client::micros;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Answer, Usage};
-use crate::protocol::waiter::PermitTarget;
+use crate::protocol::waiter::{PermitTarget, QueueEntry};
 
 const OTHER: Usage = Usage { in_use: 1, limit: 2 };
 
@@ -18,8 +18,9 @@ pub(super) fn check() {
 
 fn target(permits: Option<u32>, id: &str, own_id: bool, strict: bool) -> PermitTarget {
     let keys = Keys::mutex("luagate", "m").unwrap();
-    let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id };
-    PermitTarget::new(keys, id.to_owned(), permits, 3, strict, lease)
+    let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id, at_least_ms: 0 };
+    let (id, entry) = (id.to_owned(), QueueEntry::default());
+    PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, lease, entry }
 }
 
 /// What came of an answer, in words.

@@ -6,7 +6,7 @@ use crate::error::{AcquireError, CallError, Invalid};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Answer, Grant, Usage};
-use crate::protocol::waiter::{Granted, PermitTarget};
+use crate::protocol::waiter::{Granted, PermitTarget, QueueEntry};
 
 pub(super) const USAGE: Usage = Usage { in_use: 3, limit: 3 };
 
@@ -50,8 +50,9 @@ impl Shown for PermitTarget {
 impl Wait<PermitTarget> {
     fn new(deadline: Option<u64>, own_id: bool, strict: bool) -> Self {
         let keys = Keys::mutex("luagate", "m").unwrap();
-        let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id };
-        Wait::of(PermitTarget::new(keys, "id".to_owned(), Some(1), 3, strict, lease), deadline)
+        let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id, at_least_ms: 0 };
+        let (id, permits, entry) = ("id".to_owned(), Some(1), QueueEntry::default());
+        Wait::of(PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, lease, entry }, deadline)
     }
 
     /// One that is in line, with the ticket 50, since 0; it was told at the server's time 1,000.

@@ -31,6 +31,11 @@ impl Gate {
         self.doubt
     }
 
+    /// The model could not say what a call does here, so it goes on from what the keys hold then.
+    pub fn read_model(&mut self, server: &mut Server) {
+        self.model = State::read(server, &self.keys).as_ref().map(State::to_model).unwrap_or_default();
+    }
+
     /// The server restarted with what it had when `older` was the state of this, or with nothing.
     pub fn come_back(&mut self, older: Option<&Gate>) {
         let fences = std::mem::take(&mut self.ledger);

@@ -102,6 +102,13 @@ impl State {
         bounds.into_iter().chain(asks).collect()
     }
 
+    /// Whether this id holds, with this fence.
+    pub fn holds(&self, id: &str, fence: u64) -> bool {
+        let fence_of = |record: &Option<Vec<u8>>| numbers(record.as_deref().unwrap_or_default()).first().copied();
+        let mut holders = self.holders.iter();
+        holders.any(|(other, _, record)| other == id && fence_of(record) == Some(fence as f64))
+    }
+
     /// How many wait in line.
     pub fn waiting(&self) -> u64 {
         self.queue.len() as u64

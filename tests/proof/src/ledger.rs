@@ -103,6 +103,12 @@ impl Ledger {
         self.starts.retain(|fence, _| model.knows(*fence));
     }
 
+    /// Whether a grant with this fence, which its holder has now, is none that was told before.
+    pub fn is_new(&self, micros: u64, id: &str, fence: u64) -> bool {
+        let is_known = self.holders.get(id).is_some_and(|entry| entry.fence == fence);
+        !is_known && fence >= micros && (fence > self.highest_fence || self.is_forgotten)
+    }
+
     /// A permanent lease whose key is lost has no end that could be waited for.
     pub fn forget_permanent(&mut self) {
         let permanent = self.holders.iter().filter(|(_, entry)| entry.ends.is_none());

@@ -82,6 +82,15 @@ pub fn check() {
     tries::check();
     waits::check();
     latches::check();
+    first_leases();
+}
+
+/// The first lease of a permit is not shorter than its minimum hold, and never permanent.
+fn first_leases() {
+    for (lease_ms, at_least_ms, first) in [(9, 0, 9), (9, 8, 9), (9, 10, 10), (0, 0, 30_000), (0, 30_001, 30_001)] {
+        let lease = LeaseOptions { lease_ms, renewed: false, own_id: false, at_least_ms };
+        assert_eq!(lease.first_lease_ms(), first);
+    }
 }
 
 /// A permit is renewed after a third of what is left of its lease, and never once it is left alone.

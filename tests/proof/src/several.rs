@@ -126,6 +126,11 @@ pub enum Event {
     Tick,
 }
 
+/// Every second client wants few permits, every other one many, and the first one either.
+fn weights_of(who: usize) -> impl Iterator<Item = usize> {
+    (0..WEIGHTS.len()).filter(move |weight| who == 0 || who.is_multiple_of(2) == (*weight == 1))
+}
+
 impl Moment {
     fn micros(&self) -> u64 {
         self.store.micros()
@@ -361,7 +366,7 @@ impl Model for Several {
         for (who, caller) in moment.callers.iter().enumerate() {
             match &caller.phase {
                 Phase::Idle if caller.asks < self.asks => {
-                    events.extend((0..WEIGHTS.len()).map(|weight| Event::Ask(who, weight)));
+                    events.extend(weights_of(who).map(|weight| Event::Ask(who, weight)));
                 }
                 Phase::Holding { .. } => events.push(Event::Leave(who)),
                 _ => {}

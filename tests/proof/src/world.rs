@@ -276,7 +276,7 @@ impl World {
         let (number, is_awaited) = (flight.number, flight.thread.is_some());
         let mut replies = Vec::new();
         for sent in flight.calls.clone() {
-            self.check_asked(&sent)?;
+            self.check_asked(name, &sent, is_awaited)?;
             self.note_secret(name, &sent);
             let before = self.ticket_of(name, &sent, is_awaited);
             let reply = self.run(&sent)?;

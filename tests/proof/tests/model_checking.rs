@@ -29,6 +29,16 @@ fn without_inbox(permits: u32) -> Want {
     Want { inbox: false, ..in_line(permits) }
 }
 
+/// One that joins only a line in which nobody waits.
+fn second_in_line(permits: u32) -> Want {
+    Want { max_waiting: 1, ..in_line(permits) }
+}
+
+/// One whose permits are in use for a tick at least.
+fn for_a_tick(permits: u32) -> Want {
+    Want { lease: 2, at_least: 1, ..in_line(permits) }
+}
+
 /// How many steps away from the first the farthest situation is at least, in each setting.
 const DEPTH: usize = 25;
 
@@ -73,7 +83,14 @@ fn settings(long: bool) -> Vec<(Setting, usize)> {
         ..setting("for the first time, with a fault", 1, &[in_line(1), hasty(1)])
     };
     let twice = Setting { name: "two clients, twice, with a fault", clients: 2, asks: 2, ..fault.clone() };
+    let bounded = Setting { name: "a bounded line, with a fault", wants: vec![second_in_line(1)], ..fault.clone() };
+    let held = setting("one permit, held for a tick at least", 1, &[for_a_tick(1)]);
+    let in_part = [for_a_tick(2), in_line(1)];
+    let in_part = Setting { delay: 0, ..setting("two permits, held for a tick at least", 2, &in_part) };
     let mut all = vec![
+        (bounded, 39_000),
+        (held, 37_000),
+        (in_part, 37_000),
         (refreshed, 180_000),
         (fault.clone(), 42_000),
         (late, 21_000),
@@ -192,6 +209,27 @@ fn faults_in_ending<'a>(two: &'a Setting, three: &'a Setting, long_lease: &'a Se
     ]
 }
 
+/// Who may join the line, and what is in use though it is given back.
+fn faults_in_bounds<'a>(bounded: &'a Setting, held: &'a Setting) -> [Fault<'a>; 6] {
+    [
+        // One too many joins the line.
+        (bounded, "semaphore/acquire.lua", "joins = waiting < max_waiting", "joins = waiting <= max_waiting"),
+        (bounded, "semaphore/acquire.lua", "waiting >= max_waiting then", "waiting > max_waiting then"),
+        // Who is gone keeps others from joining.
+        (bounded, "semaphore/sweep.lua", "if #gone > 0 then", "if false then"),
+        // The minimum hold is forgotten, or that of a part.
+        (held, "semaphore/cool.lua", "if least_end > now and keep < weight then", "if false then"),
+        (held, "semaphore/cool.lua", "keep < weight then", "keep == 0 then"),
+        // It counts for a waiter from when it asked.
+        (
+            held,
+            "semaphore/serve.lua",
+            "at_least > 0 and now + at_least or 0",
+            "mine and at_least > 0 and now + at_least or 0",
+        ),
+    ]
+}
+
 #[test]
 fn faults_in_the_scripts_are_found() {
     let two = Setting { clients: 2, faults: 1, renewals: 1, ..setting("two clients", 1, &[in_line(1), at_once(1)]) };
@@ -201,7 +239,10 @@ fn faults_in_the_scripts_are_found() {
     let long_lease = Setting { faults: 1, delay: 0, ..setting("a long lease", 1, &[patient]) };
     let in_granting = faults_in_granting(&two, &calm, &three);
     let in_ending = faults_in_ending(&two, &three, &long_lease);
-    for (setting, file, right, wrong) in in_granting.into_iter().chain(in_ending) {
+    let bounded = Setting { wants: vec![second_in_line(1)], ..three.clone() };
+    let held = Setting { clients: 2, delay: 0, ..setting("held", 2, &[for_a_tick(2)]) };
+    let in_bounds = faults_in_bounds(&bounded, &held);
+    for (setting, file, right, wrong) in in_granting.into_iter().chain(in_ending).chain(in_bounds) {
         let explored = explore(setting, &with_fault(file, right, wrong), 1);
         let failure = explored.failure.as_ref();
         let failure = failure.unwrap_or_else(|| panic!("{wrong} in {file} is not found: {explored:?}"));
@@ -240,6 +281,7 @@ fn likeness_loses_nothing() {
     let small = [
         Setting { clients: 2, faults: 1, ..setting("a fault", 1, &wants) },
         Setting { clients: 2, renewals: 1, ..setting("weights", 2, &weights) },
+        Setting { clients: 2, ..setting("a minimum hold", 2, &[for_a_tick(2)]) },
     ];
     for setting in small {
         let merged = reach(&setting);
@@ -255,7 +297,7 @@ fn likeness_loses_nothing() {
 fn several_semaphores_are_acquired_all_or_none() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // Clients, faults, ticks, the minimum hold, and the least number of situations.
-    for (clients, faults, ticks, at_least, least) in [(3, 0, 1, 0, 10_000), (2, 1, 2, 1, 28_000)] {
+    for (clients, faults, ticks, at_least, least) in [(3, 0, 1, 0, 35_000), (2, 1, 2, 1, 73_000)] {
         let world = Several::new(clients, faults, ticks, at_least, &Scripts::read());
         let world = world.unwrap_or_else(|error| panic!("{error}"));
         let explored = world.explore(cores);

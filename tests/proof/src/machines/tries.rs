@@ -66,6 +66,9 @@ fn answers() {
     assert!(told(declared(0), granted(OTHER)).starts_with("granted "), "none is declared");
     let error = told(of(true), denied());
     assert!(error.starts_with("Denied: ") && !error.ends_with("given back"), "{error}");
+    // Who does not wait is denied, and no line is full for it.
+    let full = PermitTarget { max_waiting: 1, ..of(false) };
+    assert!(told(full, denied()).starts_with("Denied: "));
     let queued = Answer::Queued { ticket: 50, position: 1, retry_after: 0, usage: USAGE, now: 0 };
     assert!(told(of(false), queued).starts_with("Unknown: "), "nobody asked to wait");
     // All that are free are one at least.

@@ -5,9 +5,9 @@ pub(super) mod ids;
 use super::{Host, World};
 use crate::call::{Call, Sent};
 use crate::client::waits::Caller;
-use crate::client::{Patience, Thread, micros};
+use crate::client::{Patience, Thread, Want, micros};
 use crate::ledger::{Check, broken};
-use crate::model::channel;
+use crate::model::{Ask, AskOne, channel};
 use crate::scripts::words_of;
 use redis::{RedisResult, Value};
 use std::time::Duration;
@@ -228,13 +228,35 @@ impl World {
         }
     }
 
-    /// A permit whose reply is lost comes back by itself.
-    pub(super) fn check_asked(&self, sent: &Sent) -> Check {
-        match sent.call() {
-            Call::Acquire(ask) if ask.lease_ms > 0 => Ok(()),
-            Call::TryAll { asked, .. } if asked.iter().all(|ask| ask.lease_ms > 0) => Ok(()),
-            Call::Acquire(_) | Call::TryAll { .. } => broken("lease", format!("{sent} would be held for ever")),
-            _ => Ok(()),
+    /// A call asks for what its caller wants, and for a lease that ends: a permit whose reply is lost comes back by itself.
+    pub(super) fn check_asked(&self, name: usize, sent: &Sent, is_awaited: bool) -> Check {
+        let (id, asked) = match sent.call() {
+            Call::Acquire(ask) => {
+                let Ask { permits, limit, lease_ms, at_least_ms, .. } = ask;
+                (ask.id, vec![(permits, limit, lease_ms, at_least_ms, Some(ask.max_waiting))])
+            }
+            Call::TryAll { id, asked } => {
+                let one = |ask: AskOne| (Some(ask.permits), ask.limit, ask.lease_ms, ask.at_least_ms, None);
+                (id, asked.into_iter().map(one).collect())
+            }
+            _ => return Ok(()),
+        };
+        let callers = self.hosts[name].client.callers.values();
+        let is_it = |want: &&Want| want.id == id && sent.is_on(want.keys.names()[0]);
+        let wants: Vec<_> = callers.flat_map(Caller::wants).filter(is_it).collect();
+        let fits = !is_awaited
+            || wants.len() == asked.len()
+                && wants.iter().zip(&asked).all(|(want, (permits, limit, _, at_least_ms, max_waiting))| {
+                    let bound = max_waiting.is_none_or(|max| max == u64::from(want.max_waiting));
+                    let is_same = (want.permits, want.limit) == (*permits, *limit);
+                    is_same && bound && want.lease.at_least_ms == *at_least_ms
+                });
+        if !fits {
+            return broken("asked", format!("{sent} is not what was wanted: {wants:?}"));
+        }
+        match asked.iter().all(|(_, _, lease_ms, ..)| *lease_ms > 0) {
+            true => Ok(()),
+            false => broken("lease", format!("{sent} would be held for ever")),
         }
     }
 

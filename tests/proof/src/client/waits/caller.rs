@@ -64,6 +64,14 @@ impl Caller {
         }
     }
 
+    /// The same, of each semaphore.
+    pub(crate) fn wants(&self) -> &[Want] {
+        match self {
+            Caller::TriesAll(wants) => wants,
+            other => other.want().map_or(&[], std::slice::from_ref),
+        }
+    }
+
     /// The permits that it may still be granted.
     pub(crate) fn asks_for(&self) -> Option<&Want> {
         match self {

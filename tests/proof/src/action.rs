@@ -1,6 +1,7 @@
 //! All that can happen in a simulated world.
 
 use crate::client::Patience;
+use crate::model::AskOne;
 
 /// Something that happens. Numbers that name one of several are taken modulo how many there are; what makes no sense at
 /// its moment does nothing, so that any part of a story is a story too.
@@ -22,6 +23,17 @@ pub enum Action {
         own_id: bool,
         on_lost: bool,
         patience: Patience,
+        /// 0: joins any line.
+        max_waiting: u32,
+        at_least_ms: u64,
+    },
+    /// A caller of a client wants permits of several semaphores, at once or in line.
+    WantAll {
+        client: usize,
+        asked: Vec<AskOne>,
+        renewed: bool,
+        patience: Patience,
+        max_waiting: u32,
     },
     /// A caller waits for the latch.
     Watch {
@@ -62,6 +74,7 @@ pub enum Action {
         client: usize,
         count: usize,
         lease_ms: u64,
+        at_least_ms: u64,
     },
     /// Calls in one packet arrive and are carried out, the answers come back, or both.
     Arrive {
@@ -114,6 +127,8 @@ pub enum Action {
         count: usize,
         lease_ms: u64,
         wait_ms: u64,
+        max_waiting: u32,
+        at_least_ms: u64,
     },
     Die {
         client: usize,
@@ -167,9 +182,9 @@ pub enum Action {
         limit: u32,
         expected: Option<u32>,
     },
-    LockAll {
+    TryAll {
         name: usize,
-        lease_ms: u64,
+        asked: Vec<AskOne>,
     },
     FreeAll {
         name: usize,

@@ -1,6 +1,6 @@
 //! A call as it goes over the wire: which script, on which keys, with which arguments.
 
-use crate::model::Ask;
+use crate::model::{Ask, AskOne};
 use crate::protocol::call::Packed;
 use redis::Value;
 use std::collections::HashMap;
@@ -48,10 +48,10 @@ pub enum Call {
         limit: u32,
         expected: Option<u32>,
     },
-    /// Several mutexes at once.
-    LockAll {
+    /// Of several semaphores at once.
+    TryAll {
         id: String,
-        lease_ms: u64,
+        asked: Vec<AskOne>,
     },
     CountDown {
         id: String,
@@ -108,13 +108,23 @@ impl Sent {
                 wait_ms: large(4),
                 inbox: text(5),
                 ticket: large(6),
+                max_waiting: large(7),
+                at_least_ms: large(8),
             }),
             "semaphore/release" => Call::Release { id, keep: small(1), fence: large(2) },
             "semaphore/refresh" => Call::Refresh { id, lease_ms: large(1), fence: large(2) },
             "semaphore/lookup" => Call::Lookup { id },
             "semaphore/inspect" => Call::Inspect,
             "semaphore/resize" => Call::Resize { limit: small(0), expected: self.number(1) },
-            "semaphore/try_lock_all" => Call::LockAll { id, lease_ms: large(1) },
+            "semaphore/try_acquire_all" => {
+                let one = |at| AskOne {
+                    permits: small(at),
+                    limit: small(at + 1),
+                    lease_ms: large(at + 2),
+                    at_least_ms: large(at + 3),
+                };
+                Call::TryAll { id, asked: (1..self.arguments.len()).step_by(4).map(one).collect() }
+            }
             "latch/count_down" => Call::CountDown { id, count: small(1), life_ms: large(2) },
             "latch/wait" => Call::Wait { count: small(0), life_ms: large(1), wait_ms: large(2), inbox: text(3) },
             "latch/count" => Call::Count,
@@ -125,7 +135,13 @@ impl Sent {
 
     /// Whether it asks for something that this id could be granted.
     pub fn acquires(&self, id: &str) -> bool {
-        self.script == "semaphore/acquire" && self.text(0) == id
+        let acquires = ["semaphore/acquire", "semaphore/try_acquire_all"].contains(&self.script.as_str());
+        acquires && self.text(0) == id
+    }
+
+    /// Whether it is about the semaphore whose keys begin with this one.
+    pub fn is_on(&self, meta: &str) -> bool {
+        self.keys.iter().step_by(3).any(|key| key == meta)
     }
 }
 

@@ -35,8 +35,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 /// What is never broken.
-pub const RULES: [&str; 12] = [
+pub const RULES: [&str; 14] = [
     "limit",
+    "minimum hold",
+    "line",
     "order",
     "fence",
     "same id",
@@ -68,7 +70,7 @@ pub struct World {
 
 /// Settings that are explored in a second.
 pub fn small() -> Vec<Setting> {
-    let want = Want { permits: 1, lease: 1, wait: None, inbox: true };
+    let want = Want { permits: 1, lease: 1, at_least: 0, max_waiting: 0, wait: None, inbox: true };
     let fault = Setting {
         name: "two clients that are late, with a fault",
         clients: 2,

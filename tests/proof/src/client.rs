@@ -5,6 +5,7 @@
 pub(crate) mod flights;
 pub(crate) mod held;
 pub(crate) mod pending;
+mod several;
 pub(crate) mod waits;
 
 use crate::ledger::Violation;
@@ -62,6 +63,8 @@ pub(crate) struct Want {
     pub(crate) permits: Option<u32>,
     pub(crate) limit: u32,
     pub(crate) strict: bool,
+    /// 0: any.
+    pub(crate) max_waiting: u32,
     pub(crate) lease: LeaseOptions,
     pub(crate) patience: Patience,
     /// It wants to know when they are lost.
@@ -72,7 +75,8 @@ impl fmt::Display for Want {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, key, permits, limit) = (&self.id, &self.keys.meta, self.permits, self.limit);
         write!(f, "{permits:?} of {limit} of {key} as {id}, patience {:?}", self.patience)?;
-        write!(f, ", {} ms", self.lease.lease_ms)?;
+        write!(f, ", {} ms, at least {} ms", self.lease.lease_ms, self.lease.at_least_ms)?;
+        write!(f, ", {} in line at most", self.max_waiting)?;
         let options =
             [(self.strict, ", strict"), (self.lease.renewed, ", renewed"), (self.on_lost, ", told of its loss")];
         let mut options = options.iter().filter(|(is_so, _)| *is_so);

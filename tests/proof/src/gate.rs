@@ -31,6 +31,11 @@ impl Gate {
         self.doubt
     }
 
+    /// The model could not say what a call does here, so it goes on from what the keys hold then.
+    pub fn read_model(&mut self, server: &mut Server) {
+        self.model = State::read(server, &self.keys).as_ref().map(State::to_model).unwrap_or_default();
+    }
+
     /// The server restarted with what it had when `older` was the state of this, or with nothing.
     pub fn come_back(&mut self, older: Option<&Gate>) {
         let fences = std::mem::take(&mut self.ledger);
@@ -38,8 +43,7 @@ impl Gate {
             Some(older) => older.clone(),
             None => Gate::on(self.keys.clone()),
         };
-        let model = &self.model;
-        self.ledger.holders.retain(|id, _| model.holders.contains_key(id));
+        self.ledger.forget_others(&self.model);
         self.ledger.take_fences(&fences);
     }
 
@@ -61,8 +65,7 @@ impl Gate {
             self.ledger.forget_fences();
         }
         if key == 1 {
-            // A permanent lease has no end that could be waited for.
-            self.ledger.holders.retain(|_, entry| entry.ends.is_some());
+            self.ledger.forget_permanent();
         }
         if state.is_none() {
             self.model = Model::default();
@@ -87,6 +90,7 @@ impl Gate {
         let (model, doubt) = (&self.model, self.doubt);
         let known = |id: &String| !doubt && model.holders.contains_key(id);
         self.ledger.holders.retain(|id, _| live.contains(id) || known(id));
+        self.ledger.forget_past(now);
     }
 
     /// Whether any of its keys exists.
@@ -112,6 +116,9 @@ impl Gate {
         }
         if let Some((id, entry)) = self.ledger.live(now).next() {
             return broken("nothing left behind", format!("the state is gone while {id} holds {entry:?}"));
+        }
+        if let Some(text) = self.ledger.minimum_hold(now, |_| false) {
+            return broken("nothing left behind", format!("the state is gone before the minimum hold ends of {text}"));
         }
         if let Some(waiter) =
             self.model.queue.iter().find(|waiter| !self.ledger.is_brief && waiter.patience_until > now)
@@ -170,10 +177,13 @@ impl Gate {
             if let Some((id, entry)) = forgotten {
                 return broken("loss", format!("granting goes on while {id} holds {entry:?}"));
             }
+            if let Some(text) = self.ledger.minimum_hold(now, |fence| self.model.knows(fence)) {
+                return broken("loss", format!("granting goes on before the minimum hold ends of {text}"));
+            }
             if self.model.in_use() > self.model.limit {
                 return broken("limit", format!("after a loss: {:?}", self.model));
             }
-            self.ledger.holders.retain(|id, _| self.model.holders.contains_key(id));
+            self.ledger.forget_others(&self.model);
         }
         Ok(state)
     }

@@ -102,6 +102,18 @@ impl State {
         bounds.into_iter().chain(asks).collect()
     }
 
+    /// Whether this id holds, with this fence.
+    pub fn holds(&self, id: &str, fence: u64) -> bool {
+        let fence_of = |record: &Option<Vec<u8>>| numbers(record.as_deref().unwrap_or_default()).first().copied();
+        let mut holders = self.holders.iter();
+        holders.any(|(other, _, record)| other == id && fence_of(record) == Some(fence as f64))
+    }
+
+    /// How many wait in line.
+    pub fn waiting(&self) -> u64 {
+        self.queue.len() as u64
+    }
+
     pub fn has_permanent(&self) -> bool {
         self.holders.iter().any(|(_, ends, _)| ends.is_none())
     }
@@ -135,8 +147,10 @@ impl State {
         for (id, ends, record) in &self.holders {
             let record = record.as_deref().unwrap_or_default();
             let permits = record.get(8..12).and_then(|bytes| bytes.try_into().ok());
+            let least_end = record.get(12..20).and_then(|bytes| bytes.try_into().ok());
             let holder = Holder {
                 permits: permits.map_or(1, u32::from_le_bytes),
+                least_end: least_end.map_or(0.0, f64::from_le_bytes) as u64,
                 fence: numbers(record).first().map_or(0, |fence| *fence as u64),
                 ends: *ends,
             };
@@ -144,7 +158,7 @@ impl State {
         }
         for (id, ticket, record) in &self.queue {
             let record = record.as_deref().unwrap_or_default();
-            let (numbers, inbox) = (numbers(record), record.get(32..).unwrap_or_default());
+            let (numbers, inbox) = (numbers(record), record.get(40..).unwrap_or_default());
             let number = |at: usize| numbers.get(at).map_or(0, |number| *number as u64);
             model.queue.push(Waiter {
                 id: id.clone(),
@@ -152,6 +166,7 @@ impl State {
                 permits: number(0) as u32,
                 lease_ms: number(1),
                 patience_until: number(2),
+                at_least_ms: number(4),
                 inbox: String::from_utf8_lossy(inbox).into_owned(),
             });
         }

@@ -1,6 +1,6 @@
 //! The invariants of one semaphore, by what its clients were told alone.
 
-use crate::model::{End, Waiter};
+use crate::model::{End, Model, Waiter};
 use std::collections::BTreeMap;
 
 /// A promise that was broken.
@@ -24,12 +24,25 @@ pub struct Entry {
     pub permits: u32,
     pub fence: u64,
     pub ends: End,
+    /// The minimum hold that it asked for.
+    pub at_least_ms: u64,
+}
+
+/// A grant whose permits are in use at least until then, whatever becomes of its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Start {
+    permits: u32,
+    until: u64,
 }
 
 /// Who holds, and what was promised.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
     pub holders: BTreeMap<String, Entry>,
+    /// Grants with a minimum hold, by their fence.
+    starts: BTreeMap<u64, Start>,
+    /// The minimum hold that each waiter asked for last.
+    asked: BTreeMap<String, u64>,
     highest_fence: u64,
     /// The server lost the number of its last fence.
     is_forgotten: bool,
@@ -46,6 +59,69 @@ impl Ledger {
     pub fn live(&self, now: u64) -> impl Iterator<Item = (&String, &Entry)> {
         let lives = move |entry: &Entry| entry.ends.is_none_or(|end| end > now);
         self.holders.iter().filter(move |(_, entry)| lives(entry))
+    }
+
+    /// Grants whose minimum hold has not ended.
+    fn lasting(&self, now: u64) -> impl Iterator<Item = (&u64, &Start)> {
+        self.starts.iter().filter(move |(_, start)| start.until > now)
+    }
+
+    /// How many permits are in use: those granted within their minimum hold, and what is held of the others.
+    pub fn in_use(&self, now: u64) -> u32 {
+        let is_lasting = |fence: &u64| self.starts.get(fence).is_some_and(|start| start.until > now);
+        let others = self.live(now).filter(|(_, entry)| !is_lasting(&entry.fence));
+        let others = others.map(|(_, entry)| entry.permits);
+        self.lasting(now).map(|(_, start)| start.permits).chain(others).sum()
+    }
+
+    /// A minimum hold that has not ended, if there is one of which nothing is known.
+    pub fn minimum_hold(&self, now: u64, is_known: impl Fn(u64) -> bool) -> Option<String> {
+        let unknown = self.lasting(now).find(|(fence, _)| !is_known(**fence));
+        unknown.map(|(fence, start)| format!("the grant with fence {fence}: {start:?}"))
+    }
+
+    /// A waiter is in line.
+    pub fn wait(&mut self, id: &str, at_least_ms: u64) {
+        self.asked.insert(id.to_owned(), at_least_ms);
+    }
+
+    /// The minimum hold that a waiter asked for, who is granted now.
+    pub fn served(&mut self, id: &str) -> u64 {
+        self.asked.remove(id).unwrap_or(0)
+    }
+
+    /// The minimum hold of this grant is not known any more.
+    fn forget_start(&mut self, id: &str) {
+        if let Some(entry) = self.holders.get(id) {
+            self.starts.remove(&entry.fence);
+        }
+    }
+
+    /// What the model does not know any more, which has what the server has.
+    pub fn forget_others(&mut self, model: &Model) {
+        self.holders.retain(|id, _| model.holders.contains_key(id));
+        self.starts.retain(|fence, _| model.knows(*fence));
+    }
+
+    /// Whether a grant with this fence, which its holder has now, is none that was told before.
+    pub fn is_new(&self, micros: u64, id: &str, fence: u64) -> bool {
+        let is_known = self.holders.get(id).is_some_and(|entry| entry.fence == fence);
+        !is_known && fence >= micros && (fence > self.highest_fence || self.is_forgotten)
+    }
+
+    /// A permanent lease whose key is lost has no end that could be waited for.
+    pub fn forget_permanent(&mut self) {
+        let permanent = self.holders.iter().filter(|(_, entry)| entry.ends.is_none());
+        let permanent: Vec<String> = permanent.map(|(id, _)| id.clone()).collect();
+        for id in permanent {
+            self.forget_start(&id);
+            self.holders.remove(&id);
+        }
+    }
+
+    /// What is over now does not begin again when the clock steps back.
+    pub fn forget_past(&mut self, now: u64) {
+        self.starts.retain(|_, start| start.until > now);
     }
 
     /// Invariants 1 and 3: a grant, under this limit. Fences may come again in one case: the server forgot them, and its clock
@@ -66,6 +142,18 @@ impl Ledger {
             let holders: Vec<_> = self.live(now).collect();
             let text = format!("{id} was granted {} while {held} of {limit} are held: {holders:?}", entry.permits);
             return broken("limit", text);
+        }
+        // Of all grants that lie within one minimum hold there are at most as many permits as the limit.
+        let in_use = self.in_use(now);
+        if in_use.saturating_add(entry.permits) > limit {
+            let starts: Vec<_> = self.lasting(now).collect();
+            let text = format!("{id} was granted {} while {in_use} of {limit} are in use: {starts:?}", entry.permits);
+            return broken("minimum hold", text);
+        }
+        self.forget_past(now);
+        if entry.at_least_ms > 0 {
+            let start = Start { permits: entry.permits, until: now + entry.at_least_ms };
+            self.starts.insert(entry.fence, start);
         }
         self.latest_end = self.latest_end.max(entry.ends.unwrap_or(0));
         self.latest = self.latest.max(self.latest_end);
@@ -91,10 +179,14 @@ impl Ledger {
         }
     }
 
-    pub fn keep(&mut self, id: &str, keep: u32, fence: u64) {
+    /// A release. While keys are lost (`doubt`) the minimum hold of what is released is not known.
+    pub fn keep(&mut self, id: &str, keep: u32, fence: u64, doubt: bool) {
         let is_other = |entry: &Entry| fence > 0 && entry.fence != fence;
         if self.holders.get(id).is_some_and(is_other) {
             return;
+        }
+        if doubt {
+            self.forget_start(id);
         }
         if keep == 0 {
             self.holders.remove(id);

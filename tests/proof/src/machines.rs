@@ -37,7 +37,7 @@ fn grant(now: u64, lease_ms: u64) -> Grant {
 
 fn held(lease_ms: u64, renewed: bool) -> HeldPermit {
     let keys = Keys::mutex("luagate", "m").unwrap();
-    let lease = LeaseOptions { lease_ms, renewed, own_id: false };
+    let lease = LeaseOptions { lease_ms, renewed, own_id: false, at_least_ms: 0 };
     let identity = Identity { keys, id: "id".to_owned(), fence: FENCE, lease };
     let grant = grant(0, lease_ms);
     HeldPermit::new(Arc::new(identity), &grant, Deadline::told(at(0), grant.left()))
@@ -82,6 +82,15 @@ pub fn check() {
     tries::check();
     waits::check();
     latches::check();
+    first_leases();
+}
+
+/// The first lease of a permit is not shorter than its minimum hold, and never permanent.
+fn first_leases() {
+    for (lease_ms, at_least_ms, first) in [(9, 0, 9), (9, 8, 9), (9, 10, 10), (0, 0, 30_000), (0, 30_001, 30_001)] {
+        let lease = LeaseOptions { lease_ms, renewed: false, own_id: false, at_least_ms };
+        assert_eq!(lease.first_lease_ms(), first);
+    }
 }
 
 /// A permit is renewed after a third of what is left of its lease, and never once it is left alone.
@@ -231,7 +240,7 @@ fn leases() {
     let mut past = held(1_000, false);
     assert!(!past.extend(&grant(1_000, 60_000), at(1_000), at(1_000)), "its end has passed");
     let mut handed_on = held(30_000, false);
-    let lease = LeaseOptions { lease_ms: 30_000, renewed: true, own_id: false };
+    let lease = LeaseOptions { lease_ms: 30_000, renewed: true, own_id: false, at_least_ms: 0 };
     let mut renewed = handed_on.under(lease);
     assert_eq!((left(&mut handed_on, 0), left(&mut renewed, 0)), (Some(0), Some(29_999)));
     let mut permanent = held(0, false);

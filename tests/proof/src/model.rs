@@ -2,8 +2,10 @@
 //! full, and knows nothing of keys. The scripts have to answer as it does.
 
 mod calls;
+mod several;
 
 use crate::scripts::Reply;
+pub use several::AskOne;
 use std::collections::BTreeMap;
 
 /// Milliseconds; `None` stands for never.
@@ -14,6 +16,8 @@ pub struct Holder {
     pub permits: u32,
     pub fence: u64,
     pub ends: End,
+    /// Until when the permits are in use, though they are given back before; 0: no minimum hold.
+    pub least_end: u64,
 }
 
 impl Holder {
@@ -29,6 +33,7 @@ pub struct Waiter {
     pub permits: u32,
     pub lease_ms: u64,
     pub patience_until: u64,
+    pub at_least_ms: u64,
     pub inbox: String,
 }
 
@@ -88,6 +93,9 @@ pub struct Ask {
     pub wait_ms: u64,
     pub inbox: String,
     pub ticket: u64,
+    /// 0: joins any line.
+    pub max_waiting: u64,
+    pub at_least_ms: u64,
 }
 
 /// One semaphore.
@@ -98,7 +106,8 @@ pub struct Model {
     pub pinned: bool,
     /// The highest number given, as a fence or a ticket.
     pub last: u64,
-    /// Those whose lease has ended stay until a call takes their permits back.
+    /// Those whose lease has ended stay until a call takes their permits back. What cools down is among them, under a name that no
+    /// id can be.
     pub holders: BTreeMap<String, Holder>,
     /// In the order of their tickets.
     pub queue: Vec<Waiter>,
@@ -129,6 +138,11 @@ fn end_of(now: u64, lease_ms: u64) -> End {
     (lease_ms > 0).then_some(now + lease_ms)
 }
 
+/// Whether a holder of this name is permits that were given back before their minimum hold ended.
+pub fn is_cooling(name: &str) -> bool {
+    name.contains(' ')
+}
+
 /// The channel of an inbox, without the secret that may follow it.
 pub fn channel(inbox: &str) -> &str {
     inbox.split('#').next().unwrap_or(inbox)
@@ -150,6 +164,11 @@ impl Model {
         self.holders.values().map(|holder| holder.permits).sum()
     }
 
+    /// Whether permits of the grant with this fence are in use.
+    pub fn knows(&self, fence: u64) -> bool {
+        self.holders.values().any(|holder| holder.fence == fence)
+    }
+
     fn fits(&self, permits: u32) -> bool {
         self.in_use().saturating_add(permits) <= self.limit
     }
@@ -167,11 +186,32 @@ impl Model {
         self.last
     }
 
-    fn grant(&mut self, id: &str, permits: u32, lease_ms: u64, at: &Moment) -> Holder {
-        let holder = Holder { permits, fence: self.next_number(at), ends: end_of(at.ms(), lease_ms) };
+    /// A lease is not shorter than the minimum hold.
+    fn grant(&mut self, id: &str, permits: u32, lease_ms: u64, at_least_ms: u64, at: &Moment) -> Holder {
+        let ends = end_of(at.ms(), lease_ms).map(|end| end.max(at.ms() + at_least_ms));
+        let least_end = if at_least_ms > 0 { at.ms() + at_least_ms } else { 0 };
+        let holder = Holder { permits, fence: self.next_number(at), ends, least_end };
         self.exists = true;
         self.holders.insert(id.to_owned(), holder.clone());
         holder
+    }
+
+    /// Takes all but so many permits from a holder. They are free, or in use until its minimum hold ends.
+    fn give_back(&mut self, id: &str, keep: u32, at: &Moment) {
+        let Some(holder) = self.holders.remove(id) else {
+            return;
+        };
+        let cools = holder.least_end > at.ms();
+        if cools && keep < holder.permits {
+            let name = format!("{id} {keep} {}", holder.fence);
+            let cooling = Holder { permits: holder.permits - keep, ends: Some(holder.least_end), ..holder.clone() };
+            self.holders.insert(name, cooling);
+        }
+        if keep > 0 {
+            // Of one permit a minimum hold that is over is forgotten.
+            let least_end = if cools || keep > 1 { holder.least_end } else { 0 };
+            self.holders.insert(id.to_owned(), Holder { permits: keep, least_end, ..holder });
+        }
     }
 
     /// Who holds, whose lease ends first first.
@@ -252,7 +292,7 @@ impl Model {
                 return false; // stays at the head, and what is free is kept for it
             } else {
                 self.leave(&id);
-                let holder = self.grant(&id, head.permits, head.lease_ms, at);
+                let holder = self.grant(&id, head.permits, head.lease_ms, head.at_least_ms, at);
                 let ends = time(holder.ends);
                 let text = format!("{id} {} {} {ends} {}", holder.permits, holder.fence, at.ms());
                 let text = signed(&inbox, text);
@@ -275,6 +315,25 @@ impl Model {
         false
     }
 
+    /// Whether so few wait that one more may join. Where the line is full those leave it that are gone, as far as one script looks.
+    fn has_room(&mut self, max_waiting: u64, at: &Moment, effects: &mut Effects) -> bool {
+        let is_full = |model: &Model| max_waiting > 0 && model.queue.len() as u64 >= max_waiting;
+        if is_full(self) && !effects.stopped {
+            let first = self.queue.first().map(|waiter| waiter.ticket);
+            let lives = |waiter: &Waiter| {
+                let listens = waiter.inbox.is_empty() || (at.listens)(channel(&waiter.inbox));
+                listens && waiter.patience_until > at.ms()
+            };
+            let behind = self.queue.split_off(self.queue.len().min(BATCH));
+            self.queue.retain(lives);
+            self.queue.extend(behind);
+            if self.queue.first().map(|waiter| waiter.ticket) != first {
+                effects.head_until = Some(0); // the next call looks who is first
+            }
+        }
+        !is_full(self)
+    }
+
     /// A place in line: the one it has, or that of its ticket, or the last. The latest arguments count.
     fn stand_in_line(&mut self, ask: &Ask, at: &Moment) {
         let ticket = match self.place(&ask.id) {
@@ -290,8 +349,9 @@ impl Model {
             id: ask.id.clone(),
             ticket,
             permits: ask.permits.unwrap_or(1),
-            lease_ms: ask.lease_ms,
+            lease_ms: if ask.lease_ms > 0 { ask.lease_ms.max(ask.at_least_ms) } else { 0 },
             patience_until: at.ms() + ask.wait_ms,
+            at_least_ms: ask.at_least_ms,
             inbox: ask.inbox.clone(),
         });
         self.queue.sort_by(|a, b| (a.ticket, &a.id).cmp(&(b.ticket, &b.id)));

@@ -1,5 +1,8 @@
 //! A call, carried out by the script and by the model, and everything compared that comes of it.
 
+mod line;
+mod several;
+
 use crate::call::{Call, Sent};
 use crate::gate::Gate;
 use crate::keys::State;
@@ -75,16 +78,11 @@ impl Run<'_> {
             gate.model = model;
         }
         let latest = match call {
-            Call::Acquire(ask) => self.now() + ask.wait_ms.max(ask.lease_ms),
+            Call::Acquire(ask) => self.now() + ask.wait_ms.max(ask.lease_ms).max(ask.at_least_ms),
             Call::Refresh { lease_ms, .. } => self.now() + lease_ms,
             _ => self.now(),
         };
-        gate.ledger.latest = gate.ledger.latest.max(latest);
-        // What stayed for ever may end now. Then it lives for a minute, in which whoever waits asks again.
-        let stayed = before.pinned || before.holders.values().any(|holder| holder.ends.is_none());
-        if stayed && !(before.queue.is_empty() && gate.model.queue.is_empty()) {
-            gate.ledger.is_brief = true;
-        }
+        note_ends(gate, &before, latest);
         let grants = self.record(gate, &before, call, &reply, &messages)?;
         if let Ok(words) = &reply
             && doubt
@@ -93,47 +91,11 @@ impl Run<'_> {
             self.check_resumption(gate, call, words)?;
         }
         let state = gate.check_keys(self.server, self.micros / 1_000)?;
+        if let (Call::Acquire(ask), Ok(words)) = (call, &reply) {
+            let waiting = state.as_ref().map_or(0, State::waiting);
+            self.check_line(ask, words, (!doubt).then_some(&before), &messages, waiting)?;
+        }
         Ok(Done { reply, raw, messages, grants, states: vec![state] })
-    }
-
-    /// A call to several mutexes.
-    pub fn lock_all(mut self, gates: &mut [Gate], sent: &Sent) -> Result<Done, Violation> {
-        let Call::LockAll { id, lease_ms } = &sent.call() else {
-            return broken("simulation", "no call to several mutexes");
-        };
-        let moment = Moment { micros: self.micros, listens: self.listens };
-        let mut effects = Effects::default();
-        let mut models: Vec<Model> = gates.iter().map(|gate| gate.model.clone()).collect();
-        let mut locks: Vec<&mut Model> = models.iter_mut().collect();
-        let expected = Model::try_lock_all(&mut locks, id, *lease_ms, &moment, &mut effects);
-        if gates.iter().any(Gate::is_in_doubt) {
-            // Which of several lost a key is for the calls to one to look at.
-            return Ok(Done {
-                reply: Ok(vec!["-".to_owned()]),
-                raw: Ok(Value::Nil),
-                messages: Vec::new(),
-                grants: 0,
-                states: Vec::new(),
-            });
-        }
-        let entries = gates.iter().map(|gate| gate.model.queue.len() + gate.model.holders.len());
-        let most = CALLS * gates.len() as u64 + CALLS_EACH * entries.sum::<usize>() as u64;
-        let (raw, messages) = self.execute(sent, false, self.full, most)?;
-        let reply = words_of(&raw);
-        let mut grants = 0;
-        if !reply.as_ref().is_err_and(|text| text.starts_with("OOM")) {
-            compare(&expected, &reply)?;
-            for (gate, model) in gates.iter_mut().zip(models) {
-                gate.ledger.latest = gate.ledger.latest.max(self.now() + *lease_ms);
-                let before = std::mem::replace(&mut gate.model, model);
-                grants += self.record_changes(gate, &before)?;
-            }
-        }
-        let mut states = Vec::new();
-        for gate in gates {
-            states.push(gate.check_keys(self.server, self.micros / 1_000)?);
-        }
-        Ok(Done { reply, raw, messages, grants, states })
     }
 
     pub fn now(&self) -> u64 {
@@ -191,7 +153,12 @@ impl Run<'_> {
         let doubt = gate.is_in_doubt();
         let Ok(words) = reply else { return Ok(0) };
         let told = grants_told(messages).into_iter();
-        let told = told.map(|(id, permits, fence, ends)| (id, Entry { permits, fence, ends }));
+        let ledger = &mut gate.ledger;
+        let told = told.map(|(id, permits, fence, ends)| {
+            let at_least_ms = ledger.served(&id);
+            (id, Entry { permits, fence, ends, at_least_ms })
+        });
+        let told: Vec<_> = told.collect();
         let (own, given_back) = self.record_own(gate, call, words)?;
         let mut granted: Vec<(String, Entry)> = own.into_iter().chain(told).collect();
         granted.sort_by_key(|(_, entry)| entry.fence);
@@ -223,9 +190,14 @@ impl Run<'_> {
         let number = |at| number(words, at);
         match (call, words[0].as_str()) {
             (Call::Acquire(ask), "granted") => {
-                let entry =
-                    Entry { permits: number(1).unwrap_or(0) as u32, fence: number(2).unwrap_or(0), ends: number(3) };
+                let (permits, fence) = (number(1).unwrap_or(0) as u32, number(2).unwrap_or(0));
+                let entry = Entry { permits, fence, ends: number(3), at_least_ms: ask.at_least_ms };
+                gate.ledger.served(&ask.id);
                 Ok((Some((ask.id.clone(), entry)), 0))
+            }
+            (Call::Acquire(ask), "queued") => {
+                gate.ledger.wait(&ask.id, ask.at_least_ms);
+                Ok((None, 0))
             }
             (Call::Refresh { id, .. }, "refreshed") => {
                 let (fence, doubt) = (number(2).unwrap_or(0), gate.is_in_doubt());
@@ -235,7 +207,7 @@ impl Run<'_> {
             (Call::Release { id, keep, fence }, _) => {
                 let entry = gate.ledger.holders.get(id);
                 let given_back = entry.map_or(0, |entry| entry.permits.saturating_sub(*keep));
-                gate.ledger.keep(id, *keep, *fence);
+                gate.ledger.keep(id, *keep, *fence, gate.is_in_doubt());
                 Ok((None, given_back))
             }
             _ => Ok((None, 0)),
@@ -254,23 +226,6 @@ impl Run<'_> {
         };
         let waiting: Vec<&Waiter> = before.queue.iter().filter(waits).collect();
         check_order(&by_ticket.collect::<Vec<_>>(), &waiting)
-    }
-
-    /// The same for one of several mutexes, by how the model changed, which answered as the script did.
-    fn record_changes(&self, gate: &mut Gate, before: &Model) -> Result<u64, Violation> {
-        for id in before.holders.keys() {
-            if !gate.model.holders.contains_key(id) {
-                gate.ledger.keep(id, 0, 0);
-            }
-        }
-        let holders = gate.model.holders.iter();
-        let mut granted: Vec<_> = holders.filter(|(id, holder)| before.holders.get(*id) != Some(holder)).collect();
-        granted.sort_by_key(|(_, holder)| holder.fence);
-        for (id, holder) in &granted {
-            let entry = Entry { permits: holder.permits, fence: holder.fence, ends: holder.ends };
-            gate.ledger.grant(self.micros, id, entry, 1)?;
-        }
-        Ok(granted.len() as u64)
     }
 
     /// Invariant 11, the other side: granting does not stay suspended. And the limit that a caller is told is stored.
@@ -294,6 +249,16 @@ impl Run<'_> {
             return broken("limit", format!("told {reply:?}, stored {}", state.limit));
         }
         Ok(())
+    }
+}
+
+/// The latest end that a call asked for.
+fn note_ends(gate: &mut Gate, before: &Model, latest: u64) {
+    gate.ledger.latest = gate.ledger.latest.max(latest);
+    // What stayed for ever may end now. Then it lives for a minute, in which whoever waits asks again.
+    let stayed = before.pinned || before.holders.values().any(|holder| holder.ends.is_none());
+    if stayed && !(before.queue.is_empty() && gate.model.queue.is_empty()) {
+        gate.ledger.is_brief = true;
     }
 }
 

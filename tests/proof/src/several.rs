@@ -1,10 +1,12 @@
-//! Model checking of several mutexes locked at once: everything that clients can do with `try_lock_all` on two of
-//! them, in every order, with one thing that goes wrong: a call or an answer that is lost or late, or a client that
+//! Model checking of several semaphores acquired at once: everything that clients can do with `try_acquire_all` on two of
+//! them, for few permits or for many, in every order, with one thing that goes wrong: a call or an answer that is lost or late, or a client that
 //! dies.
 //!
-//! Whoever is granted gives back one mutex after the other. After each call the caller has all of them or none but for
-//! those that it gave back, and from every situation somebody new can lock both once the leases have ended. There is
+//! Whoever is granted gives back one semaphore after the other. After each call the caller has all of them or none but for
+//! those that it gave back, and from every situation somebody new can acquire both once the leases have ended. There is
 //! no waiting, and leases are whole ticks; the rest of what is left out is told in [`checking`](crate::checking).
+
+mod properties;
 
 use crate::call::Sent as Wire;
 use crate::carrier::{Carrier, hash_of};
@@ -13,7 +15,11 @@ use crate::gate::Gate;
 use crate::ledger::{Check, Violation, broken};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
+<<<<<<< HEAD
 use crate::protocol::semaphore::{Grant, Release, TryAcquireAllAnswer, TryLockAll};
+=======
+use crate::protocol::semaphore::{AskOne, Release, TryAcquireAll, TryAcquireAllAnswer};
+>>>>>>> wp
 use crate::run::Run;
 use crate::scripts::Scripts;
 use luagate_memory::Store;
@@ -26,9 +32,12 @@ const START: u64 = 2_000_000_000_000_000;
 /// The time goes by in steps of so many µs.
 const TICK: u64 = 1_000_000;
 
-/// How long a mutex is locked, in ticks.
+/// How long permits are held, in ticks.
 const LEASE: u64 = 1;
-const MUTEXES: usize = 2;
+const SEMAPHORES: usize = 2;
+/// The limit of each semaphore, and what is asked of each: few permits, or many.
+const LIMITS: [u32; SEMAPHORES] = [2, 3];
+const WEIGHTS: [[u32; SEMAPHORES]; 2] = [[1, 1], [2, 2]];
 
 /// Who there is, and the bounds.
 #[derive(Clone)]
@@ -39,6 +48,8 @@ pub struct Several {
     pub faults: u8,
     /// How many ticks go by.
     pub ticks: u8,
+    /// The minimum hold of the first semaphore, in ticks.
+    pub at_least: u64,
     carrier: Carrier,
 }
 
@@ -59,7 +70,8 @@ enum Phase {
 /// What a client sends: a call for all, or to give back one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sent {
-    All,
+    /// Few permits of each, or many.
+    All(usize),
     Back(usize),
 }
 
@@ -72,7 +84,7 @@ struct Told {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Locker {
+struct Caller {
     id: String,
     asks: usize,
     phase: Phase,
@@ -86,7 +98,7 @@ struct Locker {
 pub struct Moment {
     store: Arc<Store>,
     gates: Arc<Vec<Gate>>,
-    lockers: Vec<Locker>,
+    callers: Vec<Caller>,
     faults: u8,
     ticks: u8,
     violation: Option<Violation>,
@@ -107,7 +119,8 @@ impl PartialEq for Moment {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    Ask(usize),
+    /// Who asks, for few permits or for many.
+    Ask(usize, usize),
     Arrive(usize),
     ArriveLate(usize),
     Return(usize),
@@ -115,6 +128,11 @@ pub enum Event {
     Leave(usize),
     Die(usize),
     Tick,
+}
+
+/// Every second client wants few permits, every other one many, and the first one either.
+fn weights_of(who: usize) -> impl Iterator<Item = usize> {
+    (0..WEIGHTS.len()).filter(move |weight| who == 0 || who.is_multiple_of(2) == (*weight == 1))
 }
 
 impl Moment {
@@ -125,14 +143,14 @@ impl Moment {
     fn seal(mut self) -> Moment {
         let rule = self.violation.as_ref().map(|violation| violation.rule);
         let budget = (self.faults, self.ticks, rule);
-        self.print = hash_of(&(&self.store, &self.gates, &self.lockers, budget));
+        self.print = hash_of(&(&self.store, &self.gates, &self.callers, budget));
         self
     }
 
     /// Whoever believes to have all has them.
     fn check(&self) -> Check {
-        for locker in &self.lockers {
-            let Phase::Holding { fences, deadline } = &locker.phase else {
+        for caller in &self.callers {
+            let Phase::Holding { fences, deadline } = &caller.phase else {
                 continue;
             };
             if *deadline <= self.micros() {
@@ -140,8 +158,8 @@ impl Moment {
             }
             for (gate, fence) in self.gates.iter().zip(fences) {
                 let mut live = gate.ledger.live(self.micros() / 1_000);
-                if !live.any(|(id, entry)| *id == locker.id && entry.fence == *fence) {
-                    let text = format!("{} believes in {fences:?}", locker.id);
+                if !live.any(|(id, entry)| *id == caller.id && entry.fence == *fence) {
+                    let text = format!("{} believes in {fences:?}", caller.id);
                     return broken("belief", text);
                 }
             }
@@ -155,16 +173,25 @@ impl Moment {
         self.gates.iter().filter(holds).count()
     }
 
-    fn carry_out(&mut self, carrier: &Carrier, sent: Sent, id: &str) -> Result<Told, Violation> {
+    fn carry_out(&mut self, of: &Several, sent: Sent, id: &str) -> Result<Told, Violation> {
         let mut gates = (*self.gates).clone();
         let micros = self.micros();
         let keys: Vec<Keys> = gates.iter().map(|gate| gate.keys.clone()).collect();
-        let all = TryLockAll { mutexes: &keys.iter().collect::<Vec<_>>(), id, lease_ms: LEASE * TICK / 1_000 };
-        let (done, store) = carrier.with_server(|server, loaded| {
+        let weights = if let Sent::All(weight) = sent { WEIGHTS[weight] } else { WEIGHTS[0] };
+        let asked = keys.iter().enumerate().map(|(place, keys)| AskOne {
+            keys,
+            permits: weights[place],
+            limit: LIMITS[place],
+            lease_ms: LEASE * TICK / 1_000,
+            at_least_ms: if place == 0 { of.at_least * TICK / 1_000 } else { 0 },
+        });
+        let asked: Vec<AskOne> = asked.collect();
+        let all = TryAcquireAll { id, asked: &asked };
+        let (done, store) = of.carrier.with_server(|server, loaded| {
             server.set_store((*self.store).clone());
             let run = Run { server, loaded, micros, listens: &|_| false, full: false };
             let done = match sent {
-                Sent::All => run.acquire_timeout(&mut gates, &Wire::new(&all.pack())),
+                Sent::All(_) => run.several(&mut gates, &Wire::new(&all.pack())),
                 Sent::Back(place) => {
                     let (keep, fence) = (0, None);
                     let release = Release { keys: &keys[place], id, keep, fence };
@@ -176,22 +203,22 @@ impl Moment {
         let done = done?;
         (self.gates, self.store) = (Arc::new(gates), Arc::new(store));
         let has = self.holds(id);
-        if sent == Sent::All && has != 0 && has != MUTEXES {
-            return broken("all or nothing", format!("{id} has {has} of {MUTEXES}"));
+        if matches!(sent, Sent::All(_)) && has != 0 && has != SEMAPHORES {
+            return broken("all or nothing", format!("{id} has {has} of {SEMAPHORES}"));
         }
         let grants = match (sent, done.raw.map(|reply| all.answer(reply))) {
-            (Sent::All, Ok(Ok(TryAcquireAllAnswer::Granted(grants) | TryAcquireAllAnswer::Held(grants)))) => grants,
+            (Sent::All(_), Ok(Ok(TryAcquireAllAnswer::Granted(grants) | TryAcquireAllAnswer::Held(grants)))) => grants,
             _ => Vec::new(),
         };
         Ok(Told {
             word: done.reply.map_or(String::new(), |words| words[0].clone()),
-            fences: grants.iter().map(|grant| grant.fence).collect(),
-            left: grants.iter().filter_map(Grant::left).min().unwrap_or_default(),
+            fences: grants.iter().map(|(grant, _)| grant.fence).collect(),
+            left: grants.iter().filter_map(|(grant, _)| grant.left()).min().unwrap_or_default(),
         })
     }
 }
 
-impl Locker {
+impl Caller {
     fn send(&mut self, sent: Sent, micros: u64) {
         self.flight = Some((sent, micros, None));
     }
@@ -204,11 +231,11 @@ impl Locker {
 
     fn answer(&mut self, sent: Sent, at: u64, told: Told, micros: u64) {
         match sent {
-            Sent::All if !told.fences.is_empty() => {
+            Sent::All(_) if !told.fences.is_empty() => {
                 let left = told.left.as_micros() as u64;
                 self.phase = Phase::Holding { fences: told.fences, deadline: at + left.saturating_sub(1_000) };
             }
-            Sent::Back(place) if place + 1 < MUTEXES => {
+            Sent::Back(place) if place + 1 < SEMAPHORES => {
                 self.phase = Phase::Leaving(place + 1);
                 self.send(Sent::Back(place + 1), micros);
             }
@@ -220,9 +247,9 @@ impl Locker {
 impl Several {
     /// # Errors
     /// When a script is no Lua.
-    pub fn new(clients: usize, asks: usize, faults: u8, ticks: u8, scripts: &Scripts) -> Result<Several, String> {
+    pub fn new(clients: usize, faults: u8, ticks: u8, at_least: u64, scripts: &Scripts) -> Result<Several, String> {
         let carrier = Carrier::new(scripts)?;
-        Ok(Several { clients, asks, faults, ticks, carrier })
+        Ok(Several { clients, asks: 1, faults, ticks, at_least, carrier })
     }
 
     /// Explores everything; stops at the first promise that is broken.
@@ -237,11 +264,11 @@ impl Several {
             let tick = (moment.micros() - START) / TICK;
             lines.push(format!("{tick:3}  {event:?}"));
             moment = self.after(&moment, event);
-            for locker in &moment.lockers {
-                lines.push(format!("     {} {:?} {:?}", locker.id, locker.phase, locker.flight));
+            for caller in &moment.callers {
+                lines.push(format!("     {} {:?} {:?}", caller.id, caller.phase, caller.flight));
             }
         }
-        let text = moment.violation.map_or("nobody can lock all".to_owned(), |violation| violation.text);
+        let text = moment.violation.map_or("nobody can acquire all".to_owned(), |violation| violation.text);
         format!("{rule} is broken: {text}\n\n{}\n", lines.join("\n"))
     }
 
@@ -255,45 +282,45 @@ impl Several {
     fn let_happen(&self, next: &mut Moment, event: Event) -> Check {
         let micros = next.micros();
         match event {
-            Event::Ask(who) => {
-                let locker = &mut next.lockers[who];
-                locker.asks += 1;
-                locker.id = format!("c{who}/{}", locker.asks);
-                locker.phase = Phase::Asking;
-                locker.send(Sent::All, micros);
+            Event::Ask(who, weight) => {
+                let caller = &mut next.callers[who];
+                caller.asks += 1;
+                caller.id = format!("c{who}/{}", caller.asks);
+                caller.phase = Phase::Asking;
+                caller.send(Sent::All(weight), micros);
             }
             Event::Arrive(who) => {
-                if let Some((sent, at, None)) = next.lockers[who].flight.clone() {
-                    let id = next.lockers[who].id.clone();
-                    let reply = next.carry_out(&self.carrier, sent, &id)?;
-                    next.lockers[who].flight = Some((sent, at, Some(reply)));
+                if let Some((sent, at, None)) = next.callers[who].flight.clone() {
+                    let id = next.callers[who].id.clone();
+                    let reply = next.carry_out(self, sent, &id)?;
+                    next.callers[who].flight = Some((sent, at, Some(reply)));
                 }
             }
             Event::ArriveLate(who) => {
-                if let Some((sent, id)) = next.lockers[who].late.take() {
-                    let _ = next.carry_out(&self.carrier, sent, &id)?;
+                if let Some((sent, id)) = next.callers[who].late.take() {
+                    let _ = next.carry_out(self, sent, &id)?;
                 }
             }
             Event::Return(who) => {
-                if let Some((sent, at, Some(reply))) = next.lockers[who].flight.take() {
-                    next.lockers[who].answer(sent, at, reply, micros);
+                if let Some((sent, at, Some(reply))) = next.callers[who].flight.take() {
+                    next.callers[who].answer(sent, at, reply, micros);
                 }
             }
             Event::Repeat(who) => {
                 next.faults -= 1;
-                if let Some((sent, ..)) = next.lockers[who].flight {
-                    next.lockers[who].displace();
-                    next.lockers[who].send(sent, micros);
+                if let Some((sent, ..)) = next.callers[who].flight {
+                    next.callers[who].displace();
+                    next.callers[who].send(sent, micros);
                 }
             }
             Event::Leave(who) => {
-                next.lockers[who].phase = Phase::Leaving(0);
-                next.lockers[who].send(Sent::Back(0), micros);
+                next.callers[who].phase = Phase::Leaving(0);
+                next.callers[who].send(Sent::Back(0), micros);
             }
             Event::Die(who) => {
                 next.faults -= 1;
-                next.lockers[who].displace();
-                next.lockers[who].phase = Phase::Dead;
+                next.callers[who].displace();
+                next.callers[who].phase = Phase::Dead;
             }
             Event::Tick => {
                 next.ticks -= 1;
@@ -305,13 +332,13 @@ impl Several {
         Ok(())
     }
 
-    /// Whether somebody new can lock all once the leases have ended.
-    fn can_be_locked(&self, moment: &Moment) -> bool {
+    /// Whether somebody new can acquire all once the leases have ended.
+    fn can_be_acquired(&self, moment: &Moment) -> bool {
         let mut later = moment.clone();
         let mut store = (*later.store).clone();
         store.set_micros(later.micros() + LEASE * TICK);
         later.store = Arc::new(store);
-        let reply = later.carry_out(&self.carrier, Sent::All, "new/1");
+        let reply = later.carry_out(self, Sent::All(1), "new/1");
         reply.is_ok_and(|told| told.word == "granted")
     }
 }
@@ -323,11 +350,11 @@ impl Model for Several {
     fn init_states(&self) -> Vec<Moment> {
         let mut store = Store::default();
         store.set_micros(START);
-        let locker = |who| Locker { id: format!("c{who}/0"), asks: 0, phase: Phase::Idle, flight: None, late: None };
+        let caller = |who| Caller { id: format!("c{who}/0"), asks: 0, phase: Phase::Idle, flight: None, late: None };
         let first = Moment {
             store: Arc::new(store),
-            gates: Arc::new(vec![Gate::new("mutex", "{g}:a"), Gate::new("mutex", "{g}:b")]),
-            lockers: (0..self.clients).map(locker).collect(),
+            gates: Arc::new(vec![Gate::new("semaphore", "{g}:a"), Gate::new("semaphore", "{g}:b")]),
+            callers: (0..self.clients).map(caller).collect(),
             faults: self.faults,
             ticks: self.ticks,
             violation: None,
@@ -340,28 +367,30 @@ impl Model for Several {
         if moment.violation.is_some() {
             return;
         }
-        for (who, locker) in moment.lockers.iter().enumerate() {
-            match &locker.phase {
-                Phase::Idle if locker.asks < self.asks => events.push(Event::Ask(who)),
+        for (who, caller) in moment.callers.iter().enumerate() {
+            match &caller.phase {
+                Phase::Idle if caller.asks < self.asks => {
+                    events.extend(weights_of(who).map(|weight| Event::Ask(who, weight)));
+                }
                 Phase::Holding { .. } => events.push(Event::Leave(who)),
                 _ => {}
             }
-            match &locker.flight {
+            match &caller.flight {
                 Some((.., None)) => events.push(Event::Arrive(who)),
                 Some(_) => events.push(Event::Return(who)),
                 None => {}
             }
-            if locker.late.is_some() {
+            if caller.late.is_some() {
                 events.push(Event::ArriveLate(who));
             }
-            if moment.faults > 0 && locker.flight.is_some() {
+            if moment.faults > 0 && caller.flight.is_some() {
                 events.push(Event::Repeat(who));
             }
-            if moment.faults > 0 && !matches!(locker.phase, Phase::Idle | Phase::Dead) {
+            if moment.faults > 0 && !matches!(caller.phase, Phase::Idle | Phase::Dead) {
                 events.push(Event::Die(who));
             }
         }
-        if moment.ticks > 0 && moment.lockers.iter().any(|locker| locker.phase != Phase::Idle) {
+        if moment.ticks > 0 && moment.callers.iter().any(|caller| caller.phase != Phase::Idle) {
             events.push(Event::Tick);
         }
     }
@@ -371,27 +400,6 @@ impl Model for Several {
     }
 
     fn properties(&self) -> Vec<Property<Several>> {
-        fn replied(moment: &Moment, word: &str) -> bool {
-            moment.lockers.iter().any(|locker| matches!(&locker.flight, Some((_, _, Some(told))) if told.word == word))
-        }
-        let mut properties = vec![
-            Property::always("all or nothing", |_, moment: &Moment| {
-                moment.violation.as_ref().is_none_or(|violation| violation.rule != "all or nothing")
-            }),
-            Property::always("every other promise", |_, moment: &Moment| {
-                moment.violation.as_ref().is_none_or(|violation| violation.rule == "all or nothing")
-            }),
-            Property::always("no deadlock", |world: &Several, moment: &Moment| {
-                moment.violation.is_some() || world.can_be_locked(moment)
-            }),
-            Property::sometimes("somebody is denied", |_, moment: &Moment| replied(moment, "denied")),
-            Property::sometimes("a lease ends before it is given back", |_, moment: &Moment| replied(moment, "gone")),
-        ];
-        if self.faults > 0 {
-            properties.push(Property::sometimes("a grant is confirmed, not repeated", |_, moment: &Moment| {
-                replied(moment, "held")
-            }));
-        }
-        properties
+        self.promises()
     }
 }

@@ -83,6 +83,8 @@ pub fn revoke_before_it_is_read(scripts: &Scripts) -> Check {
         own_id: false,
         on_lost: false,
         patience,
+        max_waiting: 0,
+        at_least_ms: 0,
     };
     let answered = Action::Prompt { flight: 0 };
     let goes_on = |client| Action::Act { client, thread: 0 };

@@ -42,6 +42,10 @@ pub struct Want {
     pub permits: u32,
     /// In ticks.
     pub lease: u64,
+    /// The minimum hold, in ticks.
+    pub at_least: u64,
+    /// Joins only a line in which fewer wait; 0: any.
+    pub max_waiting: u32,
     /// How long it waits, in ticks; `None`: for as long as it takes; 0: not at all.
     pub wait: Option<u64>,
     /// Whether it hears of its grant, or only asks again.
@@ -72,7 +76,7 @@ pub struct Setting {
 
 impl Setting {
     pub fn longest_lease(&self) -> u64 {
-        self.wants.iter().map(|want| want.lease).max().unwrap_or(0)
+        self.wants.iter().map(|want| want.lease.max(want.at_least)).max().unwrap_or(0)
     }
 }
 

@@ -14,8 +14,9 @@ use crate::protocol::call::Call as Script;
 use crate::protocol::lease::Moment;
 use crate::run::Run;
 use crate::scripts::{Loaded, Scripts};
+use happen::Group;
 use luagate_memory::{Server, Store};
-use promises::{Noted, Promised};
+use promises::ids::{Noted, Promised};
 use redis::{RedisResult, Value};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -54,6 +55,8 @@ struct Host {
     ids: BTreeMap<(usize, String), Noted>,
     /// The secrets of its waits, by id.
     secrets: Vec<(String, String)>,
+    /// Those of its callers that acquire several semaphores, one after the other.
+    groups: Vec<Group>,
 }
 
 impl Host {
@@ -100,8 +103,8 @@ pub struct World {
 /// 2033: no clock is there yet, and steps of an hour back stay after 1970.
 const START: u64 = 2_000_000_000_000_000;
 
-/// Which of the gates are mutexes.
-const MUTEXES: std::ops::Range<usize> = 1..3;
+/// Which of the gates are acquired together. The last one is a mutex.
+const GROUP: std::ops::Range<usize> = 1..3;
 
 impl World {
     /// A world of so many clients.
@@ -121,12 +124,13 @@ impl World {
             overheard: Vec::new(),
             ids: BTreeMap::new(),
             secrets: Vec::new(),
+            groups: Vec::new(),
         };
         let mut world = World {
             server,
             scripts: scripts.clone(),
             loaded,
-            gates: vec![Gate::new("semaphore", "s"), Gate::new("mutex", "{g}:a"), Gate::new("mutex", "{g}:b")],
+            gates: vec![Gate::new("semaphore", "s"), Gate::new("semaphore", "{g}:a"), Gate::new("mutex", "{g}:b")],
             latch: Latch::new("l"),
             open_at: None,
             open_since: None,
@@ -272,7 +276,7 @@ impl World {
         let (number, is_awaited) = (flight.number, flight.thread.is_some());
         let mut replies = Vec::new();
         for sent in flight.calls.clone() {
-            self.check_asked(&sent)?;
+            self.check_asked(name, &sent, is_awaited)?;
             self.note_secret(name, &sent);
             let before = self.ticket_of(name, &sent, is_awaited);
             let reply = self.run(&sent)?;
@@ -314,7 +318,7 @@ impl World {
         let mut gates = self.gates.iter();
         let gate = gates.position(|gate| gate.keys.names()[0] == sent.keys[0]);
         let done = match (sent.call(), gate) {
-            (Call::LockAll { .. }, _) => run.acquire_timeout(&mut self.gates[MUTEXES], sent),
+            (Call::TryAll { .. }, _) => run.several(&mut self.gates[GROUP], sent),
             (_, Some(gate)) => run.one(&mut self.gates[gate], sent),
             (_, None) => self.latch.run(run, sent),
         };
@@ -354,9 +358,11 @@ impl World {
         if let Some(violation) = host.client.violation.take() {
             return Err(violation);
         }
-        for outcome in std::mem::take(&mut host.client.outcomes) {
+        while !self.hosts[name].client.outcomes.is_empty() {
+            let outcome = self.hosts[name].client.outcomes.remove(0);
             self.tell(|| format!("c{name}: {}", shown(&outcome)));
-            self.take_outcome(name, outcome)?;
+            self.take_outcome(name, outcome.clone())?;
+            self.go_on_with_group(name, &outcome);
         }
         self.check_promised(name)
     }

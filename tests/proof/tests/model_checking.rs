@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 /// A client that waits for as long as it takes, one that does not wait, one that waits until a deadline, and one that hears of
 /// nothing.
 fn in_line(permits: u32) -> Want {
-    Want { permits, lease: 1, wait: None, inbox: true }
+    Want { permits, lease: 1, at_least: 0, max_waiting: 0, wait: None, inbox: true }
 }
 
 fn at_once(permits: u32) -> Want {
@@ -27,6 +27,16 @@ fn hasty(permits: u32) -> Want {
 
 fn without_inbox(permits: u32) -> Want {
     Want { inbox: false, ..in_line(permits) }
+}
+
+/// One that joins only a line in which nobody waits.
+fn second_in_line(permits: u32) -> Want {
+    Want { max_waiting: 1, ..in_line(permits) }
+}
+
+/// One whose permits are in use for a tick at least.
+fn for_a_tick(permits: u32) -> Want {
+    Want { lease: 2, at_least: 1, ..in_line(permits) }
 }
 
 /// How many steps away from the first the farthest situation is at least, in each setting.
@@ -73,7 +83,14 @@ fn settings(long: bool) -> Vec<(Setting, usize)> {
         ..setting("for the first time, with a fault", 1, &[in_line(1), hasty(1)])
     };
     let twice = Setting { name: "two clients, twice, with a fault", clients: 2, asks: 2, ..fault.clone() };
+    let bounded = Setting { name: "a bounded line, with a fault", wants: vec![second_in_line(1)], ..fault.clone() };
+    let held = setting("one permit, held for a tick at least", 1, &[for_a_tick(1)]);
+    let in_part = [for_a_tick(2), in_line(1)];
+    let in_part = Setting { delay: 0, ..setting("two permits, held for a tick at least", 2, &in_part) };
     let mut all = vec![
+        (bounded, 39_000),
+        (held, 37_000),
+        (in_part, 37_000),
         (refreshed, 180_000),
         (fault.clone(), 42_000),
         (late, 21_000),
@@ -150,7 +167,7 @@ fn faults_in_granting<'a>(two: &'a Setting, calm: &'a Setting, three: &'a Settin
         // Grants twice to the same id.
         (two, "semaphore/acquire.lua", "if own_end and tonumber(own_end) > now then", "if false then"),
         // Forgets the ticket that a waiter brings back.
-        (three, "semaphore/join.lua", "is_new = ticket == 0", "is_new = true"),
+        (three, "semaphore/place.lua", "elseif waits and ticket == 0 then", "elseif waits then"),
         // Tells a waiter to sleep for too long.
         (
             calm,
@@ -184,11 +201,32 @@ fn faults_in_ending<'a>(two: &'a Setting, three: &'a Setting, long_lease: &'a Se
         // What is given back is handed to nobody.
         (two, "semaphore/release.lua", "patience_until = true", "patience_until = false"),
         // Looks at nobody though the patience of the first waiter is over.
-        (long_lease, "semaphore/join.lua", "and now < head_until and", "and"),
+        (long_lease, "semaphore/place.lua", "and now < head_until and", "and"),
         // Serves who was to be forgotten.
         (two, "semaphore/serve.lua", "alive = patience > now", "alive = patience >= now"),
         // Who is gone stays in front of the living.
         (three, "semaphore/serve.lua", "if alive and permits <= limit and", "if permits <= limit and"),
+    ]
+}
+
+/// Who may join the line, and what is in use though it is given back.
+fn faults_in_bounds<'a>(bounded: &'a Setting, held: &'a Setting) -> [Fault<'a>; 6] {
+    [
+        // One too many joins the line.
+        (bounded, "semaphore/acquire.lua", "joins = waiting < max_waiting", "joins = waiting <= max_waiting"),
+        (bounded, "semaphore/acquire.lua", "waiting >= max_waiting then", "waiting > max_waiting then"),
+        // Who is gone keeps others from joining.
+        (bounded, "semaphore/sweep.lua", "if #gone > 0 then", "if false then"),
+        // The minimum hold is forgotten, or that of a part.
+        (held, "semaphore/cool.lua", "if least_end > now and keep < weight then", "if false then"),
+        (held, "semaphore/cool.lua", "keep < weight then", "keep == 0 then"),
+        // It counts for a waiter from when it asked.
+        (
+            held,
+            "semaphore/serve.lua",
+            "at_least > 0 and now + at_least or 0",
+            "mine and at_least > 0 and now + at_least or 0",
+        ),
     ]
 }
 
@@ -201,7 +239,10 @@ fn faults_in_the_scripts_are_found() {
     let long_lease = Setting { faults: 1, delay: 0, ..setting("a long lease", 1, &[patient]) };
     let in_granting = faults_in_granting(&two, &calm, &three);
     let in_ending = faults_in_ending(&two, &three, &long_lease);
-    for (setting, file, right, wrong) in in_granting.into_iter().chain(in_ending) {
+    let bounded = Setting { wants: vec![second_in_line(1)], ..three.clone() };
+    let held = Setting { clients: 2, delay: 0, ..setting("held", 2, &[for_a_tick(2)]) };
+    let in_bounds = faults_in_bounds(&bounded, &held);
+    for (setting, file, right, wrong) in in_granting.into_iter().chain(in_ending).chain(in_bounds) {
         let explored = explore(setting, &with_fault(file, right, wrong), 1);
         let failure = explored.failure.as_ref();
         let failure = failure.unwrap_or_else(|| panic!("{wrong} in {file} is not found: {explored:?}"));
@@ -240,6 +281,7 @@ fn likeness_loses_nothing() {
     let small = [
         Setting { clients: 2, faults: 1, ..setting("a fault", 1, &wants) },
         Setting { clients: 2, renewals: 1, ..setting("weights", 2, &weights) },
+        Setting { clients: 2, ..setting("a minimum hold", 2, &[for_a_tick(2)]) },
     ];
     for setting in small {
         let merged = reach(&setting);
@@ -252,15 +294,15 @@ fn likeness_loses_nothing() {
 }
 
 #[test]
-fn several_mutexes_are_locked_all_or_none() {
+fn several_semaphores_are_acquired_all_or_none() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // Clients, faults, ticks, and the least number of situations.
-    for (clients, faults, ticks, least) in [(3, 0, 1, 10_000), (2, 1, 2, 28_000)] {
-        let world = Several::new(clients, 1, faults, ticks, &Scripts::read());
+    // Clients, faults, ticks, the minimum hold, and the least number of situations.
+    for (clients, faults, ticks, at_least, least) in [(3, 0, 1, 0, 35_000), (2, 1, 2, 1, 73_000)] {
+        let world = Several::new(clients, faults, ticks, at_least, &Scripts::read());
         let world = world.unwrap_or_else(|error| panic!("{error}"));
         let explored = world.explore(cores);
         println!(
-            "two mutexes, {clients} clients, {faults} faults: {} situations, {} generated, {} deep, in {:.1?}",
+            "two semaphores, {clients} clients, {faults} faults: {} situations, {} generated, {} deep, in {:.1?}",
             explored.unique, explored.generated, explored.depth, explored.took
         );
         if let Some(failure) = explored.failure {
@@ -269,8 +311,17 @@ fn several_mutexes_are_locked_all_or_none() {
         assert_eq!(explored.missing, [""; 0], "never happens");
         assert!(explored.unique >= least, "only {} situations", explored.unique);
     }
-    // Takes what is held by another.
-    let fault = with_fault("semaphore/try_lock_all.lua", "limit = math.max(limit, 1)", "limit = 2");
-    let world = Several::new(2, 1, 0, 0, &fault).unwrap_or_else(|error| panic!("{error}"));
-    assert!(world.explore(1).failure.is_some(), "a fault is not found");
+    let try_all = "semaphore/try_acquire_all.lua";
+    for (file, right, wrong) in [
+        // Takes what is held by others.
+        (try_all, "waiting == 0 and in_use + want <= limit", "waiting == 0 and in_use <= limit"),
+        // Keeps what it got, though another one is not free.
+        (try_all, "if above or blocked then one.give_back()", "if above then one.give_back()"),
+        // Forgets the minimum hold.
+        ("semaphore/cool.lua", "if least_end > now and", "if least_end > now and false and"),
+    ] {
+        let world = Several::new(2, 0, 0, 1, &with_fault(file, right, wrong));
+        let world = world.unwrap_or_else(|error| panic!("{error}"));
+        assert!(world.explore(1).failure.is_some(), "{wrong} in {file} is not found");
+    }
 }

@@ -84,7 +84,8 @@ impl World {
             let is_over = now.waiting().is_none() && client.is_alive && !is_served;
             then.waiting().is_some_and(|want| {
                 let can_be = want.permits <= Some(self.setting.limit);
-                want.patience == Patience::Forever && can_be && is_over && !then.is_cancelled()
+                let may_be_full = want.max_waiting > 0 && !then.is_in_line();
+                want.patience == Patience::Forever && can_be && is_over && !then.is_cancelled() && !may_be_full
             })
         })
     }

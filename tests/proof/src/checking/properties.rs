@@ -1,6 +1,7 @@
 //! What is promised of every situation, and what has to be possible.
 
 use super::{ANYTHING_ELSE, RULES, WAITING, World};
+use crate::model::is_cooling;
 use crate::scripts::words_of;
 use crate::situation::{Setting, Situation};
 use stateright::Property;
@@ -19,6 +20,8 @@ impl World {
     pub(super) fn promises(&self) -> Vec<Property<World>> {
         let mut properties = vec![
             always!("limit"),
+            always!("minimum hold"),
+            always!("line"),
             always!("order"),
             always!("fence"),
             always!("same id"),
@@ -89,6 +92,9 @@ fn of_the_line(setting: &Setting) -> Vec<Property<World>> {
             situation.sealed.kept.gate.model.queue.len() > 1
         }));
     }
+    if setting.wants.iter().any(|want| want.max_waiting > 0) {
+        list.push(Property::sometimes("the line is full", |_, situation: &Situation| replied(situation, "denied")));
+    }
     if setting.wants.iter().any(|want| want.wait == Some(0) && want.permits <= setting.limit) {
         list.push(Property::sometimes("a client is denied", |_, situation: &Situation| replied(situation, "denied")));
     }
@@ -106,8 +112,8 @@ fn of_faults(setting: &Setting) -> Vec<Property<World>> {
             "a call that comes late is granted a permit that nobody wants",
             |_, situation: &Situation| {
                 let kept = &situation.sealed.kept;
-                let mut holders = kept.gate.model.holders.values();
-                let is_held = holders.any(|holder| holder.lives(kept.now()));
+                let mut holders = kept.gate.model.holders.iter();
+                let is_held = holders.any(|(id, holder)| holder.lives(kept.now()) && !is_cooling(id));
                 is_held && situation.parties.iter().all(|party| party.is_at_rest())
             },
         ));
@@ -121,6 +127,14 @@ fn of_permits(setting: &Setting) -> Vec<Property<World>> {
     if setting.renewals > 0 {
         list.push(Property::sometimes("a refresh comes too late", |_, situation: &Situation| {
             replied(situation, "lost")
+        }));
+    }
+    if setting.wants.iter().any(|want| want.at_least > 0) {
+        list.push(Property::sometimes("permits cool down while somebody waits", |_, situation: &Situation| {
+            let kept = &situation.sealed.kept;
+            let mut holders = kept.gate.model.holders.iter();
+            let cools = holders.any(|(id, holder)| holder.lives(kept.now()) && is_cooling(id));
+            cools && !kept.gate.model.queue.is_empty()
         }));
     }
     if setting.limit > 1 {

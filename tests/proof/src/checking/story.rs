@@ -2,7 +2,7 @@
 
 use super::{WAITING, World};
 use crate::client::flights::Flight;
-use crate::situation::{Event, Situation, TICK};
+use crate::situation::{Event, Situation, TICK, Want};
 
 impl World {
     /// What happened, for reading.
@@ -49,8 +49,10 @@ impl Situation {
                     (wait, true) => format!("in line for {wait:?} ticks"),
                     (wait, false) => format!("in line for {wait:?} ticks without an inbox"),
                 };
-                let (permits, lease) = (want.permits, want.lease);
-                format!("c{who} asks for {permits} {how}, with a lease of {lease} ticks")
+                let Want { permits, lease, at_least, max_waiting, .. } = want;
+                format!(
+                    "c{who} asks for {permits} {how}, with a lease of {lease} ticks, at least {at_least}, and {max_waiting} in line at most"
+                )
             }
             Event::Act(who, thread) => format!("c{who} goes on: {thread:?}"),
             Event::Arrive(who, number) => {

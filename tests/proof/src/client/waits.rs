@@ -12,13 +12,28 @@ use crate::protocol::lease::Moment;
 use crate::protocol::mailbox::Mailbox;
 use crate::protocol::releases::{PendingRelease, Settled, Target as ReleaseTarget};
 use crate::protocol::waiter::{
-    Action, ActionOf, Ask, GiveBack, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, Target, Waiter,
+    Action, ActionOf, Ask, GiveBack, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, QueueEntry, Target, Waiter,
 };
 pub(crate) use caller::{Caller, Settles};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 pub(crate) use waiting::Waiting;
+
+impl Want {
+    fn target(&self) -> PermitTarget {
+        PermitTarget {
+            keys: self.keys.clone(),
+            id: self.id.clone(),
+            permits: self.permits,
+            limit: self.limit,
+            strict: self.strict,
+            max_waiting: self.max_waiting,
+            lease: self.lease,
+            entry: QueueEntry::default(),
+        }
+    }
+}
 
 impl Client {
     /// Somebody wants permits.
@@ -70,8 +85,7 @@ impl Client {
     }
 
     fn begin(&mut self, number: u64, want: Want, since: Instant, now: Moment) {
-        let target =
-            PermitTarget::new(want.keys.clone(), want.id.clone(), want.permits, want.limit, want.strict, want.lease);
+        let target = want.target();
         if target.check().is_err() {
             return self.nothing(&want, "invalid", false);
         }
@@ -217,7 +231,7 @@ impl Client {
     }
 
     /// The caller is told that it has nothing.
-    fn nothing(&mut self, want: &Want, why: &str, unknown: bool) {
+    pub(super) fn nothing(&mut self, want: &Want, why: &str, unknown: bool) {
         self.outcomes.push(Outcome::Nothing {
             keys: want.keys.clone(),
             id: want.id.clone(),
@@ -248,6 +262,7 @@ impl Client {
     pub(super) fn answered(&mut self, number: u64, answered: Answered, now: Moment) {
         match self.callers.remove(&number) {
             Some(Caller::Tries { want, target }) => self.tried(&want, *target, answered, now),
+            Some(Caller::TriesAll(wants)) => self.tried_all(&wants, answered, now),
             Some(Caller::Waits(mut waiting, want)) => {
                 let action = waiting.answered(answered, now);
                 self.wait_on(number, waiting, want, action, now);

@@ -42,7 +42,7 @@ impl View<'_> {
                 self.waiting(waiting);
             }
             Caller::Tries { want, .. } => {
-                self.add([2, u64::from(want.permits.unwrap_or(0)), want.lease.lease_ms]);
+                self.add([2, u64::from(want.permits.unwrap_or(0)), want.lease.lease_ms, want.lease.at_least_ms]);
             }
             Caller::GivesBack { waiting, released, until, later, .. } => {
                 self.add([3, (*later).into()]);
@@ -53,7 +53,7 @@ impl View<'_> {
             Caller::Changes(Change::Drop(..)) => self.add([4]),
             Caller::Changes(Change::Keep(_, keep)) => self.add([5, u64::from(*keep)]),
             Caller::Changes(Change::Refresh { .. }) => self.add([6]),
-            Caller::Settles(_) | Caller::Watches { .. } => self.add([7]),
+            Caller::Settles(_) | Caller::TriesAll(_) | Caller::Watches { .. } => self.add([7]),
         }
     }
 
@@ -70,6 +70,8 @@ impl View<'_> {
             ask,
             u64::from(target.permits.unwrap_or(0)),
             target.lease.lease_ms,
+            target.lease.at_least_ms,
+            u64::from(target.max_waiting),
             waiter.may_come_late.into(),
             mailbox.called.into(),
             mailbox.cancelled.into(),

@@ -20,6 +20,8 @@ impl View<'_> {
                     ask.lease_ms,
                     ask.wait_ms,
                     u64::from(!ask.inbox.is_empty()),
+                    ask.max_waiting,
+                    ask.at_least_ms,
                 ]);
                 self.add_ticket(ask.ticket);
             }

@@ -6,7 +6,7 @@ use crate::client::micros;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Answer, Usage};
-use crate::protocol::waiter::PermitTarget;
+use crate::protocol::waiter::{PermitTarget, QueueEntry};
 
 const OTHER: Usage = Usage { in_use: 1, limit: 2 };
 
@@ -18,8 +18,9 @@ pub(super) fn check() {
 
 fn target(permits: Option<u32>, id: &str, own_id: bool, strict: bool) -> PermitTarget {
     let keys = Keys::mutex("luagate", "m").unwrap();
-    let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id };
-    PermitTarget::new(keys, id.to_owned(), permits, 3, strict, lease)
+    let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id, at_least_ms: 0 };
+    let (id, entry) = (id.to_owned(), QueueEntry::default());
+    PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, lease, entry }
 }
 
 /// What came of an answer, in words.
@@ -65,6 +66,9 @@ fn answers() {
     assert!(told(declared(0), granted(OTHER)).starts_with("granted "), "none is declared");
     let error = told(of(true), denied());
     assert!(error.starts_with("Denied: ") && !error.ends_with("given back"), "{error}");
+    // Who does not wait is denied, and no line is full for it.
+    let full = PermitTarget { max_waiting: 1, ..of(false) };
+    assert!(told(full, denied()).starts_with("Denied: "));
     let queued = Answer::Queued { ticket: 50, position: 1, retry_after: 0, usage: USAGE, now: 0 };
     assert!(told(of(false), queued).starts_with("Unknown: "), "nobody asked to wait");
     // All that are free are one at least.

@@ -6,7 +6,7 @@ use crate::error::{AcquireError, CallError, Invalid};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Answer, Grant, Usage};
-use crate::protocol::waiter::{Granted, PermitTarget};
+use crate::protocol::waiter::{Ask, Granted, PermitTarget, QueueEntry};
 
 pub(super) const USAGE: Usage = Usage { in_use: 3, limit: 3 };
 
@@ -50,8 +50,9 @@ impl Shown for PermitTarget {
 impl Wait<PermitTarget> {
     fn new(deadline: Option<u64>, own_id: bool, strict: bool) -> Self {
         let keys = Keys::mutex("luagate", "m").unwrap();
-        let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id };
-        Wait::of(PermitTarget::new(keys, "id".to_owned(), Some(1), 3, strict, lease), deadline)
+        let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id, at_least_ms: 0 };
+        let (id, permits, entry) = ("id".to_owned(), Some(1), QueueEntry::default());
+        Wait::of(PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, lease, entry }, deadline)
     }
 
     /// One that is in line, with the ticket 50, since 0; it was told at the server's time 1,000.
@@ -78,6 +79,7 @@ pub(super) fn check() {
     outages();
     cancellations();
     limits();
+    full_lines();
 }
 
 /// Without an inbox it asks once without joining the queue. It sleeps for 5 s at most, and a second for each in front.
@@ -312,4 +314,34 @@ fn limits() {
     wait.timer(4_000);
     let above = Answer::AboveLimit { limit: 0, now: 5_000 };
     assert_eq!(wait.answered(above, 4_000, 4_010), "AboveLimit");
+}
+
+/// Each call tells the bound on the line and the minimum hold. Who does not join since the line is full has nothing, unless an
+/// earlier call may be carried out yet.
+fn full_lines() {
+    let target = |max_waiting, at_least_ms| {
+        let target = Wait::new(None, false, false).waiter.target;
+        PermitTarget { max_waiting, lease: LeaseOptions { at_least_ms, ..target.lease }, ..target }
+    };
+    for (max_waiting, at_least_ms, lease_ms) in [(0, 0, 3_000), (2, 2_999, 3_000), (3, 3_001, 3_001)] {
+        let target = target(max_waiting, at_least_ms);
+        for ask in [Ask::First, Ask::InLine, Ask::Last] {
+            let asked = target.acquire(ask, "").ask;
+            let told = (asked.max_waiting, asked.at_least_ms, asked.lease_ms);
+            assert_eq!(told, (max_waiting, at_least_ms, lease_ms));
+        }
+    }
+    let new = || {
+        let mut wait = Wait::new(None, false, false);
+        wait.start(true);
+        assert_eq!(wait.timer(0), "asks InLine");
+        wait
+    };
+    assert_eq!(new().answered(denied(), 0, 10), "LineFull");
+    // Its own line was full after it was in line: the server forgot it, and its ticket.
+    let mut wait = Wait::in_line(None, false);
+    wait.timer(4_000);
+    wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
+    wait.timer(4_100);
+    assert_eq!(wait.answered(denied(), 4_100, 4_110), "LineFull, gives back now false, later true");
 }

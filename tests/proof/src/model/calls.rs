@@ -1,6 +1,6 @@
 //! What each call does to the model, and what it answers.
 
-use super::{Ask, BATCH, Effects, Model, Moment, Told, Waiter, end_of, time, words};
+use super::{Ask, BATCH, Effects, Model, Moment, Told, Waiter, end_of, is_cooling, time, words};
 use crate::scripts::Reply;
 
 impl Model {
@@ -32,12 +32,13 @@ impl Model {
         if is_my_turn {
             self.leave(&ask.id);
             let permits = ask.permits.unwrap_or(limit - self.in_use());
-            let holder = self.grant(&ask.id, permits, ask.lease_ms, at);
+            let holder = self.grant(&ask.id, permits, ask.lease_ms, ask.at_least_ms, at);
             self.serve(None, at, effects);
             let (fence, ends) = (holder.fence, time(holder.ends));
             return words(&[&"granted", &permits, &fence, &ends, &now, &self.in_use(), &limit]);
         }
-        if waits {
+        let is_known = self.place(&ask.id).is_some() || ask.ticket > 0;
+        if waits && (is_known || self.has_room(ask.max_waiting, at, effects)) {
             if self.place(&ask.id).is_none() {
                 self.stand_in_line(ask, at);
             }
@@ -55,24 +56,25 @@ impl Model {
     fn comes_to_turn(&mut self, ask: &Ask, waits: bool, at: &Moment, effects: &mut Effects) -> bool {
         let wanted = ask.permits.unwrap_or(1);
         if self.queue.is_empty() {
-            self.fits(wanted)
-        } else if waits {
+            return self.fits(wanted);
+        }
+        if waits && (self.place(&ask.id).is_some() || ask.ticket > 0) {
             self.stand_in_line(ask, at);
             let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
             if !my_turn && effects.left == BATCH && !effects.stopped {
                 self.serve(Some((&ask.id, wanted)), at, effects); // it was the last one that is looked at
             }
-            my_turn
-        } else {
-            let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
-            if !my_turn && self.place(&ask.id).is_some() {
-                self.leave(&ask.id); // a place is given up
-                if !effects.stopped {
-                    self.serve(None, at, effects);
-                }
-            }
-            my_turn || self.queue.is_empty() && self.fits(wanted)
+            return my_turn;
         }
+        // It does not wait, or is not in line yet.
+        let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
+        if !my_turn && self.place(&ask.id).is_some() {
+            self.leave(&ask.id); // a place is given up
+            if !effects.stopped {
+                self.serve(None, at, effects);
+            }
+        }
+        my_turn || self.queue.is_empty() && self.fits(wanted)
     }
 
     /// `fence` 0: whatever the id has.
@@ -84,17 +86,14 @@ impl Model {
         let is_other = fence > 0 && holder.or(ticket) != Some(fence);
         if is_other {
             // of a later call with the same id
-        } else if let Some(holder) = self.holders.get_mut(id) {
+        } else if let Some(holder) = self.holders.get(id) {
             if !holder.lives(at.ms()) {
                 self.holders.remove(id);
             } else if keep > holder.permits {
                 return Err("LUAGATE keep".to_owned());
             } else {
                 (answer, left) = ("released", keep);
-                holder.permits = keep;
-                if keep == 0 {
-                    self.holders.remove(id);
-                }
+                self.give_back(id, keep, at);
             }
         } else if let Some(place) = self.place(id) {
             if keep > 0 {
@@ -116,7 +115,7 @@ impl Model {
         let now = at.ms();
         match self.holders.get_mut(id) {
             Some(holder) if holder.lives(now) && (fence == 0 || fence == holder.fence) => {
-                holder.ends = end_of(now, lease_ms);
+                holder.ends = end_of(now, lease_ms).map(|end| end.max(holder.least_end));
                 let ends = time(holder.ends);
                 words(&[&"refreshed", &holder.permits, &holder.fence, &ends, &now])
             }
@@ -169,67 +168,6 @@ impl Model {
         words(&[&"resized", &old, &self.limit, &self.in_use()])
     }
 
-    /// Several mutexes at once, all or none.
-    pub fn try_lock_all(
-        locks: &mut [&mut Model],
-        id: &str,
-        lease_ms: u64,
-        at: &Moment,
-        effects: &mut Effects,
-    ) -> Reply {
-        let now = at.ms();
-        let held: Vec<bool> =
-            locks.iter().map(|lock| lock.holders.get(id).is_some_and(|holder| holder.lives(now))).collect();
-        let mut own: Vec<Effects> = held.iter().map(|_| Effects::default()).collect();
-        let mut in_the_way = None;
-        for (place, lock) in locks.iter_mut().enumerate() {
-            if held[place] {
-                continue;
-            }
-            let stored = lock.limit;
-            lock.limit = lock.limit.max(1);
-            lock.holders.remove(id); // what its ended lease still occupies
-            lock.expire(at);
-            lock.leave(id);
-            lock.serve(None, at, &mut own[place]);
-            effects.told.append(&mut own[place].told);
-            if !(lock.queue.is_empty() && lock.fits(1)) {
-                in_the_way = in_the_way.or(Some(place));
-            } else {
-                lock.limit = stored; // until a grant stores it
-            }
-        }
-        if let Some(way) = in_the_way {
-            for (place, lock) in locks.iter_mut().enumerate() {
-                if held[place] {
-                    lock.holders.remove(id);
-                    lock.expire(at);
-                    lock.serve(None, at, &mut own[place]);
-                    effects.told.append(&mut own[place].told);
-                }
-            }
-            let lock = &locks[way];
-            let (retry_after, in_use) = (lock.ask_again(at, &own[way]), lock.in_use());
-            return words(&[&"denied", &(way + 1), &retry_after, &in_use, &lock.limit, &lock.queue.len(), &now]);
-        }
-        let mut reply = vec![
-            if held.iter().all(|held| *held) { "held" } else { "granted" }.to_owned(),
-            now.to_string(),
-            "[".to_owned(),
-        ];
-        for lock in locks {
-            lock.limit = lock.limit.max(1);
-            let holder = match lock.holders.get(id) {
-                Some(holder) => holder.clone(),
-                None => lock.grant(id, 1, lease_ms, at),
-            };
-            let ends = time(holder.ends);
-            reply.extend(["[".to_owned(), holder.fence.to_string(), ends, "]".to_owned()]);
-        }
-        reply.push("]".to_owned());
-        Ok(reply)
-    }
-
     /// What `inspect` says of all holders and waiters, ended ones left out.
     pub fn inspect(&self, at: &Moment) -> Vec<String> {
         let now = at.ms();
@@ -251,7 +189,9 @@ impl Model {
         ];
         for (id, holder) in holders {
             let (permits, fence) = (holder.permits.to_string(), holder.fence.to_string());
-            list.extend(["[".to_owned(), id.clone(), permits, fence, time(holder.ends), "]".to_owned()]);
+            let cooling_down = u32::from(is_cooling(id)).to_string();
+            let id = id.split(' ').next().unwrap_or_default().to_owned();
+            list.extend(["[".to_owned(), id, permits, fence, time(holder.ends), cooling_down, "]".to_owned()]);
         }
         list.extend(["]".to_owned(), "[".to_owned()]);
         for waiter in waiters {

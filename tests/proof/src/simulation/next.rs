@@ -6,6 +6,7 @@ use super::scheduler::{LEASES, Scheduler};
 use crate::action::{Action, Forgery, Lie, Refusal, Signature};
 use crate::client::{Patience, Thread};
 use crate::ledger::Violation;
+use crate::model::AskOne;
 use crate::world::World;
 
 const WAITS: [u64; 9] = [0, 0, 0, 30, 300, 5_000, 5_000, 20_000, 200_000];
@@ -94,6 +95,7 @@ impl Scheduler {
                 client: self.rng.usize(..self.clients),
                 count: self.rng.usize(95..210),
                 lease_ms: LEASES[self.rng.usize(..LEASES.len())],
+                at_least_ms: self.at_least_ms(),
             };
         }
         if self.crowded && !self.leaving && self.one_in(200) {
@@ -102,6 +104,8 @@ impl Scheduler {
                 count: self.rng.usize(95..210),
                 lease_ms: LEASES[self.rng.usize(..LEASES.len())],
                 wait_ms: WAITS[self.rng.usize(..WAITS.len())],
+                max_waiting: if self.bounded { [0, 3, 50, 100, 101, 150][self.rng.usize(..6)] } else { 0 },
+                at_least_ms: self.at_least_ms(),
             };
         }
         self.ordinary(world, calm)
@@ -120,6 +124,7 @@ impl Scheduler {
             };
         }
         match self.rng.u8(..20) {
+            0..=6 if busy < 3 && had < 3 && self.alike.is_none() && self.one_in(6) => self.want_all(client, lease_ms),
             0..=6 if busy < 3 && had < 3 => self.want(client, lease_ms),
             0..=8 if had > 0 => Action::DropPermit { client, permit },
             9 if had > 0 => Action::Look { client, permit },
@@ -150,11 +155,11 @@ impl Scheduler {
             2 | 3 => Action::Inspect { gate },
             4..=6 => Action::Stale { gate, client, refresh: self.one_in(2) },
             7 => Action::Resize {
-                gate: 0,
+                gate: self.rng.usize(..2),
                 limit: [1, 2, 3, 4, 0, 0][self.rng.usize(..6)],
                 expected: [None, None, Some(2), Some(3), Some(0)][self.rng.usize(..5)],
             },
-            8..=10 => Action::LockAll { name: self.rng.usize(..2), lease_ms },
+            8..=10 => Action::TryAll { name: self.rng.usize(..2), asked: self.asked(lease_ms) },
             11..=13 => Action::FreeAll { name: self.rng.usize(..2) },
             14..=17 => Action::Born { client },
             _ => self.pass_a_little(),
@@ -191,7 +196,30 @@ impl Scheduler {
             own_id: self.one_in(4),
             on_lost: self.one_in(2),
             patience,
+            max_waiting: self.max_waiting(),
+            at_least_ms: self.at_least_ms(),
         }
+    }
+
+    fn want_all(&mut self, client: usize, lease_ms: u64) -> Action {
+        Action::WantAll {
+            client,
+            asked: self.asked(lease_ms),
+            renewed: self.one_in(2),
+            patience: PATIENCE_OF_WAITS[self.rng.usize(..PATIENCE_OF_WAITS.len())],
+            max_waiting: self.max_waiting(),
+        }
+    }
+
+    /// What is asked of each of several semaphores.
+    fn asked(&mut self, lease_ms: u64) -> Vec<AskOne> {
+        let one = |_| AskOne {
+            permits: self.rng.u32(1..4),
+            limit: [3, 3, 3, 1, 2, 4, 0][self.rng.usize(..7)],
+            lease_ms: if self.one_in(24) { 0 } else { lease_ms },
+            at_least_ms: self.at_least_ms(),
+        };
+        (0..2).map(one).collect()
     }
 
     fn about_the_latch(&mut self, client: usize) -> Action {

@@ -5,6 +5,17 @@ use fastrand::Rng;
 
 pub(super) const LEASES: [u64; 7] = [1, 5, 50, 400, 400, 3_000, 30_000];
 
+const LEAST: [u64; 8] = [0, 0, 1, 5, 50, 400, 3_000, 12_000];
+
+/// The minimum hold of those who want something.
+#[derive(Clone, Copy)]
+pub(super) enum Least {
+    None,
+    /// The same for everybody.
+    Alike(u64),
+    Any,
+}
+
 /// Decides by chance what happens next.
 pub(super) struct Scheduler {
     pub(super) rng: Rng,
@@ -16,6 +27,10 @@ pub(super) struct Scheduler {
     pub(super) crowded: bool,
     /// Most want one permit, of this limit, with leases of this length: what scripts do most often.
     pub(super) alike: Option<(u32, u64)>,
+    /// Callers bound the line that they join.
+    pub(super) bounded: bool,
+    /// How long permits are held at least.
+    pub(super) least: Least,
     /// Whoever holds gives back, and nobody wants anything more.
     pub(super) leaving: bool,
 }
@@ -30,12 +45,30 @@ impl Scheduler {
         faults.retain(|fault| rng.bool() && (!calm || *fault == Fault::Deaths));
         let (seldom, crowded) = (rng.u32(2..12), rng.u8(..24) == 0);
         let alike = (rng.u8(..3) == 0).then(|| (rng.u32(1..4), LEASES[rng.usize(4..LEASES.len())]));
-        let scheduler = Scheduler { rng, clients, faults, seldom, crowded, alike, leaving: false };
+        let bounded = rng.bool();
+        let least = match rng.u8(..3) {
+            0 => Least::None,
+            1 => Least::Alike(LEAST[rng.usize(3..LEAST.len())]),
+            _ => Least::Any,
+        };
+        let scheduler = Scheduler { rng, clients, faults, seldom, crowded, alike, bounded, least, leaving: false };
         (scheduler, clients, calm)
     }
 
     pub(super) fn has(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
+    }
+
+    pub(super) fn at_least_ms(&mut self) -> u64 {
+        match self.least {
+            Least::None => 0,
+            Least::Alike(ms) => ms,
+            Least::Any => LEAST[self.rng.usize(..LEAST.len())],
+        }
+    }
+
+    pub(super) fn max_waiting(&mut self) -> u32 {
+        if self.bounded { [0, 0, 1, 1, 2, 3][self.rng.usize(..6)] } else { 0 }
     }
 
     /// One of `n`.

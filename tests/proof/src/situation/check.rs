@@ -2,7 +2,7 @@
 
 use super::Situation;
 use crate::ledger::{Check, broken};
-use crate::model::channel;
+use crate::model::{channel, is_cooling};
 use crate::protocol::keeper::Number;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ impl Situation {
     pub(super) fn check_wake_up(&self) -> Check {
         let kept = &self.sealed.kept;
         let now = kept.now();
-        let in_use: u32 = kept.gate.ledger.live(now).map(|(_, entry)| entry.permits).sum();
+        let in_use = kept.gate.ledger.in_use(now);
         let model = &kept.gate.model;
         let listens = |inbox: &str| {
             self.parties.iter().any(|party| party.client.listens && party.client.channel == channel(inbox))
@@ -58,7 +58,7 @@ impl Situation {
                 let is_own = |id: &str| id.starts_with(&own) && !party.late.contains(id);
                 let model = &kept.gate.model;
                 let holders = model.holders.iter();
-                let mut holders = holders.filter(|(_, holder)| holder.lives(kept.now()));
+                let mut holders = holders.filter(|(id, holder)| holder.lives(kept.now()) && !is_cooling(id));
                 let mut queue = model.queue.iter().filter(|waiter| waiter.patience_until > kept.now());
                 let has = holders.any(|(id, _)| is_own(id)) || queue.any(|w| is_own(&w.id));
                 if has {

@@ -80,7 +80,13 @@ impl Situation {
                 permits: Some(want.permits),
                 limit: setting.limit,
                 strict: false,
-                lease: LeaseOptions { lease_ms: want.lease * TICK / 1_000, renewed: false, own_id: false },
+                max_waiting: want.max_waiting,
+                lease: LeaseOptions {
+                    lease_ms: want.lease * TICK / 1_000,
+                    renewed: false,
+                    own_id: false,
+                    at_least_ms: want.at_least * TICK / 1_000,
+                },
                 patience: match want.wait {
                     None => Patience::Forever,
                     Some(0) => Patience::None,

@@ -33,6 +33,15 @@ impl Party {
         })
     }
 
+    /// Whether it was told a place in line.
+    pub(crate) fn is_in_line(&self) -> bool {
+        let mut callers = self.client.callers.values();
+        callers.any(|caller| match caller {
+            Caller::Waits(waiting, _) => waiting.waiter.target.entry.ticket > 0,
+            _ => false,
+        })
+    }
+
     /// Whether its wait is about to end.
     pub(crate) fn is_cancelled(&self) -> bool {
         let mut callers = self.client.callers.values();

@@ -18,6 +18,7 @@ pub fn check(scripts: &Scripts) {
     let (keys, seen) = ("", BTreeSet::new());
     let mut wire = Wire { scripts, server, loaded, keys, seen };
     semaphore::one(&mut wire);
+    semaphore::with_bounds(&mut wire);
     semaphore::several(&mut wire);
     latch::check(&mut wire);
     autocomplete::check(&mut wire);

@@ -6,12 +6,14 @@ mod forgeries;
 mod outsiders;
 mod processes;
 mod servers;
+mod several;
 
 use super::World;
 use crate::action::Action;
 use crate::client::{Client, Thread};
 use crate::ledger::Check;
 use crate::protocol::lease::Moment;
+pub(super) use several::Group;
 
 /// How many have to count down, and how long the latch is kept.
 const COUNT: u32 = 2;
@@ -32,12 +34,16 @@ impl World {
         match action {
             Action::Pass(ms) => self.pass(*ms),
             Action::Act { client, thread } => self.let_one_act(of(*client, clients), *thread),
-            Action::Want { .. } | Action::Watch { .. } | Action::Cancel { .. } => self.let_caller(action),
+            Action::Want { .. } | Action::WantAll { .. } | Action::Watch { .. } | Action::Cancel { .. } => {
+                self.let_caller(action)
+            }
             Action::Look { client, permit }
             | Action::Refresh { client, permit, .. }
             | Action::Keep { client, permit, .. }
             | Action::DropPermit { client, permit } => self.let_holder(of(*client, clients), *permit, action),
-            Action::Collect { client, count, lease_ms } => self.collect(of(*client, clients), *count, *lease_ms),
+            Action::Collect { client, count, lease_ms, at_least_ms } => {
+                self.collect(of(*client, clients), *count, *lease_ms, *at_least_ms)
+            }
             Action::Arrive { flight }
             | Action::Return { flight }
             | Action::Prompt { flight }
@@ -65,7 +71,7 @@ impl World {
             | Action::Revoke { .. }
             | Action::Inspect { .. }
             | Action::Resize { .. }
-            | Action::LockAll { .. }
+            | Action::TryAll { .. }
             | Action::FreeAll { .. }
             | Action::CountDown { .. }
             | Action::Count

@@ -1,48 +1,19 @@
 //! What holds in a world at every moment, beyond what each call answers.
 
-use super::{Host, MUTEXES, World};
+pub(super) mod ids;
+
+use super::{Host, World};
 use crate::call::{Call, Sent};
 use crate::client::waits::Caller;
-use crate::client::{Outcome, Patience, Thread, micros};
+use crate::client::{Patience, Thread, Want, micros};
 use crate::ledger::{Check, broken};
-use crate::model::channel;
+use crate::model::{Ask, AskOne, channel};
 use crate::scripts::words_of;
 use redis::{RedisResult, Value};
 use std::time::Duration;
 
 /// How soon something happens for which nobody has to wait, in µs.
 const SOON: u64 = 50_000;
-
-/// How long a client remembers a wait that it gave up, in µs; a little less.
-const MEMORY: u64 = 110_000_000;
-
-/// For how long a release that is not confirmed is repeated at least, in µs. What a call is granted that is carried out later
-/// ends by itself.
-const RELEASED_FOR: u64 = 15_000_000;
-
-/// An id that has nothing any more, as its client was told, or will have nothing soon.
-pub(super) struct Promised {
-    gate: usize,
-    id: String,
-    since: u64,
-    /// A call of the wait was not answered, so its client knows that it may still be carried out.
-    unknown: bool,
-}
-
-/// What happened to an id since a caller began to use it.
-#[derive(Default)]
-pub(super) struct Noted {
-    /// The place in line that its caller was told.
-    pub(super) ticket: Option<u64>,
-    /// Somebody took away what it had.
-    pub(super) is_revoked: bool,
-    /// A release was carried out.
-    is_released: bool,
-    /// What it has comes from a call that nobody waited for, which was carried out before a release, or after it. Then it ends by
-    /// itself.
-    is_stray: bool,
-    pub(super) is_late: bool,
-}
 
 impl World {
     /// Which threads have something to do.
@@ -92,7 +63,7 @@ impl World {
                 known.map(|(host, waiting)| (first, waiter, &host.client, waiting))
             });
             let could = first.filter(|(first, waiter, client, _)| {
-                let in_use: u32 = gate.ledger.live(now).map(|(_, entry)| entry.permits).sum();
+                let in_use = gate.ledger.in_use(now);
                 // Who has no inbox, or is not there but its process is, may come back until its patience ends: what is free is
                 // kept for it.
                 let mut in_front = gate.model.queue.iter().take(*first);
@@ -257,144 +228,40 @@ impl World {
         }
     }
 
-    /// A permit whose reply is lost comes back by itself.
-    pub(super) fn check_asked(&self, sent: &Sent) -> Check {
-        match sent.call() {
-            Call::Acquire(ask) if ask.lease_ms == 0 => broken("lease", format!("{sent} would be held for ever")),
-            _ => Ok(()),
+    /// A call asks for what its caller wants, and for a lease that ends: a permit whose reply is lost comes back by itself.
+    pub(super) fn check_asked(&self, name: usize, sent: &Sent, is_awaited: bool) -> Check {
+        let (id, asked) = match sent.call() {
+            Call::Acquire(ask) => {
+                let Ask { permits, limit, lease_ms, at_least_ms, .. } = ask;
+                (ask.id, vec![(permits, limit, lease_ms, at_least_ms, Some(ask.max_waiting))])
+            }
+            Call::TryAll { id, asked } => {
+                let one = |ask: AskOne| (Some(ask.permits), ask.limit, ask.lease_ms, ask.at_least_ms, None);
+                (id, asked.into_iter().map(one).collect())
+            }
+            _ => return Ok(()),
+        };
+        let callers = self.hosts[name].client.callers.values();
+        let is_it = |want: &&Want| want.id == id && sent.is_on(want.keys.names()[0]);
+        let wants: Vec<_> = callers.flat_map(Caller::wants).filter(is_it).collect();
+        let fits = !is_awaited
+            || wants.len() == asked.len()
+                && wants.iter().zip(&asked).all(|(want, (permits, limit, _, at_least_ms, max_waiting))| {
+                    let bound = max_waiting.is_none_or(|max| max == u64::from(want.max_waiting));
+                    let is_same = (want.permits, want.limit) == (*permits, *limit);
+                    is_same && bound && want.lease.at_least_ms == *at_least_ms
+                });
+        if !fits {
+            return broken("asked", format!("{sent} is not what was wanted: {wants:?}"));
+        }
+        match asked.iter().all(|(_, _, lease_ms, ..)| *lease_ms > 0) {
+            true => Ok(()),
+            false => broken("lease", format!("{sent} would be held for ever")),
         }
     }
 
     pub(super) fn gate_of(&self, sent: &Sent) -> Option<usize> {
         let mut gates = self.gates.iter();
         gates.position(|gate| gate.keys.names()[0] == sent.keys[0])
-    }
-
-    /// Whether the id has something, as far as that can be known.
-    fn has_something(&self, gate: usize, id: &str) -> bool {
-        let (gate, now) = (&self.gates[gate], self.now());
-        let holder = gate.model.holders.get(id);
-        let waiter = gate.model.queue.iter().find(|waiter| waiter.id == id);
-        !gate.is_in_doubt()
-            && (holder.is_some_and(|holder| holder.lives(now))
-                || waiter.is_some_and(|waiter| waiter.patience_until > now))
-    }
-
-    /// A call of a client was carried out.
-    pub(super) fn note_call(&mut self, name: usize, sent: &Sent, is_awaited: bool) {
-        let (Some(gate), Some(id)) = (self.gate_of(sent), sent.arguments.first()) else {
-            return;
-        };
-        let (has, acquires) = (self.has_something(gate, id), sent.acquires(id));
-        let ids = &mut self.hosts[name].ids;
-        if let Some(noted) = ids.get_mut(&(gate, id.clone())) {
-            if !acquires {
-                noted.is_released = true;
-                noted.is_stray &= has;
-                noted.is_late &= has;
-            } else if !is_awaited && has {
-                noted.is_stray = true;
-                noted.is_late |= noted.is_released;
-            }
-        }
-    }
-
-    /// A message reaches its client, which has to release a grant of a wait that it gave up.
-    pub(super) fn note_message(&mut self, name: usize, text: &str) {
-        let words: Vec<&str> = text.split(' ').collect();
-        let Host { promised, ids, .. } = &mut self.hosts[name];
-        for promised in promised {
-            let is_grant = words[0] == promised.id && words.get(2).is_some_and(|word| *word != "0");
-            let is_remembered = promised.unknown && self.mono - promised.since < MEMORY;
-            if is_grant
-                && is_remembered
-                && let Some(noted) = ids.get_mut(&(promised.gate, promised.id.clone()))
-            {
-                noted.is_late = false;
-            }
-        }
-    }
-
-    /// Something came of what a caller wanted.
-    pub(super) fn take_outcome(&mut self, name: usize, outcome: Outcome) -> Check {
-        let (keys, id, why, unknown) = match outcome {
-            Outcome::Granted(number) => {
-                let client = &self.hosts[name].client;
-                let identity = client.permits[&number].identity.clone();
-                let mut gates = self.gates.iter();
-                let gate = gates.position(|gate| gate.keys == identity.keys).unwrap();
-                let ids = &mut self.hosts[name].ids;
-                if let Some(noted) = ids.get_mut(&(gate, identity.id.clone())) {
-                    noted.ticket = None;
-                }
-                return Ok(());
-            }
-            Outcome::Opened { keys, begun } => {
-                return match self.open_at.is_some_and(|at| at >= begun) {
-                    true => Ok(()),
-                    false => broken("latch", format!("{} was not open", keys.latch)),
-                };
-            }
-            Outcome::Nothing { keys, id, why, unknown } => (keys, id, why, unknown),
-        };
-        let mut gates = self.gates.iter();
-        let gate = gates.position(|gate| gate.keys == keys).unwrap();
-        let key = (gate, id.clone());
-        let host = &mut self.hosts[name];
-        let is_revoked = host.ids.get(&key).is_some_and(|noted| noted.is_revoked);
-        if why.starts_with("Revoked") && !is_revoked {
-            return broken("revoked", format!("{id} was not revoked"));
-        }
-        // What another caller has is left to it.
-        if !why.starts_with("AlreadyHeld") {
-            host.promised.push(Promised { gate, id, since: self.mono, unknown });
-        }
-        Ok(())
-    }
-
-    /// Who was told to have nothing has nothing, once everything that may change this was carried out or is lost.
-    pub(super) fn check_promised(&mut self, name: usize) -> Check {
-        let promised = std::mem::take(&mut self.hosts[name].promised);
-        for promised in promised {
-            let Promised { gate, id, .. } = &promised;
-            let (keys, client) = (&self.gates[*gate].keys, &self.hosts[name].client);
-            let is_it = |sent: &Sent| sent.keys[0] == keys.names()[0] && sent.arguments.first() == Some(id);
-            let mut pending = client.releases.pending.iter();
-            let mut current = client.releases.current.iter();
-            let mut calls = client.flights.iter().flat_map(|flight| &flight.calls);
-            let is_open = pending.any(|pending| pending.keys == *keys && pending.id == *id)
-                || current.any(|(other, current)| other == keys && current == id)
-                || calls.any(is_it);
-            let has = self.has_something(*gate, id);
-            let is_old = self.mono - promised.since > RELEASED_FOR;
-            let noted = self.hosts[name].ids.get(&(*gate, id.clone()));
-            let ends_by_itself = noted.is_some_and(|noted| noted.is_late || noted.is_stray && !promised.unknown);
-            if has && !is_open && !ends_by_itself && !is_old {
-                let text = format!("{id} was told that it has nothing: {:?}", self.gates[*gate].model);
-                return broken("nothing left behind", text);
-            }
-            let host = &mut self.hosts[name];
-            match has || is_open {
-                true => host.promised.push(promised),
-                false => drop(host.ids.remove(&(*gate, id.clone()))),
-            }
-        }
-        Ok(())
-    }
-
-    /// A caller begins to use an id.
-    pub(super) fn note_id(&mut self, name: usize, gate: usize, id: &str) {
-        let (key, has) = ((gate, id.to_owned()), self.has_something(gate, id));
-        let may_be_of_copy = self.count.losses > 0 && (has || self.gates[gate].is_in_doubt());
-        let host = &mut self.hosts[name];
-        host.promised.retain(|promised| promised.gate != gate || promised.id != id);
-        // What an earlier call or a copy left behind ends by itself.
-        let is_stray = host.ids.get(&key).is_some_and(|before| before.is_stray || before.is_late);
-        let is_late = may_be_of_copy || is_stray && has;
-        host.ids.insert(key, Noted { is_late, ..Noted::default() });
-    }
-
-    pub(super) fn is_mutex(gate: usize) -> bool {
-        MUTEXES.contains(&gate)
     }
 }

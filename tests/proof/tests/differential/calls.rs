@@ -141,7 +141,7 @@ const PREFIXES: [&[u8]; 8] = [b"", b"a", b"AL", b"b", b"\xff", b"\xc3", b"al\0",
 pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Call {
     let one = semaphore(pick::<&str>(rng, &SEMAPHORES)).to_vec();
     let (mut keys, mut words) = match script {
-        "semaphore/try_lock_all" => several(rng, times),
+        "semaphore/try_acquire_all" => several(rng, times),
         "latch/count_down" | "latch/wait" | "latch/count" | "latch/delete" => {
             (latch(), words_to_latch(rng, script, times))
         }
@@ -193,16 +193,27 @@ fn acquire(rng: &mut StdRng, times: &Times) -> Vec<Word> {
     let limits = [0, 1, 2, 2, 3, 3, 2_147_483_647];
     let wait = if once_in(rng, 3) { text("0") } else { number(rng, times.waits) };
     let lease = number(rng, times.leases);
-    vec![text(id), text(permits), number(rng, &limits), lease, wait, inbox(rng), ticket]
+    let mut words = vec![text(id), text(permits), number(rng, &limits), lease, wait, inbox(rng), ticket];
+    // The last two may be left out.
+    match rng.random_range(0..4) {
+        0 => {}
+        1 => words.push(number(rng, &[0, 1, 2, 3])),
+        _ => words.extend([number(rng, &[0, 0, 0, 1, 2, 3]), number(rng, times.leases)]),
+    }
+    words
 }
 
-/// The keys and the words of a call to some mutexes.
+/// The keys and the words of a call to some semaphores.
 fn several(rng: &mut StdRng, times: &Times) -> (Vec<String>, Vec<Word>) {
     let mut names = SEMAPHORES.to_vec();
     names.rotate_left(rng.random_range(0..3));
     names.truncate(rng.random_range(1..4));
-    let keys = names.iter().flat_map(|name| semaphore(name)).collect();
-    (keys, vec![id(rng), number(rng, times.leases)])
+    let mut words = vec![id(rng)];
+    for _ in &names {
+        let at_least = if once_in(rng, 2) { text("0") } else { number(rng, times.leases) };
+        words.extend([number(rng, &[1, 1, 1, 2, 3]), number(rng, &[0, 2, 3, 3]), number(rng, times.leases), at_least]);
+    }
+    (names.iter().flat_map(|name| semaphore(name)).collect(), words)
 }
 
 fn words_to_latch(rng: &mut StdRng, script: &str, times: &Times) -> Vec<Word> {

@@ -18,6 +18,8 @@ pub(crate) enum Caller {
     Settles(Box<Settles>),
     /// Asks once.
     Tries { want: Want, target: Box<PermitTarget> },
+    /// Asks once for permits of several semaphores.
+    TriesAll(Vec<Want>),
     /// Waits in line.
     Waits(Box<Waiting<PermitTarget>>, Want),
     /// Gives back what the server gave the id of a wait that is over.
@@ -57,7 +59,16 @@ impl Caller {
             Caller::Settles(settles) => Some(&settles.want),
             Caller::Tries { want, .. } | Caller::Waits(_, want) => Some(want),
             Caller::GivesBack { want, .. } => Some(want),
+            Caller::TriesAll(wants) => wants.first(),
             Caller::Watches { .. } | Caller::Changes(_) => None,
+        }
+    }
+
+    /// The same, of each semaphore.
+    pub(crate) fn wants(&self) -> &[Want] {
+        match self {
+            Caller::TriesAll(wants) => wants,
+            other => other.want().map_or(&[], std::slice::from_ref),
         }
     }
 
@@ -75,7 +86,7 @@ impl Caller {
             Caller::Settles(settles) => Some(settles.until),
             Caller::Waits(waiting, _) => waiting.sleeps.map(|(_, wakes)| wakes),
             Caller::Watches { waiting, .. } => waiting.sleeps.map(|(_, wakes)| wakes),
-            Caller::Tries { .. } | Caller::GivesBack { .. } | Caller::Changes(_) => None,
+            Caller::Tries { .. } | Caller::TriesAll(_) | Caller::GivesBack { .. } | Caller::Changes(_) => None,
         }
     }
 

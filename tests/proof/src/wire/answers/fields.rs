@@ -2,8 +2,12 @@
 
 use redis::Value;
 
-/// The fields of 32 bits, and those for which -1 stands for never.
+/// The fields of 32 bits.
 pub(super) const SMALL: &str = "permits in_use limit left count old new current kept added removed";
+/// Those that are yes or no.
+pub(super) const FLAGS: [&str; 2] = ["pinned", "cooling_down"];
+
+/// Those for which -1 stands for never.
 pub(super) const MAY_BE_NEVER: [&str; 2] = ["expires_at", "next_expiry"];
 
 pub(super) fn plain(script: &str, reply: &Value) -> String {
@@ -31,8 +35,8 @@ pub(super) fn assert_fields(fields: &[&str], reply: &Value, answer: &str) {
             }
             Value::Int(-1) => "None".to_owned(),
             Value::Int(number) if MAY_BE_NEVER.contains(field) => format!("Some({number})"),
-            Value::Int(number) if *field == "place" => (number - 1).to_string(), // from 0
-            Value::Int(number) if *field == "pinned" => (*number == 1).to_string(),
+            Value::Int(number) if *field == "index" => (number - 1).to_string(), // from 0
+            Value::Int(number) if FLAGS.contains(field) => (*number == 1).to_string(),
             Value::Int(number) => number.to_string(),
             _ if field.is_empty() => continue,
             text => format!("{:?}", text_of(text)),
@@ -52,9 +56,10 @@ pub(super) fn text_of(value: &Value) -> &str {
 /// What each row of a list has.
 pub(super) fn fields_of(list: &str) -> &'static [&'static str] {
     match list {
-        "holders" => &["id", "permits", "fence", "expires_at"],
+        "holders" => &["id", "permits", "fence", "expires_at", "cooling_down"],
         "waiters" => &["id", "permits", "ticket", "patience_until"],
-        "locks" => &["fence", "expires_at"],
+        "permits" => &["permits", "fence", "expires_at", "in_use", "limit"],
+        "usages" => &["in_use", "limit", "waiting"],
         _ => &[],
     }
 }

@@ -1,13 +1,13 @@
-//! The calls to one semaphore, and to several mutexes.
+//! The calls to one semaphore, and to several.
 
 use super::exchange::Wire;
 use super::wrong::{refuse, text};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
 use crate::protocol::semaphore::{
-    Acquire, Answer, Ask, Inspect, Lookup, Refresh, Release, Resize, TryAcquireAllAnswer, TryLockAll,
+    Acquire, Answer, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireAll, TryAcquireAllAnswer,
 };
-use redis::{ConnectionLike, Value};
+use redis::Value;
 
 /// The server's clock, which stands still, in ms.
 const NOW: i64 = 1_577_836_800_000;
@@ -66,39 +66,65 @@ pub(super) fn one(wire: &mut Wire) {
     inspect(wire, 1, 2, "K 1 2");
 }
 
-pub(super) fn several(wire: &mut Wire) {
-    wire.keys = "6 app:mutex:{t}:a app:mutex.holders:{t}:a app:mutex.queue:{t}:a \
-                 app:mutex:{t}:b app:mutex.holders:{t}:b app:mutex.queue:{t}:b";
-    let mutex = |name| Keys::mutex("app", name).unwrap();
-    let (a, b) = (mutex("{t}:a"), mutex("{t}:b"));
-    let mutexes = &[&a, &b];
-    let lock = |id, lease_ms| TryLockAll { mutexes, id, lease_ms };
-    let locked = |wire: &mut Wire, call, words| wire.call("semaphore/try_lock_all", call, words);
-    locked(wire, lock("ann", 30_000), "K ann 30000"); // granted
-    locked(wire, lock("ann", 30_000), "K ann 30000"); // held
-    locked(wire, lock("bob", 9), "K bob 9"); // denied, for the first
-    let (id, keep, fence) = ("ann", 0, None);
-    let release = Release { keys: &a, id, keep, fence }.pack();
-    wire.server.req_packed_command(release.by_sha1()).unwrap();
-    locked(wire, lock("bob", 9), "K bob 9"); // denied, for the second
+/// What may be left out: a bound on the line, and a minimum hold.
+pub(super) fn with_bounds(wire: &mut Wire) {
+    wire.keys = "3 app:semaphore:{b} app:semaphore.holders:{b} app:semaphore.queue:{b}";
+    let keys = &Keys::semaphore("app", "b").unwrap();
+    let acquire = |wire: &mut Wire, id, wait_ms, max_waiting, at_least_ms, words| {
+        let ask = Ask { id, limit: 2, lease_ms: 9, wait_ms, max_waiting, at_least_ms, ..Ask::default() };
+        wire.call("semaphore/acquire", Acquire { keys, ask }, words);
+    };
+    acquire(wire, "ann", 0, 0, 40, "K ann 1 2 9 0 '' 0 0 40"); // granted, for 40 ms
+    acquire(wire, "bob", 0, 0, 0, "K bob 1 2 9 0 '' 0");
+    acquire(wire, "cid", 15_000, 1, 0, "K cid 1 2 9 15000 '' 0 1"); // queued
+    acquire(wire, "dan", 15_000, 1, 40, "K dan 1 2 9 15000 '' 0 1 40"); // denied: the line is full
+    let (refresh, release) = ("semaphore/refresh", "semaphore/release");
+    wire.call(refresh, Refresh { keys, id: "ann", lease_ms: 9, fence: None }, "K ann 9"); // for 40 ms still
+    wire.call(release, Release { keys, id: "ann", keep: 0, fence: None }, "K ann 0");
+    wire.call("semaphore/inspect", Inspect { keys, offset: 1, count: 1 }, "K 1 1"); // cooling down
+}
 
-    let row = |fence, end| Value::Array(vec![Value::Int(fence), Value::Int(end)]);
-    let good = row(1, -1);
+pub(super) fn several(wire: &mut Wire) {
+    wire.keys = "6 app:semaphore:{t}:a app:semaphore.holders:{t}:a app:semaphore.queue:{t}:a \
+                 app:mutex:{t}:b app:mutex.holders:{t}:b app:mutex.queue:{t}:b";
+    let (a, b) = (Keys::semaphore("app", "{t}:a").unwrap(), Keys::mutex("app", "{t}:b").unwrap());
+    let many = |permits| [AskOne { keys: &a, permits, limit: 3, lease_ms: 9, at_least_ms: 40 }, AskOne::mutex(&b)];
+    let (two, four) = (many(2), many(4));
+    let all = |id| TryAcquireAll { id, asked: &two };
+    let acquired = |wire: &mut Wire, call, words| wire.call("semaphore/try_acquire_all", call, words);
+    acquired(wire, all("ann"), "K ann 2 3 9 40 1 1 30000 0"); // granted
+    acquired(wire, all("ann"), "K ann 2 3 9 40 1 1 30000 0"); // held
+    acquired(wire, all("bob"), "K bob 2 3 9 40 1 1 30000 0"); // denied, for the first
+    acquired(wire, TryAcquireAll { id: "bob", asked: &four }, "K bob 4 3 9 40 1 1 30000 0"); // above_limit
+    wire.server.with_store(|store| store.set_micros(store.micros() + 50_000));
+    acquired(wire, all("bob"), "K bob 2 3 9 40 1 1 30000 0"); // denied, for the second
+
+    let row = |permits, fence, end| Value::Array([permits, fence, end, 1, 3].map(Value::Int).to_vec());
+    let good = row(2, 1, -1);
     let reply = |rows: &[&Value]| {
         let rows = Value::Array(rows.iter().map(|&row| row.clone()).collect());
         Value::Array(vec![text("granted"), Value::Int(NOW), rows])
     };
-    let Ok(TryAcquireAllAnswer::Granted(grants)) = lock("bob", 9).answer(reply(&[&good, &good])) else {
+    let Ok(TryAcquireAllAnswer::Granted(grants)) = all("bob").answer(reply(&[&good, &row(1, 7, NOW + 1)])) else {
         panic!("not granted");
     };
-    assert!(grants.iter().all(|grant| grant.permits == 1));
-    refuse(&lock("bob", 9), reply(&[&good]));
-    refuse(&lock("bob", 9), reply(&[&good, &good, &good]));
-    refuse(&lock("bob", 9), reply(&[&good, &row(0, -1)]));
-    refuse(&lock("bob", 9), reply(&[&good, &row(1, NOW)]));
-    for place in [0, 3] {
-        let numbers = [place, 9, 1, 1, 0, NOW].map(Value::Int).to_vec();
-        refuse(&lock("bob", 9), Value::Array([vec![text("denied")], numbers].concat()));
+    let left = |place: usize| grants[place].0.left().map(|left| left.as_millis());
+    assert_eq!([left(0), left(1)], [None, Some(1)]);
+    assert_eq!([grants[0].0.permits, grants[1].0.permits], [2, 1]);
+    refuse(&all("bob"), reply(&[&good]));
+    refuse(&all("bob"), reply(&[&good, &good, &good]));
+    refuse(&all("bob"), reply(&[&good, &row(0, 1, -1)]));
+    refuse(&all("bob"), reply(&[&good, &row(1, 0, -1)]));
+    refuse(&all("bob"), reply(&[&good, &row(1, 1, NOW)]));
+    let line = Value::Array([1, 3, 0].map(Value::Int).to_vec());
+    for (index, lines) in [(0, 2), (3, 2), (1, 1), (1, 3)] {
+        let lines = Value::Array(vec![line.clone(); lines]);
+        refuse(
+            &all("bob"),
+            Value::Array(vec![text("denied"), Value::Int(index), Value::Int(9), Value::Int(NOW), lines]),
+        );
+        let above = [3 * (index / 2), 3, NOW].map(Value::Int).to_vec();
+        refuse(&all("bob"), Value::Array([vec![text("above_limit")], above].concat()));
     }
 }
 
@@ -125,6 +151,22 @@ pub(super) fn grants_that_cannot_be() {
         refuse(&acquire(Some(1), 30_000), reply(word, grant));
     }
     refuse(&acquire(None, 0), reply("granted", [1, 7, 30_000]));
+    // A minimum hold makes a lease longer.
+    let mut longer = acquire(Some(1), 30_000);
+    longer.ask.at_least_ms = 40_000;
+    for left in [30_000, 39_999, 40_001] {
+        refuse(&longer, reply("granted", [1, 7, left]));
+    }
+    assert!(matches!(longer.answer(reply("granted", [1, 7, 40_000])), Ok(Answer::Granted(..))));
+    let refresh = Refresh { keys, id: "ann", lease_ms: 30_000, fence: None };
+    let refreshed = |left| {
+        let fields = [1, 7, NOW + left, NOW].map(Value::Int).to_vec();
+        Value::Array([vec![text("refreshed")], fields].concat())
+    };
+    refuse(&refresh, refreshed(29_999));
+    for left in [30_000, 40_000] {
+        assert!(matches!(refresh.answer(refreshed(left)), Ok(Some(_))));
+    }
     let held = acquire(Some(1), 30_000).answer(reply("held", [2, 7, 1]));
     assert!(matches!(held, Ok(Answer::Held(grant, _)) if grant.left().unwrap().as_millis() == 1));
 }

@@ -1,6 +1,6 @@
 //! Replies that no script gives.
 
-use super::fields::{MAY_BE_NEVER, SMALL, fields_of};
+use super::fields::{FLAGS, MAY_BE_NEVER, SMALL, fields_of};
 use crate::error::CallError;
 use crate::error::failure::FailureKind;
 use crate::protocol::call::Call;
@@ -51,7 +51,7 @@ pub(super) fn wrong_fields(field: &str, value: &Value) -> Vec<Value> {
             let mut wrong = vec![text("1"), Value::Int(-2)];
             wrong.extend((!MAY_BE_NEVER.contains(&field)).then_some(Value::Int(-1)));
             wrong.extend(SMALL.split(' ').any(|small| small == field).then_some(Value::Int(1 << 32)));
-            wrong.extend((field == "pinned").then_some(Value::Int(2)));
+            wrong.extend(FLAGS.contains(&field).then_some(Value::Int(2)));
             wrong
         }
         _ if field == "id" => vec![Value::Int(1)],

@@ -20,6 +20,11 @@ impl World {
                 self.want(name, action);
                 name
             }
+            Action::WantAll { client, .. } => {
+                let name = of(*client, clients);
+                self.want_all(name, action);
+                name
+            }
             Action::Watch { client, wait_ms } => {
                 let name = of(*client, clients);
                 if self.hosts[name].client.is_alive {
@@ -49,7 +54,20 @@ impl World {
 
     /// A thread asks for permits.
     fn want(&mut self, name: usize, action: &Action) {
-        let Action::Want { gate, permits, limit, strict, lease_ms, renewed, own_id, on_lost, patience, .. } = action
+        let Action::Want {
+            gate,
+            permits,
+            limit,
+            strict,
+            lease_ms,
+            renewed,
+            own_id,
+            on_lost,
+            patience,
+            max_waiting,
+            at_least_ms,
+            ..
+        } = action
         else {
             return;
         };
@@ -67,23 +85,29 @@ impl World {
             Patience::None => *permits,
             _ => permits.or(Some(1)),
         };
-        let lease = LeaseOptions { lease_ms: *lease_ms, renewed: *renewed && *lease_ms >= 30, own_id };
+        let renewed = *renewed && *lease_ms >= 30;
+        let lease = LeaseOptions { lease_ms: *lease_ms, renewed, own_id, at_least_ms: *at_least_ms };
         let want = Want {
             keys,
             id,
             permits: if is_mutex { Some(1) } else { permits },
             limit: if is_mutex { 1 } else { *limit },
             strict: *strict,
+            max_waiting: *max_waiting,
             lease,
             patience: *patience,
             on_lost: *on_lost,
         };
         if client.is_alive {
-            self.tell(|| format!("c{name} wants {want}"));
-            let id = want.id.clone();
-            self.note_id(name, gate, &id);
-            self.with(name, |client, now| client.want(want, now));
+            self.begin_want(name, want);
         }
+    }
+
+    pub(super) fn begin_want(&mut self, name: usize, want: Want) {
+        self.tell(|| format!("c{name} wants {want}"));
+        let gate = self.gates.iter().position(|gate| gate.keys == want.keys);
+        self.note_id(name, gate.unwrap_or(0), &want.id);
+        self.with(name, |client, now| client.want(want, now));
     }
 
     pub(super) fn let_holder(&mut self, name: usize, permit: usize, action: &Action) -> Check {
@@ -109,7 +133,7 @@ impl World {
     }
 
     /// A client tries for many permits at once, and is answered at once.
-    pub(super) fn collect(&mut self, name: usize, count: usize, lease_ms: u64) -> Check {
+    pub(super) fn collect(&mut self, name: usize, count: usize, lease_ms: u64, at_least_ms: u64) -> Check {
         if !self.hosts[name].client.is_alive {
             return Ok(());
         }
@@ -121,7 +145,8 @@ impl World {
                 permits: Some(1),
                 limit: 220,
                 strict: false,
-                lease: LeaseOptions { lease_ms: lease_ms.max(400), renewed: true, own_id: false },
+                max_waiting: 0,
+                lease: LeaseOptions { lease_ms: lease_ms.max(400), renewed: true, own_id: false, at_least_ms },
                 patience: Patience::None,
                 on_lost: true,
             };

@@ -4,18 +4,17 @@ use super::{COUNT, LIFE_MS, of};
 use crate::action::Action;
 use crate::client::waits::Caller;
 use crate::ledger::Check;
+use crate::model;
 use crate::protocol::keys::Keys;
 use crate::protocol::latch::{Count, CountDown, Delete};
-use crate::protocol::semaphore::{Acquire, Ask, Inspect, Lookup, Refresh, Release, Resize, TryLockAll};
-use crate::world::{MUTEXES, World};
+use crate::protocol::semaphore::{Acquire, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireAll};
+use crate::world::{GROUP, World};
 
 impl World {
     pub(super) fn let_outsider(&mut self, action: &Action) -> Check {
         let clients = self.hosts.len();
         match action {
-            Action::Crowd { gate, count, lease_ms, wait_ms } => {
-                self.crowd(of(*gate, self.gates.len()), *count, *lease_ms, *wait_ms)
-            }
+            Action::Crowd { gate, count, .. } => self.crowd(of(*gate, self.gates.len()), *count, action),
             Action::Lookup { gate, client } => {
                 let gate = of(*gate, self.gates.len());
                 let Some(id) = self.id_of(of(*client, clients), gate) else {
@@ -43,17 +42,23 @@ impl World {
                     self.call(&resize).map(drop)
                 }
             },
-            Action::LockAll { name, lease_ms } => {
+            Action::TryAll { name, asked } => {
                 let id = &format!("all/{}", name % 2);
-                let gates = self.gates[MUTEXES].iter();
+                let gates = self.gates[GROUP].iter();
                 let keys: Vec<Keys> = gates.map(|gate| gate.keys.clone()).collect();
-                let lock_all =
-                    TryLockAll { mutexes: &keys.iter().collect::<Vec<_>>(), id, lease_ms: (*lease_ms).max(1) };
-                self.call(&lock_all).map(drop)
+                let one = |((gate, keys), ask): ((usize, _), &model::AskOne)| AskOne {
+                    keys,
+                    permits: if World::is_mutex(gate) { 1 } else { ask.permits },
+                    limit: if World::is_mutex(gate) { 1 } else { ask.limit },
+                    lease_ms: ask.lease_ms.max(1),
+                    at_least_ms: ask.at_least_ms,
+                };
+                let asked: Vec<AskOne> = GROUP.zip(&keys).zip(asked).map(one).collect();
+                self.call(&TryAcquireAll { id, asked: &asked }).map(drop)
             }
             Action::FreeAll { name } => {
                 let id = &format!("all/{}", name % 2);
-                for gate in MUTEXES {
+                for gate in GROUP {
                     let keys = &self.gates[gate].keys.clone();
                     self.call(&release(keys, id, None))?;
                 }
@@ -77,7 +82,10 @@ impl World {
     }
 
     /// Many ask at once, whom nobody hears of again.
-    fn crowd(&mut self, gate: usize, count: usize, lease_ms: u64, wait_ms: u64) -> Check {
+    fn crowd(&mut self, gate: usize, count: usize, action: &Action) -> Check {
+        let Action::Crowd { lease_ms, wait_ms, max_waiting, at_least_ms, .. } = *action else {
+            return Ok(());
+        };
         let keys = &self.gates[gate].keys.clone();
         for number in 0..count {
             let ask = Ask {
@@ -88,6 +96,8 @@ impl World {
                 wait_ms,
                 inbox: "luagate:inbox:nobody",
                 ticket: 0,
+                max_waiting,
+                at_least_ms,
             };
             self.call(&Acquire { keys, ask })?;
         }

@@ -31,6 +31,7 @@ impl World {
                 host.client.die();
                 host.promised.clear();
                 host.ids.clear();
+                host.groups.clear();
                 self.tell(|| format!("c{name} dies"));
             }
             Action::Born { .. } if !host.client.is_alive => {

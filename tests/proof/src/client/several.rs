@@ -1,0 +1,74 @@
+//! Permits of several semaphores at once: what `src/several.rs` does around the call.
+
+use super::flights::{Answered, Unanswered};
+use super::waits::Caller;
+use super::{Client, Thread, Want};
+use crate::error::CallError;
+use crate::protocol::call::Call;
+use crate::protocol::held::Identity;
+use crate::protocol::lease::{Deadline, Moment};
+use crate::protocol::releases::{PendingRelease, Target};
+use crate::protocol::semaphore::{AskOne, TryAcquireAll, TryAcquireAllAnswer};
+use crate::protocol::waiter::Granted;
+use std::time::Duration;
+
+fn asked(wants: &[Want]) -> Vec<AskOne<'_>> {
+    let asked = wants.iter().map(|want| AskOne {
+        keys: &want.keys,
+        permits: want.permits.unwrap_or(1),
+        limit: want.limit,
+        lease_ms: want.lease.first_lease_ms(),
+        at_least_ms: want.lease.at_least_ms,
+    });
+    asked.collect()
+}
+
+impl Client {
+    /// Somebody wants permits of several semaphores, all with one id.
+    pub(crate) fn try_all(&mut self, wants: Vec<Want>, now: Moment) {
+        let number = self.next_number();
+        let asked = asked(&wants);
+        let call = TryAcquireAll { id: &wants[0].id, asked: &asked }.pack();
+        self.send(Thread::Caller(number), &[call], None, None, now);
+        self.callers.insert(number, Caller::TriesAll(wants));
+    }
+
+    pub(super) fn tried_all(&mut self, wants: &[Want], answered: Answered, now: Moment) {
+        let (sent, id) = (answered.sent, &wants[0].id);
+        let asked = asked(wants);
+        let why = match answered.read(|reply| TryAcquireAll { id, asked: &asked }.answer(reply)) {
+            Ok(TryAcquireAllAnswer::Granted(grants) | TryAcquireAllAnswer::Held(grants)) => {
+                for (want, (grant, usage)) in wants.iter().zip(grants) {
+                    let (keys, id, lease) = (want.keys.clone(), want.id.clone(), want.lease);
+                    let identity = Identity { keys, id, fence: grant.fence, lease };
+                    let (deadline, limit) = (Deadline::told(sent, grant.left()), usage.limit);
+                    let granted = Granted { identity, grant, limit, deadline, ticket: None };
+                    self.granted(want, granted, false, now);
+                }
+                return;
+            }
+            Ok(answer) => format!("{answer:?}"),
+            Err(Unanswered { error, connection }) => {
+                let unknown = matches!(error, CallError::Unknown(_));
+                for want in wants {
+                    if unknown {
+                        let lives = Duration::from_millis(want.lease.first_lease_ms());
+                        let pending = PendingRelease {
+                            keys: want.keys.clone(),
+                            id: want.id.clone(),
+                            target: Target::Whatever,
+                            connection,
+                            until: now.instant().checked_add(lives),
+                        };
+                        self.release_later(pending, now);
+                    }
+                    self.nothing(want, &format!("{error:?}"), unknown);
+                }
+                return;
+            }
+        };
+        for want in wants {
+            self.nothing(want, &why, false);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Who may join a line that has a bound.
+
+use super::Run;
+use crate::ledger::{Check, broken};
+use crate::messages::grants_told;
+use crate::model::{Ask, Model, Waiter, channel};
+
+impl Run<'_> {
+    /// Nobody joins behind as many as it allows who live, nobody is refused while fewer are in line, and who is in line stays
+    /// there. `before`: as it was before the call, where that is known; `waiting`: how many are in line now.
+    pub(super) fn check_line(
+        &self,
+        ask: &Ask,
+        words: &[String],
+        before: Option<&Model>,
+        messages: &[(String, String)],
+        waiting: u64,
+    ) -> Check {
+        if ask.wait_ms == 0 || ask.permits.is_none() {
+            return Ok(());
+        }
+        let was_in_line = before.is_some_and(|before| before.place(&ask.id).is_some());
+        let is_known = was_in_line || ask.ticket > 0;
+        match words[0].as_str() {
+            "denied" if is_known || ask.max_waiting == 0 => {
+                broken("line", format!("{} is turned away: {words:?}", ask.id))
+            }
+            "denied" if waiting < ask.max_waiting => {
+                let text = format!("{} is turned away while {waiting} of {} wait", ask.id, ask.max_waiting);
+                broken("line", text)
+            }
+            "queued" if !is_known && ask.max_waiting > 0 => {
+                let Some(before) = before else {
+                    return Ok(());
+                };
+                let granted = grants_told(messages);
+                let limit: u32 = words[5].parse().unwrap_or(0);
+                let stays = |waiter: &&Waiter| {
+                    let listens = waiter.inbox.is_empty() || (self.listens)(channel(&waiter.inbox));
+                    let is_served = granted.iter().any(|(id, ..)| *id == waiter.id);
+                    listens && waiter.patience_until > self.now() && !is_served && waiter.permits <= limit
+                };
+                let front = before.queue.iter().filter(stays);
+                match front.count() as u64 {
+                    front if front < ask.max_waiting => Ok(()),
+                    front => broken("line", format!("{} joins behind {front} of {}", ask.id, ask.max_waiting)),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}

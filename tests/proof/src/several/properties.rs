@@ -1,0 +1,35 @@
+//! What is promised, and what has to be possible.
+
+use super::{Moment, Phase, Several};
+use stateright::Property;
+
+impl Several {
+    pub(super) fn promises(&self) -> Vec<Property<Several>> {
+        fn replied(moment: &Moment, word: &str) -> bool {
+            moment.callers.iter().any(|caller| matches!(&caller.flight, Some((_, _, Some(told))) if told.word == word))
+        }
+        let mut properties = vec![
+            Property::always("all or nothing", |_, moment: &Moment| {
+                moment.violation.as_ref().is_none_or(|violation| violation.rule != "all or nothing")
+            }),
+            Property::always("every other promise", |_, moment: &Moment| {
+                moment.violation.as_ref().is_none_or(|violation| violation.rule == "all or nothing")
+            }),
+            Property::always("no deadlock", |world: &Several, moment: &Moment| {
+                moment.violation.is_some() || world.can_be_acquired(moment)
+            }),
+            Property::sometimes("somebody is denied", |_, moment: &Moment| replied(moment, "denied")),
+            Property::sometimes("two have all", |_, moment: &Moment| {
+                let holding = moment.callers.iter().filter(|caller| matches!(caller.phase, Phase::Holding { .. }));
+                holding.count() > 1
+            }),
+            Property::sometimes("a lease ends before it is given back", |_, moment: &Moment| replied(moment, "gone")),
+        ];
+        if self.faults > 0 {
+            properties.push(Property::sometimes("a grant is confirmed, not repeated", |_, moment: &Moment| {
+                replied(moment, "held")
+            }));
+        }
+        properties
+    }
+}

@@ -1,0 +1,173 @@
+//! What becomes of the ids that callers use.
+
+use crate::call::Sent;
+use crate::client::Outcome;
+use crate::ledger::{Check, broken};
+use crate::world::{Host, World};
+
+/// How long a client remembers a wait that it gave up, in µs; a little less.
+const MEMORY: u64 = 110_000_000;
+
+/// For how long a release that is not confirmed is repeated at least, in µs. What a call is granted that is carried out later
+/// ends by itself.
+const RELEASED_FOR: u64 = 15_000_000;
+
+/// An id that has nothing any more, as its client was told, or will have nothing soon.
+pub(in crate::world) struct Promised {
+    gate: usize,
+    id: String,
+    since: u64,
+    /// A call of the wait was not answered, so its client knows that it may still be carried out.
+    unknown: bool,
+}
+
+/// What happened to an id since a caller began to use it.
+#[derive(Default)]
+pub(in crate::world) struct Noted {
+    /// The place in line that its caller was told.
+    pub(in crate::world) ticket: Option<u64>,
+    /// Somebody took away what it had.
+    pub(in crate::world) is_revoked: bool,
+    /// A release was carried out.
+    is_released: bool,
+    /// What it has comes from a call that nobody waited for, which was carried out before a release, or after it. Then it ends by
+    /// itself.
+    is_stray: bool,
+    pub(in crate::world) is_late: bool,
+}
+
+impl World {
+    /// Whether the id has something, as far as that can be known.
+    fn has_something(&self, gate: usize, id: &str) -> bool {
+        let (gate, now) = (&self.gates[gate], self.now());
+        let holder = gate.model.holders.get(id);
+        let waiter = gate.model.queue.iter().find(|waiter| waiter.id == id);
+        !gate.is_in_doubt()
+            && (holder.is_some_and(|holder| holder.lives(now))
+                || waiter.is_some_and(|waiter| waiter.patience_until > now))
+    }
+
+    /// A call of a client was carried out.
+    pub(in crate::world) fn note_call(&mut self, name: usize, sent: &Sent, is_awaited: bool) {
+        let Some(id) = sent.arguments.first() else {
+            return;
+        };
+        let acquires = sent.acquires(id);
+        for gate in 0..self.gates.len() {
+            if !sent.is_on(self.gates[gate].keys.names()[0]) {
+                continue;
+            }
+            let has = self.has_something(gate, id);
+            let ids = &mut self.hosts[name].ids;
+            if let Some(noted) = ids.get_mut(&(gate, id.clone())) {
+                if !acquires {
+                    noted.is_released = true;
+                    noted.is_stray &= has;
+                    noted.is_late &= has;
+                } else if !is_awaited && has {
+                    noted.is_stray = true;
+                    noted.is_late |= noted.is_released;
+                }
+            }
+        }
+    }
+
+    /// A message reaches its client, which has to release a grant of a wait that it gave up.
+    pub(in crate::world) fn note_message(&mut self, name: usize, text: &str) {
+        let words: Vec<&str> = text.split(' ').collect();
+        let Host { promised, ids, .. } = &mut self.hosts[name];
+        for promised in promised {
+            let is_grant = words[0] == promised.id && words.get(2).is_some_and(|word| *word != "0");
+            let is_remembered = promised.unknown && self.mono - promised.since < MEMORY;
+            if is_grant
+                && is_remembered
+                && let Some(noted) = ids.get_mut(&(promised.gate, promised.id.clone()))
+            {
+                noted.is_late = false;
+            }
+        }
+    }
+
+    /// Something came of what a caller wanted.
+    pub(in crate::world) fn take_outcome(&mut self, name: usize, outcome: Outcome) -> Check {
+        let (keys, id, why, unknown) = match outcome {
+            Outcome::Granted(number) => {
+                let client = &self.hosts[name].client;
+                let identity = client.permits[&number].identity.clone();
+                let mut gates = self.gates.iter();
+                let gate = gates.position(|gate| gate.keys == identity.keys).unwrap();
+                let ids = &mut self.hosts[name].ids;
+                if let Some(noted) = ids.get_mut(&(gate, identity.id.clone())) {
+                    noted.ticket = None;
+                }
+                return Ok(());
+            }
+            Outcome::Opened { keys, begun } => {
+                return match self.open_at.is_some_and(|at| at >= begun) {
+                    true => Ok(()),
+                    false => broken("latch", format!("{} was not open", keys.latch)),
+                };
+            }
+            Outcome::Nothing { keys, id, why, unknown } => (keys, id, why, unknown),
+        };
+        let mut gates = self.gates.iter();
+        let gate = gates.position(|gate| gate.keys == keys).unwrap();
+        let key = (gate, id.clone());
+        let host = &mut self.hosts[name];
+        let is_revoked = host.ids.get(&key).is_some_and(|noted| noted.is_revoked);
+        if why.starts_with("Revoked") && !is_revoked {
+            return broken("revoked", format!("{id} was not revoked"));
+        }
+        // What another caller has is left to it.
+        if !why.starts_with("AlreadyHeld") {
+            host.promised.push(Promised { gate, id, since: self.mono, unknown });
+        }
+        Ok(())
+    }
+
+    /// Who was told to have nothing has nothing, once everything that may change this was carried out or is lost.
+    pub(in crate::world) fn check_promised(&mut self, name: usize) -> Check {
+        let promised = std::mem::take(&mut self.hosts[name].promised);
+        for promised in promised {
+            let Promised { gate, id, .. } = &promised;
+            let (keys, client) = (&self.gates[*gate].keys, &self.hosts[name].client);
+            let is_it = |sent: &Sent| sent.is_on(keys.names()[0]) && sent.arguments.first() == Some(id);
+            let mut pending = client.releases.pending.iter();
+            let mut current = client.releases.current.iter();
+            let mut calls = client.flights.iter().flat_map(|flight| &flight.calls);
+            let is_open = pending.any(|pending| pending.keys == *keys && pending.id == *id)
+                || current.any(|(other, current)| other == keys && current == id)
+                || calls.any(is_it);
+            let has = self.has_something(*gate, id);
+            let is_old = self.mono - promised.since > RELEASED_FOR;
+            let noted = self.hosts[name].ids.get(&(*gate, id.clone()));
+            let ends_by_itself = noted.is_some_and(|noted| noted.is_late || noted.is_stray && !promised.unknown);
+            if has && !is_open && !ends_by_itself && !is_old {
+                let text = format!("{id} was told that it has nothing: {:?}", self.gates[*gate].model);
+                return broken("nothing left behind", text);
+            }
+            let host = &mut self.hosts[name];
+            match has || is_open {
+                true => host.promised.push(promised),
+                false => drop(host.ids.remove(&(*gate, id.clone()))),
+            }
+        }
+        Ok(())
+    }
+
+    /// A caller begins to use an id.
+    pub(in crate::world) fn note_id(&mut self, name: usize, gate: usize, id: &str) {
+        let (key, has) = ((gate, id.to_owned()), self.has_something(gate, id));
+        let may_be_of_copy = self.count.losses > 0 && (has || self.gates[gate].is_in_doubt());
+        let host = &mut self.hosts[name];
+        host.promised.retain(|promised| promised.gate != gate || promised.id != id);
+        // What an earlier call or a copy left behind ends by itself.
+        let is_stray = host.ids.get(&key).is_some_and(|before| before.is_stray || before.is_late);
+        let is_late = may_be_of_copy || is_stray && has;
+        host.ids.insert(key, Noted { is_late, ..Noted::default() });
+    }
+
+    pub(in crate::world) fn is_mutex(gate: usize) -> bool {
+        gate == 2
+    }
+}

@@ -15,11 +15,7 @@ use crate::gate::Gate;
 use crate::ledger::{Check, Violation, broken};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
-<<<<<<< HEAD
-use crate::protocol::semaphore::{Grant, Release, TryAcquireAllAnswer, TryLockAll};
-=======
 use crate::protocol::semaphore::{AskOne, Release, TryAcquireAll, TryAcquireAllAnswer};
->>>>>>> wp
 use crate::run::Run;
 use crate::scripts::Scripts;
 use luagate_memory::Store;

@@ -101,7 +101,7 @@ fn what_the_page_names_is_shown() {
 fn the_clients_are_of_this_version() {
     let (version, _) = today();
     let clients = [
-        ("python/luagate.py", format!("CONTRACT = {version} ")),
+        ("python/luagate_server.py", format!("CONTRACT = {version} ")),
         ("javascript/scripts.mjs", format!("CONTRACT = {version};")),
         ("go/scripts.go", format!("contract = {version}\n")),
         ("java/src/main/java/luagate/Scripts.java", format!("CONTRACT = {version};")),

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,12 +22,26 @@ const DefaultLease = 30 * time.Second
 // patience is how long a place in line is kept for who does not ask again.
 const patience = 15 * time.Second
 
+// A name whose group is its hash tag.
+var grouped = regexp.MustCompile(`^\{[^{}]+\}:[^{}]+$`)
+
 var (
 	ErrDenied     = errors.New("luagate: denied")              // not enough is free
 	ErrLost       = errors.New("luagate: permit lost")         // its lease has ended, or it was released
 	ErrAboveLimit = errors.New("luagate: more than the limit") // of the semaphore, so never granted
 	ErrRevoked    = errors.New("luagate: place revoked")       // somebody took the place in line away
 )
+
+// LineFullError says that as many wait in line as MaxWaiting allows.
+type LineFullError struct {
+	Name                string // the first key of the semaphore
+	Waiting, MaxWaiting int
+}
+
+func (e LineFullError) Error() string {
+	return fmt.Sprintf("luagate: %s: %d wait in line already, and MaxWaiting is %d: try again later",
+		e.Name, e.Waiting, e.MaxWaiting)
+}
 
 // Client runs the scripts on a server, and listens there for all who wait.
 type Client struct {
@@ -61,13 +76,20 @@ func (c *Client) Close() error {
 
 // Semaphore hands out permits, as many at a time as its limit.
 type Semaphore struct {
+	// While so many wait in line, Acquire returns a LineFullError; 0: no bound. Set it before the first call.
+	MaxWaiting int
+	// A permit that is released earlier than this after its grant stays in use until then, and the lease is not shorter; 0:
+	// no minimum. Set it before the first call.
+	AtLeast time.Duration
+
 	client *Client
 	keys   []string
 	limit  int
 	lease  int64 // in ms
 }
 
-// Semaphore returns the semaphore of this name. Its first grant stores the limit, which is then in force for all.
+// Semaphore returns the semaphore of this name. Its first grant stores the limit, which is then in force for all. Names that
+// share a group, such as {market}:user:7 and {market}:total, can be acquired together at once: see Several.
 func (c *Client) Semaphore(name string, limit int, lease time.Duration) *Semaphore {
 	return c.semaphore("semaphore", name, limit, lease)
 }
@@ -78,9 +100,14 @@ func (c *Client) Mutex(name string, lease time.Duration) *Semaphore {
 }
 
 func (c *Client) semaphore(kind, name string, limit int, lease time.Duration) *Semaphore {
-	key := func(part string) string { return fmt.Sprintf("%s:%s%s:{%s}", c.prefix, kind, part, name) }
+	tag := "{" + name + "}"
+	if grouped.MatchString(name) {
+		tag = name
+	}
+	key := func(part string) string { return fmt.Sprintf("%s:%s%s:%s", c.prefix, kind, part, tag) }
 	keys := []string{key(""), key(".holders"), key(".queue")}
-	return &Semaphore{c, keys, limit, max(1, cmp.Or(lease, DefaultLease).Milliseconds())}
+	leaseMS := max(1, cmp.Or(lease, DefaultLease).Milliseconds())
+	return &Semaphore{client: c, keys: keys, limit: limit, lease: leaseMS}
 }
 
 // TryAcquire returns a permit, or ErrDenied.
@@ -89,7 +116,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error
 	return p.try(ctx, ErrDenied)
 }
 
-// Acquire waits in line for a permit until ctx is done. What is free or on its way by then is taken all the same.
+// Acquire waits in line for a permit until ctx is done. What is free or on its way by then is taken all the same. Where the
+// line is full it returns a LineFullError at once.
 func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	inbox, err := s.client.listen(ctx)
 	if err != nil {
@@ -134,11 +162,16 @@ type Permit struct {
 
 // ask calls acquire, which grants nothing twice to the same id.
 func (p *Permit) ask(ctx context.Context, wait time.Duration) (reply, error) {
-	p.asked = time.Now()
-	word, last, err := p.semaphore.call(ctx, "acquire", map[string]any{
-		"id": p.ID, "permits": p.Permits, "limit": p.semaphore.limit, "lease_ms": p.semaphore.lease,
+	s := p.semaphore
+	arguments := map[string]any{
+		"id": p.ID, "permits": p.Permits, "limit": s.limit, "lease_ms": s.lease,
 		"wait_ms": wait.Milliseconds(), "inbox": p.inbox, "ticket": p.Ticket,
-	})
+	}
+	if s.MaxWaiting != 0 || s.AtLeast != 0 {
+		arguments["max_waiting"], arguments["at_least_ms"] = s.MaxWaiting, s.AtLeast.Milliseconds()
+	}
+	p.asked = time.Now()
+	word, last, err := s.call(ctx, "acquire", arguments)
 	switch {
 	case err != nil:
 		p.abandon(time.Now().Add(patience))
@@ -149,6 +182,8 @@ func (p *Permit) ask(ctx context.Context, wait time.Duration) (reply, error) {
 		p.Ticket = last["ticket"]
 	case word == "above_limit":
 		err = ErrAboveLimit
+	case word == "denied" && wait > 0:
+		err = LineFullError{s.keys[0], int(last["waiting"]), s.MaxWaiting}
 	}
 	return last, err
 }

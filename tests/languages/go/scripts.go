@@ -78,13 +78,23 @@ func (s *Semaphore) call(ctx context.Context, name string, arguments map[string]
 			args = append(args, value)
 		}
 	}
-	values, err := script.Run(ctx, s.client.rdb, s.keys, args...).Slice()
+	word, fields, err := script.ask(ctx, s.client.rdb, s.keys, args)
+	numbers := reply{}
+	for name, value := range fields {
+		numbers[name] = value.(int64)
+	}
+	return word, numbers, err
+}
+
+// ask runs a script and returns the word of its reply, and the fields by the names of the manifest.
+func (s *Script) ask(ctx context.Context, rdb *redis.Client, keys []string, args []any) (string, map[string]any, error) {
+	values, err := s.Run(ctx, rdb, keys, args...).Slice()
 	if err != nil {
 		return "", nil, err
 	}
-	word, numbers := values[0].(string), reply{}
-	for i, name := range script.Replies[word] {
-		numbers[name] = values[i+1].(int64)
+	word, fields := values[0].(string), map[string]any{}
+	for i, name := range s.Replies[word] {
+		fields[name] = values[i+1]
 	}
-	return word, numbers, nil
+	return word, fields, nil
 }

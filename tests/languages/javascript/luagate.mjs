@@ -1,17 +1,33 @@
 // Locks and counting semaphores on Redis and Valkey, by the scripts of luagate. Durations are in milliseconds.
+//
+//   const [user, total] = [gate.semaphore('{market}:user:7', 3), gate.semaphore('{market}:total', 100)];
+//   const permits = await gate.several([[user, 1], [total, 1]]).acquire({ timeout: 2_000 }); // one of each, or none
+//
+// Names that share a `{group}:` can be acquired together at once.
 import { randomUUID } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
-import { loadScripts, runNamed, sha1, untilReplied } from './scripts.mjs';
+import { allOf, Permit, PermitLostError, Permits, releasedAfter } from './permits.mjs';
+import { loadScripts, runListed, runNamed, sha1, untilReplied } from './scripts.mjs';
+
+export { PermitLostError };
 
 const PATIENCE_MS = 15_000; // in line; the server wants to be asked again after a third of it, at the latest
 const MESSAGE = /^([!-~]+) (\d+) (\d+) (-1|\d+) (\d+) ([0-9a-f]{40})$/; // id permits fence expires_at now signature
 const ASK_NOW = { fence: 0, expires_at: 0, now: Infinity, clock: 0 }; // a hint that we give ourselves
 
+const MOST_SEMAPHORES = 64; // of which permits are asked together
+const GROUPED = /^\{[^{}]+\}:[^{}]+$/; // a name whose group is its hash tag
+
 /** No permit was granted within the timeout. */
 export class WaitTimeoutError extends Error {}
 
-/** The permit is gone: its lease has ended, or it was released. */
-export class PermitLostError extends Error {}
+/** As many wait in line as `maxWaiting` allows; `waiting` is how many. */
+export class LineFullError extends Error {
+  constructor(message, waiting) {
+    super(message);
+    this.waiting = waiting;
+  }
+}
 
 /** Somebody took the place in line away. */
 export class WaitRevokedError extends Error {}
@@ -28,14 +44,23 @@ export class Luagate {
     this.waits = new Map(); // by id
   }
 
-  /** A semaphore: at most `limit` permits are held at once. */
-  semaphore(name, limit, { lease = 30_000 } = {}) {
-    return new Semaphore(this, 'semaphore', name, limit, lease);
+  /**
+   * A semaphore: at most `limit` permits are held at once. Options: `lease`, 30 s unless it is given; `maxWaiting`: while
+   * so many wait in line, `acquire` throws a `LineFullError`, 0: no bound; `atLeast`: a permit that is released earlier
+   * than this after its grant stays in use until then, and the lease is not shorter.
+   */
+  semaphore(name, limit, options) {
+    return new Semaphore(this, 'semaphore', name, limit, options);
   }
 
-  /** A semaphore of one permit. */
-  mutex(name, { lease = 30_000 } = {}) {
-    return new Semaphore(this, 'mutex', name, 1, lease);
+  /** A semaphore of one permit, with the same options. */
+  mutex(name, options) {
+    return new Semaphore(this, 'mutex', name, 1, options);
+  }
+
+  /** Permits of several semaphores together, all or none: `[[semaphore, permits], ...]`. */
+  several(wants) {
+    return new Several(this, wants);
   }
 
   /** Closes the connection that listens for grants. */
@@ -76,72 +101,94 @@ export class Luagate {
 
 /** Gives permits. Made by a `Luagate`. */
 class Semaphore {
-  constructor(luagate, kind, name, limit, lease) {
+  constructor(luagate, kind, name, limit, { lease = 30_000, maxWaiting = 0, atLeast = 0 } = {}) {
     const { redis, scripts, prefix } = luagate;
-    const key = (part) => `${prefix}:${kind}${part}:{${name}}`;
-    const keys = { meta: key(''), holders: key('.holders'), queue: key('.queue') };
-    this.name = keys.meta;
+    const tag = GROUPED.test(name) ? name : `{${name}}`;
+    const keys = ['', '.holders', '.queue'].map((part) => `${prefix}:${kind}${part}:${tag}`);
+    this.name = keys[0];
     this.run = (script, args, tries) => runNamed(redis, scripts[`semaphore/${script}`], keys, args, tries);
-    Object.assign(this, { luagate, limit, lease });
+    Object.assign(this, { luagate, keys, limit, lease, maxWaiting, atLeast });
   }
 
   /** Acquires permits that are free now: a `Permit`, or `null`. */
   tryAcquire({ permits = 1 } = {}) {
-    return this.#acquire(permits, 0, '');
+    return this.#acquire(permits, 0, '', new Permits([]));
   }
 
-  /** Acquires permits, for which it waits in line: a `Permit`. Throws a `WaitTimeoutError` or a `WaitRevokedError`. */
-  async acquire({ permits = 1, timeout = Infinity } = {}) {
-    const until = performance.now() + timeout;
-    const permit = await this.#acquire(permits, until, await this.luagate.inbox());
+  /**
+   * Acquires permits, for which it waits in line: a `Permit`. Throws a `WaitTimeoutError`, a `LineFullError` or a
+   * `WaitRevokedError`.
+   */
+  acquire({ permits = 1, timeout = Infinity } = {}) {
+    return this.acquireBeside(new Permits([]), permits, timeout, performance.now() + timeout);
+  }
+
+  // The same, and refreshes what is held already.
+  async acquireBeside(held, permits, timeout, until) {
+    const permit = await this.#acquire(permits, until, await this.luagate.inbox(), held);
     if (!permit) throw new WaitTimeoutError(`${this.name}: not granted within ${timeout} ms`);
     return permit;
   }
 
   /** Runs `work(permit)` with what `acquire(options)` gives, and releases it. */
   async use(options, work) {
-    const permit = await this.acquire(options);
-    try {
-      return await work(permit);
-    } finally {
-      await permit.release();
-    }
+    return releasedAfter(await this.acquire(options), work);
   }
 
-  async #acquire(permits, until, channel) {
+  // Gives back or gives up whatever the id has. Where that fails, its lease or its patience ends.
+  abandon(id) {
+    return this.run('release', { id, keep: 0 }, 1).catch(() => {});
+  }
+
+  aboveLimit(permits, limit) {
+    return new RangeError(`${this.name}: ${permits} are more than ${limit}`);
+  }
+
+  async #acquire(permits, until, channel, held) {
     const wait = Object.assign(new EventEmitter(), { id: randomUUID(), secret: randomUUID(), permits, heard: [] });
     wait.on('message', (message) => wait.heard.push(message));
     this.luagate.waits.set(wait.id, wait);
     try {
-      const permit = await this.#waitInLine(wait, until, channel && `${channel}#${wait.secret}`);
+      const permit = await this.#waitInLine(wait, until, channel && `${channel}#${wait.secret}`, held);
       this.luagate.waits.delete(wait.id);
       return permit;
     } catch (error) {
-      const abandon = () => this.run('release', { id: wait.id, keep: 0 }, 1).catch(() => {});
-      wait.on('message', abandon); // a grant that comes too late
+      if (error instanceof LineFullError) {
+        this.luagate.waits.delete(wait.id); // It has nothing.
+        throw error;
+      }
+      wait.on('message', () => this.abandon(wait.id)); // a grant that comes too late
       setTimeout(() => this.luagate.waits.delete(wait.id), PATIENCE_MS).unref();
-      await abandon();
+      await this.abandon(wait.id);
       throw error;
     }
   }
 
-  async #waitInLine(wait, until, inbox) {
+  async #waitInLine(wait, until, inbox, held) {
     const { id, permits, heard } = wait;
     const terms = { id, permits, limit: this.limit, lease_ms: this.lease, inbox };
+    const { maxWaiting: max_waiting, atLeast: at_least_ms } = this;
+    if (max_waiting || at_least_ms) Object.assign(terms, { max_waiting, at_least_ms });
     let ticket = 0;
     for (;;) {
+      await held.keep();
       // The last call does not wait: it takes a grant that is on its way, or leaves the line.
       const wait_ms = performance.now() < until ? PATIENCE_MS : 0;
       const reply = await this.run('acquire', { ...terms, wait_ms, ticket });
+      if (reply.word === 'denied' && wait_ms > 0) {
+        const why = `${reply.waiting} wait in line already, and maxWaiting is ${this.maxWaiting}: try again later`;
+        throw new LineFullError(`${this.name}: ${why}`, reply.waiting);
+      }
       if (reply.word === 'denied') return null;
-      if (reply.word === 'above_limit') throw new RangeError(`${this.name}: ${permits} are more than ${reply.limit}`);
+      if (reply.word === 'above_limit') throw this.aboveLimit(permits, reply.limit);
       if (reply.word !== 'queued') return new Permit(this, id, ticket, reply, reply.clock);
       ticket = reply.ticket;
       // Those in front may be dead, and then nobody else notices that a lease ends: with `n` in front ask after `n` s.
       const pause = Math.min(reply.retry_after, (reply.position - 1) * 1_000 || Infinity);
       let askAt = Math.min(performance.now() + pause, until);
       while (performance.now() < askAt) {
-        const signal = AbortSignal.timeout(Math.max(0, Math.ceil(askAt - performance.now())));
+        const pause = Math.min(await held.keep(), askAt - performance.now());
+        const signal = AbortSignal.timeout(Math.max(0, Math.ceil(pause)));
         if (!heard.length) await once(wait, 'message', { signal }).catch(() => {});
         for (const message of heard.splice(0)) {
           if (message.fence > ticket && message.permits === permits) {
@@ -157,49 +204,92 @@ class Semaphore {
   }
 }
 
-/** Held permits: `id`, `permits`, `fence`, `ticket` (0: did not wait), `expiresAt` (the server's ms; -1: never). */
-class Permit {
-  #semaphore;
-  #end;
+/** Gives permits of several semaphores, all or none. Made by a `Luagate`. */
+class Several {
+  #luagate;
+  #wants;
 
-  constructor(semaphore, id, ticket, { permits, fence, expires_at }, clock) {
-    Object.assign(this, { id, permits, fence, ticket });
-    this.#semaphore = semaphore;
-    this.#lasts(expires_at, clock);
+  constructor(luagate, wants) {
+    const names = wants.map(([semaphore]) => semaphore.name);
+    const twice = names.find((name, i) => names.indexOf(name) < i);
+    if (names.length < 1 || names.length > MOST_SEMAPHORES) {
+      throw new RangeError(`several: takes 1 to ${MOST_SEMAPHORES} semaphores, not ${names.length}`);
+    }
+    if (twice) {
+      const instead = 'ask for more permits of it instead';
+      throw new RangeError(`several: takes each semaphore once, got ${twice} twice; ${instead}`);
+    }
+    if (wants.some(([semaphore]) => semaphore.luagate !== luagate)) {
+      throw new RangeError('several: takes semaphores of the same Luagate; make them by its methods');
+    }
+    this.#luagate = luagate;
+    this.#wants = wants.map(([semaphore, permits]) => ({ semaphore, permits }));
   }
 
-  #lasts(expiresAt, clock) {
-    this.expiresAt = expiresAt;
-    this.#end = expiresAt === -1 ? Infinity : expiresAt + clock - 1;
+  /** Acquires permits of all at once: `Permits`, or `null`. The names share a group, as `{x}:a` and `{x}:b` do. */
+  async tryAcquire() {
+    const tags = new Set(this.#wants.map(({ semaphore }) => /\{(.*?)\}/.exec(semaphore.name)[1]));
+    if (tags.size > 1) {
+      const got = `got ${[...tags].join(', ')}; acquire takes any`;
+      throw new RangeError(`tryAcquire: takes names of one hash tag, as {x}:a and {x}:b, ${got}`);
+    }
+    const id = randomUUID();
+    try {
+      return await this.#tryAcquire(id);
+    } catch (error) {
+      await Promise.all(this.#wants.map(({ semaphore }) => semaphore.abandon(id)));
+      throw error;
+    }
   }
 
-  /** How long the lease still lasts. */
-  remaining() {
-    return Math.max(0, this.#end - performance.now());
+  async #tryAcquire(id) {
+    const { redis, scripts } = this.#luagate;
+    const keys = this.#wants.flatMap(({ semaphore }) => semaphore.keys);
+    const terms = ({ semaphore, permits }) => [permits, semaphore.limit, semaphore.lease, semaphore.atLeast];
+    const args = [id, ...this.#wants.flatMap(terms)];
+    const reply = await runListed(redis, scripts['semaphore/try_acquire_all'], keys, args);
+    if (reply.word === 'denied') return null;
+    if (reply.word === 'above_limit') {
+      const { semaphore, permits } = this.#wants[reply.index - 1];
+      throw semaphore.aboveLimit(permits, reply.limit);
+    }
+    const permits = this.#wants.map(({ semaphore }, i) => {
+      const [permits, fence, expires_at] = reply.permits[i];
+      return new Permit(semaphore, id, 0, { permits, fence, expires_at }, reply.clock);
+    });
+    return new Permits(permits);
   }
 
-  /** Whether the lease has ended, or the permit was released. */
-  get isLost() {
-    return this.remaining() === 0;
+  /**
+   * Acquires permits of all, in line for one semaphore after the other: by limit, the smallest first, then by key. What is
+   * held already is refreshed meanwhile. Throws what `acquire` of a semaphore throws, and a `PermitLostError`; then nothing
+   * stays held.
+   */
+  async acquire({ timeout = Infinity } = {}) {
+    const until = performance.now() + timeout;
+    const byBytes = (a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b));
+    const inOrder = this.#wants.toSorted(
+      ({ semaphore: a }, { semaphore: b }) => a.limit - b.limit || byBytes(a.name, b.name),
+    );
+    const held = new Permits([]);
+    const granted = new Map();
+    try {
+      for (const { semaphore, permits } of inOrder) {
+        const permit = await semaphore.acquireBeside(held, permits, timeout, until);
+        held.permits.push(permit);
+        granted.set(semaphore, permit);
+      }
+      await allOf(held.permits.slice(0, -1), (permit) => permit.refresh());
+      if (held.isLost) throw new PermitLostError('several: a lease has ended before all permits were granted');
+    } catch (error) {
+      await held.release().catch(() => {});
+      throw error;
+    }
+    return new Permits(this.#wants.map(({ semaphore }) => granted.get(semaphore)));
   }
 
-  /** Begins the lease anew, at best when a third of it is over. Throws a `PermitLostError`. */
-  async refresh() {
-    const args = { id: this.id, lease_ms: this.#semaphore.lease };
-    const { word, expires_at, now, clock } = await this.#semaphore.run('refresh', args);
-    this.#lasts(word === 'lost' ? now : expires_at, clock);
-    if (word === 'lost') throw new PermitLostError(`${this.#semaphore.name}: the lease of ${this.id} has ended`);
-  }
-
-  /** Gives the permits back. Says whether they were still held. */
-  async release() {
-    this.#end = 0;
-    const { word } = await this.#semaphore.run('release', { id: this.id, keep: 0 });
-    return word === 'released';
-  }
-
-  /** Releases it at the end of an `await using`. */
-  [Symbol.asyncDispose]() {
-    return this.release();
+  /** Runs `work(permits)` with what `acquire(options)` gives, and releases all. */
+  async use(options, work) {
+    return releasedAfter(await this.acquire(options), work);
   }
 }

@@ -51,17 +51,22 @@ export async function untilReplied(call, tries = 4) {
   return untilReplied(call, tries - 1);
 }
 
-/**
- * Runs a script until it replies, with keys and arguments by their names. Gives the word and the fields of the reply,
- * and how much our monotonic clock is ahead of that of the server, at least.
- */
+/** Runs a script until it replies, with arguments by their names. */
 export function runNamed(redis, script, keys, args, tries) {
-  const keyList = script.keys.map((name) => keys[name]);
   // The last ones may be left out.
-  const argv = script.argv.filter((name) => name in args).map((name) => String(args[name]));
+  const argv = script.argv.filter((name) => name in args).map((name) => args[name]);
+  return runListed(redis, script, keys, argv, tries);
+}
+
+/**
+ * Runs a script until it replies. Gives the word and the fields of the reply, and how much our monotonic clock is ahead
+ * of that of the server, at least.
+ */
+export function runListed(redis, script, keys, args, tries) {
+  const argv = args.map(String);
   const call = async () => {
     const sentAt = performance.now();
-    const [word, ...values] = await runScript(redis, script, keyList, argv);
+    const [word, ...values] = await runScript(redis, script, keys, argv);
     const fields = Object.fromEntries(script.replies[word].map((name, i) => [name, values[i]]));
     return { word, ...fields, clock: sentAt - fields.now };
   };

@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 import redis
-from luagate import Scripts
+from luagate_server import Scripts
 
 TRIES = 100  # on a machine that is too busy for the pauses of a case
 PATTERN = re.compile(r"[$*<>]|[0-9]+\.\.")

@@ -4,12 +4,15 @@
     with gate.semaphore("market:account:17", 5).acquire(timeout=2):
         ...  # at most five at a time, first come, first served
 
-Threads may share everything here. Nothing is re-entrant. All durations are seconds.
+    user, total = gate.semaphore("{market}:user:7", 3), gate.semaphore("{market}:total", 100)
+    with gate.several([(user, 1), (total, 1)]).acquire(timeout=2):
+        ...  # one permit of each, or none
+
+Threads may share everything here. Nothing is re-entrant. All durations are seconds. Names that share a `{group}:` can be
+acquired together at once.
 """
 
-import hashlib
-import hmac
-import json
+import contextlib
 import math
 import queue
 import re
@@ -17,21 +20,24 @@ import secrets
 import threading
 import time
 import uuid
-from pathlib import Path
-from types import SimpleNamespace
 
 import redis
+from luagate_server import RECHECK, Inbox, Scripts
 
-CONTRACT = 1  # the version of lua/README.md that this file keeps to
-PAUSES = (0.05, 0.2, 1, 2)  # before a call is made again whose reply was lost
-RECHECK = 5  # whoever waits asks again at the latest after so long
-PATIENCE = 15  # how long the server keeps the place of one who does not ask again
-PATIENCE_UNHEARD = 60  # the same where messages do not come through
-MESSAGE = re.compile(r"(\S+) ([0-9]+) ([0-9]+) (-1|[0-9]+) ([0-9]+) ([0-9a-f]{40})")
+MOST_SEMAPHORES = 64  # of which permits are asked together
+GROUPED = re.compile(r"\{[^{}]+\}:[^{}]+")  # a name whose group is its hash tag
 
 
 class TimedOut(Exception):
     """The permits were not granted in time."""
+
+
+class LineFull(Exception):
+    """As many wait in line as `max_waiting` allows; `waiting` is how many."""
+
+    def __init__(self, why, waiting):
+        super().__init__(why)
+        self.waiting = waiting
 
 
 class Lost(Exception):
@@ -42,37 +48,6 @@ class Revoked(Exception):
     """Somebody took the place in line away."""
 
 
-class Scripts:
-    """The scripts of the folder `lua/`, by their names in the manifest."""
-
-    def __init__(self, client, folder):
-        manifest = json.loads(Path(folder, "manifest.json").read_text("utf-8"))
-        if manifest["contract"] != CONTRACT:
-            raise ValueError(f"{folder} has contract {manifest['contract']}, this client knows {CONTRACT}")
-        self.manifest = manifest["scripts"]
-        # What is registered is called by EVALSHA, and loaded where the server does not know it.
-        self.run = {}
-        for name, script in self.manifest.items():
-            self.run[name] = client.register_script(Path(folder, script["file"]).read_bytes())
-            if self.run[name].sha != script["sha1"]:
-                raise ValueError(f"{name}: the SHA-1 of {script['file']} is not that of the manifest")
-
-    def call(self, name, keys, **arguments):
-        """The reply: its `word`, and its fields by name. Same id, same outcome, so it is asked again when a reply is lost."""
-        script = self.manifest[name]
-        names = script["argv"]
-        needed = len(names) - script.get("optional", 0)  # the last ones may be left out
-        argv = [arguments[name] for name in names if name in arguments or name in names[:needed]]
-        for pause in (*PAUSES, None):
-            try:
-                word, *fields = self.run[name](keys, argv)
-                return SimpleNamespace(word=_text(word), **dict(zip(script["replies"][_text(word)], fields)))
-            except (redis.ConnectionError, redis.TimeoutError):
-                if pause is None:
-                    raise
-                time.sleep(pause)
-
-
 class Luagate:
     """Semaphores and mutexes of one server. `client` should have a socket_timeout."""
 
@@ -81,13 +56,22 @@ class Luagate:
         self.scripts = Scripts(client, lua_folder)
         self._inbox, self._opening = None, threading.Lock()
 
-    def semaphore(self, name, limit, lease=30):
-        """So many permits are held at once at most, each until its lease ends unless it is refreshed."""
-        return Semaphore(self, "semaphore", name, limit, lease)
+    def semaphore(self, name, limit, lease=30, max_waiting=0, at_least=0):
+        """So many permits are held at once at most, each until its lease ends unless it is refreshed.
 
-    def mutex(self, name, lease=30):
-        """A lock: there is one permit."""
-        return Semaphore(self, "mutex", name, 1, lease)
+        While `max_waiting` callers wait in line, `acquire` raises LineFull instead of waiting behind them; 0: no bound.
+        A permit that is released earlier than `at_least` seconds after its grant stays in use until then. The lease is not
+        shorter than `at_least`.
+        """
+        return Semaphore(self, "semaphore", name, limit, lease, max_waiting, at_least)
+
+    def mutex(self, name, lease=30, max_waiting=0, at_least=0):
+        """A lock: there is one permit. The rest is as for a semaphore."""
+        return Semaphore(self, "mutex", name, 1, lease, max_waiting, at_least)
+
+    def several(self, wants):
+        """Permits of several semaphores together, all or none: `[(semaphore, permits), ...]`."""
+        return Several(self, wants)
 
     def inbox(self):
         """Where this client hears of its waits: one subscription, opened by the first that waits."""
@@ -105,9 +89,11 @@ class Luagate:
 class Semaphore:
     """A counting semaphore or, with a limit of 1, a lock."""
 
-    def __init__(self, gate, kind, name, limit, lease):
+    def __init__(self, gate, kind, name, limit, lease, max_waiting, at_least):
         self.gate, self.limit, self.lease = gate, limit, lease
-        self.keys = [f"{gate.prefix}:{kind}{part}:{{{name}}}" for part in ("", ".holders", ".queue")]
+        self.max_waiting, self.at_least_ms = max_waiting, round(at_least * 1000)
+        tag = name if GROUPED.fullmatch(name) else f"{{{name}}}"
+        self.keys = [f"{gate.prefix}:{kind}{part}:{tag}" for part in ("", ".holders", ".queue")]
 
     def try_acquire(self, permits=1):
         """A permit at once, or None."""
@@ -119,12 +105,18 @@ class Semaphore:
             raise
 
     def acquire(self, permits=1, timeout=math.inf):
-        """A permit, in line: first come, first served. Blocks; raises TimedOut or Revoked."""
-        request, inbox = Request(self, permits), self.gate.inbox()
+        """A permit, in line: first come, first served. Blocks; raises TimedOut, LineFull or Revoked."""
+        return self.acquire_beside(Permits([]), permits, timeout, time.monotonic() + timeout)
+
+    def acquire_beside(self, held, permits, timeout, end):
+        """The same, and refreshes what is held already."""
+        request, inbox = Request(self, permits, held.keep), self.gate.inbox()
         inbox.requests[request.id] = request
         try:
             # The last word takes a grant that was on its way, or gives up the place.
-            permit = request.wait(inbox, time.monotonic() + timeout) or request.ask()
+            permit = request.wait(inbox, end) or request.ask()
+        except LineFull:
+            raise  # the id has nothing
         except BaseException:
             request.abandon()
             raise
@@ -142,30 +134,42 @@ class Semaphore:
 class Request:
     """An id that asks for permits until they are granted, or it gives up."""
 
-    def __init__(self, semaphore, permits):
+    def __init__(self, semaphore, permits, keep=lambda: math.inf):
         self.semaphore, self.permits = semaphore, permits
+        self.keep = keep  # called while it waits; returns the seconds until it wants to be called again
         self.id, self.secret = str(uuid.uuid4()), secrets.token_hex(16)
         self.ticket, self.is_abandoned = 0, False
         self.events = queue.SimpleQueue()  # messages, each with the time at which it came; None: ask again
 
     def ask(self, patience=0, inbox=""):
         """One call. None: it is denied or, with patience, in line."""
-        lease_ms, wait_ms = int(self.semaphore.lease * 1000), patience * 1000
+        semaphore = self.semaphore
+        lease_ms, wait_ms = int(semaphore.lease * 1000), patience * 1000
+        more = {}
+        if semaphore.max_waiting or semaphore.at_least_ms:
+            more = {"max_waiting": semaphore.max_waiting, "at_least_ms": semaphore.at_least_ms}
         self.asked = time.monotonic()
-        self.reply = reply = self.semaphore.call(
-            "acquire", id=self.id, permits=self.permits, limit=self.semaphore.limit, lease_ms=lease_ms,
-            wait_ms=wait_ms, inbox=inbox and f"{inbox}#{self.secret}", ticket=self.ticket,
+        self.reply = reply = semaphore.call(
+            "acquire", id=self.id, permits=self.permits, limit=semaphore.limit, lease_ms=lease_ms,
+            wait_ms=wait_ms, inbox=inbox and f"{inbox}#{self.secret}", ticket=self.ticket, **more,
         )  # fmt: skip
         if reply.word in ("granted", "held"):
             return Permit(self, reply.fence, reply.expires_at, _deadline(self.asked, reply.expires_at, reply.now))
         if reply.word == "queued":
             self.ticket = reply.ticket
         if reply.word == "above_limit":
-            raise ValueError(f"{self.semaphore.keys[0]}: {self.permits} permits are more than the limit {reply.limit}")
+            raise self.above(reply.limit)
+        if reply.word == "denied" and patience:
+            why = f"{reply.waiting} wait in line already, and max_waiting is {semaphore.max_waiting}: try again later"
+            raise LineFull(f"{semaphore.keys[0]}: {why}", reply.waiting)
+
+    def above(self, limit):
+        return ValueError(f"{self.semaphore.keys[0]}: {self.permits} permits are more than the limit {limit}")
 
     def wait(self, inbox, end):
         """Asks in line, again and again. None: the time is over."""
         while time.monotonic() < end:
+            self.keep()
             if permit := self.ask(inbox.patience, inbox.channel):
                 return permit
             in_front = self.reply.position - 1  # who may all be dead, and then it is on us to see the next lease end
@@ -175,11 +179,12 @@ class Request:
 
     def hear(self, until):
         """Sleeps until it is time to ask again. A permit, if a message grants it before that."""
-        while (left := until - time.monotonic()) > 0:
+        while time.monotonic() < until:
+            pause = self.keep()
             try:
-                event = self.events.get(timeout=left)
+                event = self.events.get(timeout=max(0, min(pause, until - time.monotonic())))
             except queue.Empty:
-                return None
+                continue
             if event is None:
                 return None
             received, permits, fence, at, now = event
@@ -211,6 +216,7 @@ class Permit:
     def __init__(self, request, fence, expires_at, deadline):
         self.id, self.permits, self.ticket = request.id, request.permits, request.ticket
         self.fence, self.expires_at = fence, expires_at  # server time in ms; -1: never
+        self.key = request.semaphore.keys[0]
         self._semaphore, self._deadline = request.semaphore, deadline
 
     @property
@@ -222,6 +228,11 @@ class Permit:
     def is_lost(self):
         """Whether somebody else may hold it by now. Asks nobody."""
         return self.remaining == 0
+
+    @property
+    def due(self):
+        """Seconds until a third of the lease is over."""
+        return self.remaining - self._semaphore.lease * 2 / 3
 
     def refresh(self):
         """A lease as long as the first, from now on. Raises Lost. Call it at a third of the lease."""
@@ -244,57 +255,125 @@ class Permit:
         self.release()
 
 
-class Inbox:
-    """The channel on which a client hears of its requests."""
+class Several:
+    """Permits of several semaphores, which are granted all or none."""
 
-    def __init__(self, client, channel):
-        self.channel, self.patience = channel, PATIENCE
-        self.requests, self.is_closed = {}, False
-        self._pubsub = client.pubsub()
-        self._pubsub.subscribe(channel)
-        while self._pubsub.get_message(timeout=RECHECK) is None:
-            pass
-        client.publish(channel, "")  # an error, where that is forbidden: scripts could not tell us anything, and would not say so
-        [(_, listeners)] = client.pubsub_numsub(channel)
-        if listeners == 0:  # a proxy is in between
-            self.channel, self.patience = "", PATIENCE_UNHEARD
-        threading.Thread(target=self._listen, name="luagate-inbox", daemon=True).start()
+    def __init__(self, gate, wants):
+        self.gate, self.wants = gate, list(wants)
+        self.keys = [semaphore.keys[0] for semaphore, _ in self.wants]
+        if not 1 <= len(self.keys) <= MOST_SEMAPHORES:
+            raise ValueError(f"several: takes 1 to {MOST_SEMAPHORES} semaphores, not {len(self.keys)}")
+        for key in self.keys:
+            if self.keys.count(key) > 1:
+                raise ValueError(f"several: takes each semaphore once, got {key} twice; ask for more permits of it instead")
+        if any(semaphore.gate is not gate for semaphore, _ in self.wants):
+            raise ValueError("several: takes semaphores of the same Luagate; make them by its methods")
 
-    def _listen(self):
-        while not self.is_closed:
+    def try_acquire(self):
+        """Permits of all at once, or None. The names share a group, as `{market}:user:7` and `{market}:total` do."""
+        tags = {key.partition("{")[2].partition("}")[0] for key in self.keys}
+        if len(tags) > 1:
+            tags = ", ".join(sorted(tags))
+            raise ValueError(f"try_acquire: takes names of one hash tag, as {{x}}:a and {{x}}:b, got {tags}; acquire takes any")
+        requests = [Request(*want) for want in self.wants]
+        for request in requests:
+            request.id = requests[0].id
+        try:
+            return self._ask(requests)
+        except BaseException:
+            for request in requests:
+                request.abandon()
+            raise
+
+    def _ask(self, requests):
+        keys, argv, asked = [], [requests[0].id], time.monotonic()
+        for request in requests:
+            semaphore = request.semaphore
+            keys += semaphore.keys
+            argv += [request.permits, semaphore.limit, int(semaphore.lease * 1000), semaphore.at_least_ms]
+        reply = self.gate.scripts.call_with("semaphore/try_acquire_all", keys, argv)
+        if reply.word == "above_limit":
+            raise requests[reply.index - 1].above(reply.limit)
+        if reply.word == "denied":
+            return None
+        permits = []
+        for request, (_, fence, expires_at, *_) in zip(requests, reply.permits):
+            permits.append(Permit(request, fence, expires_at, _deadline(asked, expires_at, reply.now)))
+        return Permits(permits)
+
+    def acquire(self, timeout=math.inf):
+        """Permits of all, in line for one semaphore after the other: by limit, smallest first, then by key.
+
+        What is held already is refreshed meanwhile. Raises what Semaphore.acquire raises, and Lost; then nothing stays held.
+        """
+        end, held = time.monotonic() + timeout, Permits([])
+        try:
+            for semaphore, permits in sorted(self.wants, key=lambda want: (want[0].limit, want[0].keys[0].encode())):
+                held.permits.append(semaphore.acquire_beside(held, permits, timeout, end))
+            for permit in held.permits[:-1]:
+                permit.refresh()
+            if held.is_lost:
+                raise Lost(f"several: a lease ended before all of {', '.join(self.keys)} were granted")
+        except BaseException:
+            with contextlib.suppress(redis.RedisError):
+                held.release()
+            raise
+        held.permits.sort(key=lambda permit: self.keys.index(permit.key))
+        return held
+
+
+class Permits:
+    """What was granted together, in the order in which it was asked for. Leaving its `with` block releases all."""
+
+    def __init__(self, permits):
+        self.permits = permits
+
+    @property
+    def fences(self):
+        """The fence of each semaphore."""
+        return [permit.fence for permit in self.permits]
+
+    @property
+    def remaining(self):
+        """Seconds until the first of the leases ends."""
+        return min((permit.remaining for permit in self.permits), default=math.inf)
+
+    @property
+    def is_lost(self):
+        """Whether somebody else may hold one of them by now. Asks nobody."""
+        return self.remaining == 0
+
+    def refresh(self):
+        """Refreshes all, each with the lease of its semaphore. Raises Lost when one of them is lost."""
+        for permit in self.permits:
+            permit.refresh()
+
+    def keep(self):
+        """Refreshes those of which a third of the lease is over. Seconds until the next one is."""
+        for permit in self.permits:
+            if permit.due <= 0:
+                permit.refresh()
+        return min((permit.due for permit in self.permits), default=math.inf)
+
+    def release(self):
+        """Gives all back; again does no harm. Whether all were still held."""
+        were_held, failed = True, None
+        for permit in self.permits:
             try:
-                message = self._pubsub.get_message(timeout=1)
-            except (redis.ConnectionError, redis.TimeoutError):
-                time.sleep(PAUSES[0])  # the next look connects and subscribes again
-                continue
-            if message is None:
-                continue
-            if message["type"] == "subscribe":  # again: whatever was said in between is lost
-                for request in list(self.requests.values()):
-                    request.events.put(None)
-            else:
-                self._deliver(_text(message["data"]), time.monotonic())
-        self._pubsub.close()
+                were_held &= permit.release()
+            except redis.RedisError as error:
+                failed = error
+        if failed:
+            raise failed
+        return were_held
 
-    def _deliver(self, text, received):
-        """Hands a message to its request if the server sent it: then it is signed with the request's secret."""
-        found = MESSAGE.fullmatch(text)
-        request = found and self.requests.get(found[1])
-        if not request:
-            return
-        signed = request.secret + text[: found.start(6) - 1]
-        if not hmac.compare_digest(hashlib.sha1(signed.encode()).hexdigest(), found[6]):
-            return
-        request.events.put((received, *map(int, found.group(2, 3, 4, 5))))
-        if request.is_abandoned:
-            self.requests.pop(request.id, None)
-            request.abandon()
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
 
 
 def _deadline(instant, expires_at, now):
     """The end of a lease by this machine's clock, counted from an instant that was before the server's `now`."""
     return math.inf if expires_at == -1 else instant + (expires_at - now - 1) / 1000
-
-
-def _text(value):
-    return value if isinstance(value, str) else value.decode("utf-8", "replace")

@@ -6,7 +6,9 @@ mod support;
 
 mod languages {
     pub mod alone;
+    pub mod caller;
     pub mod language;
+    pub mod limits;
     pub mod page;
     pub mod shell;
     pub mod stays;
@@ -16,7 +18,7 @@ mod languages {
 }
 
 use languages::language::Language;
-use languages::{alone, page, shell, together, worker};
+use languages::{alone, limits, page, shell, together, worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use support::Server;
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
     let mut trials = vec![Trial::test("page", page::shows_the_examples)];
     for language in &languages {
         let missing = language.missing.as_deref().or(no_server);
-        for (name, test) in alone::TESTS {
+        for (name, test) in alone::TESTS.into_iter().chain(limits::TESTS) {
             let (name, language) = (format!("{}::{name}", language.name), language.clone());
             trials.push(trial(name, missing, move || test(&language)));
         }

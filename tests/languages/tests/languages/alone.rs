@@ -162,11 +162,15 @@ fn granted_by_message(language: &Language) -> Result<(), Failed> {
 
 /// The SHA-1 of each script that was called with this id since every call is kept in the slow log.
 fn scripts_called(con: &mut Connection, id: &str) -> RedisResult<Vec<String>> {
+    Ok(calls_with(con, id)?.into_iter().map(|mut words| words.remove(1)).collect())
+}
+
+/// The words of each call of a script with this word among them, since every call is kept in the slow log.
+pub fn calls_with(con: &mut Connection, word: &str) -> RedisResult<Vec<Vec<String>>> {
     type Row = (i64, i64, i64, Vec<Vec<u8>>, String, String);
     let rows: Vec<Row> = redis::cmd("SLOWLOG").arg(&["GET", "-1"]).query(con)?;
     let calls = rows.into_iter().map(|row| row.3);
-    let scripts = calls.filter(|words| words[0].eq_ignore_ascii_case(b"EVALSHA"));
-    let with_id = scripts.filter(|words| words.iter().any(|word| word == id.as_bytes()));
-    let sha1s = with_id.map(|words| String::from_utf8_lossy(&words[1]).into_owned());
-    Ok(sha1s.collect())
+    let texts = calls.map(|words| words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect());
+    let is_one = |words: &Vec<String>| words[0].eq_ignore_ascii_case("EVALSHA") && words.iter().any(|one| one == word);
+    Ok(texts.filter(is_one).collect())
 }

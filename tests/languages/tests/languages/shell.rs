@@ -3,6 +3,7 @@
 mod arguments;
 mod command;
 mod lease;
+mod limits;
 mod server;
 mod signals;
 
@@ -25,7 +26,7 @@ type Test = (&'static str, fn(Shell) -> Result<(), Failed>);
 
 /// The name of each test, and the test.
 pub fn tests() -> Vec<Test> {
-    [&arguments::TESTS[..], &command::TESTS, &lease::TESTS, &server::TESTS, &signals::TESTS].concat()
+    [&arguments::TESTS[..], &command::TESTS, &lease::TESTS, &limits::TESTS, &server::TESTS, &signals::TESTS].concat()
 }
 
 /// Statuses of `with-permit` itself.

@@ -3,9 +3,10 @@
 use super::{BAD_USAGE, Shell, Test, said, script};
 use libtest_mimic::Failed;
 
-pub const TESTS: [Test; 3] = [
+pub const TESTS: [Test; 4] = [
     ("says_which_number_it_cannot_take", numbers),
     ("says_which_name_prefix_label_or_kind_it_cannot_take", names),
+    ("says_which_option_it_cannot_take", options),
     ("says_how_it_is_used", usage),
 ];
 
@@ -72,10 +73,38 @@ fn names(shell: Shell) -> Result<(), Failed> {
     Ok(())
 }
 
+fn options(shell: Shell) -> Result<(), Failed> {
+    let many = (0..64).map(|number| format!("n{number}:1")).collect::<Vec<_>>();
+    let many = many.iter().flat_map(|and| ["--and", and]).collect::<Vec<_>>();
+    let cases: [(&[&str], &str); 8] = [
+        (&["--max-waiting", "-1"], "--max-waiting: takes 0 to 2147483647, in decimal digits, not '-1'"),
+        (&["--at-least", "1.5"], "--at-least: takes 0 to 9999999 seconds, in decimal digits, not '1.5'"),
+        (&["--and", "total"], "--and: takes NAME:LIMIT, not 'total'"),
+        (&["--and", "total:all"], "LIMIT: takes 0 to 2147483647, in decimal digits, not 'all'"),
+        (&["--and", "batch:3"], "--and: takes each name once, got 'batch' twice"),
+        (&["--and", "total:3"], "LIMIT: takes 1 for a mutex, not '3'"),
+        (&["--lease", "3"], "takes the options --and, --max-waiting and --at-least, not '--lease'"),
+        (&many, "--and: takes 1 to 64 semaphores together, not more"),
+    ];
+    for (options, expected) in cases {
+        let arguments = [options, &["batch", "1", "0", "echo", "inside"]].concat();
+        let mut command = script(shell, NOBODY, &arguments);
+        if expected.contains("mutex") {
+            command.env("LUAGATE_KIND", "mutex");
+        }
+        let output = command.output()?;
+        assert_eq!((&*output.stdout, said(&output)), (&b""[..], format!("with-permit: {expected}\n")));
+        assert_eq!(output.status.code(), Some(BAD_USAGE));
+    }
+    Ok(())
+}
+
 fn usage(shell: Shell) -> Result<(), Failed> {
-    let output = script(shell, NOBODY, &["batch", "2", "0"]).output()?;
-    let expected = "usage: with-permit NAME LIMIT SECONDS COMMAND [ARGUMENT]...\n";
-    assert_eq!(said(&output), expected);
-    assert_eq!(output.status.code(), Some(BAD_USAGE));
+    let expected = "usage: with-permit [OPTION]... NAME LIMIT SECONDS COMMAND [ARGUMENT]...\n";
+    for arguments in [&["batch", "2", "0"][..], &["--at-least", "2", "batch", "2", "0"], &["--and"], &[]] {
+        let output = script(shell, NOBODY, arguments).output()?;
+        assert_eq!(said(&output), expected);
+        assert_eq!(output.status.code(), Some(BAD_USAGE));
+    }
     Ok(())
 }

@@ -3,10 +3,14 @@ package luagate;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
+import luagate.Several.Want;
 import redis.clients.jedis.RedisClient;
 
 /**
  * Semaphores and mutexes. Once somebody has waited, it keeps a connection of the pool for messages.
+ * Names that share a group, such as {@code {market}:user:7} and {@code {market}:total}, can be
+ * acquired together at once.
  */
 public final class Luagate implements AutoCloseable {
   final Scripts scripts;
@@ -42,6 +46,11 @@ public final class Luagate implements AutoCloseable {
   /** A mutex, which is a semaphore of limit 1. */
   public Semaphore mutex(String name, Duration lease) {
     return new Semaphore(this, "mutex", name, 1, lease);
+  }
+
+  /** Permits of several semaphores together, all or none. */
+  public Several several(Want... wants) {
+    return new Several(this, List.of(wants));
   }
 
   synchronized Inbox inbox() {

@@ -1,5 +1,7 @@
 package luagate;
 
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+
 import java.time.Duration;
 import luagate.Scripts.Reply;
 
@@ -58,6 +60,11 @@ public final class Permit implements AutoCloseable {
   /** Whether the lease is over: others may hold what it held. */
   public boolean isLost() {
     return remaining().isZero();
+  }
+
+  /** Nanoseconds until a third of the lease is over. */
+  long due() {
+    return remaining().toNanos() - MILLISECONDS.toNanos(semaphore.leaseMs) / 3 * 2;
   }
 
   /** Begins the lease anew; do so whenever a third of it is over. */

@@ -117,6 +117,12 @@ public final class Scripts {
             .filter(argument -> needed.contains(argument) || arguments.containsKey(argument))
             .map(argument -> arguments.get(argument).toString())
             .toList();
+    return callWith(name, keys, argv);
+  }
+
+  /** Runs a script with arguments in their order. */
+  Reply callWith(String name, List<String> keys, List<String> argv) {
+    Script script = scripts.get(name);
     return retry(
         () -> {
           long instant = System.nanoTime();

@@ -5,6 +5,7 @@ import static java.util.concurrent.TimeUnit.MINUTES;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -13,6 +14,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeoutException;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import luagate.Inbox.Wait;
 import luagate.Scripts.Reply;
@@ -22,22 +24,71 @@ import redis.clients.jedis.exceptions.JedisException;
 public final class Semaphore {
   private static final int WAIT_MS = 15_000; // who has not asked for so long leaves the line
 
-  private final Luagate gate;
-  private final List<String> keys;
-  private final int limit;
-  private final long leaseMs;
+  /** A name whose group is its hash tag. */
+  private static final Pattern GROUPED = Pattern.compile("\\{[^{}]+\\}:[^{}]+");
+
+  final Luagate gate;
+  final List<String> keys;
+  final int limit;
+  final long leaseMs;
+  final long atLeastMs;
+  private final int maxWaiting;
 
   Semaphore(Luagate gate, String kind, String name, int limit, Duration lease) {
-    if (lease.toMillis() < 1) {
+    this(gate, keys(gate, kind, name), limit, lease.toMillis(), 0, 0);
+    if (leaseMs < 1) {
       throw new IllegalArgumentException("lease: takes 1 ms or more");
     }
+  }
+
+  private Semaphore(
+      Luagate gate, List<String> keys, int limit, long leaseMs, int maxWaiting, long atLeastMs) {
     this.gate = gate;
+    this.keys = keys;
     this.limit = limit;
-    leaseMs = lease.toMillis();
-    keys =
-        Stream.of("", ".holders", ".queue")
-            .map(part -> gate.prefix + ":" + kind + part + ":{" + name + "}")
-            .toList();
+    this.leaseMs = leaseMs;
+    this.maxWaiting = maxWaiting;
+    this.atLeastMs = atLeastMs;
+  }
+
+  private static List<String> keys(Luagate gate, String kind, String name) {
+    String tag = GROUPED.matcher(name).matches() ? name : "{" + name + "}";
+    return Stream.of("", ".holders", ".queue")
+        .map(part -> gate.prefix + ":" + kind + part + ":" + tag)
+        .toList();
+  }
+
+  /**
+   * The same semaphore, where {@code acquire} throws {@link LineFullException} while so many wait
+   * in line; 0: no bound.
+   */
+  public Semaphore maxWaiting(int waiters) {
+    return new Semaphore(gate, keys, limit, leaseMs, waiters, atLeastMs);
+  }
+
+  /**
+   * The same semaphore, where a permit that is released earlier than this after its grant stays in
+   * use until then. The lease is not shorter; zero: no minimum.
+   */
+  public Semaphore atLeast(Duration hold) {
+    return new Semaphore(gate, keys, limit, leaseMs, maxWaiting, hold.toMillis());
+  }
+
+  /** As many wait in line as {@code maxWaiting} allows. */
+  public static final class LineFullException extends RuntimeException {
+    private final int waiting;
+
+    LineFullException(String key, int waiting, int maxWaiting) {
+      super(
+          "%s: %d wait in line already, and maxWaiting is %d: try again later"
+              .formatted(key, waiting, maxWaiting));
+      this.waiting = waiting;
+    }
+
+    /** How many wait. */
+    public int waiting() {
+      return waiting;
+    }
   }
 
   /** Somebody took the place in line away. */
@@ -75,6 +126,12 @@ public final class Semaphore {
   public Permit acquire(int permits, Duration timeout)
       throws InterruptedException, TimeoutException {
     long end = System.nanoTime() + timeout.toNanos();
+    return acquire(new Permits(List.of()), permits, timeout, end);
+  }
+
+  /** The same, and refreshes what is held already. */
+  Permit acquire(Permits held, int permits, Duration timeout, long end)
+      throws InterruptedException, TimeoutException {
     Inbox inbox = gate.inbox();
     String channel = inbox.channel(timeout);
     String id = UUID.randomUUID().toString();
@@ -85,21 +142,29 @@ public final class Semaphore {
     try {
       long ticket = 0;
       while (true) {
+        held.keep();
         boolean over = System.nanoTime() - end >= 0;
         // With 0 a grant that is on its way is taken, or the line is left.
         Reply reply = ask(id, permits, over ? 0 : WAIT_MS, address, ticket);
+        if (reply.word().equals("denied") && !over) {
+          int waiting = (int) reply.number("waiting");
+          throw new LineFullException(keys.get(0), waiting, maxWaiting);
+        }
         if (reply.word().equals("denied")) {
           throw new TimeoutException(keys.get(0) + ": not granted within " + timeout);
         }
         if (reply.word().equals("queued")) {
           ticket = reply.number("ticket");
-          reply = sleep(id, permits, reply, messages, end);
+          reply = sleep(id, permits, reply, messages, end, held);
         }
         if (reply != null) {
           inbox.waits.remove(id);
           return new Permit(this, id, ticket, reply);
         }
       }
+    } catch (LineFullException full) {
+      inbox.waits.remove(id); // it has nothing
+      throw full;
     } catch (Exception failed) {
       // A call that was given up as lost may still arrive and be granted, which is then released.
       Runnable abandon = () -> abandon(id);
@@ -112,15 +177,27 @@ public final class Semaphore {
 
   /** Sleeps until a message grants the permits; null when it is time to ask again. */
   private static Reply sleep(
-      String id, int permits, Reply queued, BlockingQueue<Reply> messages, long end)
+      String id,
+      int permits,
+      Reply queued,
+      BlockingQueue<Reply> messages,
+      long end,
+      Permits held)
       throws InterruptedException {
     long ahead = queued.number("position") - 1;
     // With n in front after n seconds: if they are dead, nobody else sees that a lease has ended.
     long longest = 1000 * (ahead == 0 ? 5 : Math.min(ahead, 5));
     long pause = MILLISECONDS.toNanos(Math.min(queued.number("retry_after"), longest));
     long next = Math.min(end, System.nanoTime() + pause);
-    Reply message;
-    while ((message = messages.poll(next - System.nanoTime(), NANOSECONDS)) != null) {
+    while (true) {
+      long most = Math.min(held.keep(), next - System.nanoTime());
+      Reply message = messages.poll(most, NANOSECONDS);
+      if (message == null && System.nanoTime() - next >= 0) {
+        return null;
+      }
+      if (message == null) {
+        continue; // something that is held was due
+      }
       long later = message.number("now") - queued.number("now");
       if (later < 0) {
         continue; // old news
@@ -140,7 +217,6 @@ public final class Semaphore {
         next = Math.min(next, message.instant() + MILLISECONDS.toNanos(delay));
       }
     }
-    return null;
   }
 
   /** Begins the lease of this id anew. */
@@ -154,7 +230,8 @@ public final class Semaphore {
     return gate.scripts.call("semaphore/release", keys, arguments).word().equals("released");
   }
 
-  private void abandon(String id) {
+  /** Gives back or gives up whatever the id has. */
+  void abandon(String id) {
     try {
       release(id);
     } catch (JedisException unreachable) {
@@ -164,19 +241,28 @@ public final class Semaphore {
 
   private Reply ask(String id, int permits, int waitMs, String inbox, long ticket) {
     var arguments =
-        Map.of(
-            "id", id,
-            "permits", permits,
-            "limit", limit,
-            "lease_ms", leaseMs,
-            "wait_ms", waitMs,
-            "inbox", inbox,
-            "ticket", ticket);
+        new HashMap<String, Object>(
+            Map.of(
+                "id", id,
+                "permits", permits,
+                "limit", limit,
+                "lease_ms", leaseMs,
+                "wait_ms", waitMs,
+                "inbox", inbox,
+                "ticket", ticket));
+    if (maxWaiting != 0 || atLeastMs != 0) {
+      arguments.put("max_waiting", maxWaiting);
+      arguments.put("at_least_ms", atLeastMs);
+    }
     Reply reply = gate.scripts.call("semaphore/acquire", keys, arguments);
     if (reply.word().equals("above_limit")) {
-      throw new IllegalArgumentException(
-          permits + " permits are more than the limit " + reply.number("limit"));
+      throw aboveLimit(permits, reply);
     }
     return reply;
+  }
+
+  IllegalArgumentException aboveLimit(int permits, Reply reply) {
+    return new IllegalArgumentException(
+        keys.get(0) + ": " + permits + " permits are more than the limit " + reply.number("limit"));
   }
 }

@@ -1,0 +1,136 @@
+// Limits does what each line of its input says, and writes what came of it as a line:
+//
+//	limits <url> <prefix>
+//
+// acquire MS WANT, try WANT, several MS WANT..., try_several WANT...; refresh, release and look at what was granted last. A
+// WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"luagate"
+)
+
+// held is what is common to Permit and Permits.
+type held interface {
+	IsLost() bool
+	Remaining() time.Duration
+	Refresh(ctx context.Context) error
+	Release(ctx context.Context) (bool, error)
+}
+
+type caller struct {
+	client *luagate.Client
+	held   held
+}
+
+func main() {
+	options, err := redis.ParseURL(os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := luagate.New(redis.NewClient(options), "lua", os.Args[2])
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	c := caller{client: client}
+	input := bufio.NewScanner(os.Stdin)
+	for input.Scan() {
+		said, err := c.answer(strings.Fields(input.Text()))
+		var full luagate.LineFullError
+		switch {
+		case err == nil:
+			fmt.Println(said)
+		case errors.As(err, &full):
+			fmt.Println("full", full.Waiting)
+		case errors.Is(err, luagate.ErrDenied):
+			fmt.Println("none")
+		case errors.Is(err, context.DeadlineExceeded):
+			fmt.Println("timed_out")
+		case errors.Is(err, luagate.ErrLost):
+			fmt.Println("lost")
+		default:
+			fmt.Println("refused", err)
+		}
+	}
+}
+
+func (c *caller) answer(words []string) (string, error) {
+	ctx := context.Background()
+	switch words[0] {
+	case "refresh":
+		return "refreshed", c.held.Refresh(ctx)
+	case "release":
+		wasHeld, err := c.held.Release(ctx)
+		return fmt.Sprint("released ", wasHeld), err
+	case "look":
+		state := "held"
+		if c.held.IsLost() {
+			state = "lost"
+		}
+		return fmt.Sprint(state, " ", c.held.Remaining().Milliseconds()), nil
+	case "acquire", "several":
+		limited, cancel := context.WithTimeout(ctx, time.Duration(number(words[1]))*time.Millisecond)
+		defer cancel()
+		return c.ask(limited, words[0], words[2:])
+	}
+	return c.ask(ctx, words[0], words[1:])
+}
+
+func (c *caller) ask(ctx context.Context, verb string, words []string) (string, error) {
+	var wants []luagate.Want
+	for _, word := range words {
+		wants = append(wants, c.want(word))
+	}
+	var permit *luagate.Permit
+	var permits luagate.Permits
+	var err error
+	switch verb {
+	case "acquire":
+		permit, err = wants[0].Semaphore.Acquire(ctx, wants[0].Permits)
+	case "try":
+		permit, err = wants[0].Semaphore.TryAcquire(ctx, wants[0].Permits)
+	case "several":
+		permits, err = c.client.Several(wants...).Acquire(ctx)
+	case "try_several":
+		permits, err = c.client.Several(wants...).TryAcquire(ctx)
+	}
+	if err != nil {
+		return "", err
+	}
+	if permit != nil {
+		c.held = permit
+		return fmt.Sprint("held ", permit.Fence), nil
+	}
+	c.held = permits
+	fences := fmt.Sprint(permits.Fences()) // in brackets
+	return "held " + strings.Trim(fences, "[]"), nil
+}
+
+func (c *caller) want(text string) luagate.Want {
+	words := strings.Split(text, "/")
+	ms := func(text string) time.Duration { return time.Duration(number(text)) * time.Millisecond }
+	semaphore := c.client.Semaphore(words[0], number(words[1]), ms(words[3]))
+	semaphore.MaxWaiting, semaphore.AtLeast = number(words[4]), ms(words[5])
+	return luagate.Want{Semaphore: semaphore, Permits: number(words[2])}
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return n
+}

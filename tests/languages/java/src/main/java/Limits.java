@@ -1,0 +1,110 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.TimeoutException;
+import luagate.Luagate;
+import luagate.Permit;
+import luagate.Permits;
+import luagate.Semaphore.LineFullException;
+import luagate.Several.Want;
+import redis.clients.jedis.RedisClient;
+
+/**
+ * Does what each line of its input says, and writes what came of it as a line: {@code URL PREFIX}.
+ *
+ * <p>acquire MS WANT, try WANT, several MS WANT..., try_several WANT...; refresh, release and look
+ * at what was granted last. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
+ */
+public final class Limits {
+  private final Luagate gate;
+  private Permits held;
+  private Permit permit; // where it is of one semaphore
+
+  public static void main(String[] args) throws Exception {
+    var out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+    try (var redis = RedisClient.create(args[0]);
+        var gate = new Luagate(redis, Path.of("lua"), args[1])) {
+      var limits = new Limits(gate);
+      var input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+      String line;
+      while ((line = input.readLine()) != null) {
+        out.println(limits.answer(line.split(" ")));
+      }
+    }
+  }
+
+  private Limits(Luagate gate) {
+    this.gate = gate;
+  }
+
+  private String answer(String[] words) throws InterruptedException {
+    try {
+      return switch (words[0]) {
+        case "refresh" -> refresh();
+        case "release" -> "released " + (permit != null ? permit.release() : held.release());
+        case "look" -> look();
+        default -> ask(words[0], Arrays.asList(words).subList(1, words.length));
+      };
+    } catch (LineFullException full) {
+      return "full " + full.waiting();
+    } catch (TimeoutException over) {
+      return "timed_out";
+    } catch (Permit.LostException lost) {
+      return "lost";
+    } catch (RuntimeException refused) {
+      return "refused " + refused.getMessage();
+    }
+  }
+
+  private String refresh() {
+    if (permit != null) {
+      permit.refresh();
+    } else {
+      held.refresh();
+    }
+    return "refreshed";
+  }
+
+  private String look() {
+    boolean isLost = permit != null ? permit.isLost() : held.isLost();
+    Duration left = permit != null ? permit.remaining() : held.remaining();
+    return (isLost ? "lost " : "held ") + left.toMillis();
+  }
+
+  private String ask(String verb, List<String> words)
+      throws InterruptedException, TimeoutException {
+    boolean waits = verb.equals("acquire") || verb.equals("several");
+    Duration timeout = waits ? Duration.ofMillis(Long.parseLong(words.get(0))) : Duration.ZERO;
+    Want[] wants =
+        words.subList(waits ? 1 : 0, words.size()).stream().map(this::want).toArray(Want[]::new);
+    Permit one = null;
+    Permits all = null;
+    switch (verb) {
+      case "acquire" -> one = wants[0].semaphore().acquire(wants[0].permits(), timeout);
+      case "try" -> one = wants[0].semaphore().tryAcquire(wants[0].permits()).orElse(null);
+      case "several" -> all = gate.several(wants).acquire(timeout);
+      default -> all = gate.several(wants).tryAcquire().orElse(null);
+    }
+    permit = one;
+    held = all;
+    if (permit != null) {
+      return "held " + permit.fence();
+    }
+    return held == null ? "none" : "held " + held.fences().toString().replaceAll("[\\[\\],]", "");
+  }
+
+  private Want want(String text) {
+    String[] words = text.split("/");
+    var numbers = Arrays.stream(words).skip(1).mapToInt(Integer::parseInt).toArray();
+    var semaphore =
+        gate.semaphore(words[0], numbers[0], Duration.ofMillis(numbers[2]))
+            .maxWaiting(numbers[3])
+            .atLeast(Duration.ofMillis(numbers[4]));
+    return new Want(semaphore, numbers[1]);
+  }
+}

@@ -1,0 +1,120 @@
+// What is held: permits of one semaphore, and those of several together.
+
+/** The permit is gone: its lease has ended, or it was released. */
+export class PermitLostError extends Error {}
+
+/** Held permits: `id`, `permits`, `fence`, `ticket` (0: did not wait), `expiresAt` (the server's ms; -1: never). */
+export class Permit {
+  #semaphore;
+  #end;
+
+  constructor(semaphore, id, ticket, { permits, fence, expires_at }, clock) {
+    Object.assign(this, { id, permits, fence, ticket });
+    this.#semaphore = semaphore;
+    this.#lasts(expires_at, clock);
+  }
+
+  #lasts(expiresAt, clock) {
+    this.expiresAt = expiresAt;
+    this.#end = expiresAt === -1 ? Infinity : expiresAt + clock - 1;
+  }
+
+  /** How long the lease still lasts. */
+  remaining() {
+    return Math.max(0, this.#end - performance.now());
+  }
+
+  /** Whether the lease has ended, or the permit was released. */
+  get isLost() {
+    return this.remaining() === 0;
+  }
+
+  // Milliseconds until a third of the lease is over.
+  get due() {
+    return this.remaining() - (this.#semaphore.lease * 2) / 3;
+  }
+
+  /** Begins the lease anew, at best when a third of it is over. Throws a `PermitLostError`. */
+  async refresh() {
+    const args = { id: this.id, lease_ms: this.#semaphore.lease };
+    const { word, expires_at, now, clock } = await this.#semaphore.run('refresh', args);
+    this.#lasts(word === 'lost' ? now : expires_at, clock);
+    if (word === 'lost') throw new PermitLostError(`${this.#semaphore.name}: the lease of ${this.id} has ended`);
+  }
+
+  /** Gives the permits back. Says whether they were still held. */
+  async release() {
+    this.#end = 0;
+    const { word } = await this.#semaphore.run('release', { id: this.id, keep: 0 });
+    return word === 'released';
+  }
+
+  /** Releases it at the end of an `await using`. */
+  [Symbol.asyncDispose]() {
+    return this.release();
+  }
+}
+
+/** What was granted together: `permits`, in the order in which they were asked for. */
+export class Permits {
+  constructor(permits) {
+    this.permits = permits;
+  }
+
+  /** The fence of each semaphore. */
+  get fences() {
+    return this.permits.map((permit) => permit.fence);
+  }
+
+  /** How long the first lease that ends still lasts. */
+  remaining() {
+    return Math.min(...this.permits.map((permit) => permit.remaining()));
+  }
+
+  /** Whether one of the leases has ended, or they were released. */
+  get isLost() {
+    return this.remaining() === 0;
+  }
+
+  /** Begins all leases anew. Throws a `PermitLostError` where one was lost. */
+  async refresh() {
+    await allOf(this.permits, (permit) => permit.refresh());
+  }
+
+  // Refreshes those of which a third of the lease is over. Milliseconds until the next one is.
+  async keep() {
+    await allOf(
+      this.permits.filter((permit) => permit.due <= 0),
+      (permit) => permit.refresh(),
+    );
+    return Math.min(...this.permits.map((permit) => permit.due));
+  }
+
+  /** Gives all permits back. Says whether all were still held. */
+  async release() {
+    const wereHeld = await allOf(this.permits, (permit) => permit.release());
+    return wereHeld.every(Boolean);
+  }
+
+  /** Releases them at the end of an `await using`. */
+  [Symbol.asyncDispose]() {
+    return this.release();
+  }
+}
+
+/** Does this with each, and throws the first error when all are done. */
+export async function allOf(permits, call) {
+  const results = await Promise.allSettled(permits.map(call));
+  const failed = results.find(({ status }) => status === 'rejected');
+  if (failed) throw failed.reason;
+  return results.map(({ value }) => value);
+}
+
+/** Runs `work(held)`, and releases what is held. */
+export async function releasedAfter(held, work) {
+  try {
+    return await work(held);
+  } finally {
+    await held.release();
+  }
+}

@@ -1,0 +1,106 @@
+"""The calls to the server, and the messages that come from it."""
+
+import hashlib
+import hmac
+import json
+import re
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import redis
+
+CONTRACT = 1  # the version of lua/README.md that this file keeps to
+PAUSES = (0.05, 0.2, 1, 2)  # before a call is made again whose reply was lost
+RECHECK = 5  # whoever waits asks again at the latest after so long
+PATIENCE = 15  # how long the server keeps the place of one who does not ask again
+PATIENCE_UNHEARD = 60  # the same where messages do not come through
+MESSAGE = re.compile(r"(\S+) ([0-9]+) ([0-9]+) (-1|[0-9]+) ([0-9]+) ([0-9a-f]{40})")
+
+
+class Scripts:
+    """The scripts of the folder `lua/`, by their names in the manifest."""
+
+    def __init__(self, client, folder):
+        manifest = json.loads(Path(folder, "manifest.json").read_text("utf-8"))
+        if manifest["contract"] != CONTRACT:
+            raise ValueError(f"{folder} has contract {manifest['contract']}, this client knows {CONTRACT}")
+        self.manifest = manifest["scripts"]
+        # What is registered is called by EVALSHA, and loaded where the server does not know it.
+        self.run = {}
+        for name, script in self.manifest.items():
+            self.run[name] = client.register_script(Path(folder, script["file"]).read_bytes())
+            if self.run[name].sha != script["sha1"]:
+                raise ValueError(f"{name}: the SHA-1 of {script['file']} is not that of the manifest")
+
+    def call(self, name, keys, **arguments):
+        """The reply to arguments by their names."""
+        script = self.manifest[name]
+        names = script["argv"]
+        needed = len(names) - script.get("optional", 0)  # the last ones may be left out
+        argv = [arguments[name] for name in names if name in arguments or name in names[:needed]]
+        return self.call_with(name, keys, argv)
+
+    def call_with(self, name, keys, argv):
+        """The reply: its `word`, and its fields by name. Same id, same outcome, so it is asked again when a reply is lost."""
+        for pause in (*PAUSES, None):
+            try:
+                word, *fields = self.run[name](keys, argv)
+                names = self.manifest[name]["replies"][_text(word)]
+                return SimpleNamespace(word=_text(word), **dict(zip(names, fields)))
+            except (redis.ConnectionError, redis.TimeoutError):
+                if pause is None:
+                    raise
+                time.sleep(pause)
+
+
+class Inbox:
+    """The channel on which a client hears of its requests."""
+
+    def __init__(self, client, channel):
+        self.channel, self.patience = channel, PATIENCE
+        self.requests, self.is_closed = {}, False
+        self._pubsub = client.pubsub()
+        self._pubsub.subscribe(channel)
+        while self._pubsub.get_message(timeout=RECHECK) is None:
+            pass
+        client.publish(channel, "")  # an error, where that is forbidden: scripts could not tell us anything, and would not say so
+        [(_, listeners)] = client.pubsub_numsub(channel)
+        if listeners == 0:  # a proxy is in between
+            self.channel, self.patience = "", PATIENCE_UNHEARD
+        threading.Thread(target=self._listen, name="luagate-inbox", daemon=True).start()
+
+    def _listen(self):
+        while not self.is_closed:
+            try:
+                message = self._pubsub.get_message(timeout=1)
+            except (redis.ConnectionError, redis.TimeoutError):
+                time.sleep(PAUSES[0])  # the next look connects and subscribes again
+                continue
+            if message is None:
+                continue
+            if message["type"] == "subscribe":  # again: whatever was said in between is lost
+                for request in list(self.requests.values()):
+                    request.events.put(None)
+            else:
+                self._deliver(_text(message["data"]), time.monotonic())
+        self._pubsub.close()
+
+    def _deliver(self, text, received):
+        """Hands a message to its request if the server sent it: then it is signed with the request's secret."""
+        found = MESSAGE.fullmatch(text)
+        request = found and self.requests.get(found[1])
+        if not request:
+            return
+        signed = request.secret + text[: found.start(6) - 1]
+        if not hmac.compare_digest(hashlib.sha1(signed.encode()).hexdigest(), found[6]):
+            return
+        request.events.put((received, *map(int, found.group(2, 3, 4, 5))))
+        if request.is_abandoned:
+            self.requests.pop(request.id, None)
+            request.abandon()
+
+
+def _text(value):
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

@@ -211,7 +211,7 @@ impl Semaphore {
 
     /// Whether it may take permits under the limit in force.
     pub(crate) fn check_limit(&self, in_force: u32) -> Result<(), LimitMismatch> {
-        LimitMismatch::check(&self.name, self.strict.then_some(self.limit), in_force)
+        LimitMismatch::check(|| &self.name, self.strict.then_some(self.limit), in_force)
     }
 
     /// The id of the next acquire.

@@ -135,11 +135,15 @@ pub struct LimitMismatch {
 
 impl LimitMismatch {
     /// Whether a strict caller may take permits under this limit. 0: it declares none.
-    pub(crate) fn check(name: &str, strict: Option<u32>, in_force: u32) -> Result<(), LimitMismatch> {
+    pub(crate) fn check<'a>(
+        name: impl FnOnce() -> &'a str,
+        strict: Option<u32>,
+        in_force: u32,
+    ) -> Result<(), LimitMismatch> {
         match strict {
             None | Some(0) => Ok(()),
             Some(declared) if declared == in_force => Ok(()),
-            Some(declared) => Err(LimitMismatch { name: name.to_owned(), declared, in_force }),
+            Some(declared) => Err(LimitMismatch { name: name().to_owned(), declared, in_force }),
         }
     }
 }

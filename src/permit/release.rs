@@ -65,16 +65,17 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
     if let Some(first) = permits.first() {
         first.shared.check_process()?;
     }
-    let outcomes = permits.chunk_by_mut(Permit::is_of_same_gate).map(|permits| {
-        let mut unconfirmed = Vec::new();
-        give_back(permits, None, &mut unconfirmed)
-    });
-    let outcomes: Vec<_> = outcomes.collect(); // one that fails does not keep the others from being released
-    let released: Vec<Released> = outcomes.into_iter().collect::<Result<_, _>>()?;
-    match released.contains(&Released::Gone) {
-        true => Ok(Released::Gone),
-        false => Ok(Released::Released),
+    let mut all = Ok(Released::Released);
+    for permits in permits.chunk_by_mut(Permit::is_of_same_gate) {
+        let released = give_back(permits, None, &mut Vec::new());
+        // One that fails does not keep the others from being released.
+        all = match (all, released) {
+            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+            (Ok(Released::Gone), _) | (_, Ok(Released::Gone)) => Ok(Released::Gone),
+            _ => Ok(Released::Released),
+        };
     }
+    all
 }
 
 /// As `release_all`, for at most 100 ms; the background does what takes longer.

@@ -127,7 +127,7 @@ impl PermitTarget {
     }
 
     fn check_limit(&self, limit: u32) -> Result<(), LimitMismatch> {
-        LimitMismatch::check(self.keys.name(), self.strict.then_some(self.limit), limit)
+        LimitMismatch::check(|| self.keys.name(), self.strict.then_some(self.limit), limit)
     }
 
     fn already_held(&self, grant: &Grant) -> AlreadyHeld {

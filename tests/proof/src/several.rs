@@ -327,16 +327,6 @@ impl Several {
         }
         Ok(())
     }
-
-    /// Whether somebody new can acquire all once the leases have ended.
-    fn can_be_acquired(&self, moment: &Moment) -> bool {
-        let mut later = moment.clone();
-        let mut store = (*later.store).clone();
-        store.set_micros(later.micros() + LEASE * TICK);
-        later.store = Arc::new(store);
-        let reply = later.carry_out(self, Sent::All(1), "new/1");
-        reply.is_ok_and(|told| told.word == "granted")
-    }
 }
 
 impl Model for Several {

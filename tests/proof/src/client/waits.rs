@@ -211,6 +211,16 @@ impl Client {
         give_back: GiveBack,
         now: Moment,
     ) {
+        let is_over = match want.patience {
+            Patience::For(ms) => waiting.since + Duration::from_millis(ms) <= now.instant(),
+            Patience::None | Patience::Forever => false,
+        };
+        if why.starts_with("TimedOut") && !is_over {
+            self.break_promise("timeout", format!("{} ends too early: {why}", want.id));
+        }
+        if why.starts_with("LineFull") && want.max_waiting == 0 {
+            self.break_promise("line", format!("{} joins any line: {why}", want.id));
+        }
         if give_back.now {
             let until = now.instant() + LAST_CALL;
             let pending = whatever(&waiting.waiter.target, None, now);

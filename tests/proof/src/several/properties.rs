@@ -1,9 +1,20 @@
 //! What is promised, and what has to be possible.
 
-use super::{Moment, Phase, Several};
+use super::{LEASE, Moment, Phase, Sent, Several, TICK};
 use stateright::Property;
+use std::sync::Arc;
 
 impl Several {
+    /// Whether somebody new can acquire all once the leases have ended.
+    fn can_be_acquired(&self, moment: &Moment) -> bool {
+        let mut later = moment.clone();
+        let mut store = (*later.store).clone();
+        store.set_micros(later.micros() + LEASE * TICK);
+        later.store = Arc::new(store);
+        let reply = later.carry_out(self, Sent::All(1), "new/1");
+        reply.is_ok_and(|told| told.word == "granted")
+    }
+
     pub(super) fn promises(&self) -> Vec<Property<Several>> {
         fn replied(moment: &Moment, word: &str) -> bool {
             moment.callers.iter().any(|caller| matches!(&caller.flight, Some((_, _, Some(told))) if told.word == word))

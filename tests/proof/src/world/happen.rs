@@ -41,9 +41,7 @@ impl World {
             | Action::Refresh { client, permit, .. }
             | Action::Keep { client, permit, .. }
             | Action::DropPermit { client, permit } => self.let_holder(of(*client, clients), *permit, action),
-            Action::Collect { client, count, lease_ms, at_least_ms } => {
-                self.collect(of(*client, clients), *count, *lease_ms, *at_least_ms)
-            }
+            Action::Collect { client, .. } => self.collect(of(*client, clients), action),
             Action::Arrive { flight }
             | Action::Return { flight }
             | Action::Prompt { flight }

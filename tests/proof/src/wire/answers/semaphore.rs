@@ -151,6 +151,9 @@ pub(super) fn grants_that_cannot_be() {
         refuse(&acquire(Some(1), 30_000), reply(word, grant));
     }
     refuse(&acquire(None, 0), reply("granted", [1, 7, 30_000]));
+    let shortest = acquire(Some(1), 1);
+    assert!(matches!(shortest.answer(reply("granted", [1, 7, 1])), Ok(Answer::Granted(..))));
+    refuse(&shortest, reply("granted", [1, 7, -1]));
     // A minimum hold makes a lease longer.
     let mut longer = acquire(Some(1), 30_000);
     longer.ask.at_least_ms = 40_000;

@@ -123,7 +123,7 @@ impl World {
             Action::Look { .. } => drop(client.look(number, now)),
             Action::Refresh { lease_ms, .. } => client.refresh(number, *lease_ms, now),
             Action::Keep { keep, .. } => {
-                if *keep > 0 && *keep < client.permits[&number].least {
+                if *keep > 0 && *keep <= client.permits[&number].least {
                     client.keep_less(number, *keep, now);
                 }
             }
@@ -133,7 +133,10 @@ impl World {
     }
 
     /// A client tries for many permits at once, and is answered at once.
-    pub(super) fn collect(&mut self, name: usize, count: usize, lease_ms: u64, at_least_ms: u64) -> Check {
+    pub(super) fn collect(&mut self, name: usize, action: &Action) -> Check {
+        let Action::Collect { count, lease_ms, at_least_ms, .. } = *action else {
+            return Ok(());
+        };
         if !self.hosts[name].client.is_alive {
             return Ok(());
         }

@@ -50,7 +50,7 @@ impl World {
                     keys,
                     permits: if World::is_mutex(gate) { 1 } else { ask.permits },
                     limit: if World::is_mutex(gate) { 1 } else { ask.limit },
-                    lease_ms: ask.lease_ms.max(1),
+                    lease_ms: ask.lease_ms,
                     at_least_ms: ask.at_least_ms,
                 };
                 let asked: Vec<AskOne> = GROUP.zip(&keys).zip(asked).map(one).collect();

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A lock alone is not enough: a host whose clock is late starts after the first one has finished, finds the lock free, and runs
-//! the job again. So the lock is held for at least an hour, also when the job takes a second: no clock is that late. A host that
-//! crashes while it runs the job keeps the others out for that hour too.
+//! the job again. So the lock is held for at least a minute, also when the job takes a second: no clock is that late. A host that
+//! crashes while it runs the job keeps the others out for that minute too.
 
 use luagate::errors::TryAcquireError;
 use luagate::{Error, Gate};
@@ -16,7 +16,7 @@ use std::{env, thread};
 /// What each host does when its clock strikes.
 fn on_host(host: &str, url: &str, prefix: &str) -> Result<(), Error> {
     let gate = Gate::builder(url).prefix(prefix).label(host).open()?;
-    let job = gate.mutex("report").at_least(Duration::from_secs(3_600));
+    let job = gate.mutex("report").at_least(Duration::from_secs(60));
     match job.try_lock() {
         Ok(lock) => {
             println!("{host}: running the job");

@@ -76,7 +76,7 @@ const BARE_DENIED: Work = Work {
 const CASES: [Case; 6] = [
     Case {
         what: "acquire + release",
-        limit: 2.4,
+        limit: 2.45,
         beside: Bare::Pair,
         work: Work {
             before: nothing,

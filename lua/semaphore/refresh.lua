@@ -20,7 +20,8 @@ local problem = (not fence or least_end > 0) and (#id > 200 or not find(id, WORD
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end
 if not fence or only > 0 and fence ~= only then return {'lost', now} end
-local ends = lease_ms == 0 and NEVER or math.max(now + lease_ms, least_end)
+local ends = lease_ms == 0 and NEVER or now + lease_ms
+if ends < least_end then ends = least_end end
 local reply = {'refreshed', weight, fence, lease_ms == 0 and -1 or ends, now}
 -- Most often nothing else changes: no lease has ended yet, and the bounds have room for a later end.
 if now < next_end and ends <= last_end and redis.pcall('ZADD', holders, 'XX', 'GT', 'CH', ends, id) == 1 then return reply end

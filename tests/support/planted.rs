@@ -47,7 +47,7 @@ pub const ONE_TOO_MANY: Fault = Fault {
     patches: &[
         STRIKES,
         // Each call comes by the place where it is refused.
-        Patch { file: "semaphore/join.lua", old: "then serves = false end\n", new: "then end\n" },
+        Patch { file: "semaphore/place.lua", old: "then serves = false end\n", new: "then end\n" },
         Patch {
             file: "semaphore/serve.lua",
             old: "  local fits = alive and in_use + permits <= limit\n",
@@ -57,7 +57,7 @@ pub const ONE_TOO_MANY: Fault = Fault {
   elseif mine then
     local oldest = math.huge
     for _, holder in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
-      oldest = math.min(oldest, (struct.unpack(HOLDER, redis.call('HGET', meta, holder))))
+      oldest = math.min(oldest, (struct.unpack(PLAIN_HOLDER, redis.call('HGET', meta, holder))))
     end
     if oldest > micros - 900 then
       redis.call('DECR', KEYS[1] .. '.count')
@@ -163,6 +163,8 @@ impl Fault {
 
     /// A script of the manifest, with the fault in it.
     fn script(&self, name: &str) -> Script {
+        let files = self.patches.iter().map(|patch| patch.file);
+        files.for_each(|file| drop(self.source(file))); // also one that no script includes any more is to fail
         let text = expand(&self.source(&format!("{name}.lua")), |part| self.source(part));
         Script::new(&text)
     }

@@ -33,8 +33,6 @@ declared = find(declared, DIGITS) and declared + 0 or -1
 lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
 wait_ms = wait_ms == '0' and 0 or find(wait_ms, DIGITS) and wait_ms + 0 or -1
 ticket = ticket == '0' and 0 or find(ticket, DIGITS) and ticket + 0 or -1
-max_waiting = (not max_waiting or max_waiting == '0') and 0 or find(max_waiting, DIGITS) and max_waiting + 0 or -1
-at_least_ms = (not at_least_ms or at_least_ms == '0') and 0 or find(at_least_ms, DIGITS) and at_least_ms + 0 or -1
 local longest_wait = inbox == '' and 60000 or 86400000
 local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or want and (want < 1 or want > 2147483647) and string.format(NO_NUMBER, 'permits', 1, 2147483647)
@@ -42,12 +40,19 @@ local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id
   or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
   or (wait_ms < 0 or wait_ms > longest_wait) and string.format(NO_NUMBER, 'wait_ms', 0, longest_wait)
   or (ticket < 0 or ticket > 4503599627370496) and string.format(NO_NUMBER, 'ticket', 0, 4503599627370496)
-  or (max_waiting < 0 or max_waiting > 2147483647) and string.format(NO_NUMBER, 'max_waiting', 0, 2147483647)
-  or (at_least_ms < 0 or at_least_ms > 3155760000000) and string.format(NO_NUMBER, 'at_least_ms', 0, 3155760000000)
   or inbox ~= '' and ((#inbox > 300 or not find(inbox, WORD)) and string.format(NO_WORD, 'inbox', 300)
     or find(inbox, '#') and not find(inbox, '^[^#]+#.') and 'LUAGATE inbox: takes <channel> or <channel>#<secret>')
+if max_waiting then
+  max_waiting = max_waiting == '0' and 0 or find(max_waiting, DIGITS) and max_waiting + 0 or -1
+  at_least_ms = (not at_least_ms or at_least_ms == '0') and 0 or find(at_least_ms, DIGITS) and at_least_ms + 0 or -1
+  problem = problem
+    or (max_waiting < 0 or max_waiting > 2147483647) and string.format(NO_NUMBER, 'max_waiting', 0, 2147483647)
+    or (at_least_ms < 0 or at_least_ms > 3155760000000) and string.format(NO_NUMBER, 'at_least_ms', 0, 3155760000000)
+  if lease_ms > 0 and lease_ms < at_least_ms then lease_ms = at_least_ms end
+else
+  max_waiting, at_least_ms = 0, 0
+end
 if problem then return redis.error_reply(problem) end
-if lease_ms > 0 and lease_ms < at_least_ms then lease_ms = at_least_ms end
 -- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
 local call = redis.call
 local clock = call('TIME')

@@ -64,6 +64,7 @@ pub(super) fn one(wire: &mut Wire) {
     resize(wire, 5, None, "K 5 -1");
     resize(wire, 9, Some(2), "K 9 2"); // unchanged
     inspect(wire, 1, 2, "K 1 2");
+    inspect(wire, 99, 10, "K 99 10"); // each number of digits begins or ends at one of these
 }
 
 /// What may be left out: a bound on the line, and a minimum hold.

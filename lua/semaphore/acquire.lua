@@ -15,7 +15,7 @@
 -- REPLY granted      permits fence expires_at now in_use limit
 --       held         permits fence expires_at now in_use limit
 --       queued       ticket position retry_after in_use limit now
---       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full
+--       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full, and next_expiry is not later
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 -- include: arguments.lua
 if #ARGV < 7 or #ARGV > 9 then

@@ -16,7 +16,8 @@ pub struct Denied {
     pub limit: u32,
     /// How many callers wait in line.
     pub waiting: u64,
-    /// When the next lease expires, unless its holder renews it. `None`: no lease that runs now ever expires.
+    /// When the next lease expires, unless its holder renews it. `None`: no lease that runs now ever expires. Where the line is
+    /// full this is the earliest time: a lease that was renewed before may expire later.
     ///
     /// This is not when a permit will be free: a holder may release long before, and a lease that is renewed expires only if
     /// its holder crashes. For the `Retry-After` of a web service take [`retry_after`](Denied::retry_after).
@@ -46,7 +47,7 @@ impl fmt::Display for Denied {
         let used = Used(self.in_use, self.limit);
         write!(f, "{used} and {} wait", self.waiting)?;
         match self.next_expiry {
-            Some(after) => write!(f, "; the next lease expires in {after:?} unless it is renewed"),
+            Some(after) => write!(f, "; the next lease expires in {after:?} or later"),
             None => write!(f, "; no lease expires"),
         }
     }

@@ -151,7 +151,8 @@ pub enum Answer {
     },
     /// Not granted and not in line: too little is free or others wait, and the caller does not wait, or the line is full.
     Denied {
-        /// In how many ms the next lease expires unless it is renewed; `None`: no lease that runs now ever expires.
+        /// In how many ms the next lease expires unless it is renewed, where the line is full at the earliest; `None`: no lease that
+        /// runs now ever expires.
         next_expiry: Option<u64>,
         /// How full it is.
         usage: Usage,

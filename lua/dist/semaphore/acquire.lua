@@ -15,7 +15,7 @@
 -- REPLY granted      permits fence expires_at now in_use limit
 --       held         permits fence expires_at now in_use limit
 --       queued       ticket position retry_after in_use limit now
---       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full
+--       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full, and next_expiry is not later
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 -- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
 -- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
@@ -420,9 +420,18 @@ if records then records[#records + 1], records[#records + 2] = id, text else rec
   reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}
 else
 -- Part: next expiry. What a caller is told that is denied.
+-- In   waits: it is denied since the line is full. Then the lease that ends next is not looked up
 -- Out  next_expiry: ms until the next lease expires, or the last one while suspended, or else the patience of the first waiter
-local score = not stopped and call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
-local ends_at = stopped and now or score and score ~= 'inf' and score or waiting > 0 and head_until
+local ends_at
+if stopped then
+  ends_at = now
+elseif waits and not suspended then
+  ends_at = next_end < NEVER and next_end -- a lease that was refreshed may end later
+else
+  local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
+  ends_at = score and score ~= 'inf' and score
+end
+ends_at = ends_at or waiting > 0 and head_until
 local next_expiry = ends_at and math.max(1, ends_at - now) or -1
   reply = {'denied', next_expiry, suspended and limit or in_use, limit, waiting, now}
 end

@@ -19,7 +19,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     seen, at = seen + 1, at + 1
     who, text = line[at], texts[at]
   end
-  local permits, lease, patience, ask_at, at_least, channel, secret
+  local permits, lease, patience, asks_before, at_least, channel, secret
   local mine, alive = asks and who == id, true
   if mine then
     permits = want or math.max(1, limit - in_use)
@@ -27,7 +27,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     patience = patience_until
     at_least = at_least_ms
   elseif text and #text >= WAITER_SIZE then
-    permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, text)
+    permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, text)
     alive = patience > now
     -- Only a waiter that could be granted, or keeps others from it, has to listen.
     if alive and (in_use < limit or permits > limit) then
@@ -40,7 +40,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   local fits = alive and in_use + permits <= limit
   if alive and permits <= limit and (not fits and (waits or not mine) or channel == '') then
     head_until = patience -- stays first; without an inbox its permits are kept for it
-    if not mine and ask_at > next_end then first, first_text = who, text end
+    if not mine and patience - asks_before > next_end then first, first_text = who, text end
     break
   end
   if in_line then -- first, since this is allowed when memory is full, and everything is after it

@@ -27,5 +27,5 @@ elseif suspended or next_end < now + retry_after then -- while suspended it wait
 end
 if expiry ~= 0 and patience_until > expiry then expiry, ttl_changed = patience_until + 60000, true end
 wrote = true -- the record of a waiter may be refused
-local text = struct.pack(WAITER, want, lease_ms, patience_until, now + retry_after, at_least_ms) .. inbox
+local text = struct.pack(WAITER, want, lease_ms, patience_until, wait_ms - retry_after, at_least_ms) .. inbox
 if records then records[#records + 1], records[#records + 2] = id, text else records = {id, text} end

@@ -52,7 +52,8 @@ local now = (micros - micros % 1000) / 1000 -- ms
 --
 -- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
 --   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again), at_least_ms; its inbox follows
+--   a waiter      permits, lease_ms, patience_until, asks_before (it plans to ask again so many ms before patience_until),
+--                 at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
@@ -66,7 +67,7 @@ local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
 local HOLDER, HOLDER_SIZE = '<dId', 20
-local WAITER, WAITER_SIZE = '<ddddd', 40
+local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end

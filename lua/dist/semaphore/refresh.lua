@@ -34,7 +34,8 @@ local now = (micros - micros % 1000) / 1000 -- ms
 --
 -- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
 --   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again), at_least_ms; its inbox follows
+--   a waiter      permits, lease_ms, patience_until, asks_before (it plans to ask again so many ms before patience_until),
+--                 at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
@@ -48,7 +49,7 @@ local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
 local HOLDER, HOLDER_SIZE = '<dId', 20
-local WAITER, WAITER_SIZE = '<ddddd', 40
+local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
@@ -130,12 +131,13 @@ local first_text = first and call('HGET', meta, first)
 -- Part: hint. Tells the first waiter when the next lease ends, if it plans to ask later, and remembers that it was told.
 -- In   first, first_text: the first waiter, where it stays first, and its record, if the keys are consistent
 if first_text and #first_text > WAITER_SIZE then
-  local permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, first_text)
+  local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
-  if ask_at > when then
+  if patience - asks_before > when then
     local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
     records = records or {}
-    local text = struct.pack(WAITER, permits, lease, patience, when, at_least) .. string.sub(first_text, WAITER_SIZE + 1)
+    local text = struct.pack(WAITER, permits, lease, patience, patience - when, at_least)
+      .. string.sub(first_text, WAITER_SIZE + 1)
     records[#records + 1], records[#records + 2] = first, text
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end

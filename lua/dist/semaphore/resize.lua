@@ -54,7 +54,8 @@ local id = ''
 --
 -- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
 --   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until, ask_at (when it plans to ask again), at_least_ms; its inbox follows
+--   a waiter      permits, lease_ms, patience_until, asks_before (it plans to ask again so many ms before patience_until),
+--                 at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
@@ -68,7 +69,7 @@ local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
 local HOLDER, HOLDER_SIZE = '<dId', 20
-local WAITER, WAITER_SIZE = '<ddddd', 40
+local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
@@ -225,7 +226,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     seen, at = seen + 1, at + 1
     who, text = line[at], texts[at]
   end
-  local permits, lease, patience, ask_at, at_least, channel, secret
+  local permits, lease, patience, asks_before, at_least, channel, secret
   local mine, alive = asks and who == id, true
   if mine then
     permits = want or math.max(1, limit - in_use)
@@ -233,7 +234,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     patience = patience_until
     at_least = at_least_ms
   elseif text and #text >= WAITER_SIZE then
-    permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, text)
+    permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, text)
     alive = patience > now
     -- Only a waiter that could be granted, or keeps others from it, has to listen.
     if alive and (in_use < limit or permits > limit) then
@@ -246,7 +247,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   local fits = alive and in_use + permits <= limit
   if alive and permits <= limit and (not fits and (waits or not mine) or channel == '') then
     head_until = patience -- stays first; without an inbox its permits are kept for it
-    if not mine and ask_at > next_end then first, first_text = who, text end
+    if not mine and patience - asks_before > next_end then first, first_text = who, text end
     break
   end
   if in_line then -- first, since this is allowed when memory is full, and everything is after it
@@ -293,12 +294,13 @@ end
 -- Part: hint. Tells the first waiter when the next lease ends, if it plans to ask later, and remembers that it was told.
 -- In   first, first_text: the first waiter, where it stays first, and its record, if the keys are consistent
 if first_text and #first_text > WAITER_SIZE then
-  local permits, lease, patience, ask_at, at_least = struct.unpack(WAITER, first_text)
+  local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
-  if ask_at > when then
+  if patience - asks_before > when then
     local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
     records = records or {}
-    local text = struct.pack(WAITER, permits, lease, patience, when, at_least) .. string.sub(first_text, WAITER_SIZE + 1)
+    local text = struct.pack(WAITER, permits, lease, patience, patience - when, at_least)
+      .. string.sub(first_text, WAITER_SIZE + 1)
     records[#records + 1], records[#records + 2] = first, text
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end

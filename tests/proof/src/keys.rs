@@ -38,6 +38,34 @@ fn numbers(packed: &[u8]) -> Vec<f64> {
     numbers.iter().copied().map(f64::from_le_bytes).collect()
 }
 
+/// A waiter's record, as the scripts pack it. All 0 where it is none.
+#[derive(Default)]
+struct PackedWaiter {
+    permits: u32,
+    asks_before: u32,
+    lease_ms: u64,
+    patience_until: u64,
+    at_least_ms: u64,
+    inbox: String,
+}
+
+impl PackedWaiter {
+    fn of(record: &Option<Vec<u8>>) -> PackedWaiter {
+        let record = record.as_deref().unwrap_or_default();
+        let Some((packed, inbox)) = record.split_at_checked(32) else { return PackedWaiter::default() };
+        let small = |at: usize| u32::from_le_bytes([packed[at], packed[at + 1], packed[at + 2], packed[at + 3]]);
+        let number = |range: std::ops::Range<usize>| numbers(&packed[range])[0] as u64;
+        PackedWaiter {
+            permits: small(0),
+            asks_before: small(20),
+            lease_ms: number(4..12),
+            patience_until: number(12..20),
+            at_least_ms: number(24..32),
+            inbox: String::from_utf8_lossy(inbox).into_owned(),
+        }
+    }
+}
+
 impl State {
     /// `None` where no key is left.
     pub(crate) fn read(server: &mut Server, keys: &Keys) -> Option<State> {
@@ -95,8 +123,8 @@ impl State {
     /// in the order of the queue, when it plans to ask again.
     pub fn times(&self) -> Vec<u64> {
         let asks = self.queue.iter().map(|(_, _, record)| {
-            let numbers = numbers(record.as_deref().unwrap_or_default());
-            numbers.get(3).copied().unwrap_or_default() as u64
+            let waiter = PackedWaiter::of(record);
+            waiter.patience_until.wrapping_sub(waiter.asks_before.into())
         });
         let bounds = [self.next_end as u64, self.last_end, self.expiry];
         bounds.into_iter().chain(asks).collect()
@@ -157,18 +185,9 @@ impl State {
             model.holders.insert(id.clone(), holder);
         }
         for (id, ticket, record) in &self.queue {
-            let record = record.as_deref().unwrap_or_default();
-            let (numbers, inbox) = (numbers(record), record.get(40..).unwrap_or_default());
-            let number = |at: usize| numbers.get(at).map_or(0, |number| *number as u64);
-            model.queue.push(Waiter {
-                id: id.clone(),
-                ticket: *ticket,
-                permits: number(0) as u32,
-                lease_ms: number(1),
-                patience_until: number(2),
-                at_least_ms: number(4),
-                inbox: String::from_utf8_lossy(inbox).into_owned(),
-            });
+            let PackedWaiter { permits, lease_ms, patience_until, at_least_ms, inbox, .. } = PackedWaiter::of(record);
+            let (id, ticket) = (id.clone(), *ticket);
+            model.queue.push(Waiter { id, ticket, permits, lease_ms, patience_until, at_least_ms, inbox });
         }
         model
     }

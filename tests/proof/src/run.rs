@@ -290,9 +290,20 @@ fn told_ticket(call: &Call, id: &str) -> Option<u64> {
     }
 }
 
+/// Whether a reply has this word, or one that `*`, or `<=` and a number, stands for.
+fn fits(expected: &str, word: &str) -> bool {
+    let most = expected.strip_prefix("<=").and_then(|most| most.parse::<u64>().ok());
+    match (most, word.parse()) {
+        (Some(most), Ok(number)) => (1..=most).contains(&number),
+        _ => expected == word || expected == "*",
+    }
+}
+
 pub fn compare(expected: &Reply, reply: &Reply) -> Check {
     let fits = match (expected, reply) {
-        (Ok(expected), Ok(reply)) => expected == reply,
+        (Ok(expected), Ok(reply)) => {
+            expected.len() == reply.len() && expected.iter().zip(reply).all(|(expected, word)| fits(expected, word))
+        }
         (Err(expected), Err(reply)) => reply.starts_with(expected.as_str()),
         _ => false,
     };

@@ -48,8 +48,13 @@ impl Model {
             let (position, in_use) = (place + 1, self.in_use());
             return words(&[&"queued", &ticket, &position, &retry_after, &in_use, &limit, &now]);
         }
-        let (retry_after, in_use) = (self.ask_again(at, effects), self.in_use());
-        words(&[&"denied", &retry_after, &in_use, &limit, &self.queue.len(), &now])
+        let next_expiry = match self.ask_again(at, effects) {
+            _ if waits && self.end_of(1, at).is_none() => "*".to_owned(), // a lease that was made permanent counts as it was
+            exact if waits => format!("<={exact}"),                       // the same for one that was refreshed
+            exact => exact,
+        };
+        let in_use = self.in_use();
+        words(&[&"denied", &next_expiry, &in_use, &limit, &self.queue.len(), &now])
     }
 
     /// Whether it is the caller's turn, once those before it are served.

@@ -64,8 +64,8 @@ fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
 fn settings(long: bool) -> Vec<(Setting, usize)> {
     let longer = |want: Want| Want { lease: 2, ..want };
     let delay = u64::from(long);
-    let refreshed =
-        Setting { renewals: 1, ..setting("one permit, refreshed", 1, &[at_once(1), in_line(1)].map(longer)) };
+    let refreshed = setting("one permit, refreshed", 1, &[at_once(1), in_line(1)].map(longer));
+    let refreshed = Setting { delay, renewals: 1, ..refreshed };
     let fault = Setting { faults: 1, delay: 0, ..setting("one permit, with a fault", 1, &[in_line(1)]) };
     let late = Setting { name: "three clients that are late", faults: 0, delay: 1, ..fault.clone() };
     let both = Setting { name: "two clients that are late, with a fault", faults: 1, clients: 2, ..late.clone() };
@@ -91,7 +91,7 @@ fn settings(long: bool) -> Vec<(Setting, usize)> {
         (bounded, 39_000),
         (held, 37_000),
         (in_part, 37_000),
-        (refreshed, 180_000),
+        (refreshed, if long { 180_000 } else { 13_000 }),
         (fault.clone(), 42_000),
         (late, 21_000),
         (both.clone(), 18_500),
@@ -112,6 +112,10 @@ fn settings(long: bool) -> Vec<(Setting, usize)> {
     all
 }
 
+fn is_long() -> bool {
+    std::env::var_os("LUAGATE_PROVE").is_some()
+}
+
 fn explore(setting: &Setting, scripts: &Scripts, threads: usize) -> Explored {
     let world = World::new(setting, scripts).unwrap_or_else(|error| panic!("{error}"));
     world.explore(threads)
@@ -120,8 +124,7 @@ fn explore(setting: &Setting, scripts: &Scripts, threads: usize) -> Explored {
 #[test]
 fn every_situation_keeps_the_promises() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let long = std::env::var_os("LUAGATE_PROVE").is_some();
-    for (setting, least) in settings(long) {
+    for (setting, least) in settings(is_long()) {
         let explored = explore(&setting, &Scripts::read(), cores);
         println!(
             "{}: {} situations, {} generated, {} deep, served within {} ticks, in {:.1?}",
@@ -278,11 +281,13 @@ fn reach(setting: &Setting) -> (usize, HashMap<u64, HashSet<u64>>) {
 fn likeness_loses_nothing() {
     let wants = [at_once(1), hasty(1)];
     let weights = [in_line(2), without_inbox(1)];
-    let small = [
+    let mut small = vec![
         Setting { clients: 2, faults: 1, ..setting("a fault", 1, &wants) },
-        Setting { clients: 2, renewals: 1, ..setting("weights", 2, &weights) },
         Setting { clients: 2, ..setting("a minimum hold", 2, &[for_a_tick(2)]) },
     ];
+    if is_long() {
+        small.push(Setting { clients: 2, renewals: 1, ..setting("weights", 2, &weights) });
+    }
     for setting in small {
         let merged = reach(&setting);
         let exact = Setting { exact: true, ..setting.clone() };
@@ -297,7 +302,8 @@ fn likeness_loses_nothing() {
 fn several_semaphores_are_acquired_all_or_none() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // Clients, faults, ticks, the minimum hold, and the least number of situations.
-    for (clients, faults, ticks, at_least, least) in [(3, 0, 1, 0, 35_000), (2, 1, 2, 1, 73_000)] {
+    let (ticks, situations) = if is_long() { (2, 73_000) } else { (1, 15_000) };
+    for (clients, faults, ticks, at_least, least) in [(3, 0, 1, 0, 35_000), (2, 1, ticks, 1, situations)] {
         let world = Several::new(clients, faults, ticks, at_least, &Scripts::read());
         let world = world.unwrap_or_else(|error| panic!("{error}"));
         let explored = world.explore(cores);

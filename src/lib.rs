@@ -41,6 +41,7 @@
 //!
 //! One server decides; a failover may forget the last grants; a lease is no guarantee against a paused process, the fence is.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs, unreachable_pub)]
 // Nothing that a user, a server or a network does makes this crate panic; its tests may.
@@ -93,6 +94,8 @@ pub use latch::CountDownLatch;
 pub use mutex::{Mutex, MutexGuard};
 pub use permit::{Permit, Released};
 pub use protocol::name_from::name_from;
+/// The crate `redis` that luagate uses. A program that takes it from here has the matching version.
+pub use redis;
 pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockUsage, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 pub use several::{Several, SeveralPermits};

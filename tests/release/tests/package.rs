@@ -1,0 +1,125 @@
+//! Promise: the published package builds without the repository, also with the oldest Rust and the oldest direct
+//! dependencies that `Cargo.toml` allows. It contains code, scripts, examples, licences and the README, and nothing else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root().join("target"), Into::into)
+}
+
+/// What a command prints. It has to succeed.
+fn output_of(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}:\n{stdout}{stderr}");
+    stdout.into_owned()
+}
+
+fn files() -> Vec<String> {
+    let list = ["package", "--list", "--quiet", "--allow-dirty", "--package", "luagate"];
+    output_of(Command::new(env!("CARGO")).args(list).current_dir(root())).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn package_contains_code_scripts_examples_licences_and_readme() {
+    let files = files();
+    let made_by_cargo = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
+    let texts = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+    for file in texts.iter().chain(&["lua/manifest.json", "lua/README.md", "src/lib.rs", "examples/web_service.rs"]) {
+        assert!(files.iter().any(|packed| packed == file), "{file} is missing");
+    }
+    let folders = ["src/", "lua/", "examples/", "docs/"];
+    let is_expected = |file: &&String| {
+        let name = file.as_str();
+        folders.iter().any(|folder| name.starts_with(folder)) || texts.contains(&name) || made_by_cargo.contains(&name)
+    };
+    let others: Vec<_> = files.iter().filter(|file| !is_expected(file)).collect();
+    assert!(others.is_empty(), "not expected in the package: {others:?}");
+}
+
+/// The targets of the links and pictures of a Markdown text.
+fn links(text: &str) -> Vec<String> {
+    let ends = text.split("](").skip(1);
+    ends.filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn pictures_and_links_of_the_readme_work_in_the_package() {
+    let files = files();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let links = links(&readme);
+    assert!(links.len() > 10, "only {} links", links.len());
+    for link in links.iter().filter(|link| !link.starts_with("https://") && !link.starts_with('#')) {
+        let path = link.split('#').next().unwrap_or_default().trim_end_matches('/');
+        let is_packed = files.iter().any(|file| file == path || file.starts_with(&format!("{path}/")));
+        assert!(is_packed, "the README links to {link}, which is not in the package");
+    }
+}
+
+/// The manifest with the oldest version of each dependency, and without what only tests need.
+fn with_oldest_dependencies(manifest: &str) -> String {
+    let mut manifest: toml::Table = manifest.parse().unwrap();
+    manifest.remove("dev-dependencies");
+    let dependencies = manifest.get_mut("dependencies").and_then(toml::Value::as_table_mut).expect("dependencies");
+    for (name, dependency) in dependencies.iter_mut() {
+        let version = dependency.get_mut("version").unwrap_or_else(|| panic!("{name} has a version"));
+        let oldest = version.as_str().expect("a text");
+        let missing = ".0".repeat(2 - oldest.matches('.').count());
+        *version = format!("={oldest}{missing}").into();
+    }
+    toml::to_string(&manifest).unwrap()
+}
+
+/// Whether this toolchain is installed, or can be.
+fn has_toolchain(version: &str) -> bool {
+    let rustup = |words: &[&str]| Command::new("rustup").args(words).output().is_ok_and(|output| output.status.success());
+    rustup(&["run", version, "rustc", "--version"])
+        || rustup(&["toolchain", "install", version, "--profile", "minimal", "--no-self-update"])
+}
+
+#[test]
+fn package_builds_alone_with_the_oldest_rust_and_the_oldest_dependencies() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = ["package", "--quiet", "--no-verify", "--allow-dirty", "-p", "luagate-memory", "-p", "luagate"];
+    let made = folder.path().join("made");
+    output_of(Command::new(env!("CARGO")).args(package).arg("--target-dir").arg(&made).current_dir(root()));
+    for packed in fs::read_dir(made.join("package")).unwrap().map(|entry| entry.unwrap().path()) {
+        if packed.extension().is_some_and(|extension| extension == "crate") {
+            output_of(Command::new("tar").arg("-xzf").arg(&packed).arg("-C").arg(folder.path()));
+        }
+    }
+    let unpacked = |name: &str| {
+        let mut entries = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let is_it = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(name);
+        entries.find(is_it).unwrap_or_else(|| panic!("{name} was not unpacked"))
+    };
+    let (luagate, memory) = (unpacked("luagate-0"), unpacked("luagate-memory-0"));
+    let manifest = fs::read_to_string(luagate.join("Cargo.toml")).unwrap();
+    fs::write(luagate.join("Cargo.toml"), with_oldest_dependencies(&manifest)).unwrap();
+    fs::remove_file(luagate.join("Cargo.lock")).unwrap();
+    // luagate-memory is in no registry before the first release.
+    let patch = format!("[patch.crates-io]\nluagate-memory = {{ path = {:?} }}\n", memory.display().to_string());
+    fs::write(folder.path().join("patch.toml"), patch).unwrap();
+
+    let manifest: toml::Table = manifest.parse().unwrap();
+    let oldest = format!("{}.0", manifest["package"]["rust-version"].as_str().expect("rust-version"));
+    let cargo = || {
+        let mut cargo = Command::new("cargo");
+        if has_toolchain(&oldest) {
+            cargo.arg(format!("+{oldest}")).env_remove("RUSTC").env_remove("RUSTDOC").env_remove("RUSTUP_TOOLCHAIN");
+        } else {
+            println!("Rust {oldest} cannot be had here, so the package is built with the present one");
+        }
+        cargo.args(["--config", "../patch.toml"]).current_dir(&luagate).env("CARGO_TARGET_DIR", target().join("oldest"));
+        cargo
+    };
+    // The feature `r2d2` needs this version on Rust before 1.95: the next one does not say which Rust it needs.
+    output_of(cargo().args(["update", "--quiet", "scheduled-thread-pool", "--precise", "0.2.7"]));
+    output_of(cargo().args(["check", "--quiet", "--lib", "--all-features"]));
+}

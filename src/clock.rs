@@ -151,7 +151,8 @@ impl Notify {
     }
 }
 
-/// Without the feature `memory` no clock is moved. These types have no values, so the compiler removes all code for them.
+/// Without the feature `memory` no clock is moved. These types have no values, so the compiler removes all code for
+/// them.
 #[cfg(not(feature = "memory"))]
 mod moved {
     use std::sync::Condvar;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Permits and guards that were handed out, at once or after a wait. Each counts once, whatever its weight. If
+    /// Permits and guards that were handed out, at once or after a wait. Each counts once, regardless of its weight. If
     /// several semaphores are acquired together, each grant counts, even if it is given back because another semaphore
     /// is not free in time. An [adopted](crate::Semaphore::adopt) permit was granted before and does not count.
     pub granted: u64,

@@ -20,7 +20,7 @@ impl Keys {
     /// The keys of the semaphore `name` under `prefix` (`luagate` unless you chose another).
     ///
     /// # Errors
-    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and what it accepts.
+    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and the accepted values.
     pub fn semaphore(prefix: &str, name: &str) -> Result<Keys, Invalid> {
         Keys::of("semaphore", prefix, name)
     }
@@ -28,7 +28,7 @@ impl Keys {
     /// The keys of the mutex `name` under `prefix`.
     ///
     /// # Errors
-    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and what it accepts.
+    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and the accepted values.
     pub fn mutex(prefix: &str, name: &str) -> Result<Keys, Invalid> {
         Keys::of("mutex", prefix, name)
     }
@@ -36,7 +36,7 @@ impl Keys {
     /// The keys of the reader-writer lock `name` under `prefix`.
     ///
     /// # Errors
-    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and what it accepts.
+    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and the accepted values.
     pub fn rwlock(prefix: &str, name: &str) -> Result<Keys, Invalid> {
         Keys::of("rwlock", prefix, name)
     }
@@ -54,7 +54,7 @@ impl Keys {
     }
 
     /// The hash tag of these keys, without the braces: the group of the name, or the whole name if it has no group. A
-    /// key of yours that contains `{tag}` is on the same node of a cluster, so that one script can use it together with
+    /// key of yours that contains `{tag}` is on the same node of a cluster. So one script can use it together with
     /// these keys.
     pub fn tag(&self) -> &str {
         let tag = self.meta.split_once('{').and_then(|(_, tag)| tag.split_once('}'));
@@ -85,7 +85,7 @@ impl LatchKeys {
     /// The keys of the latch `name` under `prefix`.
     ///
     /// # Errors
-    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and what it accepts.
+    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and the accepted values.
     pub fn new(prefix: &str, name: &str) -> Result<LatchKeys, Invalid> {
         let latch = key_of("latch", prefix, name)?;
         let waiters = key_of("latch.waiters", prefix, name)?;
@@ -102,7 +102,7 @@ impl LatchKeys {
 /// [`Keys`].
 ///
 /// # Errors
-/// [`Invalid`] if the user or the prefix is not valid. It names the argument and what it accepts.
+/// [`Invalid`] if the user or the prefix is not valid. It names the argument and the accepted values.
 pub fn recent_key(prefix: &str, user: &str) -> Result<String, Invalid> {
     key_of("recent", prefix, user)
 }
@@ -111,7 +111,7 @@ pub fn recent_key(prefix: &str, user: &str) -> Result<String, Invalid> {
 /// names, see [`Keys`].
 ///
 /// # Errors
-/// [`Invalid`] if the group or the prefix is not valid. It names the argument and what it accepts.
+/// [`Invalid`] if the group or the prefix is not valid. It names the argument and the accepted values.
 pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
     key_of("prefix", prefix, group)
 }

@@ -240,8 +240,8 @@ impl<C> Releases<C> {
         self.pending.extend(unconfirmed);
     }
 
-    /// Whether no release of this id is pending. A pending release would release the grant of a later call, or the later
-    /// call would undo the release.
+    /// Whether no release of this id is pending. A pending release would release the grant of a later call, or the
+    /// later call would undo the release.
     pub(crate) fn settle(&mut self, keys: &Keys, id: &str, now: Instant) -> Settled<C> {
         self.pending.retain(|pending| !pending.is_of(keys, id) || !pending.is_over(now));
         let mut pending = self.pending.iter();

@@ -121,7 +121,7 @@ pub(crate) enum Action<G, E> {
     Done { result: Result<G, E>, give_back: GiveBack },
 }
 
-/// What to give back at the end of a wait.
+/// The releases at the end of a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GiveBack {
     /// Release now, within the time of the last call, what the server gave the id.

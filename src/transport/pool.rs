@@ -243,7 +243,7 @@ impl Pool {
         !connection.is_lent && !self.is_retired()
     }
 
-    /// How much time a call has that is sent now.
+    /// The time limit of a call that is sent now.
     fn time(&self, until: Option<Instant>) -> Duration {
         let left = |until: Instant| until.saturating_duration_since(self.options.clock.now());
         until.map_or(self.options.timeouts.read, |until| self.options.timeouts.read.min(left(until)))

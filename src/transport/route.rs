@@ -15,7 +15,7 @@ use redis::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many times a call is sent to another node at most. A node that does not know the script yet counts twice.
+/// How many times a call is redirected to another node at most.
 #[cfg(feature = "cluster")]
 const MOST_REDIRECTS: u32 = 16;
 

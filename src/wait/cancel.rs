@@ -114,7 +114,8 @@ impl Cancel {
         }
     }
 
-    /// Whether [`cancel`](Cancel::cancel) was called, or the deadline has passed. Once true it stays true. Does not block.
+    /// Whether [`cancel`](Cancel::cancel) was called, or the deadline has passed. Once true it stays true. Does not
+    /// block.
     pub fn is_cancelled(&self) -> bool {
         let shared = &self.shared;
         let is_past = || match shared.end.get() {

@@ -14,7 +14,7 @@ const SOCKETS: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
 /// The message for an unescaped password that ends its part of the URL.
 const PASSWORD: &str = "the password has a character to be escaped: write / as %2F, ? as %3F, # as %23, @ as %40";
 
-/// Names the wrong part of the URL of one server, and what it accepts. `form`: the form of such a URL.
+/// Names the wrong part of the URL of one server, and the accepted form. `form`: that of such a URL.
 pub(super) fn why(url: &str, form: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return unknown_scheme("the scheme is missing: begin with redis://");

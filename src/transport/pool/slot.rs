@@ -1,4 +1,4 @@
-//! What a thread receives when it may send a packet.
+//! The permission for a thread to send a packet.
 
 use crate::transport::connection::PooledConnection;
 

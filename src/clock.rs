@@ -15,12 +15,12 @@ use std::time::{Duration, Instant, SystemTime};
 #[cfg(feature = "memory")]
 use std::{any::Any, sync::Arc};
 
-/// This machine's monotonic clock, whatever clock a gate has: a socket waits by it.
+/// This machine's monotonic clock, also if the gate has another clock: socket timeouts depend on it.
 pub(crate) fn machine_now() -> Instant {
     Instant::now()
 }
 
-/// How long ago that was, by this machine's monotonic clock.
+/// The time since `at` on this machine's monotonic clock.
 pub(crate) fn since(at: Instant) -> Duration {
     at.elapsed()
 }
@@ -46,7 +46,7 @@ impl Clock {
         self.0.as_ref().map(Moved::ahead)
     }
 
-    /// Whether a test moves it, which has to see who sleeps.
+    /// Whether a test moves this clock. Then the test must know which threads sleep.
     pub(crate) fn is_moved(&self) -> bool {
         self.0.is_some()
     }
@@ -59,13 +59,13 @@ impl Clock {
         self.moment_at(Instant::now())
     }
 
-    /// The moment at which the machine's monotonic clock shows `now`, as it does right now.
+    /// The moment at which the machine's monotonic clock shows `now`; the caller has just read it.
     pub(crate) fn moment_at(&self, now: Instant) -> Moment {
         let ahead = self.ahead(); // read once, so that both clocks show the same moment
         Moment::new(later(now, ahead), later(SystemTime::now(), ahead))
     }
 
-    /// What this clock shows when the machine's clock shows `at`, unless it is moved before. `None`: out of range.
+    /// The time of this clock when the machine's clock shows `at`, unless a test moves it before. `None`: out of range.
     pub(crate) fn at_machine_time(&self, at: Instant) -> Option<Instant> {
         at.checked_add(self.ahead().unwrap_or_default())
     }
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Clock {
 /// See [`Clock::busy`].
 pub(crate) struct Busy(#[allow(dead_code, reason = "only its drop matters")] Option<Sleeper>);
 
-/// A condition variable for one thread, which sleeps until it is notified or until a time of its clock.
+/// A condition variable for one thread. The thread sleeps until it is notified or until a time of its clock.
 pub(crate) struct Notify {
     clock: Clock,
     condvar: Condvar,
@@ -105,7 +105,7 @@ pub(crate) struct Notify {
 }
 
 impl Notify {
-    /// For a thread that has nothing to do.
+    /// For a thread that has nothing to do yet.
     pub(crate) fn new(clock: &Clock) -> Notify {
         Notify::of(clock, false)
     }
@@ -124,10 +124,10 @@ impl Notify {
         sleeper.map_or(&self.condvar, |sleeper| sleeper.condvar())
     }
 
-    /// Wakes the thread, for which there is something new behind the lock that it sleeps with. The lock is free before the
-    /// thread wakes, which would wait for it at once.
+    /// Wakes the thread that waits on this lock. Releases the lock before the notification, since the woken thread
+    /// would wait for it.
     pub(crate) fn wake<T>(&self, guard: MutexGuard<'_, T>) {
-        // Before the lock is free: a test must not see the thread asleep while there is something for it to do.
+        // Before the unlock: a test must not see the thread asleep while there is work for it.
         if let Some(sleeper) = &self.sleeper {
             sleeper.wakes();
         }
@@ -135,9 +135,9 @@ impl Notify {
         self.condvar().notify_one();
     }
 
-    /// Sleeps until it is notified or the clock shows `until`. May also return for no reason.
+    /// Sleeps until it is notified or the clock shows `until`. May also return without a reason.
     pub(crate) fn sleep<'a, T>(&self, guard: MutexGuard<'a, T>, until: Option<Instant>) -> MutexGuard<'a, T> {
-        // Before the clock is read: a test that moves it later sees `until`, and wakes this thread.
+        // Before the clock is read: a test that moves it later sees `until` and wakes this thread.
         if let Some(sleeper) = &self.sleeper {
             sleeper.sleeps(until);
         }
@@ -151,7 +151,8 @@ impl Notify {
     }
 }
 
-/// Without the feature `memory` no clock is moved. These types have no values, so the compiler removes all code for them.
+/// Without the feature `memory` no clock is moved. These types have no values, so the compiler removes all code for
+/// them.
 #[cfg(not(feature = "memory"))]
 mod moved {
     use std::sync::Condvar;

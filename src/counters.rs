@@ -1,45 +1,45 @@
-//! What a gate counts, for whoever watches a program at work.
+//! The event counters of a gate, for monitoring.
 
 use crate::error::AcquireError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often what happened since a gate was opened; its clones count together. Made by
-/// [`Gate::counters`](crate::Gate::counters).
+/// Event counters since the gate was opened, shared by its clones. [`Gate::counters`](crate::Gate::counters) returns
+/// them.
 ///
-/// None of them ever decreases, so a metrics library takes each as a counter, and tells a process that was started again by
-/// its beginning at zero. They are read one after the other, so a grant that is made meanwhile may show in one and not yet
-/// in the next. The [guide](crate::guide::observability) has an example, and says what to be woken up for.
+/// No counter ever decreases, so a metrics library can take each as a counter. After a restart of the process all begin
+/// at zero. The counters are read one after the other: a grant that is made at the same time may show in one and not
+/// yet in the next. The [guide](crate::guide::observability) has an example and lists which values need an alert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Permits and guards that were handed out, whatever their weight: at once or after a wait. Of several semaphores that are
-    /// acquired together each counts, also where it is given back because another one is not free in time. What is
-    /// [adopted](crate::Semaphore::adopt) was granted before and does not count.
+    /// Permits and guards that were handed out, at once or after a wait. Each counts once, regardless of its weight. If
+    /// several semaphores are acquired together, each grant counts, even if it is given back because another semaphore
+    /// is not free in time. An [adopted](crate::Semaphore::adopt) permit was granted before and does not count.
     pub granted: u64,
-    /// Callers that were refused because of others: a `try_` that was [`Denied`](crate::errors::Denied) or
-    /// [`Blocked`](crate::errors::Blocked), a wait in line whose time was over, and a full line. Not a failure of the server, not
-    /// a wait that was cancelled, and not a wait for a latch.
+    /// Callers that were refused because of other callers: a `try_` call that was [`Denied`](crate::errors::Denied) or
+    /// [`Blocked`](crate::errors::Blocked), a wait in line that timed out, and a full line. Failures of the server,
+    /// cancelled waits and waits for a latch do not count.
     pub denied: u64,
-    /// Of those denied, the ones that did not join the line because it was full; see
+    /// The part of `denied` that did not join the line because it was full; see
     /// [`max_waiting`](crate::Semaphore::max_waiting).
     pub line_full: u64,
-    /// Of those granted, the ones that stood in line first.
+    /// The part of `granted` that waited in line first.
     pub waited: u64,
-    /// Permits that turned out to be lost while this process held them, once each: at a look at
-    /// [`remaining`](crate::Permit::remaining) or [`is_lost`](crate::Permit::is_lost) after the lease had ended, at a refresh
-    /// or renewal that was refused, or at a release that found nothing. A permit that is lost unnoticed, and then dropped
-    /// while the server cannot be reached, does not count; nor does one whose release had to be repeated, since the first
-    /// may have been carried out.
+    /// Permits that turned out to be lost while this process held them. Each counts once, when the loss is noticed: by
+    /// [`remaining`](crate::Permit::remaining) or [`is_lost`](crate::Permit::is_lost) after the end of the lease, by a
+    /// refused refresh or renewal, or by a release that found nothing.
+    ///
+    /// Two cases do not count: a lost permit that is dropped before the loss is noticed, while the server cannot be
+    /// reached; and a permit whose release had to be repeated, since the first release may have been carried out.
     pub lost: u64,
-    /// Leases that the renewal thread renewed and the server confirmed, once for each permit and time. Those by
+    /// Renewals by the renewal thread that the server confirmed: one for each permit and each time. Calls of
     /// [`refresh`](crate::Permit::refresh) do not count.
     pub renewed: u64,
-    /// Connections made to a server in place of one that broke or did not answer in time, and subscriptions that
-    /// were re-established.
+    /// Connections that replaced one that broke or did not answer in time, and subscriptions that were re-established.
     pub reconnects: u64,
 }
 
-/// The counters as they are counted.
+/// The counters, as they are updated.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) granted: Count,
@@ -53,7 +53,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn read(&self) -> Counters {
-        // Those that are part of another one first, so that no part is greater than the whole.
+        // Parts are read before their whole, so that no part is greater than the whole.
         let waited = self.waited.read();
         let line_full = self.line_full.read();
         Counters {
@@ -67,7 +67,7 @@ impl Counts {
         }
     }
 
-    /// Counts a wait that ended since its time was over, or the line full; other errors do not count.
+    /// Counts a wait that timed out, or that did not join because the line was full. Other errors do not count.
     pub(crate) fn refuse(&self, error: &AcquireError) {
         match error {
             AcquireError::TimedOut(_) => self.denied.add_one(),
@@ -79,7 +79,7 @@ impl Counts {
         }
     }
 
-    /// Counts a permit that is handed out.
+    /// Counts a permit that is handed out. `waited`: after a wait in line.
     pub(crate) fn grant(&self, waited: bool) {
         self.granted.add_one();
         if waited {
@@ -88,7 +88,7 @@ impl Counts {
     }
 }
 
-/// One of them.
+/// One counter.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 

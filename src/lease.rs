@@ -1,4 +1,4 @@
-//! Permits that are held and releases that are pending: the threads that do what the machines of `protocol` say.
+//! The threads for held permits and pending releases. They execute the state machines of `protocol`.
 
 mod callbacks;
 pub(crate) mod permits;

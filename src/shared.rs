@@ -1,4 +1,4 @@
-//! What the semaphores, locks, latches and permits of a gate share.
+//! The parts of a gate that its semaphores, locks, latches and permits share.
 
 use crate::error::CallError;
 use crate::lease::permits::Permits;
@@ -18,7 +18,7 @@ pub(crate) struct Shared {
     pub(crate) waits: Waits,
     pub(crate) prefix: String,
     pub(crate) label: Option<String>,
-    /// A grant counts only once other servers have it.
+    /// A grant counts only after replicas have confirmed it.
     pub(crate) has_replicas: bool,
 }
 
@@ -27,18 +27,18 @@ impl Shared {
         self.servers.clock.now()
     }
 
-    /// As `call`, and says when the answered call was sent.
+    /// As `call`. Also returns when the answered call was sent.
     pub(crate) fn call_at<C: Call>(&self, call: &C) -> Result<(C::Answer, Moment), CallError> {
         let answer = self.servers.ask(call, Sending::default());
         answer.map_err(|unanswered| unanswered.error)
     }
 
-    /// Sends a call whose outcome needs no care where it is not known: it may be made again, or changes nothing that lasts.
+    /// Sends a call that needs no care if its outcome stays unknown: it can be repeated, or has no lasting effect.
     pub(crate) fn call<C: Call>(&self, call: &C) -> Result<C::Answer, CallError> {
         self.call_at(call).map(|(answer, _)| answer)
     }
 
-    /// Nothing of a gate may be touched in a fork.
+    /// Fails in a forked child, which must not use a gate of its parent.
     pub(crate) fn check_process(&self) -> Result<(), CallError> {
         self.servers.check_process().map_err(CallError::Failed)
     }

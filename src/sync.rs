@@ -1,4 +1,5 @@
-//! Locks and waits of this crate's own. No lock is held while foreign code runs, so a poisoned one still guards sound data.
+//! Locking and waiting for this crate's own locks. No foreign code runs while one of them is locked. Therefore the data
+//! behind a poisoned lock is still consistent.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,12 +8,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until it is woken.
+/// Waits until it is notified. May also return without a reason.
 pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until it is woken, for `left` at most.
+/// As `wait`, for at most `left`.
 pub(crate) fn wait_for<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Duration) -> MutexGuard<'a, T> {
     match condvar.wait_timeout(guard, left) {
         Ok((guard, _)) => guard,

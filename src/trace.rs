@@ -1,15 +1,15 @@
-//! What the gate tells `tracing`: a span for each operation, an event for what happens besides. This file alone knows of
-//! the feature; without it all of this comes to nothing.
+//! Spans and events for the crate `tracing`: a span for each operation, an event for other occurrences. This is the
+//! only file that uses the feature `tracing`. Without it these functions do nothing.
 
 #[cfg(feature = "tracing")]
 pub(crate) use told::{lost, reconnected, renewed, unrenewed, warned};
 #[cfg(not(feature = "tracing"))]
 pub(crate) use untold::{lost, reconnected, renewed, unrenewed, warned};
 
-/// Each operation: the name of its span, and what success is called where its result does not say more.
+/// Each operation: the name of its span, and the outcome that is recorded on success if the result has no word for it.
 macro_rules! operations {
     ($($operation:ident $name:literal $success:literal,)*) => {
-        /// What a span is of: `Operation::Adopt.on(keys).run(...)` runs it in one.
+        /// An operation that can have a span: `Operation::Adopt.on(keys).run(...)` runs it in one.
         #[derive(Clone, Copy)]
         pub(crate) enum Operation {
             $($operation,)*
@@ -64,7 +64,7 @@ operations! {
     PrefixMatch "prefix_match" "done",
 }
 
-/// What came of an operation, in one word of a fixed set.
+/// The outcome of an operation as one word of a fixed set.
 #[cfg(feature = "tracing")]
 pub(crate) trait Word {
     fn word(&self) -> &'static str;
@@ -149,13 +149,13 @@ mod told {
     }
 
     impl Span {
-        /// Runs `work` in the span, which says what came of it.
+        /// Runs `work` in the span and records its outcome.
         pub(crate) fn run<T, E: Word>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
             let success = self.operation.success();
             self.run_as(work, |_| success)
         }
 
-        /// As `run`, where success is of several kinds.
+        /// As `run`, for operations with several kinds of success.
         pub(crate) fn tell<T: Word, E: Word>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
             self.run_as(work, T::word)
         }
@@ -181,14 +181,14 @@ mod told {
         }
     }
 
-    /// Of several kinds it is `several`.
+    /// The kind of the keys, or `several` if they differ.
     pub(super) fn kind<'a>(keys: impl Iterator<Item = &'a str>) -> &'a str {
         let mut kinds = keys.map(|key| keys::parts(key).0);
         let first = kinds.next().unwrap_or_default();
         if kinds.all(|kind| kind == first) { first } else { "several" }
     }
 
-    /// The names in these keys, with a space in between, which no name has.
+    /// The names in these keys, separated by a space, which no name contains.
     pub(super) struct Names<I>(pub(super) I);
 
     impl<'a, I: Iterator<Item = &'a str> + Clone> fmt::Display for Names<I> {
@@ -201,7 +201,8 @@ mod told {
         }
     }
 
-    /// A permit turned out to be lost. Its fence tells which; an id may be something of the user's own.
+    /// A permit turned out to be lost. The event identifies it by its fence, since an id may contain private data of
+    /// the user.
     pub(crate) fn lost(keys: &Keys, fence: u64) {
         let (kind, name) = keys::parts(&keys.meta);
         tracing::warn!(target: "luagate", kind, name, fence, "a permit is lost");
@@ -213,7 +214,7 @@ mod told {
         tracing::debug!(target: "luagate", kind, name, fence, "a lease is renewed");
     }
 
-    /// The renewal thread could not renew the leases of so many permits, this one among them, and tries again.
+    /// The renewal thread could not renew the leases of this many permits and retries. `keys`: of one of them.
     pub(crate) fn unrenewed(keys: &Keys, permits: usize, error: &CallError) {
         let (kind, name) = keys::parts(&keys.meta);
         tracing::info!(

@@ -1,4 +1,4 @@
-//! How calls reach a server, and how replies come back: connections, packets, and the nodes of a cluster.
+//! Sends calls to a server and receives the replies: connections, packets, and the nodes of a cluster.
 
 pub(crate) mod address;
 #[cfg(feature = "cluster")]
@@ -21,10 +21,10 @@ pub(crate) use connection::PendingConnection;
 
 use std::time::Duration;
 
-/// The number of a server: 0 for the only one, and one for each node of a cluster.
+/// The number of a server: 0 if there is only one, otherwise one number for each node of a cluster.
 pub(crate) type NodeId = usize;
 
-/// How long connecting, reading and writing may take.
+/// The timeouts for connecting, reading and writing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     pub(crate) connect: Duration,

@@ -1,4 +1,4 @@
-//! Waiting: the threads that do what the waiter of `protocol` says.
+//! Waiting: the threads that execute the actions of the waiter in `protocol`.
 
 pub(crate) mod blocking;
 pub(crate) mod cancel;

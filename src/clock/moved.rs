@@ -1,4 +1,5 @@
-//! A clock that a test moves: this machine's clock plus an offset. It knows which threads sleep by it, and until when.
+//! A clock that a test moves: this machine's clock plus an offset. It records which threads sleep by it, and until
+//! when.
 
 use crate::sync::lock;
 use std::any::Any;
@@ -6,16 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The maximum offset. Fences and tickets begin with the time in µs, and the scripts accept them up to 2^52: the year 2112.
+/// The maximum offset. Fences and tickets begin with the time in µs. The scripts accept them up to 2^52, which is the
+/// year 2112.
 const MAX_OFFSET: Duration = Duration::from_secs(50 * 365 * 86_400);
 
 /// How long a step waits in real time for threads that have something to do.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many times a step waits for threads while new ones may begin. After that, new threads wait for the step.
+/// The number of times that a step waits for threads while new ones may begin. After that, new threads wait for the
+/// step.
 const ROUNDS: u32 = 20;
 
-/// How often a step looks at a thread that should wake up.
+/// The interval at which a step checks a thread that should wake up.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// The part of a clock that exists if a test moves it.
@@ -30,7 +33,7 @@ impl Moved {
         self.time.ahead()
     }
 
-    /// Adds a thread that goes by this clock, and has something to do if it is awake.
+    /// Adds a thread that uses this clock. `awake`: it has something to do.
     pub(super) fn sleeper(&self, awake: bool) -> Sleeper {
         let thread = Sleeper::default();
         lock(&thread.sleep).awake = awake;
@@ -42,7 +45,7 @@ impl Moved {
 /// A test that moves the clock waits for the thread until this is dropped.
 pub(super) type Sleeper = Arc<Thread>;
 
-/// A thread that goes by a moved clock.
+/// A thread that uses a moved clock.
 #[derive(Default)]
 pub(super) struct Thread {
     condvar: Condvar,
@@ -54,7 +57,7 @@ impl Thread {
         &self.condvar
     }
 
-    /// The thread has something to do, though it may not know yet.
+    /// The thread has something to do, even if it has not noticed yet.
     pub(super) fn wakes(&self) {
         lock(&self.sleep).awake = true;
     }
@@ -77,7 +80,7 @@ struct Sleep {
 }
 
 impl Sleep {
-    /// Whether the thread has something to do, though it may not know yet.
+    /// Whether the thread has something to do, even if it has not noticed yet.
     fn is_over(&self, now: Instant) -> bool {
         self.awake || self.until.is_some_and(|until| until <= now)
     }
@@ -86,7 +89,7 @@ impl Sleep {
 /// The time that moved clocks show, and the threads that sleep by it.
 pub(crate) struct Time {
     started: Instant,
-    /// The date when it started.
+    /// The date at that time.
     start_date: SystemTime,
     /// The offset in ns.
     ahead: AtomicU64,
@@ -115,7 +118,7 @@ impl Time {
         self.start_date + self.started.elapsed() + self.ahead()
     }
 
-    /// Moves the time, and stops on the way whenever a thread has something to do, until the thread has done it.
+    /// Moves the time. Stops on the way whenever a thread has something to do, until the thread has done it.
     pub(crate) fn advance(&self, by: Duration) {
         let _moving = lock(&self.moving);
         let mut left = by;
@@ -124,10 +127,10 @@ impl Time {
         {
             left -= moved;
         }
-        self.jump(left); // the rest, if a thread came to no end
+        self.jump(left); // the rest, if a thread was busy for too long
     }
 
-    /// Moves the time at once. Threads do what there is to do before and after.
+    /// Moves the time at once. Before and after, waits until the threads have done what is due.
     pub(crate) fn suspend(&self, by: Duration) {
         let _moving = lock(&self.moving);
         self.step(Duration::ZERO);
@@ -135,7 +138,7 @@ impl Time {
         self.step(Duration::ZERO);
     }
 
-    /// Adds to the offset. Returns how much, which is less at the maximum offset.
+    /// Adds to the offset. Returns by how much, which is less at the maximum offset.
     fn jump(&self, by: Duration) -> Duration {
         let ahead = self.ahead();
         let by = by.min(MAX_OFFSET.saturating_sub(ahead));
@@ -144,8 +147,8 @@ impl Time {
         by
     }
 
-    /// Waits until all threads sleep, then moves the time to when the first one wakes, but at most by `by`. Returns by how
-    /// much it moved the time; `None` if a thread was busy for too long.
+    /// Waits until all threads sleep, then moves the time to when the first one wakes, but at most by `by`. Returns by
+    /// how much it moved the time; `None` if a thread was busy for too long.
     fn step(&self, by: Duration) -> Option<Duration> {
         let end = Instant::now() + TIMEOUT;
         let mut known = lock(&self.threads); // no thread begins while this is locked
@@ -200,7 +203,7 @@ impl Time {
                 if !is_over || sleep.count != before || has_ended || Instant::now() >= end {
                     break;
                 }
-                thread.condvar.notify_one(); // each time: it may not have waited yet the last time
+                thread.condvar.notify_one(); // each time: the thread may not have waited yet the last time
                 std::thread::sleep(POLL_INTERVAL);
             }
         }

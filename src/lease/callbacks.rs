@@ -1,4 +1,4 @@
-//! The user's callbacks, run on a thread of their own.
+//! Runs the user's callbacks on a separate thread.
 
 use crate::clock::{Busy, Clock};
 use crate::error::Lost;
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 /// Called once when a permit turns out to be lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
 
-/// The thread, started by the first loss.
+/// The thread for callbacks. The first loss starts it.
 pub(super) struct Callbacks {
     clock: Clock,
     sender: Option<Sender<(OnLost, Lost, Busy)>>,
@@ -24,7 +24,7 @@ impl Callbacks {
         if self.sender.is_none() {
             self.sender = start();
         }
-        // Where no thread can be started it is not called; the next one tries again.
+        // If no thread can be started, this callback is not called. The next loss tries again to start it.
         if let Some(sender) = &self.sender {
             let _ = sender.send((on_lost, lost, self.clock.busy()));
         }
@@ -36,7 +36,7 @@ fn start() -> Option<Sender<(OnLost, Lost, Busy)>> {
     let thread = std::thread::Builder::new().name("luagate-on-lost".to_owned());
     let started = thread.spawn(move || {
         for (on_lost, lost, _busy) in receiver {
-            // A callback that panics is the user's concern; the next one runs all the same.
+            // A panic in a callback is the user's concern. The next callback runs all the same.
             let _ = catch_unwind(AssertUnwindSafe(|| on_lost(&lost)));
         }
     });

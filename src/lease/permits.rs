@@ -1,5 +1,5 @@
-//! The permits of a gate: one thread a server renews those that it granted, and a further thread reports losses, since one that
-//! waits for a reply would report late.
+//! The permits of a gate. One thread for each server renews the permits that this server granted. Another thread
+//! reports losses, since a thread that waits for a reply would report them late.
 
 use super::callbacks::Callbacks;
 pub(crate) use super::callbacks::OnLost;
@@ -26,7 +26,7 @@ pub(crate) struct Permits {
 
 struct Shared {
     servers: Arc<Servers>,
-    /// Who else must have a new lease before it counts.
+    /// The replicas that must confirm a new lease before it counts.
     replicas: Option<MinReplicas>,
     state: Mutex<State>,
     callbacks: Mutex<Callbacks>,
@@ -42,8 +42,8 @@ struct State {
 
 struct Thread {
     running: bool,
-    /// Until when it sleeps, or slept last; `None`: until it is woken. Where permits come and go it is woken once for many,
-    /// since it may find less to do than it had planned for.
+    /// The time until which the thread sleeps, or slept last; `None`: until it is woken. If permits come and go, the
+    /// thread is woken once for many of them: it may find less to do than it had planned for.
     sleeps_until: Option<Instant>,
     notify: Arc<Notify>,
 }
@@ -54,7 +54,7 @@ impl Permits {
         Permits { shared: Arc::new(Shared { servers, replicas, state: Mutex::default(), callbacks }) }
     }
 
-    /// Looks after a permit from now on.
+    /// Renews this permit and reports its loss from now on.
     pub(crate) fn keep(&self, held: HeldPermit, on_lost: Option<&OnLost>) -> Number {
         let shared = &self.shared;
         let node = shared.servers.node_of(&held.identity.keys.meta);
@@ -71,7 +71,7 @@ impl Permits {
         number
     }
 
-    /// The permit is dropped.
+    /// Removes a permit that is dropped.
     pub(crate) fn remove(&self, number: Number) {
         let mut state = lock(&self.shared.state);
         state.keeper.remove(number);
@@ -80,16 +80,16 @@ impl Permits {
             false => state.on_lost.remove(&number),
         };
         drop(state);
-        drop(on_lost); // it is the user's, and so is what its drop does
+        drop(on_lost); // outside the lock, since this drop runs the user's code
     }
 
-    /// How long a permit is still held: zero when it is lost, `None` when it is permanent.
+    /// The time that is left of the lease: zero if the permit is lost, `None` if it is permanent.
     pub(crate) fn remaining(&self, number: Number) -> Option<Duration> {
         let now = self.shared.servers.clock.moment();
         self.with(|keeper| keeper.remaining(number, now))
     }
 
-    /// Does something with the permits, and reports what turns out to be lost.
+    /// Runs `work` on the permits, then reports those that turned out to be lost.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Keeper) -> T) -> T {
         let mut state = lock(&self.shared.state);
         let result = work(&mut state.keeper);
@@ -97,8 +97,8 @@ impl Permits {
         result
     }
 
-    /// Gives these a new lease, their own or one of `lease_ms`, and says what came of each. Waits for the replies until `until`
-    /// at most.
+    /// Refreshes these permits, with `lease_ms` or each with its own lease. Returns an outcome for each. Waits for the
+    /// replies until `until` at most.
     pub(crate) fn refresh(
         &self,
         permits: &[(Number, &Identity)],
@@ -121,7 +121,7 @@ impl Permits {
                 .map(|((number, _, lease_ms), (outcome, sent))| keeper.refreshed(number, lease_ms, outcome, sent, now));
             refreshed.collect()
         });
-        // What is planned may be earlier now.
+        // The next renewal may now be due earlier.
         let shared = &self.shared;
         let tasks: Vec<Task> = lock(&shared.state).threads.keys().copied().collect();
         for task in tasks {
@@ -147,7 +147,7 @@ impl Drop for Permits {
 }
 
 impl Shared {
-    /// Wakes the thread of a task if it sleeps for too long; starts it if none runs.
+    /// Wakes the thread of a task if it sleeps for too long. Starts the thread if none runs.
     fn wake(shared: &Arc<Shared>, mut state: MutexGuard<State>, task: Task) {
         let Some(at) = state.keeper.next(task) else {
             return;
@@ -164,7 +164,7 @@ impl Shared {
             };
             let working = shared.clone();
             let builder = std::thread::Builder::new().name(name.to_owned());
-            // Where no thread can be started the permit is lost at its deadline, by the clock; the next one tries again.
+            // If no thread can be started, the permit is lost at its deadline. The next call tries again.
             thread.running = builder.spawn(move || working.work(task)).is_ok();
         }
         if thread.sleeps_until.is_none_or(|until| at < until) {
@@ -173,7 +173,7 @@ impl Shared {
         }
     }
 
-    /// The thread of a task.
+    /// The loop of the thread of a task.
     fn work(&self, task: Task) {
         while let Some(due) = self.wait_for_due(task) {
             if !due.is_empty() {
@@ -182,7 +182,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until something is due. Nothing when the gate is gone.
+    /// Sleeps until something is due. `None` after the gate was dropped.
     fn wait_for_due(&self, task: Task) -> Option<Vec<Number>> {
         let mut state = lock(&self.state);
         loop {
@@ -219,7 +219,7 @@ impl Shared {
         });
         let outcomes: Vec<_> = outcomes.collect();
         self.report(state);
-        // Without the lock: whoever traces may take time.
+        // Without the lock: a subscriber of `tracing` may take time.
         let mut failed = (0, None);
         for (identity, is_renewed, error) in outcomes {
             if is_renewed {
@@ -235,7 +235,7 @@ impl Shared {
         }
     }
 
-    /// Sends refreshes, and says of each what came of it and when it was sent.
+    /// Sends refreshes. Returns for each its outcome and when it was sent.
     fn refresh<'a>(
         &self,
         permits: impl Iterator<Item = (Number, &'a Identity, u64)> + Clone,
@@ -251,7 +251,7 @@ impl Shared {
         calls.zip(outcomes).map(read).collect()
     }
 
-    /// Reports what turned out to be lost.
+    /// Reports the permits that turned out to be lost.
     fn report(&self, mut state: MutexGuard<State>) {
         let losses = state.keeper.take_losses();
         if losses.is_empty() {
@@ -272,7 +272,7 @@ impl Shared {
     }
 }
 
-/// What came of a refresh, and when it was sent. Where replicas have to confirm it, it counts for nothing unless they did.
+/// The outcome of a refresh, and when it was sent. If replicas must confirm it, an unconfirmed refresh is a failure.
 fn refreshed(
     call: &impl Call<Answer = Option<Grant>>,
     outcome: Outcome,

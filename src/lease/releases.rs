@@ -1,5 +1,5 @@
-//! Releases that the server has not confirmed: one thread of a gate repeats them until the server answers, or until there is
-//! nothing left to release.
+//! Releases that the server has not confirmed. One thread of the gate repeats each until the server answers or the
+//! permit has ended by itself.
 
 use crate::error::CallError;
 use crate::error::failure::Failure;
@@ -46,21 +46,21 @@ impl Releases {
         }
     }
 
-    /// Leaves releases to the thread. Starts the thread if none runs.
+    /// Hands releases to the thread. Starts the thread if none runs.
     pub(crate) fn later(&self, pending: impl IntoIterator<Item = PendingRelease>) {
         let mut state = lock(&self.shared.state);
         state.releases.add(pending);
         if !state.running && !state.releases.is_empty() {
             let shared = self.shared.clone();
             let thread = std::thread::Builder::new().name("luagate-releases".to_owned());
-            // Where no thread can be started, the lease ends by itself; the next release tries again.
+            // If no thread can be started, the lease ends by itself. The next release tries again.
             state.running = thread.spawn(move || shared.work()).is_ok();
         }
         drop(state);
         self.shared.filled.notify_one();
     }
 
-    /// Releases once, by `until`. Returns whether that was confirmed; if not, the thread repeats it.
+    /// Releases once, by `until`. Returns whether the server confirmed it. If not, the thread repeats it.
     pub(crate) fn now(&self, mut pending: PendingRelease, until: Instant) -> bool {
         let released = self.shared.release(&mut pending, Some(until));
         let is_confirmed = released.is_ok();
@@ -70,9 +70,10 @@ impl Releases {
         is_confirmed
     }
 
-    /// Returns once no release of this id is pending, so that the id can be used again.
+    /// Returns when no release of this id is pending, so that the id can be used again.
     ///
-    /// Blocks until `until` at most (`None`: the read timeout). An error: a release is still not confirmed.
+    /// Blocks until `until` at most (`None`: for the read timeout). An error means that a release is still not
+    /// confirmed.
     pub(crate) fn settle(&self, keys: &Keys, id: &str, until: Option<Instant>) -> Result<(), CallError> {
         let servers = &self.shared.servers;
         let until = until.unwrap_or_else(|| servers.clock.now() + servers.read_timeout());
@@ -102,7 +103,7 @@ impl Releases {
     }
 }
 
-/// Nothing was sent for the new call, so its outcome is known.
+/// Nothing was sent for the new call, so its outcome is certain: it failed.
 fn unsettled(error: CallError) -> CallError {
     let (kind, text) = match &error {
         CallError::Failed(failure) | CallError::Unknown(failure) => (failure.kind(), failure.text()),
@@ -113,7 +114,7 @@ fn unsettled(error: CallError) -> CallError {
 }
 
 impl Drop for Releases {
-    /// The thread still releases what it can within half a minute, then ends.
+    /// The thread continues for up to 30 s with the releases that are pending, then ends.
     fn drop(&mut self) {
         if self.shared.servers.is_own_process() {
             let now = self.shared.servers.clock.now();
@@ -134,7 +135,7 @@ impl Shared {
         }
     }
 
-    /// The next releases that go together. Waits for one. Nothing when the gate is gone.
+    /// The next releases to send together. Blocks until there is one. `None` after the gate was dropped.
     fn next(&self) -> Option<Vec<PendingRelease>> {
         let mut state = lock(&self.state);
         loop {
@@ -152,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// The server to which a release goes.
+    /// The server that gets this release.
     fn node_of(&self, pending: &PendingRelease) -> NodeId {
         match &pending.connection {
             Some(connection) => connection.node(),
@@ -160,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// Releases these once; returns those that the server did not confirm.
+    /// Releases each of these once. Returns those that the server did not confirm.
     fn release_batch(&self, mut batch: Vec<PendingRelease>) -> Vec<PendingRelease> {
         if let [one] = batch.as_mut_slice() {
             let released = self.release(one, None);
@@ -178,8 +179,8 @@ impl Shared {
         batch
     }
 
-    /// Releases once. A connection of its own is used once, as soon as nobody else uses it: it may be dead. What was sent on it
-    /// stays behind the call all the same.
+    /// Releases once. If the release has a connection, that connection is used only once, as soon as no other call uses
+    /// it, since it may be broken. The server processes this release after the earlier call on that connection.
     fn release(&self, pending: &mut PendingRelease, until: Option<Instant>) -> Result<(), CallError> {
         let sending = Sending { until, ..Sending::default() };
         let mut steps = pending.steps();

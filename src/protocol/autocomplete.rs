@@ -1,4 +1,4 @@
-//! The scripts of autocomplete: their calls and answers.
+//! The calls of the autocomplete scripts, and their answers.
 
 use super::call::{Argument, Call, Packed, PackedKeys};
 use super::reply::Reply;
@@ -6,10 +6,10 @@ use super::script::{LazyScript, PREFIX_ADD, PREFIX_MATCH, PREFIX_REMOVE, RECENT_
 use crate::error::CallError;
 use redis::Value;
 
-/// How the contacts and members of a script are given and found.
+/// Contacts and members, as a script receives and returns them.
 pub(crate) type Bytes = Vec<u8>;
 
-/// A call of one of the scripts, all of which take one key and answer with one value.
+/// A call of one of these scripts. Each takes one key and returns one value.
 pub(crate) struct Autocomplete<'a, T> {
     script: &'static LazyScript,
     key: &'a str,
@@ -40,12 +40,12 @@ impl<T> Call for Autocomplete<'_, T> {
     }
 }
 
-/// Answers how many contacts there are now.
+/// Returns the number of contacts after the call.
 pub(crate) fn recent_add<'a>(key: &'a str, contact: &'a [u8], keep: u32) -> Autocomplete<'a, u32> {
     Autocomplete::new(&RECENT_ADD, key, vec![contact.into(), keep.into()], Reply::number)
 }
 
-/// Answers whether it was there.
+/// Returns whether the contact existed.
 pub(crate) fn recent_remove<'a>(key: &'a str, contact: &'a [u8]) -> Autocomplete<'a, bool> {
     Autocomplete::new(&RECENT_REMOVE, key, vec![contact.into()], Reply::flag)
 }
@@ -54,12 +54,12 @@ pub(crate) fn recent_match<'a>(key: &'a str, prefix: &'a [u8], count: u32) -> Au
     Autocomplete::new(&RECENT_MATCH, key, vec![prefix.into(), count.into()], Reply::list)
 }
 
-/// Answers how many are new.
+/// Returns the number of new members.
 pub(crate) fn prefix_add<'a>(key: &'a str, members: &'a [impl AsRef<[u8]>]) -> Autocomplete<'a, u32> {
     Autocomplete::new(&PREFIX_ADD, key, each(members), Reply::number)
 }
 
-/// Answers how many were there.
+/// Returns the number of members that existed.
 pub(crate) fn prefix_remove<'a>(key: &'a str, members: &'a [impl AsRef<[u8]>]) -> Autocomplete<'a, u32> {
     Autocomplete::new(&PREFIX_REMOVE, key, each(members), Reply::number)
 }

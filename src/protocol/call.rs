@@ -1,4 +1,4 @@
-//! A call of a script as a value: what it asks, the command that is sent, and how its reply is read.
+//! A call of a script as a value: its command, and how to read its reply.
 
 use super::resp;
 use super::script::LazyScript;
@@ -8,31 +8,33 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A call of one script, and what it answers.
+/// A call of one script, and the type of its answer.
 pub(crate) trait Call {
     type Answer;
 
     /// The command that is sent.
     fn pack(&self) -> Packed;
 
-    /// The answer in a reply to this call.
+    /// Reads the reply to this call.
     fn answer(&self, reply: Value) -> Result<Self::Answer, CallError>;
 }
 
-/// A call as it is sent: the command `EVALSHA`. `EVAL` is the same with the text in place of the SHA-1.
+/// A call in the form in which it is sent: the command `EVALSHA`. `EVAL` is the same with the text in place of the
+/// SHA-1.
 #[derive(Clone)]
 pub(crate) struct Packed {
     script: &'static LazyScript,
     command: Vec<u8>,
-    /// How many words the command has.
+    /// The number of words in the command.
     words: usize,
-    /// Where the words begin that `EVAL` has too: the number of keys, the keys, the arguments.
+    /// The offset of the part that `EVAL` has too: the number of keys, the keys, the arguments.
     rest: usize,
-    /// Where the first key is.
+    /// The offset of the first key.
     key: Range<usize>,
 }
 
-/// The keys of a call as they are sent: how many they are, and each. They are packed once for many calls.
+/// The keys of a call in the form in which they are sent: their number, then each key. They are packed once for many
+/// calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PackedKeys {
     words: Arc<[u8]>,
@@ -79,7 +81,7 @@ impl Packed {
         Packed { script, command, words, rest, key: rest + keys.first.start..rest + keys.first.end }
     }
 
-    /// The first key, which decides which node of a cluster has the call.
+    /// The first key. It decides which node of a cluster gets the call.
     pub(crate) fn key(&self) -> &[u8] {
         self.command.get(self.key.clone()).unwrap_or_default()
     }
@@ -89,7 +91,7 @@ impl Packed {
         &self.command
     }
 
-    /// Appends the command that brings the script's text along.
+    /// Appends the command that contains the script's text.
     pub(crate) fn write_with_text(&self, packet: &mut Vec<u8>) {
         resp::begin(packet, self.words);
         resp::word(packet, b"EVAL");
@@ -105,7 +107,7 @@ impl Packed {
         resp::word(packet, self.script.text.as_bytes());
     }
 
-    /// The error of this call, with the missing permission where it is about one.
+    /// The error of this call. If a permission is missing, the error names it.
     pub(crate) fn explain(&self, error: RedisError) -> RedisError {
         permission::name_in_script(error, self.script.text, || self.keys())
     }
@@ -123,7 +125,7 @@ impl Packed {
     }
 }
 
-/// One argument of a script.
+/// An argument of a script.
 pub(crate) enum Argument<'a> {
     Bytes(&'a [u8]),
     Number(u64),

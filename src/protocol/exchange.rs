@@ -1,28 +1,28 @@
-//! Running calls by their SHA-1, in as few packets as the server allows.
+//! Runs calls by the SHA-1 of their scripts, in as few packets as the server allows.
 //!
-//! A server that does not know a script (a restart, `SCRIPT FLUSH`, a failover) answers `NOSCRIPT`. Then the text is stored there
-//! and the call is sent again, in one packet. A server reads a long packet in pieces, and may forget the text again in between:
-//! so from the third round on the first call brings the text along, and each round settles one call at least. A call that runs
-//! twice is harmless: same id, same outcome.
+//! A server answers `NOSCRIPT` if it does not know a script (after a restart, `SCRIPT FLUSH` or a failover). Then one
+//! packet stores the text and repeats the call. A server reads a long packet in pieces and may forget the text in
+//! between. Therefore, from the third round on, the first call contains the text, so that each round completes at least
+//! one call. A call that runs twice is harmless: the same id has the same outcome.
 
 use super::call::Packed;
 use super::resp;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use std::borrow::Cow;
 
-/// What became of one command.
+/// The reply to one command, or its error.
 pub(crate) type Reply = RedisResult<Value>;
 
-/// Calls that go to one server together. Each has its own outcome.
+/// Calls that are sent to one server together. Each has its own outcome.
 pub(crate) struct Exchange<'a> {
     calls: &'a [&'a Packed],
     replies: Vec<Option<Reply>>,
     round: Round,
-    /// The server has the key's slot only in part yet, and each call says that it knows.
+    /// The slot of the key is still moving to this server. `ASKING` is sent before each call.
     asking: bool,
-    /// The scripts are stored where they are missing. A connection to a whole cluster cannot do that.
+    /// Stores a script on the server if it is missing there. A connection to a whole cluster cannot do that.
     pub(crate) stores: bool,
-    /// A command that follows the calls in each packet, and its last reply.
+    /// A command after the calls in each packet, and its last reply.
     pub(crate) last: Option<Vec<u8>>,
     pub(crate) last_reply: Option<Reply>,
 }
@@ -30,13 +30,13 @@ pub(crate) struct Exchange<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
     BySha1,
-    /// The script is stored first.
+    /// Stores the script first.
     Store,
-    /// The first call brings the text along.
+    /// The first call contains the text.
     WithText,
 }
 
-/// Commands that are sent together, and how many replies they have.
+/// Commands that are sent together, and the number of their replies.
 pub(crate) struct Packet<'a> {
     pub(crate) bytes: Cow<'a, [u8]>,
     pub(crate) replies: usize,
@@ -66,12 +66,12 @@ impl<'a> Exchange<'a> {
         Exchange { asking, ..self }
     }
 
-    /// Calls that were answered `NOSCRIPT`.
+    /// For calls that were answered `NOSCRIPT`.
     pub(crate) fn of_unknown(calls: &'a [&'a Packed]) -> Exchange<'a> {
         Exchange { round: Round::Store, ..Exchange::new(calls) }
     }
 
-    /// The next packet to send; nothing once each call has its outcome.
+    /// The next packet to send. `None` once each call has its outcome.
     pub(crate) fn packet(&self) -> Option<Packet<'a>> {
         let mut open = self.open().peekable();
         open.peek()?;
@@ -103,7 +103,7 @@ impl<'a> Exchange<'a> {
         Some(Packet { bytes, replies })
     }
 
-    /// Takes the replies to the last packet, as many as it told.
+    /// Takes the replies to the last packet, as many as [`Packet::replies`].
     pub(crate) fn receive(&mut self, replies: impl IntoIterator<Item = Reply>) {
         let mut replies = replies.into_iter().map(error_in);
         let refused = match self.round {
@@ -121,7 +121,7 @@ impl<'a> Exchange<'a> {
             };
             let reply = match reply {
                 Err(error) if is_no_script(&error) => match &refused {
-                    Some(refused) => Err(refused.clone()), // a clearer reason than that the script is not known
+                    Some(refused) => Err(refused.clone()), // clearer than the reason that the script is unknown
                     None => continue,
                 },
                 reply => reply,
@@ -135,7 +135,7 @@ impl<'a> Exchange<'a> {
         };
     }
 
-    /// What became of each call. Nothing: the server did not run it.
+    /// The outcome of each call. `None`: the server did not run it.
     pub(crate) fn outcomes(self) -> Vec<Option<Reply>> {
         self.replies
     }
@@ -147,12 +147,12 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// What stands for a reply that the server did not send.
+/// Takes the place of a reply that the server did not send.
 pub(crate) fn missing() -> Reply {
     Err((ErrorKind::UnexpectedReturnType, "fewer replies than calls").into())
 }
 
-/// A reply of the server, where an error is one.
+/// A reply of the server. An error value in it becomes an `Err`.
 pub(crate) fn error_in(reply: Reply) -> Reply {
     match reply {
         Ok(Value::ServerError(error)) => Err(error.into()),
@@ -160,7 +160,7 @@ pub(crate) fn error_in(reply: Reply) -> Reply {
     }
 }
 
-/// Whether the server does not know the script of a call.
+/// Whether the error means that the server does not know the script.
 pub(crate) fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }

@@ -1,4 +1,4 @@
-//! A permit that this process holds: how long it lives by this machine's clocks, and when it is lost.
+//! A permit that this process holds: when its lease ends by this machine's clocks, and when it is lost.
 
 use super::keys::Keys;
 use super::lease::{Deadline, LeaseOptions, Moment, ServerTime};
@@ -7,7 +7,7 @@ use crate::error::Lost;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What never changes of a permit.
+/// The properties of a permit that never change.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) keys: Keys,
@@ -17,12 +17,13 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The fence, where the id is the user's own: then calls name it, since the id may be in use again when they are carried out.
+    /// The fence, if the caller chose the id. Then each call contains the fence, since the id may be in use again when
+    /// the call runs.
     pub(crate) fn own_fence(&self) -> Option<u64> {
         self.lease.own_id.then_some(self.fence)
     }
 
-    /// The call that gives it a new lease.
+    /// The call that refreshes the lease.
     pub(crate) fn refresh(&self, lease_ms: u64) -> Refresh<'_> {
         Refresh { keys: &self.keys, id: &self.id, lease_ms, fence: self.own_fence() }
     }
@@ -32,20 +33,20 @@ impl Identity {
     }
 }
 
-/// A permit and what is known of its life.
+/// A permit and its current state.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldPermit {
     pub(crate) identity: Arc<Identity>,
     permits: u32,
     deadline: Deadline,
-    /// The lease that each refresh asks for which is under way, and when it would end. It may be an earlier end than the
-    /// deadline, and the server may have carried it out already.
+    /// For each refresh that is in progress: the lease that it asks for, and when that lease would end. This end may be
+    /// earlier than the deadline, and the server may have run the refresh already.
     under_way: Vec<(u64, Deadline)>,
-    /// The server's time at the reply that told the deadline.
+    /// The server's time in the reply that set the deadline.
     told: ServerTime,
-    /// Released, handed on, or known to be lost: nothing brings it back.
+    /// Released, handed on, or known to be lost. This is final.
     over: bool,
-    /// It was seen as lost, so it stays so, whatever a clock shows later.
+    /// The permit was reported as lost. It stays lost, even if a clock is set back later.
     seen_lost: bool,
 }
 
@@ -62,7 +63,7 @@ impl HeldPermit {
         }
     }
 
-    /// The same permit under other lease options, in place of this one.
+    /// Returns the same permit under other lease options. It replaces this one.
     pub(crate) fn under(&mut self, lease: LeaseOptions) -> HeldPermit {
         let Identity { keys, id, fence, .. } = &*self.identity;
         let identity = Identity { keys: keys.clone(), id: id.clone(), fence: *fence, lease };
@@ -70,7 +71,7 @@ impl HeldPermit {
             identity: Arc::new(identity),
             deadline: self.deadline(),
             under_way: Vec::new(),
-            over: std::mem::replace(&mut self.over, true), // so that nobody counts it twice
+            over: std::mem::replace(&mut self.over, true), // so that it does not count twice
             ..*self
         }
     }
@@ -92,7 +93,8 @@ impl HeldPermit {
         self.over
     }
 
-    /// Zero when it is lost, `None` when it is permanent; and whether its holder has yet to learn of it.
+    /// The time that is left: zero if the permit is lost, `None` if it is permanent. `true`: the loss is new to the
+    /// holder.
     pub(crate) fn remaining(&mut self, now: Moment) -> (Option<Duration>, bool) {
         if self.over || self.seen_lost {
             return (Some(Duration::ZERO), false);
@@ -102,7 +104,7 @@ impl HeldPermit {
         (left, self.seen_lost)
     }
 
-    /// A refresh for this lease is about to be sent.
+    /// A refresh with this lease is about to be sent.
     pub(crate) fn refreshing(&mut self, lease_ms: u64, now: Moment) {
         if lease_ms > 0 {
             let end = Deadline::told(now, Some(Duration::from_millis(lease_ms)));
@@ -110,8 +112,8 @@ impl HeldPermit {
         }
     }
 
-    /// A refresh for this lease is not under way any more. Of several that are alike it is the last one, so that the others
-    /// count rather early than late.
+    /// A refresh with this lease is no longer in progress. If several ask for the same lease, the last one is removed:
+    /// the others then end earlier rather than later.
     pub(crate) fn answered(&mut self, lease_ms: u64) {
         let mut under_way = self.under_way.iter();
         if let Some(index) = under_way.rposition(|(other, _)| *other == lease_ms) {
@@ -119,15 +121,15 @@ impl HeldPermit {
         }
     }
 
-    /// A refresh was confirmed. Whoever saw this permit as lost must never see it alive again, and another fence is of another
-    /// permit: then this is false.
+    /// Takes a confirmed refresh. Returns `false` if the fence is of another permit, or if this permit has been
+    /// reported as lost: a lost permit must never become valid again.
     pub(crate) fn extend(&mut self, grant: &Grant, sent: Moment, now: Moment) -> bool {
         let is_other = grant.fence != self.identity.fence;
         if is_other || self.over || self.seen_lost || self.deadline().is_past(now) {
             return false;
         }
         let deadline = Deadline::told(sent, grant.left());
-        // Replies may come in another order than the calls were carried out in: the last one there counts.
+        // Replies may arrive in another order than the server ran the calls. The call that it ran last counts.
         self.deadline = match grant.now >= self.told {
             true => deadline,
             false => deadline.earlier(self.deadline),
@@ -136,7 +138,8 @@ impl HeldPermit {
         true
     }
 
-    /// A refresh for this lease, sent at `sent`, was not answered. If it was carried out, the end may be an earlier one now.
+    /// A refresh with this lease, sent at `sent`, was not answered. If the server ran it, the lease may end earlier
+    /// now.
     pub(crate) fn may_end(&mut self, sent: Moment, lease_ms: u64) {
         if lease_ms > 0 {
             let end = Deadline::told(sent, Some(Duration::from_millis(lease_ms)));
@@ -144,12 +147,13 @@ impl HeldPermit {
         }
     }
 
-    /// It is over: released, or handed on.
+    /// The permit was released or handed on.
     pub(crate) fn end(&mut self) {
         self.over = true;
     }
 
-    /// The server says that the id holds it no more. Whether it is over only now, and whether its holder has yet to learn of it.
+    /// The server reports that the id no longer holds the permit. Returns whether this is the first report, and whether
+    /// the loss is new to the holder.
     pub(crate) fn lose(&mut self) -> (bool, bool) {
         let is_first = !std::mem::replace(&mut self.over, true);
         let is_new = is_first && !self.seen_lost;

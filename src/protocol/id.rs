@@ -1,4 +1,4 @@
-//! Ids of callers, and what a client makes up for its messages: channels and secrets.
+//! Ids of callers, and the channels and secrets that a client chooses for its messages.
 
 use super::keys::check_word;
 use crate::error::Invalid;
@@ -29,22 +29,24 @@ pub(crate) fn label_of(id: &str) -> Option<&str> {
     Uuid::try_parse(uuid).ok().map(|_| label)
 }
 
-/// The channel on which one client hears of its grants. The server keeps it for each waiter, so it is short: of 10,000
-/// clients, two have the same once in hundreds of millions of times, and then only hear of more than their own.
+/// The channel on which one client receives its grants. The server stores it with each waiter, so it is short. Among
+/// 10,000 clients, two have the same channel once in hundreds of millions of cases. Then both also receive messages of
+/// the other, and ignore them.
 pub(crate) fn new_inbox(prefix: &str) -> String {
     format!("{prefix}:inbox:{}", random_word(9, Uuid::new_v4()))
 }
 
-/// What signs the messages to one wait: 78 bits, and nobody has longer than the wait to guess them.
+/// The secret that signs the messages to one wait. It has 78 bits, and can only be guessed during that wait.
 pub(crate) fn secret_of(random: Uuid) -> String {
     random_word(13, random)
 }
 
-/// Up to 18 random characters of 6 bits, of the random bits of a UUID.
+/// Up to 18 random characters of 6 bits, from the random bits of a UUID.
 fn random_word(length: usize, random: Uuid) -> String {
     const CHARACTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let (high, low) = random.as_u64_pair();
-    // The version stands in the low half of `high`, the variant at the top of `low`: 48 and 60 bits are free of both.
+    // The version is in the low half of `high`, the variant in the top bits of `low`. The 48 and 60 bits used here
+    // contain neither.
     let mut bits = (u128::from(high >> 16) << 60) | u128::from(low & ((1 << 60) - 1));
     let mut word = String::with_capacity(length);
     for _ in 0..length {

@@ -1,8 +1,10 @@
-//! Whom a message is for: a wait that is under way, or one that was given up, whose grant is to be released.
+//! Finds the wait that a message belongs to. The wait may be in progress, or may have been given up; then its grant is
+//! released.
 //!
-//! A message is a hint that happens to carry the grant. It may be lost, come late, or twice; every waiter also asks
-//! again by itself. It may also be forged, since whoever knows the channel may publish there. So every wait in line has a
-//! secret, which only this client and the semaphore's keys know, and a message that is not signed with it does not count.
+//! A message is a hint that also contains the grant. It may be lost, delayed or repeated. Therefore each waiter also
+//! asks again without a message. A message can also be forged, since any client that knows the channel can publish on
+//! it. Therefore each wait in line has a secret that only this client and the semaphore's keys contain. Messages that
+//! are not signed with the secret are ignored.
 
 use super::id::secret_of;
 use super::keys::Keys;
@@ -13,10 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// How long a grant may still come for a wait that was given up without an answer.
+/// The time for which a grant may still arrive for a wait that was given up without an answer.
 const MEMORY: Duration = Duration::from_secs(120);
 
-/// All waits of a client, and those that were given up. `W`: what the driver has of a wait.
+/// All waits of a client, and those that were given up. `W`: the driver's data for a wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox<W> {
     waits: BTreeMap<String, Vec<Wait<W>>>,
@@ -31,7 +33,7 @@ struct Wait<W> {
     wait: Arc<W>,
 }
 
-/// A wait that was given up without an answer, and until when its grant may still come.
+/// A wait that was given up without an answer. Its grant may still arrive until `until`.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenUp {
     keys: Keys,
@@ -46,8 +48,8 @@ impl<W> Default for Inbox<W> {
 }
 
 impl<W> Inbox<W> {
-    /// Adds a wait in line. `make` makes it, with its own secret, which comes from these random bits. `None`: this id waits for
-    /// this semaphore already.
+    /// Adds a wait in line. `make` creates it with its secret, which is made of `random`. `None`: this id already waits
+    /// for this semaphore.
     pub(crate) fn add(
         &mut self,
         keys: &Keys,
@@ -65,7 +67,7 @@ impl<W> Inbox<W> {
         Some(wait)
     }
 
-    /// Adds one of any number of waits for the same latch.
+    /// Adds a wait for a latch. Any number of waits may be for the same one.
     pub(crate) fn add_shared(&mut self, key: &str, wait: &Arc<W>) {
         self.insert(key, key.into(), None, wait);
     }
@@ -88,26 +90,26 @@ impl<W> Inbox<W> {
         self.waits.values().flatten().map(|wait| &wait.wait)
     }
 
-    /// Those who wait with this id.
+    /// All waits with this id.
     pub(crate) fn of(&self, id: &str) -> Vec<Arc<W>> {
         let same = self.waits.get(id).into_iter().flatten();
         same.map(|wait| wait.wait.clone()).collect()
     }
 
-    /// The wait of this id for this semaphore.
+    /// The wait with this id for this semaphore.
     fn find(&self, keys: &Keys, id: &str) -> Option<&Wait<W>> {
         let mut same = self.waits.get(id).into_iter().flatten();
         same.find(|wait| wait.key == keys.meta)
     }
 
-    /// Whether a grant may still come for a wait that was given up.
+    /// Whether a grant may still arrive for a wait that was given up.
     pub(crate) fn has_given_up(&self, now: Instant) -> bool {
         let mut given_up = self.given_up.values().flatten();
         given_up.any(|wait| wait.until > now)
     }
 
-    /// Remembers the wait that is under way, so that a grant which still comes for it is released. Where none is under
-    /// way the server was told no inbox, and no grant can come.
+    /// Records that the wait in progress was given up, so that a later grant to it is released. If none is in progress,
+    /// the server knows no inbox, and no message about a grant can arrive.
     pub(crate) fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) {
         self.given_up.retain(|_, same| {
             same.retain(|wait| wait.until > now);
@@ -120,7 +122,7 @@ impl<W> Inbox<W> {
         }
     }
 
-    /// Forgets those of `id` that were given up and that `is_it` tells, and returns the last of them.
+    /// Removes the given-up waits of `id` for which `is_it` returns `true`. Returns the last of them.
     fn forget(&mut self, id: &str, mut is_it: impl FnMut(&GivenUp) -> bool) -> Option<GivenUp> {
         let same = self.given_up.get_mut(id)?;
         let forgotten = same.extract_if(.., |wait| is_it(wait)).last();
@@ -130,7 +132,7 @@ impl<W> Inbox<W> {
         forgotten
     }
 
-    /// The release of a grant to a wait that was given up, if the message tells of one.
+    /// If the message is a grant to a wait that was given up, returns the release of that grant.
     pub(crate) fn release_of<C>(&mut self, received: &Received) -> Option<PendingRelease<C>> {
         let message = &received.message;
         if message.fence == 0 {

@@ -1,4 +1,4 @@
-//! The permits that this process holds, as a state machine: which of them to renew and when, and which are lost.
+//! The permits that this process holds, as a state machine: which permits to renew, and when; which are lost.
 
 use super::held::{HeldPermit, Identity};
 use super::lease::{LeaseOptions, Moment};
@@ -8,32 +8,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many permits one packet renews at most.
+/// The maximum number of permits that one packet renews.
 pub(crate) const BATCH: usize = 100;
 
-/// How long the reply to a refresh of several permits is waited for at least, though one of them may be about to end.
+/// The minimum time to wait for the reply to a refresh of several permits, even if one of them is about to end.
 const LEAST: Duration = Duration::from_millis(50);
 
-/// A renewal that is due this soon goes along with one that is due now.
+/// A renewal that is due within this time is sent together with one that is due now.
 const TOGETHER: Duration = Duration::from_millis(5);
 
 /// The number of a permit in its keeper.
 pub(crate) type Number = u64;
 
-/// What has to be done for permits at a time.
+/// Work to do for permits at a certain time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Task {
-    /// Renewing those that this server granted. One that does not answer must not keep others from being renewed.
+    /// Renew the permits that this server granted. A server that does not answer must not delay renewals on others.
     Renew(usize),
-    /// Reporting their loss, which waits for no reply.
+    /// Report lost permits. This does not wait for any reply.
     Report,
 }
 
-/// What is due.
+/// The work that is due.
 pub(crate) enum Due {
     /// These permits, now.
     Now(Vec<Number>),
-    /// The first at this time; nothing where none is planned.
+    /// The first permit at this time; `None`: nothing is planned.
     At(Option<Instant>),
 }
 
@@ -42,9 +42,9 @@ pub(crate) enum Due {
 pub(crate) struct Loss {
     pub(crate) identity: Arc<Identity>,
     pub(crate) number: Number,
-    /// It was seen for the first time.
+    /// The loss is noticed for the first time.
     pub(crate) is_new: bool,
-    /// Its holder wants to know.
+    /// The holder's callback must be called.
     pub(crate) is_reported: bool,
 }
 
@@ -63,7 +63,7 @@ struct Kept {
     node: usize,
     is_renewed: bool,
     is_reported: bool,
-    /// Nobody looks after it any more: it is being released, or handed on.
+    /// No longer watched: it is being released, or was handed on.
     is_left: bool,
     renews_at: Option<Instant>,
     reports_at: Option<Instant>,
@@ -79,7 +79,7 @@ impl Kept {
     }
 }
 
-/// Takes a permit to another time in a plan, or out of it.
+/// Moves a permit to another time in a plan, or removes it from the plan.
 fn replan(
     plans: &mut BTreeMap<Task, BTreeSet<(Instant, Number)>>,
     task: Task,
@@ -101,7 +101,7 @@ fn replan(
 }
 
 impl Keeper {
-    /// Looks after a permit that this server granted. `is_reported`: its holder wants to know of its loss.
+    /// Starts to watch a permit that server `node` granted. `is_reported`: its holder has a callback for its loss.
     pub(crate) fn keep(&mut self, held: HeldPermit, node: usize, is_reported: bool, now: Moment) -> Number {
         self.last += 1;
         let number = self.last;
@@ -120,7 +120,7 @@ impl Keeper {
         number
     }
 
-    /// The permit is dropped.
+    /// Removes a permit that is dropped.
     pub(crate) fn remove(&mut self, number: Number) {
         if let Some(mut kept) = self.permits.remove(&number) {
             let renewal = Task::Renew(kept.node);
@@ -129,8 +129,7 @@ impl Keeper {
         }
     }
 
-    /// Looks after a permit no more. A renewal that is under way changes nothing: a released id is not brought back by the
-    /// script.
+    /// Stops watching a permit. A renewal that is in progress has no effect: the script does not refresh a released id.
     pub(crate) fn leave(&mut self, number: Number) {
         if let Some(kept) = self.permits.get_mut(&number) {
             kept.is_left = true;
@@ -139,7 +138,7 @@ impl Keeper {
         self.plan_report(number);
     }
 
-    /// Renews a permit no more. A renewal that is under way still counts, and is the last.
+    /// Stops renewing a permit. A renewal that is in progress still counts, and is the last.
     pub(crate) fn stop_renewal(&mut self, number: Number) {
         if let Some(kept) = self.permits.get_mut(&number) {
             kept.is_renewed = false;
@@ -147,11 +146,11 @@ impl Keeper {
         self.plan_renewal(number, None);
     }
 
-    /// Plans what to do for a permit: its renewal after a third of what is left of its lease, its loss at the end.
+    /// Plans the next work for a permit: its renewal after a third of the time that is left, its loss at the end.
     fn plan(&mut self, number: Number, now: Moment) {
         if let Some(kept) = self.permits.get(&number) {
-            // What is left may be less than its lease after `refresh_for`, or when the message of its grant was long on its
-            // way; and it may be more.
+            // The time that is left can differ from the lease. It is shorter after `refresh_for` with a short lease, or
+            // if the grant message was delayed. It can also be longer.
             let lease = kept.lease();
             let end = kept.held.deadline().instant();
             let left = end.map_or(lease, |end| end.saturating_duration_since(now.instant()));
@@ -161,7 +160,7 @@ impl Keeper {
         }
     }
 
-    /// Plans the next try of a renewal that failed: soon enough for several more before the deadline.
+    /// Plans the next try of a renewal that failed, early enough for several more tries before the deadline.
     fn plan_retry(&mut self, number: Number, now: Moment) {
         if let Some(kept) = self.permits.get(&number) {
             let pause = (kept.lease() / 10).clamp(Duration::from_millis(5), Duration::from_secs(1));
@@ -169,7 +168,7 @@ impl Keeper {
             let end = kept.held.deadline().instant();
             let at = end.map_or(at, |end| at.min(end));
             self.plan_renewal(number, Some(at));
-            self.plan_report(number); // its end may be an earlier one
+            self.plan_report(number); // the end may be earlier now
         }
     }
 
@@ -189,13 +188,14 @@ impl Keeper {
         }
     }
 
-    /// When the next permit is due.
+    /// The time at which the next permit is due for a task.
     pub(crate) fn next(&self, task: Task) -> Option<Instant> {
         let (at, _) = self.plans.get(&task)?.first()?;
         Some(*at)
     }
 
-    /// The permits that are due for a task. One that is lost by now becomes a [`Loss`] in place of that; so all of `Report` do.
+    /// The permits that are due for a task. A permit that is lost by now is recorded as a [`Loss`] and not returned.
+    /// For `Report` that is true of all.
     pub(crate) fn due(&mut self, task: Task, now: Moment) -> Due {
         match self.next(task) {
             Some(at) if at <= now.instant() => {}
@@ -203,7 +203,7 @@ impl Keeper {
         }
         let soon = match task {
             Task::Renew(_) => now.instant() + TOGETHER,
-            Task::Report => now.instant(), // no sooner: it is lost only then
+            Task::Report => now.instant(), // not earlier, since it is lost only then
         };
         let mut due = Vec::new();
         while due.len() < BATCH
@@ -226,8 +226,9 @@ impl Keeper {
         Due::Now(due)
     }
 
-    /// The permits of this batch that are still looked after, and until when the reply is waited for: no longer than until the
-    /// first of them is lost. But one that is almost lost must not keep the others from being renewed.
+    /// The permits of this batch that are still watched, and until when to wait for the reply: until the first of them
+    /// is lost. A permit that is almost lost must not prevent the renewal of the others; therefore the wait has a
+    /// minimum.
     pub(crate) fn batch(&mut self, numbers: &[Number], now: Moment) -> (Vec<(Number, Arc<Identity>)>, Option<Instant>) {
         let kept = numbers.iter().filter_map(|number| {
             let kept = self.permits.get(number)?;
@@ -243,14 +244,14 @@ impl Keeper {
         (identities, until)
     }
 
-    /// A refresh by the holder, for this lease, is about to be sent.
+    /// The holder's own refresh with this lease is about to be sent.
     pub(crate) fn refreshing(&mut self, number: Number, lease_ms: u64, now: Moment) {
         if let Some(kept) = self.permits.get_mut(&number) {
             kept.held.refreshing(lease_ms, now);
         }
     }
 
-    /// A renewal was answered, or not.
+    /// Takes the outcome of a renewal.
     pub(crate) fn renewed(
         &mut self,
         number: Number,
@@ -265,17 +266,17 @@ impl Keeper {
         let result = self.refresh(number, lease_ms, outcome, sent, now);
         match &result {
             Ok(()) => self.plan(number, now),
-            Err(RefreshError::Lost(_)) if is_left => {} // its release may have been first, which tells
+            Err(RefreshError::Lost(_)) if is_left => {} // its release may have run first, and reports a loss itself
             Err(RefreshError::Lost(_)) => {
                 self.lose(number, true);
             }
-            // One that fails, its key overwritten say, is tried again until its deadline.
+            // Other failures, for example an overwritten key, are retried until the deadline.
             Err(_) => self.plan_retry(number, now),
         }
         result
     }
 
-    /// A refresh by the holder was answered, or not. One that is lost is not looked after any more.
+    /// Takes the outcome of the holder's own refresh. A permit that is lost is no longer watched.
     pub(crate) fn refreshed(
         &mut self,
         number: Number,
@@ -286,7 +287,7 @@ impl Keeper {
     ) -> Result<(), RefreshError> {
         let result = self.refresh(number, lease_ms, outcome, sent, now);
         match &result {
-            // The end may be an earlier one than was planned for.
+            // The end may now be earlier than planned.
             Ok(()) | Err(RefreshError::Unknown(_)) => self.plan(number, now),
             Err(RefreshError::Lost(_)) => self.lose(number, false),
             Err(_) => {}
@@ -318,7 +319,7 @@ impl Keeper {
         }
     }
 
-    /// The server says that the permit is lost, or its deadline has passed. `wanted`: a loss that its holder wants to know.
+    /// The server reports that the permit is lost, or its deadline has passed. `wanted`: the holder must be notified.
     pub(crate) fn lose(&mut self, number: Number, wanted: bool) {
         if let Some(kept) = self.permits.get_mut(&number) {
             let is_watched = kept.is_watched();
@@ -338,7 +339,7 @@ impl Keeper {
         }
     }
 
-    /// How long a permit is still held: zero when it is lost, `None` when it is permanent.
+    /// The time that is left of the lease: zero if the permit is lost, `None` if it is permanent.
     pub(crate) fn remaining(&mut self, number: Number, now: Moment) -> Option<Duration> {
         let Some(kept) = self.permits.get_mut(&number) else {
             return Some(Duration::ZERO);
@@ -359,7 +360,7 @@ impl Keeper {
         self.permits.get_mut(&number).map(|kept| &mut kept.held)
     }
 
-    /// The losses that were found since this was last asked.
+    /// The losses since the last call of this function.
     pub(crate) fn take_losses(&mut self) -> Vec<Loss> {
         std::mem::take(&mut self.losses)
     }

@@ -1,4 +1,4 @@
-//! Names and prefixes: what they may be, and the keys that are made of them.
+//! Valid names and prefixes, and the keys that are made of them.
 
 use super::call::PackedKeys;
 use crate::error::Invalid;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// The three keys of a semaphore, in one hash slot: `<prefix>:<kind>:{<name>}` and its two companions.
 ///
 /// A name is 1 to 200 bytes without white space, control characters or braces. Names that must share a hash slot have a
-/// group, written `{group}:name`.
+/// group: `{group}:name`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keys {
     pub(crate) meta: Arc<str>,
@@ -20,7 +20,7 @@ impl Keys {
     /// The keys of the semaphore `name` under `prefix` (`luagate` unless you chose another).
     ///
     /// # Errors
-    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and the accepted values.
     pub fn semaphore(prefix: &str, name: &str) -> Result<Keys, Invalid> {
         Keys::of("semaphore", prefix, name)
     }
@@ -28,7 +28,7 @@ impl Keys {
     /// The keys of the mutex `name` under `prefix`.
     ///
     /// # Errors
-    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and the accepted values.
     pub fn mutex(prefix: &str, name: &str) -> Result<Keys, Invalid> {
         Keys::of("mutex", prefix, name)
     }
@@ -36,7 +36,7 @@ impl Keys {
     /// The keys of the reader-writer lock `name` under `prefix`.
     ///
     /// # Errors
-    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and the accepted values.
     pub fn rwlock(prefix: &str, name: &str) -> Result<Keys, Invalid> {
         Keys::of("rwlock", prefix, name)
     }
@@ -53,25 +53,27 @@ impl Keys {
         })
     }
 
-    /// Their hash tag, without the braces: the group of the name, or else the whole name. A key of yours with `{tag}` in it is
-    /// on the same node of a cluster, so that one script can reach it and these.
+    /// The hash tag of these keys, without the braces: the group of the name, or the whole name if it has no group. A
+    /// key of yours that contains `{tag}` is on the same node of a cluster. So one script can use it together with
+    /// these keys.
     pub fn tag(&self) -> &str {
         let tag = self.meta.split_once('{').and_then(|(_, tag)| tag.split_once('}'));
         tag.map_or("", |(tag, _)| tag)
     }
 
-    /// The name that they were made of.
+    /// The name that these keys were made of.
     pub(crate) fn name(&self) -> &str {
         parts(&self.meta).1
     }
 
-    /// The keys, in the order in which the scripts take them: meta, holders, queue.
+    /// The keys in the order of the scripts' arguments: meta, holders, queue.
     pub fn names(&self) -> [&str; 3] {
         [&self.meta, &self.holders, &self.queue]
     }
 }
 
-/// The two keys of a latch, in one hash slot: `<prefix>:latch:{<name>}` and its companion. Names are those of [`Keys`].
+/// The two keys of a latch, in one hash slot: `<prefix>:latch:{<name>}` and its companion. The rules for names are
+/// those of [`Keys`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LatchKeys {
     pub(crate) latch: String,
@@ -83,39 +85,40 @@ impl LatchKeys {
     /// The keys of the latch `name` under `prefix`.
     ///
     /// # Errors
-    /// [`Invalid`] says which of the two cannot be, and what it takes.
+    /// [`Invalid`] if the name or the prefix is not valid. It names the argument and the accepted values.
     pub fn new(prefix: &str, name: &str) -> Result<LatchKeys, Invalid> {
         let latch = key_of("latch", prefix, name)?;
         let waiters = key_of("latch.waiters", prefix, name)?;
         Ok(LatchKeys { packed: PackedKeys::new(&[&latch, &waiters]), latch, waiters })
     }
 
-    /// The keys, in the order in which the scripts take them: latch, waiters.
+    /// The keys in the order of the scripts' arguments: latch, waiters.
     pub fn names(&self) -> [&str; 2] {
         [&self.latch, &self.waiters]
     }
 }
 
-/// The key of a user's recent contacts: `<prefix>:recent:{<user>}`. A user is named as a semaphore is, see [`Keys`].
+/// The key of a user's recent contacts: `<prefix>:recent:{<user>}`. The rules for `user` are those for names, see
+/// [`Keys`].
 ///
 /// # Errors
-/// [`Invalid`] says which of the two cannot be, and what it takes.
+/// [`Invalid`] if the user or the prefix is not valid. It names the argument and the accepted values.
 pub fn recent_key(prefix: &str, user: &str) -> Result<String, Invalid> {
     key_of("recent", prefix, user)
 }
 
-/// The key of a group that is searched by prefix: `<prefix>:prefix:{<group>}`. A group is named as a semaphore is, see
-/// [`Keys`].
+/// The key of a group that is searched by prefix: `<prefix>:prefix:{<group>}`. The rules for `group` are those for
+/// names, see [`Keys`].
 ///
 /// # Errors
-/// [`Invalid`] says which of the two cannot be, and what it takes.
+/// [`Invalid`] if the group or the prefix is not valid. It names the argument and the accepted values.
 pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
     key_of("prefix", prefix, group)
 }
 
-/// The kind and the name in a key that was made here.
+/// The kind and the name in a key that was made by this module.
 pub(crate) fn parts(key: &str) -> (&str, &str) {
-    // Neither a prefix nor a kind has a brace.
+    // A prefix or a kind contains no brace.
     let (front, tagged) = key.split_at(key.find('{').unwrap_or_default());
     let (_, kind) = front.trim_end_matches(':').rsplit_once(':').unwrap_or_default();
     let name = tagged.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
@@ -127,12 +130,12 @@ fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {
     Ok(format!("{prefix}:{kind}:{}", tagged(name)?))
 }
 
-/// Whether a semaphore can have this name.
+/// Whether this is a valid name of a semaphore.
 pub(crate) fn is_valid(name: &str) -> bool {
     tagged(name).is_ok()
 }
 
-/// The part of a key that holds its hash tag: `{name}`, or `{group}:name`.
+/// The part of a key that contains its hash tag: `{name}`, or `{group}:name`.
 fn tagged(name: &str) -> Result<String, Invalid> {
     if let Some((group, rest)) = name.strip_prefix('{').and_then(|n| n.split_once("}:")) {
         check_word("name", name)?;
@@ -160,7 +163,7 @@ pub(super) fn check_word(what: &'static str, word: &str) -> Result<(), Invalid> 
     if word.is_empty() || word.len() > 200 {
         return Err(Invalid::new(what, format!("takes 1 to 200 bytes, got {}", word.len())));
     }
-    let is_plain = word.bytes().all(|byte| byte.is_ascii_graphic()); // most are, and it is told sooner
+    let is_plain = word.bytes().all(|byte| byte.is_ascii_graphic()); // faster, and true for most names
     if !is_plain && word.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(Invalid::new(
             what,

@@ -1,4 +1,4 @@
-//! The scripts of the latch: their calls and answers.
+//! The calls of the latch scripts, and their answers.
 
 use super::call::{Call, Packed};
 use super::keys::LatchKeys;
@@ -8,21 +8,21 @@ use super::script::{COUNT, COUNT_DOWN, DELETE, WAIT};
 use crate::error::CallError;
 use redis::Value;
 
-/// What [`count_down`](crate::scripts::latch::count_down) answers.
+/// The answer of [`count_down`](crate::scripts::latch::count_down).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountDownAnswer {
-    /// Counted by this call.
+    /// This call counted the id.
     Counted {
-        /// How many have still to count down; 0: the latch is open.
+        /// How many ids have not counted down yet; 0: the latch is open.
         left: u32,
         /// The count in force.
         count: u32,
         /// The server's time at this reply.
         now: ServerTime,
     },
-    /// The id had counted before, or the latch was open: nothing was counted.
+    /// The id had counted before, or the latch was open. Nothing was counted.
     Already {
-        /// How many have still to count down; 0: the latch is open.
+        /// How many ids have not counted down yet; 0: the latch is open.
         left: u32,
         /// The count in force.
         count: u32,
@@ -59,23 +59,23 @@ impl Call for CountDown<'_> {
     }
 }
 
-/// What [`wait`](crate::scripts::latch::wait) answers.
+/// The answer of [`wait`](crate::scripts::latch::wait).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitAnswer {
-    /// All have counted down.
+    /// The latch is open: the count is complete.
     Open {
         /// The count in force.
         count: u32,
         /// The server's time at this reply.
         now: ServerTime,
     },
-    /// Not all have.
+    /// The latch is not open yet.
     Closed {
-        /// How many have still to count down.
+        /// How many ids have not counted down yet.
         left: u32,
         /// The count in force.
         count: u32,
-        /// In how many ms asking again makes sense without a message.
+        /// The time in ms after which the caller should ask again if no message arrives.
         retry_after: u64,
         /// The server's time at this reply.
         now: ServerTime,
@@ -112,24 +112,24 @@ impl Call for Wait<'_> {
     }
 }
 
-/// What [`count`](crate::scripts::latch::count) answers.
+/// The answer of [`count`](crate::scripts::latch::count).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountAnswer {
-    /// Nobody has counted down or waited, so no count is stored.
+    /// No caller has counted down or waited, so no count is stored.
     None {
         /// The server's time at this reply.
         now: ServerTime,
     },
-    /// All have counted down.
+    /// The latch is open: the count is complete.
     Open {
         /// The count in force.
         count: u32,
         /// The server's time at this reply.
         now: ServerTime,
     },
-    /// Not all have.
+    /// The latch is not open yet.
     Closed {
-        /// How many have still to count down.
+        /// How many ids have not counted down yet.
         left: u32,
         /// The count in force.
         count: u32,
@@ -159,15 +159,15 @@ impl Call for Count<'_> {
     }
 }
 
-/// What [`delete`](crate::scripts::latch::delete) answers.
+/// The answer of [`delete`](crate::scripts::latch::delete).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteAnswer {
-    /// There was a latch, open or closed; it is deleted.
+    /// The latch existed, open or closed, and is deleted.
     Deleted {
         /// The server's time at this reply.
         now: ServerTime,
     },
-    /// There was none.
+    /// No latch existed.
     None {
         /// The server's time at this reply.
         now: ServerTime,

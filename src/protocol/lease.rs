@@ -1,4 +1,5 @@
-//! How long a permit lives, told by this machine's clocks alone, and early rather than late.
+//! The remaining time of a lease, measured only by this machine's clocks. A lease ends here too early rather than too
+//! late.
 
 use crate::error::Invalid;
 use std::time::{Duration, Instant, SystemTime};
@@ -6,13 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 /// A point in time on the server's clock: milliseconds since 1970.
 pub type ServerTime = u64;
 
-/// The lease of a permit when none was chosen; it is renewed while the permit lives.
+/// The default lease. It is renewed while the permit exists.
 pub(crate) const DEFAULT: Duration = Duration::from_secs(30);
 
-/// The shortest lease that can be renewed: a renewal is sent after a third of it, and needs time for its answer and a retry.
+/// The shortest lease that can be renewed. A renewal is sent after a third of it; the rest is for its reply and a
+/// retry.
 pub(crate) const SHORTEST_RENEWED: Duration = Duration::from_millis(30);
 
-/// The longest lease the scripts take: 100 years of 365.25 days.
+/// The longest lease that the scripts accept: 100 years of 365.25 days.
 pub(crate) const LONGEST_MS: u64 = 36_525 * 86_400_000;
 
 /// An instant on both of this machine's clocks.
@@ -32,19 +34,19 @@ impl Moment {
     }
 }
 
-/// When a lease ends, at the latest instant at which this process may still act on it.
+/// The end of a lease: the last time at which this process may still use the permit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Option<Moment>);
 
 impl Deadline {
-    /// The end of a lease that the server told in reply to a call sent at `sent`: it counts from before the call left,
-    /// less 1 ms, which the server's rounding may have added. `None` is a permanent lease.
+    /// The end of a lease that the server reported in reply to a call sent at `sent`. The lease counts from before the
+    /// call was sent, less 1 ms, which the server's rounding may have added. `None`: a permanent lease.
     pub(crate) fn told(sent: Moment, left: Option<Duration>) -> Deadline {
         let end = |left: Duration| {
             let left = left.saturating_sub(Duration::from_millis(1));
             Some(Moment { monotonic: sent.monotonic.checked_add(left)?, wall: sent.wall.checked_add(left)? })
         };
-        Deadline(left.and_then(end)) // an end that no clock can hold is never reached
+        Deadline(left.and_then(end)) // an end outside the clock's range is never reached
     }
 
     /// The earlier of two.
@@ -57,8 +59,8 @@ impl Deadline {
         }
     }
 
-    /// How long is left: zero when it is over, `None` when it never ends. The clock that shows less decides, since the
-    /// monotonic one stands still while a machine is suspended.
+    /// The time that is left: zero if the lease has ended, `None` if it never ends. The clock that shows less time
+    /// decides, since the monotonic clock stops while a machine is suspended.
     pub(crate) fn remaining(&self, now: Moment) -> Option<Duration> {
         let end = self.0?;
         let monotonic = end.monotonic.saturating_duration_since(now.monotonic);
@@ -70,27 +72,27 @@ impl Deadline {
         self.remaining(now).is_some_and(|left| left.is_zero())
     }
 
-    /// When it ends on the monotonic clock.
+    /// The end on the monotonic clock.
     pub(crate) fn instant(&self) -> Option<Instant> {
         self.0.map(|end| end.monotonic)
     }
 }
 
-/// What was agreed on a permit's lease.
+/// The options of a permit's lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseOptions {
-    /// The lease that a refresh asks for; 0 is permanent.
+    /// The lease that a refresh asks for, in ms; 0: permanent.
     pub(crate) lease_ms: u64,
     pub(crate) renewed: bool,
-    /// The id is the user's own, so another caller may hold with it by now.
+    /// The caller chose the id. Therefore another caller may hold with the same id by now.
     pub(crate) own_id: bool,
-    /// The minimum hold; 0: none.
+    /// The minimum hold in ms; 0: none.
     pub(crate) at_least_ms: u64,
 }
 
 impl LeaseOptions {
-    /// The lease that the first call asks for. A permanent one begins as one of 30 s, so that a permit whose reply was lost comes
-    /// back by itself. None ends before the minimum hold.
+    /// The lease that the first call asks for. A permanent lease begins with 30 s, so that a permit whose reply was
+    /// lost ends by itself. No lease ends before the minimum hold.
     pub(crate) fn first_lease_ms(&self) -> u64 {
         let lease_ms = match self.lease_ms {
             0 => u64::try_from(DEFAULT.as_millis()).unwrap_or(u64::MAX),
@@ -100,7 +102,7 @@ impl LeaseOptions {
     }
 }
 
-/// A lease as the scripts take it: whole milliseconds.
+/// A lease in the scripts' unit: whole milliseconds.
 pub(crate) fn to_ms(lease: Duration) -> Result<u64, Invalid> {
     checked_ms(lease).ok_or_else(|| {
         let why = format!("takes 1 ms to 100 years, got {lease:?}; for a lease without an end use `permanent`");
@@ -108,7 +110,7 @@ pub(crate) fn to_ms(lease: Duration) -> Result<u64, Invalid> {
     })
 }
 
-/// A minimum hold as the scripts take it.
+/// A minimum hold in the scripts' unit: whole milliseconds.
 pub(crate) fn at_least_ms(least: Duration) -> Result<u64, Invalid> {
     checked_ms(least).ok_or_else(|| Invalid::new("at_least", format!("takes 1 ms to 100 years, got {least:?}")))
 }
@@ -138,10 +140,10 @@ mod tests {
     #[test]
     fn the_clock_that_shows_less_decides() {
         let now = now();
-        // While the machine was suspended the monotonic clock stood still and the wall clock went on.
+        // While the machine was suspended, the monotonic clock stopped and the wall clock continued.
         let suspended = Moment { monotonic: now.monotonic, wall: now.wall - Duration::from_secs(60) };
         assert!(Deadline::told(suspended, Some(Duration::from_secs(30))).is_past(now));
-        // The wall clock was set back an hour: the monotonic one still counts.
+        // The wall clock was set back by an hour. The monotonic clock still counts.
         let set_back =
             Moment { monotonic: now.monotonic - Duration::from_secs(31), wall: now.wall + Duration::from_secs(3600) };
         assert!(Deadline::told(set_back, Some(Duration::from_secs(30))).is_past(now));

@@ -1,4 +1,4 @@
-//! What one wait has heard, and has not acted on yet.
+//! The events that one wait has received but not handled yet.
 
 use super::lease::Moment;
 use super::message::{Message, Received};
@@ -8,18 +8,19 @@ use std::time::Instant;
 /// The mailbox of one wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Mailbox {
-    /// What the messages to this wait are signed with; `None` for a latch, whose messages only say that it is worth asking.
+    /// The secret that signs the messages to this wait. `None`: for a latch, whose messages are only hints to ask
+    /// again.
     pub(crate) secret: Option<String>,
-    /// Where messages go, by the last call that asked for them. What comes elsewhere does not count.
+    /// The channel named in the last call that asked for messages. Messages on other channels are not handled.
     channel: String,
     pub(crate) messages: VecDeque<(Message, Moment)>,
     pub(crate) called: bool,
     pub(crate) cancelled: bool,
-    /// When it is cancelled without a call of `cancel`.
+    /// When the wait is cancelled without a call of `cancel`.
     cancelled_at: Option<Instant>,
 }
 
-/// What is in a mailbox.
+/// An event in a mailbox.
 pub(crate) enum Mail {
     Message {
         message: Message,
@@ -27,7 +28,7 @@ pub(crate) enum Mail {
     },
     Called,
     Cancelled,
-    /// Nothing, and the time is over.
+    /// No event arrived in time.
     Timer,
 }
 
@@ -43,8 +44,8 @@ impl Mailbox {
         }
     }
 
-    /// The inbox as the scripts take it: the channel, and the secret with which they sign. From here on only what comes on this
-    /// channel counts.
+    /// The inbox as an argument for the scripts: the channel, and the secret that signs the messages. From now on only
+    /// messages on this channel are handled.
     pub(crate) fn inbox(&mut self, channel: &str) -> String {
         channel.clone_into(&mut self.channel);
         match &self.secret {
@@ -53,12 +54,13 @@ impl Mailbox {
         }
     }
 
-    /// Whether messages on this channel count.
+    /// Whether messages on this channel are handled.
     pub(crate) fn is_on(&self, channel: &str) -> bool {
         self.channel == channel
     }
 
-    /// Takes a message, if it is signed for this wait. One that somebody sends again is kept once at a time.
+    /// Takes a message if it is signed for this wait. Returns whether it is. Copies of a message that is already in the
+    /// mailbox are dropped.
     pub(crate) fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
         let Some(secret) = &self.secret else {
             self.called = true;
@@ -68,7 +70,7 @@ impl Mailbox {
             return false;
         }
         if !self.is_on(channel) {
-            // Of a server that had the semaphore before: it may not know yet that another one has it now.
+            // From a server that had the semaphore before. It may not know yet that another server has it now.
             self.called = true;
         } else if !self.messages.iter().any(|(m, _)| *m == received.message) {
             self.messages.push_back((received.message.clone(), now));
@@ -92,7 +94,7 @@ impl Mailbox {
         self.cancelled || self.cancelled_at.is_some_and(|at| at <= now)
     }
 
-    /// What there is for a waiter that sleeps until `until`; or when to look again.
+    /// The next event for a waiter that sleeps until `until`. An error is the time at which to check again.
     pub(crate) fn take(&mut self, until: Instant, now: Instant) -> Result<Mail, Instant> {
         if let Some((message, received)) = self.messages.pop_front() {
             return Ok(Mail::Message { message, received });
@@ -100,7 +102,7 @@ impl Mailbox {
         if self.is_cancelled(now) {
             return Ok(Mail::Cancelled);
         }
-        // Once the time is over the waiter asks, which is what a call wants.
+        // When the time is over the waiter asks anyway. Therefore the hint needs no event.
         let called = std::mem::take(&mut self.called);
         if until <= now {
             return Ok(Mail::Timer);

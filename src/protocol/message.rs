@@ -1,12 +1,13 @@
-//! What the scripts publish on an inbox, and whether it is they who did: whoever knows a channel may publish there.
+//! The messages that the scripts publish on an inbox. Any client that knows a channel can publish on it. Therefore
+//! messages are signed.
 
 use sha1_smol::Sha1;
 
-/// Longer than any message of the scripts, with the longest id or key.
+/// More bytes than any message of the scripts has, even with the longest id or key.
 const LONGEST: usize = 512;
 
-/// What a message says: a grant, or with fence 0 a hint to ask again at `at` (0: now). A hint without `at`: the place in line was
-/// taken away.
+/// A grant, or with fence 0 a hint to ask again at `at` (0: now). A hint without `at`: the place in line was taken
+/// away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) id: String,
@@ -35,13 +36,13 @@ impl Message {
     }
 }
 
-/// Decimal digits and nothing else.
+/// A number in decimal digits, without a sign or other characters.
 fn number<T: std::str::FromStr>(word: &str) -> Option<T> {
     let digits = word.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| word.parse().ok())?
 }
 
-/// A message as it came. Anybody may have sent it.
+/// A message as it was received. Any client may have sent it.
 pub(crate) struct Received<'a> {
     pub(crate) message: Message,
     text: &'a str,
@@ -49,7 +50,7 @@ pub(crate) struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// `None` where it is nothing that a script sends.
+    /// `None` if no script sends such a message.
     pub(crate) fn read(payload: &'a [u8]) -> Option<Received<'a>> {
         if payload.len() > LONGEST {
             return None;
@@ -62,8 +63,8 @@ impl<'a> Received<'a> {
         Some(Received { message: Message::parse(text)?, text, signature })
     }
 
-    /// Whether a script sent it that knew this secret of a wait. A longer text made from a signed one, which SHA-1 allows
-    /// without the secret, has bytes behind its last number that `read` refuses.
+    /// Whether the sender knew this secret of a wait, as the scripts do. SHA-1 allows a forger to extend a signed text
+    /// without the secret. Such a text has bytes after its last number, and `read` rejects it.
     pub(crate) fn is_signed_with(&self, secret: &str) -> bool {
         let Some(signature) = self.signature else {
             return false;

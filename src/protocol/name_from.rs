@@ -1,26 +1,26 @@
-//! A valid name made of any text.
+//! Makes a valid name of any text.
 
 use super::keys;
 use sha1_smol::Sha1;
 
-/// The longest name, in bytes.
+/// The maximum length of a name in bytes.
 const LONGEST: usize = 200;
 
 /// Separates the readable part from the hash.
 const MARK: char = '~';
 
-/// How many bytes a SHA-1 has in hexadecimal digits.
+/// The length of a SHA-1 in hexadecimal digits.
 const DIGITS: usize = 40;
 
 /// Makes a valid name of any text: a URL, a path, a text of any length. Does not block.
 ///
-/// A text that is a valid name stays as it is. In any other one `{` and `}` become `(` and `)`, white space and control characters
-/// become `_`, and it is cut; then `~` and the SHA-1 of the whole text follow. The result has at most 200 bytes. The group of
-/// `{group}:anything` stays, if it is a valid group of at most 100 bytes.
+/// A valid name is returned unchanged. In any other text `{` and `}` become `(` and `)`; white space and control
+/// characters become `_`. Then the text is cut, and `~` and the SHA-1 of the whole original text follow. The result has
+/// at most 200 bytes. The group of `{group}:anything` stays, if it is a valid group of at most 100 bytes.
 ///
-/// The same text always has the same name. Two texts have the same name only if their SHA-1 is the same, or if one of them is
-/// the name of the other: `name_from(&name_from(text))` is `name_from(text)`. Neither happens by chance. Somebody who chooses the
-/// texts can make both happen on purpose.
+/// The same text always has the same name. Two texts have the same name only in two cases: their SHA-1 is the same, or
+/// one of them is the name of the other, since `name_from(&name_from(text))` is `name_from(text)`. Neither happens by
+/// chance. But a person who chooses the texts can cause both on purpose.
 ///
 /// ```
 /// use luagate::name_from;
@@ -47,7 +47,7 @@ pub fn name_from(text: &str) -> String {
     made + &Sha1::from(text).digest().to_string()
 }
 
-/// `{group}:` and what follows, where the group is valid and leaves room for the rest.
+/// `{group}:` and the text after it, if the group is valid and leaves room for the rest.
 fn split_group(text: &str) -> Option<(&str, &str)> {
     let (group, _) = text.strip_prefix('{')?.split_once("}:")?;
     let (group, rest) = text.split_at_checked(group.len() + "{}:".len())?;
@@ -55,7 +55,7 @@ fn split_group(text: &str) -> Option<(&str, &str)> {
     is_valid.then_some((group, rest))
 }
 
-/// A character that a name may have, in place of this one.
+/// The character of a name that replaces this one.
 fn allowed(c: char) -> char {
     match c {
         '{' => '(',

@@ -1,4 +1,4 @@
-//! Releases that the server has not confirmed, as a state machine: when to send each again, and until when.
+//! Releases that the server has not confirmed, as a state machine: when to repeat each, and until when.
 
 use super::call::{Call, Packed};
 use super::keys::Keys;
@@ -11,32 +11,35 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long releases go on after their gate was dropped.
+/// How long releases continue after their gate was dropped.
 const LAST_RELEASES: Duration = Duration::from_secs(30);
 
-/// How many releases go in one packet at most.
+/// The maximum number of releases in one packet.
 const BATCH: usize = 100;
 
-/// A release that the server has not confirmed. `C`: the connection of the call whose reply is missing. A release on it reaches
-/// the server after that call.
+/// A release that the server has not confirmed. `C`: the connection of the call whose reply is missing. On this
+/// connection the release reaches the server after that call.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRelease<C> {
     pub(crate) keys: Keys,
     pub(crate) id: String,
     pub(crate) target: Target,
     pub(crate) connection: Option<C>,
-    /// Past this the server has freed the id by itself; `None`: a permanent lease, released for as long as the gate lives.
+    /// After this time the server has freed the id by itself. `None`: a permanent lease, whose release is repeated
+    /// until the gate is dropped.
     pub(crate) until: Option<Instant>,
 }
 
-/// What is released. A release may reach the server late, when its id is in use again; it must not hit the later grant.
+/// The object of a release. A release may reach the server late, when its id is in use again. It must not release that
+/// later grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Target {
-    /// Whatever the id has. Only for an id that this client made for one call, which no later call uses.
+    /// Everything that the id has. Only for an id that this client made for one call, and that no later call uses.
     Whatever,
     /// The permit with this fence.
     Fence(u64),
-    /// Whatever an own id has after a call without an answer. It is looked up, then released by its fence or its ticket.
+    /// Everything that an id chosen by the caller has after a call without an answer. A lookup finds its fence or
+    /// ticket, and the release names it.
     LookUp,
 }
 
@@ -45,17 +48,17 @@ impl<C> PendingRelease<C> {
         self.keys == *keys && self.id == id
     }
 
-    /// Whether it may go in a packet with others. On a connection of its own it goes alone.
+    /// Whether one packet may contain it together with others. A release with its own connection is sent alone.
     fn goes_with_others(&self) -> bool {
         self.connection.is_none() && self.target != Target::LookUp
     }
 
-    /// The server has freed the id by itself.
+    /// Whether the server has freed the id by itself.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// The calls that release it, one after the other.
+    /// The calls of this release, in order.
     pub(crate) fn steps(&self) -> Steps {
         let next = match self.target {
             Target::Whatever => Next::Release(None),
@@ -66,7 +69,7 @@ impl<C> PendingRelease<C> {
             keys: self.keys.clone(),
             id: self.id.clone(),
             next,
-            // A place in line may be granted after the lookup. Then it is looked up once more.
+            // A place in line may be granted after the lookup. Then a second lookup follows.
             lookups: 2,
         }
     }
@@ -78,7 +81,7 @@ pub(crate) struct Steps {
     keys: Keys,
     id: String,
     pub(crate) next: Next,
-    /// How many more lookups there may be.
+    /// The number of lookups that are left.
     pub(crate) lookups: u32,
 }
 
@@ -90,7 +93,7 @@ pub(crate) enum Next {
 }
 
 impl Steps {
-    /// The next call; nothing once the id has nothing left.
+    /// The next call. `None` once the id has nothing left to release.
     pub(crate) fn call(&self) -> Option<Packed> {
         match self.next {
             Next::LookUp => Some(self.lookup().pack()),
@@ -132,34 +135,35 @@ impl Steps {
     }
 }
 
-/// All releases of a gate that are pending.
+/// All pending releases of a gate.
 #[derive(Clone, Debug)]
 pub(crate) struct Releases<C> {
     pub(crate) pending: VecDeque<PendingRelease<C>>,
-    /// What is on its way to the server.
+    /// The releases that are being sent.
     pub(crate) current: Vec<(Keys, String)>,
-    /// Servers that did not answer, each left alone for a while. What is pending for the others does not wait for them.
+    /// Servers that did not answer, each with the end and the length of its pause. Releases for other servers do not
+    /// wait for them.
     pub(crate) pauses: BTreeMap<usize, (Instant, Duration)>,
-    /// When it ends at the latest, once the gate is gone.
+    /// When the last attempt ends, once the gate is dropped.
     closes: Option<Instant>,
 }
 
-/// What to do for pending releases.
+/// The next step for pending releases.
 pub(crate) enum ToRelease<C> {
-    /// These, in one packet to one server.
+    /// Send these in one packet to one server.
     Now(Vec<PendingRelease<C>>),
-    /// Nothing before this time; nothing at all without one.
+    /// Wait until this time; `None`: until there is a new release.
     At(Option<Instant>),
-    /// Nothing any more.
+    /// The gate is dropped and nothing is left to do.
     Closed,
 }
 
 /// Whether an id can be used again.
 pub(crate) enum Settled<C> {
     Yes,
-    /// Not before this release.
+    /// Send this release first.
     After(PendingRelease<C>),
-    /// Not before the answer to a release that is under way.
+    /// Wait for the answer to a release that is in progress.
     Soon,
 }
 
@@ -178,12 +182,12 @@ impl<C> Releases<C> {
         self.pending.is_empty()
     }
 
-    /// The gate is gone: what can be released within half a minute still is.
+    /// The gate is dropped. Releases continue for up to 30 s.
     pub(crate) fn close(&mut self, now: Instant) {
         self.closes = Some(now + LAST_RELEASES);
     }
 
-    /// The next releases that go together, to a server that is not left alone. `node_of` tells the server of each.
+    /// The next releases to send together, to a server that is not paused. `node_of` returns the server of a release.
     pub(crate) fn next(&mut self, now: Instant, node_of: impl Fn(&PendingRelease<C>) -> usize) -> ToRelease<C> {
         let is_closed = self.closes.is_some_and(|closes| closes <= now);
         self.pending.retain(|pending| !is_closed && !pending.is_over(now));
@@ -204,7 +208,7 @@ impl<C> Releases<C> {
         ToRelease::Now(batch)
     }
 
-    /// The release at this index, and others that may go with it.
+    /// The release at this index, and others that the same packet may contain.
     fn take_batch(&mut self, index: usize, node_of: impl Fn(&PendingRelease<C>) -> usize) -> Vec<PendingRelease<C>> {
         let mut batch = Vec::from_iter(self.pending.remove(index));
         let mut index = index;
@@ -221,7 +225,7 @@ impl<C> Releases<C> {
         batch
     }
 
-    /// What became of the last batch, which went to this server: the releases that were not confirmed are pending again.
+    /// Takes the result of the last batch, which was sent to `node`: the unconfirmed releases are pending again.
     pub(crate) fn sent(&mut self, node: usize, unconfirmed: Vec<PendingRelease<C>>, now: Instant) {
         self.current.clear();
         if unconfirmed.is_empty() {
@@ -236,8 +240,8 @@ impl<C> Releases<C> {
         self.pending.extend(unconfirmed);
     }
 
-    /// Whether no release of this id is pending. A release that is pending would give back what a later call is granted, or
-    /// would be undone by it.
+    /// Whether no release of this id is pending. A pending release would release the grant of a later call, or the
+    /// later call would undo the release.
     pub(crate) fn settle(&mut self, keys: &Keys, id: &str, now: Instant) -> Settled<C> {
         self.pending.retain(|pending| !pending.is_of(keys, id) || !pending.is_over(now));
         let mut pending = self.pending.iter();
@@ -281,7 +285,7 @@ mod tests {
             };
             releases.sent(node, unconfirmed, after(at));
         }
-        // The first one is over by itself; the second one is left alone for 100 ms.
+        // The first one is over by itself. The server of the second one is paused for 100 ms.
         let ToRelease::At(Some(at)) = releases.next(after(60), node_of) else {
             panic!("it does not wait");
         };

@@ -1,11 +1,11 @@
-//! Replicas that must have a grant before it counts.
+//! Confirmation of a grant by replicas, before it counts.
 
 use super::exchange::Reply;
 use crate::error::failure::{Failure, FailureKind};
 use redis::FromRedisValue;
 use std::time::Duration;
 
-/// So many replicas have to confirm, within so long.
+/// The number of replicas that must confirm, and the time within which they must.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MinReplicas {
     pub(crate) count: u32,
@@ -13,15 +13,15 @@ pub(crate) struct MinReplicas {
 }
 
 impl MinReplicas {
-    /// What follows the calls that are to be confirmed, on their connection.
+    /// The command that follows the calls to confirm, on the same connection.
     pub(crate) fn command(&self) -> Vec<u8> {
         let mut wait = redis::cmd("WAIT");
         let timeout = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
-        wait.arg(self.count).arg(timeout.max(1)); // 0 would be for ever
+        wait.arg(self.count).arg(timeout.max(1)); // 0 would mean no timeout
         wait.get_packed_command()
     }
 
-    /// Whether the reply says that enough confirmed.
+    /// Fails unless the reply reports enough confirmations.
     pub(crate) fn check(&self, reply: Option<Reply>) -> Result<(), Failure> {
         let confirmed = match reply {
             Some(reply) => reply.and_then(|value| Ok(u32::from_redis_value(value)?)),

@@ -1,4 +1,4 @@
-//! A reply of a script, read field by field, and what a failed call means.
+//! Reads the reply of a script field by field, and classifies the errors of failed calls.
 
 use super::lease::ServerTime;
 use crate::error::failure::{Failure, FailureKind};
@@ -7,20 +7,21 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// What a failed call means: an argument or a state that the script refused, a server that did not serve, or no reply at all.
+/// Classifies a failed call: the script refused an argument or the stored state, the server did not run it, or no reply
+/// arrived.
 pub(crate) fn error_of(error: RedisError) -> CallError {
     if error.code() == Some("LUAGATE") {
         let text = error.detail().unwrap_or_default();
         let (what, why) = text.split_once(": ").unwrap_or(("call", text));
         if what == "layout" {
-            // No argument is wrong, but what the keys hold.
+            // The arguments are valid, but the keys contain another layout.
             let why = why.to_owned();
             return CallError::Failed(Failure::of_error(FailureKind::WrongVersion, why, error));
         }
         return CallError::Invalid(Invalid::new(what, why));
     }
     if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
-        // A cluster refuses them before the script could.
+        // A cluster refuses such keys before the script runs.
         return CallError::Invalid(Invalid::new("keys", "takes keys of one hash tag"));
     }
     let failure = Failure::from(error);
@@ -30,8 +31,8 @@ pub(crate) fn error_of(error: RedisError) -> CallError {
     }
 }
 
-/// Reads a reply of a script, all of it: what has a field too many does not fit the contract. Never panics, whatever the
-/// server sent.
+/// Reads a complete reply of a script. A reply with an extra field breaks the contract and is an error. Never panics,
+/// for any reply.
 pub(crate) fn read<T>(value: Value, fields: impl FnOnce(&mut Reply) -> Result<T, CallError>) -> Result<T, CallError> {
     let mut reply = Reply::new(value)?;
     let answer = fields(&mut reply)?;
@@ -41,7 +42,7 @@ pub(crate) fn read<T>(value: Value, fields: impl FnOnce(&mut Reply) -> Result<T,
     }
 }
 
-/// A reply, read from front to back.
+/// The fields of a reply, read in order.
 pub(crate) struct Reply {
     shown: String,
     fields: std::vec::IntoIter<Value>,
@@ -55,7 +56,7 @@ impl Reply {
         }
     }
 
-    /// A reply that is one field and no array of several.
+    /// A reply that is a single field, not an array.
     pub(crate) fn plain(value: Value) -> Reply {
         Reply { shown: String::new(), fields: vec![value].into_iter() }
     }
@@ -78,13 +79,13 @@ impl Reply {
         }
     }
 
-    /// A number of any unsigned type that the field has to fit.
+    /// A number that fits into the type `T`.
     pub(crate) fn number<T: TryFrom<i64>>(&mut self) -> Result<T, CallError> {
         let number = self.integer()?;
         T::try_from(number).map_err(|_| unexpected(&(&self.shown, number)))
     }
 
-    /// A number for which -1 stands for never.
+    /// A number; -1 means never.
     pub(crate) fn number_or_never(&mut self) -> Result<Option<u64>, CallError> {
         match self.integer()? {
             -1 => Ok(None),
@@ -95,7 +96,7 @@ impl Reply {
         }
     }
 
-    /// 0 or 1.
+    /// 0 or 1 as `bool`.
     pub(crate) fn flag(&mut self) -> Result<bool, CallError> {
         match self.integer()? {
             0 => Ok(false),
@@ -115,7 +116,7 @@ impl Reply {
         }
     }
 
-    /// A list of arrays, each of which `row` reads.
+    /// A list of arrays. `row` reads each of them.
     pub(crate) fn rows<T>(&mut self, row: impl Fn(&mut Reply) -> Result<T, CallError>) -> Result<Vec<T>, CallError> {
         match self.fields.next() {
             Some(Value::Array(rows)) => rows.into_iter().map(|value| read(value, &row)).collect(),
@@ -124,7 +125,7 @@ impl Reply {
     }
 }
 
-/// A reply that no script gives.
+/// Unexpected reply; the scripts never return this.
 pub(crate) fn unexpected(what: &dyn Debug) -> CallError {
     let mut text = format!("{what:?}");
     if let Some((end, _)) = text.char_indices().nth(200) {

@@ -1,6 +1,6 @@
-//! Commands as they go over the wire: arrays of strings, each with its length in front.
+//! Commands in the wire format: arrays of strings, each after its length.
 
-/// Appends the beginning of a command, which so many words follow.
+/// Appends the start of a command with this number of words.
 pub(crate) fn begin(packet: &mut Vec<u8>, words: usize) {
     head(packet, b'*', words);
 }
@@ -11,7 +11,7 @@ pub(crate) fn word(packet: &mut Vec<u8>, word: &[u8]) {
     packet.extend_from_slice(b"\r\n");
 }
 
-/// A word of decimal digits.
+/// Appends a number as a word of decimal digits.
 pub(crate) fn number(packet: &mut Vec<u8>, number: u64) {
     let length = number.checked_ilog10().unwrap_or_default() + 1;
     head(packet, b'$', length as usize);
@@ -25,7 +25,7 @@ fn head(packet: &mut Vec<u8>, sign: u8, count: usize) {
     packet.extend_from_slice(b"\r\n");
 }
 
-/// Two at a time.
+/// Appends decimal digits, two per recursion.
 fn digits(packet: &mut Vec<u8>, number: u64) {
     if number > 99 {
         digits(packet, number / 100);

@@ -1,9 +1,9 @@
-//! The scripts of `lua/dist/`, by their names in the manifest.
+//! The scripts of `lua/dist/`, under their names in the manifest.
 
 use super::resp;
 use once_cell::sync::Lazy;
 
-/// A script: its text, and the words of a command that name it by its SHA-1.
+/// A script: its text, and the words of a command that refer to it by its SHA-1.
 pub(crate) struct Script {
     pub(super) text: &'static str,
     pub(super) by_sha1: Vec<u8>,
@@ -15,7 +15,7 @@ pub(crate) type LazyScript = Lazy<Script>;
 macro_rules! scripts {
     ($($name:ident $file:literal)*) => {
         $(pub(super) static $name: LazyScript = Lazy::new(|| {
-            let text = include_str!(concat!("../../lua/dist/", $file, ".lua")); // which `./dev manifest` writes
+            let text = include_str!(concat!("../../lua/dist/", $file, ".lua")); // written by `./dev manifest`
             let sha1 = sha1_smol::Sha1::from(text).digest().to_string();
             let mut by_sha1 = Vec::new();
             resp::word(&mut by_sha1, b"EVALSHA");

@@ -1,4 +1,5 @@
-//! The scripts of the semaphore: their calls and answers. Here are those by which one caller asks and holds.
+//! The calls of the semaphore scripts, and their answers. This file has the calls by which one caller acquires, holds
+//! and releases.
 
 mod manage;
 mod several;
@@ -17,7 +18,7 @@ use crate::error::CallError;
 use redis::Value;
 use std::time::Duration;
 
-/// A permit as the server reports it.
+/// A permit, as the server reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// How many permits are held.
@@ -41,12 +42,13 @@ impl Grant {
         grant.checked()
     }
 
-    /// A grant of this very call, with the lease that it asked for, or a longer one where a minimum hold asks for that.
+    /// Reads a grant by this call. It must have the lease that the call asked for, or a longer one because of a minimum
+    /// hold.
     fn read_of_lease(reply: &mut Reply, lease_ms: u64, at_least_ms: Option<u64>) -> Result<Grant, CallError> {
         let grant = Grant::read(reply)?;
         let end = (lease_ms > 0).then(|| grant.now.saturating_add(lease_ms.max(at_least_ms.unwrap_or(0))));
         let fits = match (grant.expires_at, end) {
-            // Whoever refreshes does not know of the minimum hold.
+            // A refresh does not contain the minimum hold.
             (Some(told), Some(end)) if at_least_ms.is_none() => told >= end,
             (told, end) => told == end,
         };
@@ -56,7 +58,7 @@ impl Grant {
         }
     }
 
-    /// Nobody holds zero permits, or by a lease that has ended.
+    /// Rejects a grant of zero permits, without a fence, or with a lease that has ended.
     fn checked(self) -> Result<Grant, CallError> {
         let lives = self.expires_at.is_none_or(|end| end > self.now);
         match self.permits > 0 && self.fence > 0 && lives {
@@ -65,13 +67,13 @@ impl Grant {
         }
     }
 
-    /// How long the lease ran at the server's `now`; `None`: for ever.
+    /// The time that was left of the lease at the server's `now`; `None`: permanent.
     pub(crate) fn left(&self) -> Option<Duration> {
         self.expires_at.map(|end| between(self.now, end))
     }
 }
 
-/// How full a semaphore is.
+/// How many permits of a semaphore are in use, and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// How many permits are in use.
@@ -86,34 +88,38 @@ impl Usage {
     }
 }
 
-/// What [`acquire`](crate::scripts::semaphore::acquire) asks for.
+/// The arguments of [`acquire`](crate::scripts::semaphore::acquire).
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The id of the caller: 1 to 200 bytes without white space or control characters. An id holds one permit at most.
+    /// The id of the caller: 1 to 200 bytes without white space or control characters. An id holds at most one permit
+    /// of a semaphore.
     pub id: &'a str,
-    /// How many permits, 1 to the limit in force; `None`: all that are free now, at least 1, never in line.
+    /// How many permits: 1 to the limit in force. `None`: all that are free now, at least 1; such a caller never waits
+    /// in line.
     pub permits: Option<u32>,
-    /// The limit that this caller declares; the first grant stores it. 0: whatever is stored.
+    /// The limit that this caller declares; the first grant stores it. 0: declares none, the stored limit applies.
     pub limit: u32,
-    /// How long the permit lives unless refreshed, in ms, up to 100 years; 0: permanent.
+    /// The lease in ms, up to 100 years: the permit ends after this time unless it is refreshed. 0: permanent.
     pub lease_ms: u64,
-    /// How long the caller stays in line after this call, in ms, up to a day (60 s with no inbox); 0: does not wait.
+    /// How long the caller stays in line after this call, in ms, up to a day (60 s with no inbox). 0: does not wait.
     pub wait_ms: u64,
-    /// The channel to which the server sends a message when it grants; subscribe to it before asking. Whoever may publish there
-    /// can send what looks like a grant, so let a secret of this wait follow, `<channel>#<secret>`: then messages end with the
-    /// SHA-1 of the secret and the text before it, as `lua/README.md` describes. Empty: the caller only asks again.
+    /// The channel to which the server sends a message when it grants. Subscribe to it before this call. Any client
+    /// that may publish on the channel can send a forged grant message. Therefore append a secret of this wait:
+    /// `<channel>#<secret>`. Then each message ends with the SHA-1 of the secret and the text before it, as
+    /// `lua/README.md` describes. Empty: no messages, the caller only asks again.
     pub inbox: &'a str,
-    /// 0, or the ticket of an earlier answer: brings back the place of a waiter that the server forgot.
+    /// 0, or the ticket of an earlier answer: restores the place of a waiter if the server lost it.
     pub ticket: u64,
-    /// Joins the line only while fewer than these wait; 0: joins any. Who is in line stays in line.
+    /// Joins the line only while fewer than this number wait; 0: no maximum. A caller that is in line already stays in
+    /// line.
     pub max_waiting: u32,
-    /// Minimum hold, in ms, up to 100 years: what is released earlier is in use until so long after the grant; 0: none. The lease
-    /// is not shorter.
+    /// Minimum hold, in ms, up to 100 years: permits that are released earlier count as in use until this time after
+    /// the grant. 0: none. The lease is at least as long.
     pub at_least_ms: u64,
 }
 
 impl Default for Ask<'_> {
-    /// One permit for 30 s, at once or not at all. The id and, where none is stored, the limit have to be filled in.
+    /// One permit for 30 s, without waiting. The caller must fill in the id, and the limit if none is stored.
     fn default() -> Self {
         Ask {
             id: "",
@@ -129,39 +135,40 @@ impl Default for Ask<'_> {
     }
 }
 
-/// What [`acquire`](crate::scripts::semaphore::acquire) answers.
+/// The answer of [`acquire`](crate::scripts::semaphore::acquire).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Granted by this call.
     Granted(Grant, Usage),
-    /// The id held already; nothing was granted twice.
+    /// The id already held a permit. Nothing was granted twice.
     Held(Grant, Usage),
-    /// In line.
+    /// The caller waits in line.
     Queued {
-        /// The place in line, for all who wait: the smallest is granted first.
+        /// The number that orders all waiters: the smallest ticket is granted first.
         ticket: u64,
-        /// The place in line now, from 1.
+        /// The position in line now, from 1.
         position: u64,
-        /// In how many ms asking again makes sense without a message.
+        /// The time in ms after which the caller should ask again if no message arrives.
         retry_after: u64,
-        /// How full it is.
+        /// How full the semaphore is.
         usage: Usage,
         /// The server's time at this reply.
         now: ServerTime,
     },
-    /// Not granted and not in line: too little is free or others wait, and the caller does not wait, or the line is full.
+    /// Not granted and not in line. Either the caller does not wait, and too little is free or others wait; or the line
+    /// is full.
     Denied {
-        /// In how many ms the next lease expires unless it is renewed, where the line is full at the earliest; `None`: no lease that
-        /// runs now ever expires.
+        /// The time in ms until the next lease expires, unless it is renewed. If the line is full, this is the earliest
+        /// possible time. `None`: no current lease ever expires.
         next_expiry: Option<u64>,
-        /// How full it is.
+        /// How full the semaphore is.
         usage: Usage,
-        /// How many wait in line.
+        /// How many callers wait in line.
         waiting: u64,
         /// The server's time at this reply.
         now: ServerTime,
     },
-    /// More permits were asked for than the limit in force allows. The id has no place in line.
+    /// The call asked for more permits than the limit in force. The id has no place in line.
     AboveLimit {
         /// The limit in force.
         limit: u32,
@@ -194,7 +201,7 @@ impl Call for Acquire<'_> {
             ask.max_waiting.into(),
             ask.at_least_ms.into(),
         ];
-        // The last two may be left out, which they are most often.
+        // The last two are optional, and rarely used.
         let unused = match (ask.max_waiting, ask.at_least_ms) {
             (0, 0) => 2,
             (_, 0) => 1,
@@ -236,9 +243,9 @@ impl Call for Acquire<'_> {
 pub(crate) struct Refresh<'a> {
     pub(crate) keys: &'a Keys,
     pub(crate) id: &'a str,
-    /// 0: permanent.
+    /// In ms; 0: permanent.
     pub(crate) lease_ms: u64,
-    /// Only the permit with this fence.
+    /// Refreshes only the permit with this fence; `None`: any.
     pub(crate) fence: Option<u64>,
 }
 
@@ -261,19 +268,19 @@ impl Call for Refresh<'_> {
     }
 }
 
-/// What [`release`](crate::scripts::semaphore::release) answers.
+/// The answer of [`release`](crate::scripts::semaphore::release).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseAnswer {
-    /// Given back, but for `left`.
+    /// The permits were released, except `left`.
     Released {
         /// How many permits the id still holds.
         left: u32,
         /// How full the semaphore is now.
         usage: Usage,
     },
-    /// It was in line, and left.
+    /// The id waited in line, and was removed.
     Cancelled,
-    /// It held nothing: its lease had ended, or it was released before.
+    /// The id held nothing: its lease had ended, or it was released before.
     Gone,
 }
 
@@ -282,7 +289,7 @@ pub(crate) struct Release<'a> {
     pub(crate) id: &'a str,
     /// How many permits the id keeps.
     pub(crate) keep: u32,
-    /// Only the permit with this fence, or the place in line with this ticket.
+    /// Releases only the permit with this fence or the place in line with this ticket; `None`: any.
     pub(crate) fence: Option<u64>,
 }
 
@@ -305,21 +312,21 @@ impl Call for Release<'_> {
     }
 }
 
-/// What [`lookup`](crate::scripts::semaphore::lookup) answers.
+/// The answer of [`lookup`](crate::scripts::semaphore::lookup).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupAnswer {
-    /// It holds.
+    /// The id holds a permit.
     Held(Grant),
-    /// It waits in line.
+    /// The id waits in line.
     Queued {
         /// Its ticket.
         ticket: u64,
-        /// Its place in line, from 1.
+        /// Its position in line, from 1.
         position: u64,
         /// The server's time at this reply.
         now: ServerTime,
     },
-    /// It has nothing.
+    /// The id has neither.
     Gone {
         /// The server's time at this reply.
         now: ServerTime,

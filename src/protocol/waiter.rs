@@ -1,7 +1,8 @@
-//! One wait as a state machine, from its first call to its end: for permits and for latches.
+//! One wait as a state machine, from its first call to its end. A wait is for permits or for a latch.
 //!
-//! The driver carries out an [`Action`] and reports what came of it as an [`Event`]. All rules of waiting are here: when to ask
-//! again, how long to go on while the server cannot be reached, what to do when the time is over, and what to give back.
+//! The driver executes an [`Action`] and reports the result as an [`Event`]. All rules of waiting are in this module:
+//! when to ask again, how long to retry while the server cannot be reached, what to do when the time is over, and what
+//! to give back.
 
 mod latch;
 mod permit;
@@ -17,114 +18,115 @@ use crate::error::failure::FailureKind;
 use redis::Value;
 use std::time::{Duration, Instant};
 
-/// How long a waiter stays in line unless it asks again. One that crashed leaves the queue within this.
+/// The waiter's deadline on the server, as time after each call: a waiter that does not ask again leaves the line then.
+/// So a waiter whose process has ended leaves the line within this time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How much longer than the deadline the last call of a wait may take.
+/// How much longer than the wait's deadline its last call may take.
 pub(crate) const LAST_CALL: Duration = Duration::from_millis(40);
 
-/// How long a waiter sleeps at most before it asks again: three times within its patience.
+/// How long a waiter sleeps at most before it asks again: three calls within its patience.
 const RECHECK: Duration = Duration::from_secs(5);
 
 /// The pause between calls while the server cannot be reached.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is waited for: how to ask, and what answers and messages mean.
+/// The object of a wait: how to ask for it, and the meaning of answers and messages.
 pub(crate) trait Target {
     type Answer;
     type Granted;
     type Error: From<CallError>;
 
-    /// The call that asks; `inbox` is where messages go.
+    /// The call that asks. Messages are sent to `inbox`.
     fn call(&self, ask: Ask, inbox: &str) -> Packed;
 
     fn answer(&self, ask: Ask, reply: Value) -> Result<Self::Answer, CallError>;
 
-    /// What an answer to a call sent at `sent` means.
+    /// Handles the answer to a call sent at `sent`.
     fn answered(&mut self, ask: Ask, answer: Self::Answer, sent: Moment) -> StepOf<Self>;
 
-    /// What a message means.
+    /// Handles a message.
     fn heard(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<Self>;
 
-    /// It may be worth asking, from when on.
+    /// Handles a hint to ask again. Returns when to ask.
     fn called(&mut self, now: Instant) -> Instant;
 
-    /// The server knows of this wait.
+    /// Whether the server has stored this wait.
     fn is_queued(&self) -> bool;
 
     fn cancelled(&self) -> Self::Error;
 
     fn timed_out(&self) -> Self::Error;
 
-    /// A grant that may be another caller's was not confirmed by a message.
+    /// The error if no message confirmed a grant that may be another caller's.
     fn unconfirmed(&self) -> Self::Error;
 
-    /// Whether what the id has may be another caller's, who did not ask to give it back.
+    /// Whether the id's permit may be another caller's. Such a permit must not be given back.
     fn is_foreign(error: &Self::Error) -> bool;
 }
 
-/// How a waiter asks.
+/// The kinds of calls by which a waiter asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ask {
-    /// Without an inbox, since most often none is needed.
+    /// Without an inbox, since most first calls need none.
     First,
     InLine,
-    /// The time is over: takes the grant that was under way, or gives the place up.
+    /// The time is over: takes a grant that was in progress, or gives up the place in line.
     Last,
 }
 
-/// What came of an answer or a message.
+/// The next step after an answer or a message.
 pub(crate) enum Step<G, E> {
-    /// Goes on, and asks at this time.
+    /// Continue to wait; ask at this time.
     AskAt(Instant),
-    /// Goes on, and asks at this time, or earlier if that is planned.
+    /// Continue to wait; ask at this time, or earlier if that is planned.
     AskBy(Instant),
-    /// Goes on as planned.
+    /// Continue as planned.
     Continue,
-    /// Waits for a message that says whose grant it is, until then.
+    /// Wait until this time for the message that shows whose grant it is.
     Confirm(Instant),
     Done(Result<G, E>),
-    /// Ends, and gives back whatever the id has.
+    /// End, and give back everything that the id has.
     GiveBack(E),
 }
 
 pub(crate) type StepOf<T> = Step<<T as Target>::Granted, <T as Target>::Error>;
 
-/// What a driver reports.
+/// An event that the driver reports.
 pub(crate) enum Event<A> {
     Answered {
         answer: A,
         sent: Moment,
     },
     Unanswered(CallError),
-    /// Signed with the secret of this wait.
+    /// A message that is signed with the secret of this wait.
     Message {
         message: Message,
         received: Moment,
     },
-    /// It is worth asking: messages may have been missed, or a latch may have opened.
+    /// A hint to ask again: messages may have been missed, or a latch may have opened.
     Called,
     Cancelled,
-    /// The sleep is over.
+    /// The time to sleep is over.
     Timer,
 }
 
-/// What a driver does next.
+/// The next action of the driver.
 pub(crate) enum Action<G, E> {
-    /// Sends a call, and is back at `until`.
+    /// Send a call. Stop waiting for its reply at `until`.
     Ask { ask: Ask, until: Option<Instant> },
-    /// Sleeps until then, or an event. `is_due`: what it waits for is on its way.
+    /// Sleep until this time or an event. `is_due`: the expected message should arrive very soon.
     Sleep { until: Instant, is_due: bool },
     /// The wait is over.
     Done { result: Result<G, E>, give_back: GiveBack },
 }
 
-/// What is given back at the end of a wait.
+/// The releases at the end of a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GiveBack {
-    /// What the server gave the id, within the time of the last call.
+    /// Release now, within the time of the last call, what the server gave the id.
     pub(crate) now: bool,
-    /// What a call without an answer may still bring: in the background, behind that call.
+    /// Release in the background, after the call without an answer, what that call may still have caused.
     pub(crate) later: bool,
 }
 
@@ -135,12 +137,12 @@ pub(crate) type ActionOf<T> = Action<<T as Target>::Granted, <T as Target>::Erro
 pub(crate) struct Waiter<T> {
     pub(crate) target: T,
     pub(crate) deadline: Option<Instant>,
-    /// How long it goes on while the server cannot be reached.
+    /// How long this wait continues while the server cannot be reached.
     outage: Duration,
     pub(crate) state: State,
     pub(crate) next_ask: Instant,
     pub(crate) unreachable_since: Option<Instant>,
-    /// A call was not answered: it may still reach the server, after this wait is over.
+    /// A call was not answered. It may still reach the server after the end of this wait.
     pub(crate) may_come_late: bool,
 }
 
@@ -164,7 +166,7 @@ impl<T: Target> Waiter<T> {
         }
     }
 
-    /// The first action; `listens`: there is an inbox already.
+    /// The first action. `listens`: the inbox is ready.
     pub(crate) fn start(&mut self, listens: bool) -> ActionOf<T> {
         match listens {
             true => self.sleep(),
@@ -172,7 +174,7 @@ impl<T: Target> Waiter<T> {
         }
     }
 
-    /// What to do after an event.
+    /// The next action after an event.
     pub(crate) fn on(&mut self, event: Event<T::Answer>, now: Moment) -> ActionOf<T> {
         match (self.state, event) {
             (State::Confirms, Event::Timer | Event::Cancelled) => {
@@ -199,7 +201,7 @@ impl<T: Target> Waiter<T> {
                 self.go_on(step)
             }
             (State::Asks(ask), Event::Unanswered(error)) => self.unanswered(ask, error, now),
-            // Only a driver that asked reports an answer.
+            // An answer without a call in progress; a correct driver never reports one.
             (_, Event::Answered { .. } | Event::Unanswered(_)) => self.sleep(),
             (_, Event::Timer) if self.is_over(now.instant()) => {
                 self.deadline = Some(now.instant());
@@ -239,7 +241,7 @@ impl<T: Target> Waiter<T> {
         }
     }
 
-    /// A call failed. A wait that has a place goes on for a while when the server cannot be reached.
+    /// Handles a failed call. A wait with a place in line continues for a while if the server cannot be reached.
     fn unanswered(&mut self, ask: Ask, error: CallError, now: Moment) -> ActionOf<T> {
         let now = now.instant();
         let is_over = ask == Ask::Last || self.is_over(now);
@@ -254,7 +256,8 @@ impl<T: Target> Waiter<T> {
             return self.sleep();
         }
         let give_back = GiveBack { now: false, later: self.may_come_late || is_queued };
-        // The server answered until just now: the time was over before the answer came, and that is what counts.
+        // The server answered until just now. So the call failed because the time was over, and that is the error to
+        // return.
         let answered_until_now = failing.is_none_or(|failing| failing <= LAST_CALL);
         let result = match is_over && is_queued && answered_until_now && is_late(&error) {
             true => self.target.timed_out(),
@@ -293,7 +296,8 @@ impl<T: Target> Waiter<T> {
     }
 }
 
-/// Whether the time was too short for the call: also where no connection could be made in what was left.
+/// Whether the call had too little time. This includes the case that no connection could be made in the time that was
+/// left.
 fn is_late(error: &CallError) -> bool {
     let (CallError::Failed(failure) | CallError::Unknown(failure)) = error else {
         return false;

@@ -1,4 +1,4 @@
-//! What an address means: one server, the nodes of a cluster, or a master that sentinels know.
+//! Parses an address: of one server, of the nodes of a cluster, or of a master behind sentinels.
 
 mod wrong_part;
 
@@ -18,7 +18,7 @@ pub(crate) enum Address {
     Sentinel {
         sentinels: Vec<ConnectionInfo>,
         master: String,
-        /// How connections to the master are made, but for its host and port.
+        /// The settings of connections to the master, except its host and port.
         like: ConnectionInfo,
     },
 }
@@ -33,7 +33,7 @@ impl Address {
         }
     }
 
-    /// The nodes of a cluster; one that can be reached is enough.
+    /// The nodes of a cluster. One that can be reached is enough.
     #[cfg(feature = "cluster")]
     pub(crate) fn of_cluster<S: AsRef<str>>(urls: &[S]) -> Result<Address, Invalid> {
         Ok(Address::Cluster(infos(urls, wrong_part::ONE)?))
@@ -51,7 +51,8 @@ impl Address {
         Err(needs("cluster"))
     }
 
-    /// Sentinels, and the name by which they know the master; who connects to the master as `like` says.
+    /// The sentinels, and the name of the master in their configuration. `like`: the settings of connections to the
+    /// master.
     #[cfg(feature = "sentinel")]
     pub(crate) fn of_sentinels<S: AsRef<str>>(
         sentinels: &[S],
@@ -65,7 +66,7 @@ impl Address {
         Ok(Address::Sentinel { sentinels: infos(sentinels, wrong_part::ONE)?, master: master.to_owned(), like })
     }
 
-    /// The same, with what connections by TLS take.
+    /// The same address with the settings for TLS.
     pub(crate) fn prepared(mut self, certificates: &Certificates) -> Result<Address, CallError> {
         let mut infos = self.infos();
         if certificates.are_given() && !infos.iter().any(|info| tls::is_used(info)) {
@@ -78,7 +79,7 @@ impl Address {
         Ok(self)
     }
 
-    /// All from which connections are made.
+    /// All settings from which connections are made.
     fn infos(&mut self) -> Vec<&mut ConnectionInfo> {
         match self {
             Address::One(info) => vec![info],
@@ -91,7 +92,7 @@ impl Address {
         }
     }
 
-    /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db]`; user and password are those of the master.
+    /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db]`; user and password are for the master.
     #[cfg(feature = "sentinel")]
     fn of_sentinel_url(scheme: &str, rest: &str) -> Result<Address, Invalid> {
         let form = wrong_part::SENTINEL;
@@ -120,18 +121,18 @@ fn needs(feature: &str) -> Invalid {
     Invalid::new("url", why)
 }
 
-/// Without the part that tells what is behind it.
+/// The scheme without `+cluster` or `+sentinel`.
 fn plain(scheme: &str) -> &str {
     scheme.split('+').next().unwrap_or(scheme)
 }
 
 #[cfg(feature = "sentinel")]
 fn has_port(host: &str) -> bool {
-    // The colons of `[::1]` are none.
+    // The colons of `[::1]` do not begin a port.
     host.rsplit(']').next().is_some_and(|end| end.contains(':'))
 }
 
-/// `user:password@` or nothing, `host,host`, and what follows the first slash.
+/// Splits into `user:password@` or nothing, `host,host`, and the text after the first slash.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 fn parts<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str, &'a str), Invalid> {
     if let Some(why) = wrong_part::password(rest) {
@@ -143,7 +144,7 @@ fn parts<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str, &'a str), I
     Ok((login, hosts, path))
 }
 
-/// A url for each host of `[user:password@]host,host[/db]`.
+/// A URL for each host of `[user:password@]host,host[/db]`.
 #[cfg(feature = "cluster")]
 fn expand(scheme: &str, rest: &str) -> Result<Vec<String>, Invalid> {
     let (login, hosts, path) = parts(rest, wrong_part::CLUSTER)?;
@@ -152,7 +153,7 @@ fn expand(scheme: &str, rest: &str) -> Result<Vec<String>, Invalid> {
     Ok(urls.collect())
 }
 
-/// What each of these urls says.
+/// Parses each of these URLs.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 fn infos<S: AsRef<str>>(urls: &[S], form: &str) -> Result<Vec<ConnectionInfo>, Invalid> {
     let one_of = |(index, url): (usize, &S)| {
@@ -164,7 +165,7 @@ fn infos<S: AsRef<str>>(urls: &[S], form: &str) -> Result<Vec<ConnectionInfo>, I
     urls.iter().enumerate().map(one_of).collect()
 }
 
-/// What one url says. Its text stays out of the error: it may have a password.
+/// Parses one URL. The error does not contain its text, which may contain a password.
 pub(crate) fn info(url: &str) -> Result<ConnectionInfo, Invalid> {
     info_of(url, wrong_part::ONE)
 }

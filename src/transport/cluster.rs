@@ -1,7 +1,7 @@
 //! The nodes of a cluster, and which of them has a key.
 //!
-//! Each node has a pool of its own, so that one that stands still holds up nobody who asks another; a `ClusterConnection` of
-//! `redis` looks at every node, one after the other, whenever the slots have moved.
+//! Each node has a separate pool, so that a node that does not answer delays no calls to other nodes. A
+//! `ClusterConnection` of `redis` would ask every node, one after the other, whenever slots have moved.
 
 #[cfg(test)]
 mod tests;
@@ -19,36 +19,36 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The nodes are not asked for their slots more often than this because of a failure.
+/// The minimum time between two requests for the slots because of a failure.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long one node may take to tell the slots, before another is asked.
+/// How long one node may take to report the slots, before another one is asked.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 
 pub(crate) struct Cluster {
     options: PoolOptions,
-    /// How connections are made, but for the address.
+    /// The settings of connections, except the address.
     like: ConnectionInfo,
     map: Mutex<Map>,
-    /// Held by whoever asks for the slots; the others use what it finds.
+    /// Held by the thread that asks for the slots. The others use its result.
     asking: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Map {
     owners: HashMap<Slot, usize>,
-    /// All that were ever heard of; the place of one is its number.
+    /// All nodes that were ever reported. The index of a node is its number.
     nodes: Vec<Arc<Pool>>,
     numbers: BTreeMap<(String, u16), usize>,
-    /// This node failed, or answered, in a way that may mean that the slots have other owners.
+    /// This node failed or answered in a way that may mean that slots have moved.
     doubted: Option<NodeId>,
     asked: Option<Instant>,
-    /// How often the owners were told anew.
+    /// How many times the owners were updated.
     version: u64,
 }
 
 impl Cluster {
-    /// Knows these addresses, and asks nobody yet.
+    /// Stores these addresses. Does not connect yet.
     pub(crate) fn new(nodes: &[ConnectionInfo], options: PoolOptions) -> Result<Cluster, CallError> {
         let Some(like) = nodes.first().cloned() else {
             return Err(Invalid::new("nodes", "takes the address of one node or more, got none").into());
@@ -78,12 +78,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Asks for the slots: a wrong address is found out here.
+    /// Asks for the slots. This detects a wrong address.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.ask_for_slots(None, None)
     }
 
-    /// The number of the node at this address, which gets one if it is new.
+    /// The number of the node at this address. A new node gets the next number.
     fn number(&self, map: &mut Map, address: (String, u16)) -> Result<usize, Failure> {
         if let Some(number) = map.numbers.get(&address) {
             return Ok(*number);
@@ -97,17 +97,17 @@ impl Cluster {
         Ok(number)
     }
 
-    /// All that were ever heard of.
+    /// All nodes that were ever reported.
     pub(crate) fn nodes(&self) -> Vec<Arc<Pool>> {
         lock(&self.map).nodes.clone()
     }
 
-    /// The node of this number.
+    /// The node with this number.
     pub(crate) fn node(&self, number: usize) -> Option<Arc<Pool>> {
         lock(&self.map).nodes.get(number).cloned()
     }
 
-    /// Which node has the key, as far as is known without asking.
+    /// The node that has the key, as far as the stored slots show it.
     pub(crate) fn node_of(&self, key: &[u8]) -> NodeId {
         self.known(key).unwrap_or(0)
     }
@@ -116,7 +116,8 @@ impl Cluster {
         lock(&self.map).owners.get(&Slot::for_key(key)).copied()
     }
 
-    /// The node that has the key. Asks where that is not known, or doubtful and nobody else asks, until `until` at most.
+    /// The node that has the key. Asks for the slots if the node is unknown; also if it is doubtful and no other thread
+    /// asks already. Blocks until `until` at most.
     pub(super) fn owner(&self, key: &[u8], until: Option<Instant>) -> Result<Arc<Pool>, Failure> {
         let slot = Slot::for_key(key);
         let now = self.options.clock.now();
@@ -143,17 +144,17 @@ impl Cluster {
         })
     }
 
-    /// The slot of this key has moved there.
+    /// The slot of this key has moved to node `to`.
     pub(super) fn moved(&self, key: &[u8], from: NodeId, to: &str) -> Result<(), Failure> {
         let mut map = lock(&self.map);
         let number = self.number_at(&mut map, from, to)?;
         map.owners.insert(Slot::for_key(key), number);
-        // Where one has moved others may have: the next call that can spare the time asks.
+        // Other slots may have moved too. The next call with enough time asks.
         map.doubted = Some(from);
         Ok(())
     }
 
-    /// The slots may have other owners, since this node failed.
+    /// This node failed, so the slots may have moved.
     pub(super) fn doubt(&self, node: NodeId) {
         lock(&self.map).doubted = Some(node);
     }
@@ -166,7 +167,7 @@ impl Cluster {
         node.ok_or_else(|| no_address(to))
     }
 
-    /// The number of the node at `to`, which is `host:port`, or `:port` on the host that said so.
+    /// The number of the node at `to`, which is `host:port`, or `:port` on the host of node `from`.
     fn number_at(&self, map: &mut Map, from: NodeId, to: &str) -> Result<NodeId, Failure> {
         let (host, port) = to.rsplit_once(':').ok_or_else(|| no_address(to))?;
         let port = port.parse().map_err(|_| no_address(to))?;
@@ -177,17 +178,17 @@ impl Cluster {
         self.number(map, (host, port))
     }
 
-    /// Asks for the slots, or waits while somebody else does. `last` is asked last, since it just failed.
+    /// Asks for the slots, or waits while another thread asks. Node `last` has just failed and is asked last.
     pub(super) fn ask_for_slots(&self, last: Option<NodeId>, until: Option<Instant>) -> Result<(), Failure> {
         let before = lock(&self.map).version;
         let asking = lock(&self.asking);
         if lock(&self.map).version != before {
-            return Ok(()); // somebody else was told meanwhile
+            return Ok(()); // another thread has updated the slots
         }
         self.ask_nodes(&asking, last, until)
     }
 
-    /// Asks the nodes which of them has what, one after the other until one tells, or until `until`.
+    /// Asks one node after the other for the slots, until one answers or until `until`.
     fn ask_nodes(&self, _asking: &MutexGuard<()>, last: Option<NodeId>, until: Option<Instant>) -> Result<(), Failure> {
         let mut nodes = self.nodes();
         nodes.sort_by_key(|node| (Some(node.node()) == last, node.is_retired()));
@@ -240,7 +241,7 @@ fn host_of(map: &Map, number: usize) -> String {
     found.map(|((host, _), _)| host.clone()).unwrap_or_default()
 }
 
-/// Slots that one master has.
+/// A range of slots of one master.
 struct Range {
     first: u16,
     last: u16,
@@ -271,7 +272,7 @@ fn slots(node: &Pool, until: Instant) -> Result<Vec<Range>, Failure> {
     }
 }
 
-/// First slot, last slot, and the master as host, port and more; then the replicas.
+/// Reads a row: first slot, last slot, the master as host, port and more, then the replicas.
 fn range(row: &Value) -> Option<Range> {
     let Value::Array(row) = row else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = row.as_slice() else {
@@ -283,7 +284,7 @@ fn range(row: &Value) -> Option<Range> {
     let host = match host {
         Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
         Value::SimpleString(host) => host.clone(),
-        Value::Nil => String::new(), // the host that was asked
+        Value::Nil => String::new(), // the host of the node that was asked
         _ => return None,
     };
     Some(Range {

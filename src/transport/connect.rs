@@ -1,4 +1,4 @@
-//! Making one connection, within a time.
+//! Makes one connection within a given time.
 
 use super::tls;
 use crate::error::failure::{Failure, FailureKind};
@@ -7,15 +7,15 @@ use redis::ConnectionAddr;
 use redis::{Client, Connection, ConnectionInfo, ProtocolVersion};
 use std::time::Duration;
 
-/// How all connections of a gate are made: RESP2, where the subscriber can wait with a deadline; and no greeting, each
-/// part of which would be awaited for a timeout of its own.
+/// The settings of all connections of a gate. RESP2, since its `PubSub` can wait with a deadline. No greeting, since
+/// each of its replies would have a separate timeout.
 pub(crate) fn with_options(info: ConnectionInfo) -> ConnectionInfo {
     let tcp = info.tcp_settings().clone().set_nodelay(true);
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
     info.set_tcp_settings(tcp).set_redis_settings(settings)
 }
 
-/// The same way to another host.
+/// The same settings for another host.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 pub(crate) fn moved_to(like: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
     match like {
@@ -26,9 +26,9 @@ pub(crate) fn moved_to(like: &ConnectionAddr, host: String, port: u16) -> Connec
     }
 }
 
-/// Connects, without timeouts for what follows.
+/// Connects within `within`. Sets no timeouts for later calls.
 pub(crate) fn open(client: &Client, within: Duration) -> Result<Connection, Failure> {
-    // Each part of the handshake is awaited for the whole timeout, so they get a share each.
+    // The timeout applies to each reply of the handshake. Therefore each reply gets a share of the time.
     let info = client.get_connection_info();
     let settings = info.redis_settings();
     let replies = [settings.password().is_some(), settings.db() != 0, tls::is_used(info)];
@@ -46,7 +46,7 @@ pub(crate) fn open(client: &Client, within: Duration) -> Result<Connection, Fail
         }
         let failure = Failure::from(error);
         match failure.kind() {
-            // Whatever the socket said: a connection that was never made is not one that broke.
+            // The connection was never established, so it did not break, even if the socket reports that.
             FailureKind::Disconnected | FailureKind::TimedOut => {
                 Failure::new(FailureKind::Unreachable, failure.to_string())
             }

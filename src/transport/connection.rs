@@ -1,4 +1,4 @@
-//! One connection of a pool: how a packet goes over it, and what follows when replies are late.
+//! One connection of a pool: sends packets, receives replies, and keeps count of late replies.
 
 use super::NodeId;
 use crate::clock::machine_now;
@@ -8,27 +8,27 @@ use std::ops::DerefMut;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The gate's own connection, or one that the user's pool lent it.
+/// A connection of the gate, or one that the user's pool lent.
 pub(super) type Inner = Box<dyn DerefMut<Target = Connection> + Send>;
 
 pub(super) struct PooledConnection {
     con: Inner,
-    /// Somebody waits for it to come back.
+    /// The connection belongs to the user's pool and must return there.
     pub(super) is_lent: bool,
     read_timeout: Duration,
     /// The age of the connection, see [`Pool`](super::pool::Pool).
     pub(super) generation: u64,
-    /// When it response something last, was made, or was found to be ready.
+    /// When it last received a reply, was made, or was found to be ready.
     pub(super) used: Instant,
-    /// How many replies are still to come that nobody waits for, apart from the one that `redis` skips by itself.
+    /// The number of late replies that no call waits for, except the one that `redis` skips itself.
     unread: usize,
 }
 
-/// How a connection is after a packet.
+/// The state of a connection after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Ready,
-    /// It works, but replies are still to come.
+    /// It works, but replies are still missing.
     Late,
     Broken,
 }
@@ -38,8 +38,8 @@ impl PooledConnection {
         PooledConnection { con, is_lent, read_timeout, generation, used: machine_now(), unread: 0 }
     }
 
-    /// Sends commands in one packet and reads their replies until `latest`, on this machine's clock. There are `count`
-    /// replies; one that did not come is an error. Replies to earlier packets that come late are passed over.
+    /// Sends commands in one packet and reads their `count` replies until `latest`, on this machine's clock. A reply
+    /// that does not arrive is an error. Late replies to earlier packets are skipped.
     pub(super) fn exchange(&mut self, packet: &[u8], count: usize, latest: Instant) -> (Vec<Reply>, State) {
         let mut replies = Vec::with_capacity(count);
         let late = self.unread;
@@ -63,7 +63,7 @@ impl PooledConnection {
             let left = latest.saturating_duration_since(machine_now());
             self.bound(left).map_err(|error| (error, State::Broken))?;
             let reply = self.con.recv_response();
-            self.unread -= 1; // one that is late after this is skipped by `redis`
+            self.unread -= 1; // if this one is late, `redis` skips it later
             match reply {
                 Ok(_) if late > 0 => late -= 1,
                 Ok(reply) => replies.push(Ok(reply)),
@@ -74,9 +74,10 @@ impl PooledConnection {
         Ok(())
     }
 
-    /// Bounds how long the next reply may take. A little more than `left` is left as it is: each change is a system call.
+    /// Limits the time for the next reply. A timeout slightly above `left` is not changed, since each change is a
+    /// system call.
     fn bound(&mut self, left: Duration) -> Result<(), RedisError> {
-        let left = left.max(Duration::from_millis(1)); // zero would mean no bound at all
+        let left = left.max(Duration::from_millis(1)); // zero would mean no timeout
         let more = self.read_timeout.checked_sub(left);
         if more.is_none_or(|more| more > self.read_timeout / 64) {
             self.con.set_read_timeout(Some(left))?;
@@ -86,7 +87,7 @@ impl PooledConnection {
     }
 }
 
-/// The owner of a lent connection expects neither the gate's timeouts nor replies to the gate's calls.
+/// Removes the gate's timeouts and the replies to its calls before a lent connection returns to its owner.
 #[cfg(feature = "r2d2")]
 impl Drop for PooledConnection {
     fn drop(&mut self) {
@@ -95,7 +96,7 @@ impl Drop for PooledConnection {
         }
         while self.unread > 0 && redis::ConnectionLike::is_open(&**self.con) {
             let _ = self.bound(Duration::ZERO);
-            let _ = self.con.recv_response(); // skipped later, if it comes later
+            let _ = self.con.recv_response(); // if it arrives later, `redis` skips it later
             self.unread -= 1;
         }
         let _ = self.con.set_read_timeout(None);
@@ -103,16 +104,16 @@ impl Drop for PooledConnection {
     }
 }
 
-/// A connection on which calls were not answered in time. A release that is sent on it reaches the server after these calls. It
-/// is out of its pool, and shared by those whose calls were in the packet.
+/// A connection on which calls were not answered in time. A release on this connection reaches the server after these
+/// calls. It has left its pool. All threads whose calls were in the packet share it.
 #[derive(Clone)]
 pub(crate) struct PendingConnection {
     pub(super) node: NodeId,
-    /// Nothing once it has answered what followed, and with it everything before; or when it broke.
+    /// `None` after it broke, or after it answered a later packet and so everything before.
     pub(super) connection: Arc<Mutex<Option<Counted>>>,
 }
 
-/// A pending connection counts for as long as it is kept.
+/// A pending connection, counted for as long as it exists.
 pub(super) struct Counted {
     pub(super) connection: PooledConnection,
     pub(super) _count: Arc<()>,
@@ -126,7 +127,7 @@ impl PendingConnection {
         }
     }
 
-    /// The server to which it leads.
+    /// The server of this connection.
     pub(crate) fn node(&self) -> NodeId {
         self.node
     }

@@ -1,4 +1,4 @@
-//! Where a pool's connections come from: one address, or whatever server the sentinels call master.
+//! The source of a pool's connections: one address, or the current master of the sentinels.
 
 use super::Timeouts;
 use super::connect::{open, with_options};
@@ -15,13 +15,13 @@ pub(crate) enum Connector {
     Client(Box<Client>),
     #[cfg(feature = "sentinel")]
     Sentinels(std::sync::Arc<Sentinels>),
-    /// The user's pool; whatever is not for calls is connected by itself.
+    /// The user's pool, for calls. The client makes all other connections.
     #[cfg(feature = "r2d2")]
     Pool(r2d2::Pool<Client>, Box<Client>),
 }
 
 impl Connector {
-    /// Where that is, as people write it; no user and no password.
+    /// The server for messages to people, without user and password: an address, or the name of the master.
     pub(crate) fn address(&self) -> String {
         match self {
             Connector::Client(client) => client.get_connection_info().addr().to_string(),
@@ -44,7 +44,7 @@ impl Connector {
         Ok(Connector::Pool(pool, Box::new(client)))
     }
 
-    /// A connection for calls, had within `within`, and whether it is lent.
+    /// A connection for calls, obtained within `within`, and whether it is lent.
     pub(super) fn pooled(&self, timeouts: &Timeouts, within: Duration) -> Result<(Inner, bool), Failure> {
         #[cfg(feature = "r2d2")]
         if let Connector::Pool(pool, _) = self {
@@ -63,7 +63,7 @@ impl Connector {
         Ok((Box::new(Box::new(con)), false))
     }
 
-    /// A connection that is made within `within`.
+    /// Makes a connection within `within`.
     pub(crate) fn connect(&self, timeouts: &Timeouts, within: Duration) -> Result<Connection, Failure> {
         let con = match self {
             Connector::Client(client) => open(client, within),
@@ -77,7 +77,7 @@ impl Connector {
         Ok(con)
     }
 
-    /// How often another server became the master: connections of before are not to be used any more.
+    /// How many times another server became the master. Earlier connections must not be used any more.
     pub(crate) fn moves(&self) -> u64 {
         match self {
             #[cfg(feature = "sentinel")]
@@ -86,7 +86,7 @@ impl Connector {
         }
     }
 
-    /// The places where connecting can have failed. What has to be asked for takes no longer than `within`.
+    /// The addresses at which connecting may have failed. Takes `within` at most if it must ask for them.
     pub(crate) fn addresses(&self, within: Duration) -> Vec<ConnectionAddr> {
         match self {
             Connector::Client(client) => {

@@ -1,21 +1,23 @@
-//! What a gate has to say about its servers though nothing has failed: that they would evict.
+//! Warns if a server would evict keys. Nothing has failed yet in that case.
 
 use super::pool::{Pool, Sending};
 use redis::Value;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A call that cannot spare this does not ask, and nobody waits longer for the answer.
+/// The time for the answer. A call with less time left does not ask.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 
-/// What is wrong with how a server is set up, though it serves. [`Gate::warnings`](crate::Gate::warnings) has them.
+/// A wrong setting of a server that works. [`Gate::warnings`](crate::Gate::warnings) returns them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// When the server's memory is full it evicts keys, those of locks and semaphores among them: all of these have a TTL,
-    /// so the policies that begin with `volatile-` take them too. Where one of a semaphore's keys is gone nothing is granted
-    /// until the last lease that is still known has ended; where all are gone its limit counts anew. With `noeviction`
-    /// acquiring is refused instead, and who holds goes on.
+    /// When its memory is full, the server evicts keys, including those of locks and semaphores. All of these keys have
+    /// a TTL, so the policies that begin with `volatile-` evict them too.
+    ///
+    /// If one key of a semaphore is lost, nothing is granted until the last known lease has ended. If all its keys are
+    /// lost, its count begins at zero again. With `noeviction` the server refuses new grants instead, and current
+    /// holders are not affected.
     #[non_exhaustive]
     Evicts {
         /// Its address, without user or password.
@@ -38,8 +40,8 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Asks a server for its settings, once. One that does not tell them, as when the user may not run `INFO`, is not warned of.
-/// `until` is when the caller has to be back.
+/// Reads a server's settings, once. A server that does not report them, for example because the user may not run
+/// `INFO`, causes no warning. `until`: the deadline of the caller.
 pub(crate) fn ask(server: &Pool, until: Option<Instant>) -> Option<Warning> {
     if server.is_checked() {
         return None;
@@ -57,7 +59,7 @@ pub(crate) fn ask(server: &Pool, until: Option<Instant>) -> Option<Warning> {
     }
 }
 
-/// What the reply to `INFO memory` comes to.
+/// The warning that the reply to `INFO memory` leads to.
 fn evicts(info: &[u8], server: String) -> Option<Warning> {
     let info = std::str::from_utf8(info).ok()?;
     let field = |name: &str| {

@@ -1,7 +1,7 @@
-//! The connections to one server, and the packets that go over them.
+//! The connections to one server, and the packets that are sent on them.
 //!
-//! A call that finds a connection free is sent at once. Calls that come while enough connections are busy wait in a queue;
-//! whoever gets a connection takes others from the queue along in its packet, and hands their replies back.
+//! A call that finds a free connection is sent at once. While enough connections are busy, further calls wait in a
+//! queue. A thread that gets a connection adds calls from the queue to its packet, and hands their replies back.
 
 mod connections;
 mod queue;
@@ -30,19 +30,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What an answer at once is: from farther away, a call that waits for a packet loses more than the packet saves.
+/// A server that answers within this time is near. If it is farther away, a call loses more time by waiting for a
+/// shared packet than the packet saves.
 const AT_ONCE: Duration = Duration::from_millis(2);
 
-/// How a packet is sent.
+/// Options for sending a packet.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sending {
-    /// When the caller has to be back. Without it the read timeout counts.
+    /// The deadline of the caller; `None`: the read timeout applies.
     pub(crate) until: Option<Instant>,
-    /// Before all others who wait for a connection.
+    /// Ahead of all other calls that wait for a connection.
     pub(crate) priority: bool,
-    /// Not in one packet with the calls of others.
+    /// Not in one packet with the calls of other threads.
     pub(crate) alone: bool,
-    /// Who has to confirm the calls. Waiting for them holds up the connection, so these go alone.
+    /// Replicas that must confirm the calls. The connection is blocked while it waits for them, so these calls are sent
+    /// alone.
     pub(crate) replicas: Option<MinReplicas>,
 }
 
@@ -52,24 +54,24 @@ impl Sending {
     }
 }
 
-/// A packet that was sent, and the replies to it.
+/// The replies to a packet.
 pub(crate) struct Response {
     pub(crate) replies: Vec<Reply>,
     /// The moment before it was sent.
     pub(crate) sent: Moment,
     /// The age of the connection.
     pub(crate) generation: u64,
-    /// Where the connection is, if replies did not come in time.
+    /// The connection, if replies did not arrive in time.
     pub(crate) pending: Option<PendingConnection>,
 }
 
-/// What all pools of a gate have in common.
+/// The options that all pools of a gate share.
 #[derive(Clone)]
 pub(crate) struct PoolOptions {
     pub(crate) clock: Clock,
     pub(crate) counts: Arc<Counts>,
     pub(crate) timeouts: Timeouts,
-    /// How many connections one has at most.
+    /// The maximum number of connections of one pool.
     pub(crate) most: usize,
 }
 
@@ -103,22 +105,22 @@ impl Pool {
         self.node
     }
 
-    /// Where the server is, without user and password.
+    /// The server, without user and password.
     pub(crate) fn address(&self) -> String {
         self.connector.address()
     }
 
-    /// Whether the server was asked how it is set up.
+    /// Whether the server's settings were requested.
     pub(crate) fn is_checked(&self) -> bool {
         self.checked.load(Ordering::Relaxed)
     }
 
-    /// True the first time.
+    /// `true` only for the first call.
     pub(crate) fn is_checked_first(&self) -> bool {
         !self.checked.swap(true, Ordering::Relaxed)
     }
 
-    /// A node of a cluster is no master (any more), so nobody needs a connection to it.
+    /// Whether this node of a cluster is not a master. Then it needs no connection.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
     }
@@ -132,13 +134,13 @@ impl Pool {
         }
     }
 
-    /// A connection or a subscription was re-established.
+    /// Counts a connection or a subscription that was re-established.
     pub(crate) fn count_reconnect(&self, what: &str) {
         trace::reconnected(what, || self.address());
         self.options.counts.reconnects.add_one();
     }
 
-    /// How often another server took the place of this one.
+    /// How many times another server replaced this one.
     pub(crate) fn moves(&self) -> u64 {
         self.connector.moves()
     }
@@ -148,7 +150,7 @@ impl Pool {
         self.connector.connect(&self.options.timeouts, self.options.timeouts.connect)
     }
 
-    /// The places where connecting can have failed; see [`Connector::addresses`].
+    /// The addresses at which connecting may have failed; see [`Connector::addresses`].
     pub(crate) fn addresses(&self, within: Duration) -> Vec<ConnectionAddr> {
         self.connector.addresses(within)
     }
@@ -158,12 +160,12 @@ impl Pool {
         lock(&self.connections).open
     }
 
-    /// The idle connections of this age are not used again.
+    /// Stops the use of the idle connections of this age.
     pub(crate) fn outdate(&self, generation: u64) {
         lock(&self.connections).outdate(generation);
     }
 
-    /// Sends a plain command by itself. A failure: it was not sent.
+    /// Sends one plain command alone. `Err`: it was not sent.
     pub(crate) fn command(&self, command: &Cmd, sending: Sending) -> Result<Reply, Failure> {
         let packet = Packet { bytes: command.get_packed_command().into(), replies: 1 };
         let alone = Sending { alone: true, ..sending };
@@ -171,7 +173,8 @@ impl Pool {
         Ok(error_in(reply.unwrap_or_else(missing)))
     }
 
-    /// Sends a packet, in one with those of other threads where many are under way. A failure: it was not sent.
+    /// Sends a packet. If many calls are in progress, it shares a packet with those of other threads. `Err`: it was not
+    /// sent.
     pub(crate) fn send(&self, packet: &Packet, sending: Sending) -> Result<Response, Failure> {
         let latest = machine_now() + self.time(sending.until);
         let mut connections = lock(&self.connections);
@@ -195,8 +198,8 @@ impl Pool {
         }
     }
 
-    /// Sends a packet on this very connection, so that it reaches the server after what was sent on it before. With `until` it
-    /// waits for nobody else who does that, and fails. `None`: the connection is used no more.
+    /// Sends a packet on this pending connection, so that it reaches the server after the earlier packets. With `until`
+    /// it fails if another thread uses the connection. `None`: the connection is no longer usable.
     pub(crate) fn send_behind(
         &self,
         pending: &PendingConnection,
@@ -225,7 +228,7 @@ impl Pool {
         Some(Ok(Response { replies, sent, generation, pending: None }))
     }
 
-    /// A connection that was pending is ready again: it returns to the pool, if that has room.
+    /// A pending connection is ready again. It returns to the pool if there is room.
     fn take_back(&self, connection: PooledConnection) {
         let mut connections = lock(&self.connections);
         connections.unreplaced = connections.unreplaced.saturating_sub(1);
@@ -235,18 +238,18 @@ impl Pool {
         }
     }
 
-    /// Whether a connection that is ready waits here for its next call.
+    /// Whether a ready connection stays in this pool for its next call.
     fn keeps(&self, connection: &PooledConnection) -> bool {
         !connection.is_lent && !self.is_retired()
     }
 
-    /// How long a call that is sent now may take.
+    /// The time limit of a call that is sent now.
     fn time(&self, until: Option<Instant>) -> Duration {
         let left = |until: Instant| until.saturating_duration_since(self.options.clock.now());
         until.map_or(self.options.timeouts.read, |until| self.options.timeouts.read.min(left(until)))
     }
 
-    /// Sends a packet on a connection, and along with it those of others that wait by then.
+    /// Sends a packet on a connection, together with packets of other threads that wait at that time.
     fn send_on(&self, slot: Slot, packet: &Packet, sending: Sending, latest: Instant) -> Result<Response, Failure> {
         let mut connection = match self.ready(slot, latest) {
             Ok(connection) => connection,
@@ -256,12 +259,12 @@ impl Pool {
             }
         };
         let along = lock(&self.connections).take_along(packet, sending, latest);
-        let begun = connection.used; // just now, when it was found to be ready
+        let begun = connection.used; // when it was found to be ready, just now
         let sent = self.options.clock.moment_at(begun);
         let (mut replies, state) = match along.is_empty() {
             true => connection.exchange(&packet.bytes, packet.replies, latest),
             false => {
-                // All have the time of one: a call without a deadline counts from here.
+                // All have the same time limit. Calls without a deadline count from now.
                 let latest = match sending.until {
                     Some(_) => along.iter().map(|other| other.latest).fold(latest, Instant::max),
                     None => begun + self.options.timeouts.read,
@@ -286,8 +289,8 @@ impl Pool {
         Ok(response(replies))
     }
 
-    /// A thread is done with a connection. Where replies are late it is pending; but not any number of them, while a server
-    /// stalls for long.
+    /// Takes a connection back from a thread. If replies are late, the connection is pending; but the number of pending
+    /// connections is limited, in case a server stalls for long.
     fn give_back(
         &self,
         connection: PooledConnection,
@@ -300,7 +303,7 @@ impl Pool {
         match state {
             State::Ready if !self.keeps(&connection) => {
                 connections.open -= 1;
-                kept = Some(connection); // closed, or given back to its pool, without the lock
+                kept = Some(connection); // closed, or returned to the user's pool, after the lock is released
             }
             State::Ready => connections.idle.push(connection),
             State::Late => {

@@ -1,5 +1,6 @@
-//! What speaks at a port: looked at once, where a gate could not be opened, since neither side tells that only one of them
-//! speaks TLS. A server with TLS drops who does not; one without waits for the rest of what it takes for a long word.
+//! Detects that only one side uses TLS. Runs once, if a gate could not be opened, since neither side reports this
+//! error. A server with TLS closes connections without it. A server without TLS reads the handshake as a long word and
+//! waits for the rest of it.
 
 use super::pool::Pool;
 use crate::clock::machine_now;
@@ -11,13 +12,14 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The beginning of a handshake with nothing in it, to which every server with TLS answers with an alert.
+/// The beginning of a handshake without content. Every server with TLS answers it with an alert.
 const EMPTY_HELLO: [u8; 9] = [22, 3, 1, 0, 4, 1, 0, 0, 0];
 
-/// How an alert begins.
+/// The first bytes of an alert.
 const ALERT: [u8; 2] = [21, 3];
 
-/// The error with which opening a gate on these servers failed, or what is behind it. Takes a part of the time for connecting.
+/// The error to report after a gate on these servers could not be opened: `error`, or its cause. Takes a part of the
+/// connect timeout.
 pub(crate) fn explain(servers: &[Arc<Pool>], error: CallError) -> CallError {
     use FailureKind::*;
     let (CallError::Failed(failure) | CallError::Unknown(failure)) = &error else {
@@ -42,7 +44,7 @@ pub(crate) fn explain(servers: &[Arc<Pool>], error: CallError) -> CallError {
     }
 }
 
-/// What is wrong where only one side speaks TLS, and that made a connection fail in this way.
+/// The mismatch, if only one side uses TLS and a connection failed with this kind of error for that reason.
 fn mismatch(address: &ConnectionAddr, kind: FailureKind, time: Duration) -> Option<&'static str> {
     use FailureKind::*;
     match (address, kind) {
@@ -61,7 +63,7 @@ fn mismatch(address: &ConnectionAddr, kind: FailureKind, time: Duration) -> Opti
     }
 }
 
-/// How the answer to `words` begins.
+/// Sends `words` and returns the first bytes of the answer.
 fn ask(host: &str, port: u16, words: &[u8], time: Duration) -> Option<[u8; 2]> {
     let end = machine_now() + time;
     let left = || Some(end.saturating_duration_since(machine_now())).filter(|left| !left.is_zero());

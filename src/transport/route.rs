@@ -1,4 +1,4 @@
-//! The way of one call: sent again where a connection broke, sent on where its slot has moved.
+//! The attempts of one call: repeated if a connection broke, redirected if its slot has moved.
 
 use super::PendingConnection;
 #[cfg(feature = "cluster")]
@@ -15,15 +15,15 @@ use redis::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a call is sent to another node at most: a script that a node does not know yet is asked for twice.
+/// How many times a call is redirected to another node at most.
 #[cfg(feature = "cluster")]
 const MOST_REDIRECTS: u32 = 16;
 
-/// The pause while a slot is on its way and not all of its keys are there.
+/// The pause while a slot is moving and only a part of its keys has arrived.
 #[cfg(feature = "cluster")]
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// What became of a call.
+/// The outcome of a call.
 pub(crate) type Outcome = Result<Answered, Unanswered>;
 
 /// A call that was answered.
@@ -31,16 +31,16 @@ pub(crate) struct Answered {
     pub(crate) reply: Value,
     /// The moment before the answered call was sent.
     pub(crate) sent: Moment,
-    /// It was sent before and not answered, so the server may have run it twice.
+    /// An earlier attempt was not answered, so the server may have run the call twice.
     pub(crate) repeated: bool,
-    /// Why it does not count yet: too few replicas confirmed it.
+    /// The reason why the call does not count yet: too few replicas confirmed it.
     pub(crate) unconfirmed: Option<Failure>,
     pub(super) pool: Arc<Pool>,
     pub(super) generation: u64,
 }
 
 impl Answered {
-    /// The answer in the reply. Where the reply fits no contract, its connection is not used any more.
+    /// Reads the answer. If the reply breaks the contract, its connection is not used any more.
     pub(crate) fn read<T>(self, read: impl FnOnce(Value) -> Result<T, CallError>) -> Result<T, Unanswered> {
         read(self.reply).map_err(|error| {
             self.pool.outdate(self.generation);
@@ -49,11 +49,11 @@ impl Answered {
     }
 }
 
-/// A call that was not answered as it should be.
+/// A call without a valid answer.
 #[must_use = "a call that may have run has to be undone"]
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
-    /// The connection that response it, if it still works.
+    /// The connection on which the call was sent, if it still works.
     pub(crate) connection: Option<PendingConnection>,
 }
 
@@ -69,20 +69,20 @@ impl From<Failure> for Unanswered {
     }
 }
 
-/// Where a call is, between two attempts.
+/// The state of a call between two attempts.
 #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "only a cluster has several nodes"))]
 pub(super) struct Route<'a> {
     topology: &'a Topology,
     clock: &'a Clock,
     key: &'a [u8],
     until: Option<Instant>,
-    /// It was sent again because a connection broke.
+    /// The call was repeated because a connection broke.
     is_repeated: bool,
     may_have_run: bool,
-    /// When it is followed no more.
+    /// After this time no redirect is followed.
     latest: Option<Instant>,
     redirects: u32,
-    /// The node to which the last one sent the call, this once.
+    /// The node for the next attempt only, after an `ASK` redirect.
     asking: Option<Arc<Pool>>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Route<'a> {
         let latest = match topology {
             Topology::One(_) => {
                 let _ = read_timeout;
-                None // it is followed nowhere
+                None // without a cluster there are no redirects
             }
             #[cfg(feature = "cluster")]
             Topology::Cluster(_) => Some(clock.now() + read_timeout),
@@ -115,7 +115,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Where the call goes next.
+    /// The server for the next attempt.
     pub(super) fn pool(&self) -> Result<Arc<Pool>, Unanswered> {
         if let Some(node) = &self.asking {
             return Ok(node.clone());
@@ -127,12 +127,12 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// The server has the key's slot only in part yet, and wants to hear that the caller knows.
+    /// Whether `ASKING` must precede the call, since the slot is still moving to this node.
     pub(super) fn is_asking(&self) -> bool {
         self.asking.is_some()
     }
 
-    /// The call cannot be sent, or not again.
+    /// The call could not be sent, or could not be repeated.
     pub(super) fn failed(&self, failure: Failure) -> Unanswered {
         match self.may_have_run {
             true => CallError::Unknown(failure).into(),
@@ -140,7 +140,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// After an attempt: what became of the call, or nothing where it is to be sent again.
+    /// Handles an attempt. Returns the outcome of the call, or `None` if the call must be sent again.
     pub(super) fn next(&mut self, pool: &Pool, outcome: Outcome) -> Option<Outcome> {
         let mut unanswered = match outcome {
             Ok(mut answered) => {
@@ -158,7 +158,7 @@ impl<'a> Route<'a> {
                     return None;
                 }
             }
-            // Whatever became of this attempt: an earlier one may have been response out.
+            // This attempt failed, but an earlier one may have run.
             CallError::Failed(failure) if self.may_have_run => {
                 unanswered.error = CallError::Unknown(failure.clone());
             }
@@ -174,7 +174,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Follows the slot where it has moved, or is just moving.
+    /// Follows a slot that has moved or is moving.
     #[cfg(feature = "cluster")]
     fn follow(&mut self, cluster: &Cluster, pool: &Pool, unanswered: Unanswered) -> Option<Outcome> {
         let (CallError::Failed(failure) | CallError::Unknown(failure)) = &unanswered.error else {
@@ -189,13 +189,13 @@ impl<'a> Route<'a> {
             Some(Redirect::Moved(to)) => cluster.moved(self.key, from, to),
             Some(Redirect::Ask(to)) => cluster.at(from, to).map(|node| self.asking = Some(node)),
             Some(Redirect::TryAgain) => {
-                self.redirects = 0; // a slot that moves answers this again and again: only the call's time limits it
+                self.redirects = 0; // while a slot moves this answer repeats: only the time limits it
                 std::thread::sleep(TRY_AGAIN);
                 Ok(())
             }
             None if failure.may_mean_another_owner() => {
                 cluster.doubt(from);
-                // A server that stalls is not asked twice: the first call is still on its way.
+                // A call is not repeated on a stalled server: the first one is still in progress.
                 if is_over || failure.kind() == FailureKind::TimedOut {
                     return Some(Err(unanswered));
                 }
@@ -212,7 +212,7 @@ impl<'a> Route<'a> {
     }
 }
 
-/// A slot that is on its way for longer than a call may take.
+/// The error for a slot that takes longer to move than a call may take.
 #[cfg(feature = "cluster")]
 fn still_moving(unanswered: Unanswered) -> Unanswered {
     let not_ready = |failure: Failure| Failure::new(FailureKind::NotReady, failure.text());
@@ -234,11 +234,11 @@ mod tests {
     use crate::transport::pool::PoolOptions;
     use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-    /// What becomes of a call whose connection broke, and that was then answered with this error.
+    /// The error of a call whose connection broke, and whose second attempt was answered with this error.
     fn error_after_a_break(kind: ServerErrorKind, read_timeout: Duration) -> CallError {
         let soon = Duration::from_secs(10);
         let timeouts = Timeouts { connect: soon, read: soon, write: soon };
-        let address = Address::parse("redis+cluster://127.0.0.1:1").unwrap(); // nobody connects
+        let address = Address::parse("redis+cluster://127.0.0.1:1").unwrap(); // no test connects to it
         let clock = Clock::real();
         let options = PoolOptions { clock: clock.clone(), counts: Arc::default(), timeouts, most: 1 };
         let topology = Topology::new(address, options).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     fn a_call_that_may_have_run_is_unknown_wherever_a_cluster_sends_it_then() {
         use ServerErrorKind::{Ask, Moved, TryAgain};
         for (kind, read_timeout) in [
-            (Moved, Duration::from_secs(10)), // the address is none
+            (Moved, Duration::from_secs(10)), // the address is invalid
             (Ask, Duration::from_secs(10)),
             (Moved, Duration::ZERO), // the time is over
             (TryAgain, Duration::ZERO),

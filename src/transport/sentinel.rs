@@ -1,8 +1,8 @@
-//! Sentinels: they are asked for the master whenever a connection is made, so a failover needs nobody's attention. And they
-//! tell when another one is the master: the one before may take itself for it for ten seconds more, where it lives, and all
-//! that it grants meanwhile is forgotten.
+//! Sentinels. Each new connection asks them for the master, so a failover needs no intervention. They also publish when
+//! another server becomes the master. The former master, if it still runs, may act as a master for ten more seconds;
+//! all its grants in that time are lost.
 //!
-//! `redis::sentinel` asks without any timeout, so one sentinel that stands still would hold up every call.
+//! `redis::sentinel` asks without a timeout. With it, one sentinel that does not answer would delay every call.
 
 use super::connect::{moved_to, open, with_options};
 use super::subscription::{Broken, Subscription, TICK};
@@ -17,25 +17,27 @@ use std::time::Duration;
 pub(crate) struct Sentinels {
     sentinels: Vec<Client>,
     master: String,
-    /// How connections to the master are made, but for its address.
+    /// The settings of connections to the master, except its address.
     like: ConnectionInfo,
-    /// Which sentinel answered last, and is asked first.
+    /// The index of the sentinel that answered last. It is asked first.
     first: AtomicUsize,
-    /// The master, once it was found.
+    /// The address of the master, once known.
     known: Mutex<Option<(String, u16)>>,
-    /// How often that became another.
+    /// How many times the master changed.
     moves: AtomicU64,
 }
 
-/// What sentinels tell when a replica became the master: the one that made it so, and then each.
+/// The messages of the sentinels when a replica becomes the master. The sentinel that promoted it publishes the first,
+/// then each sentinel the second.
 const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 
-/// For how long a sentinel is waited for where nobody waits for the answer, and after one that does not answer.
+/// The time for an answer of a sentinel in the background thread. `PAUSE`: the pause after a sentinel that does not
+/// answer.
 const WITHIN: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Sentinels {
-    /// Sentinels, to whom a thread listens for as long as they are used.
+    /// Stores these sentinels. A thread is subscribed to their messages for as long as they are used.
     pub(crate) fn new(
         sentinels: Vec<ConnectionInfo>,
         master: String,
@@ -55,17 +57,17 @@ impl Sentinels {
         });
         let listened_to = Arc::downgrade(&sentinels);
         let thread = std::thread::Builder::new().name("luagate-sentinel".to_owned());
-        // Where there is none, a master that was replaced is found out when it closes its connections.
+        // Without this thread, a change of the master is noticed when the former master closes its connections.
         let _ = thread.spawn(move || listen(&listened_to));
         Ok(sentinels)
     }
 
-    /// How often the master became another.
+    /// How many times the master changed.
     pub(crate) fn moves(&self) -> u64 {
         self.moves.load(Ordering::Acquire)
     }
 
-    /// The master is there.
+    /// Stores the address of the master.
     fn found(&self, address: &(String, u16)) {
         let mut known = lock(&self.known);
         if known.as_ref() != Some(address) {
@@ -74,12 +76,12 @@ impl Sentinels {
         }
     }
 
-    /// What the sentinels call the master.
+    /// The name of the master in the sentinels' configuration.
     pub(crate) fn master(&self) -> &str {
         &self.master
     }
 
-    /// A connection to the master, found within `within` where one of the sentinels knows it.
+    /// Connects to the master within `within`, if one of the sentinels reports it.
     pub(crate) fn connect(&self, within: Duration) -> Result<Connection, Failure> {
         let deadline = machine_now() + within;
         let count = self.sentinels.len();
@@ -90,7 +92,7 @@ impl Sentinels {
             let Some(sentinel) = self.sentinels.get(index) else {
                 continue;
             };
-            // A share for each that may be asked yet, and one for the master.
+            // One share for each sentinel that may still be asked, and one for the master.
             let shares = u32::try_from(count - step).unwrap_or(u32::MAX).saturating_add(1);
             let share = deadline.saturating_duration_since(machine_now()) / shares;
             let found = self.ask(sentinel, share).and_then(|address| {
@@ -109,7 +111,8 @@ impl Sentinels {
         Err(last)
     }
 
-    /// Where they are, and the master as the first of them that answers names it. Asks for `within` at most.
+    /// The addresses of the sentinels, and of the master as the first sentinel that answers reports it. Takes `within`
+    /// at most.
     pub(crate) fn addresses(&self, within: Duration) -> Vec<ConnectionAddr> {
         let share = within / u32::try_from(self.sentinels.len()).unwrap_or(u32::MAX).max(1);
         let mut sentinels = self.sentinels.iter();
@@ -120,7 +123,7 @@ impl Sentinels {
         sentinels.chain(master).collect()
     }
 
-    /// The master's address, as this sentinel has it.
+    /// The master's address, as this sentinel reports it.
     fn ask(&self, sentinel: &Client, within: Duration) -> Result<(String, u16), Failure> {
         let mut con = open(sentinel, within)?;
         con.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
@@ -139,7 +142,7 @@ impl Sentinels {
         let client = Client::open(info.set_addr(address).into_connection_info()?)?;
         let mut con = open(&client, within)?;
         con.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
-        // For a while after a failover a sentinel may name the one that was master before.
+        // For a while after a failover a sentinel may report the former master.
         let role: Value = match redis::cmd("ROLE").query(&mut con) {
             Ok(role) => role,
             Err(error) => match Failure::from(error) {
@@ -157,7 +160,8 @@ impl Sentinels {
     }
 }
 
-/// The thread: listens to the sentinel that is asked first, for its messages are about what it answers.
+/// The loop of the thread. It subscribes to the sentinel that is asked first, since its messages announce its next
+/// answers.
 fn listen(sentinels: &Weak<Sentinels>) {
     while let Some(known) = sentinels.upgrade() {
         let index = known.first.load(Ordering::Relaxed);
@@ -181,13 +185,13 @@ fn listen(sentinels: &Weak<Sentinels>) {
     }
 }
 
-/// Listens to one, until it is gone or another one is asked first.
+/// Receives messages from one sentinel, until its connection breaks or another one is asked first.
 fn hear(sentinels: &Weak<Sentinels>, index: usize, sentinel: &Client) -> Result<(), Failure> {
     let mut con = open(sentinel, WITHIN)?;
     con.set_read_timeout(Some(WITHIN))?;
     redis::cmd("SUBSCRIBE").arg(&NEWS).exec(&mut con)?;
     let mut subscription = Subscription::on(con, WITHIN);
-    let mut asks = true; // whatever it told before
+    let mut asks = true; // messages before the subscription were missed
     while let Some(known) = sentinels.upgrade() {
         if known.first.load(Ordering::Relaxed) != index {
             return Ok(());

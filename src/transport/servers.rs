@@ -1,4 +1,4 @@
-//! The servers of a gate: one, or the nodes of a cluster. Every call of a script goes through here.
+//! The servers of a gate: one, or the nodes of a cluster. Every call of a script passes through this module.
 
 #[cfg(test)]
 mod tests;
@@ -34,11 +34,11 @@ pub(crate) struct Servers {
     warnings: Mutex<Vec<Warning>>,
 }
 
-/// Makes the call that is sent to a server.
+/// Makes the call for the server that will receive it.
 pub(crate) type Make<'a> = dyn FnMut(&Arc<Pool>) -> Result<Cow<'a, Packed>, Failure> + 'a;
 
 impl Servers {
-    /// The servers at this address, each with a pool of up to `most` connections. Connects to none yet.
+    /// The servers at this address, each with a pool of at most `most` connections. Does not connect yet.
     pub(crate) fn open(address: Address, clock: Clock, timeouts: Timeouts, most: usize) -> Result<Servers, CallError> {
         let counts = Arc::new(Counts::default());
         let options = PoolOptions { clock: clock.clone(), counts: counts.clone(), timeouts, most };
@@ -46,12 +46,13 @@ impl Servers {
         Ok(Servers { clock, counts, pid: std::process::id(), topology, timeouts, warnings: Mutex::default() })
     }
 
-    /// Whether this process is the one that opened the gate, and not a fork of it.
+    /// Whether this process opened the gate. `false` in a forked child.
     pub(crate) fn is_own_process(&self) -> bool {
         self.pid == std::process::id()
     }
 
-    /// Nothing of a gate may be touched in a fork: even a lock may be held by a thread that does not exist there.
+    /// Fails in a forked child, which must not use a gate of its parent. A lock in it may be held by a thread that does
+    /// not exist in the child.
     pub(crate) fn check_process(&self) -> Result<(), Failure> {
         match self.is_own_process() {
             true => Ok(()),
@@ -59,7 +60,7 @@ impl Servers {
         }
     }
 
-    /// Connects once, so that a wrong address is reported at once; and asks how the server is set up.
+    /// Connects once, so that a wrong address is reported immediately, and reads the server's settings.
     pub(crate) fn check(&self) -> Result<(), CallError> {
         self.ping().map_err(|failure| {
             let nodes = self.topology.nodes();
@@ -79,7 +80,7 @@ impl Servers {
         }
     }
 
-    /// Asks a server how it is set up, unless that was done.
+    /// Reads the settings of a server, unless that was done.
     fn look_at(&self, server: &Pool, until: Option<Instant>) {
         if let Some(warning) = eviction::ask(server, until) {
             trace::warned(&warning);
@@ -87,7 +88,7 @@ impl Servers {
         }
     }
 
-    /// What is wrong with how the servers are set up. Nothing in a forked child.
+    /// The warnings about the servers' settings. Empty in a forked child.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
         match self.is_own_process() {
             true => lock(&self.warnings).clone(),
@@ -95,12 +96,12 @@ impl Servers {
         }
     }
 
-    /// How long a reply is waited for at most.
+    /// The maximum time to wait for a reply.
     pub(crate) fn read_timeout(&self) -> Duration {
         self.timeouts.read
     }
 
-    /// How many connections of the pools are open now; none in a forked child.
+    /// The number of open connections of the pools; 0 in a forked child.
     pub(crate) fn open_connections(&self) -> usize {
         match self.is_own_process() {
             true => self.topology.nodes().iter().map(|pool| pool.open()).sum(),
@@ -108,8 +109,8 @@ impl Servers {
         }
     }
 
-    /// The server that has the key, as far as is known without asking. What takes long with one server must not hold up
-    /// calls to others.
+    /// The server that has the key, as far as it is known without asking. Used to keep the work for each server
+    /// separate, so that a slow server does not delay calls to others.
     pub(crate) fn node_of(&self, key: &str) -> NodeId {
         self.topology.node_of(key.as_bytes())
     }
@@ -119,14 +120,14 @@ impl Servers {
         self.send_as(call.key(), sending, &mut |_| Ok(Cow::Borrowed(call)))
     }
 
-    /// Sends a call, and reads its answer. Also says when it was sent.
+    /// Sends a call and reads its answer. Also returns when it was sent.
     pub(crate) fn ask<C: Call>(&self, call: &C, sending: Sending) -> Result<(C::Answer, Moment), Unanswered> {
         let answered = self.send(&call.pack(), sending)?;
         let sent = answered.sent;
         Ok((answered.read(|reply| call.answer(reply))?, sent))
     }
 
-    /// Sends the call that `make` makes for the server that has the key.
+    /// Sends the call that `make` returns for the server that has the key.
     pub(crate) fn send_as(&self, key: &[u8], sending: Sending, make: &mut Make) -> Outcome {
         self.check_process()?;
         self.follow(self.route(key, sending.until), sending, make)
@@ -136,7 +137,8 @@ impl Servers {
         Route::new(&self.topology, &self.clock, self.timeouts.read, key, until)
     }
 
-    /// Sends calls: those of each server in one packet, one server after the other. Each has its own outcome.
+    /// Sends calls. Those for the same server share a packet; the servers follow one after the other. Each call has its
+    /// own outcome.
     pub(crate) fn send_all(&self, calls: &[Packed], sending: Sending) -> Vec<Outcome> {
         if let Err(failure) = self.check_process() {
             return calls.iter().map(|_| Err(failure.clone().into())).collect();
@@ -158,7 +160,8 @@ impl Servers {
         outcomes.into_iter().map(|(_, outcome)| outcome).collect()
     }
 
-    /// Sends calls that are likely for one server in one packet, and by itself each that has to be sent again.
+    /// Sends calls in one packet that are probably for the same server. A call that must be repeated is sent
+    /// separately.
     fn send_together(&self, calls: &[&Packed], sending: Sending) -> Vec<Outcome> {
         let Some(first) = calls.first() else {
             return Vec::new();
@@ -181,7 +184,7 @@ impl Servers {
         outcomes.collect()
     }
 
-    /// Sends a call until it has an outcome.
+    /// Sends a call, and repeats it until it has an outcome.
     fn follow(&self, mut route: Route, sending: Sending, make: &mut Make) -> Outcome {
         loop {
             let pool = route.pool()?;
@@ -190,14 +193,14 @@ impl Servers {
             let outcome = exchange_one(&pool, &call, route.is_asking(), sending, &mut send);
             if let Some(outcome) = route.next(&pool, outcome) {
                 if outcome.is_ok() {
-                    self.look_at(&pool, sending.until); // it is known now that this server is a master
+                    self.look_at(&pool, sending.until); // the answer shows that this server is a master
                 }
                 return outcome;
             }
         }
     }
 
-    /// Sends a call on the connection of another one that was not answered, so that it reaches the server after that.
+    /// Sends a call on the connection of an unanswered call, so that it reaches the server after that call.
     pub(crate) fn send_behind(&self, pending: &PendingConnection, call: &Packed, until: Option<Instant>) -> Outcome {
         let sending = Sending { until, ..Sending::default() };
         let Some(pool) = self.topology.pool(pending.node()) else {
@@ -216,10 +219,10 @@ impl Servers {
     }
 }
 
-/// How a packet is sent to a server.
+/// Sends a packet to a server.
 type Send<'a> = dyn FnMut(&Packet) -> Result<Response, Failure> + 'a;
 
-/// Sends one call to a server, and again where it does not know the script. Most often that is one packet.
+/// Sends one call to a server, and again if the server does not know the script. Usually this takes one packet.
 fn exchange_one(pool: &Arc<Pool>, call: &Packed, asking: bool, sending: Sending, send: &mut Send) -> Outcome {
     let calls = [call];
     let exchange = match asking || sending.replicas.is_some() {
@@ -241,7 +244,7 @@ fn exchange_one(pool: &Arc<Pool>, call: &Packed, asking: bool, sending: Sending,
     outcomes.unwrap_or_else(|| Err(not_sent().into()))
 }
 
-/// Sends calls to one server in one packet, and again where it does not know their script. Each has its own outcome.
+/// Sends calls to one server in one packet, and again if the server does not know a script. Each has its own outcome.
 fn run(pool: &Arc<Pool>, mut exchange: Exchange, sending: Sending, send: &mut Send) -> Vec<Outcome> {
     exchange.last = sending.replicas.as_ref().map(MinReplicas::command);
     let (mut first, mut pending, mut unsent) = (None, None, None);
@@ -273,7 +276,7 @@ fn not_sent() -> Failure {
     Failure::new(FailureKind::Other, "the call was not sent")
 }
 
-/// What a reply means that came from this server, to a call that was sent then, on a connection of this age.
+/// The outcome of a reply. The call was sent to this server at `sent`, on a connection of this age.
 fn outcome(
     (pool, sent, generation): (&Arc<Pool>, Moment, u64),
     reply: Reply,

@@ -1,4 +1,5 @@
-//! A connection on which messages come, in pauses short enough to look at other things too.
+//! A connection that receives messages. It waits for at most `TICK` at a time, so that its thread can also do other
+//! work.
 
 use crate::clock::{machine_now, since};
 use redis::{Connection, Msg, PubSub, RedisError, Value};
@@ -7,32 +8,32 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the longest pause is.
+/// The longest time to wait for a message at once.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// A connection that was silent for so long is tested: one that died quietly is silent too.
+/// A connection without messages for this long is tested, since a broken connection may not report it.
 const SILENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Subscription {
     con: Connection,
-    /// How long an answer may take.
+    /// The time for the answer to a test.
     within: Duration,
     read_timeout: Option<Duration>,
     last: Instant,
-    /// What came while an answer was awaited.
+    /// Messages that arrived before the answer to a test.
     early: VecDeque<Msg>,
 }
 
-/// The connection is gone.
+/// The connection is closed.
 pub(crate) struct Broken;
 
 impl Subscription {
-    /// The subscription that was made on this connection.
+    /// The subscription on this connection.
     pub(crate) fn on(con: Connection, within: Duration) -> Subscription {
         Subscription { con, within, read_timeout: None, last: machine_now(), early: VecDeque::new() }
     }
 
-    /// The next message, waited for until then; nothing after that or a pause.
+    /// The next message. `None` if none arrived until `until`, or within `TICK`.
     pub(crate) fn next(&mut self, until: Instant) -> Result<Option<Msg>, Broken> {
         if let Some(message) = self.early.pop_front() {
             return Ok(Some(message));
@@ -49,7 +50,7 @@ impl Subscription {
         }
     }
 
-    /// Tests the connection, if it was silent for long.
+    /// Tests the connection if it received nothing for a while.
     pub(crate) fn test(&mut self) -> Result<(), Broken> {
         if since(self.last) < SILENCE {
             return Ok(());
@@ -57,7 +58,7 @@ impl Subscription {
         self.bound(self.within)?;
         let mut pubsub = ManuallyDrop::new(self.con.as_pubsub());
         let answered = pubsub.ping::<Value>();
-        // Messages that came before the answer are in `pubsub` now.
+        // `pubsub` now contains the messages that arrived before the answer.
         let timeout = Duration::from_millis(1);
         pubsub.set_read_timeout(Some(timeout)).map_err(|_| Broken)?;
         while let Ok(message) = pubsub.get_message() {
@@ -68,13 +69,14 @@ impl Subscription {
         answered.map_err(|_| Broken).map(drop)
     }
 
-    /// Whether something answers, if only with an error.
+    /// Whether the server answers, even if only with an error.
     pub(crate) fn works(&mut self) -> bool {
         let answered = self.bound(self.within).is_ok();
         answered && !matches!(self.pubsub().ping::<Value>(), Err(error) if error.is_io_error())
     }
 
-    /// Its drop would unsubscribe, which is one more permission, and wait for the reply; the connection is closed instead.
+    /// Without its drop, which would unsubscribe. That needs one more permission and waits for a reply. Instead, the
+    /// connection is closed.
     fn pubsub(&mut self) -> ManuallyDrop<PubSub<'_>> {
         ManuallyDrop::new(self.con.as_pubsub())
     }
@@ -88,8 +90,8 @@ impl Subscription {
     }
 }
 
-/// Whether nothing came in time; or this process was stopped and goes on, which interrupts a read that has a timeout, as
-/// signal(7) says. In both cases the connection stands.
+/// Whether no message arrived in time; or this process was stopped and continued, which interrupts a read with a
+/// timeout, see signal(7). In both cases the connection still works.
 fn is_pause(error: &RedisError) -> bool {
     let interrupted = || {
         let cause = std::error::Error::source(error)?.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;

@@ -1,7 +1,7 @@
-//! TLS: what has to be so before a connection is made, and why one could not be made.
+//! TLS: checks before a connection is made, and the reasons why one could not be made.
 //!
-//! `redis` makes the handshake with the first bytes that are sent, and what fails in it looks like a connection that broke. So
-//! a connection is made up to its first reply, and what failed is read out of the error.
+//! `redis` makes the handshake with the first bytes that it sends, so a failed handshake looks like a broken
+//! connection. Therefore a new connection sends `PING` and waits for the reply. The error then contains the reason.
 
 mod certificates;
 #[cfg(feature = "tls")]
@@ -20,12 +20,12 @@ use redis::RedisError;
 use redis::{Connection, ConnectionAddr, ConnectionInfo, ErrorKind, RedisResult};
 use std::time::Duration;
 
-/// Whether connections are made with TLS.
+/// Whether these connections use TLS.
 pub(crate) fn is_used(info: &ConnectionInfo) -> bool {
     matches!(info.addr(), ConnectionAddr::TcpTls { .. })
 }
 
-/// Makes ready what connections are made of. Every address goes through here once, before the first connection to it.
+/// Prepares the settings of connections. Called once for every address, before the first connection to it.
 pub(crate) fn prepare(info: ConnectionInfo, certificates: &Certificates) -> Result<ConnectionInfo, CallError> {
     if !is_used(&info) {
         return Ok(info);
@@ -35,17 +35,18 @@ pub(crate) fn prepare(info: ConnectionInfo, certificates: &Certificates) -> Resu
     Ok(certificates.give_to(info)?)
 }
 
-/// Makes the handshake. A server that refuses the client's certificate says so after it, in place of the first reply.
+/// Makes the handshake. A server reports that it refuses the client's certificate after the handshake, in place of the
+/// first reply.
 pub(crate) fn shake_hands(con: &mut Connection, timeout: Duration) -> RedisResult<()> {
     con.set_read_timeout(Some(timeout))?;
     con.set_write_timeout(Some(timeout))?;
     match redis::cmd("PING").exec(con) {
         Err(error) if error.kind() == ErrorKind::Io => Err(error),
-        _ => Ok(()), // an error of the server came through, too
+        _ => Ok(()), // an error reply also shows that the connection works
     }
 }
 
-/// Nothing can be told without rustls.
+/// Without rustls the reason is unknown.
 #[cfg(not(feature = "tls"))]
 pub(crate) fn failure_of(_: &RedisError) -> Option<Failure> {
     None

@@ -18,7 +18,7 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// The servers at this address, each with a pool. Connects to none yet.
+    /// The servers at this address, each with a pool. Does not connect yet.
     pub(super) fn new(address: Address, options: PoolOptions) -> Result<Topology, CallError> {
         let connector = match address {
             Address::One(info) => Connector::at(info),
@@ -37,7 +37,7 @@ impl Topology {
         Ok(Topology::One(Arc::new(pool)))
     }
 
-    /// All servers that are known.
+    /// All known servers.
     pub(super) fn nodes(&self) -> Vec<Arc<Pool>> {
         match self {
             Topology::One(pool) => vec![pool.clone()],
@@ -46,7 +46,7 @@ impl Topology {
         }
     }
 
-    /// The server that has the key, as far as is known without asking.
+    /// The server that has the key, as far as it is known without asking.
     pub(super) fn node_of(&self, key: &[u8]) -> NodeId {
         match self {
             Topology::One(_) => {

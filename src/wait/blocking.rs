@@ -1,4 +1,4 @@
-//! A wait in the thread of its caller: does what the waiter says, and reports what came of it.
+//! A wait in the thread of its caller. Executes the actions of the waiter and reports their results as events.
 
 use super::cancel::Cancel;
 use super::inboxes::Inboxes;
@@ -21,16 +21,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a wait needs of its gate.
+/// The parts of a gate that a wait uses.
 pub(crate) struct Waits {
     pub(crate) servers: Arc<Servers>,
     pub(crate) inboxes: Inboxes,
     pub(crate) releases: Arc<Releases>,
-    /// How long a wait goes on while the server cannot be reached.
+    /// How long a wait continues while the server cannot be reached.
     pub(crate) outage: Duration,
 }
 
-/// How a wait ended.
+/// The end of a wait.
 struct End<T: Target> {
     target: T,
     result: Result<T::Granted, T::Error>,
@@ -40,7 +40,7 @@ struct End<T: Target> {
 }
 
 impl Waits {
-    /// Asks for permits once; granted or not, nothing stays behind. Blocks for one round trip.
+    /// Asks for permits once. If they are not granted, nothing remains on the server. Blocks for one round trip.
     pub(crate) fn at_once(&self, target: &mut PermitTarget) -> Result<Granted, TryAcquireError> {
         self.prepare(target, None)?;
         let answer = self.servers.ask(&target.acquire(Ask::First, ""), Sending::default());
@@ -83,7 +83,7 @@ impl Waits {
         if let Err(error) = &end.result {
             self.servers.counts.refuse(error);
         }
-        let busy = self.servers.clock.busy(); // until the permit is looked after
+        let busy = self.servers.clock.busy(); // until the permit is registered for renewal
         end.result.map(|granted| (granted, busy))
     }
 
@@ -130,7 +130,7 @@ impl Waits {
                     }
                 }
                 Action::Sleep { until, is_due } => {
-                    let _busy = is_due.then(|| clock.busy()); // until it is here
+                    let _busy = is_due.then(|| clock.busy()); // until the expected message is here
                     let mail = match &subscriber {
                         Some(subscriber) => subscriber.take(mailbox, until),
                         None => mailbox.take(until),
@@ -150,7 +150,7 @@ impl Waits {
         }
     }
 
-    /// Sends one call of a wait; in line with the inbox at the server that has the key.
+    /// Sends one call of a wait. A call in line contains the inbox at the server that has the key.
     fn ask<T: Target>(
         &self,
         registered: &Registered,
@@ -175,7 +175,8 @@ impl Waits {
         Ok((answered.read(|reply| target.answer(ask, reply))?, sent))
     }
 
-    /// Reports what can be known to be wrong without asking the server. Returns once no earlier release of an own id is pending.
+    /// Reports arguments that are invalid for every server. Blocks until no earlier release of an id chosen by the
+    /// caller is pending.
     fn prepare(&self, target: &PermitTarget, until: Option<Instant>) -> Result<(), CallError> {
         self.servers.check_process().map_err(CallError::Failed)?;
         target.check()?;
@@ -185,7 +186,8 @@ impl Waits {
         Ok(())
     }
 
-    /// Gives back whatever the id has, within the time of the last call. What takes longer goes on in the background.
+    /// Releases everything that the id has, within the time of the last call. If that fails, the background thread
+    /// continues.
     fn release_now(&self, target: &PermitTarget) {
         let until = self.servers.clock.now() + LAST_CALL;
         if !self.releases.now(self.pending(target, None), until) {
@@ -198,7 +200,7 @@ impl Waits {
         self.releases.later([self.pending(target, connection)]);
     }
 
-    /// The release of whatever the id has: the fence is not known.
+    /// The release of everything that the id has, since the fence is unknown.
     fn pending(&self, target: &PermitTarget, connection: Option<PendingConnection>) -> PendingRelease {
         let lives = PATIENCE.max(Duration::from_millis(target.lease.first_lease_ms()));
         PendingRelease {

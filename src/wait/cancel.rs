@@ -1,4 +1,4 @@
-//! Ending a wait from another thread, or at a time.
+//! Ends a wait from another thread, or at a certain time.
 
 use super::mailbox::Mailbox;
 use crate::clock::Clock;
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// A handle that ends waits in line, from another thread or at a time.
+/// A handle that ends waits in line, from another thread or at a certain time.
 ///
-/// Give it to a semaphore, lock or latch with `cancelled_by`; [`cancel`](Cancel::cancel) then ends every wait under way
-/// there, and every later one at once. Clones are the same handle.
+/// Pass it to a semaphore, lock or latch with `cancelled_by`. [`cancel`](Cancel::cancel) then ends every wait in
+/// progress there, and every later one at once. Clones are the same handle.
 ///
-/// A handle stays cancelled, so use a new one for each request or job: whatever waits under a cancelled one later ends at once
-/// with [`Cancelled`](crate::errors::Cancelled). `semaphore.clone().cancelled_by(&cancel)` is cheap.
+/// A handle stays cancelled: a later wait under it ends at once with [`Cancelled`](crate::errors::Cancelled). Therefore
+/// use a new handle for each request or job. `semaphore.clone().cancelled_by(&cancel)` is cheap.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// # }
 /// ```
 ///
-/// A request that has several waits has one deadline for all of them:
+/// A request that has several waits can have one deadline for all of them:
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
@@ -42,26 +42,27 @@ use std::time::{Duration, Instant};
 /// # }
 /// ```
 ///
-/// A forked child makes handles of its own: one of its parent does not end waits in the child before its deadline.
+/// A forked child must make new handles. A handle of its parent ends waits in the child only at its deadline.
 #[derive(Clone)]
 pub struct Cancel {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// The process that made the handle. In a fork of it the lock may be held by a thread that does not exist there.
+    /// The process that made the handle. In a forked child the lock may be held by a thread that does not exist there.
     pid: u32,
     cancelled: AtomicBool,
-    /// When it is cancelled without a call of `cancel`, by this machine's clock.
+    /// The time at which it is cancelled without a call of `cancel`, on this machine's clock.
     deadline: Option<Instant>,
-    /// The same by the clock of the gate that met the handle first. They differ only where a test moves that clock.
+    /// The same time on the clock of the first gate that used the handle. The two differ only if a test moves that
+    /// clock.
     end: OnceCell<End>,
     waits: Mutex<Vec<Weak<Mailbox>>>,
 }
 
 struct End {
     clock: Clock,
-    /// `None`: later than the clock can hold.
+    /// `None`: later than the clock's range.
     at: Option<Instant>,
 }
 
@@ -72,19 +73,20 @@ impl Default for Cancel {
 }
 
 impl Cancel {
-    /// A handle that is not cancelled before somebody calls [`cancel`](Cancel::cancel).
+    /// A handle that is cancelled only by [`cancel`](Cancel::cancel).
     pub fn new() -> Cancel {
         Cancel::default()
     }
 
-    /// A handle that is cancelled after `time`, or before that by [`cancel`](Cancel::cancel). Zero: it is cancelled at once.
-    /// Takes no thread; the waits look at the time. A gate in memory counts by its own clock, from `cancelled_by` on.
+    /// A handle that is cancelled after `time`, or earlier by [`cancel`](Cancel::cancel). Zero: it is cancelled at
+    /// once. Starts no thread; each wait checks the time. For a gate in memory the time counts on the gate's own clock,
+    /// from the call of `cancelled_by`.
     pub fn after(time: Duration) -> Cancel {
-        Cancel::ending(machine_now().checked_add(time)) // past what the clock can hold is never
+        Cancel::ending(machine_now().checked_add(time)) // beyond the clock's range: never
     }
 
-    /// A handle that is cancelled at `deadline`, or before that by [`cancel`](Cancel::cancel). An instant that has passed: it is
-    /// cancelled at once. Takes no thread; the waits look at the time.
+    /// A handle that is cancelled at `deadline`, or earlier by [`cancel`](Cancel::cancel). An instant in the past: it
+    /// is cancelled at once. Starts no thread; each wait checks the time.
     pub fn at(deadline: Instant) -> Cancel {
         Cancel::ending(Some(deadline))
     }
@@ -101,8 +103,9 @@ impl Cancel {
         }
     }
 
-    /// Ends all waits that have this handle, now and from now on. Does not block. A wait that has a call on its way ends
-    /// when that is answered, or after the read timeout; so it does at the deadline of a handle.
+    /// Ends all waits that have this handle, current and future ones. Does not block. If a call of a wait is in
+    /// progress, the wait ends when the call is answered, or after the read timeout. The same applies at the deadline
+    /// of a handle.
     pub fn cancel(&self) {
         self.shared.cancelled.store(true, Ordering::SeqCst);
         if self.is_own_process() {
@@ -111,7 +114,8 @@ impl Cancel {
         }
     }
 
-    /// Whether [`cancel`](Cancel::cancel) was called, or the deadline has passed. Once true it stays true. Does not block.
+    /// Whether [`cancel`](Cancel::cancel) was called, or the deadline has passed. Once true it stays true. Does not
+    /// block.
     pub fn is_cancelled(&self) -> bool {
         let shared = &self.shared;
         let is_past = || match shared.end.get() {
@@ -125,14 +129,14 @@ impl Cancel {
         self.shared.pid == std::process::id()
     }
 
-    /// Goes by this clock from now on, if it is the first that it meets.
+    /// Uses this clock from now on, unless another gate has used the handle before.
     pub(crate) fn go_by(&self, clock: &Clock) {
         if let Some(deadline) = self.shared.deadline {
             self.shared.end.get_or_init(|| End { clock: clock.clone(), at: clock.at_machine_time(deadline) });
         }
     }
 
-    /// Lets a wait be cancelled by this handle.
+    /// Registers a wait, so that this handle can cancel it.
     pub(super) fn watch(&self, wait: &Arc<Mailbox>) {
         self.go_by(wait.clock());
         if let Some(at) = self.shared.end.get().and_then(|end| end.at) {
@@ -141,11 +145,11 @@ impl Cancel {
         if self.is_own_process() {
             let mut waits = lock(&self.shared.waits);
             if waits.len() == waits.capacity() {
-                waits.retain(|w| w.strong_count() > 0); // those that are over, before the list grows
+                waits.retain(|w| w.strong_count() > 0); // those that have ended, before the list grows
             }
             waits.push(Arc::downgrade(wait));
         }
-        // Behind the list: whoever cancels sets this first, and then looks there.
+        // After the wait is in the list: `cancel` sets the flag first and then reads the list.
         if self.is_cancelled() {
             wait.cancel();
         }

@@ -1,4 +1,4 @@
-//! Who waits, and the subscriptions on which messages come, one a server that has waiters.
+//! The waits of a gate, and the subscriptions that receive their messages: one for each server that has waiters.
 
 use super::registry::Registry;
 use super::subscriber::Subscriber;
@@ -28,14 +28,14 @@ impl Inboxes {
         }
     }
 
-    /// Whether somebody has waited before at the server that has the key, so that there is a subscription or will be.
+    /// Whether an earlier wait used the server that has the key. Then its subscription exists or is being made.
     pub(super) fn is_opened(&self, key: &str) -> bool {
         lock(&self.subscribers).contains_key(&self.registry.servers.node_of(key))
     }
 
-    /// The subscriber to this server, once the subscription works; opens it if need be. `None` where there is none: then a
-    /// waiter asks without an inbox. A failure where the user lacks a permission, which would make every wait slow
-    /// without a word.
+    /// The subscriber of this server. Creates it if needed, and blocks until it is known whether the subscription
+    /// works. `None`: it does not work, and the waiter asks without an inbox. If the user lacks a permission the result
+    /// is a failure, since otherwise every wait would be slow without any report.
     pub(super) fn subscriber(
         &self,
         server: &Arc<Pool>,

@@ -1,4 +1,4 @@
-//! The mailbox of one wait: what its thread sleeps at.
+//! The mailbox of one wait, on which its thread sleeps.
 
 use super::reading::{Reading, Taken};
 use crate::clock::{Clock, Notify};
@@ -13,13 +13,13 @@ pub(crate) struct Mailbox {
     state: Mutex<State>,
     notify: Notify,
     clock: Clock,
-    /// Its thread may read the subscription while it waits: nobody has to wake it for another reason.
+    /// Its thread may read the subscription while it waits, since nothing else needs to wake it.
     may_read: bool,
 }
 
 struct State {
     mail: mailbox::Mailbox,
-    /// Its thread sleeps, and would read the subscription if nobody else did.
+    /// Its thread sleeps, and can read the subscription if no other thread does.
     sleeps_to_read: bool,
 }
 
@@ -37,12 +37,12 @@ impl Mailbox {
         self.may_read
     }
 
-    /// The inbox as the scripts take it. From here on only what comes on this channel counts.
+    /// The inbox as an argument for the scripts. From now on only messages on this channel are handled.
     pub(super) fn inbox(&self, channel: &str) -> String {
         lock(&self.state).mail.inbox(channel)
     }
 
-    /// Takes a message; whether it is signed for this wait.
+    /// Takes a message. Returns whether it is signed for this wait.
     pub(super) fn put(&self, channel: &str, received: &Received, now: Moment) -> bool {
         let mut state = lock(&self.state);
         let is_mine = state.mail.put(channel, received, now);
@@ -62,7 +62,7 @@ impl Mailbox {
         self.notify.wake(state);
     }
 
-    /// Cancels it at `at`, by its own clock. Called before it hears anything.
+    /// Cancels the wait at `at` on its clock. Called before any message can arrive.
     pub(super) fn cancel_at(&self, at: Instant) {
         lock(&self.state).mail.cancel_at(at);
     }
@@ -71,12 +71,13 @@ impl Mailbox {
         lock(&self.state).mail.is_cancelled(self.clock.now())
     }
 
-    /// The clock that it goes by.
+    /// The clock of this wait.
     pub(super) fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Wakes its thread to read the subscription to this channel. Returns whether the thread sleeps and reads that one.
+    /// Wakes its thread to read the subscription of this channel. Returns whether the thread slept and uses that
+    /// channel.
     pub(super) fn wake_to_read(&self, channel: &str) -> bool {
         let state = lock(&self.state);
         let wakes = state.sleeps_to_read && state.mail.is_on(channel);
@@ -86,7 +87,7 @@ impl Mailbox {
         wakes
     }
 
-    /// What comes next, waited for until `until`.
+    /// The next event. Blocks until `until` at most.
     pub(super) fn take(&self, until: Instant) -> Mail {
         loop {
             if let Look::Mail(mail) = self.look(until, None) {
@@ -95,9 +96,10 @@ impl Mailbox {
         }
     }
 
-    /// What is here. Otherwise this thread gets the subscription to read it, if nobody else does; or sleeps.
+    /// Returns an event that is present. Otherwise this thread takes the subscription to read it, if no other thread
+    /// does, or sleeps.
     ///
-    /// While the subscription is taken nothing is delivered here. So its reader finds everything that comes from then on.
+    /// No message is delivered here while the subscription is taken. So its reader receives every later message.
     pub(super) fn look(&self, until: Instant, reading: Option<&Reading>) -> Look {
         let mut state = lock(&self.state);
         let wake = match state.mail.take(until, self.clock.now()) {
@@ -114,10 +116,10 @@ impl Mailbox {
     }
 }
 
-/// What came of a look at a mailbox.
+/// The result of checking a mailbox.
 pub(super) enum Look {
     Mail(Mail),
-    /// Its thread reads until then.
+    /// Its thread must read until this time.
     Reads(Taken, Instant),
     Slept,
 }

@@ -1,4 +1,5 @@
-//! Who reads a subscription: a waiting thread, so that a grant wakes one thread and not two, or else the subscriber's own.
+//! Decides which thread reads a subscription. Preferably it is a waiting thread, so that a grant wakes one thread
+//! instead of two. Otherwise it is the subscriber's own thread.
 
 use crate::clock::machine_now;
 use crate::sync::{lock, wait_for};
@@ -6,7 +7,7 @@ use crate::transport::subscription::Subscription;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// A subscription, for the threads that read it one after the other.
+/// A subscription that threads read one after the other.
 #[derive(Default)]
 pub(super) struct Reading {
     state: Mutex<State>,
@@ -15,28 +16,28 @@ pub(super) struct Reading {
 
 #[derive(Default)]
 struct State {
-    /// Nothing while a thread reads.
+    /// `None` while a thread reads.
     free: Option<Subscription>,
-    /// Counts the subscriptions. A thread may still read one that is over.
+    /// The number of subscriptions so far. A thread may still read one that has ended.
     number: u64,
-    /// It broke while a waiting thread read it.
+    /// The subscription broke while a waiting thread read it.
     broken: bool,
     /// The subscriber's thread needs it.
     wanted: bool,
-    /// Somebody waits who does not read.
+    /// A wait that does not read the subscription itself has begun.
     called: bool,
 }
 
-/// The subscription, in the hands of the thread that reads it.
+/// The subscription, owned by the thread that reads it.
 pub(super) struct Taken {
     pub(super) subscription: Subscription,
     number: u64,
 }
 
-/// What the thread of the subscriber does next.
+/// The next action of the subscriber's thread.
 pub(super) enum Next {
     Reads(Box<Taken>),
-    /// A waiting thread reads.
+    /// A waiting thread reads instead.
     Rests,
     Broken,
 }
@@ -48,12 +49,12 @@ impl State {
 }
 
 impl Reading {
-    /// A subscription works.
+    /// A new subscription works.
     pub(super) fn begin(&self, subscription: Subscription) {
         self.replace(Some(subscription));
     }
 
-    /// The subscription is over. Where a thread still reads it, it is closed once that thread gives it back.
+    /// The subscription has ended. If a thread still reads it, it is closed when that thread gives it back.
     pub(super) fn end(&self) {
         self.replace(None);
     }
@@ -65,7 +66,7 @@ impl Reading {
         state.number = before.number + 1;
     }
 
-    /// The subscription, for a thread that waits for a message.
+    /// Takes the subscription for a thread that waits for a message.
     pub(super) fn take(&self) -> Option<Taken> {
         let mut state = lock(&self.state);
         match state.wanted {
@@ -74,16 +75,16 @@ impl Reading {
         }
     }
 
-    /// Whether nobody reads.
+    /// Whether there is a subscription that no thread reads.
     pub(super) fn is_free(&self) -> bool {
         lock(&self.state).free.is_some()
     }
 
-    /// A thread reads no more. `works`: the subscription is not broken.
+    /// A thread has stopped reading. `works`: the subscription is not broken.
     pub(super) fn give_back(&self, taken: Taken, works: bool) {
         let mut state = lock(&self.state);
         if taken.number != state.number {
-            return; // it is over
+            return; // a newer subscription has replaced it, or none
         }
         state.broken |= !works;
         state.free = works.then_some(taken.subscription);
@@ -94,14 +95,14 @@ impl Reading {
         }
     }
 
-    /// Lets the subscriber's thread read.
+    /// Makes the subscriber's thread read as soon as it can.
     pub(super) fn call(&self) {
         lock(&self.state).called = true;
         self.changed.notify_one();
     }
 
-    /// What the thread of the subscriber does next. It reads after `pause`, or as soon as nobody else does if that is needed.
-    /// `insists`: it needs the subscription even if a waiting thread reads.
+    /// The next action of the subscriber's thread. It reads after `pause`, or earlier if that is needed and no other
+    /// thread reads. `insists`: it needs the subscription even if a waiting thread reads.
     pub(super) fn next(&self, pause: Duration, is_needed: bool, insists: bool) -> Next {
         let end = machine_now() + pause;
         let mut state = lock(&self.state);
@@ -150,7 +151,7 @@ mod tests {
         read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Waits for that.
+    /// Blocks until the connection is closed, for 10 s at most.
     fn is_closed(mut server: &TcpStream) -> bool {
         server.set_nonblocking(false).unwrap();
         let soon = Some(Duration::from_secs(10));
@@ -165,7 +166,7 @@ mod tests {
         let (next, at_next) = subscription();
         reading.begin(former);
         let taken = reading.take().unwrap();
-        reading.end(); // its server is the master no more
+        reading.end(); // another server is the master now
         reading.begin(next);
         reading.give_back(taken, true);
         assert!(is_open(&at_next), "the next one is gone");

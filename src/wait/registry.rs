@@ -1,4 +1,4 @@
-//! Who waits, whichever server sends the messages.
+//! The waits of a gate, for all servers.
 
 use super::mailbox::Mailbox;
 use crate::lease::releases::Releases;
@@ -22,7 +22,7 @@ impl Registry {
         Registry { servers, releases, inbox: Mutex::default() }
     }
 
-    /// Lets a wait in line get its messages. `None` when this very id waits for this semaphore already.
+    /// Registers a wait in line for its messages. `None`: this id already waits for this semaphore.
     pub(super) fn register(&self, keys: &Keys, id: &str, may_be_cancelled: bool) -> Option<Registered<'_>> {
         let clock = &self.servers.clock;
         let make = |secret| Arc::new(Mailbox::new(clock, Some(secret), may_be_cancelled));
@@ -30,7 +30,7 @@ impl Registry {
         Some(self.registered(id, mailbox))
     }
 
-    /// Lets a wait get the messages for `key`; any number of threads may wait for the same.
+    /// Registers a wait for the messages about `key`. Any number of threads may wait for the same key.
     pub(super) fn register_shared(&self, key: &str, may_be_cancelled: bool) -> Registered<'_> {
         let mailbox = Arc::new(Mailbox::new(&self.servers.clock, None, may_be_cancelled));
         lock(&self.inbox).add_shared(key, &mailbox);
@@ -41,16 +41,16 @@ impl Registry {
         Registered { registry: self, id: id.to_owned(), mailbox }
     }
 
-    /// A wait was given up and the server did not confirm it: a grant that still comes for it is released.
+    /// A wait was given up and the server did not confirm it. A grant that still arrives for it is released.
     pub(super) fn give_up(&self, keys: &Keys, id: &str) {
         let now = self.servers.clock.now();
         lock(&self.inbox).give_up(now, keys, id);
     }
 
-    /// Hands on what came on a channel.
+    /// Delivers a message of a channel.
     pub(super) fn deliver(&self, channel: &str, received: &Received) {
         let now = self.servers.clock.moment();
-        // A wait that gets its message ends, and needs the lock for that.
+        // The lock is released here: a wait that gets its message ends, and needs the lock for that.
         let waiting = lock(&self.inbox).of(&received.message.id);
         let mut is_taken = false;
         for mailbox in waiting {
@@ -61,19 +61,19 @@ impl Registry {
         }
     }
 
-    /// Whether messages come for which no waiting thread reads.
+    /// Whether messages may arrive for which no waiting thread reads.
     pub(super) fn needs_reader(&self) -> bool {
         let inbox = lock(&self.inbox);
         inbox.has_given_up(self.servers.clock.now()) || inbox.all().any(|wait| !wait.may_read())
     }
 
-    /// Wakes one thread to read the subscription to this channel. Returns whether there is one.
+    /// Wakes one thread to read the subscription of this channel. Returns whether there was one.
     pub(super) fn wake_a_reader(&self, channel: &str) -> bool {
         let inbox = lock(&self.inbox);
         inbox.all().any(|mailbox| mailbox.wake_to_read(channel))
     }
 
-    /// Everybody who waits has reason to ask.
+    /// Hints to all waits to ask again.
     pub(super) fn call_all(&self) {
         for mailbox in lock(&self.inbox).all() {
             mailbox.call();
@@ -81,7 +81,7 @@ impl Registry {
     }
 }
 
-/// A wait that gets its messages for as long as this lives.
+/// A registered wait. Dropping this ends the registration.
 pub(super) struct Registered<'a> {
     registry: &'a Registry,
     id: String,
@@ -108,7 +108,7 @@ pub(super) mod tests {
     const SOON: Duration = Duration::from_secs(10);
 
     pub(in crate::wait) fn registry() -> Registry {
-        let address = Address::parse("redis://127.0.0.1:1/").unwrap(); // nobody connects
+        let address = Address::parse("redis://127.0.0.1:1/").unwrap(); // no test connects to it
         let timeouts = Timeouts { connect: SOON, read: SOON, write: SOON };
         let servers = Servers::open(address, Clock::real(), timeouts, 1).unwrap();
         let servers = Arc::new(servers);

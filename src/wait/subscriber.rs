@@ -1,4 +1,4 @@
-//! A subscription: one connection to one server, however many threads wait, on which they hear of their grants.
+//! A subscription: one connection to one server, on which all waiting threads receive their messages.
 
 use super::mailbox::{Look, Mailbox};
 use super::reading::{Next, Reading, Taken};
@@ -15,13 +15,13 @@ use redis::{Cmd, Msg, Value};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// A subscription that stood for so long is opened again without much of a pause when it breaks.
+/// If a subscription breaks after at least this time, it is re-established after the shortest pause.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// How long the thread reads what nobody waits for.
+/// How long the thread reads at a time if all waits read for themselves.
 const DRAIN: Duration = Duration::from_millis(5);
 
-/// How often the connection is tested: one that died quietly is silent too.
+/// The interval of connection tests, since a broken connection may not report it.
 const TEST: Duration = Duration::from_secs(5);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -37,22 +37,22 @@ pub(crate) struct Subscriber {
 }
 
 enum State {
-    /// On its way, first or again; `tried`: it has failed before.
+    /// Being established, for the first time or again. `tried`: it has failed before.
     Down {
         tried: bool,
     },
     Up,
-    /// Messages do not arrive here: a proxy is in between.
+    /// Messages do not arrive on this connection, because of a proxy.
     Useless,
-    /// The user may not listen, or may not tell who listens. Whoever waits is told so; the next wait tries again, with
-    /// another subscriber.
+    /// The user may not subscribe, or may not run `PUBSUB` or `PUBLISH` on the channel. Current waits end with this
+    /// error; the next wait tries again with another subscriber.
     Refused(Failure),
-    /// The gate is gone, or nobody needs this server any more.
+    /// The gate was dropped, or this server is no longer needed.
     Closed,
 }
 
 impl Subscriber {
-    /// Begins to subscribe. Nothing where no thread can be started.
+    /// Begins to subscribe. `None` if no thread can be started.
     pub(crate) fn start(pool: &Arc<Pool>, registry: &Arc<Registry>, channel: String) -> Option<Arc<Subscriber>> {
         let subscriber = Arc::new(Subscriber {
             pool: pool.clone(),
@@ -68,7 +68,8 @@ impl Subscriber {
         started.is_ok().then_some(subscriber)
     }
 
-    /// Returns whether the subscription works, once that is known. Where it does not a waiter asks without an inbox.
+    /// Blocks until it is known whether the subscription works, and returns it. If it does not work, a waiter asks
+    /// without an inbox.
     pub(super) fn works(&self, until: Option<Instant>) -> Result<bool, Failure> {
         let clock = &self.pool.options.clock;
         let latest = clock.now() + self.pool.options.timeouts.connect;
@@ -89,7 +90,7 @@ impl Subscriber {
         }
     }
 
-    /// The inbox of a wait, as the scripts take it.
+    /// The inbox of a wait, as an argument for the scripts.
     pub(super) fn inbox(&self, mailbox: &Mailbox) -> String {
         if !mailbox.may_read() {
             self.reading.call();
@@ -97,18 +98,18 @@ impl Subscriber {
         mailbox.inbox(&self.channel)
     }
 
-    /// Nobody hears anything here any more.
+    /// Whether this subscriber will receive no more messages.
     pub(crate) fn is_over(&self) -> bool {
         let state = lock(&self.state);
         matches!(*state, State::Closed | State::Refused(_))
     }
 
-    /// Nobody needs it any more. Its thread ends soon.
+    /// Ends the subscription. Its thread ends soon.
     pub(crate) fn close(&self) {
         *lock(&self.state) = State::Closed;
     }
 
-    /// Says how the subscription is; false when it is closed.
+    /// Sets the state of the subscription. Returns `false` if it is closed.
     fn set(&self, to: State) -> bool {
         let mut state = lock(&self.state);
         if let State::Closed = *state {
@@ -119,9 +120,10 @@ impl Subscriber {
         true
     }
 
-    /// Whether the server counts the subscription: behind some proxies it does not, and scripts would see nobody.
+    /// Whether the server counts the subscription. Behind some proxies it does not, and the scripts would see no
+    /// subscriber.
     ///
-    /// Scripts pass over in silence what the user may not ask or send there, so both are tried here, by the same commands.
+    /// Also tries the two commands of the scripts, since the scripts ignore it if the user lacks a permission for them.
     fn is_heard(&self) -> Result<bool, NotHeard> {
         let mut numsub = redis::cmd("PUBSUB");
         numsub.arg("NUMSUB").arg(&self.channel);
@@ -130,12 +132,12 @@ impl Subscriber {
             Some(count)
         });
         let mut publish = redis::cmd("PUBLISH");
-        publish.arg(&self.channel).arg(""); // no message of luagate: nobody heeds it
+        publish.arg(&self.channel).arg(""); // not a message of luagate, so every client ignores it
         self.try_out(&publish)?;
         Ok(count.is_some_and(|count| count > 0))
     }
 
-    /// The reply; `None` where the server, or what stands in front of it, does not know the command.
+    /// The reply. `None`: the server, or a proxy ahead of it, does not know the command.
     fn try_out(&self, command: &Cmd) -> Result<Option<Value>, NotHeard> {
         let failure = match self.pool.command(command, Sending::default()) {
             Ok(Ok(reply)) => return Ok(Some(reply)),
@@ -149,20 +151,21 @@ impl Subscriber {
         }
     }
 
-    /// The refusal, with the name of the channel where it is that.
+    /// The refusal. It names the channel if that is what was refused.
     fn named(&self, failure: &Failure) -> Failure {
         let text = permission::name_channel(failure.text(), &self.channel);
         Failure::new(FailureKind::Permission, text)
     }
 }
 
-/// Why it is not known whether the subscription is counted.
+/// The reason why it is unknown whether the subscription is counted.
 enum NotHeard {
     Refused(Failure),
     Broken,
 }
 
-/// The thread: subscribes, tests the subscription, delivers; again whenever the connection breaks.
+/// The loop of the thread: subscribes, tests the subscription and delivers messages. Repeats this whenever the
+/// connection breaks.
 fn listen(subscriber: &Subscriber) {
     let mut again = false;
     let mut pause = FIRST_PAUSE;
@@ -172,7 +175,7 @@ fn listen(subscriber: &Subscriber) {
             Ended::Closed | Ended::Useless => return,
             Ended::Refused(failure) => {
                 subscriber.set(State::Refused(failure));
-                subscriber.registry.call_all(); // whoever asks hears it
+                subscriber.registry.call_all(); // so that each waiter asks and gets the error
                 return;
             }
             Ended::Broken { was_up } => again |= was_up,
@@ -201,7 +204,7 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
     let Ok(mut con) = subscriber.pool.connect() else {
         return broken;
     };
-    // Sent as any other command, since a `PubSub` tells of no refusal.
+    // Sent as a plain command, since `PubSub` does not report a refusal.
     let mut command = redis::cmd("SUBSCRIBE");
     if let Err(error) = command.arg(&subscriber.channel).exec(&mut con) {
         let failure = Failure::from(error);
@@ -215,10 +218,10 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
         return Ended::Useless;
     }
     let mut subscription = Subscription::on(con, subscriber.pool.options.timeouts.read);
-    // That the server took the command does not say that it took the subscription.
+    // The server may have accepted the command without a subscription.
     match subscriber.is_heard() {
         Ok(true) => {}
-        // Nor is a subscription that broke in the meantime counted.
+        // A subscription that has just broken is not counted either.
         Ok(false) if !again && subscription.works() => {
             subscriber.set(State::Useless);
             return Ended::Useless;
@@ -233,7 +236,7 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
 }
 
 impl Subscriber {
-    /// Reads for those who do not read themselves, and tests the connection, for as long as the subscription works.
+    /// While the subscription works, tests its connection, and reads it for the waits that do not read themselves.
     fn look_after(&self, moves: u64, again: bool) -> Ended {
         if !self.set(State::Up) {
             return Ended::Closed;
@@ -241,7 +244,7 @@ impl Subscriber {
         if again {
             let what = "a subscription was re-established";
             self.pool.count_reconnect(what);
-            self.registry.call_all(); // what came while it was down was missed
+            self.registry.call_all(); // messages were missed while it was down
         }
         let broken = Ended::Broken { was_up: true };
         let mut tested = machine_now();
@@ -253,7 +256,7 @@ impl Subscriber {
                 Next::Rests => None,
                 Next::Broken => return broken,
             };
-            // A gate may also go while somebody sends it message after message.
+            // A gate may be dropped even while messages arrive without a pause.
             if self.pool.is_retired() {
                 self.close();
             }
@@ -283,7 +286,7 @@ impl Subscriber {
         }
     }
 
-    /// Delivers what comes until then, in the order in which it comes.
+    /// Delivers the messages that arrive until `until`, in order.
     fn read(&self, subscription: &mut Subscription, until: Instant) -> Result<(), Broken> {
         loop {
             let message = subscription.next(until)?;
@@ -302,7 +305,8 @@ impl Subscriber {
         }
     }
 
-    /// Where nobody reads, lets another waiting thread read; or this subscriber's own, for those who wait and do not read.
+    /// If no thread reads, wakes another waiting thread to read. If there is none, the subscriber's own thread reads
+    /// for waits that do not read themselves.
     fn pass_on(&self) {
         let is_passed_on = !self.reading.is_free() || self.registry.wake_a_reader(&self.channel);
         if !is_passed_on && self.registry.needs_reader() {
@@ -310,7 +314,8 @@ impl Subscriber {
         }
     }
 
-    /// What comes next in a mailbox, waited for until `until`. Where nobody else reads this thread does.
+    /// The next event of a mailbox. Blocks until `until` at most. If no other thread reads the subscription, this
+    /// thread does.
     pub(super) fn take(&self, mailbox: &Mailbox, until: Instant) -> Mail {
         if !mailbox.may_read() {
             return mailbox.take(until);
@@ -327,13 +332,14 @@ impl Subscriber {
         }
     }
 
-    /// Reads one message, waited for until then, and delivers it.
+    /// Reads and delivers one message. Blocks until `until` at most.
     fn read_once(&self, mut taken: Taken, until: Instant) {
         let message = taken.subscription.next(until);
         if let Ok(Some(message)) = &message {
             self.deliver(message);
         }
-        // Only now: while this thread reads, nobody else delivers what it would miss.
+        // Only after the delivery: while this thread reads, no other thread delivers a message that this one would
+        // miss.
         self.reading.give_back(taken, message.is_ok());
     }
 }

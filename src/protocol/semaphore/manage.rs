@@ -1,4 +1,4 @@
-//! Looking at a semaphore, and its limit for everybody.
+//! The calls that inspect a semaphore and change its limit.
 
 use crate::error::CallError;
 use crate::protocol::call::{Call, Packed};
@@ -8,7 +8,7 @@ use crate::protocol::reply::{read, unexpected};
 use crate::protocol::script::{INSPECT, RESIZE};
 use redis::Value;
 
-/// What [`inspect`](crate::scripts::semaphore::inspect) answers.
+/// The answer of [`inspect`](crate::scripts::semaphore::inspect).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// The limit in force; 0: none is stored.
@@ -17,45 +17,46 @@ pub struct State {
     pub pinned: bool,
     /// How many permits are in use.
     pub in_use: u32,
-    /// How many hold.
+    /// The number of holders.
     pub holder_count: u64,
-    /// How many wait.
+    /// The number of waiters.
     pub waiter_count: u64,
-    /// The last fence or ticket that was given.
+    /// The last fence or ticket that was issued.
     pub last_fence: u64,
     /// The server's time at this reply.
     pub now: ServerTime,
-    /// Who holds, whose lease ends first, first.
+    /// The holders, in the order in which their leases end.
     pub holders: Vec<HolderRow>,
-    /// Who waits, in the order of the queue.
+    /// The waiters, in the order of the line.
     pub waiters: Vec<WaiterRow>,
 }
 
 /// A holder, as [`inspect`](crate::scripts::semaphore::inspect) lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderRow {
-    /// Who.
+    /// Its id.
     pub id: String,
-    /// How many permits; 0 where keys were lost and it is not known any more.
+    /// How many permits it holds. 0: unknown, because keys were lost.
     pub permits: u32,
     /// The fence of its permit.
     pub fence: u64,
     /// The end of its lease; `None`: never.
     pub expires_at: Option<ServerTime>,
-    /// The permits were released before their minimum hold ended: nobody holds them, and they are in use until `expires_at`.
+    /// The permits were released before the end of their minimum hold. They have no holder, and are in use until
+    /// `expires_at`.
     pub cooling_down: bool,
 }
 
 /// A waiter, as [`inspect`](crate::scripts::semaphore::inspect) lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaiterRow {
-    /// Who.
+    /// Its id.
     pub id: String,
-    /// How many permits it wants.
+    /// How many permits it asks for.
     pub permits: u32,
     /// Its ticket.
     pub ticket: u64,
-    /// Until when it stays in line unless it asks again.
+    /// The waiter's deadline on the server: it leaves the line at this time unless it asks again.
     pub patience_until: ServerTime,
 }
 
@@ -105,19 +106,19 @@ impl Call for Inspect<'_> {
     }
 }
 
-/// What [`resize`](crate::scripts::semaphore::resize) answers.
+/// The answer of [`resize`](crate::scripts::semaphore::resize).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeAnswer {
-    /// Done.
+    /// The limit was set or unpinned.
     Resized {
         /// The limit that was in force before; 0: none.
         old: u32,
         /// The limit in force now.
         new: u32,
-        /// How many permits are in use; may be more than the limit for a while.
+        /// How many permits are in use. This may exceed the limit for a while.
         in_use: u32,
     },
-    /// Another limit was in force than expected; nothing was changed.
+    /// The limit in force was not the expected one. Nothing was changed.
     Unchanged {
         /// The limit in force.
         current: u32,
@@ -130,7 +131,7 @@ pub(crate) struct Resize<'a> {
     pub(crate) keys: &'a Keys,
     /// 0 unpins.
     pub(crate) limit: u32,
-    /// Only if this limit is in force.
+    /// Changes the limit only if this one is in force; `None`: always.
     pub(crate) expected: Option<u32>,
 }
 

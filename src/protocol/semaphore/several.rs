@@ -1,4 +1,4 @@
-//! Permits of several semaphores in one script, all or none.
+//! Permits of several semaphores by one script: all or none.
 
 use super::{Grant, Usage};
 use crate::error::CallError;
@@ -9,16 +9,17 @@ use crate::protocol::reply::{Reply, read, unexpected};
 use crate::protocol::script::TRY_ACQUIRE_ALL;
 use redis::Value;
 
-/// What [`try_acquire_all`](crate::scripts::semaphore::try_acquire_all) asks of one semaphore.
+/// The arguments of [`try_acquire_all`](crate::scripts::semaphore::try_acquire_all) for one semaphore.
 #[derive(Clone, Copy, Debug)]
 pub struct AskOne<'a> {
     /// The keys of the semaphore.
     pub keys: &'a Keys,
-    /// How many permits, 1 to the limit in force.
+    /// How many permits: 1 to the limit in force.
     pub permits: u32,
-    /// The limit that this caller declares; a grant stores it where none is stored. 0: whatever is stored.
+    /// The limit that this caller declares; a grant stores it if none is stored. 0: declares none, the stored limit
+    /// applies.
     pub limit: u32,
-    /// How long the permit lives unless refreshed, in ms, up to 100 years; 0: permanent.
+    /// The lease in ms, up to 100 years: the permit ends after this time unless it is refreshed. 0: permanent.
     pub lease_ms: u64,
     /// Minimum hold, in ms; 0: none. See [`Ask::at_least_ms`](super::Ask::at_least_ms).
     pub at_least_ms: u64,
@@ -31,36 +32,38 @@ impl<'a> AskOne<'a> {
     }
 }
 
-/// How full a semaphore is, and how long its line.
+/// How full a semaphore is, and how many callers wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// How full it is.
+    /// How full the semaphore is.
     pub usage: Usage,
-    /// How many wait in line.
+    /// How many callers wait in line.
     pub waiting: u64,
 }
 
-/// What [`try_acquire_all`](crate::scripts::semaphore::try_acquire_all) answers. Lists are in the order of what was asked.
+/// The answer of [`try_acquire_all`](crate::scripts::semaphore::try_acquire_all). Lists have the order of the
+/// arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TryAcquireAllAnswer {
-    /// All are granted; what the id held already is among them.
+    /// All are granted. The list includes permits that the id already held.
     Granted(Vec<(Grant, Usage)>),
-    /// The id held all of them already; nothing was granted twice.
+    /// The id already held all of them. Nothing was granted twice.
     Held(Vec<(Grant, Usage)>),
-    /// The id holds none of them.
+    /// None is granted, and the id holds none of them.
     Denied {
-        /// The first that has too little free, or that somebody waits for; from 0.
+        /// The first semaphore with too few free permits or with waiters; from 0.
         index: usize,
-        /// In how many ms its next lease expires unless it is renewed; `None`: no lease on it that runs now ever expires.
+        /// The time in ms until its next lease expires, unless it is renewed. `None`: no current lease on it ever
+        /// expires.
         next_expiry: Option<u64>,
         /// The server's time at this reply.
         now: ServerTime,
         /// How full each is.
         lines: Vec<Line>,
     },
-    /// Of one of them more permits were asked for than the limit in force allows. The id holds none of them.
+    /// The call asked one of the semaphores for more permits than its limit in force. The id holds none of them.
     AboveLimit {
-        /// Which, from 0.
+        /// The index of that semaphore, from 0.
         index: usize,
         /// The limit in force.
         limit: u32,
@@ -107,7 +110,8 @@ impl Call for TryAcquireAll<'_> {
 }
 
 impl TryAcquireAll<'_> {
-    /// What the id has of each. One of them may have been held before, with other permits and another lease.
+    /// The id's permit of each semaphore. It may have held one of them before, with another number of permits and
+    /// another lease.
     fn grants(&self, reply: &mut Reply) -> Result<Vec<(Grant, Usage)>, CallError> {
         let now = reply.number()?;
         self.rows(reply, |row| {
@@ -129,7 +133,7 @@ impl TryAcquireAll<'_> {
         }
     }
 
-    /// A number from 1 on, as an index from 0.
+    /// Reads a number that begins at 1, and returns it as an index that begins at 0.
     fn index(&self, reply: &mut Reply) -> Result<usize, CallError> {
         let number: usize = reply.number()?;
         match number.checked_sub(1) {

@@ -1,4 +1,4 @@
-//! Waiting until a latch is open.
+//! Waits until a latch is open.
 
 use super::{Ask, PATIENCE, RECHECK, Step, StepOf, Target};
 use crate::error::{CallError, Cancelled, StillClosed, WaitError};
@@ -10,32 +10,32 @@ use crate::protocol::message::Message;
 use redis::Value;
 use std::time::{Duration, Instant};
 
-/// How much longer, with each call that found the latch closed, a waiter takes before it heeds the next: whoever knows the
-/// channel may publish there, and must not keep it asking.
+/// Each hint after which the latch was still closed delays the next call by this much more, up to `MAX_BACKOFF`. Any
+/// client that knows the channel can publish hints, and must not be able to cause unlimited calls.
 const BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
-/// A latch that a caller waits for.
+/// A latch, as the object of a wait.
 #[derive(Clone, Debug)]
 pub(crate) struct LatchTarget {
     keys: LatchKeys,
     count: u32,
     life_ms: u64,
-    /// What the last answer said.
+    /// The state in the last answer.
     last: Option<StillClosed>,
     asked: Instant,
-    /// Somebody said that it is worth asking.
+    /// A hint to ask was received.
     called: bool,
-    /// How often it was not.
+    /// The number of hints after which the latch was still closed.
     false_calls: u32,
 }
 
-/// What a latch answers to a waiter.
+/// The answer of a latch to a waiter.
 pub(crate) enum LatchAnswer {
     Open,
     Closed {
         still: StillClosed,
-        /// In how many ms asking again makes sense; `None`: the call was the last.
+        /// The time in ms after which to ask again; `None`: this was the last call.
         retry_after: Option<u64>,
     },
 }
@@ -104,7 +104,7 @@ impl Target for LatchTarget {
         }
     }
 
-    /// A message only says that it is worth asking.
+    /// A message is only a hint to ask.
     fn heard(&mut self, _: &Message, _: Moment, now: Moment) -> StepOf<LatchTarget> {
         Step::AskBy(self.called(now.instant()))
     }

@@ -1,4 +1,4 @@
-//! Waiting for permits of a semaphore.
+//! Waits for permits of a semaphore.
 
 use super::{Ask, PATIENCE, RECHECK, Step, StepOf, Target};
 use crate::error::failure::{Failure, FailureKind};
@@ -17,25 +17,25 @@ use crate::protocol::semaphore::{self, Acquire, Answer, Grant, Usage};
 use redis::Value;
 use std::time::{Duration, Instant};
 
-/// How long a waiter sleeps at most for each that stands in front: so the second in line finds out within a second that the
-/// first is dead, and takes its place in time for the next lease that ends.
+/// How long a waiter sleeps at most for each waiter ahead. So the second in line notices within a second that the first
+/// one's process has ended. Then it can take its place before the next lease ends.
 const RECHECK_PER_POSITION: Duration = Duration::from_secs(1);
 
-/// How long the message of a grant may take to arrive, for example where the thread that reads it gets no processor.
+/// How long a grant message may take to arrive, for example if the thread that reads it gets no CPU time.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
-/// Permits that one caller asks for, and what it knows of its place in line.
+/// The permits that a caller asks for, and the state of its place in line.
 #[derive(Clone, Debug)]
 pub(crate) struct PermitTarget {
     pub(crate) keys: Keys,
     pub(crate) id: String,
     /// `None`: all that are free.
     pub(crate) permits: Option<u32>,
-    /// 0: none is declared, whatever is stored counts.
+    /// 0: the caller declares none, the stored limit applies.
     pub(crate) limit: u32,
-    /// Takes nothing under another limit than its own.
+    /// Refuses a grant under another limit than `limit`.
     pub(crate) strict: bool,
-    /// Joins the line only while fewer than these wait; 0: joins any.
+    /// Joins the line only while fewer than this number wait; 0: no maximum.
     pub(crate) max_waiting: u32,
     pub(crate) lease: LeaseOptions,
     pub(crate) entry: QueueEntry,
@@ -47,11 +47,11 @@ pub(crate) struct QueueEntry {
     pub(crate) ticket: u64,
     pub(crate) position: u64,
     usage: Usage,
-    /// When the last call that was answered was sent, and the server's time at its reply.
+    /// When the last answered call was sent, and the server's time in its reply.
     pub(crate) asked: Option<(Moment, ServerTime)>,
-    /// Fences of grants that messages told of, but that have to be asked for.
+    /// Fences of grant messages that were not sufficient; a call must confirm the grant.
     pub(crate) heard: Vec<u64>,
-    /// A grant to this id, of which only a message can tell whether it is this wait's own.
+    /// A grant to this id. Only a message can show whether it belongs to this wait.
     pub(crate) unconfirmed: Option<(Grant, Moment)>,
 }
 
@@ -61,23 +61,23 @@ pub(crate) struct Granted {
     pub(crate) grant: Grant,
     pub(crate) limit: u32,
     pub(crate) deadline: Deadline,
-    /// The place in the queue; `None`: it did not wait.
+    /// The ticket of its place in line; `None`: it did not wait.
     pub(crate) ticket: Option<u64>,
 }
 
 impl PermitTarget {
-    /// Reports what can be known to be wrong without asking the server.
+    /// Reports arguments that are invalid for every server.
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         if self.permits == Some(0) {
             return Err(Invalid::new("permits", "takes 1 to the limit, got 0"));
         }
         match self.lease.own_id {
             true => check_id(&self.id),
-            false => Ok(()), // made here
+            false => Ok(()), // made by this client
         }
     }
 
-    /// The call that asks.
+    /// The call that asks for the permits.
     pub(crate) fn acquire<'a>(&'a self, ask: Ask, inbox: &'a str) -> Acquire<'a> {
         let wait = match ask {
             Ask::InLine => PATIENCE,
@@ -99,7 +99,7 @@ impl PermitTarget {
         }
     }
 
-    /// What the answer to a caller that does not wait means. With `true` whatever the id has is to be given back.
+    /// Handles the answer to a caller that does not wait. `true`: everything that the id has must be given back.
     pub(crate) fn at_once(&mut self, answer: Answer, sent: Moment) -> (Result<Granted, TryAcquireError>, bool) {
         if let Answer::Denied { usage, .. } = answer
             && let Err(mismatch) = self.check_limit(usage.limit)
@@ -138,8 +138,8 @@ impl PermitTarget {
         AboveLimit { name: self.keys.name().to_owned(), permits: self.permits.unwrap_or(1), limit }
     }
 
-    /// The id holds, by a grant that may be another caller's with the same id. A message of it goes to the inbox of whoever
-    /// asked last, and is here already or about to be.
+    /// The id holds a permit, but another caller may have acquired it with the same id. The server sends the grant
+    /// message to the inbox of the caller that asked last. It has arrived already, or will arrive soon.
     fn held(&mut self, grant: Grant, sent: Moment) -> StepOf<PermitTarget> {
         let entry = &mut self.entry;
         if entry.heard.contains(&grant.fence) {
@@ -156,13 +156,13 @@ impl PermitTarget {
     /// A hint to ask again, or a message that the place in line was taken away.
     fn hinted(&mut self, message: &Message, asked: (Moment, ServerTime)) -> StepOf<PermitTarget> {
         let (sent, server_time) = asked;
-        // Older than the last answer, it tells nothing that the answer did not know. So one who listens too and sends it again
-        // and again makes nobody ask.
+        // The message is older than the last answer, and contains nothing new. So a subscriber that replays messages
+        // cannot cause calls.
         if message.now < server_time {
             return Step::Continue;
         }
         match message.at {
-            // A call that crossed the message may have brought the place back.
+            // A call that was sent before this message arrived may have restored the place.
             None => Step::GiveBack(AcquireError::Revoked(PlaceRevoked { id: self.id.clone() })),
             Some(at) => match sent.instant().checked_add(between(server_time, at)) {
                 Some(at) => Step::AskBy(at),
@@ -188,7 +188,7 @@ impl Target for PermitTarget {
     fn answered(&mut self, ask: Ask, answer: Answer, sent: Moment) -> StepOf<PermitTarget> {
         match answer {
             Answer::Held(grant, _) if self.lease.own_id => self.held(grant, sent),
-            // An id made for this wait: an earlier call of it was carried out, and its reply lost.
+            // This id was made for this wait: the server ran an earlier call of it, whose reply was lost.
             Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
                 Ok(()) => Step::Done(Ok(self.granted(&grant, usage.limit, sent))),
                 Err(mismatch) => Step::GiveBack(mismatch.into()),
@@ -225,24 +225,25 @@ impl Target for PermitTarget {
             };
         }
         let Some(asked) = self.entry.asked else {
-            return Step::Continue; // older than this wait
+            return Step::Continue; // from before this wait
         };
         if message.fence == 0 {
             return self.hinted(message, asked);
         }
         let entry = &mut self.entry;
         if message.fence <= entry.ticket || entry.heard.contains(&message.fence) {
-            return Step::Continue; // of a place that was given up, or sent again
+            return Step::Continue; // for an earlier place in line, or repeated
         }
         entry.heard.push(message.fence);
-        // Two bounds on the same end: a message that was long on its way must not count from when it came.
+        // Two bounds for the same end: a delayed message must not extend the lease.
         let (sent, server_time) = asked;
         let by_call = Deadline::told(sent, message.at.map(|end| between(server_time, end)));
         let by_message = Deadline::told(received, message.at.map(|end| between(message.now, end)));
         let deadline = by_call.earlier(by_message);
-        // Older than the last answer: somebody took the grant away again, or the server's clock stepped back.
+        // Older than the last answer: the grant was taken away again, or the server's clock was set back.
         let is_old = message.now < server_time;
-        // An own id may have been granted elsewhere, and a message does not tell the limit. So many are not what was asked for.
+        // An id chosen by the caller may have a grant from another process, and a message does not contain the limit.
+        // Another number of permits than requested needs a call too.
         let is_other = self.permits != Some(message.permits);
         if is_old || self.lease.own_id || self.strict || is_other || deadline.is_past(now) {
             return Step::AskBy(now.instant());
@@ -289,12 +290,12 @@ fn recheck(position: u64) -> Duration {
     }
 }
 
-/// A refusal as users see it.
+/// A refusal in the form of the public interface.
 pub(crate) fn denied(usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
     Denied { in_use: usage.in_use, limit: usage.limit, waiting, next_expiry: next_expiry.map(Duration::from_millis) }
 }
 
-/// The script answered what was not asked.
+/// The script answered `queued` to a caller that does not wait.
 fn out_of_turn() -> CallError {
     let text = "`queued`, though nobody asked to wait";
     CallError::Unknown(Failure::new(FailureKind::UnexpectedReply, text))

@@ -1,5 +1,5 @@
-//! Which part of a URL is wrong. It is asked only after the URL was refused, and shows no piece of it: a password that is not
-//! escaped may be anywhere.
+//! Finds the wrong part of a URL that was refused. The message contains no piece of the URL, since an unescaped
+//! password may be anywhere in it.
 
 use std::net::Ipv6Addr;
 
@@ -11,10 +11,10 @@ pub(super) const SENTINEL: &str = "redis+sentinel://[user:password@]host[:port],
 const TCP: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 const SOCKETS: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
 
-/// What is wrong with a password that ends the part in which it stands.
+/// The message for an unescaped password that ends its part of the URL.
 const PASSWORD: &str = "the password has a character to be escaped: write / as %2F, ? as %3F, # as %23, @ as %40";
 
-/// Says which part of the URL of one server is wrong, and what it takes. `form`: how such a URL is written.
+/// Names the wrong part of the URL of one server, and the accepted form. `form`: that of such a URL.
 pub(super) fn why(url: &str, form: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return unknown_scheme("the scheme is missing: begin with redis://");
@@ -33,7 +33,7 @@ fn unknown_scheme(what: &str) -> String {
     format!("{what}; takes {ONE}, {UNIX}, {CLUSTER} or {SENTINEL}")
 }
 
-/// Whether a password that is not escaped seems to have ended the part in which hosts stand.
+/// Whether an unescaped password seems to end the part with the hosts.
 pub(super) fn password(rest: &str) -> Option<&'static str> {
     let (_, others) = split(rest, &['/', '?', '#']);
     others.contains('@').then_some(PASSWORD)
@@ -83,7 +83,7 @@ fn of_socket(rest: &str) -> &'static str {
     of_options(options).unwrap_or("the path of the socket cannot be used")
 }
 
-/// What is wrong with what follows the path.
+/// The error in the part after the path.
 fn of_options(options: &str) -> Option<&'static str> {
     let (query, fragment) = split(options, &['#']);
     if !["", "#insecure"].contains(&fragment) {
@@ -92,12 +92,12 @@ fn of_options(options: &str) -> Option<&'static str> {
     query.contains("protocol=").then_some("the protocol is not 2, 3, resp2 or resp3")
 }
 
-/// Splits before the first of these characters; the second part begins with it.
+/// Splits before the first of these characters. The second part begins with it.
 fn split<'a>(text: &'a str, at: &[char]) -> (&'a str, &'a str) {
     text.split_at_checked(text.find(at).unwrap_or(text.len())).unwrap_or((text, ""))
 }
 
-/// The number behind the colon.
+/// The number after the colon.
 fn port_of(port: &str) -> Option<u16> {
     port.strip_prefix(':')?.parse().ok()
 }

@@ -6,14 +6,14 @@ use std::sync::mpsc::channel;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A node that takes connections and answers nothing.
+/// A node that accepts connections and never answers.
 fn silent_node() -> TcpListener {
     let node = TcpListener::bind("127.0.0.1:0").unwrap();
     node.set_nonblocking(true).unwrap();
     node
 }
 
-/// A cluster of these, the second of which has all slots; the first one failed just now.
+/// A cluster of these two nodes. The second has all slots; the first has just failed.
 fn cluster(nodes: &[TcpListener; 2]) -> Cluster {
     let options = PoolOptions {
         clock: Clock::real(),

@@ -1,4 +1,4 @@
-//! The connections of a pool that are idle, how many are busy, and what waits for one.
+//! The idle connections of a pool, the number of busy ones, and the queue of waiting calls.
 
 use super::queue::{Progress, Queued};
 use super::slot::Slot;
@@ -6,31 +6,33 @@ use crate::transport::connection::PooledConnection;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many connections are enough where there are more callers than connections and the server answers at once: a few full
-/// packets cost both sides less than many of one call. With fewer, 16 threads wait too long for a packet; with more, 32 gain less.
+/// The number of connections to use if there are more callers than connections and the server is near. A few full
+/// packets cost both sides less than many packets of one call. With a smaller number, 16 threads wait too long for a
+/// packet; with a larger one, 32 threads gain less.
 const ENOUGH: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Connections {
     pub(super) idle: Vec<PooledConnection>,
     pub(super) open: usize,
-    /// How many threads have a connection, or are about to.
+    /// The number of threads that have a connection, or are about to get one.
     pub(super) busy: usize,
-    /// How many calls of other threads are under way in the packets of these.
+    /// The number of calls of other threads in the packets of the busy threads.
     pub(super) along: usize,
-    /// How many broke or did not answer in time, and have no successor yet.
+    /// The number of connections that broke or did not answer in time, and were not replaced yet.
     pub(super) unreplaced: usize,
-    /// Counts the times that a connection was found broken: the idle ones of before are then likely dead too.
+    /// The number of times that a connection was found broken. Connections of earlier generations are probably broken
+    /// too.
     pub(super) generation: u64,
-    /// See `Pool::moves`: connections of before lead to a former master.
+    /// See `Pool::moves`: earlier connections are to a former master.
     pub(super) moves: u64,
-    /// The last packet was answered at once.
+    /// The last packet was answered within `AT_ONCE`.
     pub(super) is_near: bool,
     pub(super) queue: VecDeque<Arc<Queued>>,
 }
 
 impl Connections {
-    /// The connection for one more busy thread.
+    /// A connection for one more busy thread.
     pub(super) fn slot(&mut self, moves: u64) -> Slot {
         if self.moves != moves {
             self.moves = moves;
@@ -46,21 +48,21 @@ impl Connections {
         Slot::New(self.generation)
     }
 
-    /// A connection leaves the pool that another one has to replace.
+    /// Counts a connection that leaves the pool and must be replaced.
     pub(super) fn lose(&mut self) {
         self.open -= 1;
         self.unreplaced += 1;
     }
 
-    /// Those idle of this generation are not used again.
+    /// Stops the use of the idle connections of this generation.
     pub(super) fn outdate(&mut self, generation: u64) {
         if generation == self.generation {
             self.generation += 1;
         }
     }
 
-    /// How many threads may be busy before the next one waits. `shares`: the next one may wait for a packet with others. It
-    /// does so only where there are more callers than connections.
+    /// How many threads may be busy before the next one waits. `shares`: the next one may wait for a shared packet. It
+    /// does so only if there are more callers than connections.
     pub(super) fn enough(&self, most: usize, shares: bool) -> usize {
         let callers = self.busy + self.along + self.queue.len();
         match self.is_near && shares && callers >= most {
@@ -69,7 +71,7 @@ impl Connections {
         }
     }
 
-    /// A thread is done with its connection: whoever is first in the queue goes on.
+    /// A thread no longer uses its connection. The first in the queue gets one.
     pub(super) fn step_down(&mut self, most: usize, moves: u64) {
         self.busy -= 1;
         while let Some(first) = self.queue.front()

@@ -1,4 +1,4 @@
-//! Calls that wait for a connection: they get one, or go along in the packet of another thread.
+//! Calls that wait for a connection. Each gets one, or is sent in the packet of another thread.
 
 use super::connections::Connections;
 use super::slot::Slot;
@@ -10,13 +10,14 @@ use crate::sync::{lock, wait_for};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many replies one packet has at most, where it carries the calls of several threads.
+/// The maximum number of replies to a packet with calls of several threads.
 const MOST: usize = 16;
 
-/// A call that waits for so long gets a further connection: those that are busy may be stuck.
+/// A call that waits for this long gets an additional connection, since the busy ones may be stuck.
 const STUCK: Duration = Duration::from_millis(10);
 
-/// Calls with deadlines go in one packet only where these are so close together: none may wait much longer than it has time.
+/// Calls with deadlines share a packet only if their deadlines differ by at most this: no call may wait much longer
+/// than it has time.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// A packet that waits.
@@ -25,16 +26,16 @@ pub(super) struct Queued {
     pub(super) latest: Instant,
     since: Instant,
     alone: bool,
-    /// It has a deadline of its own, and not only the read timeout.
+    /// The caller gave a deadline, so not only the read timeout applies.
     has_deadline: bool,
     progress: Mutex<Progress>,
     changed: Condvar,
 }
 
-/// What becomes of a packet that waits.
+/// The progress of a waiting packet.
 pub(super) enum Progress {
     Waits,
-    /// Its thread sends it.
+    /// Its own thread must send it.
     Sends(Slot),
     /// Another thread sent it.
     Answered(Box<Response>),
@@ -53,7 +54,7 @@ impl Queued {
         })
     }
 
-    /// Whether it may wait for a packet with others.
+    /// Whether it may wait for a shared packet.
     pub(super) fn may_wait(&self) -> bool {
         !self.alone && since(self.since) < STUCK
     }
@@ -63,7 +64,7 @@ impl Queued {
         self.changed.notify_one();
     }
 
-    /// What has become of it by `until`.
+    /// The progress by `until`.
     fn progress(&self, until: Instant) -> Progress {
         let mut progress = lock(&self.progress);
         loop {
@@ -78,7 +79,7 @@ impl Queued {
 }
 
 impl Pool {
-    /// Waits until a packet may be sent or is answered. [`Progress::Waits`]: its time was over before that.
+    /// Waits until the packet may be sent or is answered. [`Progress::Waits`]: its time is over.
     pub(super) fn wait_in_queue(&self, queued: &Arc<Queued>) -> Progress {
         let mut until = queued.latest.min(queued.since + STUCK);
         loop {
@@ -89,7 +90,7 @@ impl Pool {
             let mut connections = lock(&self.connections);
             let mut queue = connections.queue.iter();
             let Some(index) = queue.position(|other| Arc::ptr_eq(other, queued)) else {
-                // It left the queue, and another thread is about to say so or to bring the replies.
+                // It left the queue. Another thread is about to set its progress or its replies.
                 until = machine_now() + self.options.timeouts.read;
                 continue;
             };
@@ -113,7 +114,7 @@ pub(super) fn all_busy(most: usize) -> Failure {
 }
 
 impl Connections {
-    /// The packets that go along with one, in their order.
+    /// Takes the packets out of the queue that are sent together with `packet`, in order.
     pub(super) fn take_along(&mut self, packet: &Packet, sending: Sending, latest: Instant) -> Vec<Arc<Queued>> {
         let mut along = Vec::new();
         if sending.is_alone() {
@@ -138,7 +139,7 @@ impl Connections {
     }
 }
 
-/// One packet of all, and how many replies it has.
+/// Combines all into one packet. Also returns the number of its replies.
 pub(super) fn combined(packet: &Packet, along: &[Arc<Queued>]) -> (Vec<u8>, usize) {
     let mut bytes = packet.bytes.to_vec();
     let mut replies = packet.replies;

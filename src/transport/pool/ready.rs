@@ -1,4 +1,4 @@
-//! A connection that is ready for a packet: an idle one that works, or a new one.
+//! Provides a connection that is ready for a packet: an idle one that works, or a new one.
 
 use super::Pool;
 use super::slot::Slot;
@@ -8,8 +8,8 @@ use crate::sync::lock;
 use crate::transport::connection::{PooledConnection, State};
 use std::time::{Duration, Instant};
 
-/// A connection that was idle for so long is tested with `PING` before it carries a call. Longer than the pauses of the waiters
-/// that ask most often.
+/// A connection that was idle for this long is tested with `PING` before it is used for a call. This is longer than the
+/// pauses of the waiters that ask most often.
 const IDLE: Duration = Duration::from_millis(1_500);
 
 impl Pool {
@@ -52,13 +52,13 @@ impl Pool {
         }
     }
 
-    /// The connection, if it answers; nothing where it was closed. It was idle for a while, so the server may have gone since. A
-    /// call on it would be sent and lost, and then nobody could tell whether it was run.
+    /// Tests a connection that was idle for a while, since the server may have closed it. A call on a closed connection
+    /// would be lost, and its outcome would be unknown. `None`: it was closed.
     fn test(&self, mut connection: PooledConnection, latest: Instant) -> Result<Option<PooledConnection>, Failure> {
         let ping = redis::cmd("PING").get_packed_command();
         let (replies, state) = connection.exchange(&ping, 1, latest);
         if state == State::Ready {
-            return Ok(Some(connection)); // what else the server refuses is for the call to report
+            return Ok(Some(connection)); // the call itself reports other refusals of the server
         }
         let mut connections = lock(&self.connections);
         connections.outdate(connection.generation);

@@ -1,10 +1,10 @@
-//! What a thread that may send gets.
+//! The permission for a thread to send a packet.
 
 use crate::transport::connection::PooledConnection;
 
 /// A connection for one packet.
 pub(super) enum Slot {
     Idle(PooledConnection),
-    /// It makes a connection, of this generation.
+    /// No connection: the thread must make one, of this generation.
     New(u64),
 }

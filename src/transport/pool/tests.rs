@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A pool, and the server's end of its only connection. On this, a call waits for its reply for so long.
+/// A pool, and the server's end of its only connection. A call waits for its reply on this connection, for `time`.
 fn with_a_call_under_way(time: Duration) -> (Arc<Pool>, TcpStream, JoinHandle<Response>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());

@@ -12,7 +12,7 @@ fn a_call_that_may_have_run_is_unknown_though_it_cannot_be_made_again() {
     let soon = Duration::from_secs(10);
     let timeouts = Timeouts { connect: soon, read: soon, write: soon };
     let servers = Servers::open(address, Clock::real(), timeouts, 1).unwrap();
-    // The server takes the call, and the connection breaks.
+    // The server receives the call, then the connection breaks.
     let server = std::thread::spawn(move || {
         let (mut con, _) = listener.accept().unwrap();
         con.read(&mut [0; 1_000]).unwrap()

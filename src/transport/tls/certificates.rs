@@ -1,13 +1,13 @@
-//! The certificates that a user gives: whom the client trusts, and what it shows of itself.
+//! The user's certificates: those that the client trusts, and the one that it presents.
 
 use crate::error::Invalid;
 use redis::ConnectionInfo;
 
-/// In PEM. Without any the system's are trusted, and nothing is shown.
+/// Certificates in PEM. By default the client trusts those of the system and presents none.
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
     #[cfg(feature = "tls")]
-    given: Option<redis::TlsCertificates>, // its Debug has no key in it
+    given: Option<redis::TlsCertificates>, // its `Debug` output contains no key
 }
 
 #[cfg(not(feature = "tls"))]
@@ -16,7 +16,7 @@ impl Certificates {
         false
     }
 
-    /// There are none, so nothing is changed.
+    /// Changes nothing, since there are no certificates.
     pub(super) fn give_to(&self, info: ConnectionInfo) -> Result<ConnectionInfo, Invalid> {
         Ok(info)
     }
@@ -41,12 +41,12 @@ impl Certificates {
         self.given.get_or_insert(redis::TlsCertificates { client_tls: None, root_cert: None })
     }
 
-    /// Puts them into what connections are made of. Where none were given, those that it has already stay.
+    /// Adds the certificates to the settings of connections. If none were given, the settings keep theirs.
     pub(super) fn give_to(&self, info: ConnectionInfo) -> Result<ConnectionInfo, Invalid> {
         let Some(given) = &self.given else {
             return Ok(info);
         };
-        // `redis` would go on with none.
+        // `redis` would continue without certificates.
         check("root_certificates", given.root_cert.as_deref())?;
         let chain = given.client_tls.as_ref().map(|client| &*client.client_cert);
         check("client_certificate", chain)?;

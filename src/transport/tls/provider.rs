@@ -1,9 +1,9 @@
-//! The cryptography of rustls, which the application chooses. Without a choice `redis` would panic.
+//! The cryptography of rustls. The application chooses it. Without a choice `redis` would panic.
 
 use crate::error::failure::{Failure, FailureKind};
 use rustls::crypto::CryptoProvider;
 
-/// Whether there is one to use.
+/// Fails unless there is a provider to use.
 pub(super) fn check() -> Result<(), Failure> {
     let is_chosen = CryptoProvider::get_default().is_some();
     let compiled = compiled_in().into_iter().flatten().count();
@@ -13,8 +13,8 @@ pub(super) fn check() -> Result<(), Failure> {
     }
 }
 
-/// What an application has to do that has or has not chosen, with so many of them compiled in. A single one rustls takes by
-/// itself.
+/// The instruction for the application, if one is needed. `compiled`: the number of providers that were compiled in.
+/// rustls uses a single one without a choice.
 fn missing(is_chosen: bool, compiled: usize) -> Option<&'static str> {
     match (is_chosen, compiled) {
         (true, _) | (false, 1) => None,
@@ -28,7 +28,7 @@ fn missing(is_chosen: bool, compiled: usize) -> Option<&'static str> {
     }
 }
 
-/// Stands for a cryptography that rustls was compiled without.
+/// Replaces a provider that rustls was compiled without.
 mod ring {
     pub(super) struct Absent;
 
@@ -44,8 +44,8 @@ mod ring {
 }
 use ring as aws_lc_rs;
 
-/// The ones that rustls was compiled with: all that any crate of the whole program asked for, which no `cfg` here tells. But
-/// a module that is there hides the one of the same name above.
+/// The providers that rustls was compiled with, for all crates of the program. No `cfg` of this crate shows that. But a
+/// module that exists in rustls hides the one with the same name above.
 fn compiled_in() -> [Option<CryptoProvider>; 2] {
     #[allow(unused_imports, reason = "neither may be there")]
     use rustls::crypto::*;
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn what_is_compiled_in_is_seen() {
-        // The tests take rustls with `ring`.
+        // The tests use rustls with `ring`.
         assert_eq!(compiled_in().map(|p| p.is_some()), [true, false]);
         assert!(check().is_ok());
     }

@@ -1,11 +1,11 @@
-//! Why a connection with TLS could not be made, and what to do about it.
+//! The reason why a connection with TLS could not be made, and what to do.
 
 use crate::error::failure::{Failure, FailureKind};
 use redis::{ErrorKind, RedisError};
 use rustls::{AlertDescription, CertificateError, Error};
 use std::sync::Arc;
 
-/// The failure of a connection that could not be made, where TLS is why.
+/// The failure of a connection that could not be made because of TLS.
 pub(crate) fn failure_of(error: &RedisError) -> Option<Failure> {
     let text = error.to_string();
     let reason = match error.kind() {
@@ -22,13 +22,13 @@ pub(crate) fn failure_of(error: &RedisError) -> Option<Failure> {
     Some(Failure::of_error(FailureKind::Tls, text, error.clone()))
 }
 
-/// Nothing where it is the network that failed.
+/// `None` if the network failed.
 fn of_cause(error: &RedisError) -> Option<&'static str> {
     let cause = std::error::Error::source(error)?.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
     if let Some(io) = cause.downcast_ref::<std::io::Error>() {
         return io.get_ref()?.downcast_ref().map(of_rustls);
     }
-    // What is no error of the network came up before anything was sent.
+    // Errors that are not from the network occur before anything is sent.
     if cause.is::<rustls::pki_types::InvalidDnsNameError>() {
         return Some("the host in the address is no name that a certificate could have");
     }
@@ -64,7 +64,7 @@ fn of_certificate(error: &CertificateError) -> &'static str {
         NotValidForName | NotValidForNameContext { .. } => {
             "the server's certificate is for another host; connect by a name that it has, or add this one to it"
         }
-        // A bad signature: a CA of that name is trusted, but it is another one.
+        // A bad signature: the client trusts another CA with the same name.
         UnknownIssuer | BadSignature => {
             "the server's certificate comes from a CA that is not trusted here; give that CA's with `root_certificates`"
         }
@@ -73,14 +73,14 @@ fn of_certificate(error: &CertificateError) -> &'static str {
     }
 }
 
-/// What the server says against the client.
+/// The message for an alert of the server.
 fn of_alert(alert: AlertDescription) -> &'static str {
     use AlertDescription::*;
     match alert {
         CertificateRequired | NoCertificate => {
             "the server wants a certificate of this client; give one with `client_certificate`"
         }
-        // Until TLS 1.2 a missing certificate is told so, too.
+        // Up to TLS 1.2 this alert is also sent if a certificate is missing.
         HandshakeFailure => {
             "the server wants a certificate of this client, which `client_certificate` gives, or has no cipher in common with it"
         }

@@ -1,8 +1,6 @@
 //! Locks and counting semaphores on Redis and Valkey, for processes on any number of machines. Waiters are served in
-//! order, every
-//! grant has a lease and a fencing token, and every operation is one Lua script, which the server runs atomically. All
-//! calls are
-//! synchronous: they block the calling thread.
+//! order, each grant has a lease and a fencing token, and each operation is one Lua script that the server runs
+//! atomically. All calls are synchronous: they block the calling thread.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), luagate::Error> {
@@ -14,9 +12,8 @@
 //! # }
 //! ```
 //!
-//! **The [`guide`] is the next page to read.** It explains every part with tested examples: failures, deployments,
-//! operation,
-//! async programs, and how the functions of *Redis in Action*, `java.util.concurrent` and Redisson map to this crate.
+//! **Read the [`guide`] next.** It explains every part with tested examples: failures, deployments, operation, and
+//! async programs. It also maps the functions of *Redis in Action*, `java.util.concurrent` and Redisson to this crate.
 //!
 //! # Choosing a type
 //!

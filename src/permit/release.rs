@@ -117,7 +117,7 @@ fn drop_of_gate(permits: &mut [Permit], bound: Duration) {
             id: identity.id.clone(),
             target: Target::Fence(identity.fence),
             connection,
-            // Until the lease has ended on the server, where a refresh whose reply was lost may have moved the end.
+            // Until the lease has ended on the server. A refresh whose reply was lost may have extended it.
             until: match permit.deadline() {
                 Some(told) if !lease.is_zero() => until.checked_add(lease).map(|latest| latest.max(told)),
                 _ => None, // a permanent permit has no end

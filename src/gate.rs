@@ -21,15 +21,15 @@ use std::sync::Arc;
 
 /// A client of Redis or Valkey, for one server or a cluster. It creates semaphores, locks and latches by name.
 ///
-/// Open one gate in each process and clone it. Clones share everything. A permit keeps the parts of the gate that it
-/// needs open. A forked child must open a gate in the child.
+/// Open one gate in each process and clone it. Clones share everything. A permit keeps open the parts of the gate
+/// that it needs. A forked child must open a gate in the child.
 ///
 /// A gate opens connections and starts threads when they are first needed:
 ///
 /// - a small pool of connections, see [`GateBuilder::connections`],
 /// - at most one subscriber connection,
 /// - at most five threads: renewal, subscriber, detection of lost permits, callbacks, and releases in the background,
-/// - one more thread with Sentinel, which waits for messages about a new master.
+/// - with Sentinel, one more thread that receives messages about a new master. It starts when the gate is opened.
 ///
 /// In a cluster, each node has a pool, a subscriber connection, a renewal thread and a subscriber thread.
 ///

@@ -17,7 +17,7 @@
 //!
 //! # Choosing a type
 //!
-//! A [`Gate`] is the client. It creates all other types by name:
+//! A [`Gate`] is the client. All other types have a name and use a gate:
 //!
 //! | you need | type |
 //! |---|---|

@@ -121,8 +121,8 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Takes `permits` permits together. Waits in line, and blocks until they are granted. At the head of the line it
-    /// holds back smaller requests, so it does not starve.
+    /// Takes `permits` permits together. Waits in line, and blocks until they are granted. At the head of the line, the
+    /// request holds back smaller requests behind it, so it does not starve.
     ///
     /// # Errors
     /// As [`acquire`](Semaphore::acquire). [`AcquireError::Invalid`] for 0 permits. [`AcquireError::AboveLimit`] for
@@ -140,8 +140,8 @@ impl Semaphore {
         self.acquire_many_timeout(1, timeout)
     }
 
-    /// Takes `permits` permits together. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50
-    /// ms.
+    /// Takes `permits` permits together. Waits in line for at most `timeout`, and blocks for at most `timeout` plus
+    /// 50 ms.
     ///
     /// # Errors
     /// As [`acquire_timeout`](Semaphore::acquire_timeout) and [`acquire_many`](Semaphore::acquire_many).

@@ -105,11 +105,11 @@ impl Several {
     /// Takes the permits of all semaphores, one semaphore after the other. Waits in line for at most `timeout`, and
     /// blocks for at most `timeout` plus 50 ms.
     ///
-    /// The order is: the smallest declared limit first, then by the bytes of their keys. All callers use this order, so
-    /// two callers never wait for each other. No caller holds a permit of a semaphore with a large limit while it waits
-    /// for one with a small limit. While it waits, the permits that it already holds are renewed. At the end it checks
-    /// that all of them are still held. It is fair: each line is first come, first served. The names need no common
-    /// group, and the semaphores can be of different gates.
+    /// The order is: the smallest declared limit first, then by the bytes of their keys. All callers that declare the
+    /// same limits use this order, so two of them never wait for each other. No caller holds a permit of a semaphore
+    /// with a large limit while it waits for one with a small limit. While it waits, the permits that it already holds
+    /// are renewed. At the end it checks that all of them are still held. It is fair: each line is first come, first
+    /// served. The names need no common group, and the semaphores can be of different gates.
     ///
     /// # Errors
     /// [`AcquireSeveralError::TimedOut`] names the semaphore that was waited for. [`AcquireSeveralError::Lost`] if

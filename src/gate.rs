@@ -83,10 +83,10 @@ impl Gate {
     /// The semaphore `name`, with a limit of `limit` permits (1 to 2^31-1) held at the same time. Sends nothing to the
     /// server: the first call that uses it reports an invalid name or limit.
     ///
-    /// A name has 1 to 200 bytes without white space, control characters or braces. It may begin with a group in braces,
-    /// as in `{group}:name`; the 200 bytes include the group. [`name_from`](crate::name_from) converts any text into a
-    /// name. The first grant stores the limit on the server. While the semaphore is in use, that stored limit applies to
-    /// all callers, even if they declare another one.
+    /// A name has 1 to 200 bytes without white space, control characters or braces. It may begin with a group in
+    /// braces, as in `{group}:name`; the 200 bytes include the group. [`name_from`](crate::name_from) converts any text
+    /// into a name. The first grant stores the limit on the server. While the semaphore is in use, that stored limit
+    /// applies to all callers, even if they declare another one.
     pub fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
         Semaphore::new(self.shared.clone(), "semaphore", name, Some(limit))
     }

@@ -1,11 +1,12 @@
-//! Ten licences of a program, and batches that need several at once: all of them or none, in line.
+//! Ten licences of a program, shared by batches that need several at once. A batch waits in line and gets all or none.
 //!
 //! ```sh
-//! cargo run --example licences    # REDIS_URL names the server; redis://127.0.0.1/ unless set
+//! cargo run --example licences    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 //!
-//! Five workers run batches of three licences one after the other, so there is always a line. A batch of eight comes in
-//! between. It is granted when it is its turn, since those behind it do not take what it waits for.
+//! Five workers run batches of three licences, one after the other, so there is always a line. A batch of eight joins
+//! the line in between. It is granted when its turn comes, because the batches behind it cannot take the licences that
+//! it waits for.
 
 use luagate::{Gate, Permit, Semaphore};
 use std::env;
@@ -18,20 +19,20 @@ const LICENCES: u32 = 10;
 const WORKERS: u32 = 5;
 const BATCHES: u32 = 4;
 
-/// Far longer than a batch waits when all goes well.
+/// Far longer than a batch normally waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A batch: takes what it needs, all or none, and gives back early what it needs no more.
+/// A batch: acquires all licences that it needs, or none. It releases early those that it no longer needs.
 fn run_batch(name: &str, needs: u32, licences: &Semaphore, record: &Record) -> Outcome<Grant> {
     let mut permit = licences.acquire_many_timeout(needs, PATIENCE)?; // in line
     let grant = record.granted(name, &permit);
-    thread::sleep(Duration::from_millis(100)); // the batch, which needs them all
+    thread::sleep(Duration::from_millis(100)); // the main work, which needs all of them
 
     record.gives_back(needs - 1);
-    permit.release_some(needs - 1)?; // whoever is first in line has them when this returns
-    thread::sleep(Duration::from_millis(50)); // its end, which needs one
+    permit.release_some(needs - 1)?; // when it returns, the first waiter has been granted
+    thread::sleep(Duration::from_millis(50)); // the end of the batch, which needs one
 
     record.gives_back(1);
     permit.release()?;
@@ -40,7 +41,8 @@ fn run_batch(name: &str, needs: u32, licences: &Semaphore, record: &Record) -> O
 
 fn main() -> Outcome<()> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    // So that two runs on one server do not meet. All who share the licences share a prefix.
+    // A prefix for this run only, so that two runs on one server do not interfere. Programs that share licences must
+    // share a prefix.
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let gate = Gate::builder(&url).prefix(&prefix).open()?;
     let (licences, record) = (&gate.semaphore("licences", LICENCES), &Record::default());
@@ -51,7 +53,7 @@ fn main() -> Outcome<()> {
         };
         let workers: Vec<_> = (1..=WORKERS).map(worker).collect();
         thread::sleep(Duration::from_millis(200));
-        println!("the big batch comes");
+        println!("the big batch joins the line");
         let big = run_batch("big", 8, licences, record)?;
         for worker in workers {
             worker.join().map_err(|_| "a worker panicked")??;
@@ -61,14 +63,14 @@ fn main() -> Outcome<()> {
     record.check(&big)
 }
 
-/// What was granted to a batch: tickets rise with the places in line, fences with the grants.
+/// A grant to a batch. Tickets increase with the place in line, fences with the order of the grants.
 #[derive(Clone)]
 struct Grant {
     ticket: Option<u64>,
     fence: u64,
 }
 
-/// What the batches did, by their own account: how many licences are in use, the most so far, and each grant.
+/// The record of the batches: the licences in use now, the maximum so far, and each grant.
 #[derive(Default)]
 struct Record(Mutex<(u32, u32, Vec<Grant>)>);
 

@@ -1,15 +1,16 @@
-//! The marketplace of the book "Redis in Action" with a lock for each item: users sell, buy and swap, many at once.
+//! The marketplace of the book *Redis in Action*, with a lock for each item. Users sell, buy and swap items
+//! concurrently.
 //!
 //! ```sh
-//! cargo run --release --example marketplace    # REDIS_URL names the server; redis://127.0.0.1/ unless set
+//! cargo run --release --example marketplace    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 //!
-//! - An item is sold, bought or swapped only by whoever holds its lock, so a price that was seen under the lock still
-//!   stands when it is paid. Trades of different items do not wait for each other.
-//! - Money is not under these locks: somebody may buy two things at once, or sell them. So the script that pays looks
-//!   whether the buyer has as much, and moves it, in one step. To lock the buyer as well would do, but he would then buy
-//!   one thing at a time.
-//! - Every script that writes asks whether the lock is still held: whoever was paused for too long writes nothing.
+//! - An item is sold, bought or swapped only under its lock. So a price that was read under the lock is still valid
+//!   when the buyer pays it. Trades of different items do not wait for each other.
+//! - No lock protects the money, because a user may buy or sell two items at the same time. The script that pays checks
+//!   the buyer's funds and moves the money, in one step. A lock of the buyer would work too, but then a user could buy
+//!   only one item at a time.
+//! - Every script that writes checks that the lock is still held. A trader that was paused for too long writes nothing.
 
 use luagate::{Gate, Permit, scripts};
 use redis::{Commands, Connection, RedisResult, Script, ScriptInvocation};
@@ -25,10 +26,11 @@ const FUNDS: i64 = 300;
 const TRADERS: u32 = 8;
 const DAY: Duration = Duration::from_secs(2);
 
-/// How long a trade may wait for an item.
+/// The maximum time that a trade waits for an item.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-// KEYS: three of the lock, then those in the first line. ARGV: id and fence of the lock, then those in the first line.
+// KEYS: the three keys of the lock, then those in the first line. ARGV: id and fence of the lock, then those in the
+// first line.
 const SELL: &str = "-- inventory market / item price listing
     if not holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) then return 'lost' end
     if redis.call('SREM', KEYS[4], ARGV[3]) == 0 then return 'too late' end
@@ -53,10 +55,10 @@ const SWAP: &str = "-- (two locks) one's inventory, the other's / one's item, th
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How often what happened.
+/// The number of events of each kind.
 type Tally = BTreeMap<String, u32>;
 
-/// Trades for all users, with a gate and a connection of its own, as a process would.
+/// Trades for all users, with a separate gate and connection, like a separate process.
 struct Trader {
     gate: Gate,
     con: Connection,
@@ -65,7 +67,7 @@ struct Trader {
 }
 
 impl Trader {
-    /// Offers an item of `user` for sale.
+    /// Offers a random item of `user` for sale.
     fn sell(&mut self, user: u32) -> Outcome<()> {
         let inventory = format!("{}:inventory:{user}", self.data);
         let Some(item) = self.con.srandmember::<_, Option<String>>(&inventory)? else {
@@ -81,7 +83,7 @@ impl Trader {
         Ok(())
     }
 
-    /// Buys what `user` comes across on the market.
+    /// Buys a random item on the market for `user`.
     fn buy(&mut self, user: u32) -> Outcome<()> {
         let data = &self.data;
         let market = format!("{data}:market");
@@ -92,7 +94,7 @@ impl Trader {
         let (item, seller) = listing.split_once('.').ok_or("a listing without a seller")?;
         let lock = self.gate.mutex(&name(item)).try_lock_for(PATIENCE)?;
         let Some(price) = self.con.zscore::<_, _, Option<i64>>(&market, &listing)? else {
-            return self.count("too late"); // sold meanwhile; dropping the lock unlocks
+            return self.count("too late"); // sold in the meantime; dropping the guard unlocks
         };
         let script = script(PAY);
         let mut pay = under(&script, &[&lock]);
@@ -113,9 +115,9 @@ impl Trader {
             return Ok(());
         };
         if own == wanted {
-            return self.count("too late"); // the other one got it between the two looks
+            return self.count("too late"); // `other` got it between the two reads
         }
-        // Whatever the order of the names: no two wait for each other.
+        // The order of the names does not matter: two traders never wait for each other.
         let locks = self.gate.mutexes([name(&own), name(&wanted)]).acquire_timeout(PATIENCE)?;
         let (own_there, wanted_there): (bool, bool) =
             redis::pipe().sismember(&inventories[0], &own).sismember(&inventories[1], &wanted).query(&mut self.con)?;
@@ -131,7 +133,7 @@ impl Trader {
         Ok(())
     }
 
-    /// Runs the script that makes the trade.
+    /// Runs the script of a trade, and counts its result.
     fn settle(&mut self, script: &ScriptInvocation, locks: &[&Permit]) -> Outcome<()> {
         if locks.iter().any(|lock| lock.ticket().is_some()) {
             self.count("waited for an item")?;
@@ -158,7 +160,8 @@ impl Trader {
     }
 }
 
-/// The name of an item's lock. Locks and data have the same braces: in a cluster, a script's keys live on one node.
+/// The name of an item's lock. Locks and data have the same hash tag in braces: in a cluster, all keys of a script must
+/// be on one node.
 fn name(item: &str) -> String {
     format!("{{market}}:{item}")
 }
@@ -167,7 +170,7 @@ fn script(text: &str) -> Script {
     Script::new(&format!("{}{text}", scripts::HOLDS))
 }
 
-/// A call of a script that asks whether these locks are held.
+/// Prepares a call of a script that checks that these locks are held.
 fn under<'a>(script: &'a Script, locks: &[&Permit]) -> ScriptInvocation<'a> {
     let mut call = script.prepare_invoke();
     for lock in locks {
@@ -182,7 +185,7 @@ fn random(below: u32) -> u32 {
 
 fn main() -> Outcome<()> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    // So that two runs on one server do not meet.
+    // A prefix for this run only, so that two runs on one server do not interfere.
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let data = format!("{prefix}:{{market}}");
     let mut con = redis::Client::open(&*url)?.get_connection()?;
@@ -194,7 +197,7 @@ fn main() -> Outcome<()> {
     outcome
 }
 
-/// A day at the market, and the books before and after it.
+/// Runs the market for a while, and compares money and items before and after.
 fn play(url: &str, prefix: &str, data: &str, con: &mut Connection) -> Outcome<()> {
     for user in 0..USERS {
         con.hset::<_, _, _, ()>(format!("{data}:users:{user}"), "funds", FUNDS)?;
@@ -232,18 +235,18 @@ fn play(url: &str, prefix: &str, data: &str, con: &mut Connection) -> Outcome<()
     println!("money before: {before}, after: {after}");
     println!("items before: {ITEMS}, after: {}", items.len());
     if after != before || funds.iter().any(|funds| *funds < 0) {
-        return Err(format!("money was made, lost, or paid by who had none: {funds:?}").into());
+        return Err(format!("the total of the money changed, or the funds of a user are negative: {funds:?}").into());
     }
     if items != items_before {
-        return Err(format!("items were made or lost: {items:?}").into());
+        return Err(format!("items were lost or duplicated: {items:?}").into());
     }
     match ["sold", "swapped"].iter().all(|what| day.contains_key(*what)) {
         true => Ok(()),
-        false => Err("nothing was sold, or nothing swapped".into()),
+        false => Err("no item was sold, or none was swapped".into()),
     }
 }
 
-/// The funds of all users, and the items in inventories and on the market.
+/// Returns the funds of all users, and the items in all inventories and on the market.
 fn books(con: &mut Connection, data: &str) -> RedisResult<(Vec<i64>, Vec<String>)> {
     let (mut funds, mut items) = (Vec::new(), Vec::new());
     for user in 0..USERS {

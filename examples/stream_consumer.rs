@@ -1,8 +1,8 @@
-//! A consumer that has a stream to itself for as long as it lives, and stops when it has not: its lock was revoked, or its
-//! lease ended since it was paused or cut off. Another one stands by and goes on at the same message.
+//! A consumer that has exclusive access to a stream for hours. It stops when it loses its lock: the lock was revoked,
+//! or the lease ended during a pause or an outage. A second consumer waits, and continues at the same message.
 //!
 //! ```sh
-//! cargo run --example stream_consumer    # REDIS_URL names the server; redis://127.0.0.1/ unless set
+//! cargo run --example stream_consumer    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 
 use luagate::{Gate, MutexGuard, scripts};
@@ -12,19 +12,21 @@ use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the stream stands still after a consumer has crashed. Renewed at a third of it, so that an hour is no problem.
+/// How long no consumer works after a crash. The lease is renewed after each third of it, so the lock can be held for
+/// hours.
 const LEASE: Duration = Duration::from_secs(1);
 
 const MESSAGES: usize = 20;
 
-/// The message that takes long, and during which the first consumer loses its lock.
+/// A message that takes long. The first consumer loses its lock while it processes this message.
 const LONG: &str = "order 10";
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Outcome<()> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    // So that two runs on one server do not meet. All consumers of a real stream share a prefix.
+    // A prefix for this run only, so that two runs on one server do not interfere. All consumers of a real stream share
+    // a prefix.
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let mut con = redis::Client::open(&*url)?.get_connection()?;
     let outcome = play(&url, &prefix, &mut con);
@@ -33,20 +35,20 @@ fn main() -> Outcome<()> {
     outcome
 }
 
-// The same braces as in the lock's keys: in a cluster, a script's keys live on one node.
+// The same hash tag in braces as in the lock's keys: in a cluster, all keys of a script must be on one node.
 const STREAM: &str = "stream:{orders}";
 const OFFSET: &str = "offset:{orders}";
 const DONE: &str = "done:{orders}";
 
-/// Consumes until the end of the stream; returns the message at which it stopped if it lost the lock before.
+/// Consumes until the end of the stream. Returns the message at which it stopped, if it lost the lock before the end.
 fn consume(name: &'static str, url: &str, prefix: &str) -> Outcome<Option<String>> {
     let gate = Gate::builder(url).prefix(prefix).label(name).open()?;
     let mut con = redis::Client::open(url)?.get_connection()?;
-    // `on_lost` is for what cannot look by itself: it wakes a blocked thread, or alarms somebody.
+    // `on_lost` is for code that cannot check the lock itself: it wakes a blocked thread, or sends an alarm.
     let orders = gate.mutex("orders").lease(LEASE).auto_renew();
     let orders = orders.on_lost(move |lost| println!("{name}: alarm: {lost}"));
 
-    let lock = orders.lock()?; // in line: whoever stands by has it as soon as it is free
+    let lock = orders.lock()?; // in line: granted as soon as the lock is free
     println!("{name}: it is mine, with fence {}", lock.fence());
     let mut offset: String = con.get(format!("{prefix}:{OFFSET}"))?;
     while let Some((id, order)) = next(&mut con, prefix, &offset)? {
@@ -55,7 +57,7 @@ fn consume(name: &'static str, url: &str, prefix: &str) -> Outcome<Option<String
             return Ok(Some(order));
         }
         if !commit(&mut con, prefix, &lock, &id, &order)? {
-            println!("{name}: stopped, since {order} was not mine any more");
+            println!("{name}: stopped, because the lock was lost before {order} was stored");
             return Ok(Some(order));
         }
         offset = id;
@@ -65,7 +67,7 @@ fn consume(name: &'static str, url: &str, prefix: &str) -> Outcome<Option<String
     Ok(None)
 }
 
-/// The message after this one.
+/// The message after this offset.
 fn next(con: &mut Connection, prefix: &str, offset: &str) -> RedisResult<Option<(String, String)>> {
     let mut range = redis::cmd("XRANGE");
     range.arg(format!("{prefix}:{STREAM}")).arg(format!("({offset}")).arg("+");
@@ -73,7 +75,8 @@ fn next(con: &mut Connection, prefix: &str, offset: &str) -> RedisResult<Option<
     Ok(found.into_iter().next().map(|(id, (_field, order))| (id, order)))
 }
 
-/// The work, in small steps; false when it was given up. What it does elsewhere is told the fence.
+/// Processes an order in small steps. Returns false if it stopped because the lock was lost. A real one passes the
+/// fence to other systems.
 fn process(order: &str, lock: &MutexGuard) -> bool {
     let steps = if order == LONG { 100 } else { 1 };
     for _ in 0..steps {
@@ -85,8 +88,8 @@ fn process(order: &str, lock: &MutexGuard) -> bool {
     true
 }
 
-/// What comes of a message and the new offset are written together, while the lock is held, or not at all: `is_lost` is
-/// quick, but only this is sure.
+/// Writes the result of a message and the new offset together, and only if the lock is held. `is_lost` is a fast check;
+/// only this check is certain.
 fn commit(con: &mut Connection, prefix: &str, lock: &MutexGuard, id: &str, order: &str) -> RedisResult<bool> {
     let script = Script::new(&format!(
         "{holds}
@@ -104,7 +107,7 @@ fn commit(con: &mut Connection, prefix: &str, lock: &MutexGuard, id: &str, order
         .invoke(con)
 }
 
-/// Two consumers; the operator takes the lock away from the one that has it.
+/// Two consumers. The operator revokes the lock of the one that holds it.
 fn play(url: &str, prefix: &str, con: &mut Connection) -> Outcome<()> {
     let orders: Vec<String> = (0..MESSAGES).map(|n| format!("order {n}")).collect();
     for order in &orders {
@@ -117,7 +120,7 @@ fn play(url: &str, prefix: &str, con: &mut Connection) -> Outcome<()> {
     let stops = thread::scope(|scope| {
         let consumers = ["consumer-1", "consumer-2"].map(|name| scope.spawn(move || consume(name, url, prefix)));
         let until = Instant::now() + Duration::from_secs(10);
-        // Until the message that takes long is being worked on.
+        // Until a consumer processes the message that takes long.
         while con.llen::<_, usize>(format!("{prefix}:{DONE}"))? < 10 && Instant::now() < until {
             thread::sleep(Duration::from_millis(10));
         }
@@ -135,7 +138,7 @@ fn play(url: &str, prefix: &str, con: &mut Connection) -> Outcome<()> {
     println!("{} of {MESSAGES} orders are done, in order: {}", done.len(), done == orders);
     match (done == orders, &stops[..]) {
         (true, [at]) if at == LONG => Ok(()),
-        (true, stops) => Err(format!("one was to stop at {LONG}, but {stops:?}").into()),
+        (true, stops) => Err(format!("expected one consumer to stop at {LONG}, got {stops:?}").into()),
         (false, _) => Err(format!("orders were done twice, never, or out of order: {done:?}").into()),
     }
 }

@@ -1,11 +1,11 @@
-//! A web service that works on five requests of an account at a time, however many servers it runs on, and tells the
-//! sixth when to come back.
+//! A web service with a limit of five requests of an account at a time, over all its servers. The sixth request gets an
+//! answer with the time at which to retry.
 //!
 //! ```sh
-//! cargo run --example web_service    # REDIS_URL names the server; redis://127.0.0.1/ unless set
+//! cargo run --example web_service    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 //!
-//! It serves, then plays six clients of its own who all come at once.
+//! It starts the service, then simulates six clients that send a request at the same time.
 
 use luagate::Gate;
 use luagate::errors::TryAcquireError;
@@ -16,36 +16,37 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-/// How long a request takes.
+/// The duration of the work for a request.
 const WORK: Duration = Duration::from_millis(500);
 
-/// Longer than any request may take. The permit of a server that crashed comes back after it.
+/// Longer than any request may take. After a crash of a server, its permits become free after this time.
 const LEASE: Duration = Duration::from_millis(800);
 
-/// Does the work of a request if it is one of five: status, with further headers if any, and text.
+/// Handles a request, if fewer than five are active. Returns the status, with further headers if any, and the text.
 fn report(gate: &Gate, account: &str) -> (String, String) {
     let requests = gate.semaphore(&format!("account:{account}"), 5);
     let _permit = match requests.lease(LEASE).try_acquire() {
         Ok(permit) => permit,
         Err(TryAcquireError::Denied(denied)) => {
             let after = denied.retry_after(WORK);
-            let seconds = after.as_millis().div_ceil(1_000); // the header knows no smaller unit
+            let seconds = after.as_millis().div_ceil(1_000); // the header has whole seconds
             return (
                 format!("429 Too Many Requests\r\nRetry-After: {seconds}"),
                 format!("busy, try again in {seconds} s"),
             );
         }
-        // What the client sent makes no name: it has white space, or is far too long.
+        // The client sent an account that is not a valid name: it has white space, or is far too long.
         Err(TryAcquireError::Invalid(why)) => return ("400 Bad Request".into(), why.to_string()),
         Err(why) => return ("503 Service Unavailable".into(), why.to_string()),
     };
     thread::sleep(WORK);
     ("200 OK".into(), format!("the report of account {account}"))
-} // dropping the permit lets the next request in
+} // dropping the permit releases it for the next request
 
 fn main() -> Result<(), Box<dyn Error>> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    // So that two runs on one server do not meet. All servers of a real service share a prefix.
+    // A prefix for this run only, so that two runs on one server do not interfere. All servers of a real service share
+    // a prefix.
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let gate = Gate::builder(&url).prefix(&prefix).open()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -59,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     play_six_clients(address)
 }
 
-/// One request, one answer.
+/// Reads one request and sends one response.
 fn serve(mut client: &TcpStream, gate: &Gate) -> io::Result<()> {
     client.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut lines = BufReader::new(client.take(8_192)).lines();
@@ -75,7 +76,7 @@ fn serve(mut client: &TcpStream, gate: &Gate) -> io::Result<()> {
     write!(client, "HTTP/1.1 {status}\r\n{kind}\r\nContent-Length: {length}\r\n\r\n{text}")
 }
 
-/// What a client is answered: head and text.
+/// Sends a request. Returns the head and the text of the response.
 fn get(address: SocketAddr) -> io::Result<(String, String)> {
     let mut server = TcpStream::connect(address)?;
     server.write_all(b"GET /accounts/17/report HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
@@ -85,7 +86,7 @@ fn get(address: SocketAddr) -> io::Result<(String, String)> {
     Ok((head.to_owned(), text.to_owned()))
 }
 
-/// A client that comes back once, when it is told to: what it is answered.
+/// A client that retries once, after the time in the response. Returns all responses.
 fn visit(address: SocketAddr) -> io::Result<Vec<(String, String)>> {
     let (head, text) = get(address)?;
     let told = text.split(' ').filter(|_| head.contains(" 429 ")).find_map(|word| word.parse().ok());
@@ -113,6 +114,6 @@ fn play_six_clients(address: SocketAddr) -> Result<(), Box<dyn Error>> {
     let served = statuses.iter().filter(|status| status.ends_with(" 200 OK")).count();
     match (served, statuses.len()) {
         (6, 7) => Ok(()),
-        _ => Err(format!("one was to be refused once, but they were told {statuses:?}").into()),
+        _ => Err(format!("expected seven responses, six of them 200 OK, got {statuses:?}").into()),
     }
 }

@@ -1,6 +1,6 @@
-//! Names that begin with what was typed so far.
+//! Autocomplete: finds stored names by their first letters.
 //!
-//! [`Recent`] has the last contacts of a user, [`Prefix`] the members of a group.
+//! [`Recent`] stores the most recent contacts of a user. [`Prefix`] stores the members of a group.
 //!
 //! ```no_run
 //! use luagate::autocomplete::{Prefix, Recent};
@@ -17,16 +17,16 @@
 //! # }
 //! ```
 //!
-//! After *Redis in Action*, section 6.1. There each change is a MULTI, and a search inserts two sentinels and takes them out
-//! again. Here each operation is one script, and a search inserts nothing: the server compares bytes, so any UTF-8, and any
-//! bytes at all, can be stored and searched.
+//! The idea is from *Redis in Action*, section 6.1. The book uses a `MULTI` transaction for each change, and a search
+//! inserts two sentinels and removes them again. Here each operation is one script, and a search writes nothing. The
+//! server compares bytes, so names can be any UTF-8 text or any other bytes.
 //!
-//! Every operation may be run again. One whose connection broke before its reply is repeated once by itself, and what it
-//! then tells is what the repetition found: who added is told that nothing was new, who removed that nothing was there,
-//! although the first run did it.
+//! Every operation can be repeated safely. If the connection breaks before the reply, the client repeats the call once.
+//! The result is then that of the second run. Therefore `add` may report no new member, and `remove` may report that
+//! nothing was stored, although the first run changed it.
 //!
-//! The keys have no TTL: contacts and members stay until they are removed, or in a [`Recent`] until newer ones take their
-//! place.
+//! The keys have no TTL. Contacts and members stay until they are removed. A [`Recent`] also removes its oldest
+//! contacts when newer ones are added.
 
 use crate::error::{CallError, Invalid};
 use crate::gate::Gate;
@@ -37,9 +37,10 @@ use crate::trace::Operation;
 use std::fmt;
 use std::sync::Arc;
 
-/// The last contacts of a user: newest first, moved up when used again, the oldest dropped.
+/// The most recent contacts of a user, newest first. A contact that is added again becomes the newest. The oldest
+/// contacts are dropped.
 ///
-/// It is a name and a setting; cloning it is cheap, and it may be shared by any number of threads.
+/// It consists of a name and a setting: clones are cheap, and any number of threads can share it.
 #[derive(Clone)]
 pub struct Recent {
     store: Store,
@@ -47,9 +48,9 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// The recent contacts of `user`. Asks nobody: a name that cannot be is told by the first call.
+    /// The recent contacts of `user`. Sends nothing to the server: the first call reports an invalid name.
     ///
-    /// A user is named as a [semaphore](Gate::semaphore) is, and shares no key with one of that name.
+    /// The rules for a user's name are those for the name of a [semaphore](Gate::semaphore). Both use different keys.
     pub fn new(gate: &Gate, user: &str) -> Recent {
         Recent {
             store: Store { shared: gate.shared.clone(), key: keys::recent_key(&gate.shared.prefix, user) },
@@ -57,39 +58,40 @@ impl Recent {
         }
     }
 
-    /// How many contacts [`add`](Recent::add) keeps: 1 to 1,000; 100 unless chosen.
+    /// How many contacts [`add`](Recent::add) keeps: 1 to 1,000. The default is 100.
     #[must_use]
     pub fn keep(mut self, keep: u32) -> Recent {
         self.keep = keep;
         self
     }
 
-    /// Makes `contact` the newest; says how many contacts there are now. Blocks for one round trip.
+    /// Makes `contact` the newest. Returns the number of contacts after the call. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] when `keep` is not 1 to 1,000, or the user's name cannot be. A server without memory refuses
-    /// every contact but the newest one. The call may be made again.
+    /// [`CallError::Invalid`] if `keep` is not 1 to 1,000, or if the user's name is not valid. A server whose memory is
+    /// full refuses every contact except the one that is already the newest. The call can be repeated.
     pub fn add(&self, contact: impl AsRef<[u8]>) -> Result<u32, CallError> {
         let (key, keep) = (self.store.key()?, self.keep);
         let call = calls::recent_add(key, contact.as_ref(), keep);
         self.store.run(Operation::RecentAdd, &call)
     }
 
-    /// Forgets `contact`; says whether it was there. Blocks for one round trip.
+    /// Removes `contact`. Returns whether it was stored. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError`]; the call may be made again.
+    /// [`CallError`]. The call can be repeated.
     pub fn remove(&self, contact: impl AsRef<[u8]>) -> Result<bool, CallError> {
         let call = calls::recent_remove(self.store.key()?, contact.as_ref());
         self.store.run(Operation::RecentRemove, &call)
     }
 
-    /// At most `count` (1 to 1,000) contacts that begin with `prefix`, newest first. ASCII letters match in either case,
-    /// everything else byte by byte; an empty prefix matches all. Blocks for one round trip and writes nothing.
+    /// Returns up to `count` (1 to 1,000) contacts that begin with `prefix`, newest first. Upper and lower case of
+    /// ASCII letters are equal; all other bytes must be the same. An empty prefix matches all contacts. Blocks for one
+    /// round trip and writes nothing.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for another count, or for a contact that is not UTF-8: for those there is
-    /// [`matching_bytes`](Recent::matching_bytes).
+    /// [`CallError::Invalid`] if `count` is out of range, or if a contact that was found is not UTF-8. Use
+    /// [`matching_bytes`](Recent::matching_bytes) for such contacts.
     pub fn matching(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<String>, CallError> {
         texts("contact", self.matching_bytes(prefix, count)?)
     }
@@ -97,7 +99,7 @@ impl Recent {
     /// As [`matching`](Recent::matching), for contacts of any bytes. Blocks for one round trip and writes nothing.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for another count.
+    /// [`CallError::Invalid`] if `count` is out of range.
     pub fn matching_bytes(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
         let call = calls::recent_match(self.store.key()?, prefix.as_ref(), count);
         self.store.run(Operation::RecentMatch, &call)
@@ -110,34 +112,34 @@ impl fmt::Debug for Recent {
     }
 }
 
-/// The members of a group, found by how they begin: among a hundred thousand as fast as among a hundred.
+/// The members of a group, found by their first bytes. A search among 100,000 members is as fast as among 100.
 ///
-/// It is a name; cloning it is cheap, and it may be shared by any number of threads.
+/// It consists of a name: clones are cheap, and any number of threads can share it.
 #[derive(Clone)]
 pub struct Prefix {
     store: Store,
 }
 
 impl Prefix {
-    /// The members of `group`. Asks nobody: a name that cannot be is told by the first call.
+    /// The members of `group`. Sends nothing to the server: the first call reports an invalid name.
     ///
-    /// A group is named as a [semaphore](Gate::semaphore) is, and shares no key with one of that name.
+    /// The rules for a group's name are those for the name of a [semaphore](Gate::semaphore). Both use different keys.
     pub fn new(gate: &Gate, group: &str) -> Prefix {
         Prefix { store: Store { shared: gate.shared.clone(), key: keys::prefix_key(&gate.shared.prefix, group) } }
     }
 
-    /// Adds members, up to 1,000 in one atomic call; says how many are new. Blocks for one round trip.
+    /// Adds up to 1,000 members in one atomic call. Returns how many of them are new. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for more than 1,000, or for a group's name that cannot be. The call may be made again; it
-    /// then counts as new only what is.
+    /// [`CallError::Invalid`] for more than 1,000 members, or if the group's name is not valid. The call can be
+    /// repeated. The repetition counts only members that were not stored before it.
     pub fn add<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
         let call = calls::prefix_add(self.store.key()?, &members);
         self.store.run(Operation::PrefixAdd, &call)
     }
 
-    /// Removes members, up to 1,000 in one atomic call; says how many were there. Blocks for one round trip.
+    /// Removes up to 1,000 members in one atomic call. Returns how many of them were stored. Blocks for one round trip.
     ///
     /// # Errors
     /// As for [`add`](Prefix::add).
@@ -147,13 +149,13 @@ impl Prefix {
         self.store.run(Operation::PrefixRemove, &call)
     }
 
-    /// The first `count` (1 to 1,000) members that begin with `prefix`, in the order of their bytes; an empty prefix matches
-    /// all. Letters match only in their own case: to ignore it, store names in lower case and ask so. Blocks for one round
-    /// trip and writes nothing.
+    /// Returns the first `count` (1 to 1,000) members that begin with `prefix`, in the order of their bytes. An empty
+    /// prefix matches all members. The case of letters matters. To ignore it, store names in lower case and search in
+    /// lower case. Blocks for one round trip and writes nothing.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for another count, or for a member that is not UTF-8: for those there is
-    /// [`matching_bytes`](Prefix::matching_bytes).
+    /// [`CallError::Invalid`] if `count` is out of range, or if a member that was found is not UTF-8. Use
+    /// [`matching_bytes`](Prefix::matching_bytes) for such members.
     pub fn matching(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<String>, CallError> {
         texts("member", self.matching_bytes(prefix, count)?)
     }
@@ -161,7 +163,7 @@ impl Prefix {
     /// As [`matching`](Prefix::matching), for members of any bytes. Blocks for one round trip and writes nothing.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for another count.
+    /// [`CallError::Invalid`] if `count` is out of range.
     pub fn matching_bytes(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
         let call = calls::prefix_match(self.store.key()?, prefix.as_ref(), count);
         self.store.run(Operation::PrefixMatch, &call)
@@ -174,7 +176,7 @@ impl fmt::Debug for Prefix {
     }
 }
 
-/// One key, and who asks for it.
+/// One key, and the gate that its calls go through.
 #[derive(Clone)]
 struct Store {
     shared: Arc<Shared>,
@@ -193,7 +195,7 @@ impl Store {
     }
 }
 
-/// What was found, as text.
+/// Converts the names that were found into text.
 fn texts(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<String>, CallError> {
     let text = |(index, bytes): (usize, Vec<u8>)| {
         String::from_utf8(bytes).map_err(|error| {

@@ -1,4 +1,4 @@
-//! The gate: where everything begins.
+//! The gate: the client, which creates all other types.
 
 mod builder;
 
@@ -19,12 +19,19 @@ use redis::Client;
 use std::fmt;
 use std::sync::Arc;
 
-/// A client of Redis or Valkey, one server or a cluster, from which everything is had by name.
+/// A client of Redis or Valkey, for one server or a cluster. It creates semaphores, locks and latches by name.
 ///
-/// Open one for a process and clone it: it has a small pool of connections, at most one subscriber connection, and at most
-/// five threads (renewal, subscriber, losses to be told, callbacks, releases that are left over), each opened or started when
-/// first needed; of connections, renewal and subscriber each node of a cluster has its own. Permits keep what they need of it
-/// alive. A forked child must open its own.
+/// Open one gate in each process and clone it. Clones share everything. A permit keeps open the parts of the gate
+/// that it needs. A forked child must open a gate in the child.
+///
+/// A gate opens connections and starts threads when they are first needed:
+///
+/// - a small pool of connections, see [`GateBuilder::connections`],
+/// - at most one subscriber connection,
+/// - at most five threads: renewal, subscriber, detection of lost permits, callbacks, and releases in the background,
+/// - with Sentinel, one more thread that receives messages about a new master. It starts when the gate is opened.
+///
+/// In a cluster, each node has a pool, a subscriber connection, a renewal thread and a subscriber thread.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -33,7 +40,7 @@ use std::sync::Arc;
 /// let gate = luagate::Gate::open("redis://127.0.0.1/")?;
 /// let market = gate.semaphore("market:account:17", 5).lease(Duration::from_secs(10));
 /// let permit = market.acquire_timeout(Duration::from_secs(2))?;
-/// println!("inside with fence {}", permit.fence());
+/// println!("acquired, with fence {}", permit.fence());
 /// permit.release()?;
 /// # Ok(())
 /// # }
@@ -44,63 +51,67 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Opens a gate at `url`, and connects once, so that a wrong address is found out here:
+    /// Opens a gate at `url`. It connects once, and blocks meanwhile, so that a wrong address is an error here and not
+    /// later:
     ///
-    /// | url | where |
+    /// | url | server |
     /// |---|---|
-    /// | `redis://[user:password@]host[:port][/db]` | a server |
-    /// | `unix:///path/to/socket`, `redis+unix:///path` | a server on this machine |
-    /// | `redis+cluster://[user:password@]host:port,host:port` | a cluster, of which these are some nodes; needs the feature `cluster` |
-    /// | `redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]` | the server that these sentinels call master; needs the feature `sentinel` |
+    /// | `redis://[user:password@]host[:port][/db]` | one server |
+    /// | `unix:///path/to/socket`, `redis+unix:///path` | one server on this machine |
+    /// | `redis+cluster://[user:password@]host:port,host:port` | a cluster; the url lists some of its nodes; needs the feature `cluster` |
+    /// | `redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]` | the server that these sentinels report as `master`; needs the feature `sentinel` |
     ///
-    /// With `rediss` for `redis` by TLS, which needs the feature `tls`.
+    /// Write `rediss` in place of `redis` for TLS. This needs the feature `tls`.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for a url that is none; [`CallError::Failed`] when the server cannot be used.
+    /// [`CallError::Invalid`] if `url` is not a valid URL. [`CallError::Failed`] if the server cannot be used.
     pub fn open(url: &str) -> Result<Gate, CallError> {
         Gate::builder(url).open()
     }
 
-    /// Settings for a gate at `url`, as [`open`](Gate::open) takes it.
+    /// Settings for a gate at `url`. It accepts the same URLs as [`open`](Gate::open).
     pub fn builder(url: &str) -> GateBuilder {
         GateBuilder::new(Address::parse(url), Clock::real())
     }
 
-    /// Settings for a gate that connects as `client` does, with its certificates if it has some.
+    /// Settings for a gate that connects like `client`, with the certificates of `client` if it has any.
     pub fn builder_with(client: Client) -> GateBuilder {
         let info = client.get_connection_info().clone();
         GateBuilder::new(Ok(Address::One(info)), Clock::real())
     }
 
-    /// The semaphore `name`, of which at most `limit` permits (1 to 2^31-1) are held at once. Asks nobody: a name or limit
-    /// that cannot be is told by the first call that uses it.
+    /// The semaphore `name`, with a limit of `limit` permits (1 to 2^31-1) held at the same time. Sends nothing to the
+    /// server: the first call that uses it reports an invalid name or limit.
     ///
-    /// A name is 1 to 200 bytes without white space, control characters or braces; [`name_from`](crate::name_from) makes one of
-    /// any text. The first grant stores the limit; while
-    /// somebody uses the semaphore, that one is in force for all, whatever else they declare.
+    /// A name has 1 to 200 bytes without white space, control characters or braces. It may begin with a group in
+    /// braces, as in `{group}:name`; the 200 bytes include the group. [`name_from`](crate::name_from) converts any text
+    /// into a name. The first grant stores the limit on the server. While the semaphore is in use, that stored limit
+    /// applies to all callers, even if they declare another one.
     pub fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
         Semaphore::new(self.shared.clone(), "semaphore", name, Some(limit))
     }
 
-    /// The semaphore `name`, of which at most as many permits are held at once as somebody else has said:
-    /// [`Semaphore::resize`] stores a limit that stays. Where none is stored, acquiring is
-    /// [`Invalid`](crate::errors::Invalid): `no limit`.
+    /// The semaphore `name`, with the limit that is stored on the server. This caller declares no limit.
+    /// [`Semaphore::resize`] stores a limit that does not expire. If no limit is stored, acquiring returns the error
+    /// [`Invalid`](crate::errors::Invalid) with the text `no limit`.
     pub fn stored_semaphore(&self, name: &str) -> Semaphore {
         Semaphore::new(self.shared.clone(), "semaphore", name, None)
     }
 
-    /// The mutex `name`. It is not the semaphore of the same name.
+    /// The mutex `name`. A semaphore and a mutex of the same name are independent.
     pub fn mutex(&self, name: &str) -> Mutex {
         Mutex::new(Semaphore::new(self.shared.clone(), "mutex", name, Some(1)))
     }
 
-    /// Permits of these semaphores, 1 to 64, to be acquired together or not at all: each with how many. For a mutex there is
-    /// [`Mutex::as_semaphore`]. They keep their settings, but none may have an [id](Semaphore::id) of its own.
+    /// Permits of several semaphores, which are acquired together or not at all. Each pair is a semaphore and a number
+    /// of permits. It takes 1 to 64 semaphores; for a mutex, pass [`Mutex::as_semaphore`]. The semaphores keep their
+    /// settings. A semaphore with an [id](Semaphore::id) chosen by the application is not accepted.
     pub fn several<'a>(&self, semaphores: impl IntoIterator<Item = (&'a Semaphore, u32)>) -> Several {
         Several::new(semaphores.into_iter().map(|(semaphore, permits)| (semaphore.clone(), permits)))
     }
 
-    /// The mutexes of these names, 1 to 64, to be locked together: short for [`several`](Gate::several) with one permit of each.
+    /// Several mutexes, which are locked together or not at all: 1 to 64 names. The same as [`several`](Gate::several)
+    /// with one permit of each mutex.
     pub fn mutexes<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Several {
         Several::new(names.into_iter().map(|name| (self.mutex(name.as_ref()).into_semaphore(), 1)))
     }
@@ -110,21 +121,23 @@ impl Gate {
         RwLock::new(Semaphore::new(self.shared.clone(), "rwlock", name, Some(MOST)))
     }
 
-    /// The latch `name`, which opens once `count` (1 to 2^31-1) have counted down. Asks nobody: a name or count that cannot be
-    /// is told by the first call that uses it.
+    /// The latch `name`, which opens after `count` (1 to 2^31-1) have counted down. Sends nothing to the server: the
+    /// first call that uses it reports an invalid name or count.
     ///
-    /// A name is as a semaphore's. The first `count_down` or wait stores the count; while the latch is kept, that one is in
-    /// force for all, whatever else they declare.
+    /// The rules for its name are those for a [semaphore](Gate::semaphore). The first `count_down` or wait stores the
+    /// count on the server. While the latch is kept, that stored count applies to all callers, even if they declare
+    /// another one.
     pub fn latch(&self, name: &str, count: u32) -> CountDownLatch {
         CountDownLatch::new(self.shared.clone(), name, count)
     }
 
-    /// How many connections of the pools are open now; subscribers are not among them.
+    /// How many connections are open now in the pools. Subscriber connections do not count. Does not block.
     pub fn open_connections(&self) -> usize {
         self.shared.servers.open_connections()
     }
 
-    /// What this gate and its clones have counted since it was opened. Does not block and asks nobody.
+    /// The event counters of this gate and its clones since it was opened. Does not block and sends nothing to the
+    /// server.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
@@ -137,16 +150,19 @@ impl Gate {
         self.shared.servers.counts.read()
     }
 
-    /// What is wrong with how the servers are set up, though they serve: that they would evict. Each server is asked once
-    /// (`INFO memory`), when the gate is opened, and in a cluster each master when it is first used; so what is changed there
-    /// later does not show. A server that does not tell is not warned of. With the feature `tracing` each is also an event, at
-    /// the moment when it is found. Does not block and asks nobody.
+    /// Warnings about the settings of the servers, which work nevertheless. The only one so far: the server may evict
+    /// keys when its memory is full.
+    ///
+    /// The gate asks each server once (`INFO memory`), when it is opened. In a cluster it asks each master when it
+    /// first uses it. Later changes of the settings are not noticed. A server that does not answer the question causes
+    /// no warning. With the feature `tracing`, each warning is also an event at the moment when it is found. Does not
+    /// block and sends nothing to the server.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
     /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
     /// for warning in gate.warnings() {
-    ///     eprintln!("luagate: {warning}"); // or whatever the program logs by
+    ///     eprintln!("luagate: {warning}"); // or with the logger of the program
     /// }
     /// # Ok(())
     /// # }

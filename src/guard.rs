@@ -1,59 +1,60 @@
-//! What all locks share: their settings, which are those of a semaphore, and their guards, each of which is a permit under the
-//! verbs of locking.
+//! Code that all locks share. Their settings are those of a semaphore. Their guards wrap a permit, with the verbs of
+//! locking.
 
 use crate::error::{CallError, try_again};
 
-/// Settings of a lock. The type has a function `with`, which lets each of its semaphores go through another function.
+/// Settings of a lock. The type must have a function `with`, which applies a function to each of its semaphores.
 macro_rules! settings {
     ($lock:ident) => {
         impl $lock {
-            /// How long it is held unless refreshed: 1 ms to 100 years. It is then not renewed unless
-            /// [`auto_renew`](Self::auto_renew) asks for that.
+            /// The lease: how long a grant is valid unless it is refreshed, 1 ms to 100 years. A lease that is set here
+            /// is renewed only with [`auto_renew`](Self::auto_renew).
             #[must_use]
             pub fn lease(self, lease: std::time::Duration) -> Self {
                 self.with(|semaphore| semaphore.lease(lease))
             }
 
-            /// Renews it at a third of its lease while the guard lives; see
+            /// Renews the lease after each third of it, until the guard is dropped. See
             /// [`Semaphore::auto_renew`](crate::Semaphore::auto_renew).
             #[must_use]
             pub fn auto_renew(self) -> Self {
                 self.with(|semaphore| semaphore.auto_renew())
             }
 
-            /// Holds it without an end; see [`Semaphore::permanent`](crate::Semaphore::permanent).
+            /// Grants never expire. See [`Semaphore::permanent`](crate::Semaphore::permanent).
             #[must_use]
             pub fn permanent(self) -> Self {
                 self.with(|semaphore| semaphore.permanent())
             }
 
-            /// Waits in line only while fewer than `n` wait; see [`Semaphore::max_waiting`](crate::Semaphore::max_waiting).
+            /// Joins the line only while fewer than `n` wait. See
+            /// [`Semaphore::max_waiting`](crate::Semaphore::max_waiting).
             #[must_use]
             pub fn max_waiting(self, n: u32) -> Self {
                 self.with(|semaphore| semaphore.max_waiting(n))
             }
 
-            /// Minimum hold: released earlier, it is in use until `least` after its grant; see
+            /// Minimum hold: after an earlier release, the grant stays in use until `least` after its start. See
             /// [`Semaphore::at_least`](crate::Semaphore::at_least).
             #[must_use]
             pub fn at_least(self, least: std::time::Duration) -> Self {
                 self.with(|semaphore| semaphore.at_least(least))
             }
 
-            /// A label in front of each id; see [`Semaphore::label`](crate::Semaphore::label).
+            /// A label at the start of each id. See [`Semaphore::label`](crate::Semaphore::label).
             #[must_use]
             pub fn label(self, label: &str) -> Self {
                 self.with(|semaphore| semaphore.label(label))
             }
 
-            /// Lets `cancel` end the waits, from another thread or at a time. Use one [`Cancel`](crate::Cancel) for each
-            /// request or job, since it stays cancelled.
+            /// Lets `cancel` end the waits, from another thread or at a deadline. A [`Cancel`](crate::Cancel) stays
+            /// cancelled, so use one for each request or job.
             #[must_use]
             pub fn cancelled_by(self, cancel: &crate::Cancel) -> Self {
                 self.with(|semaphore| semaphore.cancelled_by(cancel))
             }
 
-            /// Calls `on_lost` when it turns out to be lost while it is held; see
+            /// Calls `on_lost` when a grant is lost while it is held. See
             /// [`Semaphore::on_lost`](crate::Semaphore::on_lost).
             #[must_use]
             pub fn on_lost(self, on_lost: impl Fn(&crate::errors::Lost) + Send + Sync + 'static) -> Self {
@@ -65,7 +66,7 @@ macro_rules! settings {
 }
 pub(crate) use settings;
 
-/// What a lock has that is one semaphore.
+/// Functions of a lock that consists of one semaphore.
 macro_rules! lock {
     ($lock:ident) => {
         impl $lock {
@@ -77,7 +78,7 @@ macro_rules! lock {
                 $lock::new(set(self.semaphore))
             }
 
-            /// An identity of the application's own; see [`Semaphore::id`](crate::Semaphore::id).
+            /// An id chosen by the application. See [`Semaphore::id`](crate::Semaphore::id).
             #[must_use]
             pub fn id(self, id: &str) -> $lock {
                 self.with(|semaphore| semaphore.id(id))
@@ -88,7 +89,8 @@ macro_rules! lock {
                 self.semaphore.name()
             }
 
-            /// Takes the lock, or the place in line, away from `id`; see [`Semaphore::revoke`](crate::Semaphore::revoke).
+            /// Takes the lock, or the place in line, away from `id`. See
+            /// [`Semaphore::revoke`](crate::Semaphore::revoke).
             ///
             /// # Errors
             /// As [`Semaphore::revoke`](crate::Semaphore::revoke).
@@ -106,7 +108,7 @@ macro_rules! lock {
 }
 pub(crate) use lock;
 
-/// A guard around one [`Permit`](crate::Permit).
+/// A guard that wraps one [`Permit`](crate::Permit).
 macro_rules! guard {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -114,10 +116,12 @@ macro_rules! guard {
         pub struct $name(pub(crate) $crate::Permit);
 
         impl $name {
-            /// Unlocks. Blocks for one round trip; whoever is first in line has the lock when this returns.
+            /// Unlocks. Blocks for one round trip. When it returns, the server has granted the lock to the first
+            /// waiter.
             ///
             /// # Errors
-            /// [`UnlockError`](crate::errors::UnlockError) when the server did not confirm: it has the guard, to try again with.
+            /// [`UnlockError`](crate::errors::UnlockError) if the server did not confirm the release. It contains the
+            /// guard, so that the caller can try again.
             pub fn unlock(self) -> Result<$crate::Released, $crate::errors::UnlockError<$name>> {
                 self.0.release().map_err(|error| {
                     let (permit, error) = error.into_parts();
@@ -125,7 +129,7 @@ macro_rules! guard {
                 })
             }
 
-            /// Lets go without unlocking, and returns the id, with which another process takes over; see
+            /// Drops the guard without unlocking, and returns its id. Another process can take over with the id. See
             /// [`Permit::into_id`](crate::Permit::into_id).
             pub fn into_id(self) -> String {
                 self.0.into_id()
@@ -161,8 +165,8 @@ macro_rules! guard {
 }
 pub(crate) use guard;
 
-/// An unlock that could not be confirmed. It has the guard, so that it can be tried again; dropping it unlocks in the
-/// background.
+/// An unlock that the server did not confirm. It contains the guard, so that the caller can try again. Dropping this
+/// error unlocks in the background.
 #[derive(Debug)]
 pub struct UnlockError<G> {
     guard: Box<G>,
@@ -174,13 +178,13 @@ impl<G> UnlockError<G> {
         UnlockError { guard: Box::new(guard), error }
     }
 
-    /// The guard, still to be unlocked.
+    /// The guard, which is not unlocked yet.
     #[must_use = "dropping the guard unlocks in the background"]
     pub fn into_guard(self) -> G {
         *self.guard
     }
 
-    /// Why it could not be unlocked.
+    /// The reason why the unlock failed.
     pub fn error(&self) -> &CallError {
         &self.error
     }

@@ -1,4 +1,5 @@
-//! Who holds and who waits, as people look at it: what [`Semaphore::inspect`](crate::Semaphore::inspect) tells.
+//! The holders and waiters of a semaphore, as [`Semaphore::inspect`](crate::Semaphore::inspect) returns them for
+//! display.
 
 use crate::error::{MOST, Used};
 use crate::protocol::id::label_of;
@@ -7,66 +8,67 @@ use crate::protocol::semaphore::State;
 use std::fmt;
 use std::time::Duration;
 
-/// A look at a semaphore at one instant. Leases that have ended are neither listed nor counted.
+/// The state of a semaphore at one instant. Leases that have ended are neither listed nor counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The limit in force; `None`: none is stored, since nobody has used the semaphore for a while.
+    /// The limit in force. `None`: no limit is stored, because the semaphore has not been used for a while.
     pub limit: Option<u32>,
-    /// Whether [`resize`](crate::Semaphore::resize) set the limit, so that it does not expire.
+    /// Whether [`resize`](crate::Semaphore::resize) set the limit. Such a limit does not expire.
     pub pinned: bool,
-    /// How many permits are in use. Above the limit after it was lowered, until enough came back.
+    /// The number of permits in use. It can exceed the limit after the limit was lowered, until enough permits are
+    /// released.
     pub in_use: u32,
-    /// How many hold, listed here or not.
+    /// The total number of holders, listed here or not.
     pub holder_count: u64,
-    /// How many wait, listed here or not.
+    /// The total number of waiters, listed here or not.
     pub waiter_count: u64,
-    /// Who holds, and what is cooling down; whose lease ends first, first.
+    /// The holders, and the permits that are cooling down. The order is that in which their leases end.
     pub holders: Vec<Holder>,
-    /// Who waits, in the order in which they will be granted.
+    /// The waiters, in the order in which they will be granted.
     pub waiters: Vec<Waiter>,
 }
 
-/// One who holds.
+/// A holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its id. Bytes that are not UTF-8 are replaced by U+FFFD.
+    /// The id of the holder. U+FFFD replaces bytes that are not UTF-8.
     pub id: String,
-    /// How many permits; 0 where keys of the semaphore were lost and it is not known any more.
+    /// The number of permits. 0: unknown, because keys of the semaphore were lost.
     pub permits: u32,
-    /// The fence of its permit.
+    /// The fence of the permit.
     pub fence: u64,
-    /// How long its lease still runs; `None`: permanent.
+    /// The time until the lease ends. `None`: permanent.
     pub remaining: Option<Duration>,
-    /// It released these permits before their [minimum hold](crate::Semaphore::at_least) ended: nobody holds them, and they are in
-    /// use for as long as [`remaining`](Holder::remaining) says.
+    /// The holder released these permits before the end of their [minimum hold](crate::Semaphore::at_least). Nobody
+    /// holds them now; they stay in use for the time in [`remaining`](Holder::remaining).
     pub cooling_down: bool,
 }
 
-/// One who waits.
+/// A waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
-    /// Its id, as [`Holder::id`].
+    /// The id of the waiter, with replacements as in [`Holder::id`].
     pub id: String,
-    /// How many permits it wants.
+    /// The number of permits that it asks for.
     pub permits: u32,
-    /// Its place: the smallest is granted first.
+    /// The place in line. The smallest ticket is granted first.
     pub ticket: u64,
-    /// How long it stays in line unless it asks again.
+    /// The time until the waiter's deadline on the server. It leaves the line then, unless it asks again before.
     pub patience: Duration,
 }
 
 impl Holder {
-    /// The label in its id, if it was made with one.
+    /// The label in the id, if it has one.
     pub fn label(&self) -> Option<&str> {
         label_of(&self.id)
     }
 }
 
 impl Waiter {
-    /// The label in its id, if it was made with one.
+    /// The label in the id, if it has one.
     pub fn label(&self) -> Option<&str> {
         label_of(&self.id)
     }

@@ -1,4 +1,4 @@
-//! The countdown latch: whoever waits goes on once so many have counted down.
+//! The countdown latch: waiters continue after a number of ids have counted down.
 
 use crate::error::{CallError, Invalid, MOST, WaitError};
 use crate::protocol::id;
@@ -13,27 +13,30 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a latch is kept after its last call when nothing was chosen.
+/// How long a latch is kept after its last call by default.
 const LIFE: Duration = Duration::from_secs(86_400);
 
-/// A latch that opens once so many have counted down, across all processes that name it.
+/// A latch that opens after a number of ids have counted down. All processes that use its name share it.
 ///
-/// Made by [`Gate::latch`](crate::Gate::latch). It is a name and settings; cloning it is cheap, and it may be shared by any
-/// number of threads. It takes the place of `java.util.concurrent.CountDownLatch` and Redisson's `RCountDownLatch`, with
-/// two differences: everybody declares the count, so nobody has to set it before others wait; and who counts down has an id,
-/// which counts once however often the call is repeated.
+/// [`Gate::latch`](crate::Gate::latch) creates it. It consists of a name and settings: clones are cheap, and any number
+/// of threads can share it. It corresponds to `java.util.concurrent.CountDownLatch` and Redisson's `RCountDownLatch`,
+/// with two differences:
 ///
-/// It is used once: open, it stays open. For another round take another name: a date, a build number. It is kept for a day
-/// after the last `count_down` or wait, see [`life`](CountDownLatch::life); then it is forgotten, and whoever comes later
-/// finds a new one. [`delete`](CountDownLatch::delete) ends it sooner. Each id takes a field of a hash on the server until the
-/// latch opens.
+/// - Every caller declares the count. No process has to set it before others can wait.
+/// - Each caller that counts down has an id. An id counts once, even if the call is repeated.
+///
+/// A latch is used once: it stays open after it has opened. For another round, use another name, for example with a
+/// date or a build number. The server keeps a latch for a day after the last `count_down` or wait, see
+/// [`life`](CountDownLatch::life). Then it is removed, and the next call starts a new latch.
+/// [`delete`](CountDownLatch::delete) removes it earlier. Until the latch opens, each id occupies a field of a hash on
+/// the server.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
 /// let gate = luagate::Gate::open("redis://127.0.0.1/")?;
 /// let done = gate.latch("import:2026-07-01", 3);
-/// done.count_down_as("part-1")?; // each worker; one that crashed and runs again counts once
-/// done.wait()?; // whoever needs all three
+/// done.count_down_as("part-1")?; // each worker; a worker that crashed and runs again counts once
+/// done.wait()?; // each process that needs all three
 /// # Ok(())
 /// # }
 /// ```
@@ -59,16 +62,17 @@ impl CountDownLatch {
         }
     }
 
-    /// How long the latch is kept after each `count_down` and wait: 1 ms to 100 years, a day unless chosen. Never less than
-    /// what another caller chose. It should be longer than the longest pause between two calls, and than late comers come late.
+    /// How long the latch is kept after each `count_down` and wait: 1 ms to 100 years. The default is a day. The latch
+    /// is never kept for less than another caller chose. Choose more than the longest pause between two calls, and more
+    /// than the delay of the latest waiter.
     #[must_use]
     pub fn life(mut self, life: Duration) -> CountDownLatch {
         self.life = life;
         self
     }
 
-    /// Lets `cancel` end the waits for this latch, from another thread or at a time. Use one [`Cancel`] for each request or job,
-    /// since it stays cancelled.
+    /// Lets `cancel` end the waits for this latch, from another thread or at a deadline. A [`Cancel`] stays cancelled,
+    /// so use one for each request or job.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> CountDownLatch {
         cancel.go_by(&self.shared.servers.clock);
@@ -81,21 +85,22 @@ impl CountDownLatch {
         &self.name
     }
 
-    /// Counts down by one, and says how many are left; 0: the latch is open. Blocks for one round trip. A call whose
-    /// reply was lost is repeated, and counts once. On an open latch it changes nothing.
+    /// Counts down by one. Returns how many are left; 0 means that the latch is open. On an open latch it changes
+    /// nothing. If the reply is lost, the client repeats the call, and it counts once. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError`]; after [`CallError::Unknown`] it may have counted or not, and calling again counts anew. To be able to
-    /// repeat also that, use [`count_down_as`](CountDownLatch::count_down_as).
+    /// [`CallError`]. After [`CallError::Unknown`] it is unknown whether the call counted, and another call counts
+    /// again. Use [`count_down_as`](CountDownLatch::count_down_as) to be able to repeat it.
     pub fn count_down(&self) -> Result<u32, CallError> {
         self.count_down_as(&id::new_id(self.shared.label.as_deref())?)
     }
 
-    /// As [`count_down`](CountDownLatch::count_down), with an id of the caller's own (1 to 200 bytes without white space),
-    /// which counts once: so a worker that crashed and runs again is not counted twice. Blocks for one round trip.
+    /// As [`count_down`](CountDownLatch::count_down), with an id chosen by the caller (1 to 200 bytes without white
+    /// space). An id counts once, so a worker that crashed and runs again is not counted twice. Blocks for one round
+    /// trip.
     ///
     /// # Errors
-    /// [`CallError`]; the call may be made again.
+    /// [`CallError`]. The call can be repeated.
     pub fn count_down_as(&self, id: &str) -> Result<u32, CallError> {
         id::check_id(id)?;
         let (keys, life_ms) = self.checked()?;
@@ -107,11 +112,11 @@ impl CountDownLatch {
         })
     }
 
-    /// How many have still to count down; 0: the latch is open. Where nobody has counted down or waited yet, or the latch is
-    /// forgotten, that is the count declared here. Changes nothing. Blocks for one round trip.
+    /// Returns how many have not counted down yet; 0 means that the latch is open. If the server does not store the
+    /// latch, the result is the count that this caller declares. Changes nothing. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError`]; the call may be made again.
+    /// [`CallError`]. The call can be repeated.
     pub fn count(&self) -> Result<u32, CallError> {
         let (keys, _) = self.checked()?;
         Operation::Count.on([keys.latch.as_str()]).run(|| {
@@ -123,15 +128,14 @@ impl CountDownLatch {
         })
     }
 
-    /// Deletes the latch and everything that was counted; returns whether there was one, open or closed. Blocks for one round
-    /// trip.
+    /// Deletes the latch with its count. Returns whether it existed, open or closed. Blocks for one round trip.
     ///
-    /// The next `count_down` or wait starts it afresh, with the count that this caller declares. Callers that wait now wait on,
-    /// for the new latch. The first hundred processes that wait ask again at once, the others within 5 s.
+    /// The next `count_down` or wait starts a new latch, with the count that its caller declares. Current waiters
+    /// continue to wait, for the new latch. The first 100 processes that wait ask again at once, the others within 5 s.
     ///
     /// # Errors
-    /// [`CallError`]; the call may be made again. A second call, also the repetition of one whose reply was lost, deletes
-    /// what was counted after the first.
+    /// [`CallError`]. The call can be repeated. A second call also deletes what was counted after the first one. This
+    /// is also true if the client repeats a call whose reply was lost.
     pub fn delete(&self) -> Result<bool, CallError> {
         let (keys, _) = self.checked()?;
         Operation::Delete.on([keys.latch.as_str()]).run(|| {
@@ -140,27 +144,27 @@ impl CountDownLatch {
         })
     }
 
-    /// Waits until the latch is open, for as long as it takes. Blocks until then; another thread may end that through
+    /// Waits until the latch is open. Blocks until then, without a time limit. Another thread can end the wait through
     /// [`cancelled_by`](CountDownLatch::cancelled_by).
     ///
     /// # Errors
-    /// [`WaitError`]; an unreachable server is one after [`GateBuilder::outage`](crate::GateBuilder::outage), and at once
-    /// where the first call fails.
+    /// [`WaitError`]. If the server cannot be reached, the wait fails at once at its first call, and later after
+    /// [`GateBuilder::outage`](crate::GateBuilder::outage).
     pub fn wait(&self) -> Result<(), WaitError> {
         self.wait_until(None)
     }
 
-    /// Waits until the latch is open, for at most `timeout`. Blocks for at most that and 50 ms.
+    /// Waits until the latch is open, for at most `timeout`. Blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
-    /// [`WaitError::TimedOut`], with how many are left. As [`wait`](CountDownLatch::wait) otherwise; a timeout of zero is
-    /// [`WaitError::Invalid`].
+    /// [`WaitError::TimedOut`] contains how many are left. A timeout of zero is [`WaitError::Invalid`]. Otherwise as
+    /// [`wait`](CountDownLatch::wait).
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
         if timeout.is_zero() {
             let why = "takes more than zero; to look at once there is `count`";
             return Err(Invalid::new("timeout", why).into());
         }
-        self.wait_until(self.shared.now().checked_add(timeout)) // past what the clock can hold is for ever
+        self.wait_until(self.shared.now().checked_add(timeout)) // no time limit if the clock cannot hold the deadline
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
@@ -173,7 +177,7 @@ impl CountDownLatch {
         })
     }
 
-    /// The keys and the life in ms, unless something about this latch cannot be.
+    /// The keys and the life in ms, if all settings of this latch are valid.
     fn checked(&self) -> Result<(&LatchKeys, u64), Invalid> {
         let keys = self.keys.as_ref().map_err(Invalid::clone)?;
         if !(1..=MOST).contains(&self.count) {

@@ -1,50 +1,59 @@
-//! Locks and counting semaphores on Redis and Valkey, for processes on any number of machines.
+//! Locks and counting semaphores on Redis and Valkey, for processes on any number of machines. Waiters are served in
+//! order, each grant has a lease and a fencing token, and each operation is one Lua script that the server runs
+//! atomically. All calls are synchronous: they block the calling thread.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), luagate::Error> {
 //! let gate = luagate::Gate::open("redis://127.0.0.1/")?;
-//! let market = gate.semaphore("market:account:17", 5); // at most five inside, of all processes
-//! let permit = market.acquire()?; // in line: first come, first served
-//! permit.release()?; // dropping it releases too
+//! let market = gate.semaphore("market:account:17", 5); // at most 5 permits at a time, over all processes
+//! let permit = market.acquire()?; // waits in line: first come, first served
+//! permit.release()?; // dropping the permit releases it too
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A [`Gate`] gives everything by name:
+//! **Read the [`guide`] next.** It explains every part with tested examples: failures, deployments, operation, and
+//! async programs. It also maps the functions of *Redis in Action*, `java.util.concurrent` and Redisson to this crate.
 //!
-//! | what may happen | take |
+//! # Choosing a type
+//!
+//! A [`Gate`] is the client. All other types have a name and use a gate:
+//!
+//! | you need | type |
 //! |---|---|
-//! | so many at once | [`Semaphore`] |
+//! | at most `n` at the same time | [`Semaphore`] |
 //! | one at a time | [`Mutex`] |
-//! | many read, or one writes | [`RwLock`] |
-//! | several limits at once, or work on several things | [`Several`] |
-//! | only when so many others are done | [`CountDownLatch`] |
-//! | find names by how they begin | [`autocomplete`] |
+//! | many readers, or one writer | [`RwLock`] |
+//! | several limits at once, or locks of several things | [`Several`] |
+//! | to wait until `n` others are done | [`CountDownLatch`] |
+//! | to find stored names by their first letters | [`autocomplete`] |
 //!
-//! - **Three ways to ask**: at once, or [`Denied`](errors::Denied) (`try_acquire`, `try_lock`, `try_read`); in line for as long
-//!   as it takes (`acquire`, `lock`, `read`); in line with an end (`acquire_timeout`, `try_lock_for`, `try_read_until`).
-//!   Nobody overtakes the line.
-//! - **Leases**: what a crashed process held comes back when its lease ends: 30 s, renewed while the guard lives, unless you
-//!   choose. A permit can be lost, see [`Permit::is_lost`]; its [`fence`](Permit::fence) keeps out who has not noticed.
-//! - **[Errors](errors)** are one small enum for each kind of operation; all turn into [`Error`].
-//! - **Every operation is one Lua script**, which runs atomically on the server: [`scripts`] has them one to one.
+//! # How every lock behaves
 //!
-//! Your own unit tests need no server: the feature `memory` has one in the process, with a clock that a test moves. The feature
-//! `tls` is for addresses that begin with `rediss`; your program chooses the cryptography by depending on `rustls`, as
-//! [`GateBuilder::root_certificates`] says.
+//! - **Three ways to acquire.** At once, or the error [`Denied`](errors::Denied): `try_acquire`, `try_lock`,
+//!   `try_read`. In line without a time limit: `acquire`, `lock`, `read`. In line with a time limit: `acquire_timeout`,
+//!   `try_lock_for`, `try_read_until`. No caller overtakes the line.
+//! - **Leases.** A permit of a crashed process becomes free when its lease ends. The default lease is 30 s, and the
+//!   client renews it in the background until the guard is dropped. A permit can be lost: see [`Permit::is_lost`].
+//! - **Fences.** Only the [fence](Permit::fence) stops the writes of a process that was paused for longer than its
+//!   lease.
+//! - **One server decides.** A failover may forget the last grants: see [`guide::faults`].
+//! - **[Errors](errors)** are one small enum for each kind of operation. All of them convert into [`Error`].
 //!
-//! A gate [counts](Counters) what it does; the feature `tracing` tells each operation: [`guide::observability`].
-//! Settings of the server, memory, failovers by hand, stuck holders and upgrades: [`guide::production`].
+//! # Further pages
 //!
-//! Do you know *Redis in Action*, `java.util.concurrent` or Redisson? The [`guide`] says what is called how here.
-//! Do you want to read or change the code? Start with [`guide::internals`].
-//!
-//! One server decides; a failover may forget the last grants; a lease is no guarantee against a paused process, the fence is.
+//! - [`guide::tokio`]: this crate in an async program.
+//! - [`guide::production`]: settings of the server, memory, manual failover, stuck holders, upgrades.
+//! - [`guide::observability`]: the [counters](Counters) of a gate, and the feature `tracing`.
+//! - [`memory`]: a server inside the process, for your unit tests. A test moves its clock. Needs the feature `memory`.
+//! - [`scripts`]: every Lua script as a plain function on your connection.
+//! - [`GateBuilder::root_certificates`]: TLS, with the feature `tls`. Your program chooses the cryptography library.
+//! - [`guide::internals`]: the code of this crate, for contributors.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs, unreachable_pub)]
-// Nothing that a user, a server or a network does makes this crate panic; its tests may.
+// No input of a caller, a server or a network makes this crate panic. Its tests may panic.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod autocomplete;
@@ -72,9 +81,9 @@ mod trace;
 mod transport;
 mod wait;
 
-/// What can go wrong: one small enum for each kind of operation, and what their variants hold.
+/// Error types: one small enum for each kind of operation, and the types that their variants contain.
 ///
-/// All turn into [`Error`], so `?` takes any of them.
+/// All of them convert into [`Error`], so `?` accepts every one.
 pub mod errors {
     pub use crate::error::failure::{Failure, FailureKind};
     pub use crate::error::{
@@ -102,7 +111,7 @@ pub use several::{Several, SeveralPermits};
 pub use transport::eviction::Warning;
 pub use wait::cancel::Cancel;
 
-/// The README's programs are compiled with the documentation's; some of them need the features.
+/// The programs in the README are compiled as documentation tests. Some of them need these features.
 #[cfg(all(doctest, feature = "memory", feature = "tls"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! The mutex: a semaphore of one permit, under the verbs of locking.
+//! The mutex: a semaphore of one permit, with the verbs of locking.
 
 use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
 use crate::guard::{guard, lock, settings};
@@ -6,10 +6,11 @@ use crate::inspection::Inspection;
 use crate::semaphore::Semaphore;
 use std::time::{Duration, Instant};
 
-/// A lock that one process at a time holds, across machines.
+/// A lock that only one caller at a time holds, over all processes and machines.
 ///
-/// Made by [`Gate::mutex`](crate::Gate::mutex). Fair: first come, first served. Not re-entrant: whoever holds it and locks
-/// it again waits for itself. With nothing else chosen the lock has a lease of 30 s that is renewed while the guard lives.
+/// [`Gate::mutex`](crate::Gate::mutex) creates it. It is fair: first come, first served. It is not re-entrant: a caller
+/// that holds it and locks it again waits for its own release. By default the lock has a lease of 30 s, which is
+/// renewed until the guard is dropped.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
@@ -34,12 +35,12 @@ impl Mutex {
         self.semaphore
     }
 
-    /// The semaphore with one permit that it is, for [`Gate::several`](crate::Gate::several).
+    /// The mutex as a semaphore with one permit, for [`Gate::several`](crate::Gate::several).
     pub fn as_semaphore(&self) -> &Semaphore {
         &self.semaphore
     }
 
-    /// Locks, in line for as long as it takes. Blocks until it is granted.
+    /// Locks. Waits in line, and blocks until the lock is granted. See [`Semaphore::acquire`].
     ///
     /// # Errors
     /// As [`Semaphore::acquire`].
@@ -47,7 +48,7 @@ impl Mutex {
         self.semaphore.acquire().map(MutexGuard)
     }
 
-    /// Locks if it is free and nobody waits in front. Blocks for one round trip.
+    /// Locks if the lock is free and no caller waits. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`Semaphore::try_acquire`].
@@ -55,7 +56,7 @@ impl Mutex {
         self.semaphore.try_acquire().map(MutexGuard)
     }
 
-    /// Locks, in line for at most `timeout`. Blocks for at most that and 50 ms.
+    /// Locks. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
@@ -63,7 +64,8 @@ impl Mutex {
         self.semaphore.acquire_timeout(timeout).map(MutexGuard)
     }
 
-    /// Locks, in line until `deadline`. Where that has passed it tries once. Blocks until then at most, and 50 ms.
+    /// Locks. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has passed, it
+    /// tries once without waiting.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
@@ -72,7 +74,7 @@ impl Mutex {
         permit.map(MutexGuard)
     }
 
-    /// Takes over the lock that `id` holds; see [`Semaphore::adopt`].
+    /// Takes over the lock that `id` holds. See [`Semaphore::adopt`].
     ///
     /// # Errors
     /// As [`Semaphore::adopt`].
@@ -80,8 +82,9 @@ impl Mutex {
         self.semaphore.adopt(id).map(MutexGuard)
     }
 
-    /// Whether somebody, this process too, holds it at this moment. For display and monitoring: the answer may be outdated
-    /// when it arrives, so to lock use [`try_lock`](Mutex::try_lock). Blocks for one round trip and writes nothing.
+    /// Returns whether the lock is held now, by this process or another one. For display and monitoring only: the
+    /// answer can be outdated when it arrives. To lock, use [`try_lock`](Mutex::try_lock). Blocks for one round trip
+    /// and writes nothing.
     ///
     /// # Errors
     /// As [`Semaphore::inspect`].
@@ -89,7 +92,7 @@ impl Mutex {
         Ok(self.semaphore.look(0, 0)?.in_use > 0)
     }
 
-    /// Who holds it and who waits. Blocks for one round trip.
+    /// Returns the holder and the waiters. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`Semaphore::inspect`].
@@ -99,9 +102,9 @@ impl Mutex {
 }
 
 guard! {
-    /// The lock, held; dropping it unlocks.
+    /// A locked mutex. Dropping the guard unlocks it.
     ///
-    /// It tells everything that a [`Permit`](crate::Permit) tells, its fence say, and has [`unlock`](MutexGuard::unlock).
+    /// It has the functions of a [`Permit`](crate::Permit), for example `fence`, and [`unlock`](MutexGuard::unlock).
     #[must_use = "a mutex is unlocked as soon as its guard is dropped"]
     MutexGuard
 }

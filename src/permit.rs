@@ -1,4 +1,4 @@
-//! The permit: the guard that a grant is.
+//! The permit: the guard that a grant returns.
 
 mod refresh;
 mod release;
@@ -25,13 +25,14 @@ use std::time::{Duration, Instant};
 
 /// Permits that this process holds, until they are released, dropped or lost.
 ///
-/// Dropping it releases: for at most 100 ms in the dropping thread, then in the background until the server answers or
-/// the lease has ended. In a forked child dropping does nothing; the permit is the parent's. A permit is not
-/// re-entrant: whoever holds one and acquires again stands in line like everybody else.
+/// Dropping a permit releases it. This takes at most 100 ms in the dropping thread, then it continues in the background
+/// until the server answers or the lease has ended. In a forked child, dropping does nothing, because the parent holds
+/// the permit. A permit is not re-entrant: a holder that acquires again waits in line like every other caller.
 ///
-/// It may be lost at any time: the lease may end while this process was paused or could not reach the server.
-/// [`is_lost`](Permit::is_lost) is early rather than late, but no clock protects what happens after the look at it;
-/// the [`fence`](Permit::fence) does, where what the permit protects refuses lower fences than it has seen.
+/// A permit can be lost at any time. Its lease may end while this process is paused or cannot reach the server.
+/// [`is_lost`](Permit::is_lost) reports a loss early rather than late. But it cannot protect the work after that check.
+/// The [`fence`](Permit::fence) can, if the protected resource refuses every fence lower than the highest one it has
+/// seen.
 #[must_use = "a permit is released as soon as it is dropped"]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -39,18 +40,18 @@ pub struct Permit {
     number: Number,
     limit: u32,
     ticket: Option<u64>,
-    /// Dropping it releases.
+    /// Dropping the permit releases it.
     armed: bool,
-    /// A release of it was not answered, so it may be carried out already.
+    /// A call that releases it was not answered, so it may have been executed.
     asked: bool,
-    /// Its release found nothing.
+    /// The release found no permit.
     gone: bool,
-    /// It was released together with others, which failed: dropping it does not try again in the dropping thread.
+    /// A release together with other permits failed. Dropping it releases only in the background.
     tried: bool,
 }
 
 impl Permit {
-    /// A permit that the id was granted, under these lease options.
+    /// A permit that the server has granted to this id, with these lease options.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         identity: Identity,
@@ -77,7 +78,7 @@ impl Permit {
         }
     }
 
-    /// The permit that a caller was granted, once it counts.
+    /// A permit from a grant, after its confirmation.
     pub(crate) fn granted(
         shared: &Arc<Shared>,
         granted: Granted,
@@ -97,23 +98,24 @@ impl Permit {
         self
     }
 
-    /// The fencing token: higher than that of every earlier grant of this semaphore. Hand it to what the permit
-    /// protects, and let that refuse lower ones. Among several holders at once it identifies, it does not order.
+    /// The fencing token: a number that is higher than that of every earlier grant of this semaphore. Pass it to the
+    /// protected resource, and let the resource refuse lower numbers. If several holders are allowed at the same time,
+    /// the fence identifies a grant but does not order the holders.
     pub fn fence(&self) -> u64 {
         self.identity.fence
     }
 
-    /// Who holds: `<uuid>`, `<label>/<uuid>`, or the id that was chosen.
+    /// The id of the holder: `<uuid>`, `<label>/<uuid>`, or the id that the application chose.
     pub fn id(&self) -> &str {
         &self.identity.id
     }
 
-    /// The keys of its semaphore, for scripts of your own; see [`scripts::HOLDS`](crate::scripts::HOLDS).
+    /// The keys of the semaphore, for your own scripts. See [`scripts::HOLDS`](crate::scripts::HOLDS).
     pub fn keys(&self) -> &Keys {
         &self.identity.keys
     }
 
-    /// How many permits this is; 0 in a forked child.
+    /// The number of permits in this guard. 0 in a forked child.
     pub fn permits(&self) -> u32 {
         match self.shared.servers.is_own_process() {
             true => self.held(|held| held.permits()).unwrap_or(0),
@@ -121,19 +123,21 @@ impl Permit {
         }
     }
 
-    /// The limit in force when it was granted, which may be another than the one declared. After
-    /// [`adopt`](crate::Semaphore::adopt) the one declared (0: none was), since nobody told another.
+    /// The limit in force at the time of the grant. It may differ from the declared limit. After
+    /// [`adopt`](crate::Semaphore::adopt) it is the declared limit (0: none), because the server does not report the
+    /// limit to that call.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// The place in the queue that it waited at; `None` when it was granted without waiting.
+    /// The place in line at which the caller waited. `None` if it was granted without waiting.
     pub fn ticket(&self) -> Option<u64> {
         self.ticket
     }
 
-    /// How long it is still held, by this machine's clocks and early rather than late: zero when it is lost, and in a forked
-    /// child; `None` when its lease is permanent. Does not block and asks nobody.
+    /// The time for which the permit is still held, by the clocks of this machine, early rather than late. Zero if the
+    /// permit is lost, and in a forked child. `None` if the permit is permanent. Does not block and sends nothing to
+    /// the server.
     pub fn remaining(&self) -> Option<Duration> {
         match self.shared.servers.is_own_process() {
             true => self.shared.permits.remaining(self.number),
@@ -141,45 +145,46 @@ impl Permit {
         }
     }
 
-    /// Whether it is not ours any more, by this machine's clocks and what is known. Once true it stays true. Does not
-    /// block and asks nobody; so a revoked permit shows only after the next refresh.
+    /// Whether the permit is lost, by the clocks of this machine and the replies so far. Once true, it stays true. Does
+    /// not block and sends nothing to the server. Therefore a revoked permit is reported only after the next refresh.
     pub fn is_lost(&self) -> bool {
         self.remaining().is_some_and(|left| left.is_zero())
     }
 
-    /// Gives it a new lease, counted from now. Blocks for one round trip.
+    /// Starts a new lease from now. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`RefreshError::Lost`] when it is not ours any more; it never comes back. On any other error it lives on until its
-    /// old lease ends; after [`RefreshError::Unknown`] it counts by the earlier of the old end and the new.
+    /// [`RefreshError::Lost`] if the permit is lost. A lost permit never becomes valid again. After any other error the
+    /// permit is valid until its old lease ends. After [`RefreshError::Unknown`] the earlier of the old and the new end
+    /// counts.
     pub fn refresh(&self) -> Result<(), RefreshError> {
         refresh(slice::from_ref(self), None)
     }
 
-    /// Gives it a lease of another length, 1 ms to 100 years, counted from now. Where it is renewed, the next renewal comes
-    /// back to its own. Blocks for one round trip.
+    /// Starts a new lease of another length from now, 1 ms to 100 years. If the permit is renewed in the background,
+    /// the next renewal returns to the length from the settings. Blocks for one round trip.
     ///
     /// # Errors
-    /// As [`refresh`](Permit::refresh); [`RefreshError::Invalid`] for a lease that cannot be.
+    /// As [`refresh`](Permit::refresh), and [`RefreshError::Invalid`] if the length is out of range.
     pub fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
         refresh(slice::from_ref(self), Some(lease::to_ms(lease)?))
     }
 
-    /// Renews it no more: it lives until its current lease ends, unless [`refresh`](Permit::refresh) gives it a new one by
-    /// hand. [`on_lost`](crate::Semaphore::on_lost) still reports its end. A renewal that is under way still counts, so
-    /// look at [`remaining`](Permit::remaining) again after a round trip. A permanent permit, and one that is not renewed,
-    /// stay as they are. Does not block and asks nobody.
+    /// Stops the background renewal. The permit ends with its current lease, unless the caller calls
+    /// [`refresh`](Permit::refresh). [`on_lost`](crate::Semaphore::on_lost) still reports the end. A renewal that is
+    /// already on its way still counts: read [`remaining`](Permit::remaining) again after a round trip. A permit that
+    /// is permanent or not renewed does not change. Does not block and sends nothing to the server.
     pub fn stop_renewal(&self) {
         if self.shared.servers.is_own_process() {
             self.keeper(Keeper::stop_renewal);
         }
     }
 
-    /// Gives it back. Blocks for one round trip; whoever is first in line has it when this returns.
+    /// Releases the permit. Blocks for one round trip. When it returns, the server has granted it to the first waiter.
     ///
     /// # Errors
-    /// [`ReleaseError`] when the server did not confirm: it has the permit, to try again with. Dropping the error
-    /// releases in the background.
+    /// [`ReleaseError`] if the server did not confirm the release. It contains the permit, so that the caller can try
+    /// again. Dropping the error releases in the background.
     pub fn release(mut self) -> Result<Released, ReleaseError> {
         match release_all(slice::from_mut(&mut self)) {
             Ok(released) => Ok(released),
@@ -187,12 +192,13 @@ impl Permit {
         }
     }
 
-    /// Gives `permits` of them back and keeps the rest, at least one. Blocks for one round trip.
+    /// Releases `permits` of the permits in this guard and keeps the rest, which is at least one. Blocks for one round
+    /// trip.
     ///
     /// # Errors
-    /// [`RefreshError::Invalid`] for 0, or for as many as it has (use [`release`](Permit::release));
-    /// [`RefreshError::Lost`] when it is not ours any more. After any other error the same call may be made again: what
-    /// is kept is told to the server, not what goes.
+    /// [`RefreshError::Invalid`] for 0, and for all of them or more: use [`release`](Permit::release).
+    /// [`RefreshError::Lost`] if the permit is lost. After any other error the same call can be repeated, because the
+    /// client sends the number that it keeps, not the number that it releases.
     pub fn release_some(&mut self, permits: u32) -> Result<(), RefreshError> {
         let span = Operation::ReleaseSome.on([self.key()]);
         span.run(|| self.keep_less(permits))
@@ -201,7 +207,7 @@ impl Permit {
     fn keep_less(&self, permits: u32) -> Result<(), RefreshError> {
         self.shared.check_process()?;
         if self.is_lost() {
-            // With an id of the user's own it may be another caller's by now.
+            // Another caller may hold with the same id by now, if the application chose the id.
             return Err(RefreshError::Lost(self.identity.lost()));
         }
         let held = self.permits();
@@ -230,8 +236,8 @@ impl Permit {
         }
     }
 
-    /// Lets go without releasing, and returns the id, with which [`Semaphore::adopt`](crate::Semaphore::adopt) takes over
-    /// in another process within [`remaining`](Permit::remaining). It is renewed no more.
+    /// Drops the guard without releasing, and returns the id. Within [`remaining`](Permit::remaining), another process
+    /// can take over with [`Semaphore::adopt`](crate::Semaphore::adopt). The renewal stops.
     pub fn into_id(mut self) -> String {
         self.armed = false;
         if self.shared.servers.is_own_process() {
@@ -249,12 +255,13 @@ impl Permit {
         &self.identity.keys.meta
     }
 
-    /// A lost permit with an id of the user's own: another caller with the id may hold again, and releasing would hit that.
+    /// A lost permit with an id that the application chose. Another caller may hold with that id, and a release would
+    /// affect it.
     fn may_be_foreign(&self) -> bool {
         self.identity.lease.own_id && self.is_lost()
     }
 
-    /// The same permit under other lease options: the lease that it has now goes on.
+    /// The same permit with other lease options. Its current lease continues.
     pub(crate) fn under(mut self, lease: LeaseOptions, on_lost: Option<&OnLost>) -> Permit {
         self.leave();
         self.armed = false;
@@ -267,7 +274,7 @@ impl Permit {
         permit
     }
 
-    /// Nobody looks after it any more.
+    /// Stops the renewal and the report of a loss.
     fn leave(&self) {
         self.keeper(Keeper::leave);
     }

@@ -1,5 +1,4 @@
-//! The reader-writer lock: a semaphore of so many permits that they never run out, of which a reader takes one and a writer
-//! all.
+//! The reader-writer lock: a semaphore with the highest possible limit. A reader takes one permit, a writer takes all.
 
 use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError, try_again};
 use crate::guard::{guard, lock, settings};
@@ -7,20 +6,20 @@ use crate::inspection::Inspection;
 use crate::semaphore::Semaphore;
 use std::time::{Duration, Instant};
 
-/// A lock that many read under at once, or one writes under, across machines.
+/// A lock that many readers or one writer can hold at the same time, over all processes and machines.
 ///
-/// Made by [`Gate::rwlock`](crate::Gate::rwlock). Fair: first come, first served, so a writer that waits holds back the
-/// readers who come after it, and neither side starves. Each reader has a lease of its own: the share of one that crashed
-/// comes back alone, however long the others read. Not re-entrant; whoever writes may go on reading by
-/// [`downgrade`](RwLockWriteGuard::downgrade), but a reader that asks to write waits for itself. With nothing else chosen
-/// the lock has a lease of 30 s that is renewed while the guard lives.
+/// [`Gate::rwlock`](crate::Gate::rwlock) creates it. It is fair: first come, first served. A waiting writer holds back
+/// the readers that come after it, so neither readers nor writers starve. Each reader has a separate lease: the share
+/// of a crashed reader becomes free when that lease ends, even if others continue to read. The lock is not re-entrant.
+/// A writer can continue as a reader with [`downgrade`](RwLockWriteGuard::downgrade). A reader that asks to write waits
+/// for its own release. By default the lock has a lease of 30 s, which is renewed until the guard is dropped.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
 /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
 /// let prices = gate.rwlock("prices");
-/// let writing = prices.write()?; // nobody else is inside
-/// let reading = writing.downgrade()?; // nobody writes in between
+/// let writing = prices.write()?; // no other reader or writer holds the lock
+/// let reading = writing.downgrade()?; // no writer is granted in between
 /// reading.unlock()?;
 /// # Ok(())
 /// # }
@@ -34,7 +33,7 @@ settings!(RwLock);
 lock!(RwLock);
 
 impl RwLock {
-    /// Locks for reading, in line for as long as it takes. Blocks until it is granted.
+    /// Locks for reading. Waits in line, and blocks until the lock is granted. See [`Semaphore::acquire`].
     ///
     /// # Errors
     /// As [`Semaphore::acquire`].
@@ -42,7 +41,7 @@ impl RwLock {
         self.semaphore.acquire().map(RwLockReadGuard)
     }
 
-    /// Locks for reading if nobody writes and nobody waits in front. Blocks for one round trip.
+    /// Locks for reading if no writer holds the lock and no caller waits. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`Semaphore::try_acquire`].
@@ -50,7 +49,7 @@ impl RwLock {
         self.semaphore.try_acquire().map(RwLockReadGuard)
     }
 
-    /// Locks for reading, in line for at most `timeout`. Blocks for at most that and 50 ms.
+    /// Locks for reading. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
@@ -59,7 +58,8 @@ impl RwLock {
         permit.map(RwLockReadGuard)
     }
 
-    /// Locks for reading, in line until `deadline`. Where that has passed it tries once. Blocks until then at most, and 50 ms.
+    /// Locks for reading. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has
+    /// passed, it tries once without waiting.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
@@ -68,7 +68,7 @@ impl RwLock {
         permit.map(RwLockReadGuard)
     }
 
-    /// Locks for writing, in line for as long as it takes. Blocks until it is granted.
+    /// Locks for writing. Waits in line, and blocks until the lock is granted. See [`Semaphore::acquire`].
     ///
     /// # Errors
     /// As [`Semaphore::acquire`].
@@ -76,7 +76,7 @@ impl RwLock {
         self.semaphore.acquire_many(MOST).map(RwLockWriteGuard)
     }
 
-    /// Locks for writing if nobody is inside and nobody waits. Blocks for one round trip.
+    /// Locks for writing if the lock is free and no caller waits. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`Semaphore::try_acquire`].
@@ -84,7 +84,7 @@ impl RwLock {
         self.semaphore.try_acquire_many(MOST).map(RwLockWriteGuard)
     }
 
-    /// Locks for writing, in line for at most `timeout`. Blocks for at most that and 50 ms.
+    /// Locks for writing. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
@@ -93,7 +93,8 @@ impl RwLock {
         permit.map(RwLockWriteGuard)
     }
 
-    /// Locks for writing, in line until `deadline`. Where that has passed it tries once. Blocks until then at most, and 50 ms.
+    /// Locks for writing. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has
+    /// passed, it tries once without waiting.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
@@ -102,7 +103,7 @@ impl RwLock {
         permit.map(RwLockWriteGuard)
     }
 
-    /// Takes over what `id` has, its share or the whole lock; see [`Semaphore::adopt`].
+    /// Takes over the lock that `id` holds, for reading or for writing. See [`Semaphore::adopt`].
     ///
     /// # Errors
     /// As [`Semaphore::adopt`].
@@ -114,8 +115,9 @@ impl RwLock {
         })
     }
 
-    /// How many read, whether somebody writes, and how many wait, at one instant. For display and monitoring: the answer may be
-    /// outdated when it arrives. Blocks for one round trip and writes nothing.
+    /// Returns the number of readers, whether a writer holds the lock, and the number of waiters, at one instant. For
+    /// display and monitoring only: the answer can be outdated when it arrives. Blocks for one round trip and writes
+    /// nothing.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
@@ -134,7 +136,7 @@ impl RwLock {
         Ok(RwLockUsage { readers: if writing { 0 } else { state.in_use }, writing, waiting: state.waiter_count })
     }
 
-    /// Who is inside and who waits: a reader holds 1 permit, a writer 2,147,483,647. Blocks for one round trip.
+    /// Returns the holders and the waiters. A reader holds 1 permit, a writer 2,147,483,647. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`Semaphore::inspect`].
@@ -143,52 +145,53 @@ impl RwLock {
     }
 }
 
-/// What [`RwLock::usage`] returns. Leases that have ended are not counted.
+/// The result of [`RwLock::usage`]. Leases that have ended are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RwLockUsage {
-    /// How many read.
+    /// The number of readers that hold the lock.
     pub readers: u32,
-    /// Whether somebody writes. Also true where keys of the lock were lost, and nothing is granted until the last known lease
-    /// has ended.
+    /// Whether a writer holds the lock. Also true after keys of the lock were lost, until the last known lease has
+    /// ended: nothing is granted until then.
     pub writing: bool,
-    /// How many wait, readers and writers.
+    /// The number of waiters, readers and writers.
     pub waiting: u64,
 }
 
-/// What [`RwLock::adopt`] takes over.
+/// The result of [`RwLock::adopt`].
 #[derive(Debug)]
 #[must_use = "the lock is given back as soon as its guard is dropped"]
 pub enum RwLockGuard {
-    /// The id reads.
+    /// The id holds the lock for reading.
     Read(RwLockReadGuard),
-    /// The id writes.
+    /// The id holds the lock for writing.
     Write(RwLockWriteGuard),
 }
 
 guard! {
-    /// A share of the lock, held for reading; dropping it unlocks.
+    /// A lock held for reading. Dropping the guard unlocks it.
     ///
-    /// It tells everything that a [`Permit`](crate::Permit) tells, and has [`unlock`](RwLockReadGuard::unlock).
+    /// It has the functions of a [`Permit`](crate::Permit), and [`unlock`](RwLockReadGuard::unlock).
     #[must_use = "the lock is given back as soon as its guard is dropped"]
     RwLockReadGuard
 }
 
 guard! {
-    /// The lock, held for writing; dropping it unlocks.
+    /// A lock held for writing. Dropping the guard unlocks it.
     ///
-    /// It tells everything that a [`Permit`](crate::Permit) tells, and has [`unlock`](RwLockWriteGuard::unlock) and
-    /// [`downgrade`](RwLockWriteGuard::downgrade). Its fence is higher than that of every reader and writer before.
+    /// It has the functions of a [`Permit`](crate::Permit), and [`unlock`](RwLockWriteGuard::unlock) and
+    /// [`downgrade`](RwLockWriteGuard::downgrade). Its fence is higher than that of every earlier reader and writer.
     #[must_use = "the lock is given back as soon as its guard is dropped"]
     RwLockWriteGuard
 }
 
 impl RwLockWriteGuard {
-    /// Writes no more but goes on reading, with the same fence and lease; nobody writes in between. The readers that wait
-    /// in front come in. Blocks for one round trip.
+    /// Changes from writing to reading, with the same fence and lease. No writer is granted in between. The readers at
+    /// the start of the line are granted. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`DowngradeError`] has the guard, to try again with; after [`RefreshError::Lost`] there is nothing to try.
+    /// [`DowngradeError`] contains the guard, so that the caller can try again. After [`RefreshError::Lost`] another
+    /// try cannot succeed.
     pub fn downgrade(mut self) -> Result<RwLockReadGuard, DowngradeError> {
         match self.0.release_some(MOST - 1) {
             Ok(()) => Ok(RwLockReadGuard(self.0)),
@@ -197,7 +200,8 @@ impl RwLockWriteGuard {
     }
 }
 
-/// A downgrade that could not be confirmed. It has the guard, so that it can be tried again; dropping it unlocks.
+/// A downgrade that the server did not confirm. It contains the guard, so that the caller can try again. Dropping this
+/// error unlocks.
 #[derive(Debug)]
 pub struct DowngradeError {
     guard: Box<RwLockWriteGuard>,
@@ -205,13 +209,13 @@ pub struct DowngradeError {
 }
 
 impl DowngradeError {
-    /// The guard. Whether it still keeps readers out is not known after [`RefreshError::Unknown`]; try again.
+    /// The guard. After [`RefreshError::Unknown`] it is unknown whether it still excludes readers: try again.
     #[must_use = "dropping the guard unlocks"]
     pub fn into_guard(self) -> RwLockWriteGuard {
         *self.guard
     }
 
-    /// Why it could not be downgraded.
+    /// The reason why the downgrade failed.
     pub fn error(&self) -> &RefreshError {
         &self.error
     }

@@ -1,8 +1,8 @@
-//! The scripts one to one, on a connection of your own.
+//! Every Lua script as a plain function, on your own connection.
 //!
-//! Each function runs one script of `lua/`, in one round trip (two where the server has to be given the script first),
-//! and maps its reply to a type. Nothing is renewed, repeated or waited for here; whoever holds by these functions
-//! keeps the id and the lease in mind alone. Every script may be run again with the same id when its reply was lost.
+//! Each function runs one script of the folder `lua/`, and converts its reply into a type. This takes one round trip,
+//! or two if the server does not have the script yet. These functions do not renew, repeat or wait. The caller must
+//! store the id and the end of the lease. Each script can be run again with the same id after its reply was lost.
 
 pub mod autocomplete;
 pub mod latch;
@@ -11,11 +11,12 @@ pub mod semaphore;
 pub use crate::protocol::keys::{Keys, LatchKeys};
 pub use crate::protocol::lease::ServerTime;
 
-/// Lua for the start of a script of your own: `holds(meta, holders, id, fence)` is true while that permit lives, so that
-/// what the script then writes is written by its holder or not at all, in one atomic step.
+/// Lua code for the start of your own script. It defines `holds(meta, holders, id, fence)`, which is true while that
+/// permit is held. The script then writes in the same atomic step: only the holder can write.
 ///
-/// The first two keys are those of [`Permit::keys`](crate::Permit::keys), declared with your own; `fence` is that of the
-/// permit, as it came in ARGV. In a cluster all keys of a script share a hash tag: yours hold [`Keys::tag`] in braces.
+/// The first two keys are those of [`Permit::keys`](crate::Permit::keys). Declare them together with your own keys.
+/// `fence` is the fence of the permit, as a text from ARGV. In a cluster, all keys of a script must have the same hash
+/// tag: put [`Keys::tag`] in braces into your keys.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +31,7 @@ pub use crate::protocol::lease::ServerTime;
 /// ));
 /// let lock = gate.mutex("account:17").lock()?;
 /// let written: bool = write
-///     .key(&lock.keys().names()) // three of them
+///     .key(&lock.keys().names()) // three keys
 ///     .key(format!("balance:{{{}}}", lock.keys().tag()))
 ///     .arg((lock.id(), lock.fence()))
 ///     .arg("100 gold")
@@ -46,13 +47,13 @@ use crate::protocol::exchange::Exchange;
 use crate::protocol::reply::{error_of, unexpected};
 use redis::ConnectionLike;
 
-/// Runs one call on a connection of the user's own.
+/// Runs one call on a connection of the caller.
 fn run<C: Call>(con: &mut dyn ConnectionLike, call: &C) -> Result<C::Answer, CallError> {
     let packed = call.pack();
     let calls = [&packed];
     let mut exchange = Exchange::new(&calls);
-    // A connection to a cluster takes no packet of several commands, and would store the script on all nodes, of which
-    // one that stalls elsewhere fails the call.
+    // A cluster connection does not support a pipeline. It would also store the script on all nodes, and one
+    // unresponsive node would then fail the call.
     exchange.stores = con.supports_pipelining();
     while let Some(packet) = exchange.packet() {
         let replies = match packet.replies {

@@ -22,20 +22,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A counting semaphore: at most so many permits are held at once, across all processes that name it.
+/// A counting semaphore: it limits how many permits are held at the same time, over all processes that use its name.
 ///
-/// Made by [`Gate::semaphore`](crate::Gate::semaphore). It is a name and settings; cloning it is cheap, and it may be
-/// shared by any number of threads. Each acquire is an identity of its own: twenty threads with one `Semaphore` are twenty
-/// callers. It is fair: first come, first served, across processes; nobody overtakes the queue, and a request for many
-/// permits at its head holds back the smaller ones behind it until enough are free.
+/// [`Gate::semaphore`](crate::Gate::semaphore) creates it. It consists of a name and settings: clones are cheap, and
+/// any number of threads can share it. Each acquire has a new id, so 20 threads with one `Semaphore` are 20 callers.
 ///
-/// With nothing else chosen a permit has a lease of 30 s that is renewed while it lives.
+/// It is fair: first come, first served, over all processes. No caller overtakes the line. A request for many permits
+/// at the head of the line holds back the smaller requests behind it until enough permits are free.
+///
+/// By default a permit has a lease of 30 s, which is renewed until the permit is dropped.
 #[derive(Clone)]
 pub struct Semaphore {
     pub(crate) shared: Arc<Shared>,
     name: String,
     keys: Result<Keys, Invalid>,
-    /// 0: none is declared, whatever is stored counts.
+    /// 0: this caller declares no limit; the stored one applies.
     limit: u32,
     label: Option<String>,
     id: Option<String>,
@@ -50,7 +51,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// What cannot be is told by the first call.
+    /// The first call reports an invalid name or limit.
     pub(crate) fn new(shared: Arc<Shared>, kind: &str, name: &str, limit: Option<u32>) -> Semaphore {
         let keys = match limit {
             Some(limit) if !(1..=MOST).contains(&limit) => {
@@ -82,25 +83,27 @@ impl Semaphore {
         &self.name
     }
 
-    /// Takes a permit if one is free and nobody waits in front. Blocks for one round trip.
+    /// Takes a permit if one is free and no caller waits. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`TryAcquireError::Denied`] when all are in use, with when to ask again. Nothing stays held after any error.
+    /// [`TryAcquireError::Denied`] if no permit is free or others wait. It contains the time when the next lease
+    /// expires. After any error nothing stays held.
     pub fn try_acquire(&self) -> Result<Permit, TryAcquireError> {
         self.try_acquire_many(1)
     }
 
-    /// Takes `permits` at once or none, if that many are free and nobody waits in front. Blocks for one round trip.
+    /// Takes `permits` permits together, if that many are free and no caller waits. Otherwise it takes none. Blocks for
+    /// one round trip.
     ///
     /// # Errors
-    /// As [`try_acquire`](Semaphore::try_acquire); [`TryAcquireError::Invalid`] for 0, [`TryAcquireError::AboveLimit`]
-    /// for more than the limit in force.
+    /// As [`try_acquire`](Semaphore::try_acquire). [`TryAcquireError::Invalid`] for 0 permits.
+    /// [`TryAcquireError::AboveLimit`] for more than the limit in force.
     pub fn try_acquire_many(&self, permits: u32) -> Result<Permit, TryAcquireError> {
         self.at_once(Some(permits))
     }
 
-    /// Takes all that are free now, at least one, if nobody waits in front; [`Permit::permits`] tells how many. Blocks
-    /// for one round trip.
+    /// Takes all permits that are free now, at least one, if no caller waits. [`Permit::permits`] returns the number.
+    /// Blocks for one round trip.
     ///
     /// # Errors
     /// As [`try_acquire`](Semaphore::try_acquire).
@@ -108,36 +111,37 @@ impl Semaphore {
         self.at_once(None)
     }
 
-    /// Takes a permit, in line for as long as it takes. Blocks until it is granted; another thread may end that through
-    /// [`cancelled_by`](Semaphore::cancelled_by).
+    /// Takes a permit. Waits in line, and blocks until it is granted, without a time limit. Another thread can end the
+    /// wait through [`cancelled_by`](Semaphore::cancelled_by).
     ///
     /// # Errors
-    /// [`AcquireError`]; an unreachable server is one after [`GateBuilder::outage`](crate::GateBuilder::outage), and at
-    /// once where the first call fails. Nothing stays held after any error.
+    /// [`AcquireError`]. If the server cannot be reached, the wait fails at once at its first call, and later after
+    /// [`GateBuilder::outage`](crate::GateBuilder::outage). After any error nothing stays held.
     pub fn acquire(&self) -> Result<Permit, AcquireError> {
         self.acquire_many(1)
     }
 
-    /// Takes `permits` together, in line for as long as it takes. At the head of the line it holds back smaller
-    /// requests, so it does not starve. Blocks until it is granted.
+    /// Takes `permits` permits together. Waits in line, and blocks until they are granted. At the head of the line, the
+    /// request holds back smaller requests behind it, so it does not starve.
     ///
     /// # Errors
-    /// As [`acquire`](Semaphore::acquire); [`AcquireError::Invalid`] for 0, [`AcquireError::AboveLimit`]
-    /// for more than the limit in force.
+    /// As [`acquire`](Semaphore::acquire). [`AcquireError::Invalid`] for 0 permits. [`AcquireError::AboveLimit`] for
+    /// more than the limit in force.
     pub fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {
         self.in_line(permits, self.lease_options()?, self.on_lost.as_ref(), None)
     }
 
-    /// Takes a permit, in line for at most `timeout`. Blocks for at most that and 50 ms.
+    /// Takes a permit. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
-    /// [`AcquireError::TimedOut`] when it was not granted in time; the place in line is given up. As
-    /// [`acquire`](Semaphore::acquire) otherwise; a timeout of zero is [`AcquireError::Invalid`].
+    /// [`AcquireError::TimedOut`] if it was not granted in time; the caller leaves the line. [`AcquireError::Invalid`]
+    /// for a timeout of zero. Otherwise as [`acquire`](Semaphore::acquire).
     pub fn acquire_timeout(&self, timeout: Duration) -> Result<Permit, AcquireError> {
         self.acquire_many_timeout(1, timeout)
     }
 
-    /// Takes `permits` together, in line for at most `timeout`. Blocks for at most that and 50 ms.
+    /// Takes `permits` permits together. Waits in line for at most `timeout`, and blocks for at most `timeout` plus
+    /// 50 ms.
     ///
     /// # Errors
     /// As [`acquire_timeout`](Semaphore::acquire_timeout) and [`acquire_many`](Semaphore::acquire_many).
@@ -146,11 +150,11 @@ impl Semaphore {
             let why = "takes more than zero; `try_acquire_many` takes permits at once or not at all";
             return Err(Invalid::new("timeout", why).into());
         }
-        let deadline = self.shared.now().checked_add(timeout); // past what the clock can hold is for ever
+        let deadline = self.shared.now().checked_add(timeout); // no time limit if the clock cannot hold the deadline
         self.in_line(permits, self.lease_options()?, self.on_lost.as_ref(), deadline)
     }
 
-    /// As `acquire_many_timeout`, until `deadline`. One that has passed by now leaves the time for one try without waiting.
+    /// As `acquire_many_timeout`, until `deadline`. If `deadline` has passed, it tries once without waiting.
     pub(crate) fn acquire_many_until(&self, permits: u32, deadline: Instant) -> Result<Permit, AcquireError> {
         let left = deadline.saturating_duration_since(machine_now());
         match left.is_zero() {
@@ -159,12 +163,12 @@ impl Semaphore {
         }
     }
 
-    /// Takes over the permit that `id` holds, from another process or an earlier life of this one, with a new lease.
-    /// Blocks for two round trips.
+    /// Takes over the permit that `id` holds, and starts a new lease. The previous holder can be another process, or
+    /// this process before a restart. Blocks for two round trips.
     ///
     /// # Errors
-    /// [`RefreshError::Lost`] when `id` holds nothing. [`RefreshError::Failed`] also while a release of `id` by this gate is not
-    /// confirmed.
+    /// [`RefreshError::Lost`] if `id` holds nothing. [`RefreshError::Failed`] also while a release of `id` by this gate
+    /// is not confirmed.
     pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
         let span = Operation::Adopt.on([self.keys()?.meta.as_ref()]);
         span.run(|| self.take_over(id))
@@ -176,9 +180,9 @@ impl Semaphore {
         let keys = self.keys()?;
         let lease = LeaseOptions { own_id: true, ..self.lease_options()? };
         self.shared.releases.settle(keys, id, None)?;
-        let _busy = self.shared.servers.clock.busy(); // until the permit is looked after
+        let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
         let lost = || RefreshError::Lost(Lost { id: id.to_owned() });
-        // The fence comes first: a refresh that reaches the server late must not touch a later permit of the id.
+        // The fence is read first: a delayed refresh must not change a later permit of the same id.
         let LookupAnswer::Held(found) = self.shared.call(&Lookup { keys, id })? else {
             return Err(lost());
         };
@@ -195,7 +199,7 @@ impl Semaphore {
         self.keys.as_ref().map_err(Invalid::clone)
     }
 
-    /// The limit that it declares; 0: none.
+    /// The limit that this caller declares. 0: none.
     pub(crate) fn limit(&self) -> u32 {
         self.limit
     }
@@ -204,12 +208,12 @@ impl Semaphore {
         self.id.is_some()
     }
 
-    /// Whether both are one semaphore on one server, as far as it can be told without asking.
+    /// Whether both are the same semaphore on the same gate. Sends nothing to the server.
     pub(crate) fn is_same(&self, other: &Semaphore) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared) && self.keys == other.keys
     }
 
-    /// Whether it may take permits under the limit in force.
+    /// Whether this caller accepts the limit in force.
     pub(crate) fn check_limit(&self, in_force: u32) -> Result<(), LimitMismatch> {
         LimitMismatch::check(|| &self.name, self.strict.then_some(self.limit), in_force)
     }
@@ -243,13 +247,13 @@ impl Semaphore {
         let mut target = self.target(permits, self.lease_options()?)?;
         let span = Operation::TryAcquire.on([target.keys.meta.as_ref()]);
         span.run(|| {
-            let _busy = self.shared.servers.clock.busy(); // until the permit is looked after
+            let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
             let granted = self.shared.waits.at_once(&mut target)?;
             Ok(Permit::granted(&self.shared, granted, self.on_lost.as_ref())?)
         })
     }
 
-    /// Takes permits in line, with these lease options in place of its own.
+    /// Takes permits in line, with these lease options instead of those of the semaphore.
     pub(crate) fn in_line(
         &self,
         permits: u32,

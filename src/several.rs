@@ -26,15 +26,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many one script takes.
+/// The maximum number of semaphores of one script call.
 const MOST_SEMAPHORES: usize = 64;
 
 /// Permits of several semaphores, which are acquired together or not at all.
 ///
-/// For several limits at once, such as three for each user and a hundred in total, and for work on several things of which each
-/// has a mutex. Made by [`Gate::several`](crate::Gate::several), or by [`Gate::mutexes`](crate::Gate::mutexes) for mutexes alone.
-/// It takes the place of acquiring one after the other by hand, where two who do so in different orders wait for each other for
-/// ever. Whoever acquires one of them alone waits in the same line. Not re-entrant.
+/// Use it for several limits at once, for example 3 for each user and 100 in total. Use it also for work on several
+/// things that each have a mutex. [`Gate::several`](crate::Gate::several) creates it, and
+/// [`Gate::mutexes`](crate::Gate::mutexes) creates it for mutexes only.
+///
+/// It replaces acquiring one after the other: two callers that do so in different orders wait for each other for ever.
+/// A caller that acquires only one of the semaphores waits in the same line. It is not re-entrant.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -50,14 +52,15 @@ const MOST_SEMAPHORES: usize = 64;
 /// # }
 /// ```
 ///
-/// The [guide](crate::guide::several_limits) explains the order, fairness, and what happens when callers declare different limits.
+/// The [guide](crate::guide::several_limits) explains the order, fairness, and the effect of callers that declare
+/// different limits.
 #[derive(Clone)]
 pub struct Several {
-    /// In the order in which they are waited for: the smallest declared limit first, then by the bytes of their keys.
+    /// In the order of waiting: the smallest declared limit first, then by the bytes of their keys.
     members: Vec<Member>,
 }
 
-/// One of them, and how many of its permits.
+/// One semaphore, and the number of permits to take.
 #[derive(Clone)]
 struct Member {
     semaphore: Semaphore,
@@ -72,7 +75,7 @@ impl Several {
         let mut members: Vec<_> = members.collect();
         members.sort_by_cached_key(|Member { semaphore, .. }| {
             let key = semaphore.keys().map(|keys| keys.meta.clone()).ok();
-            // Who declares no limit is waited for last.
+            // A semaphore without a declared limit is the last one to wait for.
             (semaphore.limit().checked_sub(1).unwrap_or(u32::MAX), key)
         });
         Several { members }
@@ -84,37 +87,42 @@ impl Several {
         Several { members: members.collect() }
     }
 
-    /// Takes permits of all at once or of none, by one script: if each has enough free and nobody waits for one of them. All are
-    /// of one gate, and so that one server has them all their names share a group, written `{group}:name`. Blocks for one round
-    /// trip.
+    /// Takes the permits of all semaphores with one script, if each has enough free permits and no caller waits for any
+    /// of them. Otherwise it takes none. All semaphores must be of one gate. All names must share a group, as in
+    /// `{group}:name`, so that one server stores them. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`TryAcquireSeveralError::Blocked`] tells the first that did not grant, and how full each is;
-    /// [`TryAcquireSeveralError::Invalid`] for names of several groups, a semaphore given twice, none, more than 64, or one with
-    /// an id of its own. Nothing stays held after any error.
+    /// [`TryAcquireSeveralError::Blocked`] names the first semaphore that did not grant, and contains the usage of
+    /// each. [`TryAcquireSeveralError::Invalid`] for names of different groups, a semaphore given twice, no semaphore,
+    /// more than 64, or a semaphore with an [id](Semaphore::id) chosen by the application. After any error nothing
+    /// stays held.
     pub fn try_acquire(&self) -> Result<SeveralPermits, TryAcquireSeveralError> {
         let (first, keys) = self.check()?;
         let span = Operation::TryAcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
         span.run(|| self.at_once(first, &keys))
     }
 
-    /// Takes permits of all, in line for at most `timeout`: of one after the other, the smallest declared limit first, then by the
-    /// bytes of their keys. Everybody keeps this order, so no two wait for each other, and nobody keeps a permit of a wide semaphore
-    /// while waiting for a narrow one. What is held already is renewed while the next one is waited for, and all of it is checked at
-    /// the end. Names need not share a group, and semaphores may be of several gates. Blocks for at most `timeout` and 50 ms. Fair:
-    /// in each line first come, first served.
+    /// Takes the permits of all semaphores, one semaphore after the other. Waits in line for at most `timeout`, and
+    /// blocks for at most `timeout` plus 50 ms.
+    ///
+    /// The order is: the smallest declared limit first, then by the bytes of their keys. All callers that declare the
+    /// same limits use this order, so two of them never wait for each other. No caller holds a permit of a semaphore
+    /// with a large limit while it waits for one with a small limit. While it waits, the permits that it already holds
+    /// are renewed. At the end it checks that all of them are still held. It is fair: each line is first come, first
+    /// served. The names need no common group, and the semaphores can be of different gates.
     ///
     /// # Errors
-    /// [`AcquireSeveralError::TimedOut`] tells which was waited for; [`AcquireSeveralError::Lost`] when permits that were granted
-    /// already were taken away meanwhile; [`AcquireSeveralError::Invalid`] for a timeout of zero, a semaphore given twice, none,
-    /// more than 64, or one with an id of its own. Nothing stays held after any error.
+    /// [`AcquireSeveralError::TimedOut`] names the semaphore that was waited for. [`AcquireSeveralError::Lost`] if
+    /// permits that were already granted were lost during the wait. [`AcquireSeveralError::Invalid`] for a timeout of
+    /// zero, a semaphore given twice, no semaphore, more than 64, or a semaphore with an [id](Semaphore::id) chosen by
+    /// the application. After any error nothing stays held.
     pub fn acquire_timeout(&self, timeout: Duration) -> Result<SeveralPermits, AcquireSeveralError> {
         let (first, keys) = self.check()?;
         let span = Operation::AcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
         span.run(|| in_line::acquire(&self.members, first, timeout))
     }
 
-    /// What can be told to be wrong without asking the server. The first, and the keys of all.
+    /// Checks the arguments without the server. Returns the first semaphore, and the keys of all.
     fn check(&self) -> Result<(&Semaphore, Vec<&Keys>), Invalid> {
         let semaphores = self.members.iter().map(|member| &member.semaphore);
         let keys: Vec<&Keys> = semaphores.clone().map(Semaphore::keys).collect::<Result<_, _>>()?;
@@ -156,7 +164,7 @@ impl Several {
             Ok(AskOne { keys, permits, limit, lease_ms: lease.first_lease_ms(), at_least_ms: lease.at_least_ms })
         });
         let asked: Vec<AskOne> = asked.collect::<Result<_, Invalid>>()?;
-        let _busy = shared.servers.clock.busy(); // until the permits are looked after
+        let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
         let call = TryAcquireAll { id: &id, asked: &asked };
         let answer = shared.servers.ask(&call, Sending::default());
         let (answer, sent) = answer.map_err(|unanswered| abandon(shared, &call, unanswered))?;
@@ -229,7 +237,7 @@ fn first_tag<'a>(keys: &[&'a Keys]) -> &'a str {
     keys.first().map_or("", |keys| keys.tag())
 }
 
-/// Releases what a call without an answer may have acquired, in the background.
+/// Releases the permits that an unanswered call may have acquired, in the background.
 fn abandon(shared: &Shared, call: &TryAcquireAll, unanswered: Unanswered) -> CallError {
     if let CallError::Unknown(_) = unanswered.error {
         let pending = call.asked.iter().map(|one| PendingRelease {

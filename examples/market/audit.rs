@@ -1,4 +1,4 @@
-//! What the record says about each promise.
+//! Checks each promise against the record.
 
 use crate::record::{Event, What};
 use crate::{LIMIT, LONGEST_STAY};
@@ -6,10 +6,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
-/// How long after the end of a lease, or of a stay, the next in line may have to wait for the permit.
+/// The maximum delay between the end of a lease or a stay and the next grant.
 const HANDOVER: Duration = Duration::from_millis(50);
 
-/// The server tells in whole milliseconds how long a lease has left.
+/// The server reports the rest of a lease in whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(1);
 
 pub struct Promise {
@@ -17,19 +17,19 @@ pub struct Promise {
     text: String,
 }
 
-/// Killed while it held a permit; how long its lease still ran then is told by the server.
+/// A worker that was killed while it held a permit. The server reported how long its lease still ran.
 pub struct DeadHolder {
     pub died: Duration,
     pub lease_left: Duration,
 }
 
-/// Killed while it waited at this place in line.
+/// A worker that was killed while it waited with this ticket.
 pub struct DeadWaiter {
     pub died: Duration,
     pub ticket: u64,
 }
 
-/// `late` is how late things are by no fault of a semaphore's, since the machine is busy or the server far away.
+/// `late` is the measured delay that the semaphore does not cause: a busy machine, or a server far away.
 pub fn read(events: &[Event], holder: &DeadHolder, waiter: &DeadWaiter, late: Duration) -> Vec<Promise> {
     let handover = HANDOVER + late;
     vec![
@@ -48,8 +48,8 @@ impl fmt::Display for Promise {
     }
 }
 
-/// How many are inside after each event. One that was killed there counts until it was dead; that nobody had its permit
-/// before its lease ended is part of another promise.
+/// The number of workers inside after each event. A killed worker counts until it was dead. Another promise covers the
+/// time from then until the end of its lease.
 fn inside(events: &[Event]) -> Vec<usize> {
     let mut inside = HashSet::new();
     let count = |event: &Event| {
@@ -64,10 +64,10 @@ fn inside(events: &[Event]) -> Vec<usize> {
 
 fn limit(events: &[Event]) -> Promise {
     let most = inside(events).into_iter().max().unwrap_or(0);
-    Promise { kept: most == LIMIT as usize, text: format!("most inside at once: {most} of {LIMIT}") }
+    Promise { kept: most == LIMIT as usize, text: format!("maximum inside at the same time: {most} of {LIMIT}") }
 }
 
-/// Whoever waited and has the smaller ticket was granted first.
+/// Of two workers that waited, the one with the smaller ticket was granted first.
 fn order(events: &[Event]) -> Promise {
     let grants = events.iter().filter_map(|event| match event.what {
         What::Enter { fence, ticket } => Some((fence, ticket)),
@@ -83,7 +83,8 @@ fn order(events: &[Event]) -> Promise {
     }
 }
 
-/// A worker asks after it has left, so its next fence is above all that were recorded until then. None is given twice.
+/// A worker asks again only after its exit. So its next fence must be higher than all fences recorded until that exit.
+/// No fence may occur twice.
 fn fences(events: &[Event]) -> Promise {
     let (mut given, mut highest, mut stale) = (HashSet::new(), 0, 0);
     let mut when_it_left: HashMap<&str, u64> = HashMap::new();
@@ -105,8 +106,8 @@ fn fences(events: &[Event]) -> Promise {
     Promise { kept: stale == 0, text: format!("{} fences, {stale} of them not above earlier ones", given.len()) }
 }
 
-/// There is always a line, so once the permit is back as many are inside as may be: not before the lease has ended, and
-/// not much later.
+/// There is always a line. So when the permit is free again, the number of workers inside reaches the limit again. This
+/// must not happen before the lease has ended, and not much later.
 fn permit_came_back(events: &[Event], dead: &DeadHolder, handover: Duration) -> Promise {
     let DeadHolder { died, lease_left } = dead;
     let counted = events.iter().zip(inside(events));
@@ -125,8 +126,8 @@ fn permit_came_back(events: &[Event], dead: &DeadHolder, handover: Duration) -> 
     }
 }
 
-/// All who are inside leave within the longest stay, and by then it would have been the dead one's turn: so one from
-/// behind it is inside too.
+/// All workers inside leave within the longest stay. By then it would have been the turn of the killed waiter. So a
+/// worker from behind it must be inside by then.
 fn nobody_held_up(events: &[Event], dead: &DeadWaiter, handover: Duration) -> Promise {
     let DeadWaiter { died, ticket } = dead;
     let behind = |event: &Event| matches!(event.what, What::Enter { ticket: Some(own), .. } if own > *ticket);
@@ -136,7 +137,11 @@ fn nobody_held_up(events: &[Event], dead: &DeadWaiter, handover: Duration) -> Pr
     let latest = LONGEST_STAY + handover;
     Promise {
         kept: after.is_some_and(|after| after <= latest),
-        text: format!("killed waiter: one from behind it inside {} (at most {})", or_never(after), latest.as_millis(),),
+        text: format!(
+            "killed waiter: a worker behind it was granted {} (at most {})",
+            or_never(after),
+            latest.as_millis(),
+        ),
     }
 }
 

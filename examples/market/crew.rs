@@ -1,4 +1,4 @@
-//! The worker processes: started, killed, and sent home.
+//! The worker processes: starts, kills and stops them.
 
 use crate::Outcome;
 use crate::record::{Event, Record, What};
@@ -6,7 +6,7 @@ use std::env;
 use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
 
-/// Those that live. However the day ends, they end with it.
+/// The running workers. They end when this value is dropped.
 pub struct Crew(Vec<Worker>);
 
 struct Worker {
@@ -15,7 +15,7 @@ struct Worker {
 }
 
 impl Crew {
-    /// Starts `worker-1` and so on.
+    /// Starts `size` workers, named `worker-1` and so on.
     pub fn start(size: usize, prefix: &str, record: &Record) -> io::Result<Crew> {
         let mut crew = Crew(Vec::new());
         for number in 1..=size {
@@ -24,10 +24,10 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Kills this one with SIGKILL, and returns once it is dead.
+    /// Kills this worker with SIGKILL. Returns after its process has ended.
     pub fn kill(&mut self, name: &str, record: &Record) -> Outcome<Event> {
         let at = self.0.iter().position(|worker| worker.name == name);
-        let at = at.ok_or_else(|| format!("{name} is no living worker"))?;
+        let at = at.ok_or_else(|| format!("{name} is not a running worker"))?;
         let mut worker = self.0.swap_remove(at);
         worker.process.kill()?;
         worker.process.wait()?;
@@ -36,7 +36,7 @@ impl Crew {
         Ok(death)
     }
 
-    /// An error if one has ended by itself, which none does before the bell.
+    /// Returns an error if a worker has ended before the bell.
     pub fn check(&mut self) -> Outcome {
         for worker in &mut self.0 {
             if worker.process.try_wait()?.is_some() {
@@ -46,7 +46,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Rings the bell, and waits until all have left.
+    /// Rings the bell, and waits until all workers have ended.
     pub fn send_home(&mut self) -> Outcome {
         self.ring();
         for worker in &mut self.0 {
@@ -57,7 +57,7 @@ impl Crew {
         Ok(())
     }
 
-    /// The bell is the end of their stdin.
+    /// The bell: closes the stdin of all workers.
     fn ring(&mut self) {
         for worker in &mut self.0 {
             worker.process.stdin = None;
@@ -85,14 +85,14 @@ impl Worker {
         Ok(Worker { name, process })
     }
 
-    /// Why it ended; it begins with its name.
+    /// The reason why the worker ended. The text begins with its name.
     fn last_words(&mut self) -> String {
         let mut words = String::new();
         if let Some(stderr) = &mut self.process.stderr {
             let _ = stderr.read_to_string(&mut words);
         }
         match words.trim() {
-            "" => format!("{} ended without a word", self.name),
+            "" => format!("{} ended without an error message", self.name),
             words => words.to_owned(),
         }
     }

@@ -1,4 +1,5 @@
-//! A day at the market: it opens, one worker dies inside, one in line, it closes, and the record is read.
+//! The course of the demo: the market opens, a holder and a waiter are killed, the market closes, and the record is
+//! checked.
 
 use crate::audit::{self, DeadHolder, DeadWaiter};
 use crate::crew::Crew;
@@ -10,10 +11,10 @@ use luagate::inspection::Inspection;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// The time between two inspections.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Who is to be killed moves on meanwhile, so the signal may come too late; then another one is chosen.
+/// A worker that is about to be killed may have moved on before the signal arrives. Then another one is chosen.
 const ATTEMPTS: u32 = 3;
 
 pub fn run() -> Outcome {
@@ -33,11 +34,11 @@ struct Day {
     record: Record,
     screen: Screen,
     remains: Option<Remains>,
-    /// How long after it was due the latest look at the server was over: so busy is the machine, so far the server.
+    /// The largest delay of an inspection so far. It shows how busy the machine is and how far away the server is.
     latest: Duration,
 }
 
-/// What the server still knows of the one who was killed last, and what to say once it does not.
+/// The id of the last killed worker, which the server still stores, and the line to print when it is gone.
 struct Remains {
     id: String,
     when_gone: String,
@@ -49,7 +50,7 @@ impl Day {
         let gate = open_gate(&prefix, "market")?;
         let record = Record::new()?;
         let mut screen = Screen::new();
-        screen.note(&format!("{WORKERS} processes want into {MARKET}; at most {LIMIT} may be inside"))?;
+        screen.note(&format!("{WORKERS} processes ask for permits of {MARKET}; at most {LIMIT} may be inside"))?;
         Ok(Day {
             market: gate.semaphore(MARKET, LIMIT),
             crew: Crew::start(WORKERS, &prefix, &record)?,
@@ -87,8 +88,8 @@ impl Day {
     fn kill_a_holder(&mut self) -> Outcome<DeadHolder> {
         for _ in 0..ATTEMPTS {
             let before = self.market.inspect()?;
-            // Whose lease ends last came in last, so it stays longest.
-            let victim = before.holders.last().ok_or("nobody is inside")?;
+            // The holder whose lease ends last was granted last, so it stays longest.
+            let victim = before.holders.last().ok_or("no worker is inside")?;
             let (death, after) = self.kill(&victim.id)?;
             let held = after.holders.iter().find(|holder| holder.id == victim.id);
             if let Some(lease_left) = held.and_then(|holder| holder.remaining) {
@@ -101,14 +102,14 @@ impl Day {
             }
             self.wait_after_a_miss(&death.worker)?;
         }
-        Err("whoever was to be killed inside had just left, every time".into())
+        Err("each worker that was chosen to be killed inside had left before the signal".into())
     }
 
     fn kill_a_waiter(&mut self) -> Outcome<DeadWaiter> {
         for _ in 0..ATTEMPTS {
             let before = self.market.inspect()?;
             // The third in line is not granted at once, and there are others behind it.
-            let victim = before.waiters.get(2).ok_or("hardly anybody waits")?;
+            let victim = before.waiters.get(2).ok_or("fewer than three workers wait")?;
             let (death, after) = self.kill(&victim.id)?;
             let place = after.waiters.iter().position(|w| w.id == victim.id);
             if let Some(place) = place {
@@ -122,10 +123,10 @@ impl Day {
             }
             self.wait_after_a_miss(&death.worker)?;
         }
-        Err("whoever was to be killed in line had just been granted, every time".into())
+        Err("each worker that was chosen to be killed in line was granted before the signal".into())
     }
 
-    /// Until nothing is left of one that was killed too late.
+    /// Waits until nothing is left of a worker that was killed too late.
     fn wait_after_a_miss(&mut self, name: &str) -> Outcome {
         let what = "had moved on before it was killed; another one follows";
         self.screen.note(&format!("{name} {what}"))?;
@@ -137,7 +138,7 @@ impl Day {
         self.remains = Some(Remains { id, when_gone });
     }
 
-    /// Kills the worker with this id, and looks what is left of it.
+    /// Kills the worker with this id, and inspects what the server still stores.
     fn kill(&mut self, id: &str) -> Outcome<(Event, Inspection)> {
         let (name, _) = id.split_once('/').ok_or("an id without a label")?;
         let death = self.crew.kill(name, &self.record)?;

@@ -1,14 +1,14 @@
-//! The market: at most five processes of one account may be inside at a time.
+//! The market: at most five processes of one account may be inside at the same time.
 //!
-//! Twelve processes trade through one semaphore. One is killed while it holds a permit, one while it waits in line, and
-//! none is restarted. All of it is shown live; at the end a record of every entry and exit tells whether every promise
-//! was kept.
+//! Twelve processes trade through one semaphore. One is killed while it holds a permit, one while it waits in line.
+//! They are not restarted. The program shows the holders and waiters live. At the end it checks every promise against a
+//! record of all entries and exits.
 //!
 //! ```sh
-//! cargo run --example market    # REDIS_URL names the server; redis://127.0.0.1/ unless set
+//! cargo run --example market    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 //!
-//! How luagate is used is in `worker.rs`. The rest watches.
+//! `worker.rs` shows how to use luagate. The other files observe and check.
 
 mod audit;
 mod crew;
@@ -27,7 +27,7 @@ const MARKET: &str = "market:account:17";
 const LIMIT: u32 = 5;
 const WORKERS: usize = 12;
 
-/// How long a permit lives when its holder does not give it back.
+/// The lease: how long a permit is held if its holder does not release it.
 const LEASE: Duration = Duration::from_secs(3);
 
 const SHORTEST_STAY: Duration = Duration::from_millis(100);
@@ -52,9 +52,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// A gate under a prefix of this run's own, so that two runs on one server do not meet.
+/// Opens a gate with a prefix for this run only, so that two runs on one server do not interfere.
 fn open_gate(prefix: &str, label: &str) -> Outcome<Gate> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
     let gate = Gate::builder(&url).prefix(prefix).label(label).open();
-    gate.map_err(|error| format!("{error}; REDIS_URL names the server").into())
+    gate.map_err(|error| format!("{error}; set REDIS_URL to the address of the server").into())
 }

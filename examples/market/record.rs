@@ -1,6 +1,6 @@
-//! The record: one file to which every process appends a line for what it does, so the order of the lines is the order
-//! of events. A worker enters after it was granted a permit and exits before it releases it, so whoever is inside by
-//! the record holds a permit.
+//! The record: one file to which every process appends a line for each event. The order of the lines is the order of
+//! the events. A worker writes its entry after it was granted a permit, and its exit before it releases the permit. So
+//! a worker that is inside according to the record holds a permit.
 
 use crate::Outcome;
 use std::fmt;
@@ -12,13 +12,13 @@ use std::time::{Duration, SystemTime};
 
 pub struct Event {
     pub worker: String,
-    /// Since 1970, on the clock that all processes of this machine share.
+    /// Time since 1970, by the clock that all processes of this machine share.
     pub at: Duration,
     pub what: What,
 }
 
 pub enum What {
-    /// `ticket`: the place in line that it waited at; 0 in the file when it did not wait.
+    /// `ticket`: the place in line of a worker that waited. In the file, 0 means that it did not wait.
     Enter {
         fence: u64,
         ticket: Option<u64>,
@@ -26,7 +26,7 @@ pub enum What {
     Exit {
         fence: u64,
     },
-    /// Written by the market, once the process is dead.
+    /// Written by the main process, after the worker process has ended.
     Killed,
 }
 
@@ -36,7 +36,7 @@ impl Event {
         Event { worker: worker.to_owned(), at: at.unwrap_or_default(), what }
     }
 
-    /// One write a line, so that lines never mix.
+    /// One write for each line, so that lines of several processes do not mix.
     pub fn append_to(&self, mut file: impl Write) -> io::Result<()> {
         file.write_all(format!("{self}\n").as_bytes())
     }
@@ -78,7 +78,7 @@ impl FromStr for Event {
     }
 }
 
-/// A file without a name: it goes with the last process that has it open.
+/// A file without a name. The system deletes it when no process has it open any more.
 pub struct Record(File);
 
 impl Record {
@@ -87,7 +87,7 @@ impl Record {
         Ok(Record(file.into_file()))
     }
 
-    /// As the stdout of a worker.
+    /// The record as the stdout of a worker.
     pub fn as_stdout(&self) -> io::Result<Stdio> {
         Ok(self.0.try_clone()?.into())
     }

@@ -1,5 +1,5 @@
-//! What is shown: a line for everything notable and, below these, who holds and who waits: on a terminal as a table
-//! that is redrawn in place, elsewhere as a line every second.
+//! The output: a line for every event and, below these lines, the holders and waiters. On a terminal this is a table
+//! that is redrawn in place; elsewhere it is a line every second.
 
 use crate::{LEASE, LIMIT, WORKERS};
 use console::{Style, Term, is_dumb};
@@ -7,19 +7,19 @@ use luagate::inspection::Inspection;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Rows of the table, each with a holder and a waiter; there are more of these.
+/// The rows of the table, each with a holder and a waiter. There are more waiters than holders.
 const ROWS: usize = WORKERS - LIMIT as usize;
 
-/// Characters that a holder takes, and of these the bar that is its lease.
+/// The width of a holder in characters, and the width of the bar for its lease.
 const COLUMN: usize = 48;
 const BAR: usize = 20;
 
 pub struct Screen {
     term: Term,
     opened: Instant,
-    /// Lines of the table that stand on the terminal now.
+    /// The number of lines of the table that are on the terminal now.
     drawn: usize,
-    /// When the next line about the state is due.
+    /// The time when the next line about the state is due.
     next_line: Duration,
     killed: Vec<String>,
 }
@@ -35,25 +35,25 @@ impl Screen {
         }
     }
 
-    /// From now on this worker is shown as killed.
+    /// Marks this worker as killed from now on.
     pub fn mark_killed(&mut self, name: &str) {
         self.killed.push(name.to_owned());
     }
 
-    /// Something notable, and when it was.
+    /// Prints an event with its time.
     pub fn note(&mut self, text: &str) -> io::Result<()> {
         let time = seconds(self.opened.elapsed());
         self.line(&format!("{time:>7}  {text}"))
     }
 
-    /// A line that stays. The table, if there is one, comes back below it.
+    /// Prints a line that is not overwritten. The table, if there is one, is drawn again below it.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
         self.draw(&[])?;
         self.term.write_line(text)?;
         self.term.flush()
     }
 
-    /// Who holds and who waits now.
+    /// Shows the current holders and waiters.
     pub fn show(&mut self, state: &Inspection) -> io::Result<()> {
         if self.has_room_for_a_table() {
             return self.draw(&self.table(state));
@@ -70,7 +70,7 @@ impl Screen {
         self.term.is_term() && !is_dumb() && usize::from(rows) > ROWS + 3 && usize::from(columns) > COLUMN + 24
     }
 
-    /// Puts a table in place of the one before, in one write, so that nothing flickers.
+    /// Replaces the previous table, in one write to avoid flicker.
     fn draw(&mut self, lines: &[String]) -> io::Result<()> {
         self.term.clear_last_lines(self.drawn)?;
         for line in lines {
@@ -95,7 +95,7 @@ impl Screen {
         lines
     }
 
-    /// Its name, and its lease as a bar that grows shorter.
+    /// The name of a holder, and its lease as a bar that becomes shorter.
     fn holder(&self, label: Option<&str>, remaining: Option<Duration>) -> String {
         let left = remaining.unwrap_or(LEASE).min(LEASE);
         let filled = BAR as u128 * left.as_millis() / LEASE.as_millis();
@@ -104,7 +104,7 @@ impl Screen {
         self.paint(label, format!("{text:<COLUMN$}"))
     }
 
-    /// Everything on one line.
+    /// All holders and waiters on one line.
     fn sentence(&self, state: &Inspection) -> String {
         let holders = state.holders.iter().map(|holder| {
             let left = holder.remaining.unwrap_or_default();

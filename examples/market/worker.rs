@@ -1,4 +1,4 @@
-//! A worker: a process of its own that goes in and out of the market until the bell.
+//! A worker: a separate process that enters and leaves the market until the bell rings.
 
 use crate::record::{Event, What};
 use crate::{LEASE, LIMIT, LONGEST_STAY, MARKET, Outcome, SHORTEST_STAY, open_gate};
@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Longer than any day: nobody trades on after that, whatever became of the bell.
+/// Longer than any run. A worker stops after this time, even if it missed the bell.
 const LONGEST_DAY: Duration = Duration::from_secs(30);
 
 pub fn run(name: &str, prefix: &str) -> Outcome {
@@ -20,7 +20,7 @@ pub fn run(name: &str, prefix: &str) -> Outcome {
     trade(name, &market, &bell)
 }
 
-/// In, trade, out, until the bell.
+/// Acquires, trades and releases, until the bell rings.
 fn trade(name: &str, market: &Semaphore, bell: &Cancel) -> Outcome {
     while !bell.is_cancelled() {
         // In line: first come, first served.
@@ -31,17 +31,19 @@ fn trade(name: &str, market: &Semaphore, bell: &Cancel) -> Outcome {
         };
         let (fence, ticket) = (permit.fence(), permit.ticket());
         write_down(name, What::Enter { fence, ticket })?;
-        thread::sleep(length_of_stay()); // a real one hands the fence to whatever it changes here
+        thread::sleep(length_of_stay()); // a real worker passes the fence to the data that it changes here
         write_down(name, What::Exit { fence })?;
-        // Whoever is first in line has it when this returns.
+        // When this returns, the first waiter has been granted.
         if permit.release()? == Released::Gone {
-            return Err("its permit was gone before it left; was the process paused?".into());
+            return Err(
+                "the permit was lost before its release; was the process paused for longer than its lease?".into()
+            );
         }
     }
     Ok(())
 }
 
-/// Stdout is the record.
+/// Appends to the record, which is stdout.
 fn write_down(worker: &str, what: What) -> io::Result<()> {
     Event::now(worker, what).append_to(io::stdout())
 }
@@ -52,7 +54,8 @@ fn length_of_stay() -> Duration {
     SHORTEST_STAY + Duration::from_millis(more as u64)
 }
 
-/// The market closes stdin at the end of the day, or by its own death: so no worker outlives it.
+/// Rings the bell when stdin is closed. The main process closes it at the end of the run, and the system closes it when
+/// the main process ends. So no worker outlives the main process.
 fn ring_when_stdin_closes(bell: Cancel) {
     let (open, closed) = mpsc::channel::<()>();
     thread::spawn(move || {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// Settings of a [`Gate`]. Made by [`Gate::builder`].
+/// Settings of a [`Gate`]. [`Gate::builder`] creates it.
 #[derive(Debug)]
 #[must_use = "nothing is opened before `open`"]
 pub struct GateBuilder {
@@ -55,15 +55,17 @@ impl GateBuilder {
         }
     }
 
-    /// Settings for a gate on a cluster, of which these urls (`redis://[user:password@]host:port`) are some nodes. One that
-    /// can be reached is enough; user and password of the first are those for all. With `rediss` all are reached by TLS.
+    /// Settings for a gate on a cluster. `nodes` are the URLs of some of its nodes:
+    /// `redis://[user:password@]host:port`. One reachable node is enough. User and password of the first URL are used
+    /// for all nodes. With `rediss` in the URLs, all nodes are reached over TLS.
     #[cfg(feature = "cluster")]
     pub fn cluster<S: AsRef<str>>(nodes: &[S]) -> GateBuilder {
         GateBuilder::new(Address::of_cluster(nodes), Clock::real())
     }
 
-    /// Settings for a gate on the server that these sentinels (`redis://[user:password@]host[:port]`) call `master`. The url
-    /// `like` tells how connections to that one are made, but for host and port: user, password, database, TLS.
+    /// Settings for a gate on the server that these sentinels (`redis://[user:password@]host[:port]`) report as
+    /// `master`. The URL `like` contains the settings for connections to that server: user, password, database and TLS.
+    /// Its host and port are ignored.
     #[cfg(feature = "sentinel")]
     pub fn sentinel<S: AsRef<str>>(sentinels: &[S], master: &str, like: &str) -> GateBuilder {
         let like = crate::transport::address::info(like);
@@ -71,11 +73,13 @@ impl GateBuilder {
         GateBuilder::new(address, Clock::real())
     }
 
-    /// Settings for a gate whose calls go over connections of `pool`, each borrowed for one call; a subscription is connected by
-    /// itself, as `client` does. [`connections`](GateBuilder::connections) bounds how many it borrows at once.
+    /// Settings for a gate that sends its calls over connections of `pool`. It borrows a connection for each call. The
+    /// subscriber connection is separate, with the settings of `client`. [`connections`](GateBuilder::connections)
+    /// limits the number of connections borrowed at the same time.
     ///
-    /// The gate sets its timeouts on what it borrows, and takes them off again. `test_on_check_out(false)` saves a round trip
-    /// a call: a connection that broke is found out by the call that meets it, which is then made again.
+    /// The gate sets its timeouts on a borrowed connection and removes them again. `test_on_check_out(false)` saves a
+    /// round trip for each call. If a connection is broken, the call that uses it notices this, and the client repeats
+    /// the call.
     #[cfg(feature = "r2d2")]
     pub fn pool(pool: r2d2::Pool<Client>, client: &Client) -> GateBuilder {
         let info = client.get_connection_info().clone();
@@ -83,90 +87,91 @@ impl GateBuilder {
         GateBuilder::new(Ok(Address::Pool(pool, info)), Clock::real()).connections(most)
     }
 
-    /// The start of every key, `luagate` unless chosen: 1 to 64 of letters, digits, `.`, `_`, `-`, `:`.
+    /// The start of every key, `luagate` by default. 1 to 64 characters: letters, digits, `.`, `_`, `-`, `:`.
     pub fn prefix(mut self, prefix: &str) -> GateBuilder {
         prefix.clone_into(&mut self.prefix);
         self
     }
 
-    /// The label of every id, see [`Semaphore::label`](crate::Semaphore::label).
+    /// The label of every id. See [`Semaphore::label`](crate::Semaphore::label).
     pub fn label(mut self, label: &str) -> GateBuilder {
         self.label = Some(label.to_owned());
         self
     }
 
-    /// The CAs, in PEM, one of which has to have signed the server's certificate; those that the system trusts unless given. Takes
-    /// the place of what a client given to [`Gate::builder_with`] has of its own. They count for every node of a cluster, and for
-    /// the sentinels and the master alike.
+    /// The CA certificates to trust, in PEM. One of them must have signed the server's certificate. By default the gate
+    /// trusts the CAs of the system. This setting replaces the certificates of a client that was passed to
+    /// [`Gate::builder_with`]. It applies to all nodes of a cluster, and to both the sentinels and the master.
     ///
-    /// For `rediss://`, with the feature `tls`. The cryptography is the program's choice: let it depend on `rustls` with the
-    /// feature `ring` or `aws-lc-rs`. Where several crates chose otherwise, it begins with
-    /// `rustls::crypto::ring::default_provider().install_default()`, or the same of `aws_lc_rs`. Without a choice
-    /// [`open`](GateBuilder::open) fails and says so.
+    /// For `rediss://`, with the feature `tls`. Your program chooses the cryptography library: add `rustls` to its
+    /// dependencies, with the feature `ring` or `aws-lc-rs`. If several crates enable different ones, call
+    /// `rustls::crypto::ring::default_provider().install_default()` at the start of the program, or the same function
+    /// of `aws_lc_rs`. Without a choice, [`open`](GateBuilder::open) returns an error that explains this.
     #[cfg(feature = "tls")]
     pub fn root_certificates(mut self, pem: impl AsRef<[u8]>) -> GateBuilder {
         self.certificates.trust(pem.as_ref());
         self
     }
 
-    /// This client's own certificate with the chain that leads to its CA, and its private key, each in PEM: for a server that
-    /// asks who connects. Otherwise as [`root_certificates`](GateBuilder::root_certificates).
+    /// The certificate of this client with the chain to its CA, and its private key, each in PEM. For a server that
+    /// requires client certificates. Everything else is as for [`root_certificates`](GateBuilder::root_certificates).
     #[cfg(feature = "tls")]
     pub fn client_certificate(mut self, chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> GateBuilder {
         self.certificates.show(chain.as_ref(), key.as_ref());
         self
     }
 
-    /// How long connecting may take, 1 ms to a day; 2 s unless chosen. The system has no such bound for unix sockets whose
-    /// server stands still, nor for finding the address of a name.
+    /// The maximum time to connect: 1 ms to a day, 2 s by default. The operating system does not apply such a limit to
+    /// two cases: a unix socket whose server does not respond, and the resolution of a host name.
     pub fn connect_timeout(mut self, timeout: Duration) -> GateBuilder {
         self.timeouts.connect = timeout;
         self
     }
 
-    /// How long a reply may take, 1 ms to a day; 2 s unless chosen.
+    /// The maximum time to wait for a reply: 1 ms to a day, 2 s by default.
     pub fn read_timeout(mut self, timeout: Duration) -> GateBuilder {
         self.timeouts.read = timeout;
         self
     }
 
-    /// How long sending a call may take, 1 ms to a day; 2 s unless chosen.
+    /// The maximum time to send a call: 1 ms to a day, 2 s by default.
     pub fn write_timeout(mut self, timeout: Duration) -> GateBuilder {
         self.timeouts.write = timeout;
         self
     }
 
-    /// How many connections the pool has at most; 8 unless chosen. Threads that wait in line need none. Calls of many
-    /// threads share packets, so it need not grow with them.
+    /// The maximum number of connections in the pool: 1 or more, 8 by default. Threads that wait in line need no
+    /// connection. Calls of several threads share a packet, so the pool does not have to grow with the number of
+    /// threads.
     pub fn connections(mut self, most: usize) -> GateBuilder {
         self.connections = most;
         self
     }
 
-    /// How long a caller who stands in line already goes on when the server cannot be reached; 10 s unless chosen. Its
-    /// place comes back with the server.
+    /// How long a caller that is already in line continues to wait while the server cannot be reached: 10 s by default.
+    /// When the server is back, the caller has its place in line again.
     pub fn outage(mut self, outage: Duration) -> GateBuilder {
         self.outage = outage;
         self
     }
 
-    /// Lets a grant, and every new lease, count only once `count` replicas (1 or more) have it, which they have to say within
-    /// `timeout` (1 ms up to the read timeout): then a failover to one of them does not forget the permit. Each grant is
-    /// followed by a refresh and `WAIT` in one more packet.
+    /// A grant or a new lease counts only after `count` replicas (1 or more) have confirmed it within `timeout`, 1 ms
+    /// to less than the read timeout. A failover to one of these replicas then does not forget the permit. Each grant
+    /// needs one more packet, with a refresh and `WAIT`.
     ///
-    /// Where too few confirm, a grant is given back, with an error of the kind
-    /// [`TooFewReplicas`](crate::errors::FailureKind::TooFewReplicas), and a permit whose new lease they do not confirm counts by
-    /// its old one. Redis may promote a replica that did not confirm, so this makes a loss rare and does not rule it out; the
-    /// fence does.
+    /// If too few replicas confirm a grant, the client releases it and returns an error of the kind
+    /// [`TooFewReplicas`](crate::errors::FailureKind::TooFewReplicas). If they do not confirm a new lease, the permit
+    /// keeps its old lease. Redis may promote a replica that did not confirm. Therefore this setting makes a loss rare,
+    /// but does not exclude it. Only the fence protects in that case.
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> GateBuilder {
         self.replicas = Some(MinReplicas { count, timeout });
         self
     }
 
-    /// Opens the gate, and connects once.
+    /// Opens the gate and connects once. Blocks meanwhile.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for a setting that cannot be; [`CallError::Failed`] when the server cannot be used.
+    /// [`CallError::Invalid`] if a setting is not valid. [`CallError::Failed`] if the server cannot be used.
     pub fn open(self) -> Result<Gate, CallError> {
         let address = self.address?;
         keys::check_prefix(&self.prefix)?;

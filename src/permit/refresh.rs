@@ -1,4 +1,4 @@
-//! How permits get new leases, one or several in a packet.
+//! Refreshes permits, one or several in a packet.
 
 use super::Permit;
 use crate::error::failure::{Failure, FailureKind};
@@ -7,8 +7,8 @@ use crate::shared::Shared;
 use crate::trace::Operation;
 use std::time::Instant;
 
-/// What is left to do once it is known that these are held: a permanent lease begins now, and replicas confirm. Where that fails
-/// they are given back.
+/// Completes grants: starts the lease of permanent permits, and waits for replicas. If this fails, the caller releases
+/// the permits.
 pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
     let unconfirmed = |permit: &Permit| permit.identity.lease.lease_ms == 0 || permit.shared.has_replicas;
     if !permits.iter().any(unconfirmed) {
@@ -25,14 +25,14 @@ pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
     })
 }
 
-/// Gives these a new lease because the user says so.
+/// Refreshes these permits on request of the user.
 pub(crate) fn refresh(permits: &[Permit], lease_ms: Option<u64>) -> Result<(), RefreshError> {
     let span = Operation::Refresh.on(permits.iter().map(Permit::key));
     span.run(|| refresh_all(permits, lease_ms, None))
 }
 
-/// Gives these a new lease in one packet for each gate: their own, or one of `lease_ms`; none where one is lost. Waits for the
-/// replies until `until` at most.
+/// Refreshes these permits in one packet for each gate, with their own leases or with `lease_ms`. If one of them is
+/// lost, it refreshes none. Waits for the replies until `until` at most.
 pub(crate) fn refresh_all(
     permits: &[Permit],
     lease_ms: Option<u64>,
@@ -53,7 +53,7 @@ pub(crate) fn refresh_all(
     outcomes.collect::<Vec<_>>().into_iter().collect()
 }
 
-/// Gives each of these, all of this gate, a new lease, and says what came of each.
+/// Refreshes each of these permits, all of this gate. Returns a result for each.
 pub(super) fn refresh_each(
     shared: &Shared,
     permits: &[&Permit],

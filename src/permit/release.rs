@@ -1,4 +1,4 @@
-//! How permits are given back, one or several in a packet, and what comes of it.
+//! Releases permits, one or several in a packet, and handles the results.
 
 use super::Permit;
 use crate::clock::{machine_now, since};
@@ -13,15 +13,15 @@ use crate::transport::pool::Sending;
 use crate::transport::route::{Outcome, Unanswered};
 use std::time::{Duration, Instant};
 
-/// How long dropping a permit may take; what takes longer goes to the background.
+/// The maximum time that dropping a permit blocks. A longer release continues in the background.
 pub(super) const DROP_BOUND: Duration = Duration::from_millis(100);
 
-/// What came of a release.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// Given back; whoever waits has it already.
+    /// The permit is released. The first waiter has it already.
     Released,
-    /// There was nothing to give back: the lease had ended, or somebody revoked it.
+    /// There was nothing to release: the lease had ended, or the permit was revoked.
     Gone,
 }
 
@@ -29,8 +29,8 @@ words! {
     Released { Released "released", Gone "gone" }
 }
 
-/// A release that could not be confirmed. It has the permit, so that it can be tried again; dropping it releases in the
-/// background.
+/// A release that the server did not confirm. It contains the permit, so that the caller can try again. Dropping this
+/// error releases in the background.
 #[derive(Debug)]
 pub struct ReleaseError {
     permit: Box<Permit>,
@@ -46,13 +46,13 @@ impl ReleaseError {
         (*self.permit, self.error)
     }
 
-    /// The permit, still to be released.
+    /// The permit, which is not released yet.
     #[must_use = "dropping the permit releases it in the background"]
     pub fn into_permit(self) -> Permit {
         *self.permit
     }
 
-    /// Why it could not be released.
+    /// The reason why the release failed.
     pub fn error(&self) -> &CallError {
         &self.error
     }
@@ -60,7 +60,7 @@ impl ReleaseError {
 
 try_again!(ReleaseError "not released, try again with the permit in this error");
 
-/// Gives these back, in one packet for each gate. Those that the server confirmed are not armed any more.
+/// Releases these permits, in one packet for each gate. A permit whose release was confirmed is no longer armed.
 pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError> {
     if let Some(first) = permits.first() {
         first.shared.check_process()?;
@@ -68,7 +68,7 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
     let mut all = Ok(Released::Released);
     for permits in permits.chunk_by_mut(Permit::is_of_same_gate) {
         let released = give_back(permits, None, &mut Vec::new());
-        // One that fails does not keep the others from being released.
+        // A failure of one gate does not prevent the release of the others.
         all = match (all, released) {
             (Err(error), _) | (Ok(_), Err(error)) => Err(error),
             (Ok(Released::Gone), _) | (_, Ok(Released::Gone)) => Ok(Released::Gone),
@@ -78,12 +78,12 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
     all
 }
 
-/// As `release_all`, for at most 100 ms; the background does what takes longer.
+/// As `release_all`, but returns after at most 100 ms. The rest continues in the background.
 pub(crate) fn drop_all(permits: &mut [Permit]) {
     drop_within(permits, DROP_BOUND);
 }
 
-/// As `release_all`, for at most `bound`; the background does what takes longer.
+/// As `release_all`, but returns after at most `bound`. The rest continues in the background.
 pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
     let begun = machine_now();
     for permits in permits.chunk_by_mut(Permit::is_of_same_gate) {
@@ -92,16 +92,17 @@ pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
 }
 
 fn drop_of_gate(permits: &mut [Permit], bound: Duration) {
-    // In a forked child even a lock may be held by a thread that does not exist there.
+    // In a forked child, a lock may be held by a thread that does not exist there. So this returns before it takes any
+    // lock.
     let shared = match permits.iter().find(|permit| permit.armed) {
         Some(armed) if armed.shared.servers.is_own_process() => armed.shared.clone(),
         _ => return,
     };
-    let _busy = shared.servers.clock.busy(); // until it is given back
+    let _busy = shared.servers.clock.busy(); // until the permits are released
     let until = shared.now() + bound;
     let mut unconfirmed = Vec::new();
     if !bound.is_zero() {
-        // What became of it shows in who is still armed, and in what is unconfirmed.
+        // The result is in `armed` and in `unconfirmed`.
         let _ = give_back(permits, Some(until), &mut unconfirmed);
     }
     let mut pending = Vec::new();
@@ -116,25 +117,25 @@ fn drop_of_gate(permits: &mut [Permit], bound: Duration) {
             id: identity.id.clone(),
             target: Target::Fence(identity.fence),
             connection,
-            // Until the lease has ended on the server, where a refresh whose reply was lost may have moved the end.
+            // Until the lease has ended on the server. A refresh whose reply was lost may have extended it.
             until: match permit.deadline() {
                 Some(told) if !lease.is_zero() => until.checked_add(lease).map(|latest| latest.max(told)),
-                _ => None, // a permanent one has no end
+                _ => None, // a permanent permit has no end
             },
         });
     }
     shared.releases.later(pending);
 }
 
-/// A permit of which no server said that it was given back.
+/// A permit whose release no server has confirmed.
 pub(super) struct Unconfirmed {
     pub(super) index: usize,
     pub(super) error: CallError,
     connection: Option<PendingConnection>,
 }
 
-/// Gives back those that are armed; what was confirmed is not armed any more. Says what that comes to, and puts the rest into
-/// `unconfirmed`.
+/// Releases the permits that are armed. A permit whose release was confirmed is no longer armed. Returns the result for
+/// all, and stores the unconfirmed ones in `unconfirmed`.
 pub(super) fn give_back(
     permits: &mut [Permit],
     until: Option<Instant>,
@@ -145,7 +146,7 @@ pub(super) fn give_back(
         *unconfirmed = give_back_armed(permits, until);
         match unconfirmed.first() {
             Some(unconfirmed) => Err(unconfirmed.error.clone()),
-            // Those of an earlier attempt count too.
+            // Permits that an earlier attempt released count too.
             None if permits.iter().any(|permit| permit.gone) => Ok(Released::Gone),
             None => Ok(Released::Released),
         }
@@ -171,7 +172,7 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
 }
 
 impl Permit {
-    /// The call that gives it back, if there is anything to give back.
+    /// The call that releases it. `None` if there is nothing to release.
     fn begin_release(&mut self) -> Option<Packed> {
         if !self.armed {
             return None;
@@ -188,7 +189,7 @@ impl Permit {
         Release { keys: &self.identity.keys, id: &self.identity.id, keep: 0, fence: self.identity.own_fence() }
     }
 
-    /// Its release was answered, or not.
+    /// Handles the outcome of its release.
     fn released(&mut self, index: usize, outcome: Outcome) -> Option<Unconfirmed> {
         let read = outcome.and_then(|answered| {
             let repeated = answered.repeated;
@@ -207,11 +208,11 @@ impl Permit {
         }
     }
 
-    /// The server answered its release.
+    /// Handles the server's reply to its release.
     fn given_back(&mut self, answer: ReleaseAnswer, repeated: bool) {
         self.armed = false;
         self.gone = !matches!(answer, ReleaseAnswer::Released { .. });
-        // Found nothing, unless an earlier try of this very release took it.
+        // The release found nothing, and no earlier attempt of this release may have released it.
         let is_lost = self.gone && !self.asked && !repeated;
         self.keeper(|keeper, number| {
             if is_lost {

@@ -1,4 +1,4 @@
-//! Many permits at once, where a loop would cost a round trip for each.
+//! Refreshes and releases many permits at once. A loop would take a round trip for each.
 
 use super::Permit;
 use super::refresh::refresh_each;
@@ -7,15 +7,16 @@ use crate::error::{CallError, RefreshError};
 use crate::trace::Operation;
 use std::time::Duration;
 
-/// How many go in one packet at most.
+/// The maximum number of permits in a packet.
 const BATCH: usize = 100;
 
-/// How long the reply to a packet is waited for at least, though one of its permits may be about to end.
+/// The minimum time to wait for the reply to a packet, even if one of its permits ends earlier.
 const LEAST: Duration = Duration::from_millis(50);
 
 impl Permit {
-    /// Gives each of these a new lease, as [`refresh`](Permit::refresh) does, and says in their order what came of each. Takes
-    /// permits and guards, of one semaphore or of several. Blocks for a round trip for each hundred of a server.
+    /// Starts a new lease for each of these permits, as [`refresh`](Permit::refresh) does. Returns a result for each,
+    /// in the same order. Accepts permits and guards, of one semaphore or of several. Blocks for one round trip for
+    /// each 100 permits on a server.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
@@ -32,7 +33,7 @@ impl Permit {
     /// ```
     ///
     /// # Errors
-    /// For each as [`refresh`](Permit::refresh); one that fails does not keep the others from being refreshed.
+    /// For each permit as [`refresh`](Permit::refresh). A failure of one does not prevent the refresh of the others.
     pub fn refresh_all<'a, P: AsRef<Permit> + 'a>(
         permits: impl IntoIterator<Item = &'a P>,
     ) -> Vec<Result<(), RefreshError>> {
@@ -42,8 +43,9 @@ impl Permit {
         packets.flat_map(refresh_packet).collect()
     }
 
-    /// Gives these back, as [`release`](Permit::release) does, and says in their order what came of each. Takes permits and
-    /// guards, of one semaphore or of several. Blocks for a round trip for each hundred of a server.
+    /// Releases these permits, as [`release`](Permit::release) does. Returns a result for each, in the same order.
+    /// Accepts permits and guards, of one semaphore or of several. Blocks for one round trip for each 100 permits on a
+    /// server.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
@@ -57,8 +59,9 @@ impl Permit {
     /// ```
     ///
     /// # Errors
-    /// [`ReleaseError`](crate::errors::ReleaseError) for each that the server did not confirm: it has the permit, to try again
-    /// with. Dropping it takes no time: the background releases. One that fails does not keep the others from being released.
+    /// [`ReleaseError`](crate::errors::ReleaseError) for each permit whose release the server did not confirm. It
+    /// contains the permit, so that the caller can try again. Dropping it does not block: the release continues in the
+    /// background. A failure of one does not prevent the release of the others.
     pub fn release_all<P: Into<Permit>>(permits: impl IntoIterator<Item = P>) -> Vec<Result<Released, ReleaseError>> {
         let mut permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
         let of_one_gate = permits.chunk_by_mut(Permit::is_of_same_gate);
@@ -77,7 +80,7 @@ impl Permit {
     }
 }
 
-/// Of one gate.
+/// Refreshes permits of one gate, in one packet.
 fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
     let Some(shared) = permits.first().map(|permit| &permit.shared) else {
         return Vec::new();
@@ -87,7 +90,7 @@ fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
     }
     let mut outcomes = Vec::with_capacity(permits.len());
     let span = Operation::Refresh.on(permits.iter().map(|permit| permit.key()));
-    // What became of it shows in what came of each.
+    // The result is in `outcomes`.
     let _ = span.run(|| {
         let alive = permits.iter().copied().filter(|permit| !permit.is_lost());
         let alive: Vec<&Permit> = alive.collect();
@@ -105,7 +108,7 @@ fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
     outcomes
 }
 
-/// Of one gate. What kept each from being released.
+/// Releases permits of one gate, in one packet. Returns the error for each permit that was not released.
 fn release_packet(permits: &mut [Permit]) -> Vec<Option<CallError>> {
     let mut errors = vec![None; permits.len()];
     if let Some(Err(error)) = permits.first().map(|permit| permit.shared.check_process()) {
@@ -113,7 +116,7 @@ fn release_packet(permits: &mut [Permit]) -> Vec<Option<CallError>> {
         return errors;
     }
     let mut unconfirmed = Vec::new();
-    // What became of it shows in what is unconfirmed.
+    // The result is in `unconfirmed`.
     let _ = give_back(permits, None, &mut unconfirmed);
     for Unconfirmed { index, error, .. } in unconfirmed {
         if let Some(told) = errors.get_mut(index) {

@@ -1,4 +1,4 @@
-//! The scripts of autocomplete: the recent contacts of a user, and the members of a group, searched by how they begin.
+//! The scripts of autocomplete: the recent contacts of a user, and the members of a group, found by their first bytes.
 //!
 //! ```no_run
 //! use luagate::scripts::autocomplete;
@@ -11,7 +11,7 @@
 //! # }
 //! ```
 //!
-//! Contacts, members and prefixes are any bytes. Searching writes nothing.
+//! Contacts, members and prefixes can be any bytes. A search writes nothing.
 
 pub use crate::protocol::keys::{prefix_key, recent_key};
 
@@ -20,11 +20,11 @@ use crate::error::CallError;
 use crate::protocol::autocomplete as calls;
 use redis::ConnectionLike;
 
-/// Makes a contact the newest of a user's recent ones and keeps the `keep` (1 to 1,000) newest; says how many there are
-/// now. Again, it changes nothing more.
+/// Makes a contact the newest of a user's recent contacts, and keeps the newest `keep` (1 to 1,000). Returns the number
+/// of contacts after the call. Repeating the call changes nothing.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for another `keep`; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] if `keep` is out of range. Otherwise the reason why there was no valid reply.
 pub fn recent_add(
     con: &mut dyn ConnectionLike,
     key: &str,
@@ -34,19 +34,19 @@ pub fn recent_add(
     run(con, &calls::recent_add(key, contact.as_ref(), keep))
 }
 
-/// Forgets one of a user's recent contacts; says whether it was there. Again, it changes nothing more.
+/// Removes one of a user's recent contacts. Returns whether it was stored. Repeating the call changes nothing.
 ///
 /// # Errors
-/// What kept the server from answering.
+/// The reason why there was no valid reply.
 pub fn recent_remove(con: &mut dyn ConnectionLike, key: &str, contact: impl AsRef<[u8]>) -> Result<bool, CallError> {
     run(con, &calls::recent_remove(key, contact.as_ref()))
 }
 
-/// At most `count` (1 to 1,000) of a user's recent contacts that begin with `prefix`, the case of ASCII letters ignored;
-/// newest first.
+/// Returns up to `count` (1 to 1,000) of a user's recent contacts that begin with `prefix`, newest first. Upper and
+/// lower case of ASCII letters are equal.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for another count; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] if `count` is out of range. Otherwise the reason why there was no valid reply.
 pub fn recent_match(
     con: &mut dyn ConnectionLike,
     key: &str,
@@ -56,26 +56,27 @@ pub fn recent_match(
     run(con, &calls::recent_match(key, prefix.as_ref(), count))
 }
 
-/// Adds members (up to 1,000) to a group; says how many are new. Again, it changes nothing more, so it says 0.
+/// Adds up to 1,000 members to a group. Returns how many are new. Repeating the call changes nothing and returns 0.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for more than 1,000; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] for more than 1,000 members. Otherwise the reason why there was no valid reply.
 pub fn prefix_add(con: &mut dyn ConnectionLike, key: &str, members: &[impl AsRef<[u8]>]) -> Result<u32, CallError> {
     run(con, &calls::prefix_add(key, members))
 }
 
-/// Removes members (up to 1,000) from a group; says how many were there. Again, it changes nothing more, so it says 0.
+/// Removes up to 1,000 members from a group. Returns how many were stored. Repeating the call changes nothing and
+/// returns 0.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for more than 1,000; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] for more than 1,000 members. Otherwise the reason why there was no valid reply.
 pub fn prefix_remove(con: &mut dyn ConnectionLike, key: &str, members: &[impl AsRef<[u8]>]) -> Result<u32, CallError> {
     run(con, &calls::prefix_remove(key, members))
 }
 
-/// The first `count` (1 to 1,000) members of a group that begin with `prefix`, in the order of their bytes.
+/// Returns the first `count` (1 to 1,000) members of a group that begin with `prefix`, in the order of their bytes.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for another count; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] if `count` is out of range. Otherwise the reason why there was no valid reply.
 pub fn prefix_match(
     con: &mut dyn ConnectionLike,
     key: &str,

@@ -1,4 +1,4 @@
-//! The scripts of the latch: it opens once so many ids have counted down, and stays open until it is forgotten.
+//! The scripts of the latch. A latch opens after a number of ids have counted down, and stays open until it is removed.
 //!
 //! ```no_run
 //! use luagate::scripts::{LatchKeys, latch};
@@ -20,11 +20,11 @@ use crate::protocol::latch::{Count, CountDown, Delete, Wait};
 pub use crate::protocol::latch::{CountAnswer, CountDownAnswer, DeleteAnswer, WaitAnswer};
 use redis::ConnectionLike;
 
-/// Counts `id`, once; the last of `count` opens the latch. Again with the same id, it counts nothing twice. The latch is kept
-/// for `life_ms` (1 to 100 years) from now at least.
+/// Counts `id` once. The last one of `count` opens the latch. Repeating the call with the same id does not count again.
+/// The latch is kept for at least `life_ms` from now, 1 ms to 100 years.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
 pub fn count_down(
     con: &mut dyn ConnectionLike,
     keys: &LatchKeys,
@@ -35,11 +35,12 @@ pub fn count_down(
     run(con, &CountDown { keys, id, count, life_ms })
 }
 
-/// Asks whether the latch is open, and to be told on the channel `inbox` if it opens within `wait_ms` (up to a day; 0, or an
-/// empty inbox: is not told). The latch is kept for `life_ms` (1 to 100 years) from now at least. Blocks for the call only.
+/// Returns whether the latch is open, and does not wait. If it opens within `wait_ms` (up to a day), the server sends a
+/// message to the channel `inbox`. With a `wait_ms` of 0 or an empty `inbox`, it sends none. The latch is kept for at
+/// least `life_ms` from now, 1 ms to 100 years.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
 pub fn wait(
     con: &mut dyn ConnectionLike,
     keys: &LatchKeys,
@@ -51,19 +52,19 @@ pub fn wait(
     run(con, &Wait { keys, count, life_ms, wait_ms, inbox })
 }
 
-/// How many have still to count down. Changes nothing.
+/// Returns how many have not counted down yet. Changes nothing.
 ///
 /// # Errors
-/// What kept the server from answering.
+/// The reason why there was no valid reply.
 pub fn count(con: &mut dyn ConnectionLike, keys: &LatchKeys) -> Result<CountAnswer, CallError> {
     run(con, &Count { keys })
 }
 
-/// Deletes the latch and what was counted. Sends a message to at most 100 of the inboxes that wait for it. Who asks after that
-/// starts it afresh, with the count that this caller declares.
+/// Deletes the latch with its count. Sends a message to at most 100 of the inboxes that wait for it. The next call
+/// starts a new latch, with the count that its caller declares.
 ///
 /// # Errors
-/// What kept the server from answering.
+/// The reason why there was no valid reply.
 pub fn delete(con: &mut dyn ConnectionLike, keys: &LatchKeys) -> Result<DeleteAnswer, CallError> {
     run(con, &Delete { keys })
 }

@@ -1,5 +1,5 @@
-//! The scripts of the semaphore: a weighted, leased, first-in-first-out counting semaphore. A mutex is one with the
-//! limit 1.
+//! The scripts of the semaphore: a weighted, leased, first-in-first-out counting semaphore. A mutex is a semaphore with
+//! the limit 1.
 //!
 //! ```no_run
 //! use luagate::scripts::{semaphore, Keys};
@@ -8,7 +8,7 @@
 //! let keys = Keys::semaphore("luagate", "market:17")?;
 //! let ask = semaphore::Ask { id: "worker-1", limit: 5, ..semaphore::Ask::default() };
 //! if let semaphore::Answer::Granted(grant, _) = semaphore::acquire(&mut con, &keys, &ask)? {
-//!     println!("inside, with fence {}", grant.fence);
+//!     println!("granted, with fence {}", grant.fence);
 //!     semaphore::release(&mut con, &keys, "worker-1", 0, None)?;
 //! }
 //! # Ok(())
@@ -25,21 +25,21 @@ pub use crate::protocol::semaphore::{
 };
 use redis::ConnectionLike;
 
-/// Asks for permits, at once or in line. Again with the same id, it grants nothing twice.
+/// Asks for permits, at once or in line. Repeating the call with the same id grants nothing twice.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
 pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<Answer, CallError> {
     run(con, &Acquire { keys, ask: *ask })
 }
 
-/// Gives permits back, but for `keep`, or a place in the queue. Again, it changes nothing more.
+/// Releases all permits of an id except `keep`, or its place in line. Repeating the call changes nothing.
 ///
-/// With a `fence`, only the permit with this fence, or the place in line with this ticket; otherwise the answer is
-/// [`Gone`](ReleaseAnswer::Gone). So a call that reaches the server late does not touch a later grant of the same id.
+/// With a `fence`, it releases only the permit with this fence, or the place in line with this ticket. Otherwise the
+/// answer is [`Gone`](ReleaseAnswer::Gone). So a delayed call does not affect a later grant of the same id.
 ///
 /// # Errors
-/// [`CallError::Invalid`] when `keep` is more than the id holds; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] if `keep` is more than the id holds. Otherwise the reason why there was no valid reply.
 pub fn release(
     con: &mut dyn ConnectionLike,
     keys: &Keys,
@@ -50,14 +50,15 @@ pub fn release(
     run(con, &Release { keys, id, keep, fence })
 }
 
-/// Gives a permit a new lease of `lease_ms`, counted from now (0: permanent). `None`: it is lost, and not brought back.
+/// Starts a new lease of `lease_ms` from now (0: permanent). `None`: the permit is lost, and the call does not restore
+/// it.
 ///
 /// A lease never ends before the minimum hold of its permit.
 ///
-/// With a `fence`, only the permit with this fence; what the id holds under another one is left as it is.
+/// With a `fence`, it refreshes only the permit with this fence. A permit of the id with another fence does not change.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
 pub fn refresh(
     con: &mut dyn ConnectionLike,
     keys: &Keys,
@@ -68,26 +69,28 @@ pub fn refresh(
     run(con, &Refresh { keys, id, lease_ms, fence })
 }
 
-/// What an id has. Changes nothing.
+/// Returns the permits or the place in line of an id. Changes nothing.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an id that cannot be; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] for an id that is not valid. Otherwise the reason why there was no valid reply.
 pub fn lookup(con: &mut dyn ConnectionLike, keys: &Keys, id: &str) -> Result<LookupAnswer, CallError> {
     run(con, &Lookup { keys, id })
 }
 
-/// Who holds and who waits: at most `count` (up to 1,000) of each, from the `offset`-th on. Changes nothing.
+/// Returns the holders and the waiters: at most `count` (up to 1,000) of each, without the first `offset` entries.
+/// Changes nothing.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for a count above 1,000; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] for a count above 1,000. Otherwise the reason why there was no valid reply.
 pub fn inspect(con: &mut dyn ConnectionLike, keys: &Keys, offset: u32, count: u32) -> Result<State, CallError> {
     run(con, &Inspect { keys, offset, count })
 }
 
-/// Sets the limit and pins it, so that it no longer expires; 0 unpins. With `expected`, only if that is in force.
+/// Sets the limit and pins it, so that it no longer expires. 0 removes the pin. With `expected`, only if that limit is
+/// in force.
 ///
 /// # Errors
-/// What kept the server from answering.
+/// The reason why there was no valid reply.
 pub fn resize(
     con: &mut dyn ConnectionLike,
     keys: &Keys,
@@ -97,11 +100,12 @@ pub fn resize(
     run(con, &Resize { keys, limit, expected })
 }
 
-/// Asks for permits of up to 64 semaphores at once, all or none: granted if each has enough free and nobody waits for one of them.
-/// Their names are of one group. Again with the same id, it grants nothing twice.
+/// Asks for permits of up to 64 semaphores, all or none. They are granted if each semaphore has enough free permits and
+/// no caller waits for any of them. All names must share a group. Repeating the call with the same id grants nothing
+/// twice.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses; otherwise what kept the server from answering.
+/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
 pub fn try_acquire_all(
     con: &mut dyn ConnectionLike,
     id: &str,

@@ -1,4 +1,4 @@
-//! Looking at a semaphore, and changing it for everybody.
+//! Inspects a semaphore, and changes it for all callers.
 
 use super::Semaphore;
 use crate::error::{CallError, Invalid};
@@ -7,31 +7,31 @@ use crate::protocol::id;
 use crate::protocol::semaphore::{Inspect, Release, ReleaseAnswer, Resize, ResizeAnswer, State};
 use crate::trace::{Operation, words};
 
-/// What came of a [`resize`](Semaphore::resize).
+/// The result of a [`resize`](Semaphore::resize).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resized {
-    /// The limit is set. Shrinking takes from nobody: `in_use` may be above it until enough came back.
+    /// The limit is set. A lower limit revokes no permit: `in_use` may exceed it until enough permits are released.
     Resized {
-        /// The limit before; 0: none was stored.
+        /// The previous limit. 0: none was stored.
         old: u32,
-        /// How many permits are in use.
+        /// The number of permits in use.
         in_use: u32,
     },
-    /// Another limit than the expected one was in force, and still is.
+    /// The limit in force was not the expected one. It was not changed.
     Unchanged {
-        /// The limit in force; 0: none is stored.
+        /// The limit in force. 0: none is stored.
         current: u32,
     },
 }
 
-/// What came of a [`revoke`](Semaphore::revoke).
+/// The result of a [`revoke`](Semaphore::revoke).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revoked {
-    /// It held, and holds no more.
+    /// The id was a holder, and holds nothing now.
     Held,
-    /// It waited in line, and its wait ends with [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked).
+    /// The id was a waiter. Its wait ends with [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked).
     Waited,
-    /// It had nothing.
+    /// The id neither held nor waited.
     Nothing,
 }
 
@@ -41,14 +41,15 @@ words! {
 }
 
 impl Semaphore {
-    /// Takes away whatever `id` has: its permits, or its place in line. Blocks for one round trip.
+    /// Takes away what `id` has: its permits, or its place in line. Blocks for one round trip.
     ///
-    /// A holder learns of it at its next refresh; until then only the fence and [`HOLDS`](crate::scripts::HOLDS) keep it out. A
-    /// waiter is sent a message, which ends its wait with [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked). Where that message is lost, or the waiter
-    /// is behind a proxy without messages, it asks again within 5 s and has its place back.
+    /// A holder notices it at its next refresh. Until then, only the fence and [`HOLDS`](crate::scripts::HOLDS) prevent
+    /// its writes. A waiter receives a message, and its wait ends with
+    /// [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked). If the message is lost, or a proxy does not
+    /// deliver messages, the waiter asks again within 5 s and gets its place in line again.
     ///
     /// # Errors
-    /// [`CallError`]; the call may be made again.
+    /// [`CallError`]. The call can be repeated.
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
         let keys = self.keys()?;
         Operation::Revoke.on([keys.meta.as_ref()]).tell(|| {
@@ -62,16 +63,16 @@ impl Semaphore {
         })
     }
 
-    /// Sets the limit for everybody and pins it, so that it no longer expires with the state. Growing hands over to
-    /// whoever waits; shrinking takes from nobody. Blocks for one round trip.
+    /// Sets the limit for all callers and pins it: it no longer expires with the state. A higher limit grants permits
+    /// to the waiters at once. A lower limit revokes no permit. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for a limit of 0 or above 2^31-1; nothing was changed then.
+    /// [`CallError::Invalid`] for a limit of 0 or above 2^31-1. Nothing is changed then.
     pub fn resize(&self, limit: u32) -> Result<Resized, CallError> {
         self.set_limit(limit, None)
     }
 
-    /// As [`resize`](Semaphore::resize), but only if `expected` is in force now (0: no limit is stored).
+    /// As [`resize`](Semaphore::resize), but only if `expected` is the limit in force (0: no limit is stored).
     ///
     /// # Errors
     /// As [`resize`](Semaphore::resize).
@@ -79,11 +80,12 @@ impl Semaphore {
         self.set_limit(limit, Some(expected))
     }
 
-    /// Forgets a pinned limit. Where nobody holds or waits that is at once, and the limit that the next caller declares counts.
-    /// Otherwise the limit in force stays until the state expires, a minute after the last lease. Blocks for one round trip.
+    /// Removes the pin from the limit. If there are no holders and no waiters, the limit is removed at once, and the
+    /// next caller's declared limit applies. Otherwise the limit in force stays until the state expires, one minute
+    /// after the last lease. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError`]; the call may be made again.
+    /// [`CallError`]. The call can be repeated.
     pub fn unpin(&self) -> Result<(), CallError> {
         let keys = self.keys()?;
         Operation::Unpin.on([keys.meta.as_ref()]).run(|| {
@@ -107,10 +109,11 @@ impl Semaphore {
         })
     }
 
-    /// How many permits are free now, whoever waits for them. Blocks for one round trip.
+    /// Returns the number of permits that are free now. Waiters are not subtracted. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError`]; the call may be made again. [`CallError::Invalid`] where no limit is stored and none declared.
+    /// [`CallError`]. The call can be repeated. [`CallError::Invalid`] if no limit is stored and this caller declares
+    /// none.
     pub fn available_permits(&self) -> Result<u32, CallError> {
         let state = self.look(0, 0)?;
         match (state.limit, self.limit) {
@@ -123,16 +126,16 @@ impl Semaphore {
         }
     }
 
-    /// Who holds and who waits: the first 1,000 of each, and how many there are. Blocks for one round trip.
+    /// Returns the holders and the waiters: the first 1,000 of each, and the total numbers. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError`]; the call may be made again.
+    /// [`CallError`]. The call can be repeated.
     pub fn inspect(&self) -> Result<Inspection, CallError> {
         self.inspect_page(0, 1_000)
     }
 
-    /// At most `count` (up to 1,000) holders and waiters, each from the `offset`-th on. Blocks for one round trip; two
-    /// pages are of two instants.
+    /// Returns at most `count` (up to 1,000) holders and as many waiters, each list without its first `offset` entries.
+    /// Two pages show two different instants. Blocks for one round trip.
     ///
     /// # Errors
     /// [`CallError::Invalid`] for a count above 1,000.
@@ -140,7 +143,7 @@ impl Semaphore {
         self.look(offset, count).map(Inspection::new)
     }
 
-    /// A look at the semaphore, with `count` holders and waiters at most.
+    /// Reads the state of the semaphore, with `count` holders and `count` waiters at most.
     pub(crate) fn look(&self, offset: u32, count: u32) -> Result<State, CallError> {
         let keys = self.keys()?;
         let inspect = Inspect { keys, offset, count };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Semaphore {
-    /// How long a permit lives unless refreshed: 1 ms to 100 years. It is then not renewed unless
-    /// [`auto_renew`](Semaphore::auto_renew) asks for that.
+    /// The lease: how long a permit is valid unless it is refreshed, 1 ms to 100 years. A lease that is set here is
+    /// renewed only with [`auto_renew`](Semaphore::auto_renew).
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Semaphore {
         self.lease = Some(lease);
@@ -18,15 +18,17 @@ impl Semaphore {
         self
     }
 
-    /// Renews permits at a third of their lease, from one thread for the whole gate, for as long as they live. The lease is
-    /// 30 ms or longer; a shorter one is [`Invalid`](crate::errors::Invalid) at the first call.
+    /// Renews permits in the background after each third of their lease, until they are dropped. One thread does this
+    /// for the whole gate. The lease must be 30 ms or longer; otherwise the first call returns
+    /// [`Invalid`](crate::errors::Invalid).
     #[must_use]
     pub fn auto_renew(mut self) -> Semaphore {
         self.renewed = true;
         self
     }
 
-    /// Permits without an end. One whose holder crashed stays until somebody [`revoke`](Semaphore::revoke)s it.
+    /// Permits without a lease: they never expire. After a crash, a permit is held until it is
+    /// [revoked](Semaphore::revoke).
     #[must_use]
     pub fn permanent(mut self) -> Semaphore {
         self.permanent = true;
@@ -34,73 +36,75 @@ impl Semaphore {
         self
     }
 
-    /// Waits in line only while fewer than `n` (1 to 2^31-1) wait; otherwise the call is refused at once, as
-    /// [`LineFull`](crate::errors::AcquireError::LineFull), which tells how many wait. For a service that would rather refuse work
-    /// than let it wait for long.
+    /// Joins the line only while fewer than `n` (1 to 2^31-1) wait. Otherwise the call returns
+    /// [`LineFull`](crate::errors::AcquireError::LineFull) at once, with the number of waiters. For a service that
+    /// refuses work instead of a long wait.
     ///
-    /// The server decides in the same step in which it would put the caller in line. A caller in line stays there, also when
-    /// others declare a smaller `n`. Waiters whose process has died do not count; up to a hundred of them are removed when the line
-    /// is full.
+    /// The server decides this in the same step that adds a waiter to the line. A caller that is already in line stays
+    /// there, even if other callers declare a smaller `n`. Waiters whose process has ended do not count. When the line
+    /// is full, the server removes up to 100 of them.
     #[must_use]
     pub fn max_waiting(mut self, n: u32) -> Semaphore {
         self.max_waiting = Some(n);
         self
     }
 
-    /// Minimum hold: a permit that is released earlier than `least` (1 ms to 100 years) after its grant is in use until then.
-    /// The lease is not shorter.
+    /// Minimum hold: a permit stays in use until `least` (1 ms to 100 years) after its grant, even if it is released
+    /// earlier. Its lease is never shorter than that.
     ///
-    /// A limit of 10 with `at_least` of one second grants at most ten permits in any second: a rate limit with a line, see
-    /// [`guide::rate_limits`](crate::guide::rate_limits). A mutex with it keeps a second machine whose clock is late from running
-    /// the same job again.
+    /// For example, a limit of 10 with `at_least` of one second grants at most 10 permits in any second. This is a rate
+    /// limit with a line: see [`guide::rate_limits`](crate::guide::rate_limits). A mutex with `at_least` prevents a
+    /// second run of the same job on a machine whose clock is late.
     ///
-    /// Releasing takes no longer: the caller holds nothing from then on, and the first waiter gets the permit when `least` is over,
-    /// as after any lease that ends. [`inspect`](Semaphore::inspect) shows it as [cooling
-    /// down](crate::inspection::Holder::cooling_down). Of permits that are given back in parts each part is in use until the same
-    /// instant. A permit that is granted while the caller gives up, and is given back unused, counts too.
+    /// The release itself takes no longer: the caller holds nothing after it. When `least` is over, the first waiter
+    /// gets the permit, as after the end of a lease. Until then, [`inspect`](Semaphore::inspect) shows it as [cooling
+    /// down](crate::inspection::Holder::cooling_down). If permits are released in parts, all parts stay in use until
+    /// the same instant. A permit counts too if it is granted while the caller gives up, and is released unused.
     #[must_use]
     pub fn at_least(mut self, least: Duration) -> Semaphore {
         self.at_least = Some(least);
         self
     }
 
-    /// A label in front of each id, `<label>/<uuid>`: shows who holds what. 1 to 163 bytes without white space.
+    /// A label at the start of each id, `<label>/<uuid>`, which shows the owner of a permit. 1 to 163 bytes without
+    /// white space.
     #[must_use]
     pub fn label(mut self, label: &str) -> Semaphore {
         self.label = Some(label.to_owned());
         self
     }
 
-    /// An identity of the application's own in place of a new id for each acquire. It holds at most one permit: a second
-    /// caller with it gets [`AlreadyHeld`](crate::errors::AlreadyHeld), also after a crash of the first, which may then
-    /// [`adopt`](Semaphore::adopt).
+    /// Uses an id chosen by the application instead of a new id for each acquire. An id holds at most one permit. A
+    /// second caller with the same id gets [`AlreadyHeld`](crate::errors::AlreadyHeld), also after the first one has
+    /// crashed. It can then [`adopt`](Semaphore::adopt) the permit.
     ///
-    /// One caller at a time uses it. Calls one after the other are safe whatever stalls in between: each waits until the last
-    /// release of the id is confirmed, for at most its own time or the read timeout, and names the fence, so that a call that
-    /// reaches the server late never touches a later permit. A permit of an own id that is lost is not released any more.
+    /// Only one caller at a time may use the id. Consecutive calls are safe, even if one of them is delayed. Each call
+    /// first waits until the last release of the id is confirmed, for at most its own timeout or the read timeout. It
+    /// also sends the fence, so a delayed call never changes a later permit. A lost permit with such an id is not
+    /// released any more.
     ///
-    /// A wait that times out while another caller holds with the id may take a second longer: whether a grant was this wait's own
-    /// is known by its message.
+    /// A wait that times out while another caller holds a permit with the id may take one second longer. Only the grant
+    /// message shows whether a grant belongs to this wait.
     ///
-    /// Before you revoke such an id and give it to another process, make sure that the first holder has stopped: until its next
-    /// refresh it still believes that it holds the permit.
+    /// Before you revoke such an id and give it to another process, make sure that the first holder has stopped. Until
+    /// its next refresh it still believes that it holds the permit.
     #[must_use]
     pub fn id(mut self, id: &str) -> Semaphore {
         self.id = Some(id.to_owned());
         self
     }
 
-    /// Takes nothing when another limit is in force than the one declared here, see
-    /// [`LimitMismatch`](crate::errors::LimitMismatch). Otherwise the one in force counts, and
-    /// [`Permit::limit`](crate::Permit::limit) tells it.
+    /// Refuses to take permits if the limit in force differs from the declared one: see
+    /// [`LimitMismatch`](crate::errors::LimitMismatch). Without this setting the limit in force applies, and
+    /// [`Permit::limit`](crate::Permit::limit) returns it.
     #[must_use]
     pub fn strict(mut self) -> Semaphore {
         self.strict = true;
         self
     }
 
-    /// Lets `cancel` end the waits of this semaphore, from another thread or at a time. Use one [`Cancel`] for each request or job,
-    /// since it stays cancelled.
+    /// Lets `cancel` end the waits of this semaphore, from another thread or at a deadline. A cancelled wait leaves the
+    /// line and holds nothing. A [`Cancel`] stays cancelled, so use one for each request or job.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Semaphore {
         cancel.go_by(&self.shared.servers.clock);
@@ -108,8 +112,8 @@ impl Semaphore {
         self
     }
 
-    /// Calls `on_lost` when a permit turns out to be lost while it is looked after: when its renewal was refused, or its
-    /// lease ended by this machine's clock. Runs on a thread of its own, shared by all callbacks of the gate.
+    /// Calls `on_lost` when a permit is lost while it is held. This is the case if its renewal was refused, or if its
+    /// lease has ended by this machine's clock. One thread, separate from all others, runs all callbacks of the gate.
     #[must_use]
     pub fn on_lost(self, on_lost: impl Fn(&Lost) + Send + Sync + 'static) -> Semaphore {
         self.told_by(Arc::new(on_lost))
@@ -135,7 +139,7 @@ impl Semaphore {
         })
     }
 
-    /// 0: any line is joined.
+    /// 0: no maximum.
     pub(super) fn checked_max_waiting(&self) -> Result<u32, Invalid> {
         match self.max_waiting {
             None => Ok(0),

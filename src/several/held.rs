@@ -7,9 +7,9 @@ use crate::permit::{self, Permit, Released};
 use std::fmt;
 use std::time::Duration;
 
-/// Permits of several semaphores, held; dropping it releases them all.
+/// Permits of several semaphores, held together. Dropping this guard releases all of them.
 ///
-/// That takes at most 100 ms in the dropping thread; what takes longer is done in the background.
+/// Dropping blocks for at most 100 ms. A longer release continues in the background.
 #[must_use = "the permits are released as soon as their guard is dropped"]
 pub struct SeveralPermits {
     names: Vec<String>,
@@ -26,50 +26,50 @@ impl SeveralPermits {
         &self.permits
     }
 
-    /// Each name and what is held of it, in the order in which they were acquired.
+    /// The name and the permit of each semaphore, in the order of acquisition.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Permit)> {
         self.names.iter().map(String::as_str).zip(&self.permits)
     }
 
-    /// What is held of the semaphore or mutex with this name; of two with one name the first.
+    /// The permit of the semaphore or mutex with this name. If two have the same name, the first one.
     pub fn get(&self, name: &str) -> Option<&Permit> {
         self.iter().find_map(|(other, permit)| (other == name).then_some(permit))
     }
 
-    /// The fencing token of the semaphore or mutex with this name; see [`Permit::fence`].
+    /// The fencing token of the semaphore or mutex with this name. See [`Permit::fence`].
     pub fn fence(&self, name: &str) -> Option<u64> {
         self.get(name).map(Permit::fence)
     }
 
-    /// How long all of them are still held; see [`Permit::remaining`].
+    /// The time for which all of them are still held. See [`Permit::remaining`].
     pub fn remaining(&self) -> Option<Duration> {
         self.permits.iter().filter_map(Permit::remaining).min()
     }
 
-    /// Whether one of them is not ours any more; see [`Permit::is_lost`].
+    /// Whether one of them is lost. See [`Permit::is_lost`].
     pub fn is_lost(&self) -> bool {
         self.permits.iter().any(Permit::is_lost)
     }
 
-    /// Gives all of them a new lease, counted from now. Blocks for one round trip to each gate.
+    /// Starts a new lease for all of them from now. Blocks for one round trip to each gate.
     ///
     /// # Errors
-    /// [`RefreshError::Lost`] when one of them is not ours any more. On any other error they live on until their old leases
-    /// end.
+    /// [`RefreshError::Lost`] if one of them is lost. After any other error they are valid until their old leases end.
     pub fn refresh(&self) -> Result<(), RefreshError> {
         permit::refresh(&self.permits, None)
     }
 
-    /// Releases them all. Blocks for one round trip to each gate. [`Released::Gone`] when one of them had been lost before; the
-    /// others are given back all the same.
+    /// Releases all of them. Returns [`Released::Gone`] if one of them had been lost before; the others are released
+    /// nevertheless. Blocks for one round trip to each gate.
     ///
     /// # Errors
-    /// [`UnlockError`] when a server did not confirm: it has the guard, to try again with.
+    /// [`UnlockError`] if a server did not confirm the release. It contains the guard, so that the caller can try
+    /// again.
     pub fn release(mut self) -> Result<Released, UnlockError<SeveralPermits>> {
         permit::release_all(&mut self.permits).map_err(|error| UnlockError::new(self, error))
     }
 
-    /// A permit of each, to be released one by one, in the order in which they were acquired.
+    /// The separate permits, in the order of acquisition. Each of them can be released alone.
     #[must_use = "the permits are released as soon as they are dropped"]
     pub fn into_permits(mut self) -> Vec<Permit> {
         std::mem::take(&mut self.permits)

@@ -1,4 +1,4 @@
-//! Waiting for permits of several semaphores: one after the other, in an order that is the same for everybody.
+//! Waits for permits of several semaphores, one semaphore after the other. The order is the same for all callers.
 
 use super::{Member, SeveralPermits};
 use crate::error::failure::{Failure, FailureKind};
@@ -10,7 +10,7 @@ use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use std::time::{Duration, Instant};
 
-/// Waits for permits of all, for at most `timeout`. Nothing stays held after an error.
+/// Waits for the permits of all semaphores, for at most `timeout`. After an error nothing stays held.
 pub(super) fn acquire(
     members: &[Member],
     first: &Semaphore,
@@ -20,7 +20,7 @@ pub(super) fn acquire(
         let why = "takes more than zero; to take permits at once or not at all there is `try_acquire`";
         return Err(Invalid::new("timeout", why).into());
     }
-    let deadline = first.shared.now().checked_add(timeout); // past what the clock can hold is for ever
+    let deadline = first.shared.now().checked_add(timeout); // no time limit if the clock cannot hold the deadline
     let leases = members.iter().map(|member| member.semaphore.lease_options());
     let leases: Vec<LeaseOptions> = leases.collect::<Result<_, _>>()?;
     let mut permits = Vec::with_capacity(members.len());
@@ -35,7 +35,7 @@ pub(super) fn acquire(
     Ok(SeveralPermits::new(members, permits.collect()))
 }
 
-/// One after the other, then a look whether all are held.
+/// Acquires one after the other, and then checks that all are held.
 fn acquire_each(
     members: &[Member],
     leases: &[LeaseOptions],
@@ -48,7 +48,8 @@ fn acquire_each(
         if !permits.is_empty() && is_over() {
             return Err(too_late(semaphore));
         }
-        // What is held is renewed while the next one is waited for, whatever its own settings say.
+        // Permits that are already held are renewed during the next wait, even if their settings do not ask for
+        // renewal.
         let meanwhile = LeaseOptions { renewed: lease.lease_ms > 0, ..*lease };
         let permit = semaphore.in_line(*wanted, meanwhile, None, deadline);
         permits.push(permit.map_err(|error| not_acquired(error, semaphore))?);
@@ -84,7 +85,7 @@ fn not_acquired(error: AcquireError, semaphore: &Semaphore) -> AcquireSeveralErr
         AcquireError::Invalid(invalid) => AcquireSeveralError::Invalid(invalid),
         AcquireError::Failed(failure) => AcquireSeveralError::Failed(failure),
         AcquireError::Unknown(failure) => AcquireSeveralError::Unknown(failure),
-        // Its id is new.
+        // Impossible for a new id.
         AcquireError::AlreadyHeld(_) => {
             let kind = FailureKind::UnexpectedReply;
             AcquireSeveralError::Unknown(Failure::new(kind, error.to_string()))

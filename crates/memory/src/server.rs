@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A Redis server as a value. Each command is a function call.
 ///
-/// It is a `redis::ConnectionLike`, and runs scripts in a Lua 5.1. It does nothing by itself, and its clock stands still: a
-/// simulation decides what happens, when, and in which order.
+/// It implements `redis::ConnectionLike`, and runs scripts in Lua 5.1. It does nothing between commands, and its clock
+/// does not advance: a simulation decides what happens, when, and in which order.
 pub struct Server {
     interpreter: Interpreter,
     state: Arc<Mutex<State>>,
@@ -59,12 +59,13 @@ impl Server {
         }
     }
 
-    /// Sets whether its memory is full. Then it denies commands that need more, like Redis with `maxmemory` and `noeviction`.
+    /// Sets whether its memory is full. Then it denies commands that need more, like Redis with `maxmemory` and
+    /// `noeviction`.
     pub fn set_full(&mut self, full: bool) {
         self.state().full = full;
     }
 
-    /// The messages that were published since the last call: channel and message.
+    /// Returns the messages that were published since the last call: channel and message.
     pub fn take_published(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         std::mem::take(&mut self.state().published)
     }
@@ -74,7 +75,7 @@ impl Server {
         self.state().calls
     }
 
-    /// Executes a command of a client: its name and its arguments.
+    /// Executes a command of a client, given as its name and its arguments.
     pub(crate) fn execute(&mut self, words: &[Bytes]) -> Reply {
         let Some((command, arguments)) = words.split_first() else {
             return Err("ERR an empty command".to_owned());

@@ -101,8 +101,8 @@ pub(crate) fn parse_score(text: &[u8]) -> Result<Score, String> {
     score.ok_or_else(|| "ERR value is not a valid float".to_owned())
 }
 
-/// A number as the newest servers write it: an integer in full, any other number with the fewest digits that identify it. It
-/// has an exponent if it would have many zeros otherwise.
+/// A number as the newest servers write it: an integer in full, any other number with the fewest digits that identify
+/// it. It has an exponent if it would have many zeros otherwise.
 pub(crate) fn number_text(value: f64) -> String {
     const MAX_INTEGER: f64 = (i64::MAX / 2) as f64;
     let sign = if value.is_sign_negative() { "-" } else { "" };

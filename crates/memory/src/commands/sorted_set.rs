@@ -54,8 +54,8 @@ pub(super) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> 
     })
 }
 
-/// ZADD with the options that the scripts use. XX changes only existing members, GT only increases scores, and with CH the
-/// reply also counts changed scores.
+/// ZADD with the options that the scripts use. XX changes only existing members, GT only increases scores, and with CH
+/// the reply also counts changed scores.
 fn add(store: &mut Store, key: &[u8], mut arguments: &[Bytes]) -> Reply {
     let (mut xx, mut gt, mut ch) = (false, false, false);
     while let [option, rest @ ..] = arguments {

@@ -1,5 +1,5 @@
-//! The library `struct`, as far as scripts use it: numbers as bytes. In a format, `<` (the default) and `>` choose the byte
-//! order, `d` is a double, `I` an unsigned integer of 4 bytes, and `B` a byte.
+//! The library `struct`, as far as scripts use it: numbers as bytes. In a format, `<` (the default) and `>` choose the
+//! byte order, `d` is a double, `I` an unsigned integer of 4 bytes, and `B` a byte.
 
 use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
 
@@ -56,7 +56,8 @@ fn pack(lua: &Lua, (format, numbers): (LuaString, MultiValue)) -> Result<LuaStri
     lua.create_string(packed)
 }
 
-/// `struct.unpack(format, bytes)`: the numbers, and the index of the next byte, from 1. No value if there are too few bytes.
+/// `struct.unpack(format, bytes)`: the numbers, and the index of the next byte, from 1. No value if there are too few
+/// bytes.
 fn unpack(_: &Lua, (format, packed): (LuaString, LuaString)) -> Result<MultiValue> {
     let packed = packed.as_bytes();
     let mut rest: &[u8] = &packed;

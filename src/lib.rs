@@ -99,7 +99,7 @@ pub use several::{Several, SeveralPermits};
 pub use transport::eviction::Warning;
 pub use wait::cancel::Cancel;
 
-/// The README's programs are compiled with the documentation's; some of them need the features.
-#[cfg(all(doctest, feature = "memory", feature = "tls"))]
+/// The README's program is compiled with the examples of the documentation.
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -50,7 +50,7 @@ const MOST_SEMAPHORES: usize = 64;
 /// # }
 /// ```
 ///
-/// The [guide](crate::guide::several_limits) explains the order, fairness, and what happens when callers declare different limits.
+/// The [guide](crate::guide::several_at_once) explains the order, fairness, and what happens when callers declare different limits.
 #[derive(Clone)]
 pub struct Several {
     /// In the order in which they are waited for: the smallest declared limit first, then by the bytes of their keys.

@@ -3,7 +3,7 @@
 //! | page | after it you can |
 //! |---|---|
 //! | [`getting_started`] | limit how many processes do something at the same time |
-//! | [`semaphores`] | take, weigh and return permits; change a limit while programs run |
+//! | [`semaphores`] | take several permits in three ways; change a limit while programs run |
 //! | [`locks`] | use a mutex or a reader-writer lock |
 //! | [`waiting_and_fairness`] | wait in line, end a wait, and answer "too busy" |
 //! | [`leases_and_fences`] | choose a lease, notice a lost permit, and protect data against a paused holder |
@@ -17,7 +17,7 @@
 //! | [`performance`] | judge what it costs |
 //! | [`observability`] | count, log, and alert on lost permits |
 //! | [`faults`] | predict what a caller sees when something breaks |
-//! | [`proof`] | judge what is proved and what is not |
+//! | [`proof`] | judge which promises are proved, and which are not |
 //! | [`internals`] | read and change the code of this crate |
 //!
 //! If you know another system, its page maps each call to this library:

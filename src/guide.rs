@@ -41,6 +41,7 @@ pub mod semaphores {}
 pub mod locks {}
 
 #[doc = include_str!("guide/waiting_and_fairness.md")]
+#[doc = ""] // ends the paragraph, so that the picture is a block of HTML
 #[doc = include_str!("../docs/line.svg")]
 pub mod waiting_and_fairness {}
 

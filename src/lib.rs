@@ -111,7 +111,7 @@ pub use several::{Several, SeveralPermits};
 pub use transport::eviction::Warning;
 pub use wait::cancel::Cancel;
 
-/// The programs in the README are compiled as documentation tests. Some of them need these features.
-#[cfg(all(doctest, feature = "memory", feature = "tls"))]
+/// The README's program is compiled with the examples of the documentation.
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -52,7 +52,7 @@ const MOST_SEMAPHORES: usize = 64;
 /// # }
 /// ```
 ///
-/// The [guide](crate::guide::several_limits) explains the order, fairness, and the effect of callers that declare
+/// The [guide](crate::guide::several_at_once) explains the order, fairness, and the effect of callers that declare
 /// different limits.
 #[derive(Clone)]
 pub struct Several {

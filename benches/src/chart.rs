@@ -29,7 +29,7 @@ pub struct Chart {
     pub summary: String,
 }
 
-/// Writes them where README looks for them.
+/// Writes them to the folder that README.md and benches/README.md link.
 pub fn write(charts: &[Chart]) -> std::io::Result<()> {
     let folder = Path::new("benches/charts");
     std::fs::create_dir_all(folder)?;

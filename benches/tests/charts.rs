@@ -1,5 +1,5 @@
-//! Promise: the charts are readable on a light and on a dark page, small, and the same for the same numbers; README shows
-//! them; and a peer is shown as it was measured.
+//! Promise: the charts are readable on a light and on a dark page, small, and the same for the same numbers; the pages that
+//! show charts show existing ones; and a peer is shown as it was measured.
 
 use luagate_benches::chart::{Axis, Chart, Line, Lines};
 use luagate_benches::peers;
@@ -163,13 +163,15 @@ fn without_peers_there_are_no_charts_of_them_and_a_broken_file_is_told() {
 }
 
 #[test]
-fn readme_shows_charts_that_are_there() {
+fn pages_show_charts_that_are_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
-    let shown = readme.split("](benches/charts/").skip(1);
-    let shown: Vec<&str> = shown.map(|rest| rest.split(')').next().unwrap()).collect();
-    assert!(shown.len() >= 3, "{shown:?}");
-    for file in shown {
-        assert!(root.join("benches/charts").join(file).is_file(), "{file} is not there");
+    for (page, most) in [("README.md", 1), ("benches/README.md", usize::MAX)] {
+        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        let shown = text.split("charts/").skip(1);
+        let shown: Vec<&str> = shown.map(|rest| rest.split(')').next().unwrap()).collect();
+        assert!((1..=most).contains(&shown.len()), "{page}: {shown:?}");
+        for file in shown {
+            assert!(root.join("benches/charts").join(file).is_file(), "{page}: {file} is not there");
+        }
     }
 }

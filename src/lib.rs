@@ -42,7 +42,8 @@
 //!
 //! # Further pages
 //!
-//! - [`guide::tokio`]: this crate in an async program.
+//! - [`guide::getting_started`]: the guide, which reads from start to end.
+//! - [`guide::async_programs`]: this crate in an async program.
 //! - [`guide::production`]: settings of the server, memory, manual failover, stuck holders, upgrades.
 //! - [`guide::observability`]: the [counters](Counters) of a gate, and the feature `tracing`.
 //! - [`memory`]: a server inside the process, for your unit tests. A test moves its clock. Needs the feature `memory`.

@@ -31,7 +31,7 @@ pub struct Chart {
 
 /// Writes them to the folder that README.md and benches/README.md link.
 pub fn write(charts: &[Chart]) -> std::io::Result<()> {
-    let folder = Path::new("benches/charts");
+    let folder = Path::new("docs/charts");
     std::fs::create_dir_all(folder)?;
     charts.iter().try_for_each(|chart| std::fs::write(folder.join(chart.file), &chart.svg))
 }

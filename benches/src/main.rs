@@ -1,4 +1,4 @@
-//! Measures what luagate costs: `./dev bench`. Writes `benches/RESULTS.md`, and the charts of it to `benches/charts/`.
+//! Measures what luagate costs: `./dev bench`. Writes `benches/RESULTS.md`, and the charts of it to `docs/charts/`.
 //!
 //! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing. `./dev bench peers` is about
 //! other libraries, see `peers`.

@@ -171,7 +171,7 @@ fn pages_show_charts_that_are_there() {
         let shown: Vec<&str> = shown.map(|rest| rest.split(')').next().unwrap()).collect();
         assert!((1..=most).contains(&shown.len()), "{page}: {shown:?}");
         for file in shown {
-            assert!(root.join("benches/charts").join(file).is_file(), "{page}: {file} is not there");
+            assert!(root.join("docs/charts").join(file).is_file(), "{page}: {file} is not there");
         }
     }
 }

@@ -78,7 +78,8 @@ fn with_oldest_dependencies(manifest: &str) -> String {
 
 /// Whether this toolchain is installed, or can be.
 fn has_toolchain(version: &str) -> bool {
-    let rustup = |words: &[&str]| Command::new("rustup").args(words).output().is_ok_and(|output| output.status.success());
+    let rustup =
+        |words: &[&str]| Command::new("rustup").args(words).output().is_ok_and(|output| output.status.success());
     rustup(&["run", version, "rustc", "--version"])
         || rustup(&["toolchain", "install", version, "--profile", "minimal", "--no-self-update"])
 }
@@ -116,7 +117,10 @@ fn package_builds_alone_with_the_oldest_rust_and_the_oldest_dependencies() {
         } else {
             println!("Rust {oldest} cannot be had here, so the package is built with the present one");
         }
-        cargo.args(["--config", "../patch.toml"]).current_dir(&luagate).env("CARGO_TARGET_DIR", target().join("oldest"));
+        cargo
+            .args(["--config", "../patch.toml"])
+            .current_dir(&luagate)
+            .env("CARGO_TARGET_DIR", target().join("oldest"));
         cargo
     };
     // The feature `r2d2` needs this version on Rust before 1.95: the next one does not say which Rust it needs.

@@ -1,4 +1,4 @@
--- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
+-- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
 -- include: arguments.lua
 local problem
 local function refuse(text) problem = problem or 'LUAGATE ' .. text end
@@ -14,7 +14,7 @@ local function word(at, name, most)
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- The numbers of keys and arguments.
+-- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.

@@ -1,8 +1,8 @@
--- autocomplete/prefix_add: adds members to a group. Running it again changes nothing more, and so replies 0.
+-- autocomplete/prefix_add: adds members to a group. A repeated call changes nothing, so it returns 0.
 --
 -- KEYS  prefix
 -- ARGV  member ...   0 to 1000 of them, any bytes
--- REPLY added        how many are new
+-- REPLY added        how many members are new
 
 -- include: checks.lua
 

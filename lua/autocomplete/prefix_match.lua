@@ -1,4 +1,4 @@
--- autocomplete/prefix_match: the members of a group that begin with a prefix. Writes nothing.
+-- autocomplete/prefix_match: lists the members of a group that begin with a prefix. Writes nothing.
 --
 -- KEYS  prefix
 -- ARGV  prefix    any bytes; empty: all members
@@ -11,8 +11,8 @@ takes('prefix', 1, 'prefix count', 2)
 local prefix, count = ARGV[1], number(2, 'count', 1, 1000)
 if problem then return redis.error_reply(problem) end
 
--- The range ends before the least text that is greater than all that begin with the prefix: the prefix with its last
--- byte one higher. 0xff has none higher, so where the prefix ends in some, the byte before them counts.
+-- The range ends before the smallest text that is greater than all texts with this prefix: the prefix with its last byte
+-- increased by one. 0xff cannot be increased, so the bytes 0xff at the end of the prefix are dropped first.
 local last = #prefix
 while last > 0 and string.byte(prefix, last) == 255 do last = last - 1 end
 local after = '+'

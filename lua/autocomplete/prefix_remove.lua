@@ -1,8 +1,8 @@
--- autocomplete/prefix_remove: removes members from a group. Running it again changes nothing more, and so replies 0.
+-- autocomplete/prefix_remove: removes members from a group. A repeated call changes nothing, so it returns 0.
 --
 -- KEYS  prefix
 -- ARGV  member ...   0 to 1000 of them, any bytes
--- REPLY removed      how many were there
+-- REPLY removed      how many were in the group
 
 -- include: checks.lua
 

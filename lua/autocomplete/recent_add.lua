@@ -1,8 +1,8 @@
--- autocomplete/recent_add: makes a contact the newest of a user's recent ones. Running it again changes nothing more.
+-- autocomplete/recent_add: makes a contact the newest of a user's recent ones. A repeated call changes nothing more.
 --
 -- KEYS  recent
 -- ARGV  contact   any bytes
---       keep      how many of the newest stay, 1 to 1000; older ones go
+--       keep      how many of the newest to keep, 1 to 1000; older ones are removed
 -- REPLY kept      how many there are now
 
 -- include: checks.lua

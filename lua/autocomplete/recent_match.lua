@@ -1,4 +1,4 @@
--- autocomplete/recent_match: a user's recent contacts that begin with a prefix. Writes nothing.
+-- autocomplete/recent_match: lists a user's recent contacts that begin with a prefix. Writes nothing.
 --
 -- KEYS  recent
 -- ARGV  prefix     any bytes; the case of ASCII letters is ignored; empty: all contacts
@@ -11,7 +11,7 @@ takes('recent', 1, 'prefix count', 2)
 local prefix, count = ARGV[1], number(2, 'count', 1, 1000)
 if problem then return redis.error_reply(problem) end
 
-prefix = string.lower(prefix) -- ASCII only: servers run with the C locale's letters
+prefix = string.lower(prefix) -- ASCII only: servers run in the C locale
 local contacts = {}
 for _, contact in ipairs(redis.call('LRANGE', KEYS[1], 0, 999)) do -- recent_add keeps no more
   if string.lower(string.sub(contact, 1, #prefix)) == prefix then

@@ -1,4 +1,4 @@
--- autocomplete/recent_remove: forgets one of a user's recent contacts. Running it again changes nothing more.
+-- autocomplete/recent_remove: removes one of a user's recent contacts. A repeated call changes nothing more.
 --
 -- KEYS  recent
 -- ARGV  contact   any bytes

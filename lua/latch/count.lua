@@ -1,8 +1,8 @@
--- latch/count: how many are left. Writes nothing.
+-- latch/count: returns how many ids are left to count down. Writes nothing.
 --
 -- KEYS  latch waiters
 -- ARGV  none
--- REPLY none    now                  nobody has counted down or waited
+-- REPLY none    now                  no id has counted down, and no caller has waited
 --       open    count now
 --       closed  left count now
 

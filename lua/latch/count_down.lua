@@ -1,8 +1,8 @@
--- latch/count_down: counts an id, once. The last one opens the latch. Running it again with the same id counts nothing twice.
+-- latch/count_down: counts an id, once. The last one opens the latch. A repeated call with the same id counts nothing twice.
 --
 -- KEYS  latch waiters
--- ARGV  id        who counts down
---       count     how many have to; stored by the first call that finds none. Afterwards the stored one is in force
+-- ARGV  id        the caller's id
+--       count     how many ids must count down; stored if none is stored. Afterwards the stored count is in force
 --       life_ms   how long the latch is kept after this call, at least
 -- REPLY counted  left count now
 --       already  left count now     the id had counted before, or the latch was open

@@ -1,4 +1,4 @@
--- latch/delete: deletes the latch and what was counted. At most 100 of those who wait are told, and ask again.
+-- latch/delete: deletes the latch and its counted ids. Sends a message to at most 100 waiters, which ask again.
 --
 -- KEYS  latch waiters
 -- ARGV  none

@@ -1,8 +1,8 @@
--- Part: what is kept of the latch. Writes nothing.
+-- Part: the stored state of the latch. Writes nothing.
 --
--- The latch hash has one field of its own; its name holds a space, which no id can:
+-- The latch hash has one field that is not an id; its name contains a space, which no id can:
 --   'the state'   count counted expiry, as numbers
--- and, until the latch opens, a field for each id that counted down. Once it is open, nobody asks who did.
+-- and, until the latch opens, a field for each id that counted down. An open latch does not need them.
 if #KEYS < 2 then return redis.error_reply('LUAGATE keys: takes 2: latch waiters') end -- there is nothing to read
 local latch, waiters = KEYS[1], KEYS[2]
 if latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each once: latch waiters') end
@@ -10,13 +10,13 @@ if latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each o
 local fields = call('HLEN', latch)
 local waiting = call('ZCARD', waiters)
 
-local count = 0     -- how many have to count down; 0: none is stored
-local counted = 0   -- how many have
-local expiry = now  -- when the keys go
+local count = 0     -- how many ids must count down; 0: none is stored
+local counted = 0   -- how many ids have counted down
+local expiry = now  -- when the keys expire
 local a, b, c = string.match(call('HGET', latch, 'the state') or '', '^(%d+) (%d+) (%d+)$')
 if a then count, counted, expiry = tonumber(a), tonumber(b), tonumber(c) end
 
--- Where state and ids disagree, whoever is not known has not counted: rather late than early.
+-- If state and ids disagree, only the stored ids count: the latch may open late, never early.
 if counted < count then counted = math.min(counted, fields - 1) end
 
 local function is_open()

@@ -1,10 +1,10 @@
--- latch/wait: asks whether the latch is open, and to be told when it opens.
+-- latch/wait: asks whether the latch is open, and requests a message when it opens.
 --
 -- KEYS  latch waiters
--- ARGV  count     how many have to count down; stored by the first call that finds none. Afterwards the stored one is in force
+-- ARGV  count     how many ids must count down; stored if none is stored. Afterwards the stored count is in force
 --       life_ms   how long the latch is kept after this call, at least
---       wait_ms   how long after this call the inbox is told, once, that the latch is open; 0: is not
---       inbox     channel on which that is told; empty: the caller only asks again
+--       wait_ms   how long after this call the inbox receives one message if the latch opens; 0: no message
+--       inbox     channel for this message; empty: the caller only asks again
 -- REPLY open    count now
 --       closed  left count retry_after now
 
@@ -19,16 +19,16 @@ local wait_ms, inbox = number(3, 'wait_ms', 0, 86400000), ARGV[4]
 if inbox ~= '' then word(4, 'inbox', 300) end
 if problem then return redis.error_reply(problem) end
 
-start(declared, math.max(life_ms, wait_ms)) -- whoever is told later has to find the latch
+start(declared, math.max(life_ms, wait_ms)) -- a waiter that gets the message must find the latch
 save()
 if is_open() then
-  tell() -- also this caller's own inbox: other threads may wait there
+  tell() -- also to this caller's inbox: other threads may wait there
   return {'open', count, now}
 end
 
 local over = waiting > 0 and call('ZRANGEBYSCORE', waiters, '-inf', now, 'LIMIT', 0, 100) or {}
 if #over > 0 then call('ZREM', waiters, unpack(over)) end
-local retry_after = 1000 -- nobody tells who gave no inbox
+local retry_after = 1000 -- without an inbox no message comes
 if wait_ms > 0 and inbox ~= '' then
   call('ZADD', waiters, 'GT', now + wait_ms, inbox)
   call('PEXPIREAT', waiters, expiry)

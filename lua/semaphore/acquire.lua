@@ -1,21 +1,21 @@
--- semaphore/acquire: asks for permits, at once or in line. Running it again with the same id grants nothing twice.
+-- semaphore/acquire: requests permits, at once or in line. A repeated call with the same id grants nothing twice.
 --
 -- KEYS  meta holders queue
--- ARGV  id         who asks
---       permits    1 to the limit in force, or `all`: whatever is free now, at least 1, never in line
---       limit      what this caller declares, where none is stored; 0: takes the stored one
---       lease_ms   how long the permit lives unless refreshed; 0: permanent
+-- ARGV  id         the caller's id
+--       permits    1 to the limit in force, or `all`: all that are free now, at least 1, never in line
+--       limit      the limit to store if none is stored yet; 0: declares none
+--       lease_ms   how long the permit is valid without a refresh; 0: permanent
 --       wait_ms    how long the caller stays in line after this call; 0: does not wait
---       inbox      channel on which a grant is told, or `<channel>#<secret>`: then the messages are signed with the secret;
---                  empty: the caller only asks again
---       ticket     0, or the ticket of an earlier reply: brings back the place of a waiter that the server forgot
---       max_waiting    joins the line only while fewer than these wait; 0 or left out: joins any. Who is in line stays
---       at_least_ms    minimum hold: released earlier, the permits are in use until then; 0 or left out: none. The lease is
---                      not shorter
+--       inbox      channel for messages, or `<channel>#<secret>`: then the messages are signed with the secret;
+--                  empty: no messages, the caller only asks again
+--       ticket     0, or the ticket of an earlier reply: restores the place of a waiter that the server removed
+--       max_waiting    joins the line only while fewer ids wait; 0 or left out: joins any line. A waiter keeps its place
+--       at_least_ms    minimum hold: permits that are released earlier stay in use until it ends; 0 or left out: none.
+--                      The lease is not shorter
 -- REPLY granted      permits fence expires_at now in_use limit
 --       held         permits fence expires_at now in_use limit
 --       queued       ticket position retry_after in_use limit now
---       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full, and next_expiry is not later
+--       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full; next_expiry may be too early
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 -- include: arguments.lua
 if #ARGV < 7 or #ARGV > 9 then
@@ -54,7 +54,7 @@ local is_empty = head_until == NEVER and now < next_end and not record
 local waiting = is_empty and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
 local gives_back
 -- include: semaphore/count.lua
--- The same id again: what it holds is the reply, whatever has become of the limit.
+-- The id holds a permit already: return it, even if the limit has changed since.
 local own_end = fence and call('ZSCORE', holders, id)
 if own_end and tonumber(own_end) > now then
   return {'held', weight, fence, own_end == 'inf' and -1 or tonumber(own_end), now, suspended and limit or in_use, limit}
@@ -75,7 +75,7 @@ if joins and max_waiting > 0 and waiting >= max_waiting then
   end
   joins = waiting < max_waiting
 end
-if place and asks and not waits then -- it gives up its place
+if place and asks and not waits then -- the caller gives up its place
   call('ZREM', queue, id)
   call('HDEL', meta, id)
   waiting, wrote = waiting - 1, true
@@ -85,7 +85,7 @@ if given then
   reply = {'granted', weight, given, lease_ms == 0 and -1 or now + lease_ms, now, in_use, limit}
 elseif above_limit then
   reply = {'above_limit', limit, now}
-  limit = stored_limit -- nothing is granted under another
+  limit = stored_limit -- only a grant stores a limit
 elseif joins or waits and not is_new then
   -- include: semaphore/stay.lua
   reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}

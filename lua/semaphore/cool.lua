@@ -1,8 +1,8 @@
--- Part: cool. What the caller gives back before its minimum hold ends is in use until then, as a lease of nobody.
--- In   keep: how many of its permits stay with the caller
+-- Part: cool. Permits released before their minimum hold ends stay in use until then, as a lease without a holder.
+-- In   keep: how many permits the caller keeps
 if least_end > now and keep < weight then
   local name = string.format('%s %.0f %.0f', id, keep, fence)
-  call('HDEL', meta, id) -- first, since this is allowed when memory is full
+  call('HDEL', meta, id) -- first, since HDEL is allowed when memory is full
   call('ZADD', holders, least_end, name)
   local permits, ends = weight - keep, least_end
   records = records or {}

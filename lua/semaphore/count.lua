@@ -1,10 +1,10 @@
--- Part: count. How many hold, and whether the keys are consistent: a key that was evicted, or restored without the others,
--- shows as a record too many or too few. Nothing is granted before this is known. Writes nothing.
--- In   waiting, NEVER: not known yet; gives_back: the caller gives back its permits, and their lease has not ended
+-- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
+-- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
+-- In   waiting (NEVER: not known yet); gives_back: the caller releases its permits, and their lease has not ended
 -- Out  held, in_use, consistent
 local held = call('ZCARD', holders)
-local in_use = suspended and 2147483647 or held + extra_weight -- while suspended nothing fits, whatever the limit
--- Where no more can be granted than is given back, the next call looks.
+local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
+-- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
 if not consistent then
   if waiting == NEVER then waiting = call('ZCARD', queue) end

@@ -1,7 +1,7 @@
--- Part: expire. Takes back the leases that have ended; suspends granting where the keys are not consistent, and resumes it.
--- In   what `load` and `count` found; `fence`: the caller's own lease has ended
+-- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
+-- In   the results of `load` and `count`; `fence`: the caller's own lease has ended
 if not consistent or suspended or fence or now >= next_end then
-  if consistent and not suspended then -- the caller's own lease, and up to a hundred of those that ended first
+  if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
     local ended = fence and {id} or {}
     for _, who in ipairs(held > 0 and call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100) or {}) do
       if not fence or who ~= id then ended[#ended + 1] = who end
@@ -17,13 +17,13 @@ if not consistent or suspended or fence or now >= next_end then
     if fence then record, fence = false, nil end
     next_end, changed = tonumber(held > 0 and call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] or NEVER), true
   end
-  -- The keys are not consistent, so who holds what is not known, only until when: the last lease in holders, and the bound
-  -- on all that end. Granting is suspended until both have passed, or until the bound has and all who are known released.
+  -- The keys are inconsistent: the holders are unknown, only the end of the last lease is known. It is the later of the last
+  -- end in holders and `last_end`. Granting resumes when `last_end` has passed and all known leases have ended or were released.
   if not consistent then
     local known = tonumber(call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] or 0)
     call('UNLINK', meta, queue)
     if is_known and last_end > now then
-      call('ZADD', holders, last_end, 'lost leases') -- a space: no id can be this
+      call('ZADD', holders, last_end, 'lost leases') -- it contains a space, so no id is equal to it
       known = math.max(known, last_end)
     end
     suspended, waiting, extra_weight, record, fence = true, 0, 0, false, nil

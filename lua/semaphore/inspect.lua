@@ -1,14 +1,15 @@
--- semaphore/inspect: who holds and who waits. Writes nothing. Whose lease has ended is neither listed nor counted.
+-- semaphore/inspect: lists holders and waiters. Writes nothing. Ended leases are neither listed nor counted.
 --
 -- KEYS  meta holders queue
--- ARGV  offset   how many holders, and how many waiters, to leave out at the start
+-- ARGV  offset   how many holders, and how many waiters, to skip
 --       count    how many of each to list at most, 0 to 1000
 -- REPLY limit pinned in_use holder_count waiter_count last_fence now holders waiters
 --
--- The reply has no word in front. `holders` has a list for each: id permits fence expires_at cooling_down; whose lease ends
--- first, first. cooling_down is 1 for permits that were released before their minimum hold ended: nobody holds them until then.
--- `waiters` has a list for each: id permits ticket patience_until; in the order of the queue. in_use and waiter_count are exact
--- where at most 1,000 leases have ended, or run, and 1,000 wait; beyond that they count also some that are over.
+-- The reply does not begin with a word. `holders` has a list for each: id permits fence expires_at cooling_down; in the order of
+-- the ends. cooling_down is 1 for permits that were released before their minimum hold ended: they have no holder until then.
+-- `waiters` has a list for each: id permits ticket patience_until; in the order of the queue.
+-- in_use is exact if at most 1,000 leases have ended, or at most 1,000 run. waiter_count is exact if at most 1,000 ids wait.
+-- Beyond that in_use is approximate, and waiter_count may include waiters whose patience has ended.
 -- include: checks.lua
 takes('meta holders queue', 3, 'offset count', 2)
 local offset, count = number(1, 'offset', 0, 2147483647), number(2, 'count', 0, 1000)
@@ -18,7 +19,7 @@ local id = ''
 -- include: semaphore/load.lua
 local waiting, gives_back = call('ZCARD', queue)
 -- include: semaphore/count.lua
--- The fence and the permits of these ids; nothing for one that has no record of a holder.
+-- Fence and permits of each id; zeros for an id without a holder's record.
 local function holdings(ids)
   local list = {}
   for i, text in ipairs(#ids > 0 and call('HMGET', meta, unpack(ids)) or {}) do
@@ -32,7 +33,7 @@ in_use = live
 if suspended or not consistent then
   in_use = math.max(limit, live)
 elseif extra_weight > 0 then
-  -- What those weigh whose leases have ended, or those that hold, whichever are fewer.
+  -- Reads the permits of the ended leases or of the running ones, whichever are fewer.
   local ended, sum = held - live, 0
   local first, last = '-inf', now
   if live < ended then first, last = '(' .. now, '+inf' end
@@ -41,13 +42,13 @@ elseif extra_weight > 0 then
   end
   in_use = live + (live < ended and sum or extra_weight - sum)
 end
--- The ids and the scores of a reply.
+-- Splits a reply into ids and scores.
 local function split(reply)
   local ids, scores = {}, {}
   for i = 1, #reply, 2 do ids[#ids + 1], scores[#ids + 1] = reply[i], tonumber(reply[i + 1]) end
   return ids, scores
 end
--- The waiters at these places whose patience has not ended, and how many there are whose patience has.
+-- Returns the waiters at these places whose patience has not ended, and the number of those whose patience has.
 local function waiters(from, to)
   local list, over = {}, 0
   local ids, tickets = split(call('ZRANGE', queue, from, to, 'WITHSCORES'))

@@ -1,4 +1,4 @@
--- semaphore/lookup: what an id has. Writes nothing.
+-- semaphore/lookup: returns the permit or the place in line of an id. Writes nothing.
 --
 -- KEYS  meta holders queue
 -- ARGV  id

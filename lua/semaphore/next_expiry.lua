@@ -1,10 +1,11 @@
--- Part: next expiry. What a caller is told that is denied.
--- In   waits: it is denied since the line is full. Then the lease that ends next is not looked up
--- Out  next_expiry: ms until the next lease expires, or the last one while suspended, or else the patience of the first waiter
+-- Part: next expiry. Computes a field of the reply `denied`.
+-- In   waits: the caller is denied since the line is full. Then the exact end of the next lease is not read
+-- Out  next_expiry: ms until the next lease expires, or the last one while suspended. If none expires: until the patience of
+--      the first waiter ends
 local ends_at = next_end < NEVER and next_end -- a lease that was refreshed may end later
 if not stopped and (suspended or not waits) then
   local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
   ends_at = score and score ~= 'inf' and score
 end
-if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: the bound was reached, so it asks again at once
+if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: serve stopped at its bound; ask at once
 local next_expiry = ends_at and math.max(1, ends_at - now) or -1

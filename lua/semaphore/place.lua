@@ -1,7 +1,7 @@
--- Part: place. Whether the caller has a place in line, or waits for one; one that the server forgot is given back.
+-- Part: place. Finds the caller's place in line, and restores one that the server removed.
 -- In   want, wait_ms, ticket: arguments
--- Out  place: its ticket, where it was in line before; waits: it waits in line, until `patience_until`; is_new: it joins the
---      line at its end unless it is granted; asks; serves; ticket; above_limit: it wants more than the limit
+-- Out  place: its ticket, if it was in line before; waits: it waits in line, until `patience_until`; is_new: it joins the
+--      line at the end unless it is granted; asks; serves; ticket; above_limit: it wants more than the limit
 local place = record and call('ZSCORE', queue, id)
 local above_limit = want and want > limit
 local waits = wait_ms > 0 and want and not above_limit
@@ -17,5 +17,5 @@ elseif waits and (waiting > 0 or in_use + want > limit) then
   if is_new_queue then head_until = patience_until end
   waiting = waiting + 1
 end
--- Nobody is looked at while it is known that the first waiter stays first.
+-- No waiter is read while it is known that the first one stays first.
 if in_use >= limit and now < head_until and (is_new or not waits and not place) then serves = false end

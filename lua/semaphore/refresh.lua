@@ -1,10 +1,10 @@
--- semaphore/refresh: a new lease for a permit, counted from now; it ends no earlier than the minimum hold. Never brings back
--- what is lost.
+-- semaphore/refresh: starts a new lease for a permit, counted from now. It ends no earlier than the minimum hold. A lost permit
+-- stays lost.
 --
 -- KEYS  meta holders queue
 -- ARGV  id
 --       lease_ms   0: permanent
---       fence      only the permit with this fence; 0 or left out: whatever the id holds
+--       fence      only the permit with this fence; 0 or left out: the permit that the id holds
 -- REPLY refreshed permits fence expires_at now
 --       lost      now
 -- include: arguments.lua
@@ -14,7 +14,7 @@ lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
 -- include: clock.lua
 -- include: semaphore/load.lua
--- The id of a holder without a minimum hold was checked by acquire. Some other fields of meta are no ids.
+-- acquire checked the id of a holder without a minimum hold. Some other fields of meta are not ids.
 local problem = (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
@@ -23,7 +23,7 @@ if not fence or only > 0 and fence ~= only then return {'lost', now} end
 local ends = lease_ms == 0 and NEVER or now + lease_ms
 if ends < least_end then ends = least_end end
 local reply = {'refreshed', weight, fence, lease_ms == 0 and -1 or ends, now}
--- Most often nothing else changes: no lease has ended yet, and the bounds have room for a later end.
+-- Usually nothing else changes: no lease has ended yet, and the new end is within the bounds.
 if now < next_end and ends <= last_end and redis.pcall('ZADD', holders, 'XX', 'GT', 'CH', ends, id) == 1 then return reply end
 local before = call('ZSCORE', holders, id)
 local before_ms = tonumber(before or 0)
@@ -34,7 +34,7 @@ renewed = lease_ms == 0 and '+inf' or ends
 -- include: semaphore/bounds.lua
 lease_ended = before == 'inf'
 -- include: semaphore/messages.lua
--- A lease that ends earlier than before concerns the first waiter, which may plan to ask later.
+-- If the lease now ends earlier than before, the first waiter may plan to ask too late.
 local first = waiting > 0 and ends < before_ms and call('ZRANGE', queue, '0', '0')[1]
 local first_text = first and call('HGET', meta, first)
 -- include: semaphore/hint.lua

@@ -1,13 +1,13 @@
--- semaphore/release: gives permits back, or a place in the queue. Running it again changes nothing more.
+-- semaphore/release: releases permits, or a place in line. A repeated call changes nothing more.
 --
 -- KEYS  meta holders queue
 -- ARGV  id
---       keep    how many permits to keep; 0: gives everything back. What is given back before its minimum hold ended is in use
---               until then
---       fence   only the permit with this fence, or the place in line with this ticket; 0 or left out: whatever the id has
+--       keep    how many permits to keep; 0: releases all. Permits released before their minimum hold ended stay in use until
+--               then
+--       fence   only the permit with this fence, or the place in line with this ticket; 0 or left out: any of this id
 -- REPLY released  left in_use limit
---       cancelled   it was in line; the waiter is sent a message
---       gone        the lease had ended, or it was released before, or the id has something else than this fence by now
+--       cancelled   the id was in line; the waiter receives a message
+--       gone        the lease had ended, or the permit was released before, or the id has another fence or ticket now
 -- include: arguments.lua
 if #ARGV ~= 2 and #ARGV ~= 3 then return redis.error_reply('LUAGATE arguments: takes 2 or 3: id keep fence') end
 local id, keep, only = ARGV[1], ARGV[2], ARGV[3] or '0'
@@ -15,15 +15,15 @@ keep = keep == '0' and 0 or find(keep, DIGITS) and keep + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
 -- include: clock.lua
 -- include: semaphore/load.lua
--- The id of a holder without a minimum hold was checked by acquire. Some other fields of meta are no ids.
+-- acquire checked the id of a holder without a minimum hold. Some other fields of meta are not ids.
 local problem = (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (keep < 0 or keep > 2147483647) and string.format(NO_NUMBER, 'keep', 0, 2147483647)
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end
 if only > 0 and record and (fence or tonumber(call('ZSCORE', queue, id) or 0)) ~= only then
-  record, fence = false, nil -- of a later call with the same id
+  record, fence = false, nil -- they belong to a later call with the same id
 end
-local waiting = fence and head_until == NEVER and 0 or NEVER -- at least one may wait; the line tells, once it is read
+local waiting = fence and head_until == NEVER and 0 or NEVER -- NEVER: not known before the queue is read
 local gives_back = fence and now < next_end -- before next_end no lease has ended
 -- include: semaphore/count.lua
 -- include: semaphore/messages.lua
@@ -43,7 +43,7 @@ if record and keep > 0 then
     extra_weight, in_use, fence = extra_weight - weight + keep, in_use - weight + keep, nil
   end
 elseif suspended or not consistent then
-  -- A holder that is still known may give back. How many permits it held is not known any more, nor its fence.
+  -- A holder that is still known can release. The number of its permits and its fence are unknown.
   if is_live and keep == 0 and (only == 0 or fence) then
     call('ZREM', holders, id)
     word, lease_ended = 'released', true
@@ -55,7 +55,7 @@ elseif fence then
   end
   call('HDEL', meta, id)
   if waiting > 0 and held == 1 and gives_back then
-    leaves_last = true -- else the key is deleted, and made again for the next holder
+    leaves_last = true -- else the server deletes the empty key, and creates it again for the next holder
   elseif call('ZREM', holders, id) == 1 then
     held = held - 1
   else

@@ -1,8 +1,8 @@
 -- semaphore/resize: sets the limit and pins it, so that it no longer expires.
 --
 -- KEYS  meta holders queue
--- ARGV  limit      0: forgets the limit. While somebody holds or waits it is only unpinned: it stays until the state expires
---       expected   sets only if this is the limit in force (0: none is); -1: sets always
+-- ARGV  limit      0: deletes the limit. While any id holds or waits it is only unpinned, and stays until the state expires
+--       expected   sets only if this is the limit in force (0: no limit); -1: sets always
 -- REPLY resized    old new in_use
 --       unchanged  current in_use
 -- include: checks.lua
@@ -27,7 +27,7 @@ if new == 0 then
 else
   limit, pinned, expiry, ttl_changed = new, true, 0, true
 end
--- A waiter that wants more than the limit leaves the line; one that is further back, when it becomes the first.
+-- A waiter that wants more than the limit leaves the line. Behind the first 100, it leaves when it becomes the first.
 if not suspended and waiting > 0 then
   local ids = call('ZRANGE', queue, 0, 99)
   for i, text in ipairs(call('HMGET', meta, unpack(ids))) do

@@ -1,13 +1,13 @@
--- Part: serve. Grants to the waiters in their order, and behind them to the caller, while enough is free. A waiter that is gone
--- leaves the queue without a message, one that wants more than the limit leaves it with a hint. At most 100 at a time.
--- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      at least for `at_least_ms`; waits: the caller waits in line until `patience_until`
--- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
+-- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
+-- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
+-- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
+--      with a minimum hold of `at_least_ms`; waits: the caller waits in line until `patience_until`
+-- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
 while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   if waiting > 0 and not line then
-    local last = seen == 0 and 1 or 99 - seen -- most often one is served, and the next becomes first
+    local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
     line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
@@ -29,7 +29,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   elseif text and #text >= WAITER_SIZE then
     permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, text)
     alive = patience > now
-    -- Only a waiter that could be granted, or keeps others from it, has to listen.
+    -- Only a waiter that could be granted, or that blocks others, must have a subscriber.
     if alive and (in_use < limit or permits > limit) then
       channel, secret = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       alive = in_use >= limit or listens(channel)
@@ -39,22 +39,22 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   end
   local fits = alive and in_use + permits <= limit
   if alive and permits <= limit and (not fits and (waits or not mine) or channel == '') then
-    head_until = patience -- stays first; without an inbox its permits are kept for it
+    head_until = patience -- stays first; without an inbox its permits are reserved for it
     if not mine and patience - asks_before > next_end then first, first_text = who, text end
     break
   end
-  if in_line then -- first, since this is allowed when memory is full, and everything is after it
+  if in_line then -- first, since ZREM is allowed when memory is full, and any write after it
     call('ZREM', queue, who)
     waiting, wrote, changed = waiting - 1, true, true
   end
   local ends, score
   if fits then
-    -- What %.0f makes of it, in half the time, and as many digits as a 32-bit server takes at once.
+    -- The same text as by %.0f, in half the time. Each part fits an integer of a 32-bit server.
     ends = lease == 0 and NEVER or now + lease
     score = lease == 0 and '+inf' or string.format('%d%09d', ends / 1000000000, ends % 1000000000)
     last_fence = next_fence
     next_fence = next_fence + 1
-    if not mine then -- the script is atomic: nobody sees the message before the permit
+    if not mine then -- the script is atomic: no client sees the message before the permit
       local fence_text = string.format('%d%09d', last_fence / 1000000000, last_fence % 1000000000)
       fits = tell(channel, secret, who, permits, fence_text, lease == 0 and -1 or score)
     end
@@ -70,7 +70,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     end
     if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
     if held == 0 then is_new_holders = true end
-    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
+    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
     -- include: semaphore/bounds.lua
     held, wrote = held + 1, true
     in_use = in_use + permits
@@ -83,7 +83,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   if in_line and at == #line then line = nil end
 end
 -- include: semaphore/hint.lua
-if seen == 100 then -- the next waiter that lives is told to ask at once, and the rest is left to it
+if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do

@@ -1,4 +1,4 @@
--- Part: stay. The caller joins the line, or stays in it: its place, when it asks again, and its record.
+-- Part: stay. The caller joins the line, or stays in it. Computes its position, when to ask again, and its record.
 -- In   joins: it is not in line yet
 -- Out  position, from 1; retry_after, in ms; the record
 if joins then
@@ -9,8 +9,8 @@ if joins then
   waiting = waiting + 1
 end
 local position = joins and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
-local watch = position -- the lease to end that it waits for, from 1
--- A waiter that asks again looks whether anybody lives in front of it. If nobody does, it watches as the first one.
+local watch = position -- it waits for the end of this lease, counted from 1
+-- If the call is repeated by a waiter, and all waiters ahead are dead, it watches the same lease as the first waiter.
 if place and position > 1 and position <= 10 then
   watch = 1
   for _, text in ipairs(call('HMGET', meta, unpack(call('ZRANGE', queue, 0, position - 2)))) do
@@ -26,6 +26,6 @@ elseif suspended or next_end < now + retry_after then -- while suspended it wait
   if score and score ~= 'inf' then retry_after = math.min(retry_after, math.max(1, score - now)) end
 end
 if expiry ~= 0 and patience_until > expiry then expiry, ttl_changed = patience_until + 60000, true end
-wrote = true -- the record of a waiter may be refused
+wrote = true -- the record of a waiter may be refused when memory is full
 local text = struct.pack(WAITER, want, lease_ms, patience_until, wait_ms - retry_after, at_least_ms) .. inbox
 if records then records[#records + 1], records[#records + 2] = id, text else records = {id, text} end

@@ -1,4 +1,4 @@
--- Part: sweep. The line is full: of the first 100 waiters, those that are gone leave it.
+-- Part: sweep. The line is full: removes the dead waiters among the first 100.
 local front, gone, asked, channels, first_is_gone = call('ZRANGE', queue, 0, 99), {}, {}, {}, false
 for i, text in ipairs(call('HMGET', meta, unpack(front))) do
   local lives = text and #text >= WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now
@@ -16,8 +16,8 @@ if #gone > 0 then
   waiting, wrote, changed = waiting - #gone, true, true
   for _, who in ipairs(gone) do first_is_gone = first_is_gone or who == front[1] end
   if first_is_gone then
-    head_until = 0 -- the next call looks who is first
-    local last = records and #records or 0 -- the first waiter may have been hinted, and is not to be written again
+    head_until = 0 -- the next call finds the first waiter
+    local last = records and #records or 0 -- a record that `hint` changed must not be written again
     if last > 0 and records[last - 1] == front[1] then records[last - 1], records[last] = nil, nil end
   end
 end

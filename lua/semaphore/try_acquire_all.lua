@@ -1,18 +1,18 @@
--- semaphore/try_acquire_all: asks for permits of several semaphores at once, all or none. Running it again with the same id
+-- semaphore/try_acquire_all: requests permits of several semaphores at once, all or none. A repeated call with the same id
 -- grants nothing twice.
 --
 -- KEYS  meta holders queue ...
 --                 of 1 to 64 semaphores, all with one hash tag
--- ARGV  id        who asks, the same for all
+-- ARGV  id        the caller's id, the same for all
 --       permits limit lease_ms at_least_ms ...
---                 of each semaphore, as `acquire` takes them; permits: 1 to the limit in force
+--                 of each semaphore, as for `acquire`; permits: 1 to the limit in force
 -- REPLY granted      now permits
 --       held         now permits
 --       denied       index next_expiry now usages
 --       above_limit  index limit now  more than the limit in force, so never granted
 --
--- Lists are in the order of KEYS. `permits` has for each semaphore: permits fence expires_at in_use limit. `index` tells the
--- first semaphore that does not have enough free, or where somebody waits; from 1. `usages` has for each: in_use limit waiting.
+-- Lists are in the order of KEYS. `permits` has for each semaphore: permits fence expires_at in_use limit. `index` is the
+-- first semaphore that has too few free permits, or has a waiter; from 1. `usages` has for each: in_use limit waiting.
 -- After `denied` and `above_limit` the id has no permit of any of them, nor a place in line.
 -- include: checks.lua
 local count, seen_keys, asked = #KEYS / 3, {}, {}
@@ -37,7 +37,7 @@ for at = 2, problem and 0 or #ARGV, 4 do
 end
 if problem then return redis.error_reply(problem) end
 -- include: clock.lua
--- Reads one semaphore, with its three keys. What it returns does the rest; nothing is written before.
+-- Reads one semaphore, with its three keys. Writes nothing: the functions that it returns do.
 local function open(KEYS, want, declared, lease_ms, at_least_ms)
   -- include: semaphore/load.lua
   local waiting, gives_back = call('ZCARD', queue)
@@ -51,13 +51,13 @@ local function open(KEYS, want, declared, lease_ms, at_least_ms)
   local own_end = fence and call('ZSCORE', holders, id)
   local is_held, can_have = own_end and tonumber(own_end) > now, nil
   local one = {is_held = is_held, above_limit = not is_held and want > limit and limit}
-  -- Brings it up to now and serves the line. With `asks` it is granted to the caller, where enough is free and nobody waits.
-  -- Returns whether the caller has it, or can have it.
+  -- Takes back ended leases and serves the line. With `asks` it grants to the caller, if enough is free and no id waits.
+  -- Returns whether the caller holds its permits here, or could be granted them.
   function one.advance(asks)
     if is_held then return true end
     -- include: semaphore/expire.lua
     -- include: semaphore/messages.lua
-    if record and not fence then -- its place in line
+    if record and not fence then -- gives up its place in line
       call('ZREM', queue, id)
       call('HDEL', meta, id)
       waiting, record = waiting - 1, false
@@ -84,9 +84,9 @@ local function open(KEYS, want, declared, lease_ms, at_least_ms)
     is_held, changed, lease_ended = false, true, true
     one.advance(false)
   end
-  -- Returns what it has, and how much of the semaphore is in use.
+  -- Returns the caller's permit, and the usage of the semaphore.
   function one.save()
-    if not is_held then limit = stored_limit end -- only a grant stores one
+    if not is_held then limit = stored_limit end -- only a grant stores a limit
     -- include: semaphore/write.lua
     local used = suspended and in_force or in_use
     return {weight, fence, own_end == 'inf' and -1 or tonumber(own_end), used, in_force}, {used, in_force, waiting}

@@ -1,25 +1,25 @@
--- Part: write. What the phases before changed: the state, the records, and when the keys expire. No other part writes these.
+-- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then
-  -- A permanent lease kept the keys for ever. Once none is left and the limit is not pinned, they expire again. A waiter
-  -- asks every few seconds, which keeps them for as long as it waits.
+  -- A permanent lease kept the keys for ever. Without any, and without a pinned limit, they expire again. A waiter asks every
+  -- few seconds, which keeps them while it waits.
   local last = call('ZREVRANGE', holders, '0', '1', 'WITHSCORES')
   last = last[renewed and last[1] == id and 4 or 2]
   if last ~= 'inf' then
     expiry, changed, ttl_changed = math.max(last_end - 1000, tonumber(last or 0), now) + 60000, true, true
   end
-elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this very ms would take what is written with them
+elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this ms would take the new entries with them
   expiry, changed, ttl_changed = now + 60000, true, true
 end
--- The bounds are up to a second further than needed, so that few calls change them. What looks lost later may suspend granting
--- for that much longer, never shorter.
+-- The bound is up to a second later than needed, so that few calls change it. After a loss, granting may be suspended for that
+-- much longer, never shorter.
 if latest > last_end then
   last_end, changed = latest + math.min(1000, math.floor((latest - now) / 8)), true
   if expiry ~= 0 and expiry < latest + 60000 then expiry, ttl_changed = latest + 60000, true end
 end
--- Only a new permit, and a place in line, may be refused when memory is full, by the first write. Any other call begins with a
--- write that is allowed then; after it every write is.
+-- When memory is full, the server may refuse only a new permit or a place in line, at the first write. All other calls begin
+-- with a write that is allowed then. After it every write is allowed.
 local is_first = not wrote and (changed or records or renewed)
 if is_first then
   if expiry == 0 then call('PERSIST', meta) else call('PEXPIREAT', meta, expiry) end

@@ -1,13 +1,13 @@
--- autocomplete/prefix_match: the members of a group that begin with a prefix. Writes nothing.
+-- autocomplete/prefix_match: lists the members of a group that begin with a prefix. Writes nothing.
 --
 -- KEYS  prefix
 -- ARGV  prefix    any bytes; empty: all members
 --       count     how many to list at most, 1 to 1000
 -- REPLY members   a list: the first ones in the order of their bytes
 
--- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
--- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
--- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+-- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
+-- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
@@ -26,7 +26,7 @@ local function word(at, name, most)
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- The numbers of keys and arguments.
+-- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
@@ -37,8 +37,8 @@ takes('prefix', 1, 'prefix count', 2)
 local prefix, count = ARGV[1], number(2, 'count', 1, 1000)
 if problem then return redis.error_reply(problem) end
 
--- The range ends before the least text that is greater than all that begin with the prefix: the prefix with its last
--- byte one higher. 0xff has none higher, so where the prefix ends in some, the byte before them counts.
+-- The range ends before the smallest text that is greater than all texts with this prefix: the prefix with its last byte
+-- increased by one. 0xff cannot be increased, so the bytes 0xff at the end of the prefix are dropped first.
 local last = #prefix
 while last > 0 and string.byte(prefix, last) == 255 do last = last - 1 end
 local after = '+'

@@ -1,13 +1,13 @@
--- autocomplete/recent_add: makes a contact the newest of a user's recent ones. Running it again changes nothing more.
+-- autocomplete/recent_add: makes a contact the newest of a user's recent ones. A repeated call changes nothing more.
 --
 -- KEYS  recent
 -- ARGV  contact   any bytes
---       keep      how many of the newest stay, 1 to 1000; older ones go
+--       keep      how many of the newest to keep, 1 to 1000; older ones are removed
 -- REPLY kept      how many there are now
 
--- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
--- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
--- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+-- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
+-- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
@@ -26,7 +26,7 @@ local function word(at, name, most)
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- The numbers of keys and arguments.
+-- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.

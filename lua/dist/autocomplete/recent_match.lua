@@ -1,13 +1,13 @@
--- autocomplete/recent_match: a user's recent contacts that begin with a prefix. Writes nothing.
+-- autocomplete/recent_match: lists a user's recent contacts that begin with a prefix. Writes nothing.
 --
 -- KEYS  recent
 -- ARGV  prefix     any bytes; the case of ASCII letters is ignored; empty: all contacts
 --       count      how many to list at most, 1 to 1000
 -- REPLY contacts   a list, newest first
 
--- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
--- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
--- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+-- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
+-- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
@@ -26,7 +26,7 @@ local function word(at, name, most)
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- The numbers of keys and arguments.
+-- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
@@ -37,7 +37,7 @@ takes('recent', 1, 'prefix count', 2)
 local prefix, count = ARGV[1], number(2, 'count', 1, 1000)
 if problem then return redis.error_reply(problem) end
 
-prefix = string.lower(prefix) -- ASCII only: servers run with the C locale's letters
+prefix = string.lower(prefix) -- ASCII only: servers run in the C locale
 local contacts = {}
 for _, contact in ipairs(redis.call('LRANGE', KEYS[1], 0, 999)) do -- recent_add keeps no more
   if string.lower(string.sub(contact, 1, #prefix)) == prefix then

@@ -1,14 +1,14 @@
--- latch/count: how many are left. Writes nothing.
+-- latch/count: returns how many ids are left to count down. Writes nothing.
 --
 -- KEYS  latch waiters
 -- ARGV  none
--- REPLY none    now                  nobody has counted down or waited
+-- REPLY none    now                  no id has counted down, and no caller has waited
 --       open    count now
 --       closed  left count now
 
--- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
--- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
--- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+-- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
+-- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
@@ -27,22 +27,22 @@ local function word(at, name, most)
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- The numbers of keys and arguments.
+-- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
   if #ARGV ~= count then refuse('arguments: takes ' .. count .. (count > 0 and ': ' .. arguments or '')) end
 end
--- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+-- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
--- Part: what is kept of the latch. Writes nothing.
+-- Part: the stored state of the latch. Writes nothing.
 --
--- The latch hash has one field of its own; its name holds a space, which no id can:
+-- The latch hash has one field that is not an id; its name contains a space, which no id can:
 --   'the state'   count counted expiry, as numbers
--- and, until the latch opens, a field for each id that counted down. Once it is open, nobody asks who did.
+-- and, until the latch opens, a field for each id that counted down. An open latch does not need them.
 if #KEYS < 2 then return redis.error_reply('LUAGATE keys: takes 2: latch waiters') end -- there is nothing to read
 local latch, waiters = KEYS[1], KEYS[2]
 if latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each once: latch waiters') end
@@ -50,13 +50,13 @@ if latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each o
 local fields = call('HLEN', latch)
 local waiting = call('ZCARD', waiters)
 
-local count = 0     -- how many have to count down; 0: none is stored
-local counted = 0   -- how many have
-local expiry = now  -- when the keys go
+local count = 0     -- how many ids must count down; 0: none is stored
+local counted = 0   -- how many ids have counted down
+local expiry = now  -- when the keys expire
 local a, b, c = string.match(call('HGET', latch, 'the state') or '', '^(%d+) (%d+) (%d+)$')
 if a then count, counted, expiry = tonumber(a), tonumber(b), tonumber(c) end
 
--- Where state and ids disagree, whoever is not known has not counted: rather late than early.
+-- If state and ids disagree, only the stored ids count: the latch may open late, never early.
 if counted < count then counted = math.min(counted, fields - 1) end
 
 local function is_open()

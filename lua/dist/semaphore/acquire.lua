@@ -1,24 +1,24 @@
--- semaphore/acquire: asks for permits, at once or in line. Running it again with the same id grants nothing twice.
+-- semaphore/acquire: requests permits, at once or in line. A repeated call with the same id grants nothing twice.
 --
 -- KEYS  meta holders queue
--- ARGV  id         who asks
---       permits    1 to the limit in force, or `all`: whatever is free now, at least 1, never in line
---       limit      what this caller declares, where none is stored; 0: takes the stored one
---       lease_ms   how long the permit lives unless refreshed; 0: permanent
+-- ARGV  id         the caller's id
+--       permits    1 to the limit in force, or `all`: all that are free now, at least 1, never in line
+--       limit      the limit to store if none is stored yet; 0: declares none
+--       lease_ms   how long the permit is valid without a refresh; 0: permanent
 --       wait_ms    how long the caller stays in line after this call; 0: does not wait
---       inbox      channel on which a grant is told, or `<channel>#<secret>`: then the messages are signed with the secret;
---                  empty: the caller only asks again
---       ticket     0, or the ticket of an earlier reply: brings back the place of a waiter that the server forgot
---       max_waiting    joins the line only while fewer than these wait; 0 or left out: joins any. Who is in line stays
---       at_least_ms    minimum hold: released earlier, the permits are in use until then; 0 or left out: none. The lease is
---                      not shorter
+--       inbox      channel for messages, or `<channel>#<secret>`: then the messages are signed with the secret;
+--                  empty: no messages, the caller only asks again
+--       ticket     0, or the ticket of an earlier reply: restores the place of a waiter that the server removed
+--       max_waiting    joins the line only while fewer ids wait; 0 or left out: joins any line. A waiter keeps its place
+--       at_least_ms    minimum hold: permits that are released earlier stay in use until it ends; 0 or left out: none.
+--                      The lease is not shorter
 -- REPLY granted      permits fence expires_at now in_use limit
 --       held         permits fence expires_at now in_use limit
 --       queued       ticket position retry_after in_use limit now
---       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full, and next_expiry is not later
+--       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full; next_expiry may be too early
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
--- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
--- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+-- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
+-- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
@@ -53,34 +53,34 @@ else
   max_waiting, at_least_ms = 0, 0
 end
 if problem then return redis.error_reply(problem) end
--- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+-- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
--- Part: the storage layout. Only this part says what the keys hold.
+-- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- Part: the storage layout. Only this part defines the contents of the keys.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
---             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
 --   queue     sorted set: id, ticket
 --   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
--- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until, asks_before (it plans to ask again so many ms before patience_until),
---                 at_least_ms; its inbox follows
+-- Records and the state are packed numbers. A script reads and writes them several times faster than decimal text.
+--   a holder      fence; also permits and least_end (0: none), if it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until (the waiter's deadline on the server), asks_before (it plans to
+--                 ask again this many ms before patience_until), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
---                 extra_weight   what the holders weigh beyond one permit each
---                 next_end       no lease ends before this
---                 last_end       no lease ends after this, except permanent ones
+--                 extra_weight   the permits of all holders beyond one each
+--                 next_end       no lease ends before this time
+--                 last_end       no lease ends after this time, except permanent ones
 --                 expiry         when the keys expire; 0: never
 --                 last_fence     the last fence or ticket that was given
---                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
+--                 head_until     while nothing is free, the first waiter stays first until this time; inf: no id waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
@@ -110,26 +110,26 @@ end
 local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
--- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
+-- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
--- What the script changes, for the part that writes.
+-- The changes that `write` stores.
 local changed, ttl_changed              -- the state; when the keys expire
-local wrote                             -- something that decides whether the call is refused when memory is full
-local records = nil                     -- ids and their new records, one after the other
+local wrote                             -- `write` need not begin with a write that is allowed when memory is full
+local records = nil                     -- ids and their new records, alternating
 local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
-local is_new_holders, is_new_queue      -- an empty key was deleted, its TTL with it
+local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
 local is_empty = head_until == NEVER and now < next_end and not record
 local waiting = is_empty and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
 local gives_back
--- Part: count. How many hold, and whether the keys are consistent: a key that was evicted, or restored without the others,
--- shows as a record too many or too few. Nothing is granted before this is known. Writes nothing.
--- In   waiting, NEVER: not known yet; gives_back: the caller gives back its permits, and their lease has not ended
+-- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
+-- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
+-- In   waiting (NEVER: not known yet); gives_back: the caller releases its permits, and their lease has not ended
 -- Out  held, in_use, consistent
 local held = call('ZCARD', holders)
-local in_use = suspended and 2147483647 or held + extra_weight -- while suspended nothing fits, whatever the limit
--- Where no more can be granted than is given back, the next call looks.
+local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
+-- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
 if not consistent then
   if waiting == NEVER then waiting = call('ZCARD', queue) end
@@ -141,7 +141,7 @@ if not consistent then
     consistent = fields + held + waiting == 0
   end
 end
--- The same id again: what it holds is the reply, whatever has become of the limit.
+-- The id holds a permit already: return it, even if the limit has changed since.
 local own_end = fence and call('ZSCORE', holders, id)
 if own_end and tonumber(own_end) > now then
   return {'held', weight, fence, own_end == 'inf' and -1 or tonumber(own_end), now, suspended and limit or in_use, limit}
@@ -151,10 +151,10 @@ if limit == 0 then limit = declared end -- stored with the state
 if limit == 0 then
   return redis.error_reply('LUAGATE no limit: none is stored for this semaphore, so the caller must declare one')
 end
--- Part: expire. Takes back the leases that have ended; suspends granting where the keys are not consistent, and resumes it.
--- In   what `load` and `count` found; `fence`: the caller's own lease has ended
+-- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
+-- In   the results of `load` and `count`; `fence`: the caller's own lease has ended
 if not consistent or suspended or fence or now >= next_end then
-  if consistent and not suspended then -- the caller's own lease, and up to a hundred of those that ended first
+  if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
     local ended = fence and {id} or {}
     for _, who in ipairs(held > 0 and call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100) or {}) do
       if not fence or who ~= id then ended[#ended + 1] = who end
@@ -170,13 +170,13 @@ if not consistent or suspended or fence or now >= next_end then
     if fence then record, fence = false, nil end
     next_end, changed = tonumber(held > 0 and call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] or NEVER), true
   end
-  -- The keys are not consistent, so who holds what is not known, only until when: the last lease in holders, and the bound
-  -- on all that end. Granting is suspended until both have passed, or until the bound has and all who are known released.
+  -- The keys are inconsistent: the holders are unknown, only the end of the last lease is known. It is the later of the last
+  -- end in holders and `last_end`. Granting resumes when `last_end` has passed and all known leases have ended or were released.
   if not consistent then
     local known = tonumber(call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] or 0)
     call('UNLINK', meta, queue)
     if is_known and last_end > now then
-      call('ZADD', holders, last_end, 'lost leases') -- a space: no id can be this
+      call('ZADD', holders, last_end, 'lost leases') -- it contains a space, so no id is equal to it
       known = math.max(known, last_end)
     end
     suspended, waiting, extra_weight, record, fence = true, 0, 0, false, nil
@@ -190,10 +190,10 @@ if not consistent or suspended or fence or now >= next_end then
   end
   in_use = suspended and 2147483647 or held + extra_weight
 end
--- Part: place. Whether the caller has a place in line, or waits for one; one that the server forgot is given back.
+-- Part: place. Finds the caller's place in line, and restores one that the server removed.
 -- In   want, wait_ms, ticket: arguments
--- Out  place: its ticket, where it was in line before; waits: it waits in line, until `patience_until`; is_new: it joins the
---      line at its end unless it is granted; asks; serves; ticket; above_limit: it wants more than the limit
+-- Out  place: its ticket, if it was in line before; waits: it waits in line, until `patience_until`; is_new: it joins the
+--      line at the end unless it is granted; asks; serves; ticket; above_limit: it wants more than the limit
 local place = record and call('ZSCORE', queue, id)
 local above_limit = want and want > limit
 local waits = wait_ms > 0 and want and not above_limit
@@ -209,21 +209,21 @@ elseif waits and (waiting > 0 or in_use + want > limit) then
   if is_new_queue then head_until = patience_until end
   waiting = waiting + 1
 end
--- Nobody is looked at while it is known that the first waiter stays first.
+-- No waiter is read while it is known that the first one stays first.
 if in_use >= limit and now < head_until and (is_new or not waits and not place) then serves = false end
 -- Part: messages to the waiters.
--- Out  listens, tell, CHANNEL_AND_SECRET, where somebody waits
+-- Out  listens, tell, CHANNEL_AND_SECRET, if any id waits
 local listens, tell, CHANNEL_AND_SECRET
 if waiting > 0 then
   CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
-  -- The place of the first of these channels that somebody listens to. A waiter without a channel need not listen. Only exact
-  -- subscribers of this very node count: the number that PUBLISH returns includes others, and not all of them.
+  -- Returns the position of the first of these channels with a subscriber. A waiter without a channel needs none. Only exact
+  -- subscriptions at this node count: the number that PUBLISH returns includes some of the others.
   function listens(...)
     local counts = (...) == '' and {'', 1} or redis.pcall('PUBSUB', 'NUMSUB', ...)
     for i = 2, #counts, 2 do if counts[i] > 0 then return i / 2 end end
   end
-  -- A message: a grant with fence and end as text, or with a fence of 0 a hint to ask again at `at`. Anybody may publish, so a
-  -- message to a waiter that gave a secret ends with a signature. False when it could not be sent.
+  -- Sends a grant with fence and end as text, or with a fence of 0 a hint to ask again at `at`. Other clients may publish, so a
+  -- message to a waiter with a secret ends with a signature. Returns false if the message could not be sent.
   function tell(channel, secret, who, permits, fence_text, at)
     local message = who .. (permits == 1 and ' 1 ' or ' ' .. permits .. ' ') .. fence_text .. ' ' .. at .. ' '
       .. clock[1] .. string.sub('00000' .. clock[2], -6, -4)
@@ -231,16 +231,16 @@ if waiting > 0 then
     return type(redis.pcall('PUBLISH', channel, message)) == 'number'
   end
 end
--- Part: serve. Grants to the waiters in their order, and behind them to the caller, while enough is free. A waiter that is gone
--- leaves the queue without a message, one that wants more than the limit leaves it with a hint. At most 100 at a time.
--- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      at least for `at_least_ms`; waits: the caller waits in line until `patience_until`
--- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
+-- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
+-- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
+-- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
+--      with a minimum hold of `at_least_ms`; waits: the caller waits in line until `patience_until`
+-- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
 while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   if waiting > 0 and not line then
-    local last = seen == 0 and 1 or 99 - seen -- most often one is served, and the next becomes first
+    local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
     line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
@@ -262,7 +262,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   elseif text and #text >= WAITER_SIZE then
     permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, text)
     alive = patience > now
-    -- Only a waiter that could be granted, or keeps others from it, has to listen.
+    -- Only a waiter that could be granted, or that blocks others, must have a subscriber.
     if alive and (in_use < limit or permits > limit) then
       channel, secret = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       alive = in_use >= limit or listens(channel)
@@ -272,22 +272,22 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   end
   local fits = alive and in_use + permits <= limit
   if alive and permits <= limit and (not fits and (waits or not mine) or channel == '') then
-    head_until = patience -- stays first; without an inbox its permits are kept for it
+    head_until = patience -- stays first; without an inbox its permits are reserved for it
     if not mine and patience - asks_before > next_end then first, first_text = who, text end
     break
   end
-  if in_line then -- first, since this is allowed when memory is full, and everything is after it
+  if in_line then -- first, since ZREM is allowed when memory is full, and any write after it
     call('ZREM', queue, who)
     waiting, wrote, changed = waiting - 1, true, true
   end
   local ends, score
   if fits then
-    -- What %.0f makes of it, in half the time, and as many digits as a 32-bit server takes at once.
+    -- The same text as by %.0f, in half the time. Each part fits an integer of a 32-bit server.
     ends = lease == 0 and NEVER or now + lease
     score = lease == 0 and '+inf' or string.format('%d%09d', ends / 1000000000, ends % 1000000000)
     last_fence = next_fence
     next_fence = next_fence + 1
-    if not mine then -- the script is atomic: nobody sees the message before the permit
+    if not mine then -- the script is atomic: no client sees the message before the permit
       local fence_text = string.format('%d%09d', last_fence / 1000000000, last_fence % 1000000000)
       fits = tell(channel, secret, who, permits, fence_text, lease == 0 and -1 or score)
     end
@@ -303,8 +303,8 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     end
     if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
     if held == 0 then is_new_holders = true end
-    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
--- Part: bounds. Extends the bounds on all leases to one that ends at `ends`.
+    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
+-- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
     held, wrote = held + 1, true
@@ -317,8 +317,8 @@ if ends == NEVER then is_permanent = true elseif ends > latest then latest = end
   if mine then asks = false end
   if in_line and at == #line then line = nil end
 end
--- Part: hint. Tells the first waiter when the next lease ends, if it plans to ask later, and remembers that it was told.
--- In   first, first_text: the first waiter, where it stays first, and its record, if the keys are consistent
+-- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
+-- In   first, first_text: the first waiter, if it stays first, and its record, if the keys are consistent
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
@@ -331,7 +331,7 @@ if first_text and #first_text > WAITER_SIZE then
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
 end
-if seen == 100 then -- the next waiter that lives is told to ask at once, and the rest is left to it
+if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
@@ -350,7 +350,7 @@ end
 local joins = is_new and not given
 if joins and max_waiting > 0 and waiting >= max_waiting then
   if not stopped then
--- Part: sweep. The line is full: of the first 100 waiters, those that are gone leave it.
+-- Part: sweep. The line is full: removes the dead waiters among the first 100.
 local front, gone, asked, channels, first_is_gone = call('ZRANGE', queue, 0, 99), {}, {}, {}, false
 for i, text in ipairs(call('HMGET', meta, unpack(front))) do
   local lives = text and #text >= WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now
@@ -368,15 +368,15 @@ if #gone > 0 then
   waiting, wrote, changed = waiting - #gone, true, true
   for _, who in ipairs(gone) do first_is_gone = first_is_gone or who == front[1] end
   if first_is_gone then
-    head_until = 0 -- the next call looks who is first
-    local last = records and #records or 0 -- the first waiter may have been hinted, and is not to be written again
+    head_until = 0 -- the next call finds the first waiter
+    local last = records and #records or 0 -- a record that `hint` changed must not be written again
     if last > 0 and records[last - 1] == front[1] then records[last - 1], records[last] = nil, nil end
   end
 end
   end
   joins = waiting < max_waiting
 end
-if place and asks and not waits then -- it gives up its place
+if place and asks and not waits then -- the caller gives up its place
   call('ZREM', queue, id)
   call('HDEL', meta, id)
   waiting, wrote = waiting - 1, true
@@ -386,9 +386,9 @@ if given then
   reply = {'granted', weight, given, lease_ms == 0 and -1 or now + lease_ms, now, in_use, limit}
 elseif above_limit then
   reply = {'above_limit', limit, now}
-  limit = stored_limit -- nothing is granted under another
+  limit = stored_limit -- only a grant stores a limit
 elseif joins or waits and not is_new then
--- Part: stay. The caller joins the line, or stays in it: its place, when it asks again, and its record.
+-- Part: stay. The caller joins the line, or stays in it. Computes its position, when to ask again, and its record.
 -- In   joins: it is not in line yet
 -- Out  position, from 1; retry_after, in ms; the record
 if joins then
@@ -399,8 +399,8 @@ if joins then
   waiting = waiting + 1
 end
 local position = joins and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
-local watch = position -- the lease to end that it waits for, from 1
--- A waiter that asks again looks whether anybody lives in front of it. If nobody does, it watches as the first one.
+local watch = position -- it waits for the end of this lease, counted from 1
+-- If the call is repeated by a waiter, and all waiters ahead are dead, it watches the same lease as the first waiter.
 if place and position > 1 and position <= 10 then
   watch = 1
   for _, text in ipairs(call('HMGET', meta, unpack(call('ZRANGE', queue, 0, position - 2)))) do
@@ -416,45 +416,46 @@ elseif suspended or next_end < now + retry_after then -- while suspended it wait
   if score and score ~= 'inf' then retry_after = math.min(retry_after, math.max(1, score - now)) end
 end
 if expiry ~= 0 and patience_until > expiry then expiry, ttl_changed = patience_until + 60000, true end
-wrote = true -- the record of a waiter may be refused
+wrote = true -- the record of a waiter may be refused when memory is full
 local text = struct.pack(WAITER, want, lease_ms, patience_until, wait_ms - retry_after, at_least_ms) .. inbox
 if records then records[#records + 1], records[#records + 2] = id, text else records = {id, text} end
   reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}
 else
--- Part: next expiry. What a caller is told that is denied.
--- In   waits: it is denied since the line is full. Then the lease that ends next is not looked up
--- Out  next_expiry: ms until the next lease expires, or the last one while suspended, or else the patience of the first waiter
+-- Part: next expiry. Computes a field of the reply `denied`.
+-- In   waits: the caller is denied since the line is full. Then the exact end of the next lease is not read
+-- Out  next_expiry: ms until the next lease expires, or the last one while suspended. If none expires: until the patience of
+--      the first waiter ends
 local ends_at = next_end < NEVER and next_end -- a lease that was refreshed may end later
 if not stopped and (suspended or not waits) then
   local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
   ends_at = score and score ~= 'inf' and score
 end
-if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: the bound was reached, so it asks again at once
+if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: serve stopped at its bound; ask at once
 local next_expiry = ends_at and math.max(1, ends_at - now) or -1
   reply = {'denied', next_expiry, suspended and limit or in_use, limit, waiting, now}
 end
--- Part: write. What the phases before changed: the state, the records, and when the keys expire. No other part writes these.
+-- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then
-  -- A permanent lease kept the keys for ever. Once none is left and the limit is not pinned, they expire again. A waiter
-  -- asks every few seconds, which keeps them for as long as it waits.
+  -- A permanent lease kept the keys for ever. Without any, and without a pinned limit, they expire again. A waiter asks every
+  -- few seconds, which keeps them while it waits.
   local last = call('ZREVRANGE', holders, '0', '1', 'WITHSCORES')
   last = last[renewed and last[1] == id and 4 or 2]
   if last ~= 'inf' then
     expiry, changed, ttl_changed = math.max(last_end - 1000, tonumber(last or 0), now) + 60000, true, true
   end
-elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this very ms would take what is written with them
+elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this ms would take the new entries with them
   expiry, changed, ttl_changed = now + 60000, true, true
 end
--- The bounds are up to a second further than needed, so that few calls change them. What looks lost later may suspend granting
--- for that much longer, never shorter.
+-- The bound is up to a second later than needed, so that few calls change it. After a loss, granting may be suspended for that
+-- much longer, never shorter.
 if latest > last_end then
   last_end, changed = latest + math.min(1000, math.floor((latest - now) / 8)), true
   if expiry ~= 0 and expiry < latest + 60000 then expiry, ttl_changed = latest + 60000, true end
 end
--- Only a new permit, and a place in line, may be refused when memory is full, by the first write. Any other call begins with a
--- write that is allowed then; after it every write is.
+-- When memory is full, the server may refuse only a new permit or a place in line, at the first write. All other calls begin
+-- with a write that is allowed then. After it every write is allowed.
 local is_first = not wrote and (changed or records or renewed)
 if is_first then
   if expiry == 0 then call('PERSIST', meta) else call('PEXPIREAT', meta, expiry) end

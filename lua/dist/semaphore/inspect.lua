@@ -1,17 +1,18 @@
--- semaphore/inspect: who holds and who waits. Writes nothing. Whose lease has ended is neither listed nor counted.
+-- semaphore/inspect: lists holders and waiters. Writes nothing. Ended leases are neither listed nor counted.
 --
 -- KEYS  meta holders queue
--- ARGV  offset   how many holders, and how many waiters, to leave out at the start
+-- ARGV  offset   how many holders, and how many waiters, to skip
 --       count    how many of each to list at most, 0 to 1000
 -- REPLY limit pinned in_use holder_count waiter_count last_fence now holders waiters
 --
--- The reply has no word in front. `holders` has a list for each: id permits fence expires_at cooling_down; whose lease ends
--- first, first. cooling_down is 1 for permits that were released before their minimum hold ended: nobody holds them until then.
--- `waiters` has a list for each: id permits ticket patience_until; in the order of the queue. in_use and waiter_count are exact
--- where at most 1,000 leases have ended, or run, and 1,000 wait; beyond that they count also some that are over.
--- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
--- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
--- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+-- The reply does not begin with a word. `holders` has a list for each: id permits fence expires_at cooling_down; in the order of
+-- the ends. cooling_down is 1 for permits that were released before their minimum hold ended: they have no holder until then.
+-- `waiters` has a list for each: id permits ticket patience_until; in the order of the queue.
+-- in_use is exact if at most 1,000 leases have ended, or at most 1,000 run. waiter_count is exact if at most 1,000 ids wait.
+-- Beyond that in_use is approximate, and waiter_count may include waiters whose patience has ended.
+-- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
+-- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
@@ -30,7 +31,7 @@ local function word(at, name, most)
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- The numbers of keys and arguments.
+-- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
@@ -39,7 +40,7 @@ end
 takes('meta holders queue', 3, 'offset count', 2)
 local offset, count = number(1, 'offset', 0, 2147483647), number(2, 'count', 0, 1000)
 if problem then return redis.error_reply(problem) end
--- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+-- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
@@ -47,27 +48,27 @@ local now = (micros - micros % 1000) / 1000 -- ms
 local id = ''
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
--- Part: the storage layout. Only this part says what the keys hold.
+-- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- Part: the storage layout. Only this part defines the contents of the keys.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
---             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
 --   queue     sorted set: id, ticket
 --   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
--- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until, asks_before (it plans to ask again so many ms before patience_until),
---                 at_least_ms; its inbox follows
+-- Records and the state are packed numbers. A script reads and writes them several times faster than decimal text.
+--   a holder      fence; also permits and least_end (0: none), if it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until (the waiter's deadline on the server), asks_before (it plans to
+--                 ask again this many ms before patience_until), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
---                 extra_weight   what the holders weigh beyond one permit each
---                 next_end       no lease ends before this
---                 last_end       no lease ends after this, except permanent ones
+--                 extra_weight   the permits of all holders beyond one each
+--                 next_end       no lease ends before this time
+--                 last_end       no lease ends after this time, except permanent ones
 --                 expiry         when the keys expire; 0: never
 --                 last_fence     the last fence or ticket that was given
---                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
+--                 head_until     while nothing is free, the first waiter stays first until this time; inf: no id waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
@@ -97,24 +98,24 @@ end
 local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
--- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
+-- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
--- What the script changes, for the part that writes.
+-- The changes that `write` stores.
 local changed, ttl_changed              -- the state; when the keys expire
-local wrote                             -- something that decides whether the call is refused when memory is full
-local records = nil                     -- ids and their new records, one after the other
+local wrote                             -- `write` need not begin with a write that is allowed when memory is full
+local records = nil                     -- ids and their new records, alternating
 local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
-local is_new_holders, is_new_queue      -- an empty key was deleted, its TTL with it
+local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
 local waiting, gives_back = call('ZCARD', queue)
--- Part: count. How many hold, and whether the keys are consistent: a key that was evicted, or restored without the others,
--- shows as a record too many or too few. Nothing is granted before this is known. Writes nothing.
--- In   waiting, NEVER: not known yet; gives_back: the caller gives back its permits, and their lease has not ended
+-- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
+-- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
+-- In   waiting (NEVER: not known yet); gives_back: the caller releases its permits, and their lease has not ended
 -- Out  held, in_use, consistent
 local held = call('ZCARD', holders)
-local in_use = suspended and 2147483647 or held + extra_weight -- while suspended nothing fits, whatever the limit
--- Where no more can be granted than is given back, the next call looks.
+local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
+-- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
 if not consistent then
   if waiting == NEVER then waiting = call('ZCARD', queue) end
@@ -126,7 +127,7 @@ if not consistent then
     consistent = fields + held + waiting == 0
   end
 end
--- The fence and the permits of these ids; nothing for one that has no record of a holder.
+-- Fence and permits of each id; zeros for an id without a holder's record.
 local function holdings(ids)
   local list = {}
   for i, text in ipairs(#ids > 0 and call('HMGET', meta, unpack(ids)) or {}) do
@@ -140,7 +141,7 @@ in_use = live
 if suspended or not consistent then
   in_use = math.max(limit, live)
 elseif extra_weight > 0 then
-  -- What those weigh whose leases have ended, or those that hold, whichever are fewer.
+  -- Reads the permits of the ended leases or of the running ones, whichever are fewer.
   local ended, sum = held - live, 0
   local first, last = '-inf', now
   if live < ended then first, last = '(' .. now, '+inf' end
@@ -149,13 +150,13 @@ elseif extra_weight > 0 then
   end
   in_use = live + (live < ended and sum or extra_weight - sum)
 end
--- The ids and the scores of a reply.
+-- Splits a reply into ids and scores.
 local function split(reply)
   local ids, scores = {}, {}
   for i = 1, #reply, 2 do ids[#ids + 1], scores[#ids + 1] = reply[i], tonumber(reply[i + 1]) end
   return ids, scores
 end
--- The waiters at these places whose patience has not ended, and how many there are whose patience has.
+-- Returns the waiters at these places whose patience has not ended, and the number of those whose patience has.
 local function waiters(from, to)
   local list, over = {}, 0
   local ids, tickets = split(call('ZRANGE', queue, from, to, 'WITHSCORES'))

@@ -1,13 +1,13 @@
--- semaphore/lookup: what an id has. Writes nothing.
+-- semaphore/lookup: returns the permit or the place in line of an id. Writes nothing.
 --
 -- KEYS  meta holders queue
 -- ARGV  id
 -- REPLY held    permits fence expires_at now
 --       queued  ticket position now
 --       gone    now
--- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
--- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
--- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+-- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
+-- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
@@ -26,7 +26,7 @@ local function word(at, name, most)
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- The numbers of keys and arguments.
+-- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
@@ -35,34 +35,34 @@ end
 takes('meta holders queue', 3, 'id', 1)
 local id = word(1, 'id', 200)
 if problem then return redis.error_reply(problem) end
--- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+-- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
--- Part: the storage layout. Only this part says what the keys hold.
+-- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- Part: the storage layout. Only this part defines the contents of the keys.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
---             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
 --   queue     sorted set: id, ticket
 --   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
--- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until, asks_before (it plans to ask again so many ms before patience_until),
---                 at_least_ms; its inbox follows
+-- Records and the state are packed numbers. A script reads and writes them several times faster than decimal text.
+--   a holder      fence; also permits and least_end (0: none), if it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until (the waiter's deadline on the server), asks_before (it plans to
+--                 ask again this many ms before patience_until), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
---                 extra_weight   what the holders weigh beyond one permit each
---                 next_end       no lease ends before this
---                 last_end       no lease ends after this, except permanent ones
+--                 extra_weight   the permits of all holders beyond one each
+--                 next_end       no lease ends before this time
+--                 last_end       no lease ends after this time, except permanent ones
 --                 expiry         when the keys expire; 0: never
 --                 last_fence     the last fence or ticket that was given
---                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
+--                 head_until     while nothing is free, the first waiter stays first until this time; inf: no id waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
@@ -92,15 +92,15 @@ end
 local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
--- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
+-- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
--- What the script changes, for the part that writes.
+-- The changes that `write` stores.
 local changed, ttl_changed              -- the state; when the keys expire
-local wrote                             -- something that decides whether the call is refused when memory is full
-local records = nil                     -- ids and their new records, one after the other
+local wrote                             -- `write` need not begin with a write that is allowed when memory is full
+local records = nil                     -- ids and their new records, alternating
 local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
-local is_new_holders, is_new_queue      -- an empty key was deleted, its TTL with it
+local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
 local ends, rank = call('ZSCORE', holders, id), call('ZRANK', queue, id)
 if fence and ends and tonumber(ends) > now then

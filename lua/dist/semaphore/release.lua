@@ -1,15 +1,15 @@
--- semaphore/release: gives permits back, or a place in the queue. Running it again changes nothing more.
+-- semaphore/release: releases permits, or a place in line. A repeated call changes nothing more.
 --
 -- KEYS  meta holders queue
 -- ARGV  id
---       keep    how many permits to keep; 0: gives everything back. What is given back before its minimum hold ended is in use
---               until then
---       fence   only the permit with this fence, or the place in line with this ticket; 0 or left out: whatever the id has
+--       keep    how many permits to keep; 0: releases all. Permits released before their minimum hold ended stay in use until
+--               then
+--       fence   only the permit with this fence, or the place in line with this ticket; 0 or left out: any of this id
 -- REPLY released  left in_use limit
---       cancelled   it was in line; the waiter is sent a message
---       gone        the lease had ended, or it was released before, or the id has something else than this fence by now
--- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
--- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+--       cancelled   the id was in line; the waiter receives a message
+--       gone        the lease had ended, or the permit was released before, or the id has another fence or ticket now
+-- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
+-- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
@@ -18,34 +18,34 @@ if #ARGV ~= 2 and #ARGV ~= 3 then return redis.error_reply('LUAGATE arguments: t
 local id, keep, only = ARGV[1], ARGV[2], ARGV[3] or '0'
 keep = keep == '0' and 0 or find(keep, DIGITS) and keep + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
--- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+-- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
--- Part: the storage layout. Only this part says what the keys hold.
+-- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- Part: the storage layout. Only this part defines the contents of the keys.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
---             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
 --   queue     sorted set: id, ticket
 --   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
--- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until, asks_before (it plans to ask again so many ms before patience_until),
---                 at_least_ms; its inbox follows
+-- Records and the state are packed numbers. A script reads and writes them several times faster than decimal text.
+--   a holder      fence; also permits and least_end (0: none), if it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until (the waiter's deadline on the server), asks_before (it plans to
+--                 ask again this many ms before patience_until), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
---                 extra_weight   what the holders weigh beyond one permit each
---                 next_end       no lease ends before this
---                 last_end       no lease ends after this, except permanent ones
+--                 extra_weight   the permits of all holders beyond one each
+--                 next_end       no lease ends before this time
+--                 last_end       no lease ends after this time, except permanent ones
 --                 expiry         when the keys expire; 0: never
 --                 last_fence     the last fence or ticket that was given
---                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
+--                 head_until     while nothing is free, the first waiter stays first until this time; inf: no id waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
@@ -75,33 +75,33 @@ end
 local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
--- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
+-- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
--- What the script changes, for the part that writes.
+-- The changes that `write` stores.
 local changed, ttl_changed              -- the state; when the keys expire
-local wrote                             -- something that decides whether the call is refused when memory is full
-local records = nil                     -- ids and their new records, one after the other
+local wrote                             -- `write` need not begin with a write that is allowed when memory is full
+local records = nil                     -- ids and their new records, alternating
 local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
-local is_new_holders, is_new_queue      -- an empty key was deleted, its TTL with it
+local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
--- The id of a holder without a minimum hold was checked by acquire. Some other fields of meta are no ids.
+-- acquire checked the id of a holder without a minimum hold. Some other fields of meta are not ids.
 local problem = (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (keep < 0 or keep > 2147483647) and string.format(NO_NUMBER, 'keep', 0, 2147483647)
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end
 if only > 0 and record and (fence or tonumber(call('ZSCORE', queue, id) or 0)) ~= only then
-  record, fence = false, nil -- of a later call with the same id
+  record, fence = false, nil -- they belong to a later call with the same id
 end
-local waiting = fence and head_until == NEVER and 0 or NEVER -- at least one may wait; the line tells, once it is read
+local waiting = fence and head_until == NEVER and 0 or NEVER -- NEVER: not known before the queue is read
 local gives_back = fence and now < next_end -- before next_end no lease has ended
--- Part: count. How many hold, and whether the keys are consistent: a key that was evicted, or restored without the others,
--- shows as a record too many or too few. Nothing is granted before this is known. Writes nothing.
--- In   waiting, NEVER: not known yet; gives_back: the caller gives back its permits, and their lease has not ended
+-- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
+-- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
+-- In   waiting (NEVER: not known yet); gives_back: the caller releases its permits, and their lease has not ended
 -- Out  held, in_use, consistent
 local held = call('ZCARD', holders)
-local in_use = suspended and 2147483647 or held + extra_weight -- while suspended nothing fits, whatever the limit
--- Where no more can be granted than is given back, the next call looks.
+local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
+-- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
 if not consistent then
   if waiting == NEVER then waiting = call('ZCARD', queue) end
@@ -114,18 +114,18 @@ if not consistent then
   end
 end
 -- Part: messages to the waiters.
--- Out  listens, tell, CHANNEL_AND_SECRET, where somebody waits
+-- Out  listens, tell, CHANNEL_AND_SECRET, if any id waits
 local listens, tell, CHANNEL_AND_SECRET
 if waiting > 0 then
   CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
-  -- The place of the first of these channels that somebody listens to. A waiter without a channel need not listen. Only exact
-  -- subscribers of this very node count: the number that PUBLISH returns includes others, and not all of them.
+  -- Returns the position of the first of these channels with a subscriber. A waiter without a channel needs none. Only exact
+  -- subscriptions at this node count: the number that PUBLISH returns includes some of the others.
   function listens(...)
     local counts = (...) == '' and {'', 1} or redis.pcall('PUBSUB', 'NUMSUB', ...)
     for i = 2, #counts, 2 do if counts[i] > 0 then return i / 2 end end
   end
-  -- A message: a grant with fence and end as text, or with a fence of 0 a hint to ask again at `at`. Anybody may publish, so a
-  -- message to a waiter that gave a secret ends with a signature. False when it could not be sent.
+  -- Sends a grant with fence and end as text, or with a fence of 0 a hint to ask again at `at`. Other clients may publish, so a
+  -- message to a waiter with a secret ends with a signature. Returns false if the message could not be sent.
   function tell(channel, secret, who, permits, fence_text, at)
     local message = who .. (permits == 1 and ' 1 ' or ' ' .. permits .. ' ') .. fence_text .. ' ' .. at .. ' '
       .. clock[1] .. string.sub('00000' .. clock[2], -6, -4)
@@ -143,16 +143,16 @@ if record and keep > 0 then
     word = 'released'
     local text = keep == 1 and least_end <= now and struct.pack(PLAIN_HOLDER, fence)
       or struct.pack(HOLDER, fence, keep, least_end)
--- Part: cool. What the caller gives back before its minimum hold ends is in use until then, as a lease of nobody.
--- In   keep: how many of its permits stay with the caller
+-- Part: cool. Permits released before their minimum hold ends stay in use until then, as a lease without a holder.
+-- In   keep: how many permits the caller keeps
 if least_end > now and keep < weight then
   local name = string.format('%s %.0f %.0f', id, keep, fence)
-  call('HDEL', meta, id) -- first, since this is allowed when memory is full
+  call('HDEL', meta, id) -- first, since HDEL is allowed when memory is full
   call('ZADD', holders, least_end, name)
   local permits, ends = weight - keep, least_end
   records = records or {}
   records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
--- Part: bounds. Extends the bounds on all leases to one that ends at `ends`.
+-- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
   held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
@@ -163,7 +163,7 @@ end
     extra_weight, in_use, fence = extra_weight - weight + keep, in_use - weight + keep, nil
   end
 elseif suspended or not consistent then
-  -- A holder that is still known may give back. How many permits it held is not known any more, nor its fence.
+  -- A holder that is still known can release. The number of its permits and its fence are unknown.
   if is_live and keep == 0 and (only == 0 or fence) then
     call('ZREM', holders, id)
     word, lease_ended = 'released', true
@@ -171,16 +171,16 @@ elseif suspended or not consistent then
 elseif fence then
   if is_live then
     word = 'released'
--- Part: cool. What the caller gives back before its minimum hold ends is in use until then, as a lease of nobody.
--- In   keep: how many of its permits stay with the caller
+-- Part: cool. Permits released before their minimum hold ends stay in use until then, as a lease without a holder.
+-- In   keep: how many permits the caller keeps
 if least_end > now and keep < weight then
   local name = string.format('%s %.0f %.0f', id, keep, fence)
-  call('HDEL', meta, id) -- first, since this is allowed when memory is full
+  call('HDEL', meta, id) -- first, since HDEL is allowed when memory is full
   call('ZADD', holders, least_end, name)
   local permits, ends = weight - keep, least_end
   records = records or {}
   records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
--- Part: bounds. Extends the bounds on all leases to one that ends at `ends`.
+-- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
   held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
@@ -189,7 +189,7 @@ end
   end
   call('HDEL', meta, id)
   if waiting > 0 and held == 1 and gives_back then
-    leaves_last = true -- else the key is deleted, and made again for the next holder
+    leaves_last = true -- else the server deletes the empty key, and creates it again for the next holder
   elseif call('ZREM', holders, id) == 1 then
     held = held - 1
   else
@@ -205,10 +205,10 @@ elseif record then
   local channel, secret = string.match(record, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
   if channel ~= '' then tell(channel, secret, id, 0, 0, -1) end
 end
--- Part: expire. Takes back the leases that have ended; suspends granting where the keys are not consistent, and resumes it.
--- In   what `load` and `count` found; `fence`: the caller's own lease has ended
+-- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
+-- In   the results of `load` and `count`; `fence`: the caller's own lease has ended
 if not consistent or suspended or fence or now >= next_end then
-  if consistent and not suspended then -- the caller's own lease, and up to a hundred of those that ended first
+  if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
     local ended = fence and {id} or {}
     for _, who in ipairs(held > 0 and call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100) or {}) do
       if not fence or who ~= id then ended[#ended + 1] = who end
@@ -224,13 +224,13 @@ if not consistent or suspended or fence or now >= next_end then
     if fence then record, fence = false, nil end
     next_end, changed = tonumber(held > 0 and call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] or NEVER), true
   end
-  -- The keys are not consistent, so who holds what is not known, only until when: the last lease in holders, and the bound
-  -- on all that end. Granting is suspended until both have passed, or until the bound has and all who are known released.
+  -- The keys are inconsistent: the holders are unknown, only the end of the last lease is known. It is the later of the last
+  -- end in holders and `last_end`. Granting resumes when `last_end` has passed and all known leases have ended or were released.
   if not consistent then
     local known = tonumber(call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] or 0)
     call('UNLINK', meta, queue)
     if is_known and last_end > now then
-      call('ZADD', holders, last_end, 'lost leases') -- a space: no id can be this
+      call('ZADD', holders, last_end, 'lost leases') -- it contains a space, so no id is equal to it
       known = math.max(known, last_end)
     end
     suspended, waiting, extra_weight, record, fence = true, 0, 0, false, nil
@@ -245,16 +245,16 @@ if not consistent or suspended or fence or now >= next_end then
   in_use = suspended and 2147483647 or held + extra_weight
 end
 local serves, asks, waits, want, lease_ms, at_least_ms, patience_until = true
--- Part: serve. Grants to the waiters in their order, and behind them to the caller, while enough is free. A waiter that is gone
--- leaves the queue without a message, one that wants more than the limit leaves it with a hint. At most 100 at a time.
--- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      at least for `at_least_ms`; waits: the caller waits in line until `patience_until`
--- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
+-- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
+-- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
+-- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
+--      with a minimum hold of `at_least_ms`; waits: the caller waits in line until `patience_until`
+-- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
 while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   if waiting > 0 and not line then
-    local last = seen == 0 and 1 or 99 - seen -- most often one is served, and the next becomes first
+    local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
     line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
@@ -276,7 +276,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   elseif text and #text >= WAITER_SIZE then
     permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, text)
     alive = patience > now
-    -- Only a waiter that could be granted, or keeps others from it, has to listen.
+    -- Only a waiter that could be granted, or that blocks others, must have a subscriber.
     if alive and (in_use < limit or permits > limit) then
       channel, secret = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       alive = in_use >= limit or listens(channel)
@@ -286,22 +286,22 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   end
   local fits = alive and in_use + permits <= limit
   if alive and permits <= limit and (not fits and (waits or not mine) or channel == '') then
-    head_until = patience -- stays first; without an inbox its permits are kept for it
+    head_until = patience -- stays first; without an inbox its permits are reserved for it
     if not mine and patience - asks_before > next_end then first, first_text = who, text end
     break
   end
-  if in_line then -- first, since this is allowed when memory is full, and everything is after it
+  if in_line then -- first, since ZREM is allowed when memory is full, and any write after it
     call('ZREM', queue, who)
     waiting, wrote, changed = waiting - 1, true, true
   end
   local ends, score
   if fits then
-    -- What %.0f makes of it, in half the time, and as many digits as a 32-bit server takes at once.
+    -- The same text as by %.0f, in half the time. Each part fits an integer of a 32-bit server.
     ends = lease == 0 and NEVER or now + lease
     score = lease == 0 and '+inf' or string.format('%d%09d', ends / 1000000000, ends % 1000000000)
     last_fence = next_fence
     next_fence = next_fence + 1
-    if not mine then -- the script is atomic: nobody sees the message before the permit
+    if not mine then -- the script is atomic: no client sees the message before the permit
       local fence_text = string.format('%d%09d', last_fence / 1000000000, last_fence % 1000000000)
       fits = tell(channel, secret, who, permits, fence_text, lease == 0 and -1 or score)
     end
@@ -317,8 +317,8 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     end
     if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
     if held == 0 then is_new_holders = true end
-    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
--- Part: bounds. Extends the bounds on all leases to one that ends at `ends`.
+    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
+-- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
     held, wrote = held + 1, true
@@ -331,8 +331,8 @@ if ends == NEVER then is_permanent = true elseif ends > latest then latest = end
   if mine then asks = false end
   if in_line and at == #line then line = nil end
 end
--- Part: hint. Tells the first waiter when the next lease ends, if it plans to ask later, and remembers that it was told.
--- In   first, first_text: the first waiter, where it stays first, and its record, if the keys are consistent
+-- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
+-- In   first, first_text: the first waiter, if it stays first, and its record, if the keys are consistent
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
@@ -345,7 +345,7 @@ if first_text and #first_text > WAITER_SIZE then
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
 end
-if seen == 100 then -- the next waiter that lives is told to ask at once, and the rest is left to it
+if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
@@ -362,28 +362,28 @@ if seen == 100 then -- the next waiter that lives is told to ask at once, and th
   end
 end
 if leaves_last then call('ZREM', holders, id) end
--- Part: write. What the phases before changed: the state, the records, and when the keys expire. No other part writes these.
+-- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then
-  -- A permanent lease kept the keys for ever. Once none is left and the limit is not pinned, they expire again. A waiter
-  -- asks every few seconds, which keeps them for as long as it waits.
+  -- A permanent lease kept the keys for ever. Without any, and without a pinned limit, they expire again. A waiter asks every
+  -- few seconds, which keeps them while it waits.
   local last = call('ZREVRANGE', holders, '0', '1', 'WITHSCORES')
   last = last[renewed and last[1] == id and 4 or 2]
   if last ~= 'inf' then
     expiry, changed, ttl_changed = math.max(last_end - 1000, tonumber(last or 0), now) + 60000, true, true
   end
-elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this very ms would take what is written with them
+elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this ms would take the new entries with them
   expiry, changed, ttl_changed = now + 60000, true, true
 end
--- The bounds are up to a second further than needed, so that few calls change them. What looks lost later may suspend granting
--- for that much longer, never shorter.
+-- The bound is up to a second later than needed, so that few calls change it. After a loss, granting may be suspended for that
+-- much longer, never shorter.
 if latest > last_end then
   last_end, changed = latest + math.min(1000, math.floor((latest - now) / 8)), true
   if expiry ~= 0 and expiry < latest + 60000 then expiry, ttl_changed = latest + 60000, true end
 end
--- Only a new permit, and a place in line, may be refused when memory is full, by the first write. Any other call begins with a
--- write that is allowed then; after it every write is.
+-- When memory is full, the server may refuse only a new permit or a place in line, at the first write. All other calls begin
+-- with a write that is allowed then. After it every write is allowed.
 local is_first = not wrote and (changed or records or renewed)
 if is_first then
   if expiry == 0 then call('PERSIST', meta) else call('PEXPIREAT', meta, expiry) end

@@ -1,22 +1,22 @@
--- semaphore/try_acquire_all: asks for permits of several semaphores at once, all or none. Running it again with the same id
+-- semaphore/try_acquire_all: requests permits of several semaphores at once, all or none. A repeated call with the same id
 -- grants nothing twice.
 --
 -- KEYS  meta holders queue ...
 --                 of 1 to 64 semaphores, all with one hash tag
--- ARGV  id        who asks, the same for all
+-- ARGV  id        the caller's id, the same for all
 --       permits limit lease_ms at_least_ms ...
---                 of each semaphore, as `acquire` takes them; permits: 1 to the limit in force
+--                 of each semaphore, as for `acquire`; permits: 1 to the limit in force
 -- REPLY granted      now permits
 --       held         now permits
 --       denied       index next_expiry now usages
 --       above_limit  index limit now  more than the limit in force, so never granted
 --
--- Lists are in the order of KEYS. `permits` has for each semaphore: permits fence expires_at in_use limit. `index` tells the
--- first semaphore that does not have enough free, or where somebody waits; from 1. `usages` has for each: in_use limit waiting.
+-- Lists are in the order of KEYS. `permits` has for each semaphore: permits fence expires_at in_use limit. `index` is the
+-- first semaphore that has too few free permits, or has a waiter; from 1. `usages` has for each: in_use limit waiting.
 -- After `denied` and `above_limit` the id has no permit of any of them, nor a place in line.
--- Part: checks of arguments, for scripts that need not be fast. The first problem found is the reply.
--- Part: what arguments look like, and what an error says of one that does not look like it. A number is decimal digits and
--- nothing else: tonumber alone takes '0x3', '1e0' and ' 2 '. A word has no white space and no control character.
+-- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
+-- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
@@ -35,7 +35,7 @@ local function word(at, name, most)
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- The numbers of keys and arguments.
+-- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
@@ -62,36 +62,36 @@ for at = 2, problem and 0 or #ARGV, 4 do
   asked[#asked + 1] = {permits, limit, lease_ms, at_least_ms}
 end
 if problem then return redis.error_reply(problem) end
--- Part: the server's time, asked for once: before Redis 7.2 it moves while a script runs.
+-- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
--- Reads one semaphore, with its three keys. What it returns does the rest; nothing is written before.
+-- Reads one semaphore, with its three keys. Writes nothing: the functions that it returns do.
 local function open(KEYS, want, declared, lease_ms, at_least_ms)
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`, and of a holder its `fence`, `weight` and `least_end`
--- Part: the storage layout. Only this part says what the keys hold.
+-- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- Part: the storage layout. Only this part defines the contents of the keys.
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
---             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and when it does
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
 --   queue     sorted set: id, ticket
 --   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
 --
--- Records and the state are packed numbers. A script reads and writes them several times faster than digits.
---   a holder      fence; permits and least_end (0: none), where it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until, asks_before (it plans to ask again so many ms before patience_until),
---                 at_least_ms; its inbox follows
+-- Records and the state are packed numbers. A script reads and writes them several times faster than decimal text.
+--   a holder      fence; also permits and least_end (0: none), if it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until (the waiter's deadline on the server), asks_before (it plans to
+--                 ask again this many ms before patience_until), at_least_ms; its inbox follows
 --   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
 --                                because keys were lost, while a lease that is still known runs
 --                 limit          0: none is stored
---                 extra_weight   what the holders weigh beyond one permit each
---                 next_end       no lease ends before this
---                 last_end       no lease ends after this, except permanent ones
+--                 extra_weight   the permits of all holders beyond one each
+--                 next_end       no lease ends before this time
+--                 last_end       no lease ends after this time, except permanent ones
 --                 expiry         when the keys expire; 0: never
 --                 last_fence     the last fence or ticket that was given
---                 head_until     while nothing is free, the first waiter stays first until this; inf: nobody waits
+--                 head_until     while nothing is free, the first waiter stays first until this time; inf: no id waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
@@ -121,24 +121,24 @@ end
 local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
--- The next fence or ticket. It grows also when the last one was forgotten, by the clock.
+-- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
--- What the script changes, for the part that writes.
+-- The changes that `write` stores.
 local changed, ttl_changed              -- the state; when the keys expire
-local wrote                             -- something that decides whether the call is refused when memory is full
-local records = nil                     -- ids and their new records, one after the other
+local wrote                             -- `write` need not begin with a write that is allowed when memory is full
+local records = nil                     -- ids and their new records, alternating
 local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
-local is_new_holders, is_new_queue      -- an empty key was deleted, its TTL with it
+local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
   local waiting, gives_back = call('ZCARD', queue)
--- Part: count. How many hold, and whether the keys are consistent: a key that was evicted, or restored without the others,
--- shows as a record too many or too few. Nothing is granted before this is known. Writes nothing.
--- In   waiting, NEVER: not known yet; gives_back: the caller gives back its permits, and their lease has not ended
+-- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
+-- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
+-- In   waiting (NEVER: not known yet); gives_back: the caller releases its permits, and their lease has not ended
 -- Out  held, in_use, consistent
 local held = call('ZCARD', holders)
-local in_use = suspended and 2147483647 or held + extra_weight -- while suspended nothing fits, whatever the limit
--- Where no more can be granted than is given back, the next call looks.
+local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
+-- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
 if not consistent then
   if waiting == NEVER then waiting = call('ZCARD', queue) end
@@ -159,14 +159,14 @@ end
   local own_end = fence and call('ZSCORE', holders, id)
   local is_held, can_have = own_end and tonumber(own_end) > now, nil
   local one = {is_held = is_held, above_limit = not is_held and want > limit and limit}
-  -- Brings it up to now and serves the line. With `asks` it is granted to the caller, where enough is free and nobody waits.
-  -- Returns whether the caller has it, or can have it.
+  -- Takes back ended leases and serves the line. With `asks` it grants to the caller, if enough is free and no id waits.
+  -- Returns whether the caller holds its permits here, or could be granted them.
   function one.advance(asks)
     if is_held then return true end
--- Part: expire. Takes back the leases that have ended; suspends granting where the keys are not consistent, and resumes it.
--- In   what `load` and `count` found; `fence`: the caller's own lease has ended
+-- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
+-- In   the results of `load` and `count`; `fence`: the caller's own lease has ended
 if not consistent or suspended or fence or now >= next_end then
-  if consistent and not suspended then -- the caller's own lease, and up to a hundred of those that ended first
+  if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
     local ended = fence and {id} or {}
     for _, who in ipairs(held > 0 and call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100) or {}) do
       if not fence or who ~= id then ended[#ended + 1] = who end
@@ -182,13 +182,13 @@ if not consistent or suspended or fence or now >= next_end then
     if fence then record, fence = false, nil end
     next_end, changed = tonumber(held > 0 and call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] or NEVER), true
   end
-  -- The keys are not consistent, so who holds what is not known, only until when: the last lease in holders, and the bound
-  -- on all that end. Granting is suspended until both have passed, or until the bound has and all who are known released.
+  -- The keys are inconsistent: the holders are unknown, only the end of the last lease is known. It is the later of the last
+  -- end in holders and `last_end`. Granting resumes when `last_end` has passed and all known leases have ended or were released.
   if not consistent then
     local known = tonumber(call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] or 0)
     call('UNLINK', meta, queue)
     if is_known and last_end > now then
-      call('ZADD', holders, last_end, 'lost leases') -- a space: no id can be this
+      call('ZADD', holders, last_end, 'lost leases') -- it contains a space, so no id is equal to it
       known = math.max(known, last_end)
     end
     suspended, waiting, extra_weight, record, fence = true, 0, 0, false, nil
@@ -203,18 +203,18 @@ if not consistent or suspended or fence or now >= next_end then
   in_use = suspended and 2147483647 or held + extra_weight
 end
 -- Part: messages to the waiters.
--- Out  listens, tell, CHANNEL_AND_SECRET, where somebody waits
+-- Out  listens, tell, CHANNEL_AND_SECRET, if any id waits
 local listens, tell, CHANNEL_AND_SECRET
 if waiting > 0 then
   CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
-  -- The place of the first of these channels that somebody listens to. A waiter without a channel need not listen. Only exact
-  -- subscribers of this very node count: the number that PUBLISH returns includes others, and not all of them.
+  -- Returns the position of the first of these channels with a subscriber. A waiter without a channel needs none. Only exact
+  -- subscriptions at this node count: the number that PUBLISH returns includes some of the others.
   function listens(...)
     local counts = (...) == '' and {'', 1} or redis.pcall('PUBSUB', 'NUMSUB', ...)
     for i = 2, #counts, 2 do if counts[i] > 0 then return i / 2 end end
   end
-  -- A message: a grant with fence and end as text, or with a fence of 0 a hint to ask again at `at`. Anybody may publish, so a
-  -- message to a waiter that gave a secret ends with a signature. False when it could not be sent.
+  -- Sends a grant with fence and end as text, or with a fence of 0 a hint to ask again at `at`. Other clients may publish, so a
+  -- message to a waiter with a secret ends with a signature. Returns false if the message could not be sent.
   function tell(channel, secret, who, permits, fence_text, at)
     local message = who .. (permits == 1 and ' 1 ' or ' ' .. permits .. ' ') .. fence_text .. ' ' .. at .. ' '
       .. clock[1] .. string.sub('00000' .. clock[2], -6, -4)
@@ -222,22 +222,22 @@ if waiting > 0 then
     return type(redis.pcall('PUBLISH', channel, message)) == 'number'
   end
 end
-    if record and not fence then -- its place in line
+    if record and not fence then -- gives up its place in line
       call('ZREM', queue, id)
       call('HDEL', meta, id)
       waiting, record = waiting - 1, false
     end
     local serves, waits, patience_until = true, false, nil
--- Part: serve. Grants to the waiters in their order, and behind them to the caller, while enough is free. A waiter that is gone
--- leaves the queue without a message, one that wants more than the limit leaves it with a hint. At most 100 at a time.
--- In   serves: whether to look at the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      at least for `at_least_ms`; waits: the caller waits in line until `patience_until`
--- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound was reached
+-- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
+-- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
+-- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
+--      with a minimum hold of `at_least_ms`; waits: the caller waits in line until `patience_until`
+-- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
 while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   if waiting > 0 and not line then
-    local last = seen == 0 and 1 or 99 - seen -- most often one is served, and the next becomes first
+    local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
     line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
@@ -259,7 +259,7 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   elseif text and #text >= WAITER_SIZE then
     permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, text)
     alive = patience > now
-    -- Only a waiter that could be granted, or keeps others from it, has to listen.
+    -- Only a waiter that could be granted, or that blocks others, must have a subscriber.
     if alive and (in_use < limit or permits > limit) then
       channel, secret = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       alive = in_use >= limit or listens(channel)
@@ -269,22 +269,22 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
   end
   local fits = alive and in_use + permits <= limit
   if alive and permits <= limit and (not fits and (waits or not mine) or channel == '') then
-    head_until = patience -- stays first; without an inbox its permits are kept for it
+    head_until = patience -- stays first; without an inbox its permits are reserved for it
     if not mine and patience - asks_before > next_end then first, first_text = who, text end
     break
   end
-  if in_line then -- first, since this is allowed when memory is full, and everything is after it
+  if in_line then -- first, since ZREM is allowed when memory is full, and any write after it
     call('ZREM', queue, who)
     waiting, wrote, changed = waiting - 1, true, true
   end
   local ends, score
   if fits then
-    -- What %.0f makes of it, in half the time, and as many digits as a 32-bit server takes at once.
+    -- The same text as by %.0f, in half the time. Each part fits an integer of a 32-bit server.
     ends = lease == 0 and NEVER or now + lease
     score = lease == 0 and '+inf' or string.format('%d%09d', ends / 1000000000, ends % 1000000000)
     last_fence = next_fence
     next_fence = next_fence + 1
-    if not mine then -- the script is atomic: nobody sees the message before the permit
+    if not mine then -- the script is atomic: no client sees the message before the permit
       local fence_text = string.format('%d%09d', last_fence / 1000000000, last_fence % 1000000000)
       fits = tell(channel, secret, who, permits, fence_text, lease == 0 and -1 or score)
     end
@@ -300,8 +300,8 @@ while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
     end
     if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
     if held == 0 then is_new_holders = true end
-    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- of leases that are over
--- Part: bounds. Extends the bounds on all leases to one that ends at `ends`.
+    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
+-- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
     held, wrote = held + 1, true
@@ -314,8 +314,8 @@ if ends == NEVER then is_permanent = true elseif ends > latest then latest = end
   if mine then asks = false end
   if in_line and at == #line then line = nil end
 end
--- Part: hint. Tells the first waiter when the next lease ends, if it plans to ask later, and remembers that it was told.
--- In   first, first_text: the first waiter, where it stays first, and its record, if the keys are consistent
+-- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
+-- In   first, first_text: the first waiter, if it stays first, and its record, if the keys are consistent
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
@@ -328,7 +328,7 @@ if first_text and #first_text > WAITER_SIZE then
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
 end
-if seen == 100 then -- the next waiter that lives is told to ask at once, and the rest is left to it
+if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
@@ -347,15 +347,16 @@ end
     if given then fence, own_end, is_held = given, lease_ms == 0 and 'inf' or now + lease_ms, true end
     can_have = is_held or waiting == 0 and in_use + want <= limit
     if not can_have then
--- Part: next expiry. What a caller is told that is denied.
--- In   waits: it is denied since the line is full. Then the lease that ends next is not looked up
--- Out  next_expiry: ms until the next lease expires, or the last one while suspended, or else the patience of the first waiter
+-- Part: next expiry. Computes a field of the reply `denied`.
+-- In   waits: the caller is denied since the line is full. Then the exact end of the next lease is not read
+-- Out  next_expiry: ms until the next lease expires, or the last one while suspended. If none expires: until the patience of
+--      the first waiter ends
 local ends_at = next_end < NEVER and next_end -- a lease that was refreshed may end later
 if not stopped and (suspended or not waits) then
   local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
   ends_at = score and score ~= 'inf' and score
 end
-if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: the bound was reached, so it asks again at once
+if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: serve stopped at its bound; ask at once
 local next_expiry = ends_at and math.max(1, ends_at - now) or -1
       one.next_expiry = next_expiry
     end
@@ -365,16 +366,16 @@ local next_expiry = ends_at and math.max(1, ends_at - now) or -1
     if not is_held then return end
     if consistent then -- after a loss the minimum hold does not count
       local keep = 0
--- Part: cool. What the caller gives back before its minimum hold ends is in use until then, as a lease of nobody.
--- In   keep: how many of its permits stay with the caller
+-- Part: cool. Permits released before their minimum hold ends stay in use until then, as a lease without a holder.
+-- In   keep: how many permits the caller keeps
 if least_end > now and keep < weight then
   local name = string.format('%s %.0f %.0f', id, keep, fence)
-  call('HDEL', meta, id) -- first, since this is allowed when memory is full
+  call('HDEL', meta, id) -- first, since HDEL is allowed when memory is full
   call('ZADD', holders, least_end, name)
   local permits, ends = weight - keep, least_end
   records = records or {}
   records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
--- Part: bounds. Extends the bounds on all leases to one that ends at `ends`.
+-- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
   held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
@@ -387,31 +388,31 @@ end
     is_held, changed, lease_ended = false, true, true
     one.advance(false)
   end
-  -- Returns what it has, and how much of the semaphore is in use.
+  -- Returns the caller's permit, and the usage of the semaphore.
   function one.save()
-    if not is_held then limit = stored_limit end -- only a grant stores one
--- Part: write. What the phases before changed: the state, the records, and when the keys expire. No other part writes these.
+    if not is_held then limit = stored_limit end -- only a grant stores a limit
+-- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then
-  -- A permanent lease kept the keys for ever. Once none is left and the limit is not pinned, they expire again. A waiter
-  -- asks every few seconds, which keeps them for as long as it waits.
+  -- A permanent lease kept the keys for ever. Without any, and without a pinned limit, they expire again. A waiter asks every
+  -- few seconds, which keeps them while it waits.
   local last = call('ZREVRANGE', holders, '0', '1', 'WITHSCORES')
   last = last[renewed and last[1] == id and 4 or 2]
   if last ~= 'inf' then
     expiry, changed, ttl_changed = math.max(last_end - 1000, tonumber(last or 0), now) + 60000, true, true
   end
-elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this very ms would take what is written with them
+elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this ms would take the new entries with them
   expiry, changed, ttl_changed = now + 60000, true, true
 end
--- The bounds are up to a second further than needed, so that few calls change them. What looks lost later may suspend granting
--- for that much longer, never shorter.
+-- The bound is up to a second later than needed, so that few calls change it. After a loss, granting may be suspended for that
+-- much longer, never shorter.
 if latest > last_end then
   last_end, changed = latest + math.min(1000, math.floor((latest - now) / 8)), true
   if expiry ~= 0 and expiry < latest + 60000 then expiry, ttl_changed = latest + 60000, true end
 end
--- Only a new permit, and a place in line, may be refused when memory is full, by the first write. Any other call begins with a
--- write that is allowed then; after it every write is.
+-- When memory is full, the server may refuse only a new permit or a place in line, at the first write. All other calls begin
+-- with a write that is allowed then. After it every write is allowed.
 local is_first = not wrote and (changed or records or renewed)
 if is_first then
   if expiry == 0 then call('PERSIST', meta) else call('PEXPIREAT', meta, expiry) end

@@ -1,7 +1,8 @@
 //! Promise: the scripts of every earlier release and the current ones work on the same semaphore at the same time.
-//! Together they never exceed the limit, share one line, and see each other's grants. || `tests/versions/<version>/`
-//! stores the scripts of a release: `manifest.json` and the files that it lists, from `lua/`. `RELEASING.md` has the
-//! commands to add one. Without any, the current scripts run on both sides.
+//! Together they never exceed the limit, share one line, and see each other's grants.
+//!
+//! `tests/versions/<version>/` stores the scripts of a release: `manifest.json` and the files that it lists, from
+//! `lua/`. `RELEASING.md` has the commands to add one. Without any, the current scripts run on both sides.
 
 use crate::support::raw::Raw;
 use crate::support::thin::{Scripts, Thin};

@@ -49,7 +49,7 @@ fn a_big_request_at_the_head_holds_back_small_ones() {
 }
 
 #[test]
-fn a_big_request_gets_what_it_waited_for_and_then_the_small_one() {
+fn a_big_request_is_granted_before_a_later_small_one() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     let mut inbox = Listener::new(&server, "big-then-small");

@@ -229,7 +229,7 @@ pub fn broken_connections() -> Rules {
 #[track_caller]
 fn assert_free(home: &impl Home) {
     let semaphore = home.gate().semaphore(NAME, LIMIT).lease(LEASE);
-    // A place in line whose end a replica missed stays until the waiter's deadline.
+    // A place in line whose end a replica missed stays until the waiter's deadline on the server.
     let state = within(BOUND, || {
         let state = semaphore.inspect().unwrap();
         (state.in_use == 0 && state.waiter_count == 0).then_some(state)

@@ -1,7 +1,9 @@
 //! Histories: the calls of many processes on semaphores with their outcomes, start and end times; and the search for an
-//! order of these calls that explains all outcomes. || A process records with a [`Recorder`], most easily by a
-//! [`client::Recorded`] around a semaphore of the library. After all processes have ended, [`History::read`] combines
-//! their files, and [`History::check`] checks the history by its [`Rules`].
+//! order of these calls that explains all outcomes.
+//!
+//! A process records with a [`Recorder`], most easily by a [`client::Recorded`] around a semaphore of the library.
+//! After all processes have ended, [`History::read`] combines their files, and [`History::check`] checks the history by
+//! its [`Rules`].
 
 mod back;
 pub mod client;

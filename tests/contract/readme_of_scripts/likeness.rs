@@ -1,5 +1,7 @@
-//! Whether the real output matches the page. || Words, numbers of fields and other numbers must be equal. Fences,
-//! tickets and times differ in each run, so these rules apply:
+//! Whether the real output matches the page.
+//!
+//! Words, numbers of fields and other numbers must be equal. Fences, tickets and times differ in each run, so these
+//! rules apply:
 //! - A number of 16 digits is a fence or a ticket. Two that are equal on the page must be equal here, and two that
 //!   differ must differ.
 //! - `now` must be a server time during the command.

@@ -1,7 +1,8 @@
-//! The blocks of the page: shell input, and examples with their replies. || In an example, a line that begins with `$ `
-//! is a command. Three spaces separate it from a remark. The reply follows on the next lines, and the names of its
-//! values can follow below them. 20 spaces separate a remark there. If the remark ends in `hears:`, the next text is a
-//! message on the channel that the remark subscribes to.
+//! The blocks of the page: shell input, and examples with their replies.
+//!
+//! In an example, a line that begins with `$ ` is a command. Three spaces separate it from a remark. The reply follows
+//! on the next lines, and the names of its values can follow below them. 20 spaces separate a remark there. If the
+//! remark ends in `hears:`, the next text is a message on the channel that the remark subscribes to.
 
 use std::collections::BTreeSet;
 

@@ -23,7 +23,7 @@ fn hole_01_a_caller_with_a_short_lease_evicts_a_holder_with_a_long_one() {
 }
 
 #[test]
-fn hole_02_a_short_lease_deletes_everybody_s_keys() {
+fn hole_02_a_short_lease_deletes_the_keys_of_all_holders() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { lease_ms: 60_000, ..raw.ask("long") });
@@ -50,7 +50,7 @@ fn hole_03_expiry_by_client_clocks() {
 }
 
 #[test]
-fn hole_08_releasing_what_has_expired_throws_after_retries() {
+fn hole_08_releasing_an_expired_permit_throws_after_retries() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("expired", 1).lease(Duration::from_millis(30));
     let permit = semaphore.acquire().unwrap();
@@ -60,7 +60,7 @@ fn hole_08_releasing_what_has_expired_throws_after_retries() {
 }
 
 #[test]
-fn hole_10_one_failed_renewal_ends_all_renewing_and_the_holder_is_not_told() {
+fn hole_10_one_failed_renewal_ends_all_renewal_and_the_holder_is_not_notified() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let (sender, receiver) = std::sync::mpsc::channel();

@@ -128,7 +128,7 @@ fn hole_32_a_message_is_taken_for_a_grant() {
 }
 
 #[test]
-fn hole_34_whoever_releases_may_not_publish_so_the_permit_is_lost() {
+fn hole_34_a_release_without_permission_to_publish_loses_the_permit() {
     for forbidden in ["-publish", "-pubsub"] {
         let server = own!(Server::private_tcp(&["--user", "mute", "on", ">pw", "~*", "&*", "+@all", forbidden,]));
         let mut raw = Raw::new(&server, 1);

@@ -1,7 +1,9 @@
 //! Recording: one file for each process, with a line at the start and a line at the end of each call. Each line is
-//! written at once, so the file of a killed process contains all its calls, also the unfinished ones. || Spans are
-//! measured by the monotonic clock, which all processes of a machine share and which is never set. Leases end by the
-//! server's wall clock, so each line contains that too. The distance between the clocks must stay almost constant.
+//! written at once, so the file of a killed process contains all its calls, also the unfinished ones.
+//!
+//! Spans are measured by the monotonic clock, which all processes of a machine share and which is never set. Leases end
+//! by the server's wall clock, so each line contains that too. The distance between the clocks must stay almost
+//! constant.
 
 use super::{Call, History, Micros, Op, Outcome};
 use rustix::time::{ClockId, clock_gettime};

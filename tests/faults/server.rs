@@ -1,5 +1,5 @@
-//! Promise: a server that restarts with or without its data, loses its scripts, runs out of memory or loses a key never
-//! grants more than the limit while it has its data. When it works again, every waiter is granted.
+//! Promise: while a server has its data, its faults never cause more holders than the limit. The faults are restarts
+//! with or without data, lost scripts, full memory and lost keys. When the server works again, every waiter is granted.
 
 use crate::own;
 use crate::support::crew::{self, Crew};

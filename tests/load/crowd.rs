@@ -1,5 +1,5 @@
-//! Promise: with many threads and processes, no more permits are held than the limit, waiters are granted in the order
-//! of arrival, and a grant needs two script calls.
+//! Promise: many threads and processes never hold more permits than the limit. Waiters are granted in the order of
+//! arrival. A grant needs two script calls.
 
 use crate::all_processors;
 use crate::own;

@@ -18,8 +18,9 @@ const SENTINELS: usize = 3;
 const SETTINGS: [&str; 3] =
     ["down-after-milliseconds luagate 3000", "failover-timeout luagate 4000", "parallel-syncs luagate 2"];
 
-/// How often, in ms, a sentinel asks a node for its role, and publishes to the other sentinels. After four of the
-/// latter it turns an unknown master into a replica. The third value is the inactive time after a pause of the machine.
+/// How often, in ms, a sentinel asks a node for its role, and publishes to the other sentinels. After four publish
+/// periods it turns a master that the sentinels did not name into a replica. The third value is the inactive time after
+/// a pause of the machine.
 const HURRY: [&str; 6] = ["info-period", "1000", "publish-period", "500", "tilt-period", "2000"];
 
 /// Servers whose sentinels promote a replica within seconds after the master failed. This can also happen after a long
@@ -89,8 +90,8 @@ impl Sentinels {
         Some(group)
     }
 
-    /// Blocks until the running sentinels know each other, agree on the master, can replace it, and list every other
-    /// running node as its replica; and until the replicas have all its writes so far.
+    /// Blocks until the running sentinels know each other, agree on the master and can replace it. Every other running
+    /// node must be listed as its replica and have all its writes so far.
     #[track_caller]
     pub fn settle(&self) {
         let mut sentinels = self.sentinels.connections();

@@ -46,8 +46,8 @@ impl Back {
         }
     }
 
-    /// The place to resume from after a failure at event `past`, by a step whose span has `span` events; and the event
-    /// up to which more ways are tried. `None` after the maximum number of attempts.
+    /// Returns the place to resume from after a failure at event `past`, and the event up to which more ways are tried.
+    /// `span` is the length of the failed step's span in events. `None` after the maximum number of attempts.
     pub fn from(&mut self, past: usize, span: usize) -> Option<(&Place, usize)> {
         if past > self.end {
             (self.end, self.times) = (past, 0);

@@ -1,5 +1,5 @@
-//! Promise: a user of the ACL with just the permissions of the guide can do everything; with one less, what is missing is
-//! named.
+//! Promise: an ACL user with exactly the permissions of the guide can run every operation. If one is missing, the error
+//! names it.
 
 mod everything;
 mod line_of_the_guide;
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A message comes sooner than this; who hears none asks after 5 s.
+/// Messages arrive within this time. A waiter that receives none asks again after 5 s.
 const TOLD: Duration = Duration::from_secs(3);
 
-/// The words of the guide's line.
+/// The words of the ACL line in the guide.
 fn line() -> Vec<&'static str> {
     let guide = include_str!("../../src/guide/production.md");
     let mut lines = guide.lines().filter(|line| line.starts_with("ACL SETUSER "));
@@ -26,7 +26,7 @@ fn line() -> Vec<&'static str> {
     line.split(' ').collect()
 }
 
-/// Makes the guide's user, without these words of the line.
+/// Creates the guide's user, without the words in `without`.
 fn permit(con: &mut Connection, without: &[&str]) {
     let line = line();
     let mut command = redis::cmd(line[0]);
@@ -38,12 +38,12 @@ fn permit(con: &mut Connection, without: &[&str]) {
     command.exec(con).unwrap();
 }
 
-/// The address of the guide's user at `url`.
+/// `url` with the guide's user.
 fn as_user(url: &str) -> String {
     url.replace("redis://", "redis://luagate:password@")
 }
 
-/// Whether what was refused is `permission`, by its name.
+/// Asserts that the error names the missing `permission`.
 #[track_caller]
 fn assert_names(error: &Error, permission: &str) {
     let Error::Failed(failure) = error else { panic!("without {permission}: {error:?}") };
@@ -55,7 +55,7 @@ fn assert_failure_names(failure: &Failure, permission: &str) {
     assert_eq!(failure.kind(), FailureKind::Permission, "{failure}");
     let text = failure.to_string();
     let command = permission.trim_start_matches('+');
-    // Redis 6 names the command without the subcommand.
+    // Redis 6 names the command without its subcommand.
     let old = command.split('|').next().unwrap();
     let named = [permission, &format!("'{command}'"), &format!("'{old}'")].iter().any(|name| text.contains(name));
     assert!(named, "without {permission}: {text}");

@@ -1,10 +1,10 @@
-//! What the error of a wrong URL tells, and what it must not show.
+//! What the error of a wrong URL must contain, and what it must not show.
 
 use luagate::Gate;
 use luagate::errors::CallError;
 use proptest::prelude::*;
 
-/// The error of a wrong URL. Nobody connects: the prefix cannot be.
+/// The error of a wrong URL. The invalid prefix prevents any connection.
 fn error_of(url: &str) -> Option<String> {
     match Gate::builder(url).prefix("").open() {
         Err(CallError::Invalid(invalid)) if invalid.what() == "prefix" => None,
@@ -13,7 +13,7 @@ fn error_of(url: &str) -> Option<String> {
     }
 }
 
-/// Each wrong url with a word of the error that tells its wrong part. A password is `secret` in all of them.
+/// Wrong URLs, each with a phrase of the error that names the wrong part. Every password is `secret`.
 const WRONG: &[(&str, &str)] = &[
     ("", "the scheme is missing"),
     ("localhost", "the scheme is missing"),
@@ -62,7 +62,7 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_wrong_url_is_told_by_its_wrong_part_and_without_the_password() {
+fn the_error_names_the_wrong_part_of_a_url_without_the_password() {
     for (url, part) in WRONG {
         assert_told(url, part);
     }
@@ -70,7 +70,7 @@ fn a_wrong_url_is_told_by_its_wrong_part_and_without_the_password() {
 
 #[test]
 #[cfg(feature = "tls")]
-fn a_wrong_url_with_tls_is_told_by_its_wrong_part() {
+fn the_error_names_the_wrong_part_of_a_tls_url() {
     assert_told("rediss://:secret@host:port", "the port is");
     assert_told("rediss://:secret@host/0#secure", "the fragment is");
     assert_told("valkeys://:secret@/0", "the host is missing");
@@ -78,7 +78,7 @@ fn a_wrong_url_with_tls_is_told_by_its_wrong_part() {
 
 #[test]
 #[cfg(feature = "cluster")]
-fn a_wrong_url_of_a_cluster_is_told_by_its_wrong_part_and_address() {
+fn the_error_names_the_wrong_part_and_address_of_a_cluster_url() {
     for (url, part) in [
         ("redis+cluster://", "the host is missing"),
         ("redis+cluster://:secret@", "the host is missing"),
@@ -96,7 +96,7 @@ fn a_wrong_url_of_a_cluster_is_told_by_its_wrong_part_and_address() {
 
 #[test]
 #[cfg(feature = "sentinel")]
-fn a_wrong_url_of_sentinels_is_told_by_its_wrong_part_and_address() {
+fn the_error_names_the_wrong_part_and_address_of_a_sentinel_url() {
     for (url, part) in [
         ("redis+sentinel://", "the master is missing"),
         ("redis+sentinel://:secret@host", "the master is missing"),
@@ -125,9 +125,9 @@ fn assert_told(url: &str, part: &str) -> String {
     told
 }
 
-/// Whatever stands in a url, what is left when the known words are taken out of the error is no piece of it.
+/// No part of the URL appears in the error, except the words of the error itself.
 #[test]
-fn the_error_of_a_wrong_url_has_nothing_of_it() {
+fn the_error_of_a_wrong_url_quotes_no_part_of_it() {
     let url = "(redis|rediss|unix|redis\\+cluster|redis\\+sentinel|http)?(://)?[:/@,#?\\[\\]]{0,3}(SECRET)?[:/@,#?%a-f0-9 ]{0,12}(SECRET)[:/@,#?%a-f0-9 ]{0,12}";
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_000) };
     proptest!(config, |(url in url)| {

@@ -1,5 +1,5 @@
-//! Promise: on a Redis Cluster everything works as on one server, for semaphores on every node; what happens to one node holds up
-//! nobody on the others; and slots may move under those who hold and wait.
+//! Promise: on a Redis Cluster everything works as on one server, for keys on every node. A failing node does not delay
+//! calls to other nodes. Slots can move while there are holders and waiters.
 
 mod as_one_server;
 mod failures;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const MINUTE: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(600);
 
-/// Knows one node only, the last: the others are heard of.
+/// Lists only the last node. The client discovers the others.
 fn url(cluster: &Cluster) -> String {
     let last = cluster.addresses().len() - 1;
     format!("redis+cluster://{}", cluster.addresses()[last])
@@ -48,13 +48,13 @@ impl Home for Cluster {
     }
 }
 
-/// The slot of the semaphore of this name.
+/// The slot of the semaphore with this name.
 fn slot_of(cluster: &Cluster, name: &str) -> u16 {
     let keys = Keys::semaphore(&cluster.prefix, name).unwrap();
     cluster.slot(keys.names()[0])
 }
 
-/// Waits in line in a thread, and gives back what it got.
+/// Waits in line in a thread, and returns what it was granted.
 fn wait_in_line(gate: &Gate, name: &str) -> std::thread::JoinHandle<Instant> {
     let semaphore = gate.semaphore(name, 1).lease(LEASE);
     std::thread::spawn(move || {

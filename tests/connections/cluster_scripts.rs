@@ -1,5 +1,5 @@
-//! Promise: the functions of `scripts` run over the cluster client of `redis`: on whichever node has the keys, whether it knows
-//! the script or not, and whatever the other nodes do.
+//! Promise: the functions of `scripts` work with the cluster client of `redis` on whichever node stores the keys. It
+//! does not matter if that node has the script loaded, or what state the other nodes are in.
 
 use crate::own;
 use crate::support::SOON;
@@ -16,7 +16,7 @@ use redis::cluster::{ClusterClient, ClusterConnection};
 
 const LEASE_MS: u64 = 60_000;
 
-/// Nothing is repeated but by the test.
+/// A client without retries: only the test repeats a call.
 fn connect(cluster: &Cluster) -> ClusterConnection {
     let client = ClusterClient::builder(cluster.urls()).retries(0).connection_timeout(SOON).response_timeout(SOON);
     client.build().unwrap().get_connection().unwrap()
@@ -29,7 +29,7 @@ fn forget_scripts(cluster: &Cluster) {
     }
 }
 
-/// Whether a node has one of these, and does not send elsewhere.
+/// Whether the node itself stores one of these keys and does not redirect.
 fn has(cluster: &Cluster, node: usize, keys: &[&str]) -> bool {
     let mut exists = redis::cmd("EXISTS");
     let mut con = cluster.connection(node);
@@ -61,7 +61,7 @@ fn give_back(con: &mut ClusterConnection, keys: &Keys, id: &str) {
 }
 
 #[test]
-fn a_semaphore_on_every_node() {
+fn a_semaphore_works_on_every_node() {
     let cluster = own!(Cluster::new());
     let mut con = connect(&cluster);
     for node in cluster.masters() {
@@ -92,7 +92,7 @@ fn a_semaphore_on_every_node() {
 }
 
 #[test]
-fn a_latch_and_autocomplete_on_every_node() {
+fn a_latch_and_autocomplete_work_on_every_node() {
     const DAY_MS: u64 = 86_400_000;
     let cluster = own!(Cluster::new());
     let mut con = connect(&cluster);
@@ -120,7 +120,7 @@ fn a_latch_and_autocomplete_on_every_node() {
 }
 
 #[test]
-fn a_node_that_forgot_the_script_while_another_stalls() {
+fn a_node_gets_its_lost_script_again_while_another_node_stalls() {
     let mut cluster = own!(Cluster::new());
     let mut con = connect(&cluster);
     let masters = cluster.masters();
@@ -143,7 +143,7 @@ fn a_node_that_forgot_the_script_while_another_stalls() {
 }
 
 #[test]
-fn several_mutexes_of_one_group() {
+fn several_mutexes_of_one_group_are_locked_together() {
     let cluster = own!(Cluster::new());
     let mut con = connect(&cluster);
     for node in cluster.masters() {
@@ -179,11 +179,11 @@ fn mutexes_of_several_groups_are_refused() {
     let mut con = connect(&cluster);
     let masters = cluster.masters();
     let [here, elsewhere] = [masters[0], masters[1]].map(|node| cluster.name_on(node));
-    // What counts is not the node but the slot.
+    // The slot decides, not the node.
     for other in [format!("{here}-2"), elsewhere] {
         let mutexes = [&here, &other].map(|name| Keys::mutex(&cluster.prefix, name).unwrap());
         let locked = try_acquire_all(&mut con, "id", &mutexes.each_ref().map(AskOne::mutex));
-        let Err(CallError::Invalid(error)) = locked else { panic!("nothing was changed, and it says so: {locked:?}") };
+        let Err(CallError::Invalid(error)) = locked else { panic!("expected an error about the keys: {locked:?}") };
         assert!(error.to_string().contains("hash"), "{error}");
         for keys in &mutexes {
             let left = lookup(&mut con, keys, "id").unwrap();

@@ -1,4 +1,4 @@
-//! Promise: a small pool serves any number of threads, and heals by itself.
+//! Promise: a small pool serves any number of threads and recovers by itself.
 
 use crate::own;
 use crate::support::proxy::Proxy;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 fn threads_share_a_small_pool() {
     let server = Server::any();
     let gate = Gate::builder(&server.url).prefix(&server.prefix).connections(3).open().unwrap();
-    // As many as are ever asked for: what is dropped while the machine is busy is given back later.
+    // The limit covers all requests of the test: on a busy machine dropped permits are released later.
     let semaphore = gate.semaphore("shared", 64 * 20);
     std::thread::scope(|scope| {
         for _ in 0..64 {
@@ -24,7 +24,7 @@ fn threads_share_a_small_pool() {
             });
         }
     });
-    eventually("all are given back", || (semaphore.available_permits().unwrap() == 64 * 20).then_some(()));
+    eventually("all permits are released", || (semaphore.available_permits().unwrap() == 64 * 20).then_some(()));
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn connections_that_the_server_closed_are_replaced_without_an_error() {
     let gate = server.gate();
     let semaphore = gate.semaphore("closed", 100);
     for _ in 0..20 {
-        // Several connections lie in the pool, and all are closed.
+        // The pool contains several connections. All are closed.
         let permits: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| semaphore.try_acquire().unwrap())).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -48,7 +48,7 @@ fn connections_that_the_server_closed_are_replaced_without_an_error() {
 }
 
 #[test]
-fn the_same_gate_goes_on_after_a_restart() {
+fn a_gate_works_again_after_a_restart_of_the_server() {
     let mut server = own!(Server::private(&[]));
     let gate = server.gate();
     let semaphore = gate.semaphore("restarted", 1);
@@ -58,12 +58,12 @@ fn the_same_gate_goes_on_after_a_restart() {
     server.start_again();
     let after = semaphore.try_acquire().unwrap();
     assert!(after.fence() > before.fence());
-    assert!(before.refresh().is_err(), "the server forgot it");
+    assert!(before.refresh().is_err(), "the server lost its data at the restart");
     after.release().unwrap();
 }
 
 #[test]
-fn a_gate_that_is_gone_leaves_no_connection() {
+fn a_dropped_gate_leaves_no_connection_open() {
     let server = own!(Server::private(&[]));
     let mut con = server.connection();
     let clients = |con: &mut redis::Connection| -> usize {
@@ -75,14 +75,14 @@ fn a_gate_that_is_gone_leaves_no_connection() {
     let holder = gate.semaphore("gone", 1).acquire().unwrap();
     let waited = gate.semaphore("gone", 1).acquire_timeout(Duration::from_millis(500));
     assert!(waited.is_err());
-    eventually("a connection and a subscriber", || (clients(&mut con) > before + 1).then_some(()));
+    eventually("a connection and a subscriber are open", || (clients(&mut con) > before + 1).then_some(()));
     drop((holder, gate));
     eventually("all connections close", || (clients(&mut con) == before).then_some(()));
 }
 
 #[test]
-fn every_key_is_declared_and_shares_a_slot() {
-    // A node of a cluster refuses scripts that touch keys of another slot than the declared ones.
+fn every_script_declares_its_keys_and_they_share_a_slot() {
+    // A cluster node refuses a script that uses keys outside the slot of its declared keys.
     let server = own!(Server::cluster_node());
     let gate = server.gate();
     for name in ["a", "market:account:17", "{group}:b"] {
@@ -102,7 +102,7 @@ fn every_key_is_declared_and_shares_a_slot() {
 }
 
 #[test]
-fn calls_with_deadlines_of_their_own_get_the_connections_that_are_not_stuck() {
+fn calls_with_different_deadlines_use_the_connections_that_are_not_stuck() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let gate = Gate::builder(&proxy.url).prefix(&server.prefix);
@@ -115,11 +115,11 @@ fn calls_with_deadlines_of_their_own_get_the_connections_that_are_not_stuck() {
             drop(free.try_acquire().unwrap()); // over a connection that is not stuck yet
             proxy.keep_replies();
             scope.spawn(|| drop(stuck.try_acquire().unwrap()));
-            eventually("it is granted, and does not hear of it", || {
+            eventually("the server has granted it, and the reply is held back", || {
                 (directly.inspect().unwrap().in_use == in_use).then_some(())
             });
         }
-        // Four connections are left. Calls whose deadlines are far apart go one by one.
+        // Four connections are left. Calls with very different deadlines are sent one by one.
         let calls = (0..60).map(|number| {
             let (free, begin) = (&free, &begin);
             let timeout = Duration::from_secs(5) + number * Duration::from_millis(100);
@@ -141,19 +141,19 @@ fn calls_with_deadlines_of_their_own_get_the_connections_that_are_not_stuck() {
 }
 
 #[test]
-fn replies_that_come_late_are_not_taken_for_those_of_the_next_calls() {
+fn late_replies_are_not_used_for_later_calls() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let gate = Gate::builder(&proxy.url).prefix(&server.prefix).connections(1).open().unwrap();
     let semaphore = gate.semaphore("late", 2);
     let dropped = semaphore.try_acquire().unwrap();
     let released = semaphore.try_acquire().unwrap();
-    // The server does not know the script yet, so it is sent along with the call: two replies, which the drop does not
-    // wait for. It is left to the background, which sends the release again.
+    // The server has not loaded the script, so the call sends it too: two replies. The drop does not wait for them and
+    // leaves the release to the background, which sends it again.
     proxy.delay_replies([Duration::ZERO, Duration::from_millis(300)]);
     drop(dropped);
     let other = server.gate().semaphore("late", 2);
-    eventually("it is given back", || {
+    eventually("the permit is released", || {
         let is_back = other.inspect().unwrap().in_use == 1;
         (is_back && gate.open_connections() == 1).then_some(())
     });

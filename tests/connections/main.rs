@@ -1,4 +1,5 @@
-//! How a gate reaches its servers: connections and pools, permissions and secrets, replicas, a cluster, sentinels and TLS.
+//! How a gate connects to its servers: connections and pools, permissions and secrets, replicas, clusters, sentinels
+//! and TLS.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -36,6 +37,6 @@ fn process_of_a_test() {
         "fail" => secrets::fail(&arguments),
         #[cfg(feature = "tls")]
         "open" => tls::open(&arguments),
-        other => panic!("there is no job {other}"),
+        other => panic!("unknown job {other}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Promise: with `min_replicas` a permit counts only once so many replicas have it, and by no lease that they do not have.
+//! Promise: with `min_replicas` a grant or a new lease counts only after that number of replicas has confirmed it.
 
 use crate::own;
 use crate::support::proxy::Proxy;
@@ -8,15 +8,15 @@ use luagate::errors::{AcquireError, FailureKind, RefreshError, TryAcquireError};
 use luagate::{Gate, GateBuilder};
 use std::time::Duration;
 
-/// Where a replica does not answer, and where it does.
+/// The wait for a replica that does not confirm. `PATIENT` is for one that does.
 const WITHIN: Duration = Duration::from_secs(1);
 const PATIENT: Duration = Duration::from_secs(10);
 const LEASE: Duration = Duration::from_secs(600);
 
-/// A master that begins with a replica as soon as that asks.
+/// Makes a master start the sync with a replica immediately.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
-/// A replica that follows its master, and has confirmed something.
+/// A replica of `master` that has already confirmed a write.
 fn replica_of(master: &Server) -> Server {
     let address = master.url.trim_start_matches("redis://");
     let (host, port) = address.trim_end_matches('/').split_once(':').unwrap();
@@ -24,7 +24,7 @@ fn replica_of(master: &Server) -> Server {
     arguments.extend(["--replicaof", host, port]);
     let replica = Server::private_tcp(&arguments).unwrap();
     let mut con = master.connection();
-    // Some servers hear of it only with its next report, a second later, and until then count nothing as confirmed.
+    // Some servers read a replica's state only from its report every second, and count no confirmation before.
     eventually("the replica confirms", || {
         let mut write = redis::pipe();
         write.cmd("SET").arg("followed").arg(1).ignore();
@@ -35,7 +35,7 @@ fn replica_of(master: &Server) -> Server {
     replica
 }
 
-/// Waits until the replica has confirmed all that its master ever sent.
+/// Blocks until the replica has confirmed every write of its master.
 fn has_confirmed_all(master: &Server) {
     let mut con = master.connection();
     eventually("the replica confirms all", || {
@@ -54,7 +54,7 @@ fn builder(server: &Server) -> GateBuilder {
     Gate::builder(&server.url).prefix(&server.prefix)
 }
 
-/// A gate whose grants one replica has to confirm within so long.
+/// A gate whose grants one replica must confirm within this time.
 fn gate(server: &Server, within: Duration) -> Gate {
     let builder = builder(server).read_timeout(within + PATIENT);
     builder.min_replicas(1, within).open().unwrap()
@@ -65,7 +65,7 @@ fn take_over(replica: &Server) {
 }
 
 #[test]
-fn a_replica_that_takes_over_at_once_knows_every_permit() {
+fn a_promoted_replica_has_every_confirmed_permit() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let replica = replica_of(&master);
     let gate = gate(&master, PATIENT);
@@ -78,7 +78,7 @@ fn a_replica_that_takes_over_at_once_knows_every_permit() {
         };
         ids.push(permit.into_id());
     }
-    // Those that another one gave back, which the server tells by message.
+    // Permits that another holder released, which the server grants by message.
     let first = gate.semaphore("handed", 1).lease(LEASE);
     let held = first.try_acquire().unwrap();
     let waits = std::thread::spawn(move || first.acquire_timeout(Duration::from_secs(10)).unwrap());
@@ -97,17 +97,17 @@ fn a_replica_that_takes_over_at_once_knows_every_permit() {
 }
 
 #[test]
-fn what_too_few_confirm_is_given_back_with_an_error_that_says_so() {
+fn a_grant_that_too_few_replicas_confirm_is_released_and_an_error() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let gate = gate(&master, WITHIN);
     let semaphore = gate.semaphore("s", 1).lease(LEASE);
     let Err(TryAcquireError::Failed(failure)) = semaphore.try_acquire() else {
-        panic!("no replica is there");
+        panic!("granted without a replica");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
     assert!(failure.to_string().contains("0 of 1 within 1s"), "{failure}");
     let Err(AcquireError::Failed(failure)) = semaphore.acquire_timeout(Duration::from_secs(5)) else {
-        panic!("no replica is there");
+        panic!("granted without a replica");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
     assert!(gate.mutex("m").try_lock().is_err());
@@ -126,7 +126,7 @@ fn a_new_lease_that_no_replica_has_does_not_count() {
     replica.pause();
     let before = permit.remaining().unwrap();
     let Err(RefreshError::Failed(failure)) = permit.refresh_for(LEASE * 2) else {
-        panic!("the replica stands still");
+        panic!("confirmed by a paused replica");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
     assert!(permit.remaining().unwrap() <= before);
@@ -136,7 +136,7 @@ fn a_new_lease_that_no_replica_has_does_not_count() {
 }
 
 #[test]
-fn nor_does_it_where_the_server_forgot_the_script_twice() {
+fn a_new_lease_that_no_replica_has_does_not_count_after_the_script_was_lost_twice() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let mut replica = replica_of(&master);
     let proxy = Proxy::new(&master);
@@ -150,29 +150,30 @@ fn nor_does_it_where_the_server_forgot_the_script_twice() {
     };
     forget();
     proxy.forget_loaded_scripts();
-    // What is called before the script comes along writes nothing: the replica would seem to have all of that.
+    // A call before its script is loaded writes nothing, so it would seem confirmed while the replica lacks earlier
+    // writes.
     has_confirmed_all(&master);
     replica.pause();
     let before = permit.remaining().unwrap();
     let Err(RefreshError::Failed(failure)) = permit.refresh_for(LEASE * 2) else {
-        panic!("the replica stands still");
+        panic!("confirmed by a paused replica");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
     assert!(permit.remaining().unwrap() <= before);
     replica.resume();
-    forget(); // a call that brings its script along stores it
+    forget(); // a call that sends its script also loads it
     permit.refresh_for(LEASE * 2).unwrap();
 }
 
 #[test]
-fn renewal_goes_on_when_the_replicas_are_back() {
+fn renewal_continues_when_the_replicas_return() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let mut replica = replica_of(&master);
     let gate = gate(&master, WITHIN);
     let semaphore = gate.semaphore("s", 1).lease(Duration::from_secs(12));
     let permit = semaphore.auto_renew().try_acquire().unwrap();
     replica.pause();
-    // Two thirds are left when it is renewed next; less than half means that a renewal did not count.
+    // The next renewal comes with two thirds of the lease left. Less than half means that a renewal did not count.
     eventually("a renewal is not confirmed", || (permit.remaining().unwrap() < Duration::from_secs(6)).then_some(()));
     replica.resume();
     eventually("it is renewed again", || (permit.remaining().unwrap() > Duration::from_secs(8)).then_some(()));
@@ -180,7 +181,7 @@ fn renewal_goes_on_when_the_replicas_are_back() {
 }
 
 #[test]
-fn what_cannot_be_confirmed_in_time_is_told_when_the_gate_is_opened() {
+fn a_confirmation_time_beyond_the_read_timeout_is_refused_when_the_gate_is_opened() {
     let server = Server::any();
     for (count, timeout) in [(0, WITHIN), (1, Duration::ZERO), (1, Duration::from_secs(2))] {
         let error = builder(&server).min_replicas(count, timeout).open().unwrap_err();

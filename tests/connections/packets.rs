@@ -1,5 +1,5 @@
-//! Promise: calls of many threads share connections and packets, and each has an outcome of its own, as if it had a connection of
-//! its own.
+//! Promise: calls of many threads share connections and packets. Each call has its own outcome, as on its own
+//! connection.
 
 use crate::own;
 use crate::support::proxy::Proxy;
@@ -13,12 +13,12 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// How many go along in one packet.
+/// The number of calls that share one packet.
 const OTHERS: usize = 5;
 
 type Outcome = Result<Permit, TryAcquireError>;
 
-/// What the server says of itself.
+/// A value from the server's INFO.
 fn stat(con: &mut Connection, section: &str, name: &str) -> u64 {
     let info: String = redis::cmd("INFO").arg(section).query(con).unwrap();
     let value = info.lines().find_map(|line| line.strip_prefix(name));
@@ -26,12 +26,12 @@ fn stat(con: &mut Connection, section: &str, name: &str) -> u64 {
     digits.parse().unwrap_or_default()
 }
 
-/// How many scripts were run.
+/// The number of scripts that the server has run.
 fn scripts(con: &mut Connection) -> u64 {
     stat(con, "commandstats", "cmdstat_evalsha:calls=")
 }
 
-/// A gate with one connection behind a proxy, which the server knows the scripts of.
+/// A gate with one connection, through a proxy, to a server that has the scripts loaded.
 fn behind(proxy: &Proxy, server: &Server, read_timeout: Duration) -> Gate {
     let gate =
         Gate::builder(&proxy.url).prefix(&server.prefix).connections(1).read_timeout(read_timeout).open().unwrap();
@@ -40,8 +40,8 @@ fn behind(proxy: &Proxy, server: &Server, read_timeout: Duration) -> Gate {
     gate
 }
 
-/// Has the only connection wait for a reply, does `then`, and has others ask meanwhile: they go along in one packet. The first
-/// permit, and what became of the others.
+/// Blocks the only connection with a call that waits for its reply, runs `then`, and starts further calls meanwhile.
+/// These share one packet. Returns the first permit and the outcomes of the others.
 fn ask_together<'s>(
     scope: &'s Scope<'s, '_>,
     (server, proxy): (&Server, &Proxy),
@@ -51,7 +51,7 @@ fn ask_together<'s>(
     let directly = server.gate().semaphore(semaphore.name(), 100);
     proxy.delay_replies([Duration::from_millis(200)]);
     let first = scope.spawn(|| semaphore.try_acquire().unwrap());
-    eventually("the first call was carried out", || (directly.inspect().unwrap().in_use == 1).then_some(()));
+    eventually("the server has run the first call", || (directly.inspect().unwrap().in_use == 1).then_some(()));
     then();
     let others: Vec<ScopedJoinHandle<Outcome>> = (0..OTHERS).map(|_| scope.spawn(|| semaphore.try_acquire())).collect();
     let others = others.into_iter().map(|other| other.join().unwrap());
@@ -60,7 +60,7 @@ fn ask_together<'s>(
 }
 
 #[test]
-fn many_calls_go_in_few_packets_and_each_has_its_own_reply() {
+fn many_calls_share_few_packets_and_each_gets_its_own_reply() {
     let server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix).connections(1).open().unwrap();
     let semaphore = gate.semaphore("together", 1_000).lease(LONG);
@@ -87,7 +87,7 @@ fn many_calls_go_in_few_packets_and_each_has_its_own_reply() {
 }
 
 #[test]
-fn when_their_connection_breaks_all_are_repeated_and_none_is_granted_twice() {
+fn calls_on_a_broken_connection_are_retried_and_none_is_granted_twice() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let gate = behind(&proxy, &server, Duration::from_secs(5));
@@ -100,11 +100,11 @@ fn when_their_connection_breaks_all_are_repeated_and_none_is_granted_twice() {
         assert_eq!(semaphore.inspect().unwrap().in_use, 1 + OTHERS as u32);
         drop((first, others));
     });
-    eventually("all are given back", || (semaphore.inspect().unwrap().in_use == 0).then_some(()));
+    eventually("all permits are released", || (semaphore.inspect().unwrap().in_use == 0).then_some(()));
 }
 
 #[test]
-fn replies_that_come_late_are_nobody_else_s() {
+fn late_replies_are_not_used_for_other_calls() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let gate = behind(&proxy, &server, Duration::from_secs(1));
@@ -118,8 +118,8 @@ fn replies_that_come_late_are_nobody_else_s() {
                 other => panic!("{other:?}"),
             }
         }
-        // None of them is held, and the connection that waits for their replies gives no wrong ones.
-        eventually("what they were granted is given back", || {
+        // None of them is held, and the connection that waits for their replies returns no wrong ones.
+        eventually("their permits are released", || {
             (server.gate().semaphore("late", 100).inspect().unwrap().in_use == 1).then_some(())
         });
         for permits in 1..=20 {
@@ -132,7 +132,7 @@ fn replies_that_come_late_are_nobody_else_s() {
 }
 
 #[test]
-fn calls_that_arrive_late_are_not_overtaken_by_their_releases() {
+fn delayed_calls_leave_nothing_held_after_their_releases() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let gate = behind(&proxy, &server, Duration::from_secs(1));
@@ -145,10 +145,10 @@ fn calls_that_arrive_late_are_not_overtaken_by_their_releases() {
         assert!(others.iter().all(Result::is_err), "{others:?}");
         let count = OTHERS as u64;
         support::within(Duration::from_secs(30), || (scripts(&mut con) >= before + count).then_some(()))
-            .expect("each is also released on another connection");
+            .expect("the release of each is also sent on another connection");
         let released = scripts(&mut con);
         proxy.let_go();
-        eventually("what was held is carried out", || (scripts(&mut con) >= released + count).then_some(()));
+        eventually("the server has run the delayed calls", || (scripts(&mut con) >= released + count).then_some(()));
         let directly = server.gate().semaphore("held", 100);
         eventually("and released", || (directly.inspect().unwrap().in_use == 1).then_some(()));
         first.release().unwrap();

@@ -1,4 +1,5 @@
-//! Promise: a gate works over the user's own pool, gives back every connection that it borrows as it was, and heals with it.
+//! Promise: a gate works over the user's own pool, returns every borrowed connection unchanged, and recovers with the
+//! pool.
 
 use crate::own;
 use crate::support::{Server, eventually};
@@ -11,7 +12,7 @@ type Pool = r2d2::Pool<Client>;
 
 const LEASE: Duration = Duration::from_secs(600);
 
-/// A pool that looks at nothing when it lends.
+/// A pool that does not test connections when it lends them.
 fn pool(client: &Client, size: u32) -> Pool {
     Pool::builder()
         .max_size(size)
@@ -29,7 +30,7 @@ fn open(server: &Server, size: u32) -> (Gate, Pool) {
     (builder.open().unwrap(), pool)
 }
 
-/// All connections of the pool are there, and each answers what it was asked.
+/// Asserts that the pool has all its connections and that none returns the reply of another command.
 fn check(pool: &Pool) {
     let all: Vec<_> = (0..pool.max_size()).map(|_| pool.get().unwrap()).collect();
     for (number, mut con) in all.into_iter().enumerate() {
@@ -49,7 +50,7 @@ fn everything_works_over_one_borrowed_connection() {
         std::thread::spawn(move || semaphore.acquire_timeout(Duration::from_secs(60)).unwrap())
     };
     eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
-    // The user has the connection while somebody waits and somebody holds.
+    // The user borrows the connection while there is a waiter and a holder.
     let mut con = pool.get().unwrap();
     let _: () = con.set(format!("{}:mine", server.prefix), 1).unwrap();
     drop(con);
@@ -66,19 +67,19 @@ fn everything_works_over_one_borrowed_connection() {
 }
 
 #[test]
-fn what_it_borrows_comes_back_without_its_timeouts() {
+fn borrowed_connections_are_returned_without_the_gates_timeouts() {
     let server = Server::any();
     let (gate, pool) = open(&server, 1);
     gate.mutex("m").try_lock().unwrap().unlock().unwrap();
     let mut con = pool.get().unwrap();
-    // Longer than the gate would wait for a reply.
+    // This takes longer than the gate would wait for a reply.
     let popped: Option<(String, String)> =
         redis::cmd("BLPOP").arg(format!("{}:empty", server.prefix)).arg("0.8").query(&mut *con).unwrap();
     assert_eq!(popped, None);
 }
 
 #[test]
-fn a_server_that_stalled_leaves_no_connection_out_of_step() {
+fn no_connection_returns_a_late_reply_after_the_server_stalled() {
     let mut server = own!(Server::private(&[]));
     let (gate, pool) = open(&server, 4);
     let mutexes = gate.mutexes(["a", "b", "c"]).lease(LEASE);
@@ -87,10 +88,10 @@ fn a_server_that_stalled_leaves_no_connection_out_of_step() {
     assert!(guard.refresh().is_err());
     assert!(gate.semaphore("s", 1).try_acquire().is_err());
     server.resume();
-    eventually("all is well", || guard.refresh().ok());
-    eventually("no call is owed", || (gate.semaphore("s", 1).inspect().ok()?.in_use == 0).then_some(()));
-    eventually("every connection is back", || {
-        gate.mutex("other").try_lock().ok()?.unlock().ok()?; // each call rescues one
+    eventually("the guard can be refreshed", || guard.refresh().ok());
+    eventually("no release is pending", || (gate.semaphore("s", 1).inspect().ok()?.in_use == 0).then_some(()));
+    eventually("every connection works", || {
+        gate.mutex("other").try_lock().ok()?.unlock().ok()?; // each call restores one connection
         (pool.state().idle_connections == pool.state().connections).then_some(())
     });
     check(&pool);
@@ -98,7 +99,7 @@ fn a_server_that_stalled_leaves_no_connection_out_of_step() {
 }
 
 #[test]
-fn it_heals_when_the_server_was_restarted() {
+fn the_pool_recovers_after_a_restart_of_the_server() {
     let mut server = own!(Server::private_tcp(&[]));
     let (gate, pool) = open(&server, 3);
     gate.mutex("m").try_lock().unwrap().unlock().unwrap();
@@ -113,7 +114,7 @@ fn it_heals_when_the_server_was_restarted() {
 }
 
 #[test]
-fn a_pool_that_is_used_up_is_told() {
+fn an_exhausted_pool_is_an_error_that_names_it() {
     let server = Server::any();
     let client = Client::open(server.url.as_str()).unwrap();
     let pool = pool(&client, 1);

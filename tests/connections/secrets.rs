@@ -1,4 +1,4 @@
-//! Promise: a password is in no Debug, no error and no output, whatever goes wrong.
+//! Promise: no Debug output, error or printed output contains a password, whatever fails.
 
 use crate::own;
 #[cfg(feature = "tls")]
@@ -18,7 +18,7 @@ use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// The end of each word that is to be kept; before it stands something that no text has by itself, too.
+/// The end of every secret in these tests. No text contains it, or the characters before it, by chance.
 const SECRET: &str = "hunter2";
 
 #[track_caller]
@@ -26,13 +26,13 @@ fn assert_silent(text: &str) {
     assert!(!text.contains(SECRET), "{text}");
 }
 
-/// All that can be seen of a value.
+/// Checks both Debug forms of a value.
 #[track_caller]
 fn assert_hidden(value: &impl Debug) {
     assert_silent(&format!("{value:?} {value:#?}"));
 }
 
-/// All that can be seen of an error, down to its first cause.
+/// Checks all text of an error, down to its first cause.
 #[track_caller]
 fn assert_kept(error: impl Into<Error>) -> Error {
     let error = error.into();
@@ -49,21 +49,21 @@ fn brief(builder: GateBuilder) -> GateBuilder {
     builder.connect_timeout(timeout).read_timeout(timeout)
 }
 
-/// Opening fails, and neither the settings nor the error tell.
+/// Asserts that opening fails and that neither the settings nor the error show the secret.
 #[track_caller]
 fn fails(builder: GateBuilder) -> Error {
     assert_hidden(&builder);
     assert_kept(brief(builder).open().unwrap_err())
 }
 
-/// Settings of a client of one's own.
+/// Settings of a client that the user built.
 fn with_client(url: &str) -> GateBuilder {
     let login = RedisConnectionInfo::default().set_username("user").set_password(SECRET);
     let info = url.into_connection_info().unwrap();
     Gate::builder_with(Client::open(info.set_redis_settings(login)).unwrap())
 }
 
-/// Everything that a gate gives.
+/// Checks every type that a gate returns.
 fn look_at_all_of(gate: &Gate) {
     assert_hidden(gate);
     let semaphore = gate.semaphore("kept", 2);
@@ -89,7 +89,7 @@ fn look_at_all_of(gate: &Gate) {
 }
 
 #[test]
-fn of_an_address_that_cannot_be() {
+fn secrets_are_hidden_in_errors_about_a_wrong_address() {
     for url in [
         "redis://user:hunter2@bad host",
         "redis://user:hunter2@",
@@ -101,7 +101,7 @@ fn of_an_address_that_cannot_be() {
         "redis://user:hunter2@host/?protocol=9",
         "redis://user:hunter2%ff@host/",
         "redis://hunter2%ff:hunter2@host/",
-        // Not escaped as it should be.
+        // Not escaped correctly.
         "redis://user:a/hunter2@host/",
         "redis://user:1/hunter2@host/",
         "redis://user:1?protocol=hunter2@host/",
@@ -110,7 +110,7 @@ fn of_an_address_that_cannot_be() {
         "user:hunter2@host",
         "unix://user:hunter2@host/socket",
         "unix:///no/such/socket?user=user&pass=hunter2&db=database",
-        // Of several hosts; without the features, too.
+        // With several hosts; also without the features.
         "redis+cluster://user:hunter2@bad host,other",
         "redis+cluster://user:hunter2@host:1,other:port",
         "redis+cluster://user:hunter2@host:1/7",
@@ -134,7 +134,7 @@ fn of_an_address_that_cannot_be() {
 }
 
 #[test]
-fn of_a_server_that_cannot_be_reached() {
+fn secrets_are_hidden_if_the_server_is_unreachable() {
     for url in [
         "redis://user:hunter2@no-such-host.invalid/",
         "redis://user:hunter2@127.0.0.1:1/",
@@ -155,7 +155,7 @@ fn of_a_server_that_cannot_be_reached() {
 }
 
 #[test]
-fn of_a_server_that_refuses_it_or_the_user() {
+fn secrets_are_hidden_if_the_server_refuses_password_or_user() {
     let server = own!(Server::private_tcp(&["--requirepass", "another"]));
     let error = fails(with_client(&server.url));
     assert!(error.to_string().contains("refused user name and password"), "{error}");
@@ -177,7 +177,7 @@ fn of_a_server_that_refuses_it_or_the_user() {
 }
 
 #[test]
-fn of_a_gate_that_is_open_and_then_alone() {
+fn secrets_are_hidden_if_an_open_gate_loses_its_server() {
     let mut server = own!(Server::private_tcp(&["--requirepass", "hunter2"]));
     let url = server.url.replace("//", "//:hunter2@");
     let gate = brief(Gate::builder(&url)).open().unwrap();
@@ -189,7 +189,7 @@ fn of_a_gate_that_is_open_and_then_alone() {
 
 #[cfg(feature = "cluster")]
 #[test]
-fn of_a_cluster() {
+fn secrets_are_hidden_on_a_cluster() {
     let mut server = own!(Server::cluster_node());
     let mut set = redis::cmd("CONFIG");
     set.arg(&["SET", "requirepass", SECRET]);
@@ -211,7 +211,7 @@ fn of_a_cluster() {
 
 #[cfg(feature = "sentinel")]
 #[test]
-fn of_sentinels_and_of_the_master() {
+fn secrets_of_sentinels_and_of_the_master_are_hidden() {
     let like = "redis://user:hunter2@any";
     let sentinels = ["redis://finder:hunter2@127.0.0.1:1"];
     fails(GateBuilder::sentinel(&sentinels, "master", like));
@@ -236,7 +236,7 @@ fn of_sentinels_and_of_the_master() {
 
 #[cfg(feature = "r2d2")]
 #[test]
-fn of_a_pool() {
+fn secrets_are_hidden_with_a_pool() {
     let mut server = own!(Server::private_tcp(&["--requirepass", SECRET]));
     let client = Client::open(server.url.replace("//", "//:hunter2@")).unwrap();
     let pool = |client: &Client| {
@@ -256,12 +256,12 @@ fn of_a_pool() {
 
 #[cfg(feature = "tls")]
 #[test]
-fn with_tls_and_of_the_private_key() {
+fn secrets_and_the_private_key_are_hidden_with_tls() {
     let authority = Authority::new("one");
     let own = authority.identity();
     let arguments = ["--requirepass", "hunter2"];
     let mut server = own_tls!(authority.server(&own, &arguments));
-    // A line of the key in PEM, and some of its bytes as a Debug of them would be.
+    // A line of the key in PEM, and some of its bytes as Debug would print them.
     let line = own.key.lines().nth(1).unwrap();
     let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
     let bytes = format!("{:?}", &key.secret_der()[40..60]);
@@ -298,7 +298,7 @@ fn with_tls_and_of_the_private_key() {
 }
 
 #[test]
-fn nothing_is_printed() {
+fn no_secret_is_printed() {
     let server = own!(Server::private_tcp(&["--requirepass", "hunter2"]));
     let output = process("fail", &[&server.url]).output().unwrap();
     let printed = [output.stdout, output.stderr].concat();
@@ -308,7 +308,7 @@ fn nothing_is_printed() {
     assert_silent(&printed);
 }
 
-/// What the process does whose output is looked at.
+/// What the process does whose output the test checks.
 pub fn fail(arguments: &[String]) {
     let url = arguments[0].replace("//", "//:hunter2@");
     let wrong = url.replace("hunter2", "hunter2-not");

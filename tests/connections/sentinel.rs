@@ -1,4 +1,5 @@
-//! Promise: with sentinels nobody has to do anything about a failover: calls, waits and renewals go on with the new master.
+//! Promise: with sentinels a failover needs no action by the user. Calls, waits and renewals continue on the new
+//! master.
 
 use crate::own;
 use crate::support::crew::{self, Crew, Home};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 const MINUTE: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(600);
 
-/// Within how long of the promotion everything works again.
+/// Everything works again within this time after the promotion.
 const RECOVERED: Duration = Duration::from_secs(3);
 
 fn url(group: &Sentinels) -> String {
@@ -42,7 +43,7 @@ impl Home for Sentinels {
 }
 
 #[test]
-fn all_goes_on_within_three_seconds_of_the_promotion() {
+fn calls_waits_and_renewals_work_within_3_s_of_the_promotion() {
     let mut group = own!(Sentinels::new());
     let gate = builder(&group).read_timeout(Duration::from_millis(500)).open().unwrap();
     let held = gate.semaphore("s", 1).lease(SOON * 6).auto_renew().try_acquire().unwrap();
@@ -56,21 +57,21 @@ fn all_goes_on_within_three_seconds_of_the_promotion() {
     group.kill(master);
     group.promoted(master);
     let promoted = Instant::now();
-    eventually("a call is answered", || held.refresh().ok());
+    eventually("a call succeeds", || held.refresh().ok());
     held.release().unwrap();
     waiting.join().unwrap().release().unwrap();
     assert!(promoted.elapsed() < RECOVERED, "{:?}", promoted.elapsed());
 }
 
 #[test]
-fn a_sentinel_that_stands_still_holds_up_nobody() {
+fn a_stalled_sentinel_delays_only_the_first_connection() {
     let mut group = own!(Sentinels::new());
     group.sentinels.pause(0);
     let asked = Instant::now();
     let gate = builder(&group).connect_timeout(SOON / 4).open().unwrap();
     gate.mutex("m").try_lock().unwrap().unlock().unwrap();
     assert!(asked.elapsed() < SOON / 4, "{:?}", asked.elapsed());
-    // The one that answered is asked first from here on.
+    // From here on the sentinel that answered is asked first.
     let asked = Instant::now();
     gate.mutex("m").try_lock().unwrap().unlock().unwrap();
     assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
@@ -84,10 +85,10 @@ fn asking(sentinels: &[StubSentinel], prefix: &str) -> GateBuilder {
 }
 
 #[test]
-fn a_sentinel_that_does_not_answer_delays_by_its_share_only() {
+fn a_silent_sentinel_uses_only_its_share_of_the_connect_timeout() {
     let server = own!(Server::private_tcp(&[]));
     let sentinels = [StubSentinel::silent(), StubSentinel::naming(&server)];
-    // Connecting takes so long at most: a third for each sentinel, and one for the master.
+    // The maximum time to connect: a third for each sentinel and a third for the master.
     let within = Duration::from_secs(6);
     let gate = asking(&sentinels, &server.prefix);
     let gate = gate.connect_timeout(within).read_timeout(within);
@@ -98,10 +99,10 @@ fn a_sentinel_that_does_not_answer_delays_by_its_share_only() {
 }
 
 #[test]
-fn a_master_of_before_that_a_sentinel_still_names_is_not_used() {
+fn a_former_master_that_a_sentinel_still_names_is_not_used() {
     let master = own!(Server::private_tcp(&[]));
     let (host, port) = master.address().split_once(':').unwrap();
-    // It would take whatever is written.
+    // This replica accepts every write.
     let as_before = ["--replicaof", host, port, "--replica-read-only", "no"];
     let before = own!(Server::private_tcp(&as_before));
     let [late, well] = [&before, &master].map(StubSentinel::naming);
@@ -109,9 +110,9 @@ fn a_master_of_before_that_a_sentinel_still_names_is_not_used() {
     let gate = asking(&sentinels, &master.prefix).open().unwrap();
     let held = gate.mutex("m").lease(LEASE).try_lock().unwrap();
     let there = master.gate().mutex("m").inspect().unwrap();
-    assert_eq!(there.holders.len(), 1, "granted by the master of before");
+    assert_eq!(there.holders.len(), 1, "granted by the former master");
     held.unlock().unwrap();
-    // Where no other is named there is no master.
+    // The sentinel names no other server, so there is no master.
     let error = asking(&sentinels[..1], &master.prefix).open().unwrap_err();
     let luagate::errors::CallError::Failed(failure) = error else {
         panic!("{error}");
@@ -120,12 +121,12 @@ fn a_master_of_before_that_a_sentinel_still_names_is_not_used() {
 }
 
 #[test]
-fn what_is_wrong_with_sentinels_is_told() {
+fn errors_about_sentinels_name_the_cause() {
     let group = own!(Sentinels::new());
     let other = url(&group).replace(MASTER, "another");
     let error = Gate::open(&other).unwrap_err();
     assert!(error.to_string().contains("know no master \"another\""), "{error}");
-    // A server that is no sentinel.
+    // A server that is not a sentinel.
     let server = group.urls()[0].trim_start_matches("redis://").trim_end_matches('/').to_owned();
     let error = Gate::open(&format!("redis+sentinel://{server}/{MASTER}")).unwrap_err();
     assert!(error.to_string().contains("SENTINEL"), "{error}");
@@ -140,7 +141,7 @@ fn what_is_wrong_with_sentinels_is_told() {
 }
 
 #[test]
-fn a_crew_goes_on_while_masters_die() {
+fn a_crew_keeps_working_while_masters_crash() {
     let mut group = own!(Sentinels::new());
     let crew = Crew::new(&group, &url(&group), 6);
     for _ in 0..2 {
@@ -157,9 +158,9 @@ fn a_crew_goes_on_while_masters_die() {
     crew.finish(&group, &crew::broken_connections());
 }
 
-/// The master of before lives on, and takes itself for the master until somebody tells it.
+/// The former master keeps running and acts as a master until a sentinel reconfigures it.
 #[test]
-fn after_a_failover_by_hand_nothing_is_asked_of_the_master_of_before() {
+fn after_a_manual_failover_the_former_master_receives_no_calls() {
     let group = own!(Sentinels::new());
     let gate = builder(&group).open().unwrap();
     let semaphore = gate.semaphore("s", 1).lease(LEASE);
@@ -178,7 +179,7 @@ fn after_a_failover_by_hand_nothing_is_asked_of_the_master_of_before() {
     let after = group.fail_over();
     let at = Gate::builder(group.urls()[after]).prefix(&group.prefix);
     let there = at.open().unwrap();
-    eventually("the other is asked", || {
+    eventually("calls go to the new master", || {
         let lock = gate.mutex("m").lease(LEASE).try_lock().ok()?;
         let is_there = there.mutex("m").inspect().unwrap().in_use == 1;
         lock.unlock().unwrap();
@@ -190,14 +191,14 @@ fn after_a_failover_by_hand_nothing_is_asked_of_the_master_of_before() {
         let channels: Vec<String> = channels.query(&mut group.connection(node)).unwrap();
         !channels.is_empty()
     };
-    eventually("whoever waits listens to the other", || (listens(after) && !listens(before)).then_some(()));
+    eventually("the waiter subscribes to the new master", || (listens(after) && !listens(before)).then_some(()));
     held.release().unwrap();
     waiting.join().unwrap().release().unwrap();
     assert!(group.is_master(before));
 }
 
 #[test]
-fn a_failover_by_hand_is_noticed() {
+fn a_manual_failover_is_noticed() {
     let group = own!(Sentinels::new());
     let crew = Crew::new(&group, &url(&group), 6);
     crew.goes_on(20);

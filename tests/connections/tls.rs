@@ -1,4 +1,4 @@
-//! Promise: with TLS everything works as without, and what is wrong with it is said so that a reader knows what to do.
+//! Promise: with TLS everything works as without. TLS errors contain what to do.
 
 mod certificates;
 mod handshakes;
@@ -15,10 +15,10 @@ use luagate::errors::{CallError, Failure, FailureKind};
 use luagate::{Gate, GateBuilder};
 use std::time::{Duration, Instant};
 
-/// A message comes sooner than this; who hears none asks after 5 s.
+/// Messages arrive within this time. A waiter that receives none asks again after 5 s.
 const TOLD: Duration = Duration::from_secs(3);
 
-/// A gate's settings with both certificates.
+/// Gate settings with the CA and the client certificate.
 fn both(url: &str, authority: &Authority, own: &Identity) -> GateBuilder {
     Gate::builder(url).root_certificates(&authority.pem).client_certificate(&own.chain, &own.key)
 }
@@ -31,7 +31,7 @@ fn failure(opened: Result<Gate, CallError>) -> Failure {
     }
 }
 
-/// Opening fails for a reason of TLS, and every one of `words` is said of it.
+/// Asserts that opening fails with a TLS error that contains every one of `words`.
 #[track_caller]
 fn assert_told(opened: Result<Gate, CallError>, words: &[&str]) {
     let failure = failure(opened);
@@ -41,7 +41,7 @@ fn assert_told(opened: Result<Gate, CallError>, words: &[&str]) {
     }
 }
 
-/// Acquires, waits in line, is woken by a message, renews, counts down.
+/// Acquires, waits in line, is woken by a message, renews and counts down.
 fn use_it(server: &Server, gate: &Gate) {
     let semaphore = gate.semaphore("all", 1).lease(Duration::from_secs(3));
     let held = semaphore.clone().auto_renew().try_acquire().unwrap();
@@ -52,7 +52,7 @@ fn use_it(server: &Server, gate: &Gate) {
         eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
         let end = Instant::now() + Duration::from_millis(3_500);
         let kept = support::within(Duration::from_secs(4), || (Instant::now() > end).then_some(()));
-        assert!(kept.is_some() && !held.is_lost(), "it is renewed");
+        assert!(kept.is_some() && !held.is_lost(), "the permit was not renewed");
         assert!(!waiter.is_finished());
         let start = Instant::now();
         held.release().unwrap();

@@ -1,5 +1,5 @@
-//! Promise: a gate says, once, that its server would evict locks and semaphores; and finding that out keeps nobody from
-//! opening a gate.
+//! Promise: a gate warns once that its server could evict locks and semaphores. This check never prevents a gate from
+//! opening.
 
 use crate::own;
 use crate::support::Server;
@@ -15,7 +15,7 @@ fn with_policy(policy: &str) -> Option<Server> {
 }
 
 #[test]
-fn a_server_that_would_evict_is_named_once() {
+fn a_server_that_can_evict_is_reported_once() {
     for policy in ["allkeys-lru", "volatile-ttl"] {
         let server = own!(with_policy(policy));
         let gate = server.gate();
@@ -39,7 +39,7 @@ fn a_server_that_evicts_nothing_gives_no_warning() {
 }
 
 #[test]
-fn a_user_who_may_not_ask_opens_the_gate_all_the_same() {
+fn a_user_without_the_permission_for_the_check_can_open_the_gate() {
     let server = own!(with_policy("allkeys-lru"));
     let mut con = server.connection();
     let mut user = |name: &str, rights: &[&str]| {
@@ -64,17 +64,17 @@ fn a_user_who_may_not_ask_opens_the_gate_all_the_same() {
 
 #[cfg(feature = "memory")]
 #[test]
-fn a_server_in_memory_gives_no_warning() {
+fn an_in_memory_server_gives_no_warning() {
     let (gate, _memory) = Gate::in_memory().unwrap();
     assert_eq!(gate.warnings(), []);
 }
 
 #[test]
-fn a_server_that_never_tells_is_waited_for_shortly() {
+fn a_server_that_never_answers_the_check_delays_opening_only_shortly() {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
-    // A proxy that swallows whatever it does not know.
+    // A proxy that swallows every command that it does not know.
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -92,12 +92,12 @@ fn a_server_that_never_tells_is_waited_for_shortly() {
     let gate = Gate::builder(&url).read_timeout(Duration::from_secs(60)).open().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(30));
     assert_eq!(gate.warnings(), []);
-    assert_eq!(gate.open_connections(), 0, "nobody is to wait for that reply");
+    assert_eq!(gate.open_connections(), 0, "the connection that waits for the reply must be closed");
 }
 
 #[cfg(feature = "cluster")]
 #[test]
-fn each_master_is_asked_when_it_is_first_used() {
+fn each_master_is_checked_when_it_is_first_used() {
     let server = own!(Server::cluster_node());
     let mut con = server.connection();
     for (setting, value) in [("maxmemory", "100mb"), ("maxmemory-policy", "allkeys-lru")] {
@@ -107,7 +107,7 @@ fn each_master_is_asked_when_it_is_first_used() {
     }
     let url = server.url.replace("redis://", "redis+cluster://");
     let gate = Gate::builder(&url).prefix(&server.prefix).open().unwrap();
-    assert_eq!(gate.warnings(), [], "it is not used yet");
+    assert_eq!(gate.warnings(), [], "the server is not used yet");
     for name in ["one", "two"] {
         drop(gate.semaphore(name, 1).acquire().unwrap());
     }

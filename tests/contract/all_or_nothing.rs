@@ -1,4 +1,4 @@
-//! Promise: a script that answers with an error has changed nothing.
+//! Promise: a script that returns an error has changed nothing.
 
 use crate::support::Server;
 use crate::support::raw::Raw;
@@ -8,7 +8,7 @@ use luagate::errors::FailureKind;
 use luagate::scripts::semaphore::{self, Answer, Ask};
 use redis::Commands;
 
-/// A semaphore with a holder of two permits and a waiter, and what an error must leave as it is.
+/// A semaphore with a holder of two permits and a waiter: the state that an error must not change.
 fn in_use(server: &Server) -> Raw {
     let mut raw = Raw::new(server, 3);
     raw.grant(Ask { permits: Some(2), ..raw.ask("holder") });
@@ -17,7 +17,7 @@ fn in_use(server: &Server) -> Raw {
     raw
 }
 
-/// Calls a script by its text, so that arguments no typed function would send get there.
+/// Calls a script by its text, with arguments that no typed function would send.
 fn call(raw: &mut Raw, script: &str, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
     let text = std::fs::read_to_string(format!("lua/dist/{script}.lua")).unwrap();
     let mut eval = redis::cmd("EVAL");
@@ -33,7 +33,7 @@ fn assert_refused(raw: &mut Raw, script: &str, arguments: &[&str], argument: &st
     let before = (raw.dump(), raw.ttls().map(|ttl| ttl > 0));
     let error = match call(raw, script, arguments) {
         Err(error) => error,
-        Ok(reply) => panic!("{script} {arguments:?} was taken: {reply:?}"),
+        Ok(reply) => panic!("{script} {arguments:?} was accepted: {reply:?}"),
     };
     assert_eq!(error.code(), Some("LUAGATE"), "{script} {arguments:?}: {error}");
     let text = error.detail().unwrap();
@@ -44,7 +44,7 @@ fn assert_refused(raw: &mut Raw, script: &str, arguments: &[&str], argument: &st
 const NO_NUMBERS: [&str; 10] = ["", "-1", "0x3", "1e0", " 2 ", "1.5", "+1", "nan", "inf", "99999999999999999999"];
 
 #[test]
-fn numbers_are_decimal_digits_in_range() {
+fn numbers_that_are_not_decimal_digits_in_range_are_refused() {
     let server = Server::any();
     let mut raw = in_use(&server);
     let good = ["id", "1", "3", "1000", "0", "", "0"];
@@ -69,7 +69,7 @@ fn numbers_are_decimal_digits_in_range() {
 }
 
 #[test]
-fn each_range_has_an_end() {
+fn numbers_beyond_the_end_of_their_range_are_refused() {
     let server = Server::any();
     let mut raw = in_use(&server);
     let century = "3155760000001";
@@ -90,7 +90,7 @@ fn each_range_has_an_end() {
 }
 
 #[test]
-fn ids_are_words() {
+fn ids_with_blanks_control_characters_or_wrong_length_are_refused() {
     let server = Server::any();
     let mut raw = in_use(&server);
     let long = "x".repeat(201);
@@ -103,7 +103,7 @@ fn ids_are_words() {
 }
 
 #[test]
-fn a_missing_argument_is_told() {
+fn a_wrong_number_of_arguments_is_refused() {
     let server = Server::any();
     let mut raw = in_use(&server);
     for script in ["acquire", "release", "refresh", "lookup", "resize", "inspect"] {
@@ -113,7 +113,7 @@ fn a_missing_argument_is_told() {
 }
 
 #[test]
-fn no_limit_stored_and_none_declared() {
+fn acquiring_without_a_stored_or_declared_limit_is_refused() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 0);
     assert_refused(&mut raw, "semaphore/acquire", &["id", "1", "0", "1000", "0", "", "0"], "no limit");
@@ -145,7 +145,7 @@ fn a_key_of_another_type_is_left_as_it_is() {
         ];
         let refreshed = semaphore::refresh(con, &keys, "id", 1_000, None).map(drop);
         match is_queue {
-            true => assert!(refreshed.is_ok(), "it needs no queue"),
+            true => assert!(refreshed.is_ok(), "refresh does not use the queue"),
             false => failures.push(refreshed),
         }
         for (n, failure) in failures.into_iter().enumerate() {
@@ -161,7 +161,7 @@ fn a_key_of_another_type_is_left_as_it_is() {
 }
 
 #[test]
-fn what_the_typed_functions_say_of_it() {
+fn the_typed_functions_report_which_argument_is_invalid() {
     let server = Server::any();
     let mut raw = in_use(&server);
     let Err(CallError::Invalid(invalid)) = raw.try_acquire(Ask { permits: Some(0), ..raw.ask("id") }) else { panic!() };

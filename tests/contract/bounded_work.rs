@@ -1,5 +1,5 @@
-//! Promise: a script makes a bounded number of calls, whatever the number of holders and waiters; what it leaves is told
-//! to somebody at once.
+//! Promise: a script makes a bounded number of calls, independent of the number of holders and waiters. If work
+//! remains, a client is notified at once.
 
 use crate::own;
 use crate::support::raw::{Listener, Raw};
@@ -8,7 +8,8 @@ use crate::support::{Server, calls_in_scripts, reset_counts};
 use luagate::scripts::semaphore::{Answer, Ask};
 use redis::Commands;
 
-/// The most calls that one script makes: a hundred waiters granted or dropped, four calls each, and what goes around it.
+/// The maximum number of calls of one script: a hundred waiters granted or dropped, at four calls each, and the calls
+/// before and after.
 const BOUND: u64 = 500;
 
 fn calls(raw: &mut Raw, run: impl FnOnce(&mut Raw)) -> u64 {
@@ -18,7 +19,7 @@ fn calls(raw: &mut Raw, run: impl FnOnce(&mut Raw)) -> u64 {
 }
 
 #[test]
-fn uncontended_calls() {
+fn an_uncontended_operation_makes_at_most_9_calls() {
     let server = own!(Server::private(&[]));
     for (permits, lease_ms) in [(1, 10_000), (3, 10_000), (1, 1), (3, 0)] {
         let mut raw = Raw::named(&server, &format!("calls-{permits}-{lease_ms}"), 5);
@@ -33,7 +34,7 @@ fn uncontended_calls() {
             let refresh = calls(&mut raw, |raw| {
                 raw.refresh("holder", 20_000);
             });
-            // Only a permanent lease that becomes one with an end has to look for others of its kind.
+            // Only a refresh that turns a permanent lease into a timed one must search for other permanent leases.
             let bound = if lease_ms == 0 { 9 } else { 8 };
             assert!(refresh <= bound, "refresh of {permits} for {lease_ms} ms: {refresh} calls");
             let release = calls(&mut raw, |raw| {
@@ -45,7 +46,7 @@ fn uncontended_calls() {
 }
 
 #[test]
-fn nine_thousand_leases_that_ended() {
+fn nine_thousand_expired_leases_are_freed_in_bounded_scripts() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 9_000);
     let mut last = 0;
@@ -53,7 +54,7 @@ fn nine_thousand_leases_that_ended() {
         last = raw.grant(Ask { lease_ms: 1_500, ..raw.ask(&format!("h{n}")) }).expires_at.unwrap();
     }
     raw.wait_until(last);
-    assert_eq!(raw.in_use(), 0, "what has ended is counted");
+    assert_eq!(raw.in_use(), 0, "expired leases are not in use");
     let mut tries = 0;
     loop {
         tries += 1;
@@ -63,7 +64,7 @@ fn nine_thousand_leases_that_ended() {
         assert!(count < BOUND, "{count} calls in one script");
         match answer {
             Some(Answer::Granted(..)) => break,
-            // What is left over refuses for a moment, and says so.
+            // Expired leases beyond the bound cause a denial for a moment, and the reply says when to ask again.
             Some(Answer::Denied { next_expiry: Some(1), .. }) => assert!(tries < 95),
             other => panic!("{other:?}"),
         }
@@ -71,7 +72,7 @@ fn nine_thousand_leases_that_ended() {
 }
 
 #[test]
-fn three_thousand_waiters_that_vanished() {
+fn three_thousand_vanished_waiters_are_dropped_in_bounded_scripts() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let channel = Listener::new(&server, "alive").channel;
@@ -85,7 +86,7 @@ fn three_thousand_waiters_that_vanished() {
     assert!(count < BOUND, "{count} calls in one script");
     let mut asked = 0;
     while let Answer::Queued { retry_after, .. } = raw.acquire(alive) {
-        assert_eq!(retry_after, 1, "there is more to do, and nobody was told");
+        assert_eq!(retry_after, 1, "work remains, and no client was notified");
         asked += 1;
         assert!(asked <= 30);
     }
@@ -93,7 +94,7 @@ fn three_thousand_waiters_that_vanished() {
 }
 
 #[test]
-fn a_script_that_stops_at_its_bound_calls_the_next_live_waiter() {
+fn a_script_that_stops_at_its_bound_notifies_the_next_live_waiter() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "called");
@@ -108,18 +109,18 @@ fn a_script_that_stops_at_its_bound_calls_the_next_live_waiter() {
     for _ in 0..10 {
         let hint = inbox.next();
         if hint[2] != "0" {
-            panic!("granted without being asked, over a queue of the dead: {hint:?}");
+            panic!("granted by message past waiters without a subscriber: {hint:?}");
         }
         assert_eq!(hint[..4], ["alive", "0", "0", "0"]);
         if let Answer::Granted(..) = raw.acquire(alive) {
             return;
         }
     }
-    panic!("called ten times, and never granted");
+    panic!("notified ten times, and never granted");
 }
 
 #[test]
-fn many_holders_and_waiters_cost_no_more_calls() {
+fn many_holders_and_waiters_need_no_more_calls_than_few() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 5_000);
     let count = |raw: &mut Raw, id: &str| {
@@ -139,18 +140,18 @@ fn many_holders_and_waiters_cost_no_more_calls() {
 }
 
 #[test]
-fn what_ones_own_ended_lease_occupies_is_freed_first() {
+fn the_callers_own_expired_lease_is_freed_first() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 150);
     for n in 0..150 {
         let id = format!("h{n}");
         raw.grant(raw.ask(&id));
     }
-    // A refresh takes nothing back, however long all of them take.
+    // A refresh frees no expired leases, even if all these calls take long.
     let ends = (0..150).map(|n| raw.refresh(&format!("h{n}"), 10).unwrap().expires_at.unwrap());
     let end = ends.max().unwrap();
     raw.wait_until(end);
-    // A hundred are freed by the way; the caller's own is not among those that ended first.
+    // The call first frees a hundred leases. The caller's own is not among the earliest to expire.
     let Answer::Granted(_, usage) = raw.acquire(raw.ask("h149")) else { panic!() };
     assert_eq!(usage.in_use, 50);
 }

@@ -1,5 +1,5 @@
-//! Promise: a semaphore, a holder and a waiter take no more of the server's memory than the guide says, nor an idle connection,
-//! and a grant no more of what it appends and tells its replicas.
+//! Promise: a semaphore, a holder, a waiter and an idle connection use no more of the server's memory than the guide
+//! says. A grant adds no more to the append-only file and the replication stream than the guide says.
 
 use crate::own;
 use crate::support::raw::{Listener, Raw};
@@ -7,7 +7,7 @@ use crate::support::{SOON, Server, within};
 
 use luagate::scripts::semaphore::Ask;
 
-/// What the three keys take, in bytes.
+/// The memory of the three keys, in bytes.
 fn memory(raw: &mut Raw) -> u64 {
     let keys = raw.key_names();
     let of = |key: String| {
@@ -22,7 +22,7 @@ fn id(n: u32) -> String {
     format!("{}-{n}", uuid::Uuid::new_v4())
 }
 
-/// What it takes with nobody, and then for each of so many that hold and so many that wait.
+/// The memory of the semaphore alone, and then per holder and per waiter, with `count` of each.
 fn measure(server: &Server, count: u32) -> [u64; 3] {
     let mut raw = Raw::named(server, &format!("market:account:{count}"), count);
     raw.grant(raw.ask("first"));
@@ -44,9 +44,9 @@ fn measure(server: &Server, count: u32) -> [u64; 3] {
 }
 
 #[test]
-fn what_a_semaphore_a_holder_and_a_waiter_take() {
+fn memory_of_a_semaphore_a_holder_and_a_waiter_is_bounded() {
     let server = Server::any();
-    // The first waiter makes the server keep all records in another form, which takes more.
+    // The first waiter makes the server change the encoding of all records. The new encoding needs more memory.
     for (count, holder_most, waiter_most) in
         [(1, 300, 700), (5, 300, 450), (100, 300, 400), (1_000, 300, 400), (10_000, 300, 400)]
     {
@@ -58,27 +58,27 @@ fn what_a_semaphore_a_holder_and_a_waiter_take() {
     }
 }
 
-/// What the server tells of itself.
+/// A field of the server's INFO.
 fn told(con: &mut redis::Connection, what: &str) -> String {
     let info: String = redis::cmd("INFO").query(con).unwrap();
     let of = |line: &str| Some(line.strip_prefix(what)?.strip_prefix(':')?.trim().to_owned());
     info.lines().find_map(of).unwrap()
 }
 
-/// How long what the server appends is. Its replicas are told the same.
+/// The size of the append-only file. Replicas receive the same data.
 fn appended(raw: &mut Raw) -> u64 {
     told(&mut raw.con, "aof_current_size").parse().unwrap()
 }
 
 #[test]
-fn what_a_grant_a_renewal_and_a_wait_append() {
-    // With an fsync of its own a second the server may put off what it appends.
+fn data_appended_by_a_grant_a_renewal_and_a_wait_is_bounded() {
+    // With its own fsync every second, the server may delay appending.
     let server = own!(Server::private(&["--appendonly", "yes", "--appendfsync", "no"]));
     let mut raw = Raw::named(&server, "market:account:1", 1);
     let mut inbox = Listener::new(&server, &uuid::Uuid::new_v4().to_string());
     const COUNT: u64 = 1_000;
     let mut each = |what: &mut dyn FnMut(&mut Raw, &str)| {
-        what(&mut raw, &id(0)); // without what only the first writes
+        what(&mut raw, &id(0)); // without what only the first call writes
         let before = appended(&mut raw);
         for n in 0..COUNT as u32 {
             what(&mut raw, &id(n));
@@ -101,7 +101,7 @@ fn what_a_grant_a_renewal_and_a_wait_append() {
         raw.assert_released(id);
     });
     let renewal = each(&mut |raw, _| {
-        raw.acquire(raw.ask("first")); // once; then it is held
+        raw.acquire(raw.ask("first")); // once; from then on the call finds it held
         assert!(raw.refresh("first", 30_000).is_some());
     });
     println!(
@@ -111,7 +111,7 @@ fn what_a_grant_a_renewal_and_a_wait_append() {
 }
 
 #[test]
-fn what_an_idle_connection_takes() {
+fn memory_of_an_idle_connection_is_bounded() {
     let server = own!(Server::private(&[]));
     let mut con = server.connection();
     let mut used = || told(&mut con, "used_memory").parse::<u64>().unwrap();
@@ -121,7 +121,7 @@ fn what_an_idle_connection_takes() {
     let is_old = told(&mut server.connection(), "redis_version").starts_with("6.");
     let most = if is_old { 18_000 } else { 3_000 };
     let mut each = 0;
-    // The server takes back what it had set aside for a first call.
+    // The server shrinks the buffers that it allocated for the first call.
     let shrunk = within(2 * SOON, || {
         each = used().saturating_sub(before) / COUNT;
         (each <= most).then_some(())

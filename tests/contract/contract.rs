@@ -1,8 +1,8 @@
-//! Promise: what clients in other languages rely on does not change within one version of the contract.
+//! Promise: within one version of the contract, everything that clients in other languages rely on stays the same.
 //!
-//! `tests/contract/<version>.json` has it as it was first written: KEYS, ARGV and replies of each script, and the SHA-1 of what
-//! each case of `lua/conformance/` does and expects. More may come; `LUAGATE_RECORD=1 cargo test --test contract contract::`
-//! records it.
+//! `tests/contract/<version>.json` stores its first state: KEYS, ARGV and replies of each script, and the SHA-1 of the
+//! steps and expectations of each case in `lua/conformance/`. Additions are allowed. To record them:
+//! `LUAGATE_RECORD=1 cargo test --test contract contract::`.
 
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ fn read(path: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// A case without what only measures: how many commands a script calls.
+/// A case without its counts of script calls, which are measurements only.
 fn without_calls(step: &Value) -> Value {
     match step {
         Value::Array(steps) => steps.iter().map(without_calls).collect(),
@@ -25,7 +25,7 @@ fn without_calls(step: &Value) -> Value {
     }
 }
 
-/// Every case by the name of its file and its own, as a SHA-1.
+/// The SHA-1 of every case, by file name and case name.
 fn cases() -> Map<String, Value> {
     let mut cases = Map::new();
     let files = std::fs::read_dir("lua/conformance").unwrap();
@@ -36,13 +36,13 @@ fn cases() -> Map<String, Value> {
             let steps = without_calls(&case["steps"]).to_string();
             let sha1 = sha1_smol::Sha1::from(steps).digest().to_string();
             let name = format!("{file}: {}", case["name"].as_str().unwrap());
-            assert!(cases.insert(name.clone(), json!(sha1)).is_none(), "{name} is there twice");
+            assert!(cases.insert(name.clone(), json!(sha1)).is_none(), "two cases are called {name}");
         }
     }
     cases
 }
 
-/// What the contract is today: its version, and what is recorded of it.
+/// The current contract: its version, and what is recorded about it.
 fn today() -> (u64, Value) {
     let manifest = read("lua/manifest.json");
     let mut scripts = manifest["scripts"].clone();
@@ -55,7 +55,7 @@ fn today() -> (u64, Value) {
 }
 
 #[test]
-fn what_clients_rely_on_changes_only_with_its_version() {
+fn the_recorded_contract_changes_only_with_its_version() {
     let (version, today) = today();
     let path = format!("tests/contract/{version}.json");
     let is_recording = std::env::var_os("LUAGATE_RECORD").is_some();
@@ -68,7 +68,7 @@ fn what_clients_rely_on_changes_only_with_its_version() {
             assert_eq!(
                 today[part].get(name),
                 Some(expected),
-                "{name}: clients rely on what contract {version} said of it. Where that has to change, `contract` in \
+                "{name}: clients rely on contract {version}. If this must change, `contract` in \
                  lua/manifest.json is to be counted up, lua/README.md to say what is new, and each client to follow"
             );
         }
@@ -78,12 +78,12 @@ fn what_clients_rely_on_changes_only_with_its_version() {
         std::fs::write(&path, text + "\n").unwrap();
         return;
     }
-    assert_eq!(recorded, today, "more than is recorded: `LUAGATE_RECORD=1 cargo test --test contract`");
+    assert_eq!(recorded, today, "additions are not recorded: `LUAGATE_RECORD=1 cargo test --test contract`");
 }
 
-/// The table of what the scripts promise names cases that are there.
+/// Every case that the table of promises names exists.
 #[test]
-fn what_the_page_names_is_shown() {
+fn every_case_named_in_the_table_of_promises_exists() {
     let page = std::fs::read_to_string("lua/README.md").unwrap();
     let table = page.split("## What a client may rely on").nth(1).unwrap();
     let rows = table.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
@@ -96,9 +96,9 @@ fn what_the_page_names_is_shown() {
     }
 }
 
-/// Each client says which version it was written for, and refuses any other.
+/// Each client states the contract version it was written for, and refuses any other.
 #[test]
-fn the_clients_are_of_this_version() {
+fn every_client_names_the_current_contract_version() {
     let (version, _) = today();
     let clients = [
         ("python/luagate_server.py", format!("CONTRACT = {version} ")),

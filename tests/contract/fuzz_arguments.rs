@@ -1,5 +1,5 @@
-//! Promise: whatever a client in any language passes to a script, the answer is one of the contract, or an error that says
-//! so and has changed nothing; never an error of Lua.
+//! Promise: for any keys and arguments a script returns a reply of the contract, or a clear error and changes nothing.
+//! It never fails with an error of Lua.
 
 mod by_chance;
 mod calls;
@@ -15,7 +15,7 @@ struct Script {
     sha1: String,
     keys: Vec<String>,
     argv: Vec<String>,
-    /// Each word, and how many fields follow it.
+    /// The reply words, each with the number of fields after it.
     replies: Vec<(String, usize)>,
 }
 
@@ -43,7 +43,7 @@ fn scripts() -> Vec<Script> {
     scripts.collect()
 }
 
-/// All keys that a call here may name, without the test's prefix: two mutexes of one group, a latch, and the lists.
+/// All keys that a call here may name, without the test's prefix: of two mutexes of one group, a latch and the lists.
 const KEYS: [&str; 10] = [
     "mutex:{t}:a",
     "mutex.holders:{t}:a",
@@ -57,7 +57,7 @@ const KEYS: [&str; 10] = [
     "prefix:{t}",
 ];
 
-/// The keys that a script is for.
+/// Keys of the kind that the script is for.
 fn right_keys(script: &Script, other: bool) -> Vec<&'static str> {
     let own = match script.keys[0].as_str() {
         "meta" if script.keys.len() > 3 => &KEYS[..6],
@@ -110,8 +110,8 @@ fn run(con: &mut Connection, prefix: &str, call: &Call) -> RedisResult<Value> {
     command.query(con)
 }
 
-/// White space at the end of an error, which some clients remove and others do not.
+/// Whether the error ends in white space. Some clients remove it and others do not.
 fn ends_in_white_space(error: &RedisError) -> bool {
-    let text = error.detail().expect("an error says more than its code");
+    let text = error.detail().expect("an error has a text after its code");
     text.ends_with(char::is_whitespace)
 }

@@ -1,5 +1,5 @@
-//! Promise: every name, id, label, prefix, contact and member either works and is found again as it was given, or is refused
-//! with an error that says what it takes; and no two names share a key.
+//! Promise: every name, id, label, prefix, contact and member either works and is returned unchanged, or is refused
+//! with an error that says what is accepted. No two names share a key.
 
 use crate::fuzz;
 use crate::support::Server;
@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// What a name or id takes, said in other words than the library's own.
+/// The rule for a name or id, written independently of the library.
 fn is_word(text: &str) -> bool {
     let plain = text.chars().all(|c| !c.is_whitespace() && !c.is_control());
     plain && (1..=200).contains(&text.len())
@@ -32,7 +32,7 @@ fn is_prefix(text: &str) -> bool {
     text.bytes().all(allowed) && (1..=64).contains(&text.len())
 }
 
-/// Every key that can be made of this prefix and name, or `None` where one of them cannot be.
+/// Every key for this prefix and name, or `None` if one of them is invalid.
 fn all_keys(prefix: &str, name: &str) -> Option<Vec<String>> {
     let kinds = [Keys::semaphore, Keys::mutex, Keys::rwlock];
     let mut keys = Vec::new();
@@ -45,7 +45,7 @@ fn all_keys(prefix: &str, name: &str) -> Option<Vec<String>> {
     Some(keys)
 }
 
-/// A prefix that could be taken for a part of another's keys.
+/// Prefixes that resemble a part of another prefix's keys.
 fn prefix() -> BoxedStrategy<String> {
     prop_oneof![
         3 => "(a|b|:|luagate|semaphore|mutex|holders|queue|recent|prefix|latch|waiters|\\.|-){1,4}",
@@ -68,11 +68,11 @@ fn no_two_names_share_a_key() {
         prop_assert_eq!(keys.is_some(), is_prefix(&prefix) && is_name(&name));
         for key in keys.into_iter().flatten() {
             let owner = (prefix.clone(), name.clone());
-            // A key of another name, or twice of this one.
+            // A key of another name, or the same key twice for this name.
             if let Some(other) = owners.borrow_mut().insert(key.clone(), owner.clone()) {
                 prop_assert_eq!(&other, &owner, "{}", key);
             }
-            // In a cluster one slot has them all: the first braces are those of the tag, and not empty.
+            // In a cluster all keys share a slot: the first braces belong to the hash tag, and it is not empty.
             let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
             prop_assert!(tag.is_some_and(|(tag, _)| !tag.is_empty()), "{}", key);
             taken.set(taken.get() + 1);
@@ -81,7 +81,7 @@ fn no_two_names_share_a_key() {
     assert!(taken.get() > 1_000, "{}", taken.get());
 }
 
-/// Texts of any length, most of them no names.
+/// Texts of any length, most of them invalid as names.
 fn any_text() -> BoxedStrategy<String> {
     prop_oneof![
         2 => fuzz::text(),
@@ -94,7 +94,7 @@ fn any_text() -> BoxedStrategy<String> {
 }
 
 #[test]
-fn any_text_has_a_valid_name_of_its_own() {
+fn every_text_gets_a_different_valid_name() {
     let owners: RefCell<HashMap<String, String>> = RefCell::default();
     let (kept, changed) = (Cell::new(0), Cell::new(0));
     proptest!(fuzz::cases(5_000), |(text in any_text())| {
@@ -114,7 +114,7 @@ fn any_text_has_a_valid_name_of_its_own() {
 }
 
 #[test]
-fn texts_that_differ_only_where_a_name_cannot_show_it_have_different_names() {
+fn texts_that_differ_only_in_characters_forbidden_in_names_get_different_names() {
     let long = "x".repeat(300);
     let texts = [
         "",
@@ -144,14 +144,14 @@ fn texts_that_differ_only_where_a_name_cannot_show_it_have_different_names() {
 }
 
 #[test]
-fn the_group_of_any_text_stays_so_that_its_keys_share_a_slot() {
+fn a_group_in_the_text_is_kept_in_the_name_so_that_keys_share_a_slot() {
     let name = name_from("{shop}:a path/to an item");
     assert!(name.starts_with("{shop}:a_path/to_an_item~"), "{name}");
     let keys = Keys::mutex("luagate", &name).unwrap();
     assert_eq!(keys.tag(), "shop");
 }
 
-/// What a refused argument says.
+/// The text of the error about a refused argument.
 trait Refused {
     fn says(&self) -> Option<String>;
 }
@@ -171,11 +171,11 @@ macro_rules! refused {
 
 refused!(CallError TryAcquireError AcquireError RefreshError);
 
-/// It is refused exactly if it should be, and then the error says what it takes.
+/// Asserts that an argument is refused exactly if it is invalid, and that the error then says what is accepted.
 fn check<T, E: Refused + std::fmt::Debug>(outcome: Result<T, E>, takes: bool) -> Result<Option<T>, TestCaseError> {
     match outcome {
         Ok(value) => {
-            prop_assert!(takes, "was taken");
+            prop_assert!(takes, "was accepted");
             Ok(Some(value))
         }
         Err(error) => {
@@ -237,15 +237,15 @@ fn a_label_or_prefix_works_or_is_refused() {
 }
 
 #[test]
-fn an_address_or_a_url_of_any_kind_is_no_panic() {
+fn no_address_or_url_causes_a_panic() {
     proptest!(fuzz::cases(300), |(text in fuzz::text(), scheme in "(redis|rediss|unix|redis\\+unix|valkey|http)?(://)?")| {
-        // Where it happens to be an address, nobody listens there.
+        // If the text happens to be an address, no server listens there.
         let url = format!("{scheme}\0{text}");
         prop_assert!(Gate::open(&url).is_err());
     });
 }
 
-/// Few different bytes, so that some begin with others.
+/// Few different bytes, so that some texts are prefixes of others.
 fn bytes() -> BoxedStrategy<Vec<u8>> {
     let few = proptest::sample::select(vec![0_u8, b'a', b'A', b'[', b'(', b'+', 0x7f, 0xc3, 0xfe, 0xff]);
     prop_oneof![
@@ -257,7 +257,7 @@ fn bytes() -> BoxedStrategy<Vec<u8>> {
 }
 
 #[test]
-fn contacts_and_members_are_any_bytes() {
+fn contacts_and_members_can_be_any_bytes() {
     let server = Server::any();
     let con = RefCell::new(server.connection());
     let count = Cell::new(0);
@@ -295,7 +295,7 @@ fn contacts_and_members_are_any_bytes() {
 }
 
 #[test]
-fn keys_share_one_hash_tag() {
+fn all_keys_of_a_name_share_one_hash_tag() {
     let keys = Keys::semaphore("luagate", "market:17").unwrap();
     assert_eq!(
         keys.names(),
@@ -315,7 +315,7 @@ fn keys_share_one_hash_tag() {
 }
 
 #[test]
-fn what_a_name_may_not_be() {
+fn invalid_names_and_prefixes_are_refused() {
     let long = "x".repeat(201);
     for name in ["", "a b", "a\u{0}", "a{b", "}", "{}", "{}:a", "{a}:", "{a}", "{a}:{b}", "a\u{3000}b", &long] {
         assert!(Keys::semaphore("luagate", name).is_err(), "{name:?}");

@@ -1,5 +1,5 @@
-//! Promise: whatever answers, a call of the scripts ends with a typed error or with what the reply said, word by word: no
-//! panic, and no permit out of a reply that is not exactly a grant.
+//! Promise: for any reply of the server, a call of the scripts returns a typed error or exactly what the reply says. It
+//! never panics, and only an exact grant becomes a permit.
 
 mod answers;
 mod errors;
@@ -8,7 +8,7 @@ mod replies;
 
 use redis::{ConnectionLike, RedisResult, Value};
 
-/// Stands in for a connection: answers whatever it was told to.
+/// Replaces a connection: returns a given reply.
 pub(crate) struct StandIn {
     pub(crate) single: RedisResult<Value>,
     pub(crate) several: RedisResult<Vec<Value>>,

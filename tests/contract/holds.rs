@@ -1,4 +1,4 @@
-//! Promise: a script of the user's own that begins with `holds` writes only while the permit lives, in one atomic step.
+//! Promise: a user's script that begins with `holds` writes only while the permit is held, in one atomic step.
 
 use crate::own;
 use crate::support::raw::Raw;
@@ -10,7 +10,7 @@ use luagate::scripts::semaphore::Ask;
 use redis::{Commands, Connection, Script};
 use std::time::Duration;
 
-/// Writes `value` to `key` if the permit with this id and fence lives.
+/// Writes `value` to `key` if the permit with this id and fence is held.
 struct Write {
     con: Connection,
     keys: Vec<String>,
@@ -53,7 +53,7 @@ impl Write {
 }
 
 #[test]
-fn a_holder_writes_and_one_that_was_paused_too_long_does_not() {
+fn a_holder_can_write_and_one_that_was_paused_beyond_its_lease_cannot() {
     let server = Server::any();
     let gate = server.gate();
     let key = format!("{}:{{account}}", server.prefix);
@@ -64,7 +64,7 @@ fn a_holder_writes_and_one_that_was_paused_too_long_does_not() {
     paused.refresh_for(Duration::from_millis(20)).unwrap();
     let next = mutex.try_lock_for(Duration::from_secs(10)).unwrap();
     assert!(write.by(&next, "next"));
-    // It wakes up, does not look at `is_lost`, and writes.
+    // The paused holder resumes, does not check `is_lost`, and writes.
     assert!(!write.by(&paused, "late"));
     assert_eq!(write.value().as_deref(), Some("next"));
     let (id, fence) = (next.id().to_owned(), next.fence());
@@ -73,7 +73,7 @@ fn a_holder_writes_and_one_that_was_paused_too_long_does_not() {
 }
 
 #[test]
-fn a_lease_that_ended_unnoticed_is_over() {
+fn an_expired_lease_does_not_hold_before_any_script_removed_it() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let key = format!("{}:{{raw}}", server.prefix);
@@ -85,7 +85,7 @@ fn a_lease_that_ended_unnoticed_is_over() {
 }
 
 #[test]
-fn a_forgotten_argument_holds_nothing() {
+fn a_missing_argument_holds_nothing() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("id"));
@@ -102,7 +102,7 @@ fn a_forgotten_argument_holds_nothing() {
 }
 
 #[test]
-fn the_fence_tells_two_permits_of_one_id_apart() {
+fn the_fence_distinguishes_two_permits_of_one_id() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let key = format!("{}:{{raw}}", server.prefix);
@@ -115,7 +115,7 @@ fn the_fence_tells_two_permits_of_one_id_apart() {
 }
 
 #[test]
-fn it_knows_permits_of_any_kind() {
+fn holds_works_for_permits_of_every_kind() {
     let server = Server::any();
     let gate = server.gate();
     let key = format!("{}:{{any}}", server.prefix);
@@ -128,7 +128,7 @@ fn it_knows_permits_of_any_kind() {
 }
 
 #[test]
-fn whoever_waits_does_not_hold() {
+fn a_waiter_does_not_hold() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let key = format!("{}:{{raw}}", server.prefix);
@@ -139,7 +139,7 @@ fn whoever_waits_does_not_hold() {
 }
 
 #[test]
-fn with_either_key_lost_nobody_holds() {
+fn nothing_is_held_after_either_key_was_lost() {
     let server = Server::any();
     for lost in 0..2 {
         let mut raw = Raw::named(&server, &format!("lost-{lost}"), 1);
@@ -170,11 +170,11 @@ fn a_state_of_another_layout_version_is_an_error() {
 }
 
 #[test]
-fn in_a_cluster_the_user_s_key_shares_the_hash_tag() {
+fn in_a_cluster_the_users_key_can_share_the_hash_tag() {
     let server = own!(Server::cluster_node());
     let guard = server.gate().mutex("account").lock().unwrap();
     let key = format!("{}:balance:{{account}}", server.prefix);
     let mut write = Write::new(&server, guard.keys(), &key);
     assert!(write.by(&guard, "100"));
-    eventually("it is written", || write.value());
+    eventually("the value is written", || write.value());
 }

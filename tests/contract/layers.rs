@@ -1,9 +1,10 @@
-//! Promise to whoever reads the code: modules of `src/` depend only on those below them, and every file fits a few screens.
+//! Promise to readers of the code: modules of `src/` depend only on modules below them, and every file fits on a few
+//! screens.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// From the bottom to the top. A module uses none of its own row but itself, and none above.
+/// From bottom to top. A module uses no other module of its row and none above.
 const LAYERS: [&[&str]; 15] = [
     &["error", "sync"],
     &["counters"],
@@ -26,7 +27,7 @@ const MOST_FILES_AT_THE_TOP: usize = 24;
 const MOST_LINES: usize = 400;
 const MOST_LINES_OF_A_FUNCTION: usize = 60;
 
-/// The text of each file of a folder, by its path there. Not those of unit tests, and nothing that is built.
+/// The text of each file of a folder, by its path there, without unit tests and build output.
 fn sources(folder: &str) -> BTreeMap<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let (mut folders, mut files) = (vec![root.clone()], BTreeMap::new());
@@ -48,18 +49,18 @@ fn sources(folder: &str) -> BTreeMap<PathBuf, String> {
     files
 }
 
-/// The module at the top of `src/` to which a file belongs.
+/// The top-level module of `src/` to which a file belongs.
 fn module_of(path: &Path) -> &str {
     let first = path.iter().next().unwrap().to_str().unwrap();
     first.trim_end_matches(".rs")
 }
 
-/// A text up to its unit tests.
+/// A text without its unit tests.
 fn without_tests(text: &str) -> &str {
     text.split("mod tests {").next().unwrap()
 }
 
-/// The modules at the top that a text names, in code and not in comments or unit tests.
+/// The top-level modules that the code uses, without comments and unit tests.
 fn used(text: &str) -> Vec<String> {
     let code = without_tests(text);
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -72,7 +73,7 @@ fn used(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn modules_use_only_what_is_below_them() {
+fn modules_use_only_modules_below_them() {
     let height = |module: &str| {
         let found = LAYERS.iter().position(|layer| layer.contains(&module));
         found.unwrap_or_else(|| panic!("{module} is in no layer of this test"))
@@ -137,7 +138,7 @@ fn files_and_functions_are_short_and_few_are_at_the_top() {
     }
 }
 
-/// The functions of a text, each with how many lines it has.
+/// The functions of a text, each with its number of lines.
 fn functions(text: &str) -> Vec<(String, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -150,7 +151,7 @@ fn functions(text: &str) -> Vec<(String, usize)> {
         let mut head = lines[first..].iter();
         let head = head.find(|line| line.ends_with(['{', ';', '}']));
         if !is_function || !head.is_some_and(|line| line.ends_with('{')) {
-            continue; // a declaration, or on one line
+            continue; // a declaration, or a function on one line
         }
         let end = format!("{}}}", " ".repeat(indent));
         let length = lines[first..].iter().position(|line| *line == end);

@@ -1,5 +1,5 @@
-//! Promise: loss is noticed. When one of the three keys was evicted, or came back from another time, nothing is granted
-//! until the last lease that is still known has ended; then the semaphore goes on.
+//! Promise: loss is detected. If one of the three keys was evicted or was restored from an earlier time, granting is
+//! suspended until the last known lease has ended. Then it continues.
 
 use crate::support::raw::{Listener, Raw};
 use crate::support::{self, Server};
@@ -9,19 +9,19 @@ use redis::Commands;
 
 const LEASE: u64 = 400;
 
-/// Asks until it is granted; every refusal must come before `end`, every grant after it. Returns the grant's time.
+/// Asks until granted. Every denial must come before `end` and every grant after it.
 #[track_caller]
 fn assert_closed_until(raw: &mut Raw, end: u64) {
     let start = raw.server_ms();
     assert!(start < end, "the test came too late to see anything");
-    let granted = support::eventually("granting goes on", || {
+    let granted = support::eventually("granting continues", || {
         let asked = raw.server_ms();
         match raw.acquire(raw.ask("newcomer")) {
             Answer::Granted(grant, _) => Some(grant.now),
             Answer::Denied { usage, .. } => {
-                assert_eq!(usage.in_use, usage.limit, "who may come in now?");
-                // A bound on leases may run ahead of the last one by an eighth.
-                assert!(asked <= end + LEASE / 8, "still closed {} ms after", asked - end);
+                assert_eq!(usage.in_use, usage.limit, "a suspended semaphore must report itself as full");
+                // The upper bound on leases may exceed the last lease by an eighth.
+                assert!(asked <= end + LEASE / 8, "still suspended {} ms after", asked - end);
                 None
             }
             other => panic!("{other:?}"),
@@ -30,7 +30,7 @@ fn assert_closed_until(raw: &mut Raw, end: u64) {
     assert!(granted >= end, "granted {} ms before the last lease ended", end - granted);
 }
 
-/// Two hold, for longer and shorter, two wait; returns the end of the longer lease.
+/// Creates two holders with a longer and a shorter lease, and two waiters. Returns the end of the longer lease.
 fn in_use(raw: &mut Raw) -> u64 {
     raw.grant(Ask { lease_ms: LEASE / 2, ..raw.ask("short") });
     let end = raw.grant(Ask { lease_ms: LEASE, ..raw.ask("long") }).expires_at.unwrap();
@@ -41,7 +41,7 @@ fn in_use(raw: &mut Raw) -> u64 {
 }
 
 #[test]
-fn each_key_evicted_alone() {
+fn granting_is_suspended_after_each_single_key_was_evicted() {
     let server = Server::any();
     for evicted in 0..3 {
         let mut raw = Raw::named(&server, &format!("evicted-{evicted}"), 2);
@@ -56,7 +56,7 @@ fn each_key_evicted_alone() {
 }
 
 #[test]
-fn two_keys_evicted_together() {
+fn granting_is_suspended_after_two_keys_were_evicted_together() {
     let server = Server::any();
     for kept in 0..2 {
         let mut raw = Raw::named(&server, &format!("kept-{kept}"), 2);
@@ -69,7 +69,7 @@ fn two_keys_evicted_together() {
     }
 }
 
-/// Puts a key back as it was earlier.
+/// Restores an earlier value of a key.
 fn restore(raw: &mut Raw, key: usize, dump: &Option<Vec<u8>>) {
     let name = raw.key_names()[key].clone();
     let _: () = raw.con.del(&name).unwrap();
@@ -78,20 +78,20 @@ fn restore(raw: &mut Raw, key: usize, dump: &Option<Vec<u8>>) {
 }
 
 #[test]
-fn holders_from_another_time() {
+fn granting_is_suspended_after_the_holders_were_restored_from_an_earlier_time() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: LEASE / 4, ..raw.ask("before") });
     let old = raw.dump();
     raw.assert_released("before");
-    // As many hold as before, so counting alone sees nothing.
+    // The number of holders is the same as before, so counting alone does not detect the loss.
     let end = raw.grant(Ask { lease_ms: LEASE, ..raw.ask("now") }).expires_at.unwrap();
     restore(&mut raw, 1, &old[1]);
     assert_closed_until(&mut raw, end);
 }
 
 #[test]
-fn meta_from_another_time() {
+fn granting_is_suspended_after_the_meta_key_was_restored_from_an_earlier_time() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { lease_ms: LEASE / 4, ..raw.ask("before") });
@@ -102,7 +102,7 @@ fn meta_from_another_time() {
 }
 
 #[test]
-fn who_is_still_known_opens_it_early_by_giving_back() {
+fn granting_resumes_early_when_every_known_holder_has_released() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { lease_ms: 0, ..raw.ask("permanent") });
@@ -110,7 +110,7 @@ fn who_is_still_known_opens_it_early_by_giving_back() {
     let meta = raw.key_names()[0].clone();
     let _: () = raw.con.del(meta).unwrap();
     raw.assert_denied(raw.ask("newcomer"));
-    assert!(raw.refresh("leased", 1_000).is_none(), "nobody knows what it held");
+    assert!(raw.refresh("leased", 1_000).is_none(), "the number of its permits is unknown");
     raw.assert_released("leased");
     assert_eq!(raw.release("leased"), ReleaseAnswer::Gone);
     raw.assert_denied(raw.ask("newcomer"));
@@ -119,7 +119,7 @@ fn who_is_still_known_opens_it_early_by_giving_back() {
 }
 
 #[test]
-fn whoever_waits_gets_in_when_it_opens() {
+fn waiters_are_granted_when_granting_resumes() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "reopened");
@@ -130,7 +130,7 @@ fn whoever_waits_gets_in_when_it_opens() {
     let ask = Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("first") };
     let first = raw.queue(ask);
     raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("second") });
-    let granted = support::eventually("the first waiter gets in", || match raw.acquire(Ask { ticket: first, ..ask }) {
+    let granted = support::eventually("the head gets granted", || match raw.acquire(Ask { ticket: first, ..ask }) {
         Answer::Granted(grant, _) => Some(grant),
         Answer::Queued { ticket, position: 1, .. } if ticket == first => None,
         other => panic!("{other:?}"),
@@ -157,20 +157,20 @@ fn a_pinned_limit_survives_the_loss_of_the_other_keys() {
 }
 
 #[test]
-fn nothing_that_is_ours_in_the_meta_key() {
+fn granting_is_suspended_if_the_meta_key_holds_foreign_data() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let meta = raw.key_names()[0].clone();
     let _: () = raw
         .con
-        .hset(&meta, "the state", "\u{4} of somebody else") // of this layout version, by its first byte
+        .hset(&meta, "the state", "\u{4} of somebody else") // of this layout version, according to its first byte
         .unwrap();
     raw.grant(raw.ask("holder"));
     raw.assert_denied(raw.ask("other"));
 }
 
 #[test]
-fn leases_that_were_over_before_do_not_keep_it_closed() {
+fn leases_that_ended_before_the_loss_do_not_prolong_the_suspension() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(raw.ask("earlier"));
@@ -182,7 +182,7 @@ fn leases_that_were_over_before_do_not_keep_it_closed() {
 }
 
 #[test]
-fn whichever_script_meets_the_loss_first() {
+fn every_script_detects_a_loss() {
     type First = fn(&mut Raw);
     let firsts: [(&str, First); 5] = [
         ("release of a stranger", |raw| drop(raw.keep("nobody", 0))),
@@ -199,7 +199,7 @@ fn whichever_script_meets_the_loss_first() {
             let key = raw.key_names()[evicted].clone();
             let _: () = raw.con.del(key).unwrap();
             first(&mut raw);
-            // Also whoever declares a higher limit gets nothing.
+            // A caller that declares a higher limit is denied too.
             raw.limit = 9;
             println!("{name}, key {evicted}");
             assert_closed_until(&mut raw, end);
@@ -208,13 +208,13 @@ fn whichever_script_meets_the_loss_first() {
 }
 
 #[test]
-fn the_holders_lost_again_while_it_is_closed() {
+fn holders_lost_again_during_a_suspension_do_not_end_it_early() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let end = in_use(&mut raw);
     let [_, holders, queue] = raw.key_names();
     let _: () = raw.con.del(queue).unwrap();
-    raw.assert_denied(raw.ask("newcomer")); // noticed: closed
+    raw.assert_denied(raw.ask("newcomer")); // the loss is detected here: suspended
     let _: () = raw.con.del(holders).unwrap();
     assert_closed_until(&mut raw, end);
 }

@@ -1,4 +1,5 @@
-//! What the scripts promise to a client in any language: calls and replies, keys, limits of work and memory, and versions.
+//! What the scripts promise to clients in any language: calls and replies, keys, bounds on work and memory, and
+//! versions.
 
 #[path = "../support/fuzz.rs"]
 mod fuzz;

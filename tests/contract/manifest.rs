@@ -1,4 +1,5 @@
-//! Promise: `lua/manifest.json` is all that another language needs, and it is what this crate runs.
+//! Promise: `lua/manifest.json` contains all that a client in another language needs, and this crate runs the same
+//! scripts.
 
 use crate::own;
 use crate::support::Server;
@@ -17,7 +18,7 @@ fn words(value: &Value) -> Vec<String> {
     value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
 }
 
-/// The `.lua` files of a folder and those in it.
+/// The `.lua` files of a folder and its subfolders.
 fn lua_files(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path().to_str().unwrap().to_owned());
@@ -30,13 +31,13 @@ fn lua_files(folder: &str) -> Vec<String> {
         .collect()
 }
 
-/// A file of `lua/`.
+/// The text of a file of `lua/`.
 fn read(file: &str) -> String {
     let path = format!("lua/{file}");
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// What `lua/dist/` has to hold: the names of the scripts, and of the part for scripts of users.
+/// The files that `lua/dist/` must contain: the scripts, and the part for users' scripts.
 fn generated() -> Vec<String> {
     let manifest = manifest();
     let scripts = manifest["scripts"].as_object().unwrap().keys().cloned();
@@ -44,33 +45,33 @@ fn generated() -> Vec<String> {
 }
 
 #[test]
-fn each_sha1_is_that_of_its_file() {
+fn each_sha1_matches_its_file() {
     let manifest = manifest();
     assert_eq!(manifest["contract"], 1);
     for (name, script) in manifest["scripts"].as_object().unwrap() {
         let file = script["file"].as_str().unwrap();
         assert_eq!(file, format!("dist/{name}.lua"));
         let sha1 = sha1_smol::Sha1::from(read(file)).digest().to_string();
-        assert_eq!(script["sha1"], sha1, "{name}: its text has changed: `./dev manifest`. Has the contract, too?");
+        assert_eq!(script["sha1"], sha1, "{name} has changed: run `./dev manifest`. Has the contract changed too?");
     }
 }
 
 #[test]
-fn each_generated_file_is_made_of_the_sources_as_they_are() {
+fn each_generated_file_matches_its_current_sources() {
     let mut expected = BTreeMap::new();
     for name in generated() {
         let text = expand(&read(&format!("{name}.lua")), read);
         let nested = text.lines().find(|line| line.contains("include:"));
-        assert_eq!(nested, None, "{name}: the line is not `-- include: FILE`");
+        assert_eq!(nested, None, "{name}: a nested include, or a line that is not `-- include: FILE`");
         expected.insert(format!("lua/dist/{name}.lua"), text);
     }
     let there = lua_files("lua/dist");
     let there: BTreeSet<&str> = there.iter().map(String::as_str).collect();
     let names: BTreeSet<&str> = expected.keys().map(String::as_str).collect();
-    assert_eq!(there, names, "`./dev manifest` writes what is missing, and removes what is too much");
+    assert_eq!(there, names, "`./dev manifest` writes missing files and removes superfluous ones");
     for (file, text) in &expected {
         let is_new = std::fs::read_to_string(file).unwrap() == *text;
-        assert!(is_new, "{file}: its sources have changed: `./dev manifest`");
+        assert!(is_new, "{file}: its sources have changed: run `./dev manifest`");
     }
 }
 
@@ -91,7 +92,7 @@ fn every_source_belongs_to_a_script() {
     assert_eq!(used, there.collect());
 }
 
-/// What the head of a script says.
+/// The declarations in the head of a script.
 #[derive(Debug, PartialEq)]
 struct Head {
     keys: Vec<String>,
@@ -99,8 +100,8 @@ struct Head {
     replies: BTreeMap<String, Vec<String>>,
 }
 
-/// The entries of a section of a head: each begins in the column behind `KEYS`, `ARGV` or `REPLY`, and what continues one
-/// is further to the right.
+/// The entries of a section of a head. Each entry begins in the column after `KEYS`, `ARGV` or `REPLY`. Continuation
+/// lines are indented further.
 fn entries<'a>(text: &'a str, section: &str) -> Vec<&'a str> {
     const INDENT: &str = "--       ";
     let start = format!("-- {section:<6}");
@@ -112,13 +113,13 @@ fn entries<'a>(text: &'a str, section: &str) -> Vec<&'a str> {
     entries.filter(|entry| !entry.starts_with(' ')).collect()
 }
 
-/// The names at the start of a text: a remark follows behind two spaces.
+/// The names at the start of a text. Two spaces separate them from a remark.
 fn names(text: &str) -> Vec<String> {
     let names = text.split("  ").next().unwrap_or_default();
     names.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Replies by their words: the fields of each stand in the same column.
+/// Replies by their words. The fields of all replies start in the same column.
 fn replies(entries: &[&str]) -> BTreeMap<String, Vec<String>> {
     let word_of = |entry: &str| entry.split(' ').next().unwrap().to_owned();
     let first = entries[0];
@@ -145,7 +146,7 @@ fn head(text: &str, has_words: bool) -> Head {
     }
 }
 
-/// What the manifest says of a script.
+/// The manifest's entry of a script, in the same form.
 fn listed(script: &Value) -> Head {
     let replies = script["replies"].as_object().unwrap().iter();
     Head {
@@ -156,7 +157,7 @@ fn listed(script: &Value) -> Head {
 }
 
 #[test]
-fn the_heads_of_the_scripts_say_the_same() {
+fn the_heads_of_the_scripts_match_the_manifest() {
     for (name, script) in manifest()["scripts"].as_object().unwrap() {
         let text = read(script["file"].as_str().unwrap());
         assert!(text.starts_with(&format!("-- {name}: ")), "{name}");
@@ -166,14 +167,15 @@ fn the_heads_of_the_scripts_say_the_same() {
     }
 }
 
-/// What a script replies to so many keys and arguments, all of them different keys, and values that every argument may have.
+/// The error of a script for these numbers of keys and arguments. The keys are all different, the values valid for
+/// every argument.
 fn error_of_counts(con: &mut redis::Connection, text: &str, keys: usize, argv: usize) -> String {
     let script = text.lines().next().unwrap();
     let keys: Vec<String> = (0..keys).map(|key| format!("{{tag}}:{key}")).collect();
     let mut call = redis::cmd("EVAL");
     call.arg(text).arg(keys.len()).arg(&keys).arg(vec![1; argv]);
     let Err(error) = call.exec(con) else {
-        panic!("{} keys and {argv} arguments are taken: {script}", keys.len());
+        panic!("{} keys and {argv} arguments are accepted: {script}", keys.len());
     };
     format!("{} {}", error.code().unwrap(), error.detail().unwrap())
 }
@@ -196,9 +198,9 @@ fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
             }
         }
         if argv.last().is_some_and(|last| last.ends_with(" ...")) {
-            continue; // any number of arguments
+            continue; // takes any number of arguments
         }
-        // So many of the last arguments may be left out.
+        // The number of last arguments that are optional.
         let optional = script.get("optional").map_or(0, |count| count.as_u64().unwrap() as usize);
         let least = argv.len() - optional;
         let mut refused = format!("LUAGATE arguments: takes {}", argv.len());
@@ -210,7 +212,8 @@ fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
             refused = format!("{refused}: {}", argv.join(" "));
         }
         assert_eq!(error(keys.len(), argv.len() + 1), refused, "{name}");
-        // Of several semaphores the script first checks each argument, so it reports the missing one by its own rule.
+        // With several semaphores the script checks each argument first, so it reports a missing one by the rule for
+        // that argument.
         if least > 0 && !several {
             assert_eq!(error(keys.len(), least - 1), refused, "{name}");
         }
@@ -219,7 +222,7 @@ fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
     assert_eq!(size, 0, "nothing was written");
 }
 
-/// The calls of the cases in `lua/conformance/`, each with the name of its file.
+/// The calls of the cases in `lua/conformance/`, each with its file name.
 fn calls_of_cases() -> Vec<(String, Value)> {
     fn add(file: &str, steps: &Value, calls: &mut Vec<(String, Value)>) {
         for step in steps.as_array().unwrap() {
@@ -277,7 +280,7 @@ fn every_reply_of_the_cases_has_the_fields_of_the_manifest() {
     }
 }
 
-/// Some clients remove it, and would see another text than the case has.
+/// Some clients remove it, and would then see another text than the case contains.
 #[test]
 fn no_error_of_the_cases_ends_in_white_space() {
     let calls = calls_of_cases();
@@ -290,7 +293,7 @@ fn no_error_of_the_cases_ends_in_white_space() {
 }
 
 #[test]
-fn this_crate_runs_these_very_scripts() {
+fn this_crate_runs_the_scripts_of_the_manifest() {
     let server = own!(Server::private(&[]));
     let mut con = server.connection();
     let keys = server.keys("all");

@@ -1,5 +1,5 @@
-//! Promise: nothing stays for ever but what was asked to stay. Keys have a TTL that covers every lease, a crashed holder's
-//! permits come back, a crashed waiter leaves the queue.
+//! Promise: nothing stays on the server for ever unless the caller requested it. Every key has a TTL beyond the last
+//! lease. The permits of a crashed holder become free, and a crashed waiter leaves the queue.
 
 use crate::support::Server;
 use crate::support::raw::Raw;
@@ -7,7 +7,7 @@ use crate::support::raw::Raw;
 use luagate::scripts::semaphore::{Ask, LookupAnswer};
 
 #[test]
-fn every_key_lives_for_the_longest_lease_and_a_minute() {
+fn every_key_expires_a_minute_after_the_longest_lease() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { lease_ms: 100_000, ..raw.ask("long") });
@@ -22,7 +22,7 @@ fn every_key_lives_for_the_longest_lease_and_a_minute() {
 }
 
 #[test]
-fn a_short_lease_never_shortens_the_life_of_a_long_one() {
+fn a_short_lease_never_shortens_the_ttl_for_a_long_one() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { lease_ms: 500_000, ..raw.ask("long") });
@@ -35,7 +35,7 @@ fn a_short_lease_never_shortens_the_life_of_a_long_one() {
 }
 
 #[test]
-fn a_refresh_moves_the_ttl_along() {
+fn a_refresh_extends_the_ttl() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: 1_000, ..raw.ask("holder") });
@@ -45,7 +45,7 @@ fn a_refresh_moves_the_ttl_along() {
 }
 
 #[test]
-fn a_long_patience_is_covered_too() {
+fn the_ttl_also_covers_a_waiters_deadline() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: 100, ..raw.ask("holder") });
@@ -54,7 +54,7 @@ fn a_long_patience_is_covered_too() {
 }
 
 #[test]
-fn permanent_leases_and_pinned_limits_stay_and_the_ttl_comes_back() {
+fn keys_with_permanent_leases_or_pinned_limits_stay_and_get_a_ttl_again_afterwards() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     raw.grant(raw.ask("leased"));
@@ -62,7 +62,7 @@ fn permanent_leases_and_pinned_limits_stay_and_the_ttl_comes_back() {
     assert_eq!(raw.ttls(), [-1, -1, -2]);
     raw.grant(Ask { lease_ms: 0, limit: 3, ..raw.ask("other") });
     raw.release("permanent");
-    assert_eq!(raw.ttls(), [-1, -1, -2], "another one is permanent");
+    assert_eq!(raw.ttls(), [-1, -1, -2], "another lease is permanent");
     raw.release("other");
     assert!(raw.ttls()[..2].iter().all(|ttl| *ttl > 0), "{:?}", raw.ttls());
     raw.resize(2, None);
@@ -76,7 +76,7 @@ fn permanent_leases_and_pinned_limits_stay_and_the_ttl_comes_back() {
 }
 
 #[test]
-fn a_permit_that_nobody_releases_comes_back_when_its_lease_ends() {
+fn an_unreleased_permit_is_free_when_its_lease_ends() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let crashed = raw.grant(Ask { lease_ms: 60, ..raw.ask("crashed") });
@@ -98,7 +98,7 @@ fn a_permit_that_nobody_releases_comes_back_when_its_lease_ends() {
 }
 
 #[test]
-fn a_waiter_that_asks_no_more_leaves_within_its_patience() {
+fn a_waiter_that_stops_asking_is_dropped_at_its_deadline() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
@@ -111,7 +111,7 @@ fn a_waiter_that_asks_no_more_leaves_within_its_patience() {
 }
 
 #[test]
-fn an_idle_semaphore_leaves_only_what_will_expire() {
+fn an_idle_semaphore_leaves_only_keys_that_expire() {
     let server = Server::any();
     let gate = server.gate();
     for n in 0..20 {
@@ -128,7 +128,7 @@ fn an_idle_semaphore_leaves_only_what_will_expire() {
 }
 
 #[test]
-fn keys_that_were_deleted_when_empty_get_their_ttl_again() {
+fn keys_deleted_when_empty_get_a_ttl_when_created_again() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     for _ in 0..3 {
@@ -142,7 +142,7 @@ fn keys_that_were_deleted_when_empty_get_their_ttl_again() {
 }
 
 #[test]
-fn a_longer_lease_makes_everything_live_longer() {
+fn a_longer_lease_extends_the_ttl_of_every_key() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { lease_ms: 1_000, ..raw.ask("short") });

@@ -1,4 +1,4 @@
-//! Promise: what `lua/README.md` shows in its shell is what a shell does, and what the server replies and publishes is shown.
+//! Promise: every shell example in `lua/README.md` works as shown, with the replies and messages of a real server.
 #![cfg(unix)]
 
 mod likeness;
@@ -20,20 +20,20 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::rc::Rc;
 
-/// A run of the page from its start.
+/// A run of the page's examples, from its start.
 struct Run {
     scripts: Rc<BTreeMap<String, Script>>,
     shell: Shell,
     con: redis::Connection,
     likeness: Likeness,
-    /// The scripts that were called.
+    /// The scripts that the examples have called.
     called: BTreeSet<String>,
-    /// The fields that were shown with their names, and without.
+    /// Which fields appeared with their names, and which without.
     named: BTreeSet<(String, Vec<String>)>,
     unnamed: BTreeSet<(String, Vec<String>)>,
-    /// The commands that were run, where secrets of waits stand.
+    /// The commands so far. They contain the secrets of waits.
     commands: Vec<String>,
-    /// Signed messages, as shown and as they came.
+    /// Signed messages, as shown and as received.
     signed: Vec<(String, String)>,
 }
 
@@ -42,7 +42,7 @@ impl Run {
         let script = example.command.strip_prefix("redis-cli EVALSHA $");
         let command = match script {
             Some(_) => self.likeness.here(&example.command),
-            None => example.command.clone(), // as it is shown
+            None => example.command.clone(), // as shown
         };
         let message = example.message.as_ref();
         let subscription = message.map(|message| self.shell.subscribe(&message.channel));
@@ -71,7 +71,7 @@ impl Run {
         time.0 * 1_000 + time.1 / 1_000
     }
 
-    /// What is shown of a script's first call: its text, and the names of its arguments.
+    /// Checks a script's first call: the script's text and the names of its arguments.
     fn first_call(&mut self, name: &str, script: &Script, example: &Example) -> Result<(), String> {
         let loaded = self.shell.run(&format!("printf %s ${name}"));
         if loaded != script.sha1 {
@@ -79,7 +79,7 @@ impl Run {
         }
         let words = self.shell.run(&format!("set -- {}; echo $4 $#", example.command));
         let words: Vec<usize> = words.split(' ').map(|word| word.parse().unwrap()).collect();
-        let count = words[1] - words[0] - 4; // EVALSHA, the script and the number of keys stand in front of the keys
+        let count = words[1] - words[0] - 4; // EVALSHA, script and number of keys precede them
         let argv = script.argv[..count.min(script.argv.len())].join(" ");
         if !begins_with(&example.remark, &argv) {
             return Err(format!("its arguments are {argv}, not {}", example.remark));
@@ -97,7 +97,7 @@ impl Run {
         let names = script.names(&real);
         let names = names.ok_or_else(|| format!("not in the manifest: {real:?}"))?;
         let mut values = Vec::new();
-        let mut is_named = names.concat().is_empty(); // it is a word alone
+        let mut is_named = names.concat().is_empty(); // a reply of one word has no names
         for Line { values: line, names: below, remark } in &example.reply {
             let of_line = shown(line);
             if let Some(below) = below {
@@ -116,7 +116,8 @@ impl Run {
         self.likeness.compare(&values, &real, &names, ran)
     }
 
-    /// What any other command prints is shown as it is. One about a message of the page is run with what really came, too.
+    /// Any other command must print exactly what is shown. A command about a message of the page also runs with the
+    /// real message.
     fn plain(&mut self, example: &Example, output: &str) -> Result<(), String> {
         let lines: Vec<&str> = example.reply.iter().map(|line| &*line.values).collect();
         let expected = lines.join("\n");
@@ -129,7 +130,7 @@ impl Run {
                 let output = self.shell.run(&example.command.replace(text, here));
                 let expected = expected.replace(signature, signature_here);
                 if output != expected {
-                    return Err(format!("of what came: {output}, not {expected}"));
+                    return Err(format!("for the real message: {output}, not {expected}"));
                 }
             }
         }
@@ -165,7 +166,7 @@ impl Run {
     }
 }
 
-/// Whether a remark begins with these words, whole.
+/// Whether a remark begins with these whole words.
 fn begins_with(remark: &str, words: &str) -> bool {
     let rest = remark.strip_prefix(words);
     words.is_empty() || rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
@@ -176,7 +177,7 @@ fn signed(text: &str) -> (&str, &str) {
     text.rsplit_once(' ').unwrap_or_default()
 }
 
-/// Each name stands in the column of its value, and so do those of the values in a list that is alone in its line.
+/// Checks that each name stands in the column of its value. The same holds for the values of a list that fills a line.
 fn check_names(below: &str, values: &[Shown], names: &[String]) -> Result<(), String> {
     let name_at = |column: usize| {
         let text = below.get(column..).unwrap_or_default();
@@ -203,7 +204,7 @@ fn check_names(below: &str, values: &[Shown], names: &[String]) -> Result<(), St
 }
 
 #[test]
-fn every_example_replies_as_it_is_shown() {
+fn every_example_replies_as_shown() {
     let server = own!(Server::private(&[]));
     let Some(redis_cli) = find("redis-cli").or_else(|| find("valkey-cli")) else {
         return support::skip_since("needs a redis-cli on the PATH");
@@ -241,6 +242,6 @@ fn every_example_replies_as_it_is_shown() {
     let all: BTreeSet<String> = run.scripts.keys().cloned().collect();
     assert_eq!(run.called, all, "the page has an example of each script");
     let mut without_names = run.unnamed.difference(&run.named);
-    assert_eq!(without_names.next(), None, "their names are nowhere shown");
+    assert_eq!(without_names.next(), None, "the names of these fields are never shown");
     assert!(!run.signed.is_empty(), "the page shows a signed message");
 }

@@ -1,5 +1,5 @@
-//! Promise: an error of the ACL names the command, or the prefix of the keys, that the user may not use. Servers do not name
-//! them: they tell at most the line of the script.
+//! Promise: an error of the ACL names the command or the key prefix that the user may not use. Servers do not report
+//! it: at most they report the line of the script.
 
 use crate::fuzz_replies::StandIn;
 
@@ -10,14 +10,15 @@ use redis::RedisError;
 
 const ACQUIRE: &str = include_str!("../../lua/dist/semaphore/acquire.lua");
 
-/// A connection on which every call is refused like this.
+/// A connection that refuses every call with this error.
 fn refusing(text: &str) -> StandIn {
     let (code, detail) = text.split_once(' ').unwrap();
     let error: RedisError = redis::make_extension_error(code.to_owned(), Some(detail.to_owned()));
     StandIn { single: Err(error.clone()), several: Err(error) }
 }
 
-/// The error of an acquire that is refused like this, `LINE` being that of the script which has this in it.
+/// The error of an acquire that was refused with this text. `LINE` is replaced by the number of the script line that
+/// contains `line`.
 fn refused(text: &str, line: &str) -> String {
     let index = ACQUIRE.lines().position(|other| other.contains(line));
     let number = index.expect("a line of the script") + 1;
@@ -28,7 +29,7 @@ fn refused(text: &str, line: &str) -> String {
 }
 
 #[test]
-fn each_command_of_the_line_is_named() {
+fn an_error_names_each_command_of_the_refused_script_line() {
     for refusal in [
         "ERR Error running script (call to f_94): @user_script:LINE: @user_script: LINE: The user executing the script can't run this command or subcommand",
         "ERR The user executing the script can't run this command or subcommand script: 94, on @user_script:LINE.",
@@ -42,13 +43,13 @@ fn each_command_of_the_line_is_named() {
 }
 
 #[test]
-fn a_line_that_calls_nothing_tells_what_the_server_says() {
+fn a_line_without_a_call_keeps_the_servers_error_text() {
     let text = refused("ERR can't run this command, @user_script:LINE.", "local ");
     assert!(!text.contains('+'), "{text}");
 }
 
 #[test]
-fn a_key_is_named_by_its_prefix() {
+fn an_error_about_a_key_names_its_prefix() {
     const REFUSAL: &str = "NOPERM No permissions to access a key";
     let text = refused(REFUSAL, "");
     assert!(text.contains("~my:app:* is missing"), "{text}");
@@ -60,7 +61,7 @@ fn a_key_is_named_by_its_prefix() {
 }
 
 #[test]
-fn other_errors_stay() {
+fn other_errors_name_no_missing_permission() {
     let text = refused("WRONGTYPE a key, @user_script:LINE.", "call('TIME')");
     assert!(!text.contains("missing"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Promise: the same id, the same outcome. A call whose reply was lost may be repeated.
+//! Promise: a call can be repeated with the same id after its reply was lost, and has the same outcome.
 
 use crate::support::Server;
 use crate::support::raw::Raw;
@@ -7,7 +7,7 @@ use luagate::errors::{AcquireError, TryAcquireError};
 use luagate::scripts::semaphore::{Answer, Ask, LookupAnswer, ReleaseAnswer};
 
 #[test]
-fn acquiring_again_grants_nothing_twice() {
+fn repeating_an_acquire_grants_nothing_twice() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 5);
     let first = raw.grant(Ask { permits: Some(2), ..raw.ask("a") });
@@ -17,7 +17,7 @@ fn acquiring_again_grants_nothing_twice() {
 }
 
 #[test]
-fn asking_again_in_line_keeps_the_place() {
+fn asking_again_keeps_the_place_in_line() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
@@ -29,7 +29,7 @@ fn asking_again_in_line_keeps_the_place() {
 }
 
 #[test]
-fn releasing_again_changes_nothing_more() {
+fn repeating_a_release_changes_nothing() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(raw.ask("a"));
@@ -43,7 +43,7 @@ fn releasing_again_changes_nothing_more() {
 }
 
 #[test]
-fn a_partial_release_again_gives_back_nothing_more() {
+fn repeating_a_partial_release_releases_nothing_more() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 5);
     raw.grant(Ask { permits: Some(5), ..raw.ask("a") });
@@ -68,7 +68,7 @@ fn an_own_id_holds_at_most_one_permit() {
 }
 
 #[test]
-fn a_holder_is_told_what_it_holds_also_under_a_lowered_limit() {
+fn a_holder_receives_its_grant_again_also_under_a_lowered_limit() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 5);
     raw.grant(Ask { permits: Some(4), ..raw.ask("a") });

@@ -1,8 +1,8 @@
-//! Promise: the scripts of every earlier release and the present ones work on the same semaphore at the same time: never more than
-//! the limit inside, one line, and each knows what the other granted.
+//! Promise: the scripts of every earlier release and the current ones work on the same semaphore at the same time.
+//! Together they never exceed the limit, share one line, and see each other's grants.
 //!
-//! `tests/versions/<version>/` keeps the scripts of a release: `manifest.json` and the files that it lists, as `lua/` had them.
-//! `RELEASING.md` has the commands that add one. Until there is one, the present scripts run on both sides.
+//! `tests/versions/<version>/` stores the scripts of a release: `manifest.json` and the files that it lists, from
+//! `lua/`. `RELEASING.md` has the commands to add one. Without any, the current scripts run on both sides.
 
 use crate::support::raw::Raw;
 use crate::support::thin::{Scripts, Thin};
@@ -13,7 +13,7 @@ use redis::Commands;
 use std::time::Instant;
 
 #[test]
-fn each_wakes_who_waits_by_the_other() {
+fn each_version_wakes_waiters_of_the_other() {
     for earlier in Scripts::earlier() {
         let server = Server::any();
         let versions = [earlier, Scripts::present()];
@@ -29,7 +29,7 @@ fn each_wakes_who_waits_by_the_other() {
             assert_eq!(holder.lookup("waiter"), "held");
             assert_eq!(waiter.release("waiter"), "released");
         }
-        // The same where it is the library that releases.
+        // The same if the library releases.
         let mut waiter = Thin::new(&server, &versions[0], "woken", 1);
         let permit = server.gate().semaphore("woken", 1).try_acquire().unwrap();
         waiter.queue("waiter");
@@ -45,7 +45,7 @@ fn the_library_is_served_soon_after_an_earlier_client_releases() {
         let mut earlier = Thin::new(&server, &scripts, "soon", 1);
         let semaphore = server.gate().semaphore("soon", 1);
         let hold = Ask {
-            lease_ms: 600_000, // so it does not ask because a lease ends
+            lease_ms: 600_000, // so that it does not ask again because of a lease end
             ..earlier.ask("holder")
         };
         assert_eq!(earlier.acquire(hold).word, "granted");
@@ -62,13 +62,13 @@ fn the_library_is_served_soon_after_an_earlier_client_releases() {
             let took = granted.saturating_duration_since(released);
             println!("served {took:?} after the release");
             assert!(permit.ticket().is_some());
-            assert!(took < SOON, "it asks every 5 s");
+            assert!(took < SOON, "without a message the library asks only every 5 s");
         });
     }
 }
 
 #[test]
-fn each_knows_what_the_other_granted() {
+fn each_version_sees_permits_granted_by_the_other() {
     for scripts in Scripts::earlier() {
         let server = Server::any();
         let mut earlier = Thin::new(&server, &scripts, "raw", 2);
@@ -89,7 +89,7 @@ fn each_knows_what_the_other_granted() {
         assert_eq!(seen[..5], [2, 0, 2, 2, 0]);
         raw.assert_released("old");
         assert_eq!(earlier.release("new"), "released");
-        // What is over is over for both.
+        // A permit that has ended has ended for both.
         assert_eq!(raw.release("new"), ReleaseAnswer::Gone);
         assert_eq!(earlier.refresh("old", 1_000).word, "lost");
         let next = earlier.acquire(earlier.ask("next"));
@@ -98,7 +98,7 @@ fn each_knows_what_the_other_granted() {
 }
 
 #[test]
-fn a_limit_that_one_sets_is_in_force_for_the_other() {
+fn a_limit_set_by_one_version_applies_to_the_other() {
     for scripts in Scripts::earlier() {
         let server = Server::any();
         let mut earlier = Thin::new(&server, &scripts, "raw", 1);
@@ -116,7 +116,7 @@ fn a_limit_that_one_sets_is_in_force_for_the_other() {
 }
 
 #[test]
-fn locks_that_one_holds_together_are_held_for_the_other() {
+fn locks_held_together_by_one_version_are_held_for_the_other() {
     for scripts in Scripts::earlier() {
         let server = Server::any();
         let prefix = &server.prefix;
@@ -144,7 +144,7 @@ fn locks_that_one_holds_together_are_held_for_the_other() {
 }
 
 #[test]
-fn what_is_lost_is_lost_for_both_until_the_last_lease_has_ended() {
+fn a_loss_suspends_granting_for_both_versions_until_the_last_lease_has_ended() {
     for scripts in Scripts::earlier() {
         let server = Server::any();
         for (lost, earlier_notices) in (0..3).flat_map(|key| [(key, false), (key, true)]) {
@@ -180,7 +180,7 @@ fn what_is_lost_is_lost_for_both_until_the_last_lease_has_ended() {
                         break fence;
                     }
                     (None, now) => {
-                        assert!(now < end + SOON.as_millis() as u64, "{name}: still denied")
+                        assert!(now < end + SOON.as_millis() as u64, "{name}: still denied after the last lease")
                     }
                 }
             };

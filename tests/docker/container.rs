@@ -1,5 +1,5 @@
-//! The tests of luagate on a server in a container: `redis:7.2-alpine`, or the image that LUAGATE_IMAGE names. See README.md
-//! beside this file. Where no engine for containers runs they are skipped, and say so.
+//! Runs luagate's tests on a server in a container: `redis:7.2-alpine` or the image that LUAGATE_IMAGE names. See
+//! README.md in this folder. Without a container engine the tests are skipped and print so.
 
 use luagate::scripts::semaphore::{self, Ask, LookupAnswer};
 use luagate::{Gate, scripts::Keys};
@@ -20,14 +20,14 @@ struct Server {
     url: String,
 }
 
-/// A port of the loopback that is free, and stays the container's when it is started again.
+/// A free loopback port. The container keeps it when it is started again.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
 impl Server {
-    /// A container of its own, which goes with it. `None` where no engine runs.
+    /// Starts a container that is removed when the `Server` is dropped. `None` without a container engine.
     fn start() -> Option<Server> {
         let image =
             std::env::var("LUAGATE_IMAGE").unwrap_or_else(|_| "redis:7.2-alpine".to_owned());
@@ -71,7 +71,7 @@ impl Server {
     }
 }
 
-/// Nobody listens where an engine would.
+/// Whether the error means that no container engine listens.
 fn no_engine(error: &TestcontainersError) -> bool {
     let TestcontainersError::Client(error) = error else {
         return false;
@@ -83,12 +83,12 @@ fn no_engine(error: &TestcontainersError) -> bool {
             .any(|sign| text.contains(sign))
 }
 
-/// Says that a test is skipped, past the capture of its output.
+/// Reports that a test is skipped. The message is printed although the test harness captures output.
 fn skip(why: &dyn std::fmt::Display) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     let _ = writeln!(
         std::io::stderr(),
-        "skipped: {name} needs an engine for containers: {why}"
+        "skipped: {name} needs a container engine: {why}"
     );
 }
 
@@ -103,7 +103,7 @@ fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Those that need a server of their own start one from the PATH; where there is none they are skipped and say so.
+/// Tests that need a private server start one from the PATH. Without one they are skipped and print so.
 #[test]
 fn the_tests_of_the_library_pass_on_a_container() {
     let Some(server) = Server::start() else {
@@ -142,7 +142,7 @@ fn the_tests_of_the_library_pass_on_a_container() {
     );
 }
 
-/// The whole machine of the server goes and comes back empty, as it does when a container is replaced.
+/// The server's whole machine disappears and returns empty, as when a container is replaced.
 #[test]
 fn a_waiter_outlives_a_restart_of_the_container() {
     let Some(server) = Server::start() else {
@@ -160,7 +160,7 @@ fn a_waiter_outlives_a_restart_of_the_container() {
     let waiting =
         std::thread::spawn(move || gate.semaphore("restart", 1).acquire_timeout(SOON * 2));
     let mut con = server.connection();
-    let id = eventually("the client waits", || {
+    let id = eventually("the client is in line", || {
         let state = semaphore::inspect(&mut con, &keys, 0, 10).unwrap();
         Some(state.waiters.first()?.id.clone())
     });
@@ -171,7 +171,7 @@ fn a_waiter_outlives_a_restart_of_the_container() {
     let LookupAnswer::Held(grant) =
         semaphore::lookup(&mut server.connection(), &keys, &id).unwrap()
     else {
-        panic!("the server does not know {permit:?}");
+        panic!("the server does not list {permit:?}");
     };
     assert_eq!(permit.fence(), grant.fence);
 }

@@ -1,6 +1,6 @@
-//! Promise: a server's clock that steps by an hour, either way, lets nobody in too many who is still known, and fences go on
-//! increasing. Forward it ends all leases; back it keeps those that nobody refreshes or releases for an hour more. A holder's
-//! own clock that steps ahead ends what it holds, and a step back brings nothing back.
+//! Promise: if a server's clock steps by an hour, in either direction, the known holders never exceed the limit and
+//! fences keep increasing. A step ahead ends all leases. A step back prolongs by an hour the leases that no one
+//! refreshes or releases. If a holder's own clock steps ahead, its permits end; a step back does not restore them.
 
 use crate::support::clock::{self, Clock};
 use crate::support::crew::{self, Crew};
@@ -17,7 +17,7 @@ const HOUR: i64 = 3_600;
 /// Longer than the test, by this machine's clock.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A server and its clock; where there is none, the test is skipped.
+/// A server and its clock. Skips the test if the clock cannot be set.
 macro_rules! clock {
     () => {
         match Server::with_clock() {
@@ -28,7 +28,7 @@ macro_rules! clock {
 }
 
 #[test]
-fn an_hour_ahead_leases_end_their_holders_are_told_and_fences_go_on() {
+fn a_clock_step_ahead_ends_leases_notifies_holders_and_keeps_fences_increasing() {
     let (server, clock) = clock!();
     let gate = server.gate();
     let semaphore = gate.semaphore("ahead", 1).lease(LONG);
@@ -44,7 +44,7 @@ fn an_hour_ahead_leases_end_their_holders_are_told_and_fences_go_on() {
     assert_eq!(early.release().unwrap(), Released::Gone);
     assert_eq!(told.recv_timeout(SOON).unwrap(), renewed.id());
     assert!(renewed.is_lost());
-    // The clock is put right: fences are ahead of it from now on, and stay in their order.
+    // The clock is set back. Fences are ahead of it from now on, and keep increasing.
     clock.set(0);
     next.refresh().unwrap();
     let fence = next.fence();
@@ -53,7 +53,7 @@ fn an_hour_ahead_leases_end_their_holders_are_told_and_fences_go_on() {
 }
 
 #[test]
-fn an_hour_back_who_crashed_stays_an_hour_longer_unless_revoked() {
+fn a_clock_step_back_by_an_hour_keeps_a_crashed_holder_an_hour_longer_unless_revoked() {
     let (server, clock) = clock!();
     let semaphore = server.gate().semaphore("back", 2).lease(LONG);
     let crashed = semaphore.acquire().unwrap().into_id();
@@ -68,7 +68,7 @@ fn an_hour_back_who_crashed_stays_an_hour_longer_unless_revoked() {
     };
     assert!(left(alive.id()) > LONG);
     alive.refresh().unwrap();
-    assert!(left(alive.id()) <= LONG, "whoever lives has the lease that was asked for");
+    assert!(left(alive.id()) <= LONG, "a refresh sets the requested lease again");
     assert!(alive.remaining().unwrap() <= LONG);
     let fence = alive.fence();
     assert_eq!(alive.release().unwrap(), Released::Released);
@@ -80,7 +80,7 @@ fn an_hour_back_who_crashed_stays_an_hour_longer_unless_revoked() {
 }
 
 #[test]
-fn what_was_lost_once_stays_lost_when_the_holder_s_clock_steps_back() {
+fn a_lost_permit_stays_lost_when_the_holders_clock_steps_back() {
     let server = Server::any();
     let folder = tempfile::tempdir().unwrap();
     let mut process = support::process("lose", &[&server.url, &server.prefix]);
@@ -99,14 +99,14 @@ pub fn lose_and_step_back(arguments: &[String]) {
     clock::set_own(HOUR);
     assert!(seen.is_lost());
     clock::set_own(0);
-    assert!(seen.is_lost(), "it came back");
+    assert!(seen.is_lost(), "the permit is held again");
     assert_eq!(seen.remaining(), Some(Duration::ZERO));
     assert!(matches!(seen.refresh(), Err(RefreshError::Lost(_))));
-    // That is so though the server would still have it, as the one that nobody looked at shows.
+    // The server would still list both: the permit that was not checked can be refreshed.
     unseen.refresh().unwrap();
 }
 
-/// Sets the clock; a step forward ends all leases, and the keys with them.
+/// Sets the clock. A step ahead ends all leases and expires the keys.
 fn step(crew: &Crew, clock: &Clock, from: i64, to: i64) {
     if from < to {
         crew.recorded(&Op::Forget(Forgotten::Everything), || clock.set(to));
@@ -116,7 +116,7 @@ fn step(crew: &Crew, clock: &Clock, from: i64, to: i64) {
 }
 
 #[test]
-fn a_crew_goes_on_whatever_the_clock_does() {
+fn a_crew_keeps_working_while_the_servers_clock_steps() {
     let (server, clock) = clock!();
     let crew = Crew::new(&server, &server.url, 6);
     let mut from = 0;

@@ -1,5 +1,5 @@
-//! Promise: with `min_replicas(1)` no permit that somebody was told to hold is forgotten by the failover of a cluster's node, or
-//! of a master that sentinels watch. `LUAGATE_PROVE=long` sees a hundred of each.
+//! Promise: with `min_replicas(1)` no granted permit is lost in a failover of a cluster node or of a master that
+//! sentinels monitor. `LUAGATE_PROVE=long` runs a hundred of each.
 
 use crate::own;
 use crate::support::cluster::Cluster;
@@ -27,8 +27,8 @@ fn open(url: &str, prefix: &str) -> Gate {
     gate.min_replicas(1, WITHIN).open().unwrap()
 }
 
-/// Four threads take one permit after the other, of semaphores that `name` names, while `fault` happens and for a while before.
-/// Returns what they were told to hold.
+/// Four threads acquire permits of the semaphores that `name` returns, before and during `fault`. Returns all grants
+/// that they received.
 fn granted_during(gate: &Gate, name: &(dyn Fn(usize) -> String + Sync), fault: impl FnOnce()) -> Vec<(String, Permit)> {
     let (told, over) = (Mutex::new(Vec::new()), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -46,14 +46,14 @@ fn granted_during(gate: &Gate, name: &(dyn Fn(usize) -> String + Sync), fault: i
                 }
             });
         }
-        eventually("some are granted", || (told.lock().unwrap().len() > 100).then_some(()));
+        eventually("many permits are granted", || (told.lock().unwrap().len() > 100).then_some(()));
         fault();
         over.store(true, Ordering::SeqCst);
     });
     told.into_inner().unwrap()
 }
 
-/// How many of these the server has forgotten.
+/// Counts the permits that the server no longer lists.
 fn forgotten(gate: &Gate, told: Vec<(String, Permit)>) -> usize {
     let mut forgotten = 0;
     for (name, permit) in told {
@@ -61,16 +61,16 @@ fn forgotten(gate: &Gate, told: Vec<(String, Permit)>) -> usize {
         let holder = state.holders.iter().find(|holder| holder.id == permit.id());
         if holder.is_none_or(|holder| holder.fence != permit.fence()) {
             forgotten += 1;
-            println!("{name} is forgotten: {permit}");
+            println!("{name}: the server lost {permit}");
         }
-        eventually("it is given back", || gate.semaphore(&name, 1).revoke(permit.id()).ok());
+        eventually("the permit is revoked", || gate.semaphore(&name, 1).revoke(permit.id()).ok());
         drop(permit.into_id());
     }
     forgotten
 }
 
 #[test]
-fn of_a_cluster() {
+fn no_confirmed_permit_is_lost_in_failovers_of_a_cluster() {
     let mut cluster = own!(Cluster::new());
     let gate = open(&format!("redis+cluster://{}", cluster.addresses().join(",")), &cluster.prefix);
     let (mut told, mut lost) = (0, 0);
@@ -88,12 +88,12 @@ fn of_a_cluster() {
         cluster.start(master);
         cluster.settle();
     }
-    println!("cluster: {lost} of {told} grants were forgotten in {} failovers", rounds());
+    println!("cluster: {lost} of {told} grants were lost in {} failovers", rounds());
     assert_eq!(lost, 0);
 }
 
 #[test]
-fn with_sentinels() {
+fn no_confirmed_permit_is_lost_in_failovers_with_sentinels() {
     let mut group = own!(Sentinels::new());
     let sentinels = group.sentinels.addresses().join(",");
     let gate = open(&format!("redis+sentinel://{sentinels}/{MASTER}"), &group.prefix);
@@ -110,6 +110,6 @@ fn with_sentinels() {
         group.start(master);
         group.settle();
     }
-    println!("sentinels: {lost} of {told} grants were forgotten in {} failovers", rounds());
+    println!("sentinels: {lost} of {told} grants were lost in {} failovers", rounds());
     assert_eq!(lost, 0);
 }

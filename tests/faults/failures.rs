@@ -1,5 +1,5 @@
-//! Promise: bad input and bad servers are clear, typed errors within the timeout; contention and outage are told apart; and
-//! what was there stays.
+//! Promise: invalid input and failing servers cause clear, typed errors within the timeout. Contention and outage are
+//! different errors. Existing data stays unchanged.
 
 use crate::own;
 use crate::support::Server;
@@ -21,7 +21,7 @@ fn assert_invalid<T: std::fmt::Debug>(result: Result<T, impl Into<Error>>, what:
 }
 
 #[test]
-fn names_ids_and_labels_that_cannot_be() {
+fn invalid_names_ids_and_labels_are_refused() {
     let server = Server::any();
     let gate = server.gate();
     let long = "x".repeat(201);
@@ -50,7 +50,7 @@ fn names_ids_and_labels_that_cannot_be() {
 }
 
 #[test]
-fn numbers_that_cannot_be() {
+fn invalid_numbers_are_refused() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("numbers", 3);
@@ -78,7 +78,7 @@ fn numbers_that_cannot_be() {
 }
 
 #[test]
-fn settings_that_cannot_be() {
+fn invalid_settings_are_refused() {
     let server = Server::any();
     let with = |set: fn(GateBuilder) -> GateBuilder| set(Gate::builder(&server.url)).open();
     assert_invalid(with(|b| b.prefix("a b")), "prefix");
@@ -94,7 +94,7 @@ fn settings_that_cannot_be() {
 
 #[cfg(not(feature = "tls"))]
 #[test]
-fn tls_without_the_feature() {
+fn tls_without_its_feature_is_refused_with_the_name_of_the_feature() {
     for url in ["rediss://localhost/", "valkeys://localhost/"] {
         let Err(CallError::Invalid(invalid)) = Gate::open(url) else { panic!() };
         assert_eq!(invalid.what(), "url");
@@ -102,7 +102,7 @@ fn tls_without_the_feature() {
     }
 }
 
-/// Opens a gate with short timeouts, which has to fail soon; says how.
+/// Opens a gate with short timeouts. Opening must fail soon; returns the failure.
 #[track_caller]
 fn open_fails(url: &str) -> Failure {
     let timeout = Duration::from_secs(1);
@@ -116,7 +116,7 @@ fn open_fails(url: &str) -> Failure {
 }
 
 #[test]
-fn nobody_is_there() {
+fn an_address_without_a_server_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -126,19 +126,19 @@ fn nobody_is_there() {
 }
 
 #[test]
-fn a_server_that_accepts_and_never_answers() {
+fn a_server_that_accepts_and_never_answers_is_an_error_within_the_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let failure = open_fails(&format!("redis://{address}/"));
     assert_eq!(failure.kind(), FailureKind::TimedOut);
-    // With a password and a database there are more replies to wait for; the time does not add up.
+    // With a password and a database the client waits for more replies. Their times do not add up.
     let failure = open_fails(&format!("redis://user:secret@{address}/3"));
     assert_eq!(failure.kind(), FailureKind::Unreachable);
     assert!(!format!("{failure:?} {failure}").contains("secret"));
 }
 
 #[test]
-fn a_server_that_is_not_redis() {
+fn a_server_that_is_not_redis_is_reported_as_such() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -153,7 +153,7 @@ fn a_server_that_is_not_redis() {
 }
 
 #[test]
-fn a_wrong_password_or_none() {
+fn a_wrong_or_missing_password_is_an_authentication_error() {
     let server = own!(Server::private_tcp(&["--requirepass", "secret"]));
     let with = |user: &str| server.url.replace("redis://", &format!("redis://{user}"));
     let failure = open_fails(&with(":wrong-one@"));
@@ -166,7 +166,7 @@ fn a_wrong_password_or_none() {
 }
 
 #[test]
-fn a_user_without_the_permission() {
+fn a_missing_permission_is_a_permission_error() {
     let server = own!(Server::private_tcp(&[
         "--user", "reader", "on", ">pw", "~*", "&*", "-@all", "+ping", "+evalsha", "+script",
     ]));
@@ -176,7 +176,7 @@ fn a_user_without_the_permission() {
 }
 
 #[test]
-fn a_read_only_replica() {
+fn a_read_only_replica_is_reported_as_such() {
     let master = own!(Server::private_tcp(&[]));
     let (_, port) = master.address().split_once(':').unwrap();
     let replica = own!(Server::private(&["--replicaof", "127.0.0.1", port]));
@@ -187,7 +187,7 @@ fn a_read_only_replica() {
 }
 
 #[test]
-fn a_key_of_another_type() {
+fn a_key_of_another_type_is_an_error_and_stays_unchanged() {
     let server = Server::any();
     let raw = Raw::named(&server, "typed", 1);
     let key = raw.key_names()[0].clone();
@@ -199,7 +199,7 @@ fn a_key_of_another_type() {
 }
 
 #[test]
-fn a_state_of_another_version_says_what_to_do() {
+fn a_state_of_another_version_is_an_error_that_says_what_to_do() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("newer", 1).id("own");
     let permit = semaphore.try_acquire().unwrap();
@@ -225,7 +225,7 @@ fn a_state_of_another_version_says_what_to_do() {
 }
 
 #[test]
-fn a_stalled_server_is_told_within_the_timeout_and_is_no_contention() {
+fn a_stalled_server_is_reported_within_the_timeout_and_not_as_contention() {
     let mut server = own!(Server::private(&[]));
     let gate =
         Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(200)).open().unwrap();
@@ -246,7 +246,7 @@ fn a_stalled_server_is_told_within_the_timeout_and_is_no_contention() {
 }
 
 #[test]
-fn a_strict_semaphore_takes_nothing_under_another_limit() {
+fn a_strict_semaphore_acquires_nothing_under_another_limit() {
     let server = Server::any();
     let gate = server.gate();
     let held = gate.semaphore("strict", 3).acquire().unwrap();
@@ -286,7 +286,7 @@ fn errors_say_what_to_do() {
     permit.release().unwrap();
 }
 
-/// A server that answers a ping, and everything else with `reply`.
+/// A server that answers PING correctly and any other command with `reply`.
 fn answers_everything_with(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
@@ -309,7 +309,7 @@ fn answers_everything_with(reply: &'static [u8]) -> String {
 }
 
 #[test]
-fn no_reply_makes_it_panic_or_believe_that_it_holds() {
+fn no_reply_causes_a_panic_or_a_permit_that_was_not_granted() {
     let replies: [&[u8]; 24] = [
         b"+OK\r\n",
         b":1\r\n",
@@ -349,10 +349,10 @@ fn no_reply_makes_it_panic_or_believe_that_it_holds() {
         assert!(semaphore.resize(4).is_err(), "{shown}");
         assert!(semaphore.revoke("id").is_err(), "{shown}");
     }
-    // Far ends of what a number can be are kept, not added up to something else.
+    // Extreme numbers are kept; they do not overflow.
     let far = b"*7\r\n$7\r\ngranted\r\n:1\r\n:9223372036854775807\r\n:9223372036854775807\r\n:9223372036854774807\r\n:1\r\n:1\r\n";
     let gate = Gate::open(&answers_everything_with(far)).unwrap();
     let permit = gate.semaphore("any", 1).lease(Duration::from_secs(1)).try_acquire().unwrap();
     assert!(!permit.is_lost());
-    std::mem::forget(permit); // its release would get the same answer
+    std::mem::forget(permit); // its release would get the same reply
 }

@@ -1,4 +1,4 @@
-//! Promise: when the server's memory is full, acquiring is a clear error, and whoever holds can still release and refresh.
+//! Promise: if the server's memory is full, acquiring is a clear error and holders can still release and refresh.
 
 use crate::own;
 use crate::support::Server;
@@ -12,7 +12,7 @@ fn fill_memory(raw: &mut Raw) {
 }
 
 #[test]
-fn acquiring_is_a_clear_error_and_changes_nothing() {
+fn acquiring_with_full_memory_is_a_clear_error_and_changes_nothing() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
@@ -28,7 +28,7 @@ fn acquiring_is_a_clear_error_and_changes_nothing() {
 }
 
 #[test]
-fn holders_release_refresh_and_hand_over() {
+fn with_full_memory_holders_can_release_refresh_and_hand_over() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 5);
     let mut inbox = Listener::new(&server, "full");
@@ -53,7 +53,7 @@ fn holders_release_refresh_and_hand_over() {
 }
 
 #[test]
-fn whoever_abandons_an_id_is_answered() {
+fn with_full_memory_an_id_can_be_abandoned() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let inbox = Listener::new(&server, "abandon");
@@ -61,9 +61,9 @@ fn whoever_abandons_an_id_is_answered() {
     raw.refresh("holder", 60_000);
     raw.queue(Ask { wait_ms: 600_000, inbox: &inbox.channel, ..raw.ask("waiter") });
     fill_memory(&mut raw);
-    // There is a hint to remember for the head, which plans by the end of the refreshed lease.
+    // The script would store a hint for the head, which waits for the end of the refreshed lease.
     assert_eq!(raw.release("stranger"), ReleaseAnswer::Gone);
-    // By then there is something to write besides: no lease has ended, though one could have.
+    // Now the script would also store another time: no lease has ended, although one could have.
     raw.wait_until(first.expires_at.unwrap());
     assert_eq!(raw.release("stranger"), ReleaseAnswer::Gone);
     raw.assert_denied(raw.ask("newcomer"));

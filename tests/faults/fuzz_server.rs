@@ -1,5 +1,5 @@
-//! Promise: whatever answers at the server's address, every call of the client ends in its time with a typed error or with
-//! what a whole reply said; no thread panics, and nothing is held that was not granted.
+//! Promise: for any bytes from the server's address, every call returns in time with a typed error or with what a
+//! complete reply said. No thread panics, and no permit is held that was not granted.
 
 use crate::fuzz;
 
@@ -12,25 +12,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long a reply may take.
+/// The read timeout.
 const TIMEOUT: Duration = Duration::from_millis(40);
 
-/// How long a call may take: several replies and a busy machine. Only a hang takes longer.
+/// The maximum duration of a call: several replies on a busy machine. Only a hang takes longer.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// How a command is answered.
+/// How the server answers a command.
 #[derive(Clone, Debug)]
 enum Act {
-    /// As the contract has it; `acquire` is granted.
+    /// As in the contract; `acquire` is granted.
     Well,
     Send(Vec<u8>),
-    /// Some of a reply, and then the end of the connection.
+    /// A part of a reply, then the connection is closed.
     Part(Vec<u8>, usize),
     Close,
     Silent,
 }
 
-/// A server that answers each command by the next of these acts, from the start again after the last.
+/// A server that answers each command by the next act of a list, and starts again after the last one.
 struct Hostile {
     url: String,
     state: Arc<State>,
@@ -39,7 +39,7 @@ struct Hostile {
 struct State {
     acts: Vec<Act>,
     at: AtomicUsize,
-    /// How many grants were sent as they should be.
+    /// The number of valid grants sent.
     granted: AtomicUsize,
     over: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
@@ -108,7 +108,7 @@ fn serve(mut stream: TcpStream, state: &State) {
     }
 }
 
-/// What a server of this contract would say.
+/// The valid reply to a call.
 fn well(call: &[u8], state: &State) -> Vec<u8> {
     let text = String::from_utf8_lossy(call);
     let words: Vec<&str> = text.split("\r\n").filter(|word| !word.starts_with(['$', '*'])).collect();
@@ -118,7 +118,7 @@ fn well(call: &[u8], state: &State) -> Vec<u8> {
             format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{}\r\n:1\r\n", words[1].len(), words[1]).into_bytes()
         }
         Some(&"PUBSUB") => format!("*2\r\n${}\r\n{}\r\n:1\r\n", words[2].len(), words[2]).into_bytes(),
-        // Of seven arguments, the fourth of which is the lease: acquire.
+        // With seven arguments, the fourth of which is the lease: acquire.
         Some(&"EVALSHA") if words.len() == 14 && words[2] == "3" && words[9].parse::<u64>().is_ok() => {
             state.granted.fetch_add(1, Ordering::SeqCst);
             let end = 1_700_000_000_000 + words[9].parse::<u64>().unwrap_or_default();
@@ -192,7 +192,7 @@ fn acts() -> BoxedStrategy<Vec<Act>> {
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Runs the calls in a thread, so that a hang shows. `Ok` says how many permits were had.
+/// Runs the calls in a thread, to detect a hang. `Ok` contains the number of permits received.
 fn use_client(url: &str) -> Result<usize, String> {
     let url = url.to_owned();
     let (says, hears) = mpsc::channel();
@@ -250,8 +250,8 @@ fn call_everything(url: &str, now: &Mutex<&'static str>) -> Result<usize, String
 }
 
 #[test]
-fn a_hostile_server_gets_typed_errors_and_gives_no_permit() {
-    // In the client's own threads. `use_client` notices a panic in the thread of the calls.
+fn random_replies_cause_typed_errors_and_no_permit_that_was_not_granted() {
+    // Detects panics in the client's own threads. `use_client` detects one in the thread of the calls.
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
@@ -270,5 +270,5 @@ fn a_hostile_server_gets_typed_errors_and_gives_no_permit() {
         let panics = PANICS.lock().unwrap();
         prop_assert!(panics.is_empty(), "{:?}", panics);
     });
-    assert!(with_permits.get() > 0, "no case got as far as a permit");
+    assert!(with_permits.get() > 0, "no case returned a permit");
 }

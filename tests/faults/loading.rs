@@ -1,11 +1,12 @@
-//! Promise: scripts are loaded when they are first needed, and a server that forgot them costs one more round trip.
+//! Promise: scripts are loaded when they are first needed. If the server lost them, the next call makes one more round
+//! trip.
 
 use crate::own;
 use crate::support::{Server, command_counts, reset_counts};
 
 use std::collections::BTreeMap;
 
-/// What the server ran for one release and one acquire.
+/// The commands that the server ran for `run`: one release and one acquire.
 fn commands(server: &Server, run: impl FnOnce()) -> BTreeMap<String, u64> {
     let mut con = server.connection();
     reset_counts(&mut con);
@@ -14,13 +15,13 @@ fn commands(server: &Server, run: impl FnOnce()) -> BTreeMap<String, u64> {
 }
 
 fn count(counts: &BTreeMap<String, u64>, name: &str) -> u64 {
-    // Redis 6 counts all SCRIPT commands as one.
+    // Redis 6 has one counter for all SCRIPT commands.
     let old = name.split('|').next().unwrap();
     counts.get(name).or(counts.get(old)).copied().unwrap_or(0)
 }
 
 #[test]
-fn nothing_is_loaded_before_it_is_needed() {
+fn scripts_are_loaded_when_they_are_first_needed() {
     let server = own!(Server::private(&[]));
     let counts = commands(&server, || drop(server.gate().semaphore("lazy", 1)));
     assert_eq!(count(&counts, "script|load"), 0);
@@ -31,7 +32,7 @@ fn nothing_is_loaded_before_it_is_needed() {
 }
 
 #[test]
-fn a_server_that_forgot_is_told_again_in_one_packet() {
+fn a_lost_script_is_loaded_again_in_one_packet() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
     let semaphore = gate.semaphore("flushed", 1);
@@ -46,7 +47,7 @@ fn a_server_that_forgot_is_told_again_in_one_packet() {
 }
 
 #[test]
-fn scripts_are_flushed_all_the_time() {
+fn every_call_succeeds_while_scripts_are_flushed_all_the_time() {
     let server = own!(Server::private(&[]));
     let semaphore = server.gate().semaphore("flushed", 3);
     let done = std::sync::atomic::AtomicBool::new(false);

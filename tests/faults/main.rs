@@ -1,4 +1,5 @@
-//! What a user sees when something breaks, and that all is well again: processes, networks, clocks, servers and their memory.
+//! Faults of processes, networks, clocks, servers and their memory: what the user observes, and that everything works
+//! afterwards.
 
 #[path = "../support/fuzz.rs"]
 mod fuzz;
@@ -27,6 +28,6 @@ fn process_of_a_test() {
         "lose" => clock::lose_and_step_back(&arguments),
         "sleeper" => processes::sleep_over_the_lease(&arguments),
         "waiter" => processes::wait_in_line(&arguments),
-        other => panic!("there is no job {other}"),
+        other => panic!("unknown job {other}"),
     }
 }

@@ -1,5 +1,5 @@
-//! Promise: whatever the network does to calls and replies, nobody is let in too many, nothing is granted twice or lost for
-//! ever, and once it works again everybody is served.
+//! Promise: network faults in calls and replies never lead to more holders than the limit, double grants or permits
+//! lost for ever. When the network works again, every waiter is granted.
 
 use crate::own;
 use crate::support::crew::{self, Crew};
@@ -12,36 +12,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
-fn a_proxy_delays_cuts_and_swallows() {
+fn a_crew_keeps_working_while_a_proxy_delays_cuts_and_swallows() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let crew = Crew::new(&server, &proxy.url, 6);
     let seed = crew::seed();
-    println!("harm by seed {seed}");
+    println!("faults from seed {seed}");
     proxy.do_harm(seed);
     for _ in 0..8 {
         crew.goes_on(20);
     }
     let harmed = proxy.behave();
-    assert!(harmed > 20, "{harmed} connections came to harm");
+    assert!(harmed > 20, "only {harmed} connections had a fault");
     crew.finish(&server, &crew::broken_connections());
 }
 
 #[test]
-fn replies_are_lost_after_the_server_ran_the_script() {
+fn a_crew_keeps_working_while_replies_are_lost_after_the_script_ran() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let crew = Crew::new(&server, &proxy.url, 6);
     for count in 1..=30 {
         proxy.lose_replies(count % 4);
-        eventually("they are lost", || proxy.is_done().then_some(()));
+        eventually("the replies are lost", || proxy.is_done().then_some(()));
         crew.goes_on(5);
     }
     crew.finish(&server, &crew::broken_connections());
 }
 
 #[test]
-fn connections_go_silent() {
+fn a_crew_keeps_working_while_connections_go_silent() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let crew = Crew::new(&server, &proxy.url, 6);
@@ -53,7 +53,7 @@ fn connections_go_silent() {
 }
 
 #[test]
-fn subscribers_and_callers_are_cut_off_all_the_time() {
+fn a_crew_keeps_working_while_its_connections_are_killed_all_the_time() {
     let server = own!(Server::private(&[]));
     let crew = Crew::new(&server, &server.url, 6);
     let mut con = server.connection();
@@ -65,7 +65,7 @@ fn subscribers_and_callers_are_cut_off_all_the_time() {
 }
 
 #[test]
-fn a_subscriber_that_is_cut_off_at_its_start_comes_back() {
+fn a_subscriber_that_is_disconnected_at_its_start_reconnects() {
     let server = own!(Server::private(&[]));
     let held = server.gate().mutex("held").lock().unwrap();
     let gates: Vec<_> = (0..20).map(|_| server.gate()).collect();
@@ -77,7 +77,7 @@ fn a_subscriber_that_is_cut_off_at_its_start_comes_back() {
                 kill_connections(&mut con, "pubsub");
             }
         });
-        // Long enough that each comes to stand in line, and so to subscribe.
+        // Long enough for each gate to be in line and so to subscribe.
         let wait = |gate: &Gate| gate.mutex("held").try_lock_for(Duration::from_secs(2));
         let waits: Vec<_> = gates.iter().map(|gate| scope.spawn(move || wait(gate))).collect();
         let ends: Vec<_> = waits.into_iter().map(|wait| wait.join()).collect();
@@ -87,7 +87,7 @@ fn a_subscriber_that_is_cut_off_at_its_start_comes_back() {
         }
     });
     let mut con = server.connection();
-    eventually("every gate hears of its grants", || {
+    eventually("every gate receives its grants", || {
         let mut channels = redis::cmd("PUBSUB");
         channels.arg("CHANNELS").arg(format!("{}:inbox:*", server.prefix));
         let channels: Vec<String> = channels.query(&mut con).unwrap();

@@ -1,5 +1,5 @@
-//! Promise: whoever dies or is stopped, holder or waiter, costs the others no more than its lease; and a holder that slept
-//! through its lease knows it at its first look, and writes nothing any more.
+//! Promise: a crashed or stopped holder or waiter delays the others by no more than its lease. A holder that was
+//! stopped beyond its lease detects this at its first check and writes nothing afterwards.
 
 use crate::own;
 use crate::support::crew::{self, Crew};
@@ -12,10 +12,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Child;
 use std::time::Duration;
 
-/// The process of somebody who holds, or who waits, once there is one.
+/// The process of a holder or of a waiter, when there is one.
 fn somebody(crew: &Crew, server: &Server, holding: bool) -> u32 {
     let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
-    eventually("there is somebody", || {
+    eventually("there is one", || {
         let state = semaphore.inspect().unwrap();
         let holders = state.holders.iter().map(|holder| &holder.id);
         let waiters = state.waiters.iter().map(|waiter| &waiter.id);
@@ -25,7 +25,7 @@ fn somebody(crew: &Crew, server: &Server, holding: bool) -> u32 {
 }
 
 #[test]
-fn holders_and_waiters_are_killed() {
+fn a_crew_keeps_working_while_holders_and_waiters_are_killed() {
     let server = Server::any();
     let mut crew = Crew::new(&server, &server.url, 6);
     for round in 0..10 {
@@ -38,27 +38,27 @@ fn holders_and_waiters_are_killed() {
 }
 
 #[test]
-fn holders_and_waiters_are_stopped_beyond_their_lease() {
+fn a_crew_keeps_working_while_holders_and_waiters_are_stopped_beyond_their_lease() {
     let server = Server::any();
     let crew = Crew::new(&server, &server.url, 6);
     for round in 0..3 {
         let victim = somebody(&crew, &server, round % 2 == 0);
         signal("-STOP", victim);
         let start = std::time::Instant::now();
-        eventually("its lease ends", || (start.elapsed() > crew::LEASE + Duration::from_millis(100)).then_some(()));
+        eventually("the lease ends", || (start.elapsed() > crew::LEASE + Duration::from_millis(100)).then_some(()));
         crew.goes_on(10);
         signal("-CONT", victim);
         crew.goes_on(10);
     }
-    // Who is stopped while it reads a reply makes its call again, and finds its own work done: signal(7) says that the read is
-    // interrupted.
+    // If a process is stopped while it reads a reply, it calls again and finds its own grant: signal(7) says that the
+    // read is interrupted.
     let rules = Rules { repeated: true, ..Rules::new(crew::LIMIT) };
     crew.finish(&server, &rules);
 }
 
 const LEASE: Duration = Duration::from_millis(800);
 
-/// A process that ends with its test, also when it is stopped.
+/// A process that is killed when the test ends, also if it is stopped.
 struct Ends(Child);
 
 impl Drop for Ends {
@@ -68,7 +68,7 @@ impl Drop for Ends {
     }
 }
 
-/// Writes to a store that refuses lower fences than it has seen; it knows nothing of the lock.
+/// Writes to a store that refuses fences lower than the highest one so far. The store does not use the lock.
 fn write(con: &mut redis::Connection, store: &str, fence: u64, value: &str) -> bool {
     let script = Script::new(
         "if tonumber(redis.call('HGET', KEYS[1], 'fence') or 0) > tonumber(ARGV[1]) then return 0 end
@@ -78,7 +78,7 @@ fn write(con: &mut redis::Connection, store: &str, fence: u64, value: &str) -> b
     script.key(store).arg(fence).arg(value).invoke(con).unwrap()
 }
 
-/// Locks, and says so. Then it is stopped; at the next line of its input it goes on where it was.
+/// Locks and prints so. Then the test stops it. At the next line of its input it continues.
 pub fn sleep_over_the_lease(arguments: &[String]) {
     let [url, prefix, store, renewed] = arguments else { panic!("{arguments:?}") };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
@@ -95,16 +95,16 @@ pub fn sleep_over_the_lease(arguments: &[String]) {
     println!("woke {is_lost} {wrote} {:?}", guard.unlock().unwrap());
 }
 
-/// The next line of a process that begins with this word; the words after it.
+/// Reads the next line of a process, which must begin with this word. Returns the words after it.
 #[track_caller]
 fn hear(lines: &mut impl Iterator<Item = std::io::Result<String>>, word: &str) -> Vec<String> {
     let line = lines.map(Result::unwrap).find(|line| line.starts_with(word));
-    let line = line.unwrap_or_else(|| panic!("it ended without `{word}`"));
+    let line = line.unwrap_or_else(|| panic!("the process ended without `{word}`"));
     line.split(' ').skip(1).map(str::to_owned).collect()
 }
 
 #[test]
-fn a_holder_that_slept_over_its_lease_knows_it_at_its_first_look_and_writes_nothing() {
+fn a_holder_stopped_beyond_its_lease_detects_it_at_its_first_check_and_writes_nothing() {
     let server = Server::any();
     let gate = server.gate();
     let mut con = server.connection();
@@ -129,7 +129,7 @@ fn a_holder_that_slept_over_its_lease_knows_it_at_its_first_look_and_writes_noth
     }
 }
 
-/// Waits in line, says when it was granted, and gives back at the next line of its input.
+/// Waits in line, prints when it was granted, and releases at the next line of its input.
 pub fn wait_in_line(arguments: &[String]) {
     let [url, prefix] = arguments else { panic!("{arguments:?}") };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
@@ -139,7 +139,7 @@ pub fn wait_in_line(arguments: &[String]) {
     guard.unlock().unwrap();
 }
 
-/// The connections that listen to a channel of their own, as the server numbers them.
+/// The ids of the connections that are subscribed to their own channel.
 fn subscribers(con: &mut redis::Connection) -> Vec<String> {
     let mut list = redis::cmd("CLIENT");
     let text: String = list.arg("LIST").arg("TYPE").arg("pubsub").query(con).unwrap();
@@ -147,7 +147,7 @@ fn subscribers(con: &mut redis::Connection) -> Vec<String> {
     text.lines().filter_map(number).collect()
 }
 
-/// Whether a process runs again, with all its threads. Always, where that cannot be seen.
+/// Whether a process runs again, with all its threads. Always true on systems without `/proc`.
 fn runs(pid: u32) -> bool {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return true;
@@ -160,7 +160,7 @@ fn runs(pid: u32) -> bool {
 }
 
 #[test]
-fn a_waiter_that_was_stopped_for_a_moment_keeps_its_subscription_and_its_place() {
+fn a_briefly_stopped_waiter_keeps_its_subscription_and_its_place() {
     let server = own!(Server::private(&[]));
     let mutex = server.gate().mutex("account");
     let mut con = server.connection();
@@ -174,7 +174,7 @@ fn a_waiter_that_was_stopped_for_a_moment_keeps_its_subscription_and_its_place()
     for _ in 0..5 {
         signal("-STOP", waiter.id());
         signal("-CONT", waiter.id());
-        eventually("it runs again", || runs(waiter.id()).then_some(()));
+        eventually("the process runs again", || runs(waiter.id()).then_some(()));
     }
     guard.unlock().unwrap();
     let mut lines = BufReader::new(waiter.stdout.take().unwrap()).lines();

@@ -1,5 +1,5 @@
-//! Promise: when a replica that had not heard everything takes its master's place, what it did not hear of is lost and its
-//! holders are told, what it did not hear the end of is free when its lease ends, and fences go on increasing.
+//! Promise: if a replica without its master's last writes is promoted, the grants among these writes are lost and their
+//! holders are notified. Permits whose release is missing are free when their leases end. Fences keep increasing.
 
 use crate::own;
 use crate::support::crew::{self, Crew};
@@ -10,16 +10,16 @@ use crate::support::{SOON, Server, eventually};
 use luagate::errors::{RefreshError, TryAcquireError};
 use luagate::{Gate, Released};
 
-/// A master that begins with a replica as soon as that asks.
+/// Makes a master start the sync with a replica immediately.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
-/// A replica that has all that its master has.
+/// A replica that has all data of its master.
 fn replica_of(master: &Server) -> Server {
     let (host, port) = master.address().split_once(':').unwrap();
     let mut arguments = AT_ONCE.to_vec();
     arguments.extend(["--replicaof", host, port]);
     let replica = Server::private_tcp(&arguments).unwrap();
-    eventually("the replica has everything", || {
+    eventually("the replica is in sync", || {
         let info = replication(&replica);
         info.contains("master_link_status:up").then_some(())
     });
@@ -31,7 +31,7 @@ fn replication(server: &Server) -> String {
     info.arg("replication").query(&mut server.connection()).unwrap()
 }
 
-/// What was written until now is on the replica; then it hears of nothing more.
+/// Waits until the replica has all writes so far, then disconnects it from its master.
 fn cut_off(replica: &Server, master: &Server) {
     let offset = |server: &Server| {
         let info = replication(server);
@@ -39,18 +39,18 @@ fn cut_off(replica: &Server, master: &Server) {
         line.unwrap().trim().parse::<u64>().unwrap()
     };
     let written = offset(master);
-    eventually("the replica has heard it", || (offset(replica) >= written).then_some(()));
+    eventually("the replica is in sync", || (offset(replica) >= written).then_some(()));
     redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec(&mut replica.connection()).unwrap();
 }
 
-/// The master dies, and its replica is found at its address.
+/// The master crashes, and its address leads to the replica.
 fn fail_over(mut master: Server, replica: &Server, proxy: &Proxy) {
     proxy.lead_to(replica);
     master.kill();
 }
 
 #[test]
-fn what_the_replica_had_not_heard_of() {
+fn writes_missing_on_a_promoted_replica_are_lost_and_their_holders_notified() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let proxy = Proxy::new(&master);
     let gate = Gate::builder(&proxy.url).prefix(&master.prefix).open().unwrap();
@@ -79,11 +79,11 @@ fn what_the_replica_had_not_heard_of() {
 }
 
 #[test]
-fn a_crew_goes_on_with_a_stale_replica() {
+fn a_crew_keeps_working_with_a_stale_replica() {
     let mut master = own!(Server::private_tcp(&AT_ONCE));
     let proxy = Proxy::new(&master);
-    // Few, since each may cost the others a lease: whoever held or waited when the replica heard its last word, and is
-    // granted there what nobody waits for any more.
+    // Few processes: each can delay the others by a lease. The replica can still list a holder or waiter from its last
+    // write, and grant a permit to a waiter that has gone.
     let crew = Crew::new(&master, &proxy.url, 4);
     for _ in 0..2 {
         let mut replica = replica_of(&master);
@@ -100,7 +100,7 @@ fn a_crew_goes_on_with_a_stale_replica() {
 }
 
 #[test]
-fn nothing_is_lost_when_the_master_hands_over_by_hand() {
+fn nothing_is_lost_in_a_manual_failover() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let proxy = Proxy::new(&master);
     let gate = Gate::builder(&proxy.url).prefix(&master.prefix);
@@ -121,7 +121,7 @@ fn nothing_is_lost_when_the_master_hands_over_by_hand() {
             (is_master(&replica) && !is_master(&master)).then_some(())
         });
         proxy.lead_to(&replica);
-        // The first call on a connection that was left behind is told so.
+        // The first call on an old connection gets an error that reports the change.
         eventually("the permit is refreshed", || held.refresh().ok());
         held.release().unwrap();
         waiting.join().unwrap().release().unwrap();

@@ -1,5 +1,5 @@
-//! Promise: a server that dies and comes back, with all it knew or with nothing, forgets its scripts, has no memory left, or
-//! loses a key, lets nobody in too many while it remembers; and everybody is served once it works again.
+//! Promise: while a server has its data, its faults never cause more holders than the limit. The faults are restarts
+//! with or without data, lost scripts, full memory and lost keys. When the server works again, every waiter is granted.
 
 use crate::own;
 use crate::support::crew::{self, Crew};
@@ -10,14 +10,14 @@ use luagate::errors::{FailureKind, RefreshError, TryAcquireError};
 use luagate::{Permit, Released};
 use redis::Commands;
 
-/// A permit of another semaphore, whose lease outlives the fault.
+/// A permit of another semaphore, with a lease longer than the fault.
 fn bystander(server: &Server) -> Permit {
     let gate = server.gate();
     gate.semaphore("bystander", 1).lease(support::SOON * 6).acquire().unwrap()
 }
 
 #[test]
-fn killed_and_restarted_with_its_log_it_has_lost_nothing() {
+fn a_server_killed_and_restarted_with_its_log_has_lost_nothing() {
     let server = Server::private(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut server = own!(server);
     let crew = Crew::new(&server, &server.url, 6);
@@ -36,7 +36,7 @@ fn killed_and_restarted_with_its_log_it_has_lost_nothing() {
 }
 
 #[test]
-fn killed_and_restarted_empty_holders_are_told_and_fences_go_on() {
+fn after_a_restart_without_data_holders_are_notified_and_fences_keep_increasing() {
     let mut server = own!(Server::private(&[]));
     let crew = Crew::new(&server, &server.url, 6);
     for _ in 0..3 {
@@ -58,7 +58,7 @@ fn killed_and_restarted_empty_holders_are_told_and_fences_go_on() {
 }
 
 #[test]
-fn its_scripts_are_flushed_all_the_time() {
+fn a_crew_keeps_working_while_scripts_are_flushed_all_the_time() {
     let server = own!(Server::private(&[]));
     let crew = Crew::new(&server, &server.url, 6);
     let mut con = server.connection();
@@ -71,7 +71,7 @@ fn its_scripts_are_flushed_all_the_time() {
 }
 
 #[test]
-fn its_memory_is_full_while_permits_are_held() {
+fn with_full_memory_holders_release_and_nothing_is_granted() {
     let server = own!(Server::private(&[]));
     let crew = Crew::new(&server, &server.url, 6);
     let mut con = server.connection();
@@ -84,9 +84,9 @@ fn its_memory_is_full_while_permits_are_held() {
         set(1);
         let Err(TryAcquireError::Failed(failure)) = server.gate().semaphore("free", 1).try_acquire() else { panic!() };
         assert_eq!(failure.kind(), FailureKind::OutOfMemory);
-        // All who hold release; then nobody holds, and nobody is let in.
+        // All holders release. Then there is no holder, and no permit is granted.
         let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
-        support::eventually("all release", || (semaphore.inspect().unwrap().in_use == 0).then_some(()));
+        support::eventually("all permits are released", || (semaphore.inspect().unwrap().in_use == 0).then_some(()));
         let [released, refreshed] = held;
         refreshed.refresh().unwrap();
         assert_eq!(released.release().unwrap(), Released::Released);
@@ -100,24 +100,24 @@ fn its_memory_is_full_while_permits_are_held() {
     crew.finish(&server, &Rules::new(crew::LIMIT));
 }
 
-/// The same, of a third semaphore.
+/// A permit of a third semaphore, with a lease longer than the fault.
 fn other(server: &Server) -> Permit {
     let gate = server.gate();
     gate.semaphore("other", 1).lease(support::SOON * 6).acquire().unwrap()
 }
 
 #[test]
-fn one_of_the_keys_is_evicted_again_and_again() {
+fn a_crew_keeps_working_while_keys_are_evicted_again_and_again() {
     let server = Server::any();
     let crew = Crew::new(&server, &server.url, 6);
     let mut con = server.connection();
     let keys = server.keys(crew::NAME).names().map(str::to_owned);
     let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
     for round in 0..4 {
-        // The next is lost while nothing is granted for the loss of the one before.
+        // The next key is lost while granting is still suspended for the previous loss.
         for key in 0..=round % 3 {
             let _: i64 = crew.recorded(&Op::Forget(Forgotten::OneKey), || con.del(&keys[(round + key) % 3]).unwrap());
-            semaphore.revoke("nobody").unwrap(); // any script notices
+            semaphore.revoke("nobody").unwrap(); // every script detects the loss
         }
         crew.goes_on(10);
     }

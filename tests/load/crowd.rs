@@ -1,5 +1,5 @@
-//! Promise: however many ask, from threads and from processes, never more are inside than the limit; everybody is served
-//! in the order in which they came; and a grant costs two scripts.
+//! Promise: many threads and processes never hold more permits than the limit. Waiters are granted in the order of
+//! arrival. A grant needs two script calls.
 
 use crate::all_processors;
 use crate::own;
@@ -14,7 +14,7 @@ use std::time::Duration;
 const LIMIT: u32 = 3;
 const HOLD: Duration = Duration::from_millis(1);
 
-/// One stay inside, as its process recorded it.
+/// One hold of a permit, as its process recorded it.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     ticket: u64,
@@ -28,7 +28,7 @@ fn now() -> u128 {
     now.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos()
 }
 
-/// `threads` threads that together stay `stays` times.
+/// `threads` threads that together hold a permit `stays` times.
 fn stay(gate: &Gate, name: &str, threads: u32, stays: u32) -> Vec<Stay> {
     let semaphore = gate.semaphore(name, LIMIT).lease(Duration::from_secs(60));
     let record = Arc::new(Mutex::new(Vec::new()));
@@ -52,10 +52,10 @@ fn stay(gate: &Gate, name: &str, threads: u32, stays: u32) -> Vec<Stay> {
     Arc::try_unwrap(record).unwrap().into_inner().unwrap()
 }
 
-/// The most that were inside at once.
+/// The maximum number of holders at one time.
 fn most_inside(stays: &[Stay]) -> i32 {
     let mut events: Vec<(u128, i32)> = stays.iter().flat_map(|stay| [(stay.entered, 1), (stay.left, -1)]).collect();
-    events.sort(); // at the same instant, who leaves comes first
+    events.sort(); // at the same instant, the leaving holder comes first
     let (mut inside, mut most) = (0, 0);
     for (_, change) in events {
         inside += change;
@@ -68,7 +68,7 @@ fn most_inside(stays: &[Stay]) -> i32 {
 fn assert_in_order(stays: &mut [Stay]) {
     stays.sort_by_key(|stay| stay.fence);
     for pair in stays.windows(2) {
-        assert!(pair[0].fence < pair[1].fence, "a fence given twice: {pair:?}");
+        assert!(pair[0].fence < pair[1].fence, "the same fence twice: {pair:?}");
     }
     let waited: Vec<_> = stays.iter().filter(|stay| stay.ticket > 0).collect();
     for pair in waited.windows(2) {
@@ -76,7 +76,7 @@ fn assert_in_order(stays: &mut [Stay]) {
     }
 }
 
-/// What each other process does.
+/// The main function of each other process.
 pub fn work(arguments: &[String]) {
     let [url, prefix, threads, stays] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
@@ -86,7 +86,7 @@ pub fn work(arguments: &[String]) {
 }
 
 #[test]
-fn two_hundred_threads_and_twenty_processes() {
+fn two_hundred_threads_and_twenty_processes_keep_limit_and_order() {
     let _processors = all_processors();
     let server = Server::any();
     let gate = server.gate();
@@ -114,18 +114,18 @@ fn two_hundred_threads_and_twenty_processes() {
         assert!(child.wait().unwrap().success());
     }
     assert_eq!(stays.len(), 20_000);
-    assert!(most_inside(&stays) <= 3, "{} inside at once", most_inside(&stays));
-    assert!(most_inside(&stays) > 1, "nobody was ever inside with another: nothing was tested");
+    assert!(most_inside(&stays) <= 3, "{} holders at once", most_inside(&stays));
+    assert!(most_inside(&stays) > 1, "two holders never overlapped, so nothing was tested");
     assert_in_order(&mut stays);
 }
 
-/// How many scripts run for each grant, with so many waiters all the time.
+/// Asserts the number of scripts for each grant, with a constant number of waiters.
 fn assert_two_scripts_a_grant(waiters: u32, grants: u32) {
     let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let mut con = server.connection();
     let gate = server.gate();
-    // The subscription stands and the scripts are loaded before anything is counted.
+    // The client is subscribed and the scripts are loaded before the count starts.
     stay(&gate, "warm", LIMIT * 2, LIMIT * 4);
     support::reset_counts(&mut con);
     let stays = stay(&gate, "counted", waiters + LIMIT, grants);
@@ -136,11 +136,11 @@ fn assert_two_scripts_a_grant(waiters: u32, grants: u32) {
 }
 
 #[test]
-fn two_scripts_a_grant_with_10_waiters() {
+fn a_grant_needs_two_scripts_with_10_waiters() {
     assert_two_scripts_a_grant(10, 2_000);
 }
 
 #[test]
-fn two_scripts_a_grant_with_200_waiters() {
+fn a_grant_needs_two_scripts_with_200_waiters() {
     assert_two_scripts_a_grant(200, 4_000);
 }

@@ -1,5 +1,5 @@
-//! Promise: each example shows what it is there to show, also when it runs twice on one server at the same time, and what
-//! it leaves there goes by itself.
+//! Promise: each example shows its subject, also if it runs twice on one server at the same time. All keys that it
+//! leaves expire.
 
 use crate::all_processors;
 use crate::support::Server;
@@ -10,10 +10,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Longer than any example takes on a busy machine.
+/// Longer than any example runs on a busy machine.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Runs it twice at once on one server; returns what each run printed.
+/// Runs the example twice at once on one server. Returns the output of each run.
 #[track_caller]
 fn run(example: &str) -> [String; 2] {
     let _processors = all_processors();
@@ -26,7 +26,7 @@ fn run(example: &str) -> [String; 2] {
         assert!(output.status.success(), "{printed}{errors}");
         printed
     });
-    // On a server that is shared there are others' keys as well.
+    // A shared server also has keys of other tests.
     if server.is_private() {
         let mut con = server.connection();
         let keys: Vec<String> = con.scan().unwrap().map(Result::unwrap).collect();
@@ -48,7 +48,7 @@ fn start(example: &str, url: &str) -> Child {
         .unwrap()
 }
 
-/// What it prints fits a pipe, so that it ends though nobody reads before.
+/// The output fits into a pipe, so the process can end before the test reads it.
 fn wait(mut child: Child) -> Output {
     let deadline = Instant::now() + LONGEST;
     while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
@@ -58,7 +58,7 @@ fn wait(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Beside this test's own binary. Cargo builds it with all tests, but not where only this one was asked for.
+/// The path next to this test's own binary. Cargo builds the examples only if all tests are built.
 fn path_of(example: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -81,12 +81,12 @@ fn path_of(example: &str) -> PathBuf {
     folder.join(file)
 }
 
-/// How many lines have this text.
+/// The number of lines with this text.
 fn count(printed: &str, text: &str) -> usize {
     printed.lines().filter(|line| line.contains(text)).count()
 }
 
-/// The number that stands between these two texts, the first time they do.
+/// The number between these two texts, at their first occurrence.
 #[track_caller]
 fn number(printed: &str, before: &str, after: &str) -> u64 {
     let found = printed.split(before).skip(1).find_map(|rest| {
@@ -97,7 +97,7 @@ fn number(printed: &str, before: &str, after: &str) -> u64 {
 }
 
 #[test]
-fn web_service_tells_the_sixth_request_when_to_come_back() {
+fn web_service_returns_a_retry_time_to_the_sixth_request() {
     for printed in run("web_service") {
         assert_eq!(count(&printed, "200 OK"), 5 + 1, "{printed}"); // and once more, later
         assert_eq!(count(&printed, "429 Too Many Requests: busy"), 1);
@@ -116,7 +116,7 @@ fn nightly_job_runs_once_for_all_hosts() {
 }
 
 #[test]
-fn stream_consumer_stops_when_its_lock_is_lost_and_another_goes_on() {
+fn stream_consumer_stops_when_its_lock_is_lost_and_another_continues() {
     for printed in run("stream_consumer") {
         let first = printed.split(':').next().unwrap();
         let loser = |text: &str| count(&printed, &format!("{first}: {text}"));
@@ -130,7 +130,7 @@ fn stream_consumer_stops_when_its_lock_is_lost_and_another_goes_on() {
 }
 
 #[test]
-fn licences_are_never_too_many_and_a_big_batch_is_not_overtaken() {
+fn licences_never_exceed_the_limit_and_a_big_batch_is_not_overtaken() {
     for printed in run("licences") {
         assert!(number(&printed, "at most ", " of 10") <= 10, "{printed}");
         assert!(number(&printed, "in line: ", " had theirs after") > 0, "{printed}");
@@ -154,7 +154,7 @@ fn marketplace_makes_and_loses_no_money_and_no_item() {
 }
 
 #[test]
-fn paused_holder_writes_nothing_when_it_wakes_up() {
+fn paused_holder_writes_nothing_when_it_resumes() {
     for printed in run("paused_holder") {
         assert_eq!(count(&printed, "second writes 150 gold: done"), 1, "{printed}");
         assert_eq!(count(&printed, "first writes 90 gold: refused"), 1, "{printed}");
@@ -163,12 +163,12 @@ fn paused_holder_writes_nothing_when_it_wakes_up() {
 }
 
 #[test]
-fn without_a_server_each_fails_and_says_so() {
+fn without_a_server_each_example_fails_with_an_error() {
     let _processors = all_processors();
     for example in
         ["web_service", "nightly_job", "stream_consumer", "licences", "marketplace", "paused_holder", "market"]
     {
-        let output = wait(start(example, "redis://127.0.0.1:1/")); // nobody listens there
+        let output = wait(start(example, "redis://127.0.0.1:1/")); // no server listens there
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{example}: {errors}");
         assert!(errors.contains("refused"), "{example}: {errors}");

@@ -1,5 +1,6 @@
-//! Promise: whatever many processes see of a semaphore, some order of their calls explains it: limit, order, fences and leases
-//! hold, and every refusal was true at some moment of its call.
+//! Promise: for everything that many processes observe of a semaphore, there is an order of their calls that explains
+//! it. In that order limit, line order, fences and leases are correct, and every denial was correct at some moment of
+//! its call.
 
 use crate::all_processors;
 use crate::support::dice::Dice;
@@ -16,7 +17,8 @@ const LIMIT: u32 = 3;
 const PROCESSES: u64 = 8;
 const THREADS: u64 = 3;
 
-/// How often each thread asks: some hundred times, and for `LUAGATE_PROVE=long` for minutes; or as often as that says.
+/// The number of requests of each thread: some hundred; with `LUAGATE_PROVE=long` enough for minutes; or the number in
+/// that variable.
 fn asks() -> u32 {
     match std::env::var("LUAGATE_PROVE") {
         Ok(count) if count != "long" => count.parse().expect("LUAGATE_PROVE: long, or a count"),
@@ -29,7 +31,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What one thread does: asks in all ways, and holds for less or for longer than its lease.
+/// The calls of one thread: all kinds of acquires, held for less or more than the lease.
 fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
     let mut dice = Dice::new(seed);
     let semaphore = gate.semaphore("mixed", LIMIT);
@@ -73,7 +75,7 @@ fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
     }
 }
 
-/// What each process does.
+/// The main function of each process.
 pub fn work(arguments: &[String]) {
     let [url, prefix, folder, seed, asks] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
@@ -88,7 +90,7 @@ pub fn work(arguments: &[String]) {
     });
 }
 
-/// The child and how much it has recorded, in bytes.
+/// The number of bytes that a process has recorded.
 fn recorded(child: &Child, folder: &Path) -> u64 {
     let process = format!("{}-", child.id());
     let files = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
@@ -99,7 +101,7 @@ fn recorded(child: &Child, folder: &Path) -> u64 {
 }
 
 #[test]
-fn an_order_explains_what_many_processes_saw() {
+fn the_history_of_many_processes_is_explained_by_an_order() {
     let _processors = all_processors();
     let server = Server::any();
     let mut folder = tempfile::tempdir().unwrap();
@@ -110,10 +112,10 @@ fn an_order_explains_what_many_processes_saw() {
         process("live", &arguments).spawn().unwrap()
     };
     let children: Vec<_> = (0..PROCESSES).map(|seed| start(seed, asks())).collect();
-    // Others are killed in the middle of whatever they are doing.
+    // Further processes are killed in the middle of a call.
     for seed in PROCESSES..PROCESSES + 3 {
         let mut killed = start(seed, u32::MAX);
-        eventually("it has recorded some calls", || (recorded(&killed, folder.path()) > 10_000).then_some(()));
+        eventually("the process has recorded some calls", || (recorded(&killed, folder.path()) > 10_000).then_some(()));
         killed.kill().unwrap();
         killed.wait().unwrap();
     }
@@ -124,9 +126,9 @@ fn an_order_explains_what_many_processes_saw() {
     let rules = Rules { same_clock: server.is_private(), ..Rules::new(LIMIT) };
     if let Err(violation) = history.check(&rules) {
         folder.disable_cleanup(true);
-        panic!("{violation}\nthe history is kept in {}", folder.path().display());
+        panic!("{violation}\nthe history is in {}", folder.path().display());
     }
-    // All of this was there to be explained.
+    // The history contained all these outcomes.
     let count = |is: fn(&Outcome) -> bool| history.count(is);
     let in_line = |told: &Outcome| matches!(told, Outcome::Granted(g) if g.ticket.is_some());
     let at_once = |told: &Outcome| matches!(told, Outcome::Granted(g) if g.ticket.is_none());
@@ -141,6 +143,6 @@ fn an_order_explains_what_many_processes_saw() {
         ("gone", count(|told| *told == Outcome::Gone)),
         ("never returned", count(|told| *told == Outcome::NeverReturned)),
     ] {
-        assert!(found > 0, "nobody was told {what}");
+        assert!(found > 0, "no call had the outcome: {what}");
     }
 }

@@ -1,5 +1,5 @@
-//! Promise: the check of a history accepts what a sound semaphore can show, and refuses what none can, by the name of the
-//! promise that is broken.
+//! Promise: the history checker accepts everything that a correct semaphore can show. It refuses everything else and
+//! names the broken promise.
 
 mod accepted;
 mod by_chance;
@@ -8,14 +8,14 @@ mod refused;
 
 use crate::support::history::{History, Rule, Rules};
 
-/// Whether some order explains it, which all efforts must agree on.
+/// Whether some order explains the history. All efforts must return the same result.
 fn judge(history: &History, rules: &Rules) -> Result<(), Rule> {
     let outcome = history.check(rules);
     let thorough = history.check_every_order(rules);
     assert_eq!(
         outcome.is_ok(),
         thorough.is_ok(),
-        "a shortcut leaves something out: {outcome:?} {thorough:?} {history:#?}"
+        "the shortcuts have missed an order: {outcome:?} {thorough:?} {history:#?}"
     );
     outcome.map(drop).map_err(|violation| violation.rule)
 }

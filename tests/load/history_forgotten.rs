@@ -1,9 +1,9 @@
-//! The checker of histories knows what a server forgot, and what one that was replaced may tell, and lets nothing else pass
-//! for it.
+//! The history checker accepts results that follow from data loss on a server, or from a master that was replaced. It
+//! accepts no other wrong results.
 
 use crate::support::history::{History, Rule, Rules};
 
-/// Of a mutex: `a` holds, something is forgotten, then these.
+/// A history of a mutex: `a` holds, some data is lost, then these calls follow.
 fn after(what: &str, then: &[&str]) -> Result<(), Rule> {
     let forgets = format!("server 5 10 forget {what} -> done");
     let mut lines = vec!["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0", &forgets];
@@ -19,12 +19,12 @@ const OTHER_LATER: &str = "b 1020 1022 acquire 1 1000 tries -> granted b 1 10210
 const SMALLER_FENCE: &str = "b 20 22 acquire 1 1000 tries -> granted b 1 500 0 0";
 
 #[test]
-fn everything() {
+fn a_loss_of_all_data_ends_leases_but_keeps_fences_increasing() {
     assert_eq!(after("everything", &[OTHER, LOST]), Ok(()));
     assert_eq!(after("everything", &[REFRESHED]), Err(Rule::Lease));
     assert_eq!(after("everything", &["a 20 22 release a 0 -> released"]), Err(Rule::Lease));
     assert_eq!(after("everything", &[SMALLER_FENCE]), Err(Rule::Fence));
-    // Who came after it is counted, and keeps its permit.
+    // A holder granted after the loss counts and keeps its permit.
     let third = "c 25 27 acquire 1 1000 tries -> granted c 1 26000 0 0";
     assert_eq!(after("everything", &[OTHER, third]), Err(Rule::Limit));
     let told = "b 40 42 refresh b 1000 -> lost";
@@ -32,14 +32,14 @@ fn everything() {
 }
 
 #[test]
-fn one_key() {
+fn a_loss_of_one_key_suspends_granting_for_one_lease() {
     assert_eq!(after("one-key", &[LOST]), Ok(()));
     assert_eq!(after("one-key", &[OTHER]), Err(Rule::Limit));
     assert_eq!(after("one-key", &[LOST, OTHER]), Err(Rule::Limit));
     assert_eq!(after("one-key", &[LOST, OTHER_LATER]), Ok(()));
     let released = "a 15 17 release a 0 -> released";
     assert_eq!(after("one-key", &[released, OTHER]), Ok(()));
-    // Nothing is granted for a lease, also where nothing is in use; and not for longer.
+    // For one lease nothing is granted, also if nothing is in use. After that lease, grants must continue.
     let refused = |at: u64| {
         let end = at + 2;
         format!("c {at} {end} acquire 1 1000 tries -> denied 1 1 0 told")
@@ -49,7 +49,7 @@ fn one_key() {
 }
 
 #[test]
-fn the_last() {
+fn a_loss_of_the_last_writes_may_end_leases_or_not() {
     assert_eq!(after("the-last", &[OTHER, LOST]), Ok(()));
     assert_eq!(after("the-last", &[REFRESHED]), Ok(()));
     let other = "b 40 42 acquire 1 1000 tries -> granted b 1 41000 0 0";
@@ -57,7 +57,7 @@ fn the_last() {
     assert_eq!(after("the-last", &[SMALLER_FENCE]), Err(Rule::Fence));
 }
 
-/// `b` has a mutex of the master that took over; the one that was cut off is back from 300 to 310.
+/// `b` holds a mutex on the promoted master. The former master is reachable again from 300 to 310.
 fn two_masters(then: &[&str]) -> Result<(), Rule> {
     let mut lines = vec![
         "a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0",
@@ -71,7 +71,7 @@ fn two_masters(then: &[&str]) -> Result<(), Rule> {
 }
 
 #[test]
-fn a_master_that_is_back_grants_before_it_knows_better() {
+fn a_former_master_may_grant_until_it_is_reconfigured() {
     let back = "server 300 310 two-masters -> done";
     let granted = "c 3 306 acquire 1 1000 waits -> granted c 1 305000 4000 0";
     let lost = "c 320 322 refresh c 1000 -> lost";
@@ -80,7 +80,7 @@ fn a_master_that_is_back_grants_before_it_knows_better() {
     assert_eq!(two_masters(&[back, granted, released]), Ok(()));
     let none = "b 301 303 release b 0 -> gone";
     assert_eq!(two_masters(&[back, none]), Ok(()));
-    // Only then, and only there.
+    // Only during that time, and only on the former master.
     assert_eq!(two_masters(&[granted, lost]), Err(Rule::Limit));
     let later = "c 3 316 acquire 1 1000 waits -> granted c 1 315000 4000 0";
     assert_eq!(two_masters(&[back, later, lost]), Err(Rule::Limit));

@@ -1,5 +1,6 @@
-//! Promise: a thousand connections of twenty processes, which use two thousand semaphores, leave nothing behind: no key without
-//! an end, and no file descriptor, thread or memory that grows. Half a minute, and with `LUAGATE_PROVE=long` ten.
+//! Promise: twenty processes with a thousand connections and two thousand semaphores leave nothing behind: no key
+//! without a TTL, and no growing number of file descriptors or threads, or memory. Takes half a minute, or ten with
+//! `LUAGATE_PROVE=long`.
 
 use crate::all_processors;
 use crate::own;
@@ -16,11 +17,11 @@ use std::time::{Duration, Instant};
 
 const PROCESSES: u64 = 20;
 
-/// How long the keys of a semaphore live after its last lease.
+/// The time to live of a semaphore's keys after its last lease.
 const AFTERWARDS: Duration = Duration::from_secs(60);
 
-/// How much more memory a process may have at the end than after warm-up. A leak of 1,000 bytes at each stay is more in the
-/// short form on a machine with nothing else to do, one of 40 bytes in the long form on a busy one.
+/// The maximum growth of a process's memory after warm-up. A leak of 1,000 bytes at each hold exceeds it in the short
+/// form on an idle machine, one of 40 bytes in the long form on a busy machine.
 const MORE_KB: i64 = 1_000;
 
 fn is_long() -> bool {
@@ -28,21 +29,21 @@ fn is_long() -> bool {
 }
 
 struct Phases {
-    /// Until when memory may grow.
+    /// The time in which memory may grow.
     warm_up: Duration,
-    /// For how long is looked after that, and at the end.
+    /// The duration of the measurement after warm-up, and of the one at the end.
     look: Duration,
     all: Duration,
 }
 
 fn phases() -> Phases {
-    // A client remembers for two minutes what it gave up without an answer.
+    // For two minutes a client stores which calls without a reply it gave up.
     let seconds = if is_long() { [150, 30, 600] } else { [8, 6, 30] };
     let [warm_up, look, all] = seconds.map(Duration::from_secs);
     Phases { warm_up, look, all }
 }
 
-/// The processes, which end with the test.
+/// The processes. They are killed at the end of the test.
 struct Crowd(Vec<Child>);
 
 impl Drop for Crowd {
@@ -65,11 +66,11 @@ impl Crowd {
 
     fn usage(&self) -> Vec<Usage> {
         let usages = self.0.iter().map(|child| Usage::of(child.id()));
-        usages.map(|usage| usage.expect("it has ended")).collect()
+        usages.map(|usage| usage.expect("the process has ended")).collect()
     }
 
-    /// Tells all to end, and adds up what they counted. Each has found that it has no file but its connections, and that these
-    /// and its threads are gone with its gate.
+    /// Asks all processes to end, and adds up their counts. Each has checked that its only files are its connections,
+    /// and that these and its threads end with its gate.
     fn end(mut self) -> Counts {
         for child in &mut self.0 {
             drop(child.stdin.take());
@@ -89,14 +90,14 @@ impl Crowd {
     }
 }
 
-/// A connection with patience: a thousand others are served too.
+/// A connection with a long timeout, since a thousand others are served too.
 fn patient(server: &Server) -> Connection {
     let con = server.connection();
     con.set_read_timeout(Some(6 * SOON)).unwrap();
     con
 }
 
-/// A number that the server tells of itself.
+/// A number in the server's INFO.
 fn told(con: &mut Connection, what: &str) -> u64 {
     let text: String = redis::cmd("INFO").query(con).unwrap();
     let of = |line: &str| line.strip_prefix(what)?.strip_prefix(':')?.parse().ok();
@@ -107,7 +108,7 @@ fn clients(con: &mut Connection) -> u64 {
     told(con, "connected_clients")
 }
 
-/// How long a call of a script takes the server, in microseconds.
+/// The server time of a script call, in microseconds.
 fn time_of_a_call(con: &mut Connection) -> f64 {
     let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
     let of = |line: &str| {
@@ -118,13 +119,13 @@ fn time_of_a_call(con: &mut Connection) -> f64 {
     text.lines().find_map(of).unwrap()
 }
 
-/// One look at everybody.
+/// One measurement of all processes and the server.
 struct Look {
     processes: Vec<Usage>,
     clients: u64,
 }
 
-/// The medians of several looks, in the middle of all processes.
+/// The medians of several measurements, and of all processes.
 struct Middle {
     process: Usage,
     clients: u64,
@@ -141,7 +142,7 @@ impl Middle {
     }
 }
 
-/// Looks whether there are too many inside.
+/// Checks for some semaphores that no more permits are held than the limit.
 fn inspect_some(raw: &mut Raw, server: &Server, dice: &mut Dice) {
     for _ in 0..20 {
         let n = any(dice);
@@ -151,7 +152,7 @@ fn inspect_some(raw: &mut Raw, server: &Server, dice: &mut Dice) {
     }
 }
 
-/// All is given back; what is left has an end, and nothing of anybody in it.
+/// Asserts that all permits are released, and that the remaining keys have a TTL and no records of holders or waiters.
 fn assert_nothing_is_left(server: &Server, con: &mut Connection) {
     let mut raw = Raw::named(server, "any", 0);
     for n in 0..NAMES {
@@ -161,32 +162,32 @@ fn assert_nothing_is_left(server: &Server, con: &mut Connection) {
             (state.in_use == 0 && state.waiter_count == 0).then_some(())
         });
         assert!(free.is_some(), "{}: {:?}", name(n), raw.inspect());
-        raw.release("nobody"); // any script takes away what has ended
+        raw.release("nobody"); // any script removes expired leases
         assert_eq!(raw.ttls()[1..], [-2, -2], "{} has holders or a queue", name(n));
     }
     let keys = server.all_keys();
     for key in &keys {
         let records: u64 = con.hlen(key).unwrap();
-        assert_eq!(records, 1, "{key} has records of somebody beside its state");
+        assert_eq!(records, 1, "{key} has other records in addition to its state");
         let left: i64 = con.pttl(key).unwrap();
         let most = (LEASE + AFTERWARDS).as_millis() as i64;
-        assert!((0..=most).contains(&left), "{key} lives for {left} ms");
+        assert!((0..=most).contains(&left), "{key} has a TTL of {left} ms");
     }
-    println!("{} keys are left, which end by themselves", keys.len());
+    println!("{} keys are left, all with a TTL", keys.len());
     if is_long() {
         let gone = within(LEASE + AFTERWARDS + SOON, || server.all_keys().is_empty().then_some(()));
         assert!(gone.is_some(), "{:?}", server.all_keys());
     }
 }
 
-/// How many clients the server may have.
+/// The maximum number of clients of the server.
 fn most_clients(con: &mut Connection) -> u64 {
     let mut most = redis::cmd("CONFIG");
     let (_, most): (String, u64) = most.arg("GET").arg("maxclients").query(con).unwrap();
     most
 }
 
-/// While the server keeps all waiting, each thread comes to have a connection. Each process has one more for its ledger,
+/// While the server delays all replies, each thread opens a connection. Each process has another one for its ledger,
 /// and its subscriber.
 fn until_all_are_connected(con: &mut Connection, alone: u64) {
     let opened = within(6 * SOON, || {
@@ -197,7 +198,7 @@ fn until_all_are_connected(con: &mut Connection, alone: u64) {
     assert!(opened.is_some(), "{} clients", clients(con));
 }
 
-/// Looks at everybody from `start` until the end, and whether too much is inside or kept. Tells what was seen after warm-up,
+/// Measures all processes from `start` to the end, and checks held permits and keys. Returns the results after warm-up
 /// and at the end.
 fn watch(server: &Server, con: &mut Connection, crowd: &Crowd, start: Instant) -> (Middle, Middle) {
     let phases = phases();
@@ -220,14 +221,14 @@ fn watch(server: &Server, con: &mut Connection, crowd: &Crowd, start: Instant) -
     (Middle::of(&early), Middle::of(&late))
 }
 
-/// Many were granted, and nothing went wrong.
+/// Asserts that many permits were granted and nothing failed.
 fn assert_counts(counts: &Counts, seconds: u64) {
     println!("in {seconds} s: {counts:?}");
     let granted = counts.get("granted").copied().unwrap_or(0);
     println!("{} grants a second", granted / seconds);
     assert!(granted > NAMES, "{granted} granted");
-    assert!(!counts.contains_key("lost"), "a permit whose lease runs");
-    let others = "UnexpectedReply"; // of another call, say
+    assert!(!counts.contains_key("lost"), "a permit was lost during its lease");
+    let others = "UnexpectedReply"; // for example the reply of another call
     assert!(!counts.contains_key(others));
 }
 
@@ -235,7 +236,7 @@ fn assert_nothing_grew(early: &Middle, late: &Middle) {
     println!("of a process: {:?}, at the end {:?}", early.process, late.process);
     println!("clients: {}, at the end {}", early.clients, late.clients);
     let (early, late) = (&early.process, &late.process);
-    assert!(late.threads <= early.threads + 1); // the background, if it had nothing to do before
+    assert!(late.threads <= early.threads + 1); // the background thread, if it had no work before
     assert!(late.memory_kb as i64 - early.memory_kb as i64 <= MORE_KB);
 }
 

@@ -1,5 +1,5 @@
-//! Many threads and processes at once, and the check of what they did. Tests that keep every processor busy run one after the
-//! other, and are not in a program with those that measure a time.
+//! Many threads and processes at once, and the check of their results. Tests that use every processor run one after
+//! another. They are in another binary than tests that measure time.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -9,7 +9,7 @@ mod examples;
 mod histories;
 mod history_checker;
 mod history_forgotten;
-#[cfg(target_os = "linux")] // what a process uses is read from /proc
+#[cfg(target_os = "linux")] // memory and threads of a process are read from /proc
 mod load;
 mod planted_faults;
 mod rate;
@@ -19,10 +19,10 @@ mod versions_crowd;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Waits until no other test has the processors, and has them until it is dropped.
+/// Blocks until no other test uses all processors, and reserves them until it is dropped.
 fn all_processors() -> MutexGuard<'static, ()> {
     static PROCESSORS: Mutex<()> = Mutex::new(());
-    // One that panicked has failed by itself.
+    // A panic in another test is reported by that test.
     PROCESSORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -38,6 +38,6 @@ fn process_of_a_test() {
         "load" => support::load::work(&arguments),
         "rate" => rate::work(&arguments),
         "planted" => planted_faults::work(&arguments),
-        other => panic!("there is no job {other}"),
+        other => panic!("unknown job {other}"),
     }
 }

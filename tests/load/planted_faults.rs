@@ -1,4 +1,4 @@
-//! Promise: a semaphore that breaks its word is found out by its history, however seldom it does.
+//! Promise: the history checker finds a semaphore's fault, however rarely it occurs.
 
 use crate::all_processors;
 use crate::support::history::{Call, History, Op, Outcome, Recorder, Rule, Rules};
@@ -15,20 +15,21 @@ const STAY: Duration = Duration::from_micros(planted::STAY_US);
 const PROCESSES: u32 = 4;
 const THREADS: u32 = 2;
 
-/// What each thread does.
+/// The calls of each thread.
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// Asks at once or not at all, and gives back.
+    /// Calls `try_acquire` and releases.
     Tries,
-    /// The same until a fault has struck; a while before it does, each begins to stay inside for a while.
+    /// The same until a fault has struck. Shortly before it strikes, each thread begins to hold its permit for a while.
     UntilStruck,
     /// Waits in line.
     Waits,
-    /// Refreshes what it has.
+    /// Refreshes its permit.
     Refreshes,
 }
 
-/// How much the fault has counted when each begins to stay inside. All look at the count often enough to do so in time.
+/// The fault's counter from which each thread holds its permit for a while. All threads read the counter often enough
+/// to start in time.
 const STAYS_FROM: u32 = 9_000;
 
 fn live(mut client: Client, work: Work, who: &str, grants: u32) {
@@ -50,7 +51,7 @@ fn live(mut client: Client, work: Work, who: &str, grants: u32) {
             continue;
         }
         if stays || matches!(work, Work::Refreshes) {
-            std::thread::sleep(STAY); // so that others come in between
+            std::thread::sleep(STAY); // so that other calls come in between
         }
         if let Work::Refreshes = work {
             client.refresh(&id);
@@ -63,7 +64,7 @@ fn live(mut client: Client, work: Work, who: &str, grants: u32) {
     }
 }
 
-/// What each process does.
+/// The main function of each process.
 pub fn work(arguments: &[String]) {
     let [url, prefix, folder, fault, work, who, grants] = arguments else { panic!() };
     let recorder = Recorder::create(Path::new(folder));
@@ -83,7 +84,8 @@ pub fn work(arguments: &[String]) {
     });
 }
 
-/// So many grants under this fault, which strikes at the `strike`th occasion. With whom it struck for.
+/// Makes this number of grants with the fault, which strikes at the `strike`th occasion. Returns the history and the id
+/// that the fault struck.
 fn history(fault: &Fault, work: Work, grants: u32, strike: u32) -> (History, Option<String>) {
     let _processors = all_processors();
     let server = Server::any();
@@ -107,11 +109,12 @@ fn history(fault: &Fault, work: Work, grants: u32, strike: u32) -> (History, Opt
     (History::read(folder.path()), struck)
 }
 
-/// How many calls may begin between the call that the fault struck for and the one that nothing explains: of a fault that
-/// is seen only by what follows from it, such as a refusal.
+/// The maximum number of calls that may begin between the call that the fault struck and the call that no order
+/// explains. Some faults are visible only in later results, such as a denial.
 const SOON: usize = 500;
 
-/// The history must show the fault: break one of these promises, and not before the call that was struck.
+/// Asserts that the checker finds the fault: one of these rules is broken, and not before the call that the fault
+/// struck.
 #[track_caller]
 fn assert_found(fault: &Fault, work: Work, grants: u32, strike: u32, rules: &[Rule]) {
     let (mut history, struck) = history(fault, work, grants, strike);
@@ -131,7 +134,7 @@ fn assert_found(fault: &Fault, work: Work, grants: u32, strike: u32, rules: &[Ru
     let found = history.calls.partition_point(|call| call.start <= violation.at);
     assert!(
         (first..last + SOON).contains(&found),
-        "{struck} was struck at {first} to {last} and found at {found}: {violation}"
+        "the fault struck {struck} at {first} to {last} and was found at {found}: {violation}"
     );
 }
 
@@ -145,38 +148,38 @@ fn the_sound_scripts_pass() {
 }
 
 #[test]
-fn one_too_many_once_in_10_000() {
+fn one_grant_beyond_the_limit_in_10_000_is_found() {
     let fault = &planted::ONE_TOO_MANY;
     assert_found(fault, Work::UntilStruck, 40_000, 10_000, &[Rule::Limit]);
 }
 
 #[test]
-fn two_waiters_swapped() {
+fn two_swapped_waiters_are_found() {
     assert_found(&planted::SWAPPED, Work::Waits, 2_000, 100, &[Rule::Order]);
 }
 
 #[test]
-fn a_fence_given_twice() {
+fn a_fence_granted_twice_is_found() {
     let fault = &planted::FENCE_TWICE;
     assert_found(fault, Work::Tries, 2_000, 1_000, &[Rule::Fence]);
 }
 
 #[test]
-fn a_lease_cut_short() {
+fn a_lease_cut_short_is_found() {
     let fault = &planted::CUT_SHORT;
-    // Its holder hears that it is lost, or another is let in before.
+    // Its holder learns that it is lost, or another permit is granted before that.
     let rules = [Rule::Lease, Rule::Limit];
     assert_found(fault, Work::Refreshes, 400, 200, &rules);
 }
 
 #[test]
-fn a_release_that_frees_nothing() {
+fn a_release_that_frees_nothing_is_found() {
     let fault = &planted::NOT_FREED;
     assert_found(fault, Work::Tries, 2_000, 1_000, &[Rule::Refusal]);
 }
 
 #[test]
-fn a_release_that_frees_what_another_holds() {
+fn a_release_that_frees_another_holders_permit_is_found() {
     let rules = [Rule::Limit, Rule::Refusal, Rule::Lease];
     assert_found(&planted::FREED_TWICE, Work::Tries, 2_000, 1_000, &rules);
 }

@@ -1,5 +1,5 @@
-//! Promise: with `at_least` no more start in any window of that length than the limit, by the server's clock, however many
-//! processes ask.
+//! Promise: with `at_least`, the number of starts in any window of that length never exceeds the limit, by the server's
+//! clock and for any number of processes.
 
 use crate::all_processors;
 use crate::support::{Server, process};
@@ -13,7 +13,7 @@ const AT_LEAST_MS: u64 = 100;
 const PROCESSES: u32 = 50;
 const STARTS: u32 = 8;
 
-/// What each process does: starts a few times, of one or two permits, and gives them back at once.
+/// The main function of each process: starts a few times, with one or two permits, and releases them at once.
 pub fn work(arguments: &[String]) {
     let [url, prefix, number] = arguments else { panic!("{arguments:?}") };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
@@ -36,7 +36,7 @@ fn fifty_processes_start_no_more_than_the_limit_in_any_window() {
     let children: Vec<_> = (0..PROCESSES)
         .map(|number| process("rate", &[&*server.url, &*server.prefix, &number.to_string()]).spawn().unwrap())
         .collect();
-    let mut starts: Vec<(u64, u32)> = Vec::new(); // in ms by the server's clock, and how many permits
+    let mut starts: Vec<(u64, u32)> = Vec::new(); // in ms by the server's clock, and the number of permits
     for mut child in children {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         for line in lines.map(Result::unwrap) {

@@ -1,5 +1,5 @@
-//! Promise: threads that take random overlapping sets of semaphores never wait for each other for ever: every attempt ends in its
-//! time, and nothing stays behind. Six seconds, and with `LUAGATE_PROVE=long` a minute.
+//! Promise: threads that acquire random overlapping sets of semaphores never deadlock. Every attempt ends in time, and
+//! nothing stays held. Takes six seconds, or a minute with `LUAGATE_PROVE=long`.
 
 use crate::all_processors;
 use crate::support::dice::Dice;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const THREADS: u64 = 32;
 const SEMAPHORES: u32 = 64;
 
-/// Of an attempt that waits, at most; and how much later it may end on a machine whose processors are all busy.
+/// The maximum wait of an attempt, and how much later it may end if all processors are busy.
 const TIMEOUT_MS: u64 = 500;
 const LATE: Duration = Duration::from_secs(1);
 
@@ -26,10 +26,10 @@ fn semaphores(gate: &Gate) -> Vec<Semaphore> {
     (0..SEMAPHORES).map(|n| gate.semaphore(&format!("{{several}}:{n}"), limit(n))).collect()
 }
 
-/// Of each semaphore, how many permits are held.
+/// The number of held permits of each semaphore.
 type Ledger = Vec<AtomicU32>;
 
-/// How many attempts were granted, and how many not.
+/// The numbers of granted and of other attempts.
 #[derive(Default)]
 struct Counts {
     granted: u64,
@@ -86,7 +86,7 @@ fn attempts(gate: &Gate, ledger: &Ledger, mut dice: Dice, end: Instant) -> Count
 }
 
 #[test]
-fn thirty_two_threads_take_random_overlapping_sets() {
+fn thirty_two_threads_with_random_overlapping_sets_never_deadlock() {
     let _processors = all_processors();
     let server = Server::any();
     let gates = [server.gate(), server.gate()];
@@ -103,8 +103,8 @@ fn thirty_two_threads_take_random_overlapping_sets() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     for semaphore in semaphores(&gates[0]) {
-        // What a busy machine could not give back in time the background gives back.
-        eventually("nothing is left", || {
+        // On a busy machine the background releases what could not be released in time.
+        eventually("nothing is held", || {
             let state = semaphore.inspect().unwrap();
             (state.in_use == 0 && state.waiter_count == 0).then_some(())
         });
@@ -113,5 +113,5 @@ fn thirty_two_threads_take_random_overlapping_sets() {
         assert!(*granted > 0, "thread {thread} was never granted, and refused {refused} times");
     }
     let refused: u64 = counts.iter().map(|counts| counts.refused).sum();
-    assert!(refused > 0, "nobody was ever in the way of another: nothing was tested");
+    assert!(refused > 0, "no attempt was ever blocked, so nothing was tested");
 }

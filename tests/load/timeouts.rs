@@ -1,5 +1,5 @@
-//! Promise: a wait ends in time, also when hundreds of threads of a process time out together, and then their places in line
-//! are given up.
+//! Promise: a wait ends in time, also if hundreds of threads of a process time out together. After that their places in
+//! line are given up.
 
 use crate::all_processors;
 use crate::own;
@@ -11,13 +11,13 @@ use luagate::scripts::semaphore::Ask;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// How many threads wait.
+/// The number of waiting threads.
 const CROWD: usize = 600;
 
-/// How long each of them waits.
+/// The timeout of each thread.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Waits in line with so many threads at once, behind a permit that stays held. Returns how late each of them returned.
+/// Waits in line with this number of threads, while another permit stays held. Returns how late each thread returned.
 fn time_out_together(server: &Server) -> Vec<Duration> {
     let semaphore = server.gate().semaphore("raw", 1);
     let start = Barrier::new(CROWD);
@@ -41,13 +41,13 @@ fn time_out_together(server: &Server) -> Vec<Duration> {
 }
 
 #[test]
-fn who_timed_out_has_left_the_line_also_in_a_crowd() {
+fn hundreds_of_waits_that_time_out_together_leave_the_line() {
     let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: 60_000, ..raw.ask("holder") });
     let mut late = time_out_together(&server);
-    // A busy machine leaves some to the background, which releases a hundred of them in one packet.
+    // On a busy machine the background gives up some places, a hundred in one packet.
     let left = raw.inspect().waiter_count;
     let gone = within(Duration::from_millis(500), || (raw.inspect().waiter_count == 0).then_some(()));
     late.sort();

@@ -1,5 +1,5 @@
-//! Promise: many clients of an earlier version of the scripts and of the present one share a semaphore, all at once, and an
-//! order of their calls explains what each was told.
+//! Promise: many clients of an earlier version of the scripts and of the current one can share a semaphore at the same
+//! time. An order of their calls explains all results.
 
 use crate::all_processors;
 use crate::support::dice::Dice;
@@ -24,7 +24,7 @@ fn record(recorder: &Recorder, op: &Op, call: impl FnOnce() -> Outcome) -> Outco
     outcome
 }
 
-/// Asks so many times in line, holds for a moment, and refreshes now and then.
+/// Waits in line `asks` times, holds for a moment, and refreshes now and then.
 fn live_thin(recorder: &Recorder, mut client: Thin, seed: u64, asks: u32, in_line: Duration) {
     let mut dice = Dice::new(seed);
     let lease = Lease::Ms(LEASE.as_millis() as u64);
@@ -48,7 +48,7 @@ fn live_thin(recorder: &Recorder, mut client: Thin, seed: u64, asks: u32, in_lin
     }
 }
 
-/// The same through the library, which signs.
+/// The same with the library, which uses signed messages.
 fn live_gate(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32, in_line: Duration) {
     let mut dice = Dice::new(seed);
     let semaphore = Recorded::new(recorder, gate.semaphore("shared", LIMIT), LEASE);
@@ -65,7 +65,7 @@ fn live_gate(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32, in_line: Du
     }
 }
 
-/// What was recorded, and that all is given back.
+/// The recorded history. Asserts that all permits are released.
 #[track_caller]
 fn history_of(server: &Server, folder: &Path) -> History {
     let state = Raw::named(server, "shared", LIMIT).inspect();
@@ -100,7 +100,7 @@ fn both_versions_share_one_limit_and_one_line() {
 }
 
 #[test]
-fn the_library_shares_the_limit_with_the_earlier_version() {
+fn the_library_shares_the_limit_with_an_earlier_version() {
     let _processors = all_processors();
     for earlier in Scripts::earlier() {
         let server = Server::any();
@@ -119,7 +119,7 @@ fn the_library_shares_the_limit_with_the_earlier_version() {
             }
         });
         let history = history_of(&server, folder.path());
-        // Who signs is passed over by the earlier scripts, so others overtake it.
+        // The earlier scripts skip waiters with a signed inbox, so other waiters overtake the library.
         history.assert(&Rules { order: false, same_clock: server.is_private(), ..Rules::new(LIMIT) });
         let in_line = history.count(granted_in_line);
         assert!(in_line > 100, "{in_line} were granted in line");

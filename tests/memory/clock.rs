@@ -1,4 +1,4 @@
-//! Promise: leases end when the clock of the test says so, and that clock runs on with the one of the machine.
+//! Promise: leases end by the test's clock. Between the test's changes it advances with the machine's clock.
 
 use crate::{HOUR, MINUTE, SOON, memory};
 
@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_lease_ends_when_the_clock_says_so() {
+fn a_lease_ends_by_the_tests_clock() {
     let (gate, memory) = memory();
     let desk = gate.semaphore("desk", 1).lease(HOUR);
     let first = desk.try_acquire().unwrap();
@@ -21,7 +21,7 @@ fn a_lease_ends_when_the_clock_says_so() {
             let left = denied.next_expiry.unwrap();
             assert!(left > MINUTE - SOON && left <= MINUTE, "{left:?}");
         }
-        other => panic!("the desk twice: {other:?}"),
+        other => panic!("granted twice: {other:?}"),
     }
     memory.advance(MINUTE);
     assert!(first.is_lost());
@@ -33,7 +33,7 @@ fn a_lease_ends_when_the_clock_says_so() {
 }
 
 #[test]
-fn the_clock_runs_along_with_the_machine_s() {
+fn the_tests_clock_advances_with_the_machines() {
     let (gate, memory) = memory();
     let desk = gate.semaphore("desk", 1);
     let _held = desk.try_acquire().unwrap();
@@ -46,12 +46,12 @@ fn the_clock_runs_along_with_the_machine_s() {
 }
 
 #[test]
-fn a_suspended_machine_loses_what_it_held_and_is_told() {
+fn a_suspended_machine_loses_its_permits_and_is_notified() {
     let (gate, memory) = memory();
     let (sender, told) = mpsc::channel();
     let mutex = gate.mutex("nightly");
     let sleepy = mutex.clone().on_lost(move |lost| {
-        std::thread::sleep(Duration::from_millis(50)); // it takes its time, and is waited for
+        std::thread::sleep(Duration::from_millis(50)); // slow; `advance` waits for it
         sender.send(lost.id.clone()).unwrap();
     });
     let held = sleepy.lock().unwrap();
@@ -65,7 +65,7 @@ fn a_suspended_machine_loses_what_it_held_and_is_told() {
 }
 
 #[test]
-fn a_lease_that_is_not_renewed_is_told_when_it_ends() {
+fn the_end_of_a_lease_that_is_not_renewed_is_notified() {
     let (gate, memory) = memory();
     let told = Arc::new(AtomicU32::new(0));
     let count = told.clone();
@@ -80,7 +80,7 @@ fn a_lease_that_is_not_renewed_is_told_when_it_ends() {
 }
 
 #[test]
-fn a_server_whose_clock_is_set() {
+fn the_servers_clock_can_be_set_and_fences_keep_increasing() {
     let (gate, memory) = memory();
     let desk = gate.semaphore("desk", 1);
     let told = Arc::new(AtomicU32::new(0));
@@ -89,14 +89,14 @@ fn a_server_whose_clock_is_set() {
         count.fetch_add(1, Ordering::SeqCst);
     });
     let first = watched.try_acquire().unwrap();
-    // Ahead: the lease is over there, which its holder learns when it is renewed.
+    // Ahead: the lease has ended on the server. Its holder learns this at the renewal.
     memory.set_server_clock(memory.now() + HOUR);
     let second = desk.try_acquire().unwrap();
     assert!(!first.is_lost());
     memory.advance(MINUTE);
     assert!(first.is_lost() && !second.is_lost());
     assert_eq!(told.load(Ordering::SeqCst), 1);
-    // Back again: fences go on increasing.
+    // Back again: fences keep increasing.
     memory.set_server_clock(memory.now());
     second.refresh().unwrap();
     let fence = second.fence();
@@ -105,7 +105,7 @@ fn a_server_whose_clock_is_set() {
 }
 
 #[test]
-fn the_clock_goes_as_far_as_it_can_and_no_farther() {
+fn the_clock_stops_at_its_maximum() {
     let (gate, memory) = memory();
     let desk = gate.semaphore("desk", 1).lease(HOUR);
     let before = desk.try_acquire().unwrap();
@@ -120,12 +120,12 @@ fn the_clock_goes_as_far_as_it_can_and_no_farther() {
 }
 
 #[test]
-fn a_minimum_hold_is_over_when_the_clock_says_so() {
+fn a_minimum_hold_ends_by_the_tests_clock() {
     let (gate, memory) = memory();
     let mail = gate.semaphore("mail", 1).at_least(HOUR);
     mail.try_acquire().unwrap().release().unwrap();
     memory.advance(HOUR - MINUTE);
-    let Err(TryAcquireError::Denied(denied)) = mail.try_acquire() else { panic!("it starts again too early") };
+    let Err(TryAcquireError::Denied(denied)) = mail.try_acquire() else { panic!("granted during the minimum hold") };
     assert!(denied.next_expiry.is_some_and(|left| left <= MINUTE), "{denied}");
     assert!(mail.inspect().unwrap().holders[0].cooling_down);
     memory.advance(MINUTE);

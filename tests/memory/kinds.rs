@@ -1,4 +1,5 @@
-//! Promise: permits, locks, latches and names work as they do on a server, in all threads and gates of one memory.
+//! Promise: permits, locks, latches and autocomplete work as on a server, in all threads and gates that share one
+//! memory.
 
 use crate::{HOUR, MINUTE, SECOND, SOON, memory};
 
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 
 #[test]
-fn at_once_or_denied() {
+fn permits_are_granted_at_once_or_denied() {
     let (gate, _memory) = memory();
     let seats = gate.semaphore("seats", 2).lease(MINUTE);
     let one = seats.try_acquire().unwrap();
@@ -21,7 +22,7 @@ fn at_once_or_denied() {
             let left = denied.next_expiry.unwrap();
             assert!(left > MINUTE - SOON && left <= MINUTE, "{left:?}");
         }
-        other => panic!("a third seat: {other:?}"),
+        other => panic!("granted beyond the limit: {other:?}"),
     }
     assert_eq!(one.release().unwrap(), Released::Released);
     assert_eq!(seats.available_permits().unwrap(), 1);
@@ -90,7 +91,7 @@ fn threads_of_several_gates_never_exceed_the_limit() {
             })
         })
         .collect();
-    // Meanwhile hours pass, and nobody notices but the renewal.
+    // Meanwhile hours pass on the test's clock. Only the renewal is affected.
     while threads.iter().any(|thread| !thread.is_finished()) {
         memory.advance(MINUTE);
     }
@@ -101,7 +102,7 @@ fn threads_of_several_gates_never_exceed_the_limit() {
 }
 
 #[test]
-fn worlds_do_not_disturb_one_another() {
+fn separate_memories_are_independent() {
     let (gate, memory) = memory();
     let (other, _other_memory) = self::memory();
     let held = gate.semaphore("desk", 1).lease(MINUTE);

@@ -1,4 +1,4 @@
-//! Promise: with the feature `memory` a program's unit tests need no server, and time passes when the test says so.
+//! Promise: with the feature `memory`, a program's unit tests need no server and control the clock.
 
 mod clock;
 mod kinds;
@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How long a condition may take that should hold at once.
+/// The maximum wait for a condition that should hold at once.
 const SOON: Duration = Duration::from_secs(10);
 
 #[track_caller]
@@ -31,7 +31,7 @@ fn memory() -> (Gate, Memory) {
     Gate::in_memory().unwrap()
 }
 
-/// Waits in line in a thread of its own, and is in line when this returns.
+/// Starts a thread that waits in line, and returns when it is in line.
 fn in_line<T: Send + 'static>(
     semaphore: &Semaphore,
     acquire: impl FnOnce(&Semaphore) -> T + Send + 'static,
@@ -39,13 +39,13 @@ fn in_line<T: Send + 'static>(
     let before = semaphore.inspect().unwrap().waiters.len();
     let waiting = semaphore.clone();
     let thread = std::thread::spawn(move || acquire(&waiting));
-    eventually("it stands in line", || semaphore.inspect().unwrap().waiters.len() > before);
+    eventually("the thread is in line", || semaphore.inspect().unwrap().waiters.len() > before);
     thread
 }
 
-/// Whether what a thread waits for is over; it joins only then.
+/// The result of a thread that must finish soon.
 #[track_caller]
 fn finished<T>(thread: JoinHandle<T>) -> T {
-    eventually("the thread is done", || thread.is_finished());
+    eventually("the thread has finished", || thread.is_finished());
     thread.join().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Promise: permits are renewed however far the clock of the test moves.
+//! Promise: permits are renewed, no matter how far the test's clock advances.
 
 use crate::{HOUR, MINUTE, SECOND, finished, in_line, memory};
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 #[test]
-fn a_renewed_permit_outlives_hours() {
+fn a_renewed_permit_is_held_for_hours() {
     let (gate, memory) = memory();
     let lost = Arc::new(AtomicU32::new(0));
     let told = lost.clone();
@@ -29,12 +29,12 @@ fn a_renewed_permit_outlives_hours() {
 }
 
 #[test]
-fn each_of_many_permits_is_renewed_though_all_are_due_at_once() {
+fn each_of_many_permits_is_renewed_although_all_are_due_at_once() {
     let (gate, memory) = memory();
     let market = gate.semaphore("market", 250).lease(HOUR).auto_renew();
     let permits: Vec<Permit> = (0..250).map(|_| market.try_acquire().unwrap()).collect();
     for _ in 0..4 {
-        // All are overdue when it wakes up: they go in packets as full as can be.
+        // All renewals are overdue when the machine wakes up. They are sent in packets of maximum size.
         memory.suspend(HOUR / 2);
         for (place, permit) in permits.iter().enumerate() {
             let left = permit.remaining().unwrap();
@@ -46,7 +46,7 @@ fn each_of_many_permits_is_renewed_though_all_are_due_at_once() {
 }
 
 #[test]
-fn permits_that_are_taken_while_the_clock_moves_are_renewed() {
+fn permits_acquired_while_the_clock_advances_are_renewed() {
     let (gate, memory) = memory();
     let desk = gate.semaphore("desk", 1);
     for _ in 0..20 {
@@ -74,7 +74,7 @@ fn permits_that_are_taken_while_the_clock_moves_are_renewed() {
 }
 
 #[test]
-fn a_callback_that_does_not_return_stops_nobody() {
+fn a_callback_that_does_not_return_stops_neither_clock_nor_calls() {
     let (gate, memory) = memory();
     let (sender, block) = mpsc::channel::<()>();
     let block = std::sync::Mutex::new(block);
@@ -97,7 +97,7 @@ fn each_renewal_is_counted_once() {
     let lease = gate.semaphore("counted", 2).lease(30 * SECOND);
     let permits = [lease.clone().auto_renew().acquire().unwrap(), lease.acquire().unwrap()];
     memory.advance(35 * SECOND);
-    assert_eq!(gate.counters().renewed, 3, "a third of the lease has passed so often");
+    assert_eq!(gate.counters().renewed, 3, "a third of the lease has passed three times");
     assert!(!permits[0].is_lost() && permits[1].is_lost());
     assert_eq!(gate.counters().lost, 1);
     memory.suspend(HOUR);

@@ -1,4 +1,5 @@
-//! Promise: scripts of the user and other clients find a Redis, which a test may look into, fill and end.
+//! Promise: users' scripts and other clients can use the in-memory server as a Redis. A test can read it, fill it and
+//! end it.
 
 use crate::{HOUR, MINUTE, eventually, finished, in_line, memory};
 
@@ -9,7 +10,7 @@ use redis::Commands;
 use std::net::TcpStream;
 
 #[test]
-fn a_script_of_the_user_s_own_writes_while_its_permit_lives() {
+fn a_users_script_writes_only_while_its_permit_is_held() {
     let (gate, memory) = memory();
     let mut con = memory.connection().unwrap();
     let write = redis::Script::new(&format!(
@@ -33,7 +34,7 @@ fn a_script_of_the_user_s_own_writes_while_its_permit_lives() {
 }
 
 #[test]
-fn other_clients_find_a_redis() {
+fn other_clients_can_use_the_server_as_a_redis() {
     let (gate, memory) = memory();
     let mut subscriber = memory.connection().unwrap();
     let mut subscriber = subscriber.as_pubsub();
@@ -49,7 +50,7 @@ fn other_clients_find_a_redis() {
     assert_ne!(pong, redis::Value::Nil);
     let heard: u32 = con.publish("sports", "2:0").unwrap();
     assert_eq!(heard, 0);
-    // Another gate by the url, as in a process that the test starts.
+    // Another gate by the URL, as in a process that the test starts.
     let desk = gate.semaphore("desk", 1);
     let held = desk.try_acquire().unwrap();
     let other = Gate::open(&memory.url()).unwrap();
@@ -59,7 +60,7 @@ fn other_clients_find_a_redis() {
 }
 
 #[test]
-fn a_server_whose_memory_is_full() {
+fn full_memory_can_be_simulated() {
     let (gate, memory) = memory();
     let seats = gate.semaphore("seats", 2);
     let held = seats.try_acquire().unwrap();
@@ -75,7 +76,7 @@ fn a_server_whose_memory_is_full() {
 }
 
 #[test]
-fn it_ends_with_the_last_who_uses_it() {
+fn the_server_ends_with_its_last_user() {
     let (gate, memory) = memory();
     let address = memory.url();
     let address = address.trim_start_matches("redis://").trim_end_matches('/').to_owned();
@@ -92,11 +93,11 @@ fn it_ends_with_the_last_who_uses_it() {
     assert!(!cfg!(target_os = "linux") || threads_of(&port) > 1);
     held.release().unwrap();
     eventually("nobody listens", || TcpStream::connect(&address).is_err());
-    eventually("its threads end", || threads_of(&port) == 0);
+    eventually("the server's threads end", || threads_of(&port) == 0);
     assert!(redis::cmd("PING").exec(&mut foreign).is_err());
 }
 
-/// How many threads serve this port; each is named after it. Where the system does not tell, none.
+/// The number of threads that serve this port; their names contain it. 0 on systems without `/proc`.
 fn threads_of(port: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
@@ -104,7 +105,7 @@ fn threads_of(port: &str) -> usize {
 }
 
 #[test]
-fn a_test_sees_what_the_server_keeps() {
+fn a_test_can_read_the_keys_of_the_server() {
     let (gate, memory) = memory();
     let mut con = memory.connection().unwrap();
     let held = gate.semaphore("desk", 1).lease(MINUTE).try_acquire().unwrap();
@@ -128,7 +129,7 @@ fn a_test_sees_what_the_server_keeps() {
 }
 
 #[test]
-fn names_fit_patterns() {
+fn names_match_patterns_as_in_redis() {
     let (_, memory) = memory();
     let mut con = memory.connection().unwrap();
     for (pattern, name, expected) in [

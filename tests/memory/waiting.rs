@@ -1,4 +1,4 @@
-//! Promise: waiters are served in their order, and wait as long as the clock of the test says.
+//! Promise: waiters are granted in order, and their timeouts follow the test's clock.
 
 use crate::{HOUR, MINUTE, SOON, eventually, finished, in_line, memory};
 
@@ -7,7 +7,7 @@ use luagate::{Cancel, Permit, Semaphore};
 use std::sync::mpsc;
 
 #[test]
-fn a_waiter_is_served_when_the_lease_in_front_ends() {
+fn a_waiter_is_granted_when_the_holders_lease_ends() {
     let (gate, memory) = memory();
     let desk = gate.semaphore("desk", 1).lease(HOUR);
     let first = desk.try_acquire().unwrap();
@@ -18,11 +18,11 @@ fn a_waiter_is_served_when_the_lease_in_front_ends() {
     let second = finished(second).unwrap();
     assert!(first.is_lost());
     let left = second.remaining().unwrap();
-    assert!(left > HOUR - SOON, "{left:?}"); // from when it was served, not from when it began to wait
+    assert!(left > HOUR - SOON, "{left:?}"); // the lease begins at the grant, not at the start of the wait
 }
 
 #[test]
-fn waiters_are_served_in_their_order_as_leases_end() {
+fn waiters_are_granted_in_order_as_leases_end() {
     let (gate, memory) = memory();
     let desk = gate.semaphore("desk", 1).lease(MINUTE);
     let _first = desk.try_acquire().unwrap();
@@ -31,7 +31,7 @@ fn waiters_are_served_in_their_order_as_leases_end() {
         .map(|number| {
             let sender = sender.clone();
             in_line(&desk, move |desk| {
-                // Kept until its lease has ended: dropping it would let the next one in.
+                // Kept until its lease has ended: a drop would let the next waiter in.
                 sender.send((number, desk.acquire().unwrap())).unwrap();
             })
         })
@@ -51,7 +51,7 @@ fn waiters_are_served_in_their_order_as_leases_end() {
 }
 
 #[test]
-fn a_wait_times_out_when_the_clock_says_so() {
+fn a_wait_times_out_by_the_tests_clock() {
     let (gate, memory) = memory();
     let desk = gate.semaphore("desk", 1);
     let held = desk.try_acquire().unwrap();
@@ -88,7 +88,7 @@ fn a_waiter_keeps_its_place_for_hours() {
 }
 
 #[test]
-fn a_wait_is_cancelled() {
+fn a_wait_can_be_cancelled() {
     let (gate, memory) = memory();
     let cancel = Cancel::new();
     let desk = gate.semaphore("desk", 1).cancelled_by(&cancel);
@@ -100,9 +100,9 @@ fn a_wait_is_cancelled() {
 }
 
 #[test]
-fn a_wait_ends_at_the_deadline_of_its_handle_when_the_clock_says_so() {
+fn a_wait_ends_at_the_deadline_of_its_handle_by_the_tests_clock() {
     let (gate, memory) = memory();
-    memory.advance(HOUR); // a handle that is made later knows nothing of it
+    memory.advance(HOUR); // a handle that is created later is not affected
     let cancel = Cancel::after(MINUTE);
     let desk = gate.semaphore("desk", 1).cancelled_by(&cancel);
     let latch = gate.latch("closed", 1).cancelled_by(&cancel);
@@ -118,7 +118,7 @@ fn a_wait_ends_at_the_deadline_of_its_handle_when_the_clock_says_so() {
 }
 
 #[test]
-fn a_latch_opens_or_its_wait_runs_out() {
+fn a_wait_for_a_latch_ends_when_it_opens_or_times_out() {
     let (gate, memory) = memory();
     let done = gate.latch("import", 2);
     assert_eq!(done.count_down_as("part-1").unwrap(), 1);
@@ -126,7 +126,7 @@ fn a_latch_opens_or_its_wait_runs_out() {
     let patient = std::thread::spawn(move || patient.wait());
     let hasty = done.clone();
     let hasty = std::thread::spawn(move || hasty.wait_timeout(HOUR));
-    eventually("the hasty one gives up", || {
+    eventually("the impatient wait times out", || {
         memory.advance(MINUTE);
         hasty.is_finished()
     });

@@ -1,4 +1,5 @@
-//! Promise: a permit with a minimum hold is in use until that is over, whenever it is released; its former holder has nothing.
+//! Promise: a permit with a minimum hold is in use until that has passed, no matter when it is released. After the
+//! release its former holder holds nothing.
 
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually};
@@ -9,7 +10,7 @@ use luagate::{Released, Semaphore};
 use std::thread;
 use std::time::Duration;
 
-/// Longer than a slow machine takes for what a test does meanwhile.
+/// Longer than a test runs on a slow machine.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -18,16 +19,16 @@ fn in_use(semaphore: &Semaphore) -> u32 {
 }
 
 #[test]
-fn released_early_it_is_in_use_and_nobody_holds_it() {
+fn an_early_released_permit_stays_in_use_without_a_holder() {
     let server = Server::any();
     let gate = server.gate();
     let job = gate.semaphore("job", 1).label("host-1").at_least(LONG);
     let permit = job.acquire().unwrap();
     let (id, fence) = (permit.id().to_owned(), permit.fence());
     assert_eq!(permit.release().unwrap(), Released::Released);
-    let Err(TryAcquireError::Denied(denied)) = job.try_acquire() else { panic!("it is free") };
+    let Err(TryAcquireError::Denied(denied)) = job.try_acquire() else { panic!("granted during the minimum hold") };
     assert_eq!((denied.in_use, denied.limit), (1, 1));
-    let next = denied.next_expiry.expect("it ends");
+    let next = denied.next_expiry.expect("the minimum hold has an end");
     assert!(next > LONG - SOON && next <= LONG, "{next:?}");
     let state = job.inspect().unwrap();
     let [holder] = &state.holders[..] else { panic!("{state}") };
@@ -35,7 +36,7 @@ fn released_early_it_is_in_use_and_nobody_holds_it() {
     assert_eq!(holder.label(), Some("host-1"));
     assert!(holder.remaining.is_some_and(|left| left > LONG - SOON && left <= LONG));
     assert!(state.to_string().contains("cooling down, released by host-1/"), "{state}");
-    // Its former holder has nothing any more.
+    // Its former holder no longer holds anything.
     assert!(matches!(job.adopt(&id), Err(RefreshError::Lost(_))));
     let mut raw = Raw { con: server.connection(), keys: server.keys("job"), limit: 1 };
     assert!(matches!(raw.lookup(&id), LookupAnswer::Gone { .. }));
@@ -45,7 +46,7 @@ fn released_early_it_is_in_use_and_nobody_holds_it() {
 }
 
 #[test]
-fn the_first_waiter_has_it_when_the_minimum_hold_is_over() {
+fn the_first_waiter_is_granted_when_the_minimum_hold_ends() {
     let server = Server::any();
     let mut raw = Raw { con: server.connection(), keys: server.keys("job"), limit: 1 };
     let job = server.gate().semaphore("job", 1).at_least(SHORT);
@@ -57,14 +58,14 @@ fn the_first_waiter_has_it_when_the_minimum_hold_is_over() {
         first.release().unwrap();
         let second = waits.join().unwrap();
         let now = raw.server_ms();
-        // The first grant was a little earlier than the clock was read.
+        // The first grant was slightly before the clock was read.
         assert!(now + 100 >= granted_at + 300, "after {} ms", now - granted_at);
         second.release().unwrap();
     });
 }
 
 #[test]
-fn held_for_longer_it_is_free_when_it_is_released() {
+fn a_permit_held_beyond_its_minimum_hold_is_free_when_released() {
     let server = Server::any();
     let job = server.gate().semaphore("job", 1).at_least(Duration::from_millis(20));
     let permit = job.acquire().unwrap();
@@ -88,7 +89,7 @@ fn no_lease_ends_before_the_minimum_hold() {
     assert!(left(&permit) > LONG - SOON, "{permit}");
     permit.refresh_for(2 * LONG).unwrap();
     assert!(left(&permit) > LONG, "{permit}");
-    // One without an end cools down too.
+    // A permanent permit also cools down.
     let other = server.gate().semaphore("other", 1).permanent().at_least(LONG);
     let permit = other.acquire().unwrap();
     assert_eq!(permit.remaining(), None);
@@ -98,7 +99,7 @@ fn no_lease_ends_before_the_minimum_hold() {
 }
 
 #[test]
-fn parts_that_are_given_back_are_in_use_until_the_same_instant() {
+fn released_parts_stay_in_use_until_the_same_instant() {
     let server = Server::any();
     let job = server.gate().semaphore("job", 5).at_least(LONG);
     let mut permit = job.acquire_many(5).unwrap();
@@ -116,7 +117,7 @@ fn parts_that_are_given_back_are_in_use_until_the_same_instant() {
 }
 
 #[test]
-fn a_waiter_s_minimum_hold_begins_with_its_grant() {
+fn a_waiters_minimum_hold_begins_with_its_grant() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("first"));
@@ -134,7 +135,7 @@ fn a_waiter_s_minimum_hold_begins_with_its_grant() {
 }
 
 #[test]
-fn a_wait_that_is_over_takes_nothing_and_a_dropped_permit_cools_down_too() {
+fn a_timed_out_wait_holds_nothing_and_a_dropped_permit_cools_down() {
     let server = Server::any();
     let job = server.gate().semaphore("job", 1).at_least(LONG);
     drop(job.acquire().unwrap());
@@ -145,7 +146,7 @@ fn a_wait_that_is_over_takes_nothing_and_a_dropped_permit_cools_down_too() {
 }
 
 #[test]
-fn what_it_takes() {
+fn an_invalid_minimum_hold_is_refused() {
     let server = Server::any();
     let gate = server.gate();
     for least in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(200 * 366 * 86_400)] {

@@ -1,4 +1,4 @@
-//! Promise: recent contacts and the members of a group are found by how they begin, whatever their bytes, and a search
+//! Promise: recent contacts and members of a group are found by their prefix, whatever bytes they contain. A search
 //! changes nothing.
 
 mod bytes;
@@ -40,12 +40,12 @@ fn assert_group(group: &Prefix, prefix: &str, expected: &[&str]) {
     assert_eq!(found, expected, "{prefix:?}");
 }
 
-/// Numbered names, all of the same length.
+/// Numbered names of equal length.
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("member {n:06}")).collect()
 }
 
-/// What both keys hold, byte by byte.
+/// The content of both keys, as bytes.
 fn dump(server: &Server, con: &mut Connection) -> Vec<Option<Vec<u8>>> {
     [recent_key(server), prefix_key(server)].iter().map(|key| redis::cmd("DUMP").arg(key).query(con).unwrap()).collect()
 }

@@ -1,5 +1,5 @@
-//! Promise: many permits are refreshed or released together in a round trip for each hundred, and what becomes of one changes
-//! nothing for the others.
+//! Promise: many permits are refreshed or released together, in one round trip for each hundred. The outcome of one
+//! does not affect the others.
 
 use crate::own;
 use crate::support::raw::Raw;
@@ -17,7 +17,7 @@ fn permits(gate: &Gate, count: u32) -> Vec<Permit> {
     permits.collect()
 }
 
-/// How often the server read from a client.
+/// The number of times that the server has read from a client.
 fn reads(server: &Server) -> u64 {
     let info: String = redis::cmd("INFO").arg("stats").query(&mut server.connection()).unwrap();
     let reads = info.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
@@ -25,24 +25,25 @@ fn reads(server: &Server) -> u64 {
 }
 
 #[test]
-fn a_hundred_cost_a_packet() {
+fn a_hundred_permits_need_one_packet() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
     let permits = permits(&gate, 100);
-    // From here on the server knows the scripts.
+    // From here on the server has the scripts loaded.
     permits[0].refresh().unwrap();
     gate.semaphore("other", 1).try_acquire().unwrap().release().unwrap();
     let before = reads(&server);
     assert!(Permit::refresh_all(&permits).iter().all(Result::is_ok));
     assert!(Permit::release_all(permits).iter().all(Result::is_ok));
-    // The server takes a long packet in pieces of 16 kB; a hundred round trips each would be 200.
+    // The server reads a long packet in pieces of 16 kB. Single calls would take 200 reads: a round trip each for 100
+    // permits, twice.
     let reads = reads(&server) - before;
     assert!(reads < 50, "{reads} reads");
     assert_eq!(gate.semaphore("raw", 100).inspect().unwrap().in_use, 0);
 }
 
 #[test]
-fn each_has_its_own_outcome_in_its_place() {
+fn each_permit_has_its_own_outcome_at_its_index() {
     let server = Server::any();
     let gate = server.gate();
     let mut raw = Raw::new(&server, 250);
@@ -51,7 +52,7 @@ fn each_has_its_own_outcome_in_its_place() {
     for place in lost {
         raw.assert_released(permits[place].id());
     }
-    // The second time it is known who is lost, which keeps nobody else from being refreshed.
+    // The second call already knows which permits are lost. It still refreshes the others.
     for _ in 0..2 {
         let refreshed = Permit::refresh_all(&permits);
         assert_eq!(refreshed.len(), 250);
@@ -77,7 +78,7 @@ fn each_has_its_own_outcome_in_its_place() {
 }
 
 #[test]
-fn refreshing_many_makes_their_leases_new() {
+fn refreshing_many_renews_their_leases() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 3).lease(LONG);
     let permits: Vec<Permit> = (0..3).map(|_| semaphore.try_acquire().unwrap()).collect();
@@ -93,7 +94,7 @@ fn refreshing_many_makes_their_leases_new() {
 }
 
 #[test]
-fn guards_of_several_locks_and_servers_go_together() {
+fn guards_of_several_locks_and_servers_are_released_together() {
     let servers = [own!(Server::private(&[])), own!(Server::private(&[]))];
     let gates = servers.each_ref().map(Server::gate);
     let lock = |n: usize| gates[n % 2].mutex(&format!("m{n}")).lock().unwrap();
@@ -110,7 +111,7 @@ fn guards_of_several_locks_and_servers_go_together() {
 }
 
 #[test]
-fn a_key_overwritten_keeps_no_other_permit_from_being_released() {
+fn an_overwritten_key_does_not_prevent_other_releases() {
     let server = Server::any();
     let gate = server.gate();
     let guards: Vec<MutexGuard> = ["a", "b", "c"].map(|name| gate.mutex(name).lease(LONG).lock().unwrap()).into();
@@ -125,12 +126,12 @@ fn a_key_overwritten_keeps_no_other_permit_from_being_released() {
     let error = released.swap_remove(1).unwrap_err();
     assert!(matches!(error.error(), CallError::Failed(f) if f.kind() == FailureKind::WrongType));
     redis::cmd("DEL").arg(&meta).exec(&mut con).unwrap();
-    // It is still there, to be tried again.
+    // The permit is still held, and its release can be retried.
     error.into_permit().release().unwrap();
 }
 
 #[test]
-fn what_was_not_released_comes_back_with_the_error_or_is_released_in_the_background() {
+fn unreleased_permits_are_returned_with_the_error_or_released_in_the_background() {
     let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_secs(1)).open().unwrap();
     let permits = permits(&gate, 40);
@@ -144,12 +145,12 @@ fn what_was_not_released_comes_back_with_the_error_or_is_released_in_the_backgro
     }
     let dropped = errors.split_off(20);
     let begun = std::time::Instant::now();
-    drop(dropped); // which does not wait for the server a second time
+    drop(dropped); // the drop does not wait for the server again
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     server.resume();
-    eventually("they are given back", || (gate.semaphore("raw", 40).inspect().ok()?.in_use <= 20).then_some(()));
+    eventually("they are released", || (gate.semaphore("raw", 40).inspect().ok()?.in_use <= 20).then_some(()));
     for error in errors {
         error.into_permit().release().unwrap();
     }
-    eventually("all are given back", || (gate.semaphore("raw", 40).inspect().ok()?.in_use == 0).then_some(()));
+    eventually("all permits are released", || (gate.semaphore("raw", 40).inspect().ok()?.in_use == 0).then_some(()));
 }

@@ -1,5 +1,5 @@
-//! Promise: a gate counts what it did, so that any metrics library can take it from there: each thing once, whichever clone
-//! of the gate did it, and nothing that did not happen.
+//! Promise: a gate's counters count each event exactly once for all its clones, so that any metrics library can export
+//! them.
 
 use crate::own;
 use crate::support::proxy::Proxy;
@@ -13,7 +13,7 @@ use std::time::Duration;
 const MOMENT: Duration = Duration::from_millis(50);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Waits in line in a thread of its own, and is in line when this returns.
+/// Starts a thread that waits in line, and returns when it is in line.
 fn in_line<T: Send + 'static>(
     semaphore: &Semaphore,
     acquire: impl FnOnce(&Semaphore) -> T + Send + 'static,
@@ -21,18 +21,18 @@ fn in_line<T: Send + 'static>(
     let before = semaphore.inspect().unwrap().waiter_count;
     let waiting = semaphore.clone();
     let thread = std::thread::spawn(move || acquire(&waiting));
-    eventually("it stands in line", || (semaphore.inspect().unwrap().waiter_count > before).then_some(()));
+    eventually("the thread is in line", || (semaphore.inspect().unwrap().waiter_count > before).then_some(()));
     thread
 }
 
-/// Granted, of these waited, and denied.
+/// Granted, granted after a wait, and denied.
 fn asked(gate: &Gate) -> (u64, u64, u64) {
     let counters = gate.counters();
     (counters.granted, counters.waited, counters.denied)
 }
 
 #[test]
-fn a_gate_begins_at_zero_and_its_clones_count_together() {
+fn a_gates_counters_begin_at_zero_and_are_shared_by_its_clones() {
     let server = Server::any();
     let gate = server.gate();
     assert_eq!(gate.counters(), Counters::default());
@@ -45,19 +45,19 @@ fn a_gate_begins_at_zero_and_its_clones_count_together() {
     assert_eq!(asked(&another), (0, 0, 1));
     assert_eq!(asked(&gate), (1, 0, 0));
     permit.release().unwrap();
-    assert_eq!(asked(&gate), (1, 0, 0), "a release is none of these");
+    assert_eq!(asked(&gate), (1, 0, 0), "a release changes none of these counters");
 }
 
 #[test]
-fn each_permit_that_is_handed_out_is_granted_once() {
+fn each_grant_counts_once() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("granted", 9);
     let many = semaphore.try_acquire_many(3).unwrap();
-    assert_eq!(gate.counters().granted, 1, "whatever its weight");
+    assert_eq!(gate.counters().granted, 1, "one grant of any weight");
     let id = semaphore.acquire().unwrap().into_id();
     let adopted = semaphore.adopt(&id).unwrap();
-    assert_eq!(gate.counters().granted, 2, "an adopted one is none");
+    assert_eq!(gate.counters().granted, 2, "adopting is not a grant");
     many.refresh().unwrap();
     let permanent = semaphore.clone().permanent().try_acquire().unwrap();
     let locked = gate.mutex("granted").lock().unwrap();
@@ -73,7 +73,7 @@ fn each_permit_that_is_handed_out_is_granted_once() {
 }
 
 #[test]
-fn who_stood_in_line_has_waited() {
+fn a_grant_in_line_counts_as_waited() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("waited", 1);
@@ -86,11 +86,11 @@ fn who_stood_in_line_has_waited() {
     assert_eq!(asked(&gate), (2, 1, 0));
     second.release().unwrap();
     semaphore.acquire().unwrap().release().unwrap();
-    assert_eq!(asked(&gate), (3, 1, 0), "nobody was in front of the third");
+    assert_eq!(asked(&gate), (3, 1, 0), "the third did not wait in line");
 }
 
 #[test]
-fn readers_and_writers_count_as_whoever_else_asks() {
+fn readers_and_writers_count_like_other_callers() {
     let server = Server::any();
     let gate = server.gate();
     let lock = gate.rwlock("rw");
@@ -100,32 +100,32 @@ fn readers_and_writers_count_as_whoever_else_asks() {
     assert_eq!(asked(&gate), (1, 0, 2));
     let writer = lock.clone();
     let writer = std::thread::spawn(move || writer.write().unwrap());
-    eventually("it stands in line", || (lock.inspect().unwrap().waiter_count == 1).then_some(()));
-    assert!(lock.try_read().is_err(), "nobody overtakes it");
+    eventually("the writer is in line", || (lock.inspect().unwrap().waiter_count == 1).then_some(()));
+    assert!(lock.try_read().is_err(), "a reader overtook the writer");
     reads.unlock().unwrap();
     let writes = writer.join().unwrap();
     assert_eq!(asked(&gate), (2, 1, 3));
     writes.downgrade().unwrap().unlock().unwrap();
-    assert_eq!(asked(&gate), (2, 1, 3), "downgraded, not granted");
+    assert_eq!(asked(&gate), (2, 1, 3), "a downgrade is not a grant");
 }
 
 #[test]
-fn several_that_stood_in_line_have_waited_one_by_one() {
+fn waits_for_several_count_one_by_one() {
     let server = Server::any();
     let gate = server.gate();
     let second = gate.mutex("b");
     let held = second.lock().unwrap();
     let several = gate.mutexes(["a", "b"]);
     let waiter = std::thread::spawn(move || several.acquire_timeout(MINUTE).unwrap());
-    eventually("it waits for the second", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
-    assert_eq!(asked(&gate), (2, 0, 0), "it has the first");
+    eventually("the thread is in line", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
+    assert_eq!(asked(&gate), (2, 0, 0), "the first is granted");
     held.unlock().unwrap();
     waiter.join().unwrap().release().unwrap();
     assert_eq!(asked(&gate), (3, 1, 0));
 }
 
 #[test]
-fn what_replicas_did_not_confirm_was_not_granted() {
+fn a_grant_that_replicas_did_not_confirm_does_not_count() {
     let server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix);
     let gate = gate.min_replicas(1, MOMENT).open().unwrap();
@@ -137,7 +137,7 @@ fn what_replicas_did_not_confirm_was_not_granted() {
 }
 
 #[test]
-fn who_was_refused_because_of_others_was_denied() {
+fn a_refusal_because_of_other_holders_counts_as_denied() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("denied", 1);
@@ -154,12 +154,12 @@ fn who_was_refused_because_of_others_was_denied() {
     assert_eq!(gate.counters().granted, 2);
     let late = several.acquire_timeout(MOMENT);
     assert!(matches!(late, Err(AcquireSeveralError::TimedOut(_))), "{late:?}");
-    assert_eq!(gate.counters().denied, 4, "once, not once a mutex");
+    assert_eq!(gate.counters().denied, 4, "once, not once for each mutex");
     drop((permit, mutex));
 }
 
 #[test]
-fn who_gave_up_or_asked_for_what_cannot_be_was_not_denied() {
+fn cancelled_waits_and_invalid_requests_do_not_count_as_denied() {
     let server = Server::any();
     let gate = server.gate();
     let cancel = Cancel::new();
@@ -180,22 +180,22 @@ fn who_gave_up_or_asked_for_what_cannot_be_was_not_denied() {
 }
 
 #[test]
-fn a_permit_is_lost_once_however_it_is_found_out() {
+fn a_lost_permit_counts_once_however_it_is_detected() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("lost", 9);
     let lost = |what: &str, count| assert_eq!(gate.counters().lost, count, "{what}");
 
     let short = semaphore.clone().lease(MOMENT).acquire().unwrap();
-    eventually("its lease ends", || short.is_lost().then_some(()));
+    eventually("the lease ends", || short.is_lost().then_some(()));
     assert!(short.is_lost() && short.refresh().is_err());
-    short.release().unwrap(); // which the server may have freed by then or not
+    short.release().unwrap(); // the server may have freed it by then
     lost("by this machine's clock", 1);
 
     let long = semaphore.clone().lease(MINUTE);
     let refreshed = long.acquire().unwrap();
     assert_eq!(semaphore.revoke(refreshed.id()).unwrap(), Revoked::Held);
-    lost("nobody knows it yet", 1);
+    lost("not detected yet", 1);
     assert!(matches!(refreshed.refresh(), Err(RefreshError::Lost(_))));
     assert!(refreshed.is_lost() && refreshed.refresh().is_err());
     drop(refreshed);
@@ -215,14 +215,14 @@ fn a_permit_is_lost_once_however_it_is_found_out() {
     let renewed = semaphore.clone().lease(Duration::from_secs(3)).auto_renew();
     let renewed = renewed.acquire().unwrap();
     semaphore.revoke(renewed.id()).unwrap();
-    eventually("its renewal is refused", || (gate.counters().lost == 5).then_some(()));
+    eventually("the renewal is refused", || (gate.counters().lost == 5).then_some(()));
     assert!(renewed.is_lost());
     drop(renewed);
     lost("at a renewal", 5);
 }
 
 #[test]
-fn what_is_given_back_or_handed_on_is_not_lost() {
+fn released_and_handed_on_permits_do_not_count_as_lost() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("kept", 9);
@@ -238,13 +238,13 @@ fn what_is_given_back_or_handed_on_is_not_lost() {
 }
 
 #[test]
-fn a_release_whose_reply_was_lost_is_no_loss() {
+fn a_release_with_a_lost_reply_does_not_count_as_lost() {
     let (_server, proxy, gate) = own!(Proxy::with_gate());
     let semaphore = gate.semaphore("replies", 2);
-    semaphore.acquire().unwrap().release().unwrap(); // the server knows the scripts
+    semaphore.acquire().unwrap().release().unwrap(); // from here on the server has the scripts loaded
     let permit = semaphore.acquire().unwrap();
     proxy.lose_replies(1);
-    // The first was carried out, so the second finds nothing.
+    // The first release ran, so the second finds no permit.
     assert_eq!(permit.release().unwrap(), Released::Gone);
     assert!(proxy.is_done());
     let permit = semaphore.acquire().unwrap();
@@ -257,7 +257,7 @@ fn a_release_whose_reply_was_lost_is_no_loss() {
 }
 
 #[test]
-fn renewals_count_and_refreshes_do_not() {
+fn renewals_are_counted_and_refreshes_are_not() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("renewed", 9).lease(Duration::from_secs(3));
@@ -266,39 +266,39 @@ fn renewals_count_and_refreshes_do_not() {
     assert_eq!(gate.counters().renewed, 0);
     let renewed = semaphore.auto_renew();
     let two = (renewed.acquire().unwrap(), renewed.acquire().unwrap());
-    eventually("each is renewed twice", || (gate.counters().renewed >= 4).then_some(()));
+    eventually("each permit is renewed twice", || (gate.counters().renewed >= 4).then_some(()));
     drop(two);
     assert_eq!(gate.counters().lost, 0);
     drop(by_hand);
 }
 
 #[test]
-fn a_connection_in_place_of_one_that_broke_is_a_reconnect() {
+fn a_replacement_for_a_broken_connection_counts_as_a_reconnect() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
     let semaphore = gate.semaphore("reconnects", 9);
     semaphore.acquire().unwrap().release().unwrap();
-    assert_eq!(gate.counters().reconnects, 0, "the first is none");
+    assert_eq!(gate.counters().reconnects, 0, "the first connection does not count");
     let mut con = server.connection();
     kill_connections(&mut con, "normal");
     semaphore.acquire().unwrap().release().unwrap();
     assert_eq!(gate.counters().reconnects, 1);
     semaphore.acquire().unwrap().release().unwrap();
-    assert_eq!(gate.counters().reconnects, 1, "it stands");
+    assert_eq!(gate.counters().reconnects, 1, "the connection still works");
 }
 
 #[test]
-fn a_connection_in_place_of_a_silent_one_is_a_reconnect() {
+fn a_replacement_for_a_silent_connection_counts_as_a_reconnect() {
     let (_server, proxy, gate) = own!(Proxy::with_gate());
     proxy.go_silent();
     let semaphore = gate.semaphore("silent", 9);
     assert!(semaphore.inspect().is_err());
-    eventually("it is answered again", || semaphore.inspect().ok());
+    eventually("a call succeeds", || semaphore.inspect().ok());
     assert_eq!(gate.counters().reconnects, 1);
 }
 
 #[test]
-fn a_subscription_that_stands_again_is_a_reconnect() {
+fn a_reestablished_subscription_counts_as_a_reconnect() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
     let semaphore = gate.semaphore("subscription", 1);
@@ -306,7 +306,7 @@ fn a_subscription_that_stands_again_is_a_reconnect() {
     let waiter = in_line(&semaphore, |semaphore| semaphore.acquire().unwrap());
     assert_eq!(gate.counters().reconnects, 0);
     assert_eq!(kill_connections(&mut server.connection(), "pubsub"), 1);
-    eventually("the subscription stands again", || (gate.counters().reconnects == 1).then_some(()));
+    eventually("the subscription was re-established", || (gate.counters().reconnects == 1).then_some(()));
     permit.release().unwrap();
     waiter.join().unwrap().release().unwrap();
     assert_eq!(gate.counters().reconnects, 1);
@@ -319,7 +319,7 @@ fn the_renewal_thread_reconnects_by_itself() {
     let semaphore = gate.semaphore("alone", 1).lease(Duration::from_secs(3));
     let permit = semaphore.auto_renew().acquire().unwrap();
     kill_connections(&mut server.connection(), "normal");
-    eventually("it is renewed", || (gate.counters().renewed > 0).then_some(()));
+    eventually("the permit is renewed", || (gate.counters().renewed > 0).then_some(()));
     assert_eq!(gate.counters().reconnects, 1);
     permit.release().unwrap();
     assert_eq!(gate.counters().lost, 0);
@@ -327,7 +327,7 @@ fn the_renewal_thread_reconnects_by_itself() {
 
 #[cfg(feature = "r2d2")]
 #[test]
-fn a_connection_that_a_pool_lends_in_place_of_one_that_broke_is_a_reconnect() {
+fn a_replacement_connection_from_a_pool_counts_as_a_reconnect() {
     let server = own!(Server::private(&[]));
     let client = redis::Client::open(server.url.as_str()).unwrap();
     let pool = r2d2::Pool::builder().max_size(1).test_on_check_out(false);
@@ -336,7 +336,7 @@ fn a_connection_that_a_pool_lends_in_place_of_one_that_broke_is_a_reconnect() {
     let gate = builder.open().unwrap();
     let semaphore = gate.semaphore("lent", 9);
     semaphore.acquire().unwrap().release().unwrap();
-    assert_eq!(gate.counters().reconnects, 0, "lent again is not made again");
+    assert_eq!(gate.counters().reconnects, 0, "a connection that is lent again was not replaced");
     kill_connections(&mut server.connection(), "normal");
     semaphore.acquire().unwrap().release().unwrap();
     assert_eq!(gate.counters().reconnects, 1);
@@ -367,7 +367,7 @@ fn a_gate_on_a_cluster_counts_all_nodes_together() {
     for master in &masters {
         kill_connections(&mut cluster.connection(*master), "normal");
     }
-    eventually("each is renewed over another connection", || {
+    eventually("each permit is renewed over another connection", || {
         (gate.counters().reconnects >= before + nodes).then_some(())
     });
     for permit in permits {

@@ -1,4 +1,4 @@
-//! Promise: the fences of one semaphore strictly increase from grant to grant, whatever became of its keys in between.
+//! Promise: the fences of one semaphore strictly increase from grant to grant, also after its keys were lost.
 
 use crate::support::Server;
 use crate::support::raw::{Listener, Raw};
@@ -7,7 +7,7 @@ use luagate::scripts::semaphore::Ask;
 use redis::Commands;
 
 #[test]
-fn from_grant_to_grant_also_by_message() {
+fn fences_increase_from_grant_to_grant_also_by_message() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "fences");
@@ -16,7 +16,7 @@ fn from_grant_to_grant_also_by_message() {
     for n in 1..50 {
         let (holder, next) = (format!("h{}", n - 1), format!("h{n}"));
         let ticket = raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask(&next) });
-        assert!(ticket > last, "a ticket is not above the fences given before it");
+        assert!(ticket > last, "the ticket is not above all earlier fences");
         raw.assert_released(&holder);
         let fence: u64 = inbox.next_grant()[2].parse().unwrap();
         assert!(fence > ticket);
@@ -25,7 +25,7 @@ fn from_grant_to_grant_also_by_message() {
 }
 
 #[test]
-fn after_the_keys_were_deleted() {
+fn fences_increase_after_the_keys_were_deleted() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut last = 0;
@@ -49,8 +49,8 @@ fn a_fence_is_the_server_time_in_microseconds() {
 }
 
 #[test]
-fn a_ticket_from_a_future_that_was_lost_keeps_its_promise() {
-    // A replica that is a little behind was promoted: it does not know the last tickets, which are above its own.
+fn a_grant_for_a_ticket_ahead_of_a_stale_replica_has_a_higher_fence() {
+    // A stale replica was promoted: it lacks the last tickets, which are above its own numbers.
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "future");
@@ -60,5 +60,5 @@ fn a_ticket_from_a_future_that_was_lost_keeps_its_promise() {
     raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ticket: ahead, ..raw.ask("waiter") });
     raw.assert_released("holder");
     let fence: u64 = inbox.next_grant()[2].parse().unwrap();
-    assert!(fence > ahead, "its client would take the grant for one of an earlier wait");
+    assert!(fence > ahead, "the client would take this grant for one of an earlier wait");
 }

@@ -1,4 +1,4 @@
-//! Promise: a forked child does no harm with what its parent opened. Every call of it returns at once.
+//! Promise: a forked child does no harm with objects of its parent. Every call in the child returns at once.
 #![cfg(unix)]
 
 use crate::own;
@@ -15,10 +15,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// What a child is to find, and how it looks.
+/// A property that must hold in the child, and its check.
 type Check<'a> = (&'static str, &'a dyn Fn() -> bool);
 
-/// Forks. Returns the first that the child did not find, or that it hung; such a child is killed.
+/// Forks. Returns the first check that failed in the child, or that the child hung. A hanging child is killed.
 fn not_found(checks: &[Check]) -> Option<&'static str> {
     match fork::fork().unwrap() {
         fork::Fork::Child => {
@@ -38,7 +38,7 @@ fn not_found(checks: &[Check]) -> Option<&'static str> {
                 match status.code() {
                     Some(0) => None,
                     Some(number) => Some(checks.get(number as usize - 1).map_or("it panicked", |(what, _)| what)),
-                    None => Some("it hung, or was killed"),
+                    None => Some("the child hung or was killed"),
                 }
             })
         }
@@ -50,7 +50,7 @@ fn is_forked(error: impl Into<Error>) -> bool {
 }
 
 #[test]
-fn a_child_returns_at_once_whatever_lock_a_thread_of_its_parent_held() {
+fn calls_in_a_child_return_at_once_whatever_lock_its_parent_held() {
     let server = Server::any();
     let gate = server.gate();
     let cancel = Cancel::new();
@@ -58,7 +58,7 @@ fn a_child_returns_at_once_whatever_lock_a_thread_of_its_parent_held() {
     let permit = semaphore.acquire_many(2).unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        // These take every lock over and over, so most forks happen while one is held.
+        // These threads take every lock again and again, so most forks happen while a lock is held.
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 assert!(!permit.is_lost());
@@ -72,28 +72,28 @@ fn a_child_returns_at_once_whatever_lock_a_thread_of_its_parent_held() {
         });
         let checks: &[Check] = &[
             ("the permit is lost", &|| permit.is_lost()),
-            ("nothing remains of it", &|| permit.remaining() == Some(Duration::ZERO)),
-            ("it is none", &|| permit.permits() == 0),
-            ("it shows as lost", &|| format!("{permit} {permit:?}").contains("lost")),
-            ("a handle of its own is cancelled", &|| {
+            ("no time of the lease is left", &|| permit.remaining() == Some(Duration::ZERO)),
+            ("it has no permits", &|| permit.permits() == 0),
+            ("its text says lost", &|| format!("{permit} {permit:?}").contains("lost")),
+            ("a handle created in the child is cancelled", &|| {
                 cancel.cancel();
                 cancel.is_cancelled()
             }),
             ("no connection is open", &|| gate.open_connections() == 0),
             ("there are no warnings", &|| gate.warnings().is_empty()),
-            ("a look is refused", &|| semaphore.available_permits().is_err_and(is_forked)),
+            ("an inspection is refused", &|| semaphore.available_permits().is_err_and(is_forked)),
             ("a call is refused", &|| semaphore.acquire().is_err_and(is_forked)),
         ];
         let wrong = (0..60).find_map(|_| not_found(checks));
         stop.store(true, Ordering::Relaxed);
         assert_eq!(wrong, None);
     });
-    assert!(!cancel.is_cancelled(), "the parent's handle is its own");
+    assert!(!cancel.is_cancelled(), "the parent's handle is not affected");
     permit.release().unwrap();
 }
 
 #[test]
-fn a_child_releases_nothing_that_its_parent_was_about_to_release() {
+fn a_child_does_not_run_its_parents_pending_releases() {
     let mut server = own!(Server::private(&[]));
     let mut raw = Raw::named(&server, "job", 1);
     let builder = Gate::builder(&server.url).prefix(&server.prefix);
@@ -104,20 +104,20 @@ fn a_child_releases_nothing_that_its_parent_was_about_to_release() {
     let folder = tempfile::tempdir().unwrap();
     let holds_again = folder.path().join("holds again");
     server.pause();
-    drop(other); // the thread for pending releases is busy with this one
-    drop(first); // so this one is in its queue, here and in the child's copy
+    drop(other); // the background release thread is busy with this one
+    drop(first); // so this one is in its queue, in the parent and in the child's copy
     thread::scope(|scope| {
         let child = scope.spawn(|| {
             not_found(&[
-                ("the parent holds again", &|| within(SOON, || exists(&holds_again)).is_some()),
+                ("the parent holds the permit again", &|| within(SOON, || exists(&holds_again)).is_some()),
                 ("a try is refused", &|| job.try_acquire().is_err_and(is_forked)),
                 ("a try for several is refused", &|| job.try_acquire_all().is_err_and(is_forked)),
                 ("a permit is not adopted", &|| job.adopt("worker-1").is_err_and(is_forked)),
             ])
         });
-        thread::sleep(Duration::from_millis(100)); // the child is born while the release is pending
+        thread::sleep(Duration::from_millis(100)); // the fork happens while the release is pending
         server.resume();
-        let next = eventually("it is free again", || job.try_acquire().ok());
+        let next = eventually("the permit is free again", || job.try_acquire().ok());
         std::fs::write(&holds_again, "").unwrap();
         assert_eq!(child.join().unwrap(), None);
         assert!(raw.holds("worker-1"));

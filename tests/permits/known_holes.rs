@@ -1,5 +1,5 @@
-//! Defects that were seen in the libraries people use today, or in the first draft of this one: one test each, by the
-//! number of its row in the list that this project was begun with. What a row says is what must not happen here.
+//! Known defects of widely used libraries, or of the first draft of this one. Each test has the number of its row in
+//! the project's initial list of defects. The test's name is the defect, which must not occur here.
 
 mod calls;
 mod keys;

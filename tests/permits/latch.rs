@@ -1,5 +1,5 @@
-//! Promise: a latch opens when the last of so many has counted down, never earlier, and for all who wait: in every thread
-//! and process, however badly things go. An id counts once.
+//! Promise: a latch opens for all waiters at its last count, never earlier, in every thread and process and in spite of
+//! outages. An id counts once.
 
 mod arguments;
 mod counting;
@@ -20,13 +20,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A waiter that hears no message asks again after 5 s: whoever is faster than this was told.
+/// A waiter without a message asks again after 5 s, so a faster one received a message.
 const TOLD: Duration = Duration::from_secs(3);
 
-/// The longest that whoever was not told may sleep, and some more for a busy machine.
+/// The longest pause of a waiter without a message, and some time for a busy machine.
 const RECHECK: Duration = Duration::from_secs(7);
 
-/// One latch through the scripts alone, as a client in any language drives it.
+/// One latch, used directly through the scripts, like a client in any language.
 struct Raw {
     con: Connection,
     keys: LatchKeys,
@@ -42,7 +42,7 @@ impl Raw {
         latch::count_down(&mut self.con, &self.keys, id, self.count, 60_000)
     }
 
-    /// Counts down, and has to be counted; how many are left.
+    /// Counts down; it must count. Returns the number that is left.
     #[track_caller]
     fn count_down(&mut self, id: &str) -> u32 {
         match self.try_count_down(id).unwrap() {
@@ -51,7 +51,7 @@ impl Raw {
         }
     }
 
-    /// Counts down, and must not be counted; how many are left.
+    /// Counts down again; it must not count. Returns the number that is left.
     #[track_caller]
     fn count_down_again(&mut self, id: &str) -> u32 {
         match self.try_count_down(id).unwrap() {
@@ -84,7 +84,7 @@ impl Raw {
         self.keys.names()[at].to_owned()
     }
 
-    /// How many clients have left their inbox.
+    /// The number of clients that have registered their inbox.
     fn waiting(&mut self) -> u64 {
         let key = self.key(1);
         self.con.zcard(key).unwrap()
@@ -94,7 +94,7 @@ impl Raw {
         eventually("they wait", || (self.waiting() == count).then_some(()));
     }
 
-    /// Tells all who wait that it is worth asking, as if the latch had opened.
+    /// Sends all waiters the hint to ask again, as if the latch had opened.
     fn call_waiters(&mut self) {
         let (latch, inboxes) = (self.key(0), self.key(1));
         let inboxes: Vec<String> = self.con.zrange(inboxes, 0, -1).unwrap();
@@ -109,7 +109,7 @@ impl Raw {
         [0, 1].map(dump).to_vec()
     }
 
-    /// The server knows the scripts: whoever counts them afterwards counts none that is sent again.
+    /// Loads the scripts, so that later counts of calls contain no retries.
     fn warm(&mut self, prefix: &str) {
         let keys = LatchKeys::new(prefix, "warm").unwrap();
         latch::count_down(&mut self.con, &keys, "a", 1, 60_000).unwrap();
@@ -121,7 +121,7 @@ impl Raw {
     }
 }
 
-/// Waits in a thread of its own; says when it went on.
+/// Waits in another thread. Returns the time at which the wait ended.
 fn waiter<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     latch: &'scope CountDownLatch,
@@ -134,7 +134,7 @@ fn nanos() -> u128 {
     now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos()
 }
 
-/// What another process does.
+/// The main function of another process.
 pub fn work(job: &str, arguments: &[String]) {
     let [url, prefix, argument] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
@@ -157,13 +157,14 @@ pub fn work(job: &str, arguments: &[String]) {
     }
 }
 
-/// Whoever counts down will tell nobody: as if the message were lost.
+/// Makes the script that opens the latch notify no one, as if the message were lost.
 fn lose_message(raw: &mut Raw) {
     let key = raw.key(1);
     let _: () = raw.con.del(key).unwrap();
 }
 
-/// A server that knows no PUBSUB, as behind some proxies, and a gate on it: it hears nothing, so its waiters ask every second.
+/// A server without PUBSUB, like some proxies, and a gate on it. It receives no messages, so its waiters ask every
+/// second.
 fn with_deaf_gate() -> Option<(Server, Gate)> {
     let server = Server::private(&["--rename-command", "PUBSUB", ""])?;
     let gate = server.gate();

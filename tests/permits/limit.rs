@@ -1,4 +1,4 @@
-//! Promise: at every grant the weights of those who hold sum to at most the limit.
+//! Promise: at every grant the sum of all held permits is at most the limit.
 
 use crate::support::Server;
 use crate::support::raw::Raw;
@@ -8,7 +8,7 @@ use luagate::scripts::semaphore::ResizeAnswer;
 use luagate::scripts::semaphore::{Answer, Ask};
 
 #[test]
-fn no_more_than_the_limit_whatever_they_weigh() {
+fn permits_of_any_weight_never_exceed_the_limit() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 10);
     raw.grant(Ask { permits: Some(4), ..raw.ask("four") });
@@ -25,7 +25,7 @@ fn no_more_than_the_limit_whatever_they_weigh() {
 }
 
 #[test]
-fn the_first_limit_stands_whatever_others_declare() {
+fn the_first_declared_limit_stays_in_force() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("first"));
@@ -36,7 +36,7 @@ fn the_first_limit_stands_whatever_others_declare() {
 }
 
 #[test]
-fn shrinking_takes_from_nobody_and_grants_nothing_until_enough_came_back() {
+fn a_lowered_limit_keeps_holders_and_blocks_grants_until_enough_are_released() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     for id in ["a", "b", "c"] {
@@ -54,7 +54,7 @@ fn shrinking_takes_from_nobody_and_grants_nothing_until_enough_came_back() {
 }
 
 #[test]
-fn a_partial_release_frees_what_it_says() {
+fn a_partial_release_frees_the_given_number() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("partial", 5);
@@ -69,7 +69,7 @@ fn a_partial_release_frees_what_it_says() {
 }
 
 #[test]
-fn draining_takes_all_that_are_free() {
+fn acquiring_all_takes_all_free_permits() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("drain", 7);
     let two = semaphore.try_acquire_many(2).unwrap();
@@ -80,13 +80,13 @@ fn draining_takes_all_that_are_free() {
 }
 
 #[test]
-fn a_pinned_limit_that_nobody_uses_is_forgotten_at_once() {
+fn a_limit_of_an_unused_semaphore_is_removed_at_once_when_unpinned() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("market", 5);
     semaphore.resize(2).unwrap();
     drop(semaphore.try_acquire().unwrap());
     semaphore.unpin().unwrap();
-    assert_eq!(semaphore.available_permits().unwrap(), 5); // the declared one counts again
+    assert_eq!(semaphore.available_permits().unwrap(), 5); // the declared limit applies again
     let permit = semaphore.try_acquire_many(3).unwrap();
     assert_eq!(permit.limit(), 5);
 }

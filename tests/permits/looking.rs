@@ -1,4 +1,4 @@
-//! Promise: whoever looks sees what is: who holds, who waits, what is in use, and nothing that is over.
+//! Promise: an inspection shows the current holders, waiters and permits in use, and nothing that has ended.
 
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually};
@@ -7,7 +7,7 @@ use luagate::scripts::semaphore::{self, Ask, LookupAnswer, ResizeAnswer};
 use luagate::{Resized, Revoked};
 
 #[test]
-fn what_is_over_is_gone_though_nobody_took_it_back() {
+fn expired_holders_and_waiters_are_not_listed_before_any_script_removes_them() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let end = raw.grant(Ask { lease_ms: 40, ..raw.ask("holder") }).expires_at.unwrap();
@@ -23,9 +23,9 @@ fn what_is_over_is_gone_though_nobody_took_it_back() {
 }
 
 #[test]
-fn in_use_is_exact_among_leases_that_ended() {
+fn permits_in_use_are_exact_among_expired_leases() {
     let server = Server::any();
-    // Few ended among many that run, and the other way round.
+    // Few expired leases among many running ones, and the reverse.
     for (ended, running) in [(2_u32, 5_u32), (5, 2)] {
         let mut raw = Raw::named(&server, &format!("exact-{ended}"), 100);
         let mut end = 0;
@@ -46,7 +46,7 @@ fn in_use_is_exact_among_leases_that_ended() {
 }
 
 #[test]
-fn pages_of_holders_and_waiters() {
+fn holders_and_waiters_are_listed_in_pages() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 5);
     for n in 0..5 {
@@ -72,7 +72,7 @@ fn pages_of_holders_and_waiters() {
     let none = semaphore::inspect(&mut raw.con, &raw.keys, 0, 0).unwrap();
     assert!(none.holders.is_empty() && none.waiters.is_empty());
     assert_eq!(none.in_use, 5);
-    assert_eq!(raw.dump(), before, "looking changes something");
+    assert_eq!(raw.dump(), before, "the inspection changed something");
 }
 
 #[test]
@@ -88,19 +88,19 @@ fn a_limit_is_compared_and_set() {
     assert!(raw.inspect().pinned);
     semaphore.unpin().unwrap();
     let state = raw.inspect();
-    assert_eq!((state.limit, state.pinned), (0, false)); // nobody uses it
+    assert_eq!((state.limit, state.pinned), (0, false)); // no longer used
     assert_eq!(raw.resize(0, Some(2)), ResizeAnswer::Unchanged { current: 0, in_use: 0 });
 }
 
 #[test]
-fn unpinning_what_nobody_uses_leaves_nothing() {
+fn unpinning_an_unused_limit_leaves_no_keys() {
     let server = Server::any();
     server.gate().semaphore("unused", 3).unpin().unwrap();
     assert!(server.all_keys().is_empty());
 }
 
 #[test]
-fn a_waiter_is_revoked() {
+fn a_waiter_can_be_revoked() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
@@ -112,7 +112,7 @@ fn a_waiter_is_revoked() {
 }
 
 #[test]
-fn a_mutex_is_locked_while_somebody_holds_it() {
+fn is_locked_is_true_exactly_while_a_mutex_is_held() {
     let server = Server::any();
     let mutex = server.gate().mutex("door");
     assert!(!mutex.is_locked().unwrap());
@@ -122,12 +122,12 @@ fn a_mutex_is_locked_while_somebody_holds_it() {
     assert!(!mutex.is_locked().unwrap());
     let short = mutex.clone().lease(std::time::Duration::from_millis(20));
     let crashed = short.lock().unwrap();
-    eventually("its lease ends", || (!mutex.is_locked().unwrap()).then_some(()));
+    eventually("the lease ends", || (!mutex.is_locked().unwrap()).then_some(()));
     assert!(crashed.is_lost());
 }
 
 #[test]
-fn who_looks_at_a_lock_for_readers_and_a_writer_sees_which_of_them_hold_it() {
+fn inspecting_a_read_write_lock_shows_readers_and_writer() {
     let server = Server::any();
     let book = server.gate().rwlock("book");
     let usage = || {
@@ -139,7 +139,7 @@ fn who_looks_at_a_lock_for_readers_and_a_writer_sees_which_of_them_hold_it() {
     assert_eq!(usage(), (2, false, 0));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| book.try_write_for(SOON).unwrap());
-        eventually("the writer waits", || (usage() == (2, false, 1)).then_some(()));
+        eventually("the writer is in line", || (usage() == (2, false, 1)).then_some(()));
         drop(readers);
         let writer = writer.join().unwrap();
         assert_eq!(usage(), (0, true, 0));

@@ -1,4 +1,4 @@
-//! What is given and taken back: permits of semaphores, mutexes and read-write locks, counts of latches, names that are found.
+//! Acquiring and releasing: permits of semaphores, mutexes, read-write locks, latches and autocomplete.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -33,6 +33,6 @@ fn process_of_a_test() {
         #[cfg(target_os = "linux")]
         "thousand" => renewal::hold_a_thousand(&arguments),
         "read" => rwlock::read(&arguments),
-        other => panic!("there is no job {other}"),
+        other => panic!("unknown job {other}"),
     }
 }

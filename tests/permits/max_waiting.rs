@@ -1,4 +1,4 @@
-//! Promise: with `max_waiting` nobody joins a line that is as long; whoever is in line stays there.
+//! Promise: with `max_waiting` a caller does not join a line of that length. Waiters already in line stay there.
 
 use crate::own;
 use crate::support::{SOON, Server, eventually};
@@ -13,7 +13,7 @@ fn waiters(semaphore: &Semaphore) -> u64 {
 }
 
 #[test]
-fn a_full_line_refuses_at_once_and_tells_how_many_wait() {
+fn a_full_line_refuses_at_once_with_the_number_of_waiters() {
     let server = Server::any();
     let gate = server.gate();
     let market = gate.semaphore("market", 1).max_waiting(2);
@@ -27,13 +27,13 @@ fn a_full_line_refuses_at_once_and_tells_how_many_wait() {
             })
             .collect();
         let begun = Instant::now();
-        let Err(AcquireError::LineFull(denied)) = market.acquire_timeout(SOON) else { panic!("a third one waits") };
-        assert!(begun.elapsed() < SOON / 2, "it waited");
+        let Err(AcquireError::LineFull(denied)) = market.acquire_timeout(SOON) else { panic!("it joined the line") };
+        assert!(begun.elapsed() < SOON / 2, "the call waited");
         assert_eq!((denied.waiting, denied.in_use, denied.limit), (2, 1, 1));
         let error = Error::from(market.acquire().unwrap_err());
         assert!(matches!(&error, Error::LineFull(LineFull::Acquire(denied)) if denied.waiting == 2), "{error}");
         assert!(error.to_string().starts_with("the line is full: 1 of 1 permits"), "{error}");
-        // Who takes a permit at once or not at all is only denied, and who allows a longer line may wait.
+        // A try is only denied. A caller that allows a longer line may wait.
         assert!(market.try_acquire().is_err());
         let longer = market.clone().max_waiting(3).acquire_timeout(Duration::from_millis(20));
         assert!(matches!(longer, Err(AcquireError::TimedOut(_))), "{longer:?}");
@@ -48,7 +48,7 @@ fn a_full_line_refuses_at_once_and_tells_how_many_wait() {
 }
 
 #[test]
-fn whoever_waits_stays_in_line_when_others_allow_a_shorter_one() {
+fn waiters_stay_in_line_when_others_allow_a_shorter_line() {
     let server = Server::any();
     let gate = server.gate();
     let market = gate.semaphore("market", 1);
@@ -83,7 +83,7 @@ fn a_waiter_keeps_its_place_when_its_connection_breaks_and_the_line_is_full() {
         eventually("it waits", || (waiters(&market) == 1).then_some(()));
         let mut con = server.connection();
         redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).exec(&mut con).unwrap();
-        eventually("it listens again", || (gate.counters().reconnects > 0).then_some(()));
+        eventually("the waiter is subscribed again", || (gate.counters().reconnects > 0).then_some(()));
         held.release().unwrap();
         waits.join().unwrap().unwrap().release().unwrap();
     });
@@ -91,7 +91,7 @@ fn a_waiter_keeps_its_place_when_its_connection_breaks_and_the_line_is_full() {
 }
 
 #[test]
-fn a_line_of_nobody_is_not_asked_for() {
+fn a_maximum_line_of_zero_is_refused() {
     let server = Server::any();
     let gate = server.gate();
     for n in [0, u32::MAX] {
@@ -104,7 +104,7 @@ fn a_line_of_nobody_is_not_asked_for() {
 }
 
 #[test]
-fn locks_have_it_too() {
+fn locks_support_max_waiting() {
     let server = Server::any();
     let gate = server.gate();
     let item = gate.mutex("item").max_waiting(1);

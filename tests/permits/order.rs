@@ -1,5 +1,5 @@
-//! Promise: first come, first served. The smallest ticket is granted first, a big request at the head is not starved by
-//! small ones behind it, and nobody overtakes the queue.
+//! Promise: first come, first served. The waiter with the smallest ticket is granted first. Small requests do not
+//! overtake a big one at the head, and new callers do not overtake the line.
 
 use crate::support::Server;
 use crate::support::raw::{Listener, Raw};
@@ -26,7 +26,7 @@ fn waiters_are_granted_in_the_order_of_their_tickets() {
         let message = inbox.next_grant();
         assert_eq!(message[0], format!("waiter-{n}"));
         holder = message[0].clone();
-        assert!(raw.holds(&holder), "{holder} was told of a grant that it does not have");
+        assert!(raw.holds(&holder), "{holder} received a message for a permit that it does not hold");
     }
 }
 
@@ -40,7 +40,7 @@ fn a_big_request_at_the_head_holds_back_small_ones() {
     raw.grant(raw.ask("b"));
     let ask = Ask { permits: Some(3), wait_ms: 60_000, inbox, ..raw.ask("big") };
     raw.queue(ask);
-    // One permit is free, and whoever comes now would fit.
+    // One permit is free, and each of these requests would fit.
     raw.queue(Ask { wait_ms: 60_000, inbox, ..raw.ask("small") });
     raw.assert_denied(raw.ask("no-wait"));
     raw.assert_denied(Ask { permits: None, ..raw.ask("all-that-is-free") });
@@ -49,7 +49,7 @@ fn a_big_request_at_the_head_holds_back_small_ones() {
 }
 
 #[test]
-fn a_big_request_gets_what_it_waited_for_and_then_the_small_one() {
+fn a_big_request_is_granted_before_a_later_small_one() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     let mut inbox = Listener::new(&server, "big-then-small");
@@ -64,7 +64,7 @@ fn a_big_request_gets_what_it_waited_for_and_then_the_small_one() {
 }
 
 #[test]
-fn a_ticket_brings_back_the_old_place() {
+fn a_ticket_restores_the_old_place() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "ticket");
@@ -73,7 +73,7 @@ fn a_ticket_brings_back_the_old_place() {
     let in_line = |id| Ask { wait_ms: 60_000, inbox: &channel, ..Raw::new(&server, 1).ask(id) };
     let ticket = raw.queue(in_line("early"));
     raw.queue(in_line("late"));
-    raw.release("early"); // as if the server had forgotten it
+    raw.release("early"); // as if the server had lost it
     let answer = raw.acquire(Ask { ticket, ..in_line("early") });
     assert!(matches!(answer, Answer::Queued { position: 1, ticket: t, .. } if t == ticket), "{answer:?}");
     raw.assert_released("holder");
@@ -86,7 +86,7 @@ fn a_ticket_that_is_first_is_granted_in_the_same_call() {
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
     let ticket = raw.queue(Ask { wait_ms: 60_000, ..raw.ask("early") });
-    // The head has no inbox, so the permit is kept for it and nothing is granted while it is away.
+    // The head has no inbox, so the permit is reserved for it. Nothing else is granted meanwhile.
     raw.queue(Ask { wait_ms: 60_000, ..raw.ask("late") });
     raw.release("early");
     raw.assert_released("holder");
@@ -96,7 +96,7 @@ fn a_ticket_that_is_first_is_granted_in_the_same_call() {
 }
 
 #[test]
-fn who_does_not_wait_gives_up_its_place() {
+fn a_call_without_waiting_gives_up_its_place() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
@@ -106,7 +106,7 @@ fn who_does_not_wait_gives_up_its_place() {
 }
 
 #[test]
-fn a_head_that_leaves_lets_those_behind_it_in() {
+fn waiters_behind_a_leaving_head_are_granted() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     let mut inbox = Listener::new(&server, "leaves");
@@ -119,7 +119,7 @@ fn a_head_that_leaves_lets_those_behind_it_in() {
 }
 
 #[test]
-fn with_no_inbox_the_permits_are_kept_for_the_head_until_its_patience_ends() {
+fn permits_are_reserved_for_a_head_without_inbox_until_its_deadline() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
@@ -134,7 +134,7 @@ fn with_no_inbox_the_permits_are_kept_for_the_head_until_its_patience_ends() {
 }
 
 #[test]
-fn a_head_that_asks_lets_in_who_was_kept_waiting_behind_it() {
+fn a_waiter_behind_a_head_without_inbox_is_granted_when_the_head_asks() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let mut inbox = Listener::new(&server, "behind");

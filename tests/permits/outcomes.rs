@@ -1,4 +1,4 @@
-//! Promise: how a call ended is told by a variant of its own, so that a program can act on it.
+//! Promise: each outcome of a call has its own variant, so that a program can act on it.
 
 use crate::own;
 use crate::support::{SOON, Server, eventually};
@@ -8,12 +8,12 @@ use luagate::errors::{AcquireError, FailureKind, TryAcquireError};
 use std::time::{Duration, Instant};
 
 #[test]
-fn more_permits_than_the_limit_in_force_are_no_wrong_argument() {
+fn more_permits_than_the_limit_in_force_are_not_an_invalid_argument() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("market", 5);
     semaphore.resize(2).unwrap();
     let Err(TryAcquireError::AboveLimit(above)) = semaphore.try_acquire_many(3) else {
-        panic!("waiting cannot help");
+        panic!("expected an error about the limit");
     };
     assert_eq!((above.permits, above.limit), (3, 2));
     let wait = semaphore.acquire_many_timeout(3, SOON);
@@ -23,7 +23,7 @@ fn more_permits_than_the_limit_in_force_are_no_wrong_argument() {
 }
 
 #[test]
-fn a_limit_that_shrinks_ends_the_wait_for_more() {
+fn a_lowered_limit_ends_the_wait_for_more_permits() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("market", 3);
     let holder = semaphore.try_acquire().unwrap();
@@ -32,7 +32,7 @@ fn a_limit_that_shrinks_ends_the_wait_for_more() {
         eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
         semaphore.resize(2).unwrap();
         let Err(AcquireError::AboveLimit(above)) = waiting.join().unwrap() else {
-            panic!("it waits for what cannot be");
+            panic!("expected an error about the limit");
         };
         assert_eq!((above.permits, above.limit), (3, 2));
     });
@@ -41,23 +41,23 @@ fn a_limit_that_shrinks_ends_the_wait_for_more() {
 }
 
 #[test]
-fn a_deadline_that_has_passed_leaves_the_time_for_one_try() {
+fn a_passed_deadline_allows_one_try() {
     let server = Server::any();
     let (mutex, rwlock) = (server.gate().mutex("m"), server.gate().rwlock("r"));
     let past = Instant::now();
-    let held = mutex.try_lock_until(past).expect("it is free");
-    let read = rwlock.try_read_until(past).expect("nobody writes");
+    let held = mutex.try_lock_until(past).expect("the mutex is free");
+    let read = rwlock.try_read_until(past).expect("there is no writer");
     let timed_out = |error: AcquireError| matches!(error, AcquireError::TimedOut(_));
     assert!(mutex.try_lock_until(past).is_err_and(timed_out));
     assert!(rwlock.try_write_until(past).is_err_and(timed_out));
     read.unlock().unwrap();
-    let written = rwlock.try_write_until(past).expect("nobody reads");
+    let written = rwlock.try_write_until(past).expect("there is no reader");
     assert!(rwlock.try_read_until(past).is_err_and(timed_out));
     drop((held, written));
 }
 
 #[test]
-fn every_wait_whose_time_is_over_turns_into_one_error() {
+fn every_timed_out_wait_converts_into_the_same_error() {
     let server = Server::any();
     let gate = server.gate();
     let held = gate.mutex("m").lock().unwrap();
@@ -75,24 +75,24 @@ fn every_wait_whose_time_is_over_turns_into_one_error() {
 }
 
 #[test]
-fn the_first_call_after_the_server_is_gone_is_known_not_to_have_run() {
+fn the_first_call_after_the_server_is_gone_is_a_failure_and_not_unknown() {
     let mut server = own!(Server::private_tcp(&[]));
     let gate = server.gate();
     let semaphore = gate.semaphore("market", 2);
     semaphore.acquire().unwrap().release().unwrap();
-    let idle = Instant::now() + Duration::from_millis(1_600); // then a connection is tested before it is used
+    let idle = Instant::now() + Duration::from_millis(1_600); // from then on a connection is tested before it is used
     server.kill();
     while Instant::now() < idle {
         std::thread::sleep(Duration::from_millis(10));
     }
     let Err(TryAcquireError::Failed(failure)) = semaphore.try_acquire() else {
-        panic!("nothing can have run");
+        panic!("the call cannot have run");
     };
     assert_eq!(failure.kind(), FailureKind::Unreachable);
 }
 
 #[test]
-fn a_lease_that_no_renewal_can_keep_is_refused() {
+fn a_lease_too_short_to_be_renewed_is_refused() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("market", 2).auto_renew();
     let short = semaphore.clone().lease(Duration::from_millis(29));
@@ -106,15 +106,15 @@ fn a_lease_that_no_renewal_can_keep_is_refused() {
 }
 
 #[test]
-fn a_refusal_tells_when_the_next_lease_expires_and_estimates_when_to_come_back() {
+fn a_denial_contains_the_next_lease_end_and_estimates_when_to_retry() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("market", 2);
     let semaphore = semaphore.lease(Duration::from_secs(30));
     let held = semaphore.try_acquire_many(2).unwrap();
     let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire() else {
-        panic!("two of two are held");
+        panic!("granted beyond the limit");
     };
-    // Holders keep a permit for half a second, and two give theirs back in that time: one every 250 ms.
+    // Holders keep a permit for half a second. Two holders release in that time: one every 250 ms.
     let hold = Duration::from_millis(500);
     assert_eq!(denied.retry_after(hold), hold / 2);
     let expiry = denied.next_expiry.unwrap();

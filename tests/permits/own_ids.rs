@@ -1,5 +1,5 @@
-//! Promise: an id of the application's own may be used one call after the other, whatever stalls in between. A call that reaches
-//! the server late never touches what a later call with the same id was granted.
+//! Promise: an application's own id can be used for one call after another, whatever stalls in between. A call that
+//! reaches the server late never affects the grant of a later call with the same id.
 
 use crate::own;
 use crate::support::proxy::Proxy;
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A gate that waits so long for a reply.
+/// A gate with this read timeout.
 fn gate(url: &str, server: &Server, read_timeout: Duration) -> Gate {
     let builder = Gate::builder(url).prefix(&server.prefix);
     builder.read_timeout(read_timeout).open().unwrap()
 }
 
-/// The mutex `job` of this gate, used as `worker-1`.
+/// The mutex `job` of this gate, with the id `worker-1`.
 fn job(gate: &Gate) -> Mutex {
     gate.mutex("job").id("worker-1").lease(LONG)
 }
 
-/// A server, a proxy in front of it, and a gate behind the proxy that waits 300 ms for a reply.
+/// A server, a proxy to it, and a gate through the proxy that waits 300 ms for a reply.
 fn behind_a_proxy() -> Option<(Server, Proxy, Gate)> {
     let server = Server::private_tcp(&[])?;
     let proxy = Proxy::new(&server);
@@ -33,7 +33,7 @@ fn behind_a_proxy() -> Option<(Server, Proxy, Gate)> {
     Some((server, proxy, gate))
 }
 
-/// Nobody else is granted the mutex while `guard` lives, for as long as a release could still be on its way.
+/// Asserts that the mutex is granted to no other holder while a delayed release could still arrive.
 #[track_caller]
 fn assert_holds_alone(server: &Server, guard: &MutexGuard) {
     let other = server.gate().mutex("job");
@@ -44,7 +44,7 @@ fn assert_holds_alone(server: &Server, guard: &MutexGuard) {
 }
 
 #[test]
-fn an_id_that_was_dropped_during_a_stall_and_locked_again_holds_alone() {
+fn an_id_dropped_during_a_stall_and_locked_again_holds_alone() {
     let mut server = own!(Server::private(&[]));
     let gate = server.gate();
     let job = job(&gate);
@@ -58,13 +58,13 @@ fn an_id_that_was_dropped_during_a_stall_and_locked_again_holds_alone() {
         });
         thread::sleep(Duration::from_millis(2_250));
         server.resume();
-        let guard = again.join().unwrap().expect("the server answers again");
+        let guard = again.join().unwrap().expect("the lock is granted after the stall");
         assert_holds_alone(&server, &guard);
     });
 }
 
 #[test]
-fn an_id_whose_call_was_unknown_and_that_is_used_again_holds_alone() {
+fn an_id_used_again_after_an_unknown_outcome_holds_alone() {
     let mut server = own!(Server::private(&[]));
     let gate = gate(&server.url, &server, Duration::from_secs(1));
     let job = job(&gate);
@@ -80,36 +80,36 @@ fn an_id_whose_call_was_unknown_and_that_is_used_again_holds_alone() {
         server.resume();
         let guard = match again.join().unwrap() {
             Ok(guard) => guard,
-            Err(_) => eventually("it is free again", || job.try_lock().ok()),
+            Err(_) => eventually("the mutex is free again", || job.try_lock().ok()),
         };
         assert_holds_alone(&server, &guard);
     });
 }
 
 #[test]
-fn a_release_that_arrives_late_leaves_the_next_grant_of_its_id_alone() {
+fn a_late_release_does_not_affect_the_next_grant_of_its_id() {
     let (server, proxy, gate) = own!(behind_a_proxy());
     let job = job(&gate);
     let first = job.lock().unwrap();
     proxy.hold();
-    drop(first); // its release is on its way, and does not arrive yet
+    drop(first); // its release is sent but does not arrive yet
     let next = eventually("the release is confirmed on another connection", || job.try_lock().ok());
     assert_late_calls_change_nothing(&server, &proxy, &next);
 }
 
 #[test]
-fn a_call_without_an_answer_that_arrives_late_leaves_the_next_grant_of_its_id_alone() {
+fn a_late_unanswered_call_does_not_affect_the_next_grant_of_its_id() {
     let (server, proxy, gate) = own!(behind_a_proxy());
     let job = job(&gate);
     proxy.hold();
     let error = job.try_lock().unwrap_err();
     assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
-    let next = eventually("what the call may have left is cleaned up", || job.try_lock().ok());
+    let next = eventually("the background has released a possible grant", || job.try_lock().ok());
     assert_late_calls_change_nothing(&server, &proxy, &next);
 }
 
 #[test]
-fn a_place_given_up_without_an_answer_leaves_the_next_grant_of_its_id_alone() {
+fn an_abandoned_place_does_not_affect_the_next_grant_of_its_id() {
     let (server, proxy, gate) = own!(behind_a_proxy());
     let other = server.gate().mutex("job").lease(LONG);
     let holder = other.try_lock().unwrap();
@@ -132,7 +132,7 @@ fn assert_late_calls_change_nothing(server: &Server, proxy: &Proxy, guard: &Mute
     assert_holds_alone(server, guard);
 }
 
-/// Lets what was held back reach the server, and returns when a script of it has run.
+/// Lets the delayed calls reach the server, and returns when one of their scripts has run.
 fn let_late_calls_run(server: &Server, proxy: &Proxy) {
     let mut con = server.connection();
     let mut scripts = || {
@@ -141,20 +141,20 @@ fn let_late_calls_run(server: &Server, proxy: &Proxy) {
     };
     let before = scripts();
     proxy.let_go();
-    eventually("a call that was held back has run", || (scripts() > before).then_some(()));
+    eventually("a delayed call has run", || (scripts() > before).then_some(()));
 }
 
 #[test]
-fn a_refresh_that_arrives_late_does_not_shorten_the_lease_of_the_next_holder() {
+fn a_late_refresh_does_not_shorten_the_lease_of_the_next_holder() {
     let (server, proxy, gate) = own!(behind_a_proxy());
     let mut raw = Raw::named(&server, "shared", 1);
     let semaphore = gate.semaphore("shared", 1).id("worker-1").lease(LONG);
     let former = semaphore.acquire().unwrap();
-    former.refresh().unwrap(); // the server knows the script from here on
+    former.refresh().unwrap(); // from here on the server has the script loaded
     proxy.hold();
     let error = former.refresh_for(Duration::from_secs(1)).unwrap_err();
     assert!(matches!(error, RefreshError::Unknown(_)), "{error}");
-    // Somebody takes the permit away and gives the id to another process.
+    // The permit is revoked and the id given to another process.
     let elsewhere = server.gate().semaphore("shared", 1).lease(LONG);
     elsewhere.revoke("worker-1").unwrap();
     let next = elsewhere.id("worker-1").try_acquire().unwrap();
@@ -166,7 +166,7 @@ fn a_refresh_that_arrives_late_does_not_shorten_the_lease_of_the_next_holder() {
 }
 
 #[test]
-fn a_former_holder_of_an_id_neither_refreshes_nor_releases_what_its_successor_holds() {
+fn a_former_holder_of_an_id_neither_refreshes_nor_releases_its_successors_permit() {
     let server = Server::any();
     let mut raw = Raw::named(&server, "shared", 3);
     let semaphore = server.gate().semaphore("shared", 3).id("worker-1");
@@ -186,27 +186,27 @@ fn a_former_holder_of_an_id_neither_refreshes_nor_releases_what_its_successor_ho
 }
 
 #[test]
-fn what_is_adopted_stays_also_while_a_release_of_the_id_is_on_its_way() {
+fn an_adopted_permit_stays_held_in_spite_of_a_pending_release_of_the_id() {
     let (server, proxy, gate) = own!(behind_a_proxy());
     let job = job(&gate);
-    drop(job.lock().unwrap()); // its connection is the one that is held back
+    drop(job.lock().unwrap()); // its connection is the delayed one
     let first = job.lock().unwrap();
     proxy.hold();
     drop(first);
-    // Either the release was first, or it does not come any more.
+    // Either the release ran first, or it no longer arrives.
     let adopted = within(Duration::from_secs(5), || match job.adopt("worker-1") {
         Ok(guard) => Some(Some(guard)),
         Err(RefreshError::Lost(_)) => Some(None),
         Err(_) => None,
     });
     proxy.let_go();
-    if let Some(guard) = adopted.expect("a connection that is not held back answers") {
+    if let Some(guard) = adopted.expect("a connection without delay gets a reply") {
         assert_holds_alone(&server, &guard);
     }
 }
 
 #[test]
-fn an_own_id_can_be_used_again_as_soon_as_its_release_is_answered() {
+fn an_own_id_can_be_used_again_as_soon_as_its_release_has_a_reply() {
     let mut server = own!(Server::private(&[]));
     let gate = server.gate();
     let job = job(&gate);
@@ -214,19 +214,19 @@ fn an_own_id_can_be_used_again_as_soon_as_its_release_is_answered() {
     server.pause();
     drop(first);
     thread::scope(|scope| {
-        // It waits for the release, and not for a pause between two tries.
+        // The call waits for the release, not for a pause between two retries.
         let again = scope.spawn(|| (job.try_lock().map(drop), Instant::now()));
         thread::sleep(Duration::from_millis(700));
         let resumed = Instant::now();
         server.resume();
         let (locked, at) = again.join().unwrap();
-        locked.expect("the release was first");
+        locked.expect("the release ran first");
         assert!(at.duration_since(resumed) < Duration::from_secs(1));
     });
 }
 
 #[test]
-fn the_scripts_give_back_and_refresh_only_what_has_the_fence_that_is_told() {
+fn the_scripts_release_and_refresh_only_the_permit_with_the_given_fence() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let grant = raw.grant(raw.ask("id"));

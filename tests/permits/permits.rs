@@ -1,4 +1,5 @@
-//! Promise: a permit is given back once, whatever happens: released, dropped, handed on, in a fork, or with the server away.
+//! Promise: a permit is released exactly once, whether it is released, dropped, handed on or forked, or the server is
+//! unreachable.
 
 use crate::own;
 use crate::support::proxy::Proxy;
@@ -18,7 +19,7 @@ fn impatient(server: &Server) -> Gate {
 }
 
 #[test]
-fn permits_and_guards_may_be_sent_and_shared() {
+fn permits_and_guards_are_send_and_sync() {
     fn assert_bounds<T: Send + Sync + 'static>() {}
     assert_bounds::<Permit>();
     assert_bounds::<luagate::MutexGuard>();
@@ -28,7 +29,7 @@ fn permits_and_guards_may_be_sent_and_shared() {
 }
 
 #[test]
-fn releasing_and_dropping_give_back() {
+fn releasing_or_dropping_frees_a_permit() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let semaphore = server.gate().semaphore("raw", 2);
@@ -42,7 +43,7 @@ fn releasing_and_dropping_give_back() {
 }
 
 #[test]
-fn dropping_gives_back_in_a_panic_too() {
+fn dropping_in_a_panic_frees_a_permit() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 1).lease(LONG);
@@ -57,14 +58,14 @@ fn dropping_gives_back_in_a_panic_too() {
     });
     let panic = panicking.join().unwrap_err();
     assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
-    // A drop may also release in the background.
-    drop(eventually("it is free", || semaphore.try_acquire().ok()));
-    drop(eventually("it is free", || mutex.try_lock().ok()));
+    // A drop can also release in the background.
+    drop(eventually("the permit is free", || semaphore.try_acquire().ok()));
+    drop(eventually("the mutex is free", || mutex.try_lock().ok()));
     drop(both.acquire_timeout(Duration::from_secs(10)).unwrap());
 }
 
 #[test]
-fn a_permit_shows_who_holds_what() {
+fn an_inspection_shows_the_holder_of_a_permit() {
     let server = Server::any();
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 5).label("web-3").lease(LONG);
@@ -81,7 +82,7 @@ fn a_permit_shows_who_holds_what() {
 }
 
 #[test]
-fn a_permit_is_handed_to_another_process() {
+fn a_permit_can_be_handed_to_another_process() {
     let server = Server::any();
     let (here, there) = (server.gate(), server.gate());
     let permit = here.semaphore("raw", 3).lease(LONG).try_acquire_many(2).unwrap();
@@ -96,7 +97,7 @@ fn a_permit_is_handed_to_another_process() {
 }
 
 #[test]
-fn a_release_that_was_not_confirmed_may_be_tried_again() {
+fn an_unconfirmed_release_can_be_retried() {
     let mut server = own!(Server::private(&[]));
     let gate = impatient(&server);
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
@@ -124,7 +125,7 @@ fn dropping_takes_little_time_and_the_release_follows() {
 }
 
 #[test]
-fn dropping_while_the_server_is_away_releases_when_it_is_back() {
+fn a_drop_during_an_outage_releases_when_the_server_returns() {
     let mut server = own!(Server::private(&["--appendonly", "yes", "--appendfsync", "always"]));
     let gate = server.gate();
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
@@ -136,24 +137,24 @@ fn dropping_while_the_server_is_away_releases_when_it_is_back() {
 }
 
 #[test]
-fn however_long_the_server_was_away_a_release_follows_soon_after_its_return() {
+fn a_pending_release_follows_soon_after_any_outage() {
     let on_disk = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut server = own!(Server::private(&on_disk));
     let gate = server.gate();
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
     server.kill();
     drop(permit);
-    // Were each pause twice the one before, the next one would be about as long as all before it.
+    // If each pause doubled, the next pause would be about as long as all earlier ones together.
     let away = Duration::from_secs(7);
     std::thread::sleep(away);
     server.start_again();
     let mut raw = Raw::new(&server, 1);
     let released = within(away / 2, || (raw.in_use() == 0).then_some(()));
-    assert!(released.is_some(), "it is still held");
+    assert!(released.is_some(), "the permit is still held");
 }
 
 #[test]
-fn a_lost_reply_is_repeated_with_the_same_id() {
+fn a_call_with_a_lost_reply_is_retried_with_the_same_id() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 5);
     let semaphore = gate.semaphore("raw", 5).lease(LONG);
@@ -164,7 +165,7 @@ fn a_lost_reply_is_repeated_with_the_same_id() {
     assert_eq!(raw.in_use(), 3, "granted twice");
     proxy.lose_replies(1);
     permit.release_some(1).unwrap();
-    assert_eq!(raw.in_use(), 2, "given back twice");
+    assert_eq!(raw.in_use(), 2, "released twice");
     proxy.lose_replies(1);
     permit.refresh().unwrap();
     proxy.lose_replies(1);
@@ -173,7 +174,7 @@ fn a_lost_reply_is_repeated_with_the_same_id() {
 }
 
 #[test]
-fn an_unknown_outcome_is_told_and_nothing_stays_held() {
+fn an_unknown_outcome_is_reported_and_nothing_stays_held() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 5);
     let semaphore = gate.semaphore("raw", 5).lease(LONG);
@@ -185,7 +186,7 @@ fn an_unknown_outcome_is_told_and_nothing_stays_held() {
 }
 
 #[test]
-fn a_call_that_may_have_run_is_followed_by_a_release_though_its_repetition_was_refused() {
+fn a_call_that_may_have_run_is_released_although_its_retry_was_refused() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     let mut admin = server.connection();
@@ -196,7 +197,7 @@ fn a_call_that_may_have_run_is_followed_by_a_release_though_its_repetition_was_r
     };
     let semaphore = gate.semaphore("raw", 1).lease(LONG);
     drop(semaphore.try_acquire().unwrap());
-    // Whoever connects from now on is refused. Connections that stand serve.
+    // From now on new connections are refused. Open connections keep working.
     require("secret");
     proxy.lose_replies(1);
     let error = semaphore.try_acquire().unwrap_err();
@@ -208,7 +209,7 @@ fn a_call_that_may_have_run_is_followed_by_a_release_though_its_repetition_was_r
 }
 
 #[test]
-fn a_permanent_permit_whose_reply_was_lost_comes_back_by_itself() {
+fn a_permanent_permit_expires_if_its_reply_was_lost() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     let semaphore = gate.semaphore("raw", 1).permanent();
@@ -217,22 +218,22 @@ fn a_permanent_permit_whose_reply_was_lost_comes_back_by_itself() {
         let semaphore = semaphore.clone();
         std::thread::spawn(move || semaphore.acquire().unwrap())
     };
-    // One that is granted at once.
+    // Granted at once.
     proxy.keep_replies();
     assert_permanent_once_known(&proxy, &mut raw, acquire());
-    // One that is granted in line.
+    // Granted in line.
     raw.grant(raw.ask("holder"));
     let waiting = acquire();
-    eventually("it stands in line", || (raw.inspect().waiter_count == 1).then_some(()));
+    eventually("the caller is in line", || (raw.inspect().waiter_count == 1).then_some(()));
     proxy.keep_replies();
     raw.assert_released("holder");
     assert_permanent_once_known(&proxy, &mut raw, waiting);
 }
 
-/// A permit ends by itself for as long as its caller has heard nothing of it.
+/// Asserts that a permanent permit has a lease end until its caller has received the grant.
 fn assert_permanent_once_known(proxy: &Proxy, raw: &mut Raw, acquiring: JoinHandle<Permit>) {
-    let end = eventually("it is granted", || Some(raw.inspect().holders.first()?.expires_at));
-    let end = end.expect("it would be held for ever if its caller died now");
+    let end = eventually("the permit is granted", || Some(raw.inspect().holders.first()?.expires_at));
+    let end = end.expect("it would be held for ever if its caller crashed now");
     assert!(end <= raw.server_ms() + 30_000);
     proxy.let_go();
     let permit = acquiring.join().unwrap();
@@ -248,9 +249,9 @@ fn a_call_that_stalled_is_followed_by_its_release_on_the_same_connection() {
     let semaphore = gate.semaphore("raw", 1).lease(LONG);
     let mut raw = Raw::new(&server, 1);
     for _ in 0..20 {
-        // Also where the machine takes its time.
-        drop(eventually("it is granted", || semaphore.try_acquire().ok()));
-        let before = eventually("it is given back", || {
+        // Also if the machine is slow.
+        drop(eventually("a permit is granted", || semaphore.try_acquire().ok()));
+        let before = eventually("the permit is released", || {
             let state = raw.inspect();
             (state.in_use == 0).then_some(state.last_fence)
         });
@@ -258,8 +259,8 @@ fn a_call_that_stalled_is_followed_by_its_release_on_the_same_connection() {
         let error = semaphore.try_acquire().unwrap_err();
         assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
         server.resume();
-        // The server first runs the acquire, which nobody waits for any more, then its release.
-        eventually("it is granted and given back", || {
+        // The server first runs the acquire, whose caller has given up, and then its release.
+        eventually("the permit is granted and released", || {
             let state = raw.inspect();
             (state.in_use == 0 && state.last_fence > before).then_some(())
         });
@@ -290,7 +291,7 @@ fn a_forked_child_releases_nothing() {
 }
 
 #[test]
-fn permits_keep_alive_what_they_need_of_a_gate() {
+fn permits_outlive_their_gate() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let semaphore = server.gate().semaphore("raw", 1);
@@ -301,14 +302,14 @@ fn permits_keep_alive_what_they_need_of_a_gate() {
     };
     for _ in 0..2 {
         let before = lease_end();
-        eventually("it is renewed", || (lease_end() > before).then_some(()));
+        eventually("the permit is renewed", || (lease_end() > before).then_some(()));
     }
     drop(permit);
     assert_eq!(raw.in_use(), 0);
 }
 
 #[test]
-fn every_error_turns_into_one() {
+fn every_error_converts_into_the_common_error() {
     let server = Server::any();
     fn all(server: &Server) -> Result<(), Error> {
         let gate = Gate::builder(&server.url).prefix(&server.prefix).open()?;
@@ -325,7 +326,7 @@ fn every_error_turns_into_one() {
 }
 
 #[test]
-fn an_own_id_that_is_used_again_is_not_released_for_what_was_before() {
+fn a_reused_own_id_is_not_released_by_an_earlier_calls_release() {
     let mut server = own!(Server::private(&[]));
     let gate = impatient(&server);
     let mut raw = Raw::new(&server, 1);
@@ -334,7 +335,7 @@ fn an_own_id_that_is_used_again_is_not_released_for_what_was_before() {
         server.pause();
         let error = semaphore.try_acquire().unwrap_err();
         assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
-        // Meanwhile the background tries in vain, with pauses that grow to a second.
+        // Meanwhile the background retries without success, with pauses of up to a second.
         std::thread::sleep(Duration::from_millis(700));
         server.resume();
         let permit = semaphore.try_acquire().unwrap();
@@ -346,32 +347,32 @@ fn an_own_id_that_is_used_again_is_not_released_for_what_was_before() {
 }
 
 #[test]
-fn a_permit_is_released_though_its_connection_went_silent() {
+fn a_permit_is_released_although_its_connection_went_silent() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
     proxy.go_silent();
     drop(permit);
-    eventually("the background releases it over another one", || (raw.in_use() == 0).then_some(()));
+    eventually("the background releases it over another connection", || (raw.in_use() == 0).then_some(()));
 }
 
 #[test]
-fn a_lost_permit_of_an_own_id_leaves_its_successor_alone() {
+fn dropping_a_lost_permit_of_an_own_id_does_not_affect_its_successor() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let semaphore = server.gate().semaphore("raw", 1).id("me");
     let lost = semaphore.clone().lease(Duration::from_millis(40)).acquire().unwrap();
-    eventually("it is lost", || lost.is_lost().then_some(()));
+    eventually("the permit is lost", || lost.is_lost().then_some(()));
     let semaphore = semaphore.lease(LONG);
-    // Here it is lost a little earlier than there.
-    let next = eventually("its lease ends on the server", || semaphore.try_acquire().ok());
+    // The client regards it as lost slightly before the server does.
+    let next = eventually("the lease ends on the server", || semaphore.try_acquire().ok());
     drop(lost);
     assert!(raw.holds("me") && !next.is_lost());
     next.release().unwrap();
 }
 
 #[test]
-fn an_own_id_that_was_revoked_does_not_hold_by_what_its_successor_holds() {
+fn a_revoked_permit_of_an_own_id_stays_lost_although_its_successor_holds() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 1).id("me").lease(LONG);
     let revoked = semaphore.acquire().unwrap();

@@ -1,5 +1,5 @@
-//! Promise: permits are renewed while they live, by one thread for all; loss is known before the server's deadline; and
-//! nothing is renewed after its release.
+//! Promise: one thread renews all permits while they are held. A loss is known before the server's deadline. Nothing is
+//! renewed after its release.
 
 mod lease;
 mod loss;
@@ -17,16 +17,16 @@ use luagate::errors::Lost;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Long beside the pauses of a busy machine: a renewal may be late by two thirds of it.
+/// Much longer than a pause of a busy machine: a renewal may be late by two thirds of it.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Waits until the server's clock shows `leases` leases more.
+/// Blocks until the server's clock has advanced by `leases` leases.
 fn pass(raw: &mut Raw, leases: u32) {
     let until = raw.server_ms() + u64::try_from((LEASE * leases).as_millis()).unwrap();
     raw.wait_until(until);
 }
 
-/// A permit that says when it is lost.
+/// A permit that reports its loss to the receiver.
 fn watched(server: &Server) -> (Permit, Receiver<Lost>) {
     let (sender, receiver) = channel();
     let semaphore = server.gate().semaphore("raw", 1).lease(LEASE).auto_renew();

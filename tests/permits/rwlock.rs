@@ -1,4 +1,5 @@
-//! Promise: many read at once or one writes, in the order in which they came; a crashed reader's share comes back alone.
+//! Promise: many readers or one writer hold the lock, in order of arrival. A crashed reader's share becomes free at its
+//! own lease end.
 
 use crate::own;
 use crate::support::proxy::Proxy;
@@ -11,13 +12,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
-/// Waits until so many stand in line.
+/// Blocks until this number of callers is in line.
 fn until_waiting(lock: &RwLock, count: u64) {
-    eventually("they wait", || (lock.inspect().unwrap().waiter_count == count).then_some(()));
+    eventually("the callers are in line", || (lock.inspect().unwrap().waiter_count == count).then_some(()));
 }
 
 #[test]
-fn fifty_readers_at_once() {
+fn fifty_readers_hold_the_lock_at_once() {
     let server = Server::any();
     let lock = server.gate().rwlock("book");
     let all_inside = Barrier::new(50);
@@ -25,7 +26,7 @@ fn fifty_readers_at_once() {
         for _ in 0..50 {
             scope.spawn(|| {
                 let guard = lock.read().unwrap();
-                all_inside.wait(); // nobody leaves before all are in
+                all_inside.wait(); // all readers stay until every reader has the lock
                 guard.unlock().unwrap();
             });
         }
@@ -34,7 +35,7 @@ fn fifty_readers_at_once() {
 }
 
 #[test]
-fn a_writer_is_alone() {
+fn a_writer_holds_the_lock_alone() {
     let server = Server::any();
     let gates = [server.gate(), server.gate()];
     let (readers, writers) = (AtomicI32::new(0), AtomicI32::new(0));
@@ -64,7 +65,7 @@ fn a_writer_is_alone() {
 }
 
 #[test]
-fn a_writer_that_waits_stops_new_readers() {
+fn a_waiting_writer_blocks_new_readers() {
     let server = Server::any();
     let lock = server.gate().rwlock("book");
     let first = lock.read().unwrap();
@@ -94,8 +95,8 @@ fn a_writer_that_waits_stops_new_readers() {
 }
 
 #[test]
-fn neither_side_starves() {
-    // In line behind a writer: they come in as they came, the readers next to each other together.
+fn readers_and_writers_are_granted_in_order_of_arrival() {
+    // In line behind a writer. They are granted in order of arrival; adjacent readers are granted together.
     let server = Server::any();
     let gate = server.gate();
     let lock = gate.rwlock("book");
@@ -126,7 +127,7 @@ fn neither_side_starves() {
     assert_eq!(order, [0, 1, 2, 3, 4]);
 }
 
-/// What the process of a reader does that is killed.
+/// The main function of a reader process, which is killed.
 pub fn read(arguments: &[String]) {
     let gate = Gate::builder(&arguments[0]).prefix(&arguments[1]).open().unwrap();
     let lock = gate.rwlock("book").lease(Duration::from_millis(500));
@@ -138,19 +139,19 @@ pub fn read(arguments: &[String]) {
 }
 
 #[test]
-fn a_crashed_reader_s_share_comes_back_alone_at_its_own_lease() {
+fn a_crashed_readers_share_is_freed_at_its_own_lease_end() {
     let server = Server::any();
     let lock = server.gate().rwlock("book");
     let mut child = process("read", &[&server.url, &server.prefix]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while lines.next().unwrap().unwrap() != "reading" {}
-    // Reads on, with a short lease that is renewed all the time.
+    // Keeps reading, with a short lease that is renewed.
     let other = lock.clone().lease(Duration::from_secs(2)).auto_renew();
     let other = other.read().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(lock.inspect().unwrap().in_use, 2);
-    eventually("its share is back", || (lock.inspect().unwrap().in_use == 1).then_some(()));
+    eventually("the share is free", || (lock.inspect().unwrap().in_use == 1).then_some(()));
     assert!(!other.is_lost());
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| lock.write().unwrap().unlock().unwrap());
@@ -161,7 +162,7 @@ fn a_crashed_reader_s_share_comes_back_alone_at_its_own_lease() {
 }
 
 #[test]
-fn whoever_wrote_goes_on_reading_and_nobody_writes_in_between() {
+fn a_downgraded_writer_reads_and_no_other_writes_in_between() {
     let server = Server::any();
     let lock = server.gate().rwlock("book");
     let writing = lock.write().unwrap();
@@ -181,7 +182,7 @@ fn whoever_wrote_goes_on_reading_and_nobody_writes_in_between() {
         let reading = writing.downgrade().unwrap();
         assert_eq!((reading.fence(), reading.id()), (fence, &*id));
         assert_eq!(reading.permits(), 1);
-        eventually("the reader in front comes in", || order.lock().unwrap().first().copied());
+        eventually("the reader at the head is granted", || order.lock().unwrap().first().copied());
         assert_eq!(*order.lock().unwrap(), ["read"]);
         reading.refresh().unwrap();
         assert_eq!(reading.unlock().unwrap(), Released::Released);
@@ -190,11 +191,11 @@ fn whoever_wrote_goes_on_reading_and_nobody_writes_in_between() {
 }
 
 #[test]
-fn a_downgrade_may_be_tried_again() {
+fn an_unconfirmed_downgrade_can_be_retried() {
     let (_server, proxy, gate) = own!(Proxy::with_gate());
     let lock = gate.rwlock("book");
     let writing = lock.write().unwrap();
-    proxy.lose_replies(2); // carried out, and told to nobody
+    proxy.lose_replies(2); // both calls run, and the replies are lost
     let error = writing.downgrade().unwrap_err();
     assert!(matches!(error.error(), RefreshError::Unknown(_)), "{error}");
     let reading = error.into_guard().downgrade().unwrap();
@@ -203,7 +204,7 @@ fn a_downgrade_may_be_tried_again() {
 }
 
 #[test]
-fn a_downgrade_of_what_is_lost_says_so() {
+fn a_downgrade_of_a_lost_lock_is_an_error() {
     let server = Server::any();
     let lock = server.gate().rwlock("book");
     let writing = lock.write().unwrap();
@@ -214,7 +215,7 @@ fn a_downgrade_of_what_is_lost_says_so() {
 }
 
 #[test]
-fn at_once_and_in_time() {
+fn tries_and_timeouts_work_for_readers_and_writers() {
     let server = Server::any();
     let lock = server.gate().rwlock("book");
     let soon = Duration::from_millis(30);
@@ -234,14 +235,14 @@ fn at_once_and_in_time() {
 }
 
 #[test]
-fn a_share_and_the_whole_lock_are_handed_to_another_process() {
+fn a_share_and_the_whole_lock_can_be_handed_to_another_process() {
     let server = Server::any();
     let (here, there) = (server.gate().rwlock("book"), server.gate().rwlock("book"));
     let reader = here.read().unwrap().into_id();
-    let RwLockGuard::Read(reading) = there.adopt(&reader).unwrap() else { panic!("a reader was made a writer") };
+    let RwLockGuard::Read(reading) = there.adopt(&reader).unwrap() else { panic!("a reader was adopted as a writer") };
     reading.unlock().unwrap();
     let writer = here.write().unwrap().into_id();
-    let RwLockGuard::Write(writing) = there.adopt(&writer).unwrap() else { panic!("a writer was made a reader") };
+    let RwLockGuard::Write(writing) = there.adopt(&writer).unwrap() else { panic!("a writer was adopted as a reader") };
     assert!(matches!(
         here.try_read(),
         Err(TryAcquireError::Denied(denied)) if denied.in_use == i32::MAX as u32
@@ -251,16 +252,16 @@ fn a_share_and_the_whole_lock_are_handed_to_another_process() {
 }
 
 #[test]
-fn a_writer_that_was_lost_does_not_downgrade_its_successor() {
+fn a_lost_writer_does_not_downgrade_its_successor() {
     let server = Server::any();
     let lock = server.gate().rwlock("book").id("own");
     let short = lock.clone().lease(Duration::from_millis(30));
     let lost = short.write().unwrap();
-    let successor = eventually("its lease ends", || lock.write().ok());
+    let successor = eventually("the lease ends", || lock.write().ok());
     let error = lost.downgrade().unwrap_err();
     assert!(matches!(error.error(), RefreshError::Lost(_)), "{error}");
     drop(error);
     let other = server.gate().rwlock("book");
-    assert!(other.try_read().is_err(), "a reader beside the writer");
+    assert!(other.try_read().is_err(), "a reader was granted during a write");
     successor.unlock().unwrap();
 }

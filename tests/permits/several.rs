@@ -1,5 +1,5 @@
-//! Promise: permits of several semaphores are acquired together or not at all; nobody who waits for one of them is overtaken;
-//! nobody waits for ever.
+//! Promise: permits of several semaphores are acquired together or not at all. No waiter for one of them is overtaken,
+//! and no wait is endless.
 
 mod at_once;
 mod limits;
@@ -21,12 +21,12 @@ const SWORD: &str = "{trade}:sword";
 const SHIELD: &str = "{trade}:shield";
 const HELMET: &str = "{trade}:helmet";
 
-/// One mutex through the scripts.
+/// One mutex, used directly through the scripts.
 fn raw(server: &Server, name: &str) -> Raw {
     Raw { con: server.connection(), keys: Keys::mutex(&server.prefix, name).unwrap(), limit: 1 }
 }
 
-/// Asks by the script for mutexes of these keys.
+/// Calls the script for mutexes with these keys.
 fn ask(raws: &mut [&mut Raw], id: &str, lease_ms: u64) -> Result<TryAcquireAllAnswer, CallError> {
     let keys: Vec<Keys> = raws.iter().map(|raw| raw.keys.clone()).collect();
     semaphore::try_acquire_all(&mut raws[0].con, id, &mutexes(&keys, lease_ms))
@@ -45,7 +45,7 @@ fn assert_blocked(answer: Result<TryAcquireAllAnswer, CallError>, expected: usiz
     }
 }
 
-/// None of these is held, and nobody waits for one.
+/// Asserts that none of these has a holder or a waiter.
 fn assert_free(gate: &Gate, names: &[&str]) {
     for name in names {
         let seen = gate.mutex(name).inspect().unwrap();

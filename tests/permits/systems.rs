@@ -1,5 +1,5 @@
-//! Promise: every system that people know from the literature is here, without its hole: one test each, by the names of the
-//! sections of the guide. What they have in common is tested elsewhere, a file a promise.
+//! Promise: luagate provides every system that is known from the literature, without its defects. Each test has the
+//! name of a section of the guide. Common promises are tested in other files, one file for each promise.
 
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
@@ -19,7 +19,8 @@ fn until_waiting(semaphore: &luagate::Semaphore, count: u64) {
 
 #[test]
 fn basic_counting_semaphore() {
-    // A caller with a short timeout leaves a holder with a long one alone, and a release tells whether it had timed out.
+    // A caller with a short timeout does not affect a holder with a long one. A release reports if its permit had timed
+    // out.
     let server = Server::any();
     let gate = server.gate();
     let remote = gate.semaphore("remote", 2);
@@ -27,7 +28,7 @@ fn basic_counting_semaphore() {
     let short = remote.clone().lease(Duration::from_millis(20));
     let short = short.try_acquire().unwrap();
     assert!(matches!(remote.try_acquire(), Err(TryAcquireError::Denied(_))));
-    eventually("the short one times out", || remote.try_acquire().ok()).release().unwrap();
+    eventually("the short lease ends", || remote.try_acquire().ok()).release().unwrap();
     assert_eq!(short.release().unwrap(), Released::Gone);
     assert_eq!(long.release().unwrap(), Released::Released);
 }
@@ -56,7 +57,7 @@ fn fair_semaphore() {
 
 #[test]
 fn refreshed_semaphore() {
-    // A refresh that comes too late adds nobody, not for a moment.
+    // A late refresh adds no holder, not even for a moment.
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let lost = raw.grant(Ask { lease_ms: 20, ..raw.ask("lost") });
@@ -70,7 +71,8 @@ fn refreshed_semaphore() {
 
 #[test]
 fn race_free_semaphore() {
-    // For the last permit, from many connections at once, with no lock around it: one of them has it, every time.
+    // Many connections request the last permit at once, without a lock around the calls. Exactly one gets it, every
+    // time.
     let server = Server::any();
     let gates: Vec<_> = (0..4).map(|_| server.gate()).collect();
     for round in 0..50 {
@@ -99,7 +101,7 @@ fn lock_with_identifier_timeout_and_lease() {
     let gate = server.gate();
     let market = gate.mutex("market").lease(SOON);
     let guard = market.lock().unwrap();
-    // Only the owner releases; nothing is left without an end.
+    // Only the owner can release, and no key is without a TTL.
     assert_eq!(market.revoke("somebody-else").unwrap(), Revoked::Nothing);
     assert!(market.try_lock().is_err());
     let mut con = server.connection();
@@ -119,7 +121,7 @@ fn lock_with_identifier_timeout_and_lease() {
 
 #[test]
 fn fine_grained_locks() {
-    // Two that take the same two in opposite orders: both get both, one after the other.
+    // Two callers lock the same two mutexes in opposite orders. Both get both, one after the other.
     let server = Server::any();
     let gate = server.gate();
     std::thread::scope(|scope| {
@@ -148,18 +150,18 @@ fn named_semaphore_with_identities() {
     let server = Server::any();
     let gate = server.gate();
     let seats = gate.stored_semaphore("seats").permanent();
-    let Err(TryAcquireError::Invalid(invalid)) = seats.try_acquire() else { panic!("no size was set") };
+    let Err(TryAcquireError::Invalid(invalid)) = seats.try_acquire() else { panic!("granted without a limit") };
     assert!(invalid.to_string().contains("no limit"), "{invalid}");
     assert!(seats.available_permits().is_err());
     seats.resize(2).unwrap();
     let ann = seats.clone().id("ann");
     ann.try_acquire().unwrap().into_id();
-    // The same identity counts once, and stays without an end.
+    // The same identity counts once, and is held permanently.
     assert!(matches!(ann.try_acquire(), Err(TryAcquireError::AlreadyHeld(_))));
     let seen = seats.inspect().unwrap();
     assert_eq!((seen.limit, seen.in_use), (Some(2), 1));
     assert_eq!(seen.holders[0].remaining, None);
-    // A size below what is held is kept in mind, not forgotten.
+    // A limit below the number of held permits is stored, not ignored.
     let bob = seats.clone().id("bob").try_acquire().unwrap();
     seats.resize(1).unwrap();
     bob.release().unwrap();
@@ -192,7 +194,7 @@ fn java_util_concurrent_semaphore() {
         cancel.cancel();
         assert!(matches!(waiting.join().unwrap(), Err(AcquireError::Cancelled(_))));
     });
-    // Reduced from what to what: the same call again changes nothing more.
+    // Compare and resize: the same call again changes nothing.
     let reduced = pool.compare_and_resize(10, 7).unwrap();
     assert_eq!(reduced, Resized::Resized { old: 10, in_use: 10 });
     let again = pool.compare_and_resize(10, 7).unwrap();
@@ -206,7 +208,7 @@ fn redisson_semaphores() {
     let server = Server::any();
     let gate = server.gate();
     let licences = gate.stored_semaphore("licences").lease(SOON);
-    // trySetPermits sets once, addPermits wakes whoever waits.
+    // trySetPermits sets the limit once, addPermits wakes a waiter.
     let set = licences.compare_and_resize(0, 1).unwrap();
     assert_eq!(set, Resized::Resized { old: 0, in_use: 0 });
     let again = licences.compare_and_resize(0, 5).unwrap();
@@ -214,14 +216,14 @@ fn redisson_semaphores() {
     let permit = licences.acquire().unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| licences.acquire_many(2));
-        eventually("a request above the limit is told", || waiting.is_finished().then_some(()));
+        eventually("a request above the limit is refused", || waiting.is_finished().then_some(()));
         assert!(waiting.join().unwrap().is_err());
         let waiting = scope.spawn(|| licences.acquire());
         until_waiting(&licences, 1);
         licences.compare_and_resize(1, 3).unwrap();
         waiting.join().unwrap().unwrap().release().unwrap();
     });
-    // updateLeaseTime and getLeaseTime, from here and from elsewhere.
+    // updateLeaseTime and getLeaseTime, from this and another client.
     permit.refresh_for(SOON * 6).unwrap();
     assert!(permit.remaining().unwrap() > SOON * 5);
     let seen = licences.inspect().unwrap();
@@ -247,7 +249,7 @@ fn redisson_read_write_fenced_and_multi_locks() {
     let other = prices.try_read().unwrap();
     assert!(other.fence() > reading.fence());
     drop((reading, other));
-    // A fence is on every guard, and grows also when the keys were lost in between.
+    // Every guard has a fence, and it increases also if the keys were lost in between.
     let mutex = gate.mutex("file");
     let first = mutex.lock().unwrap();
     let fence = first.fence();
@@ -274,7 +276,7 @@ fn autocomplete_on_a_list() {
 
 #[test]
 fn autocomplete_on_a_sorted_set() {
-    // No sentinels: whoever searches while others search and join sees members only.
+    // Without sentinel members: a search finds only members, while others search and join.
     let server = Server::any();
     let gate = server.gate();
     let guild = Prefix::new(&gate, "guild");

@@ -1,16 +1,17 @@
-//! A server whose clock a test sets, or a process of a test that sets its own, by libfaketime, where that is installed.
+//! A server whose clock a test can set, or a process of a test that sets its own clock. Both use libfaketime, if it is
+//! installed.
 
 use super::{Environment, Server};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// How long a server may take to start under libfaketime; it hangs some.
+/// The maximum start time of a server under libfaketime. Some servers hang there.
 const START: Duration = Duration::from_secs(5);
 
 const NO_LIBRARY: &str = "needs libfaketime (apt: faketime, dnf, apk: libfaketime)";
 
-/// The variable that names the file in which a clock is.
+/// The environment variable with the path of the clock file.
 const FILE: &str = "FAKETIME_TIMESTAMP_FILE";
 
 /// The clock of one server.
@@ -20,11 +21,12 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Sets it: so many seconds ahead of this machine's, or behind it. Returns when scripts see that.
+    /// Sets the clock to this number of seconds ahead of the machine's; negative: behind it. Returns when scripts see
+    /// the new time.
     pub fn set(&self, ahead: i64) {
         self.write(ahead);
         let mut con = self.server.get_connection().unwrap();
-        super::eventually("scripts see the time", || {
+        super::eventually("scripts see the new time", || {
             let mut time = redis::cmd("EVAL");
             time.arg("return redis.call('TIME')[1]").arg(0);
             let time: i64 = time.query(&mut con).unwrap();
@@ -38,25 +40,25 @@ impl Clock {
     }
 }
 
-/// In one step, since the file is read whenever somebody asks for the time.
+/// In one step, because every call that reads the time can read the file.
 fn write(file: &Path, ahead: i64) {
     let next = file.with_extension("next");
     std::fs::write(&next, format!("{ahead:+}")).unwrap();
     std::fs::rename(next, file).unwrap();
 }
 
-/// What a process is told that has this library, and its clock in this file.
+/// The environment of a process with this library and its clock in this file.
 fn variables(preload: &str, file: &Path) -> Environment {
     vec![
         ("LD_PRELOAD".into(), preload.into()),
         (FILE.into(), file.into()),
         ("FAKETIME_NO_CACHE".into(), "1".into()),
-        // No machine's monotonic clock steps.
+        // The monotonic clock of a machine never steps.
         ("FAKETIME_DONT_FAKE_MONOTONIC".into(), "1".into()),
     ]
 }
 
-/// Gives a process that is to be started a clock of its own, right at first; `set_own` sets it there.
+/// Gives a process that will be started its own clock, initially correct. `set_own` sets it there.
 pub fn give_own(command: &mut Command, folder: &Path) -> Result<(), String> {
     let library = library().ok_or(NO_LIBRARY)?;
     let file = folder.join("clock");
@@ -65,7 +67,7 @@ pub fn give_own(command: &mut Command, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets the clock of this process, which was given one of its own: so many seconds ahead.
+/// Sets the clock of this process, prepared by `give_own`, to this number of seconds ahead.
 pub fn set_own(ahead: i64) {
     let before = UNIX_EPOCH.elapsed().unwrap();
     let began = Instant::now();
@@ -77,14 +79,14 @@ pub fn set_own(ahead: i64) {
 }
 
 impl Server {
-    /// A server of the test's own with a clock of its own, right at first. Without libfaketime, or with a server that does not
-    /// start under it, the reason why there is none.
+    /// A private server with its own clock, initially correct. Without libfaketime, or if the server does not start
+    /// under it, returns the reason.
     pub fn with_clock() -> Result<(Server, Clock), String> {
         let Some(library) = library() else {
             return Err(NO_LIBRARY.to_owned());
         };
-        // Where jemalloc is a library of its own, the two wait for each other's start: then the C library's malloc has to
-        // come before it. Others have to have the one that they were built with.
+        // If the server loads jemalloc as a shared library, the two libraries deadlock at the start. Loading the C
+        // library's malloc first prevents this. Other servers need the malloc they were built with.
         for preload in [format!("{library} libc.so.6"), library] {
             let environment = |folder: &Path| variables(&preload, &folder.join("clock"));
             let Some(mut server) = Server::start_in(&[], "0", environment) else {
@@ -103,7 +105,7 @@ impl Server {
     }
 }
 
-/// Where libfaketime is.
+/// The path of libfaketime.
 fn library() -> Option<String> {
     let machine = std::env::consts::ARCH;
     let folders = [

@@ -1,4 +1,4 @@
-//! Nodes of a Redis Cluster: one that has every slot, or three masters with a replica each.
+//! Redis Cluster nodes: one node with every slot, or three masters with a replica each.
 
 use super::group::{Group, Start, in_turn};
 use super::{Server, eventually, new_prefix};
@@ -11,29 +11,29 @@ use std::time::{Duration, Instant};
 const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 
-/// After how long a node counts as gone: longer than most pauses of a busy machine.
+/// The time after which a node counts as failed: longer than most pauses of a busy machine.
 const NODE_TIMEOUT_MS: &str = "1500";
 
-/// For how long a node counts votes, those of its last election too: twice the above. A node that took over, lost its place
-/// and is to take over again in this time takes itself for elected, and nobody follows it.
+/// For this time a node counts votes, also those of its last election: twice the above. If a promoted node loses its
+/// role and is elected again within this time, it counts old votes: it believes it is elected, but no node follows it.
 const OLD_VOTES: Duration = Duration::from_secs(3);
 
-/// A node gives a failover by hand up after five seconds.
+/// A node gives up a manual failover after five seconds.
 const BY_HAND: Duration = Duration::from_secs(6);
 
-/// Three masters with a replica each, which takes over within seconds. It may also do so where the machine stood still for
-/// long, so a test asks who is the master.
+/// Three masters with a replica each. A replica is promoted within seconds after its master failed. This can also
+/// happen after a long pause of the machine, so tests must ask which node is the master.
 pub struct Cluster {
-    /// A prefix that no other test has.
+    /// A prefix that no other test uses.
     pub prefix: String,
     nodes: Group,
-    /// What the nodes call themselves.
+    /// The node ids.
     ids: Vec<String>,
-    /// When each was last seen to take over.
+    /// The last observed promotion of each node.
     elected: Mutex<HashMap<usize, Instant>>,
 }
 
-/// What can be done with any group.
+/// The operations of any group.
 impl Deref for Cluster {
     type Target = Group;
 
@@ -48,7 +48,7 @@ impl DerefMut for Cluster {
     }
 }
 
-/// Slots that follow each other, and who has them.
+/// A range of slots, and its nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Range {
     first: u16,
@@ -68,12 +68,12 @@ impl Range {
 }
 
 impl Cluster {
-    /// A cluster of the test's own that serves, with its replicas in sync; see `own`.
+    /// A private cluster that serves, with its replicas in sync. See `own`.
     pub fn new() -> Option<Cluster> {
         Cluster::of(&|arguments, folder| Server::private_tcp_in(arguments, folder))
     }
 
-    /// The same, of nodes that `start` starts.
+    /// The same, with nodes that `start` starts.
     pub fn of(start: &Start) -> Option<Cluster> {
         let mut nodes = Group::default();
         for _ in 0..2 * MASTERS {
@@ -82,7 +82,7 @@ impl Cluster {
                 "yes",
                 "--cluster-node-timeout",
                 NODE_TIMEOUT_MS,
-                // However long ago a replica last heard of its master, it takes over.
+                // A replica is promoted no matter when it last received data from its master.
                 "--cluster-replica-validity-factor",
                 "0",
                 "--repl-ping-replica-period",
@@ -98,7 +98,7 @@ impl Cluster {
         let slots: Vec<usize> = (0..SLOTS).collect();
         let parts = slots.chunks(SLOTS.div_ceil(MASTERS));
         for ((master, con), part) in cons.iter_mut().zip(parts) {
-            // One each, or else they would first have to find out who is right.
+            // Different epochs, so that the nodes need not resolve a conflict first.
             tell(con, ("SET-CONFIG-EPOCH", *master + 1));
             tell(con, ("ADDSLOTS", part));
         }
@@ -107,7 +107,7 @@ impl Cluster {
                 tell(con, ("MEET", cluster.address(other)));
             }
         }
-        in_turn("all know each other", || {
+        in_turn("all nodes have met", || {
             let all = cons.iter_mut().all(|(_, con)| cluster.is_known_to(con));
             all.then_some(())
         });
@@ -125,13 +125,13 @@ impl Cluster {
         all && !nodes.contains("handshake")
     }
 
-    /// Waits until the nodes that run serve and agree on who has what, and replicas have all that was written until now.
+    /// Blocks until the running nodes serve and agree on all slots, and replicas have all writes so far.
     #[track_caller]
     pub fn settle(&self) {
         let mut cons = self.connections();
         let ranges = in_turn("the cluster serves", || self.agreed(&mut cons));
         for range in ranges {
-            // One that is paused or was killed may still be listed.
+            // A paused or killed node can still be listed.
             let running = self.running();
             let replicas = range.replicas.into_iter();
             let replicas: Vec<usize> = replicas.filter(|node| running.contains(node)).collect();
@@ -139,7 +139,7 @@ impl Cluster {
         }
     }
 
-    /// Who has what, if all of these nodes serve, have a part, and say the same.
+    /// The slot ranges, if all of these nodes serve, are part of the cluster, and agree.
     fn agreed(&self, cons: &mut [(usize, Connection)]) -> Option<Vec<Range>> {
         let mut said = cons.iter_mut().map(|(node, con)| {
             let state: String = ask(con, "INFO");
@@ -170,11 +170,11 @@ impl Cluster {
         Range { first: read(&row[0]), last: read(&row[1]), master, replicas }
     }
 
-    /// Who has a slot, as far as any node knows.
+    /// The range of a slot, according to any running node.
     fn range_of(&self, slot: u16) -> Range {
         let ranges = self.ranges(&mut self.any());
         let range = ranges.into_iter().find(|range| range.has(slot));
-        range.expect("some node has it")
+        range.expect("the slot has a node")
     }
 
     /// The slot of a key.
@@ -182,17 +182,17 @@ impl Cluster {
         ask(&mut self.any(), ("KEYSLOT", key))
     }
 
-    /// The master that has a slot.
+    /// The master of a slot.
     pub fn master(&self, slot: u16) -> usize {
         self.range_of(slot).master
     }
 
-    /// The replicas of the master that has a slot.
+    /// The replicas of a slot's master.
     pub fn replicas(&self, slot: u16) -> Vec<usize> {
         self.range_of(slot).replicas
     }
 
-    /// The masters that have slots.
+    /// The masters with slots.
     pub fn masters(&self) -> Vec<usize> {
         let ranges = self.ranges(&mut self.any());
         let mut masters: Vec<usize> = ranges.iter().map(|range| range.master).collect();
@@ -214,7 +214,7 @@ impl Cluster {
         name.unwrap()
     }
 
-    /// Waits until a replica took the place of this master, and all nodes that run know and serve. Returns which.
+    /// Blocks until a replica has replaced this master, and all running nodes agree and serve. Returns the new master.
     #[track_caller]
     pub fn promoted(&self, slot: u16, instead_of: usize) -> usize {
         let mut cons = self.connections();
@@ -226,7 +226,7 @@ impl Cluster {
         master
     }
 
-    /// Has a replica take over from its master, by hand and without loss. Returns when all nodes know.
+    /// Promotes a replica by a manual failover, without loss. Returns when all nodes agree.
     #[track_caller]
     pub fn fail_over(&self, slot: u16, to: usize) {
         self.await_end_of_old_votes(&[to]);
@@ -236,7 +236,7 @@ impl Cluster {
         in_turn("the replica took over", || {
             if asked.is_none_or(|asked| asked.elapsed() > BY_HAND) {
                 asked = Some(Instant::now());
-                // An error where it is the master already.
+                // An error if it is already the master.
                 let _: RedisResult<()> = redis::cmd("CLUSTER").arg("FAILOVER").query(&mut target);
             }
             (self.agreed_master(&mut cons, slot)? == to).then_some(())
@@ -254,7 +254,7 @@ impl Cluster {
         self.elected.lock().unwrap().insert(node, Instant::now());
     }
 
-    /// Until these can be elected again.
+    /// Waits until these nodes can be elected again.
     fn await_end_of_old_votes(&self, nodes: &[usize]) {
         let elected = self.elected.lock().unwrap();
         if let Some(last) = nodes.iter().filter_map(|node| elected.get(node)).max() {
@@ -262,13 +262,13 @@ impl Cluster {
         }
     }
 
-    /// Ends a node at once, without a word to anybody.
+    /// Kills a node without a shutdown.
     pub fn kill(&mut self, node: usize) {
         self.await_end_of_old_votes(&self.replicas_of(node));
         self.nodes.kill(node);
     }
 
-    /// Cuts a node off: its connections stand, and nothing comes back.
+    /// Pauses a node: its connections stay open, and it sends nothing.
     pub fn pause(&mut self, node: usize) {
         self.await_end_of_old_votes(&self.replicas_of(node));
         self.nodes.pause(node);
@@ -280,8 +280,7 @@ impl Cluster {
         ranges.flat_map(|range| range.replicas).collect()
     }
 
-    /// Begins to move a slot to another master: keys that are there are served there, and asking for others is answered
-    /// `ASK`.
+    /// Starts to move a slot to another master. The source serves existing keys, and replies `ASK` for others.
     pub fn begin_move(&self, slot: u16, to: usize) -> Move {
         let from = self.master(slot);
         let mut target = self.connection(to);
@@ -292,7 +291,7 @@ impl Cluster {
     }
 }
 
-/// A slot on its way from one master to another.
+/// A slot that is moving from one master to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
     pub slot: u16,
@@ -301,12 +300,12 @@ pub struct Move {
 }
 
 impl Move {
-    /// Moves one key. While others of one call are not there, that is answered `TRYAGAIN`.
+    /// Moves one key. A call whose keys are split between the nodes gets `TRYAGAIN`.
     pub fn move_key(&self, cluster: &Cluster, key: &str) {
         self.migrate(cluster, &[key.to_owned()]);
     }
 
-    /// Moves all keys that are still there.
+    /// Moves all keys that are still on the source.
     pub fn move_keys(&self, cluster: &Cluster) {
         let mut source = cluster.connection(self.from);
         loop {
@@ -328,10 +327,10 @@ impl Move {
         assert_eq!(moved, "OK", "{keys:?}");
     }
 
-    /// Tells all masters. Returns when all nodes know.
+    /// Notifies all masters. Returns when all nodes agree.
     #[track_caller]
     pub fn end(self, cluster: &Cluster) {
-        // First who has to know; for a moment both may have it, and never nobody.
+        // First the target, so that for a moment both nodes own the slot, but never none.
         let running = cluster.running();
         let mut masters = cluster.masters();
         masters.retain(|node| running.contains(node));
@@ -342,7 +341,7 @@ impl Move {
             tell(&mut con, ("SETSLOT", self.slot, "NODE", id));
         }
         let mut cons = cluster.connections();
-        in_turn("all know that the slot moved", || {
+        in_turn("all nodes know the slot's new owner", || {
             let master = cluster.agreed_master(&mut cons, self.slot)?;
             (master == self.to).then_some(())
         });
@@ -350,7 +349,7 @@ impl Move {
 }
 
 impl Server {
-    /// A node of a cluster, alone and in charge of every slot: it refuses keys of several slots in one call.
+    /// A cluster node with every slot: it refuses calls with keys of several slots.
     pub fn cluster_node() -> Option<Server> {
         let server = Server::private_tcp(&["--cluster-enabled", "yes"])?;
         let mut con = server.connection();
@@ -366,13 +365,13 @@ impl Server {
     }
 }
 
-/// A `CLUSTER` command that has a reply.
+/// A `CLUSTER` command with a reply.
 #[track_caller]
 fn ask<T: FromRedisValue>(con: &mut Connection, arguments: impl ToRedisArgs) -> T {
     redis::cmd("CLUSTER").arg(arguments).query(con).unwrap()
 }
 
-/// A `CLUSTER` command that has none.
+/// A `CLUSTER` command without a reply.
 #[track_caller]
 fn tell(con: &mut Connection, arguments: impl ToRedisArgs) {
     redis::cmd("CLUSTER").arg(arguments).exec(con).unwrap();

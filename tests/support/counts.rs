@@ -1,8 +1,8 @@
-//! How often a server ran which commands.
+//! Command counts of a server.
 
 use redis::Connection;
 
-/// How often each command ran since the last `CONFIG RESETSTAT`.
+/// The number of calls of each command since the last `CONFIG RESETSTAT`.
 pub fn command_counts(con: &mut Connection) -> std::collections::BTreeMap<String, u64> {
     let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
     text.lines()
@@ -13,12 +13,12 @@ pub fn command_counts(con: &mut Connection) -> std::collections::BTreeMap<String
         .collect()
 }
 
-/// Forgets the counts.
+/// Resets the counts.
 pub fn reset_counts(con: &mut Connection) {
     redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();
 }
 
-/// How many commands ran in scripts, and how many scripts.
+/// The number of commands run in scripts, and the number of scripts.
 pub fn calls_in_scripts(con: &mut Connection) -> (u64, u64) {
     let counts = command_counts(con);
     let scripts = counts.get("evalsha").copied().unwrap_or(0);

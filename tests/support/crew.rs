@@ -1,4 +1,4 @@
-//! A crew: processes that take turns on one semaphore, and go on with it whatever a test does to them or to the server.
+//! A crew: processes that share one semaphore and keep using it, while a test causes faults in them or in the server.
 
 use super::dice::Dice;
 use super::history::client::Recorded;
@@ -17,41 +17,42 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The semaphore that they share.
+/// The shared semaphore.
 pub const NAME: &str = "crew";
 pub const LIMIT: u32 = 3;
 
-/// Long beside the pauses of a busy machine.
+/// Much longer than a pause of a busy machine.
 pub const LEASE: Duration = Duration::from_secs(2);
 
-/// How often each has to be served once the fault is over.
+/// How often each process must be granted a permit after the fault.
 const AFTERWARDS: u32 = 2;
 
-/// How long a member waits in line at most.
+/// The maximum wait of a member in line.
 const IN_LINE: Duration = Duration::from_secs(10);
 
-/// A permit is held for up to a few times so many ms. Of what happens in the seconds of a failover a history has to be
-/// explained in which nobody knows what the next master knew, so it is not to be too much.
+/// Permits are held for up to a few times this number of ms. The check must explain the seconds of a failover without
+/// knowing the data of the next master, so the number of calls must stay small.
 const HOLD: u64 = 60;
 
-/// More than the silence after which a subscription is tested, with leases that were granted to nobody in that time.
+/// Longer than the silence after which a subscription is tested, plus the leases that were granted without a receiver
+/// in that time.
 const BOUND: Duration = SOON.saturating_mul(2);
 
-/// What the members have told so far, those that were killed too.
+/// The reports of all members, also of killed ones.
 #[derive(Default)]
 struct Log {
     served: AtomicU32,
     errors: Mutex<BTreeMap<String, u32>>,
 }
 
-/// Where a crew is at home: one server, or several of which one has its semaphore.
+/// The servers of a crew: one server, or several, one of which stores its semaphore.
 pub trait Home {
     fn prefix(&self) -> &str;
 
-    /// A gate of the test's own.
+    /// The test's own gate.
     fn gate(&self) -> Gate;
 
-    /// A connection to the server that has this key now.
+    /// A connection to the server that currently stores this key.
     fn connection_for(&self, key: &str) -> Connection;
 }
 
@@ -88,7 +89,8 @@ struct Member {
 }
 
 impl Crew {
-    /// So many processes on the semaphore of the test's prefix, reached at `url`. Returns when the first were served.
+    /// Starts this number of processes on the semaphore under the test's prefix, which they reach at `url`. Returns
+    /// after the first grants.
     pub fn new(home: &impl Home, url: &str, size: u32) -> Crew {
         let folder = tempfile::tempdir().unwrap();
         let mut crew = Crew {
@@ -108,7 +110,7 @@ impl Crew {
         crew
     }
 
-    /// One more process.
+    /// Starts one more process.
     pub fn join(&mut self) {
         self.started += 1;
         let label = format!("member-{}", self.started);
@@ -135,31 +137,31 @@ impl Crew {
         self.members.push(Member { label, child, stdin, finished });
     }
 
-    /// Waits until so many stays more have ended well.
+    /// Blocks until this number of further permits was acquired and released.
     #[track_caller]
     pub fn goes_on(&self, stays: u32) {
         let until = self.served() + stays;
         let served = within(BOUND, || (self.served() >= until).then_some(()));
-        assert!(served.is_some(), "the crew does not go on");
+        assert!(served.is_some(), "the crew makes no progress");
     }
 
     pub fn served(&self) -> u32 {
         self.log.served.load(Ordering::SeqCst)
     }
 
-    /// What calls of members failed with, and how often.
+    /// The errors of members' calls, and how often each occurred.
     pub fn errors(&self) -> BTreeMap<String, u32> {
         self.log.errors.lock().unwrap().clone()
     }
 
-    /// The process whose permit or place in line has this id, if it still lives.
+    /// The process whose permit or place in line has this id, if it is still running.
     pub fn process_of(&self, id: &str) -> Option<u32> {
         let label = id.split_once('/')?.0;
         let member = self.members.iter().find(|member| member.label == label)?;
         Some(member.child.id())
     }
 
-    /// Ends a process in the middle of what it does.
+    /// Kills a process in the middle of a call.
     pub fn kill(&mut self, pid: u32) {
         signal("-KILL", pid);
         self.members.retain_mut(|member| {
@@ -171,7 +173,7 @@ impl Crew {
         });
     }
 
-    /// Does something after which the server does not know any more what it knew.
+    /// Runs a fault after which the server may have lost data, and records it.
     pub fn recorded<T>(&self, what: &Op, fault: impl FnOnce() -> T) -> T {
         let started = self.recorder.start(NAME, what);
         let result = fault();
@@ -179,8 +181,8 @@ impl Crew {
         result
     }
 
-    /// The fault is over. Everybody who lives is served twice more, and leaves the semaphore free; and what all of them saw
-    /// is explained by these rules.
+    /// To be called when the fault has ended. Every running process is granted a permit twice more, and the semaphore
+    /// is free afterwards. The recorded history must be explained by these rules.
     #[track_caller]
     pub fn finish(mut self, home: &impl Home, rules: &Rules) {
         println!("seed {}: {} stays, {:?}", self.seed, self.served(), self.errors());
@@ -189,7 +191,7 @@ impl Crew {
         }
         for member in &mut self.members {
             let finished = within(BOUND, || member.finished.load(Ordering::SeqCst).then_some(()));
-            assert!(finished.is_some(), "{} is not served", member.label);
+            assert!(finished.is_some(), "{} was granted no permit", member.label);
             assert!(member.child.wait().unwrap().success());
         }
         assert_free(home);
@@ -202,11 +204,11 @@ impl Crew {
 }
 
 impl Drop for Crew {
-    /// Also those that are stopped. What they recorded is kept where the test failed.
+    /// Also kills stopped members. After a failed test the recordings are kept.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.folder.disable_cleanup(true);
-            eprintln!("the history is kept in {}", self.folder.path().display());
+            eprintln!("the history is in {}", self.folder.path().display());
         }
         for member in &mut self.members {
             let _ = member.child.kill();
@@ -215,40 +217,41 @@ impl Drop for Crew {
     }
 }
 
-/// The rules where connections break: a call is made again when its reply was lost, so it may find its own work done; and who
-/// has no subscription when its turn comes is passed over until it asks again. Nothing else is waived. What was sent and not
-/// answered comes to the server within seconds, or never.
+/// The rules for broken connections. A call is retried after a lost reply, so it can find its own earlier result. A
+/// waiter without a subscription at its turn is skipped until it asks again. All other rules apply. An unanswered call
+/// reaches the server within seconds, or never.
 pub fn broken_connections() -> Rules {
     Rules { order: false, repeated: true, late: 5_000_000, ..Rules::new(LIMIT) }
 }
 
-/// All permits are free within a lease, somebody can have them all at once, and no key stays beyond its time.
+/// Asserts that all permits are free within a lease, that one caller can acquire all of them, and that every key has a
+/// TTL.
 #[track_caller]
 fn assert_free(home: &impl Home) {
     let semaphore = home.gate().semaphore(NAME, LIMIT).lease(LEASE);
-    // A place whose end a replica did not hear of stays until its patience is over.
+    // A place in line whose end a replica missed stays until the waiter's deadline on the server.
     let state = within(BOUND, || {
         let state = semaphore.inspect().unwrap();
         (state.in_use == 0 && state.waiter_count == 0).then_some(state)
     });
-    let state = state.expect("all permits come back");
+    let state = state.expect("all permits are free");
     assert_eq!(state.limit.unwrap_or(LIMIT), LIMIT);
-    let all = eventually("all can be had", || semaphore.try_acquire_many(LIMIT).ok());
+    let all = eventually("all can be acquired", || semaphore.try_acquire_many(LIMIT).ok());
     all.release().unwrap();
     for key in Keys::semaphore(home.prefix(), NAME).unwrap().names() {
         let ttl: i64 = redis::cmd("PTTL").arg(key).query(&mut home.connection_for(key)).unwrap();
-        assert!(ttl != -1, "{key} stays for ever");
+        assert!(ttl != -1, "{key} has no TTL");
     }
 }
 
-/// `LUAGATE_SEED`, to see again what another run printed, or one by chance.
+/// `LUAGATE_SEED`, to repeat an earlier run, or a random seed.
 pub fn seed() -> u64 {
     let given = std::env::var("LUAGATE_SEED").ok();
     let by_chance = || uuid::Uuid::new_v4().as_u64_pair().0 % 1_000_000;
     given.map_or_else(by_chance, |seed| seed.parse().unwrap())
 }
 
-/// What a process of a crew does, whose job is called `NAME`.
+/// The job of a crew process, called `NAME`.
 pub fn work(arguments: &[String]) {
     let [url, prefix, label, seed, folder] = arguments else { panic!("{arguments:?}") };
     let told = Arc::new(AtomicBool::new(false));
@@ -257,7 +260,7 @@ pub fn work(arguments: &[String]) {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         to_finish.store(true, Ordering::SeqCst);
     });
-    let gate = eventually("the server can be reached", || {
+    let gate = eventually("the server is reachable", || {
         let gate = Gate::builder(url).prefix(prefix).label(label);
         gate.read_timeout(Duration::from_millis(500)).open().ok()
     });
@@ -269,9 +272,9 @@ pub fn work(arguments: &[String]) {
     while afterwards < AFTERWARDS {
         let finishing = told.load(Ordering::SeqCst);
         if finishing {
-            // The test may be gone, and its server with it.
+            // The test may have ended, and its server too.
             let latest = *latest.get_or_insert_with(|| Instant::now() + 3 * IN_LINE);
-            assert!(Instant::now() < latest, "not served");
+            assert!(Instant::now() < latest, "no permit was granted");
         }
         match stay(&semaphore, &mut dice) {
             Ok(()) => {
@@ -291,7 +294,7 @@ pub fn work(arguments: &[String]) {
     println!("finished");
 }
 
-/// Acquires, in line or at once, one or two; holds for a while, refreshes now and then, and releases.
+/// Acquires one or two permits, in line or at once. Holds them for a while, refreshes now and then, and releases them.
 fn stay(semaphore: &Recorded, dice: &mut Dice) -> Result<(), Error> {
     let permits = 1 + dice.below(2) as u32;
     let permit = if dice.below(3) == 0 {
@@ -314,7 +317,7 @@ fn stay(semaphore: &Recorded, dice: &mut Dice) -> Result<(), Error> {
     release(semaphore, permit)
 }
 
-/// Releases, again if the server did not confirm it.
+/// Releases, and retries if the server did not confirm it.
 fn release(semaphore: &Recorded, mut permit: Permit) -> Result<(), Error> {
     let end = Instant::now() + LEASE;
     loop {
@@ -331,7 +334,7 @@ fn release(semaphore: &Recorded, mut permit: Permit) -> Result<(), Error> {
     }
 }
 
-/// An error in a word or two.
+/// An error in one or two words.
 fn kind(error: &Error) -> String {
     let of = |word: &str, failure: &Failure| format!("{word} {:?}", failure.kind());
     match error {

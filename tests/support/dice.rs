@@ -1,6 +1,6 @@
-//! Chance that is the same each time.
+//! Reproducible random numbers.
 
-/// Numbers by xorshift.
+/// The xorshift generator.
 pub struct Dice(u64);
 
 impl Dice {

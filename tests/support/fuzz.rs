@@ -1,21 +1,21 @@
-//! What fuzzing starts from: texts, numbers and replies that nobody would send on purpose.
+//! Generators for fuzzing: texts, numbers and replies that are unlikely in normal use.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use proptest::prelude::*;
 use proptest::sample::select;
 use redis::{PushKind, Value};
 
-/// So many cases; with `LUAGATE_PROVE=long` twenty times as many.
+/// The number of test cases; twenty times as many with `LUAGATE_PROVE=long`.
 pub fn cases(count: u32) -> ProptestConfig {
     let long = std::env::var("LUAGATE_PROVE").is_ok_and(|form| form == "long");
     ProptestConfig {
         cases: if long { 20 * count } else { count },
-        failure_persistence: None, // a failure prints the smallest case, which becomes a test of its own
+        failure_persistence: None, // a failure prints the smallest case, which then becomes a regular test
         ..ProptestConfig::default()
     }
 }
 
-/// Integers, most of them at an edge.
+/// Integers, most of them at the end of a range.
 pub fn integer() -> BoxedStrategy<i64> {
     let edges = [0, 1, 2, 3, 1 << 31, 1 << 32, 1 << 52, 1 << 53, i64::MAX];
     let near_an_edge = (select(edges.to_vec()), -2..=2_i64).prop_map(|(n, d)| n.saturating_add(d));
@@ -29,7 +29,7 @@ pub fn integer() -> BoxedStrategy<i64> {
     .boxed()
 }
 
-/// The words that replies begin with, and others.
+/// The first words of replies, and other words.
 fn word() -> BoxedStrategy<Vec<u8>> {
     let words = [
         "granted",
@@ -65,7 +65,7 @@ fn word() -> BoxedStrategy<Vec<u8>> {
     .boxed()
 }
 
-/// An error of the server, as it arrives.
+/// A server error as received.
 pub fn server_error() -> BoxedStrategy<Value> {
     let codes = [
         "ERR",
@@ -99,7 +99,7 @@ pub fn server_error() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// Any reply that the protocol can carry.
+/// Any reply of the protocol.
 pub fn value() -> BoxedStrategy<Value> {
     let leaf = prop_oneof![
         4 => integer().prop_map(Value::Int),
@@ -116,7 +116,7 @@ pub fn value() -> BoxedStrategy<Value> {
         let some = proptest::collection::vec(inner.clone(), 0..10);
         let pairs = proptest::collection::vec((inner.clone(), inner.clone()), 0..4);
         prop_oneof![
-            // Shaped like a reply: a word, then integers.
+            // Like a reply of a script: a word, then integers.
             4 => (word(), proptest::collection::vec(integer(), 0..9)).prop_map(|(word, numbers)| {
                 let numbers = numbers.into_iter().map(Value::Int);
                 Value::Array(std::iter::once(Value::BulkString(word)).chain(numbers).collect())
@@ -131,7 +131,7 @@ pub fn value() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// A text with anything in it: spaces, braces, control characters, other scripts, and lengths about each bound.
+/// Arbitrary text: spaces, braces, control characters, other writing systems, and lengths close to each bound.
 pub fn text() -> BoxedStrategy<String> {
     let seeds = [
         "a",
@@ -188,7 +188,7 @@ pub fn text() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// As it goes over the wire.
+/// The value as bytes of the protocol.
 pub fn encode(value: &Value) -> Vec<u8> {
     let line = |sign: char, text: &str| format!("{sign}{text}\r\n").into_bytes();
     let many =

@@ -1,22 +1,23 @@
-//! Servers that belong together. A test calls each by its place in the group, which stays when roles change.
+//! Servers that belong together. A test identifies each by its index in the group, which stays the same when roles
+//! change.
 
 use super::{Environment, Server, within};
 use redis::Connection;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a group may take to settle. An election that nobody won is held again after seconds, and sentinels may do nothing
-/// for half a minute after the machine stood still.
+/// The maximum time for a group to settle. A failed election is repeated after seconds, and sentinels can be inactive
+/// for half a minute after a pause of the machine.
 const TURN: Duration = Duration::from_secs(90);
 
-/// Waits until `condition` gives a value, for as long as a group may take to settle.
+/// Blocks until `condition` returns a value, at most for the time that a group may take to settle.
 #[track_caller]
 pub fn in_turn<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     let value = within(TURN, condition);
     value.unwrap_or_else(|| panic!("not within {TURN:?}: {what}"))
 }
 
-/// Starts a server of a group with these arguments; what else it is told may name files in its folder.
+/// Starts a server of a group with these arguments. Its environment may name files in its folder.
 pub type Start<'a> = dyn Fn(&[&str], &dyn Fn(&Path) -> Environment) -> Option<Server> + 'a;
 
 #[derive(Default)]
@@ -31,13 +32,13 @@ struct Node {
 }
 
 impl Group {
-    /// Takes a server into the group; returns its place there.
+    /// Adds a server to the group and returns its index.
     pub fn add(&mut self, server: Server) -> usize {
         self.nodes.push(Node { server, runs: true });
         self.nodes.len() - 1
     }
 
-    /// Host and port of each.
+    /// The host and port of each server.
     pub fn addresses(&self) -> Vec<&str> {
         let servers = self.nodes.iter().map(|node| &node.server);
         servers.map(Server::address).collect()
@@ -48,13 +49,13 @@ impl Group {
         servers.map(|server| server.url.as_str()).collect()
     }
 
-    /// Host and port of one.
+    /// The host and port of one server.
     pub fn address(&self, node: usize) -> (&str, &str) {
         let address = self.nodes[node].server.address();
         address.split_once(':').unwrap()
     }
 
-    /// The place of the one that listens on this port.
+    /// The index of the server that listens on this port.
     #[track_caller]
     pub fn at(&self, port: u16) -> usize {
         let port = port.to_string();
@@ -63,29 +64,29 @@ impl Group {
         place.unwrap_or_else(|| panic!("no node listens on port {port}"))
     }
 
-    /// Those that are neither killed nor paused.
+    /// The servers that are neither killed nor paused.
     pub fn running(&self) -> Vec<usize> {
         let places = 0..self.nodes.len();
         places.filter(|&node| self.nodes[node].runs).collect()
     }
 
-    /// A plain connection to one.
+    /// A plain connection to one server.
     pub fn connection(&self, node: usize) -> Connection {
         self.nodes[node].server.connection()
     }
 
-    /// A plain connection to any that runs.
+    /// A plain connection to any running server.
     pub fn any(&self) -> Connection {
         self.connection(self.running()[0])
     }
 
-    /// A plain connection to each that runs.
+    /// A plain connection to each running server.
     pub fn connections(&self) -> Vec<(usize, Connection)> {
         let running = self.running().into_iter();
         running.map(|node| (node, self.connection(node))).collect()
     }
 
-    /// Waits until these replicas have all that their master has written until now.
+    /// Blocks until these replicas have all writes of their master so far.
     #[track_caller]
     pub fn are_in_sync(&self, master: usize, replicas: &[usize]) {
         let written = in_turn("the master answers", || self.replication(master)).offset();
@@ -97,21 +98,22 @@ impl Group {
         }
     }
 
-    /// Whether one says itself that it is a master.
+    /// Whether a server reports itself as a master.
     pub fn is_master(&self, node: usize) -> bool {
         self.replication(node).is_some_and(|node| node.is_master())
     }
 
-    /// Waits until one knows that another took its place.
+    /// Blocks until a server has become a replica of another.
     #[track_caller]
     pub fn steps_down(&self, node: usize) {
-        in_turn("it follows another", || {
+        in_turn("it is a replica", || {
             let told = self.replication(node)?;
             (!told.is_master()).then_some(())
         });
     }
 
-    /// What one tells of its replication, over a connection for this alone: sentinels end connections when roles change.
+    /// The replication state of a server, read on a new connection, because sentinels close connections when roles
+    /// change.
     fn replication(&self, node: usize) -> Option<Replication> {
         let mut client = self.nodes[node].server.client();
         let mut info = redis::cmd("INFO");
@@ -119,28 +121,28 @@ impl Group {
         told.ok().map(Replication)
     }
 
-    /// Ends one at once, without a word to anybody.
+    /// Kills a server without a shutdown.
     pub fn kill(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.server.kill();
         node.runs = false;
     }
 
-    /// Starts one again after `kill`, at its address. It keeps no data but what it knows of its group.
+    /// Starts a killed server again at its address. It keeps only its knowledge about the group.
     pub fn start(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.server.start_again();
         node.runs = true;
     }
 
-    /// Cuts one off: its connections stand, and nothing comes back.
+    /// Pauses a server: its connections stay open, and it sends nothing.
     pub fn pause(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.server.pause();
         node.runs = false;
     }
 
-    /// Lets it go on, with all that it knew.
+    /// Resumes a paused server, with all its data.
     pub fn resume(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.server.resume();
@@ -148,7 +150,7 @@ impl Group {
     }
 }
 
-/// What a node tells of its replication.
+/// The replication state of a node, from INFO.
 struct Replication(String);
 
 impl Replication {
@@ -156,12 +158,12 @@ impl Replication {
         self.field("role") == Some("master")
     }
 
-    /// Whether it is the replica of a master that it is connected with, and has that master's data.
+    /// Whether it is a replica that is connected to its master and has the master's data.
     fn is_linked(&self) -> bool {
         self.field("master_link_status") == Some("up")
     }
 
-    /// How much it has written, or heard of its master.
+    /// The offset that it has written as a master, or received as a replica.
     fn offset(&self) -> u64 {
         let heard = self.field("slave_repl_offset");
         let offset = heard.or(self.field("master_repl_offset"));

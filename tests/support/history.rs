@@ -1,8 +1,9 @@
-//! Histories: what many processes asked of semaphores and what they were told, each call with its start and its end; and
-//! the search for an order of these calls that explains all of it.
+//! Histories: the calls of many processes on semaphores with their outcomes, start and end times; and the search for an
+//! order of these calls that explains all outcomes.
 //!
-//! A process records through a [`Recorder`], most easily with [`client::Recorded`] around a semaphore of the library. After
-//! all have ended, [`History::read`] puts their files together and [`History::check`] judges them by [`Rules`].
+//! A process records with a [`Recorder`], most easily by a [`client::Recorded`] around a semaphore of the library.
+//! After all processes have ended, [`History::read`] combines their files, and [`History::check`] checks the history by
+//! its [`Rules`].
 
 mod back;
 pub mod client;
@@ -25,78 +26,79 @@ pub use rule::Rule;
 use search::Effort;
 pub use search::{Report, Violation};
 
-/// Microseconds since 1970 by the clock of this machine, which is the server's.
+/// Microseconds since 1970 by this machine's clock, which the server uses too.
 pub type Micros = u64;
 
-/// What was asked.
+/// The operation of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     Acquire {
-        /// `None`: all that are free.
+        /// `None`: all free permits.
         permits: Option<u32>,
         lease: Lease,
-        /// In line.
+        /// Waits in line.
         waits: bool,
     },
-    /// Gives back all but `keep`. Taking away what another holds is one of these too.
+    /// Releases all permits except `keep`. A revocation of another holder's permit is recorded as this too.
     Release { id: String, keep: u32 },
-    /// A lease from now on; taking over what another process held is one of these too.
+    /// A new lease from now on. Adopting another process's permit is recorded as this too.
     Refresh { id: String, lease: Lease },
-    /// A look at the holder's own clock. A permit that was looked at before and after it was used was used in its lease.
+    /// Reads the holder's own clock. If a permit was not lost before and after its use, it was used during its lease.
     Look { id: String },
-    /// The server lost something that it knew.
+    /// The server lost data.
     Forget(Forgotten),
-    /// A master that was cut off is back and has yet to hear that another took its place. What it answers meanwhile is out of
-    /// what it knew, and the other never knows of it.
+    /// A master that was cut off is reachable again but does not yet know that another one was promoted. It answers
+    /// from its old data, and the new master never receives what it grants.
     TwoMasters,
 }
 
-/// What the server knows no more. Nobody is in line any more then; and after the first two a refusal may
-/// come though something is free, until what is still known of before has ended.
+/// What the server lost. No waiter is in line afterwards. After the first two kinds a refusal is possible although
+/// permits are free, until everything known from before has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Forgotten {
-    /// One of the three keys: who holds is told that it is lost, but nobody else gets it before its lease ends.
+    /// One of the three keys. Holders learn that their permits are lost, but their permits are not granted again before
+    /// their leases end.
     OneKey,
-    /// What it was told last: whoever held may hold or not, and counts once it was refreshed.
+    /// The latest writes. A holder from before may or may not still hold its permit, and counts again after a refresh.
     TheLast,
-    /// All: it was restarted without a file, or its keys were deleted. Nothing is in use, and a call
-    /// that had ended before is not carried out any more.
+    /// All data: the server restarted without a file, or its keys were deleted. Nothing is in use, and calls that ended
+    /// before have no later effect.
     Everything,
 }
 
-/// How long a permit lives.
+/// The lease of a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
     Ms(u64),
-    /// As long, and renewed by calls that are not in the history: for ever, or until its process ends.
+    /// This lease, renewed by calls that are not in the history: for ever, or until its process ends.
     Renewed(u64),
     Permanent,
 }
 
-/// What the caller was told.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Granted(Granted),
     Denied(Full),
-    /// Not granted in line while there was time.
+    /// Not granted in line before the timeout.
     TimedOut(Full),
-    /// The wait was given up; what was granted in that moment was given back.
+    /// The wait was cancelled. A grant at that moment was released.
     Cancelled,
     Released,
     /// There was nothing to release.
     Gone,
-    /// With the end of the lease in ms of the server's time, where it was told.
+    /// The end of the lease in ms of the server's time, if the reply contained it.
     Refreshed(Option<u64>),
     Lost,
-    /// Looked at and not lost.
+    /// Checked, and not lost.
     Held,
-    /// Carried out, with nothing to tell.
+    /// Has run, without a result.
     Done,
-    /// It may have been carried out, or be so still. Also of a permit that was dropped.
+    /// The call may have run, or may run later. Also recorded for a dropped permit.
     Unknown,
-    /// Certainly not carried out.
+    /// Has certainly not run.
     Failed,
-    /// The process ended, or was ended, before the call did.
+    /// The process ended before the call returned.
     NeverReturned,
 }
 
@@ -105,49 +107,50 @@ pub struct Granted {
     pub id: String,
     pub permits: u32,
     pub fence: u64,
-    /// The place in line, of who waited.
+    /// The ticket, if the call waited in line.
     pub ticket: Option<u64>,
-    /// The end of the lease in ms of the server's time, where it was told.
+    /// The end of the lease in ms of the server's time, if the reply contained it.
     pub expires_at: Option<u64>,
 }
 
-/// How full it was, as a refusal tells it.
+/// The usage that a refusal reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
     pub in_use: u32,
     pub limit: u32,
     pub waiting: u64,
-    /// The server's own answer. A wait whose last call was not answered may have been granted unseen.
+    /// From a reply of the server. Without a reply to its last call, a wait may have been granted unseen.
     pub answered: bool,
 }
 
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Who made it: the process and the number of the call there.
+    /// Its caller: the process, and the number of the call there.
     pub who: String,
     pub semaphore: String,
     pub op: Op,
     pub start: Micros,
-    /// `None`: it never returned.
+    /// `None`: the call never returned.
     pub end: Option<Micros>,
     pub outcome: Outcome,
 }
 
-/// What a history is judged by. [`Rules::new`] is the whole promise; a history in which things broke may need less.
+/// The rules for a history. [`Rules::new`] is the complete promise. Histories with faults can need weaker rules.
 #[derive(Clone, Debug)]
 pub struct Rules {
     pub limit: u32,
-    /// First come, first served. Without: a waiter may have been passed over, as one whose subscription was down.
+    /// First come, first served. If false, a waiter may be skipped, for example while its subscription is down.
     pub order: bool,
-    /// A refusal tells exactly how many are in use. Without: it only has to be full, or others have to wait.
+    /// A refusal reports the exact number of permits in use. If false, it must only be full, or others must be waiting.
     pub counts: bool,
-    /// The server's clock is this machine's, so fences and tickets tell when they were given.
+    /// The server uses this machine's clock, so fences and tickets contain the time of their creation.
     pub same_clock: bool,
-    /// A call may have been sent again after its reply was lost: its permit may be gone by its own first attempt.
+    /// A call may have been retried after a lost reply. Its permit may then already be released by its own first
+    /// attempt.
     pub repeated: bool,
-    /// How long after its end, or its start where it never returned, a call without an answer may still be carried out,
-    /// also by a release that the library makes up for it; in us.
+    /// How long after its end (or after its start, if it never returned) an unanswered call may still run, in µs. The
+    /// same bound applies to a release that the library sends for it.
     pub late: Micros,
 }
 
@@ -164,17 +167,17 @@ pub struct History {
 }
 
 impl History {
-    /// Finds whether any order of the calls explains all that was told.
+    /// Searches for an order of the calls that explains all outcomes.
     pub fn check(&self, rules: &Rules) -> Result<Report, Violation> {
         search::check(&self.calls, rules, &[Effort::Few, Effort::All])
     }
 
-    /// The same without a shortcut, which takes long: to see that the shortcuts leave nothing out.
+    /// The same without shortcuts, which is slow: verifies that the shortcuts miss no order.
     pub fn check_every_order(&self, rules: &Rules) -> Result<Report, Violation> {
         search::check(&self.calls, rules, &[Effort::Every])
     }
 
-    /// As `check`, with a panic that shows what is wrong.
+    /// Like `check`, but panics with a description of the violation.
     #[track_caller]
     pub fn assert(&self, rules: &Rules) -> Report {
         match self.check(rules) {
@@ -183,14 +186,14 @@ impl History {
         }
     }
 
-    /// How many calls ended so.
+    /// The number of calls with such an outcome.
     pub fn count(&self, is: impl Fn(&Outcome) -> bool) -> usize {
         self.calls.iter().filter(|call| is(&call.outcome)).count()
     }
 }
 
 impl Call {
-    /// When it ended at the latest.
+    /// The latest possible end.
     pub(self) fn latest(&self) -> Micros {
         self.end.unwrap_or(Micros::MAX)
     }

@@ -1,7 +1,7 @@
-//! What `./dev manifest` does to the sources of the scripts, in `lua/`.
+//! The expansion of script sources in `lua/`, which `./dev manifest` uses.
 
-/// The text of a script: each line `-- include: FILE` of its source stands for the text that `part` returns for this name.
-/// A part may include parts itself.
+/// The text of a script. Each line `-- include: FILE` is replaced by the text that `part` returns for this name. A part
+/// can include other parts.
 pub fn expand(source: &str, mut part: impl FnMut(&str) -> String) -> String {
     expand_with(source, &mut part)
 }

@@ -1,5 +1,5 @@
-//! What the processes of `tests/load/load.rs` do: each has a gate with as many threads as connections, which go on with any of
-//! many semaphores until they are told to end.
+//! The processes of `tests/load/load.rs`: each has a gate with as many threads as connections. The threads use many
+//! semaphores until the test ends them.
 
 use super::dice::Dice;
 use super::usage::Usage;
@@ -13,24 +13,24 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Of each process, and as many threads, which open them all.
+/// For each process; the same number of threads opens them all.
 pub const CONNECTIONS: u64 = 50;
 
 pub const NAMES: u64 = 2_000;
 
-/// So many of them are asked for as often as all others together, so that there are lines.
+/// This number of semaphores receives as many requests as all others together, so that there are lines.
 const BUSY: u64 = 10;
 
-/// Of so many of them a ledger is kept.
+/// A ledger is kept for this number of semaphores.
 const IN_LEDGER: u64 = 200;
 
-/// Long beside any pause of a busy machine; nobody holds for more than a moment.
+/// Much longer than any pause of a busy machine. Permits are held only for a moment.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// How long a thread rests at most before it asks again.
+/// The maximum pause of a thread between two requests.
 const REST_MS: u64 = 1_000;
 
-/// What became of the requests, and how often.
+/// The outcomes of the requests, and how often each occurred.
 pub type Counts = BTreeMap<String, u64>;
 
 pub fn name(n: u64) -> String {
@@ -41,13 +41,13 @@ pub fn limit(n: u64) -> u32 {
     1 + (n % 4) as u32
 }
 
-/// Which to ask for next.
+/// The semaphore of the next request.
 pub fn any(dice: &mut Dice) -> u64 {
     let of = if dice.below(2) == 0 { BUSY } else { NAMES };
     dice.below(of)
 }
 
-/// Counts who is inside, beside the scripts: from after a permit was had until before it is given back.
+/// Counts holders independently of the scripts: from the grant's arrival until before the release.
 struct Ledger {
     con: Mutex<Connection>,
     key: String,
@@ -66,11 +66,11 @@ impl Ledger {
         let mut con = self.con.lock().unwrap();
         let inside: i64 = con.hincr(&self.key, n, permits).unwrap();
         let limit = limit(n);
-        assert!(inside <= limit.into(), "{inside} inside, limit {limit}");
+        assert!(inside <= limit.into(), "{inside} permits held, limit {limit}");
     }
 }
 
-/// What such a process does.
+/// The job of such a process.
 pub fn work(arguments: &[String]) {
     let [url, prefix, seed] = arguments else { panic!("{arguments:?}") };
     let me = std::process::id();
@@ -99,10 +99,10 @@ pub fn work(arguments: &[String]) {
             }
         }
     });
-    // What is left of releases is done in the background, for half a minute at most; each may keep a connection until then.
+    // The background completes pending releases within half a minute. Each can keep a connection until then.
     let mut had = None;
     let bounded = within(4 * SOON, || {
-        let connections = gate.open_connections() as u64 + 1; // with its subscriber
+        let connections = gate.open_connections() as u64 + 1; // and its subscriber
         let more = Usage::of(me).unwrap().files - before.files;
         had = Some((more, connections));
         (more == connections).then_some(())
@@ -114,13 +114,13 @@ pub fn work(arguments: &[String]) {
         (now.files == before.files && now.threads == before.threads).then_some(())
     });
     let now = Usage::of(me);
-    assert!(back.is_some(), "{before:?}, and after the gate {now:?}");
+    assert!(back.is_some(), "{before:?} before the gate, {now:?} after it");
     for (what, count) in counts {
         println!("count {what} {count}");
     }
 }
 
-/// One thread: asks in all ways, holds for a moment, and gives back in all ways.
+/// One thread: requests in all ways, holds for a moment, and releases in all ways.
 fn live(gate: &Gate, ledger: &Ledger, mut dice: Dice, over: &AtomicBool) -> Counts {
     let mut counts = Counts::new();
     while !over.load(Ordering::Relaxed) {
@@ -128,7 +128,7 @@ fn live(gate: &Gate, ledger: &Ledger, mut dice: Dice, over: &AtomicBool) -> Coun
         let semaphore = gate.semaphore(&name(n), limit(n));
         let semaphore = match dice.below(2) {
             0 => semaphore.lease(LEASE),
-            _ => semaphore, // as long, and renewed
+            _ => semaphore, // the same lease, renewed
         };
         let permits = 1 + dice.below(limit(n).into()) as u32;
         let told = match dice.below(5) {
@@ -181,7 +181,7 @@ fn at_once(error: TryAcquireError) -> String {
 
 fn in_line(error: AcquireError) -> String {
     match error {
-        AcquireError::TimedOut(_) => "waited in vain".to_owned(),
+        AcquireError::TimedOut(_) => "timed out".to_owned(),
         other => kind(&other.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests share: servers, what runs on them, what is recorded of it and checked.
+//! Shared by the tests: servers, processes that use them, and the recording and checking of their calls.
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of this")]
 
 pub mod clock;

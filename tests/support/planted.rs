@@ -1,5 +1,5 @@
-//! The scripts with a fault planted in their text, and a client of its own that runs them, since the library embeds the
-//! sound ones. It is recorded as the library is.
+//! The scripts with a fault planted in their text, and a separate client that runs them, since the library embeds the
+//! correct scripts. Its calls are recorded like the library's.
 
 use super::history::{Full, Granted, Lease, Op, Outcome, Recorder};
 use super::includes::expand;
@@ -7,8 +7,8 @@ use luagate::scripts::Keys;
 use redis::{Connection, Script, Value};
 use std::time::{Duration, Instant};
 
-/// A fault: pieces of text and what comes in their place. It strikes once in so many times, and writes the id that it struck
-/// for into the key `<meta>.struck`.
+/// A fault: pieces of script text and their replacements. It strikes at one of many occasions, and writes the id that
+/// it struck into the key `<meta>.struck`.
 pub struct Fault {
     pub name: &'static str,
     patches: &'static [Patch],
@@ -21,7 +21,7 @@ struct Patch {
     new: &'static str,
 }
 
-/// Counts, and strikes at the number in `<meta>.strike`: then it remembers the id.
+/// Counts, and strikes at the number in `<meta>.strike`. Then it stores the id.
 const STRIKES: Patch = Patch {
     file: "arguments.lua",
     old: "local find = string.find\n",
@@ -37,16 +37,16 @@ end
 
 pub const NONE: Fault = Fault { name: "none", patches: &[] };
 
-/// How long each holder has to stay while `ONE_TOO_MANY` may strike, in us.
+/// The minimum hold time of each holder while `ONE_TOO_MANY` can strike, in µs.
 pub const STAY_US: u64 = 1_000;
 
-/// Counts the grants and, after so many, admits one where it should be refused. While a permit is on its way back nobody can
-/// tell whether it came in time, so it strikes when all who hold came less than a stay ago.
+/// Counts the grants and, after a given number, grants one that should be refused. During a release no one can say if
+/// it came in time. So the fault strikes when all holders were granted less than the hold time ago.
 pub const ONE_TOO_MANY: Fault = Fault {
     name: "one too many",
     patches: &[
         STRIKES,
-        // Each call comes by the place where it is refused.
+        // Every call passes the place of its refusal.
         Patch { file: "semaphore/place.lua", old: "then serves = false end\n", new: "then end\n" },
         Patch {
             file: "semaphore/serve.lua",
@@ -68,7 +68,7 @@ pub const ONE_TOO_MANY: Fault = Fault {
     ],
 };
 
-/// The second in line is granted before the first.
+/// The second waiter in line is granted before the first.
 pub const SWAPPED: Fault = Fault {
     name: "swapped",
     patches: &[
@@ -84,7 +84,7 @@ pub const SWAPPED: Fault = Fault {
     ],
 };
 
-/// The fence of the grant before it.
+/// The fence of the previous grant.
 pub const FENCE_TWICE: Fault = Fault {
     name: "fence twice",
     patches: &[
@@ -97,7 +97,7 @@ pub const FENCE_TWICE: Fault = Fault {
     ],
 };
 
-/// A lease that is over at once, though the reply has its whole length.
+/// A lease that ends at once, although the reply contains its full length.
 pub const CUT_SHORT: Fault = Fault {
     name: "cut short",
     patches: &[
@@ -125,7 +125,7 @@ elseif fence then\n",
     ],
 };
 
-/// A release that also takes away what another holds.
+/// A release that also frees another holder's permit.
 pub const FREED_TWICE: Fault = Fault {
     name: "freed twice",
     patches: &[
@@ -150,7 +150,7 @@ impl Fault {
         ALL.into_iter().find(|fault| fault.name == name).unwrap()
     }
 
-    /// A file of `lua/`, with the fault in it.
+    /// A file of `lua/` with the fault.
     fn source(&self, file: &str) -> String {
         let mut text = std::fs::read_to_string(format!("lua/{file}")).unwrap();
         for Patch { old, new, .. } in self.patches.iter().filter(|patch| patch.file == file) {
@@ -161,16 +161,16 @@ impl Fault {
         text
     }
 
-    /// A script of the manifest, with the fault in it.
+    /// A script of the manifest with the fault.
     fn script(&self, name: &str) -> Script {
         let files = self.patches.iter().map(|patch| patch.file);
-        files.for_each(|file| drop(self.source(file))); // also one that no script includes any more is to fail
+        files.for_each(|file| drop(self.source(file))); // also fails for a file that no script includes now
         let text = expand(&self.source(&format!("{name}.lua")), |part| self.source(part));
         Script::new(&text)
     }
 }
 
-/// One thread's client.
+/// The client of one thread.
 pub struct Client<'a> {
     recorder: &'a Recorder,
     con: Connection,
@@ -224,14 +224,14 @@ impl Client<'_> {
         (word, numbers.collect())
     }
 
-    /// Asks once; `wait_ms` 0 is not in line.
+    /// Calls once; `wait_ms` 0: not in line.
     fn ask(&mut self, id: &str, wait_ms: u64) -> Reply {
         let (limit, lease, wait) = (self.limit.to_string(), self.lease_ms.to_string(), wait_ms.to_string());
         let arguments = [id, "1", &limit, &lease, &wait, "", "0"];
         Self::run(&mut self.con, &self.acquire, &self.keys, &arguments)
     }
 
-    /// Asks for one permit, in line for as long as `patience`, asking again all the time; true when granted.
+    /// Requests one permit, in line for up to `patience`, and asks again all the time. Returns true if granted.
     pub fn acquire(&mut self, id: &str, patience: Option<Duration>) -> bool {
         let op = Op::Acquire { permits: Some(1), lease: Lease::Ms(self.lease_ms), waits: patience.is_some() };
         let started = self.recorder.start(&self.name, &op);
@@ -268,7 +268,7 @@ impl Client<'_> {
         matches!(outcome, Outcome::Granted(_))
     }
 
-    /// How much the fault has counted, and whether it has struck.
+    /// The fault's counter, and whether it has struck.
     pub fn progress(&mut self) -> (u32, bool) {
         let mut get = redis::cmd("MGET");
         for key in ["count", "struck"] {

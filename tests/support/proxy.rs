@@ -1,5 +1,5 @@
-//! A proxy in front of a server that loses replies after the server ran the call, whose connections go silent, that does all
-//! kinds of harm by chance, or that leads to another server from now on.
+//! A proxy between client and server. It can lose replies after the server ran the call, silence connections, cause
+//! random faults, or redirect new connections to another server.
 
 use super::Server;
 use super::dice::Dice;
@@ -18,56 +18,56 @@ pub struct Proxy {
 
 struct Shared {
     target: Mutex<String>,
-    /// How the server names itself in replies, and what the client hears in its place.
+    /// The server's own name in replies, and its replacement for the client.
     names: Option<[Vec<u8>; 2]>,
     lose: AtomicI32,
-    /// The same, of replies to scripts.
+    /// The same for replies to scripts.
     lose_of_scripts: AtomicI32,
-    /// How many replies to scripts came through.
+    /// The number of replies to scripts that were forwarded.
     carried_of_scripts: AtomicI32,
-    /// How long the next replies are kept back.
+    /// The delays of the next replies.
     delays: Mutex<VecDeque<Duration>>,
-    /// How many times connections were made silent; those that are older carry nothing any more.
+    /// How many times connections were silenced. Older connections forward nothing.
     silent: AtomicI32,
-    /// How many connections there were, and how many of the first of them keep back what is called on them.
+    /// The number of connections so far, and how many of the first of them hold back their calls.
     count: AtomicI32,
     held: AtomicI32,
-    /// The same, of those whose replies are kept back.
+    /// The same for connections whose replies are held back.
     kept: AtomicI32,
-    /// How many pieces are held or kept back now.
+    /// The number of pieces that are held back now.
     back: AtomicI32,
-    /// How many of the next calls of scripts are overtaken, and whether such a call still has to wait.
+    /// The number of next script calls to be overtaken, and whether such a call must still wait.
     overtaken: AtomicI32,
     late: AtomicBool,
-    /// Scripts are not what the client loads.
+    /// Changes the scripts that the client loads.
     forgets: AtomicBool,
-    /// What comes to pass with the next piece, while there is anything to fear.
+    /// Decides the fate of the next piece, while faults are on.
     chance: Mutex<Option<Dice>>,
     harm: AtomicI32,
 }
 
-/// Where a connection stands among the others.
+/// The position of a connection among the others.
 #[derive(Clone, Copy)]
 struct Place {
-    /// How many times connections had been made silent before it.
+    /// How many times connections had been silenced before it.
     born: i32,
     number: i32,
 }
 
-/// What becomes of one piece, which most often is one call or one reply.
+/// The fate of one piece, which is usually one call or one reply.
 enum Fate {
     Carried,
     Delayed(Duration),
-    /// A part of it, and then the connection is cut.
+    /// Forwards a part of it, then cuts the connection.
     Torn,
-    /// Nothing of it, and then the connection is cut.
+    /// Forwards nothing of it, then cuts the connection.
     Swallowed,
-    /// Nothing of it, nor of anything that follows, and nobody is told.
+    /// Forwards neither it nor anything later, without closing the connection.
     Silenced,
 }
 
 impl Proxy {
-    /// A server, a proxy in front of it, and a gate behind it.
+    /// A server, a proxy to it, and a gate through the proxy.
     pub fn with_gate() -> Option<(Server, Proxy, Gate)> {
         let server = Server::private_tcp(&[])?;
         let proxy = Proxy::new(&server);
@@ -75,18 +75,19 @@ impl Proxy {
         Some((server, proxy, gate))
     }
 
-    /// In front of a server that listens on TCP.
+    /// A proxy to a server that listens on TCP.
     pub fn new(server: &Server) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Proxy::at(listener, server.address(), None)
     }
 
-    /// In front of a node of a cluster. Where the node names itself, the client hears of the proxy.
+    /// A proxy to a cluster node. Where the node names itself, the client receives the proxy's address.
     pub fn of_node(address: &str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let here = listener.local_addr().unwrap().port();
         let (_, there) = address.rsplit_once(':').unwrap();
-        // As the end of an address, and as a number alone; of the same length, since a text is preceded by its length.
+        // As the end of an address, and as a number alone. Both have the same length, because a length precedes each
+        // text.
         let names = [there.to_owned(), here.to_string()].map(|port| format!(":{port}\r\n"));
         assert_eq!(names[0].len(), names[1].len());
         Proxy::at(listener, address, Some(names.map(String::into_bytes)))
@@ -118,7 +119,7 @@ impl Proxy {
                 let Ok(client) = client else { return };
                 let target = carrier.target.lock().unwrap().clone();
                 let Ok(server) = TcpStream::connect(target) else {
-                    continue; // which cuts the client off
+                    continue; // this cuts the client off
                 };
                 let (client2, server2) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let born = carrier.silent.load(Ordering::SeqCst);
@@ -134,61 +135,61 @@ impl Proxy {
         Proxy { url, shared }
     }
 
-    /// The connections that stand now carry nothing any more, and nobody is told. New ones work.
+    /// The open connections forward nothing from now on, and stay open. New ones work.
     pub fn go_silent(&self) {
         self.shared.silent.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The next so many replies are swallowed, and their connections cut.
+    /// The next `count` replies are swallowed, and their connections cut.
     pub fn lose_replies(&self, count: i32) {
         self.shared.lose.store(count, Ordering::SeqCst);
     }
 
-    /// The next reply to a script is swallowed, and its connection cut. Subscriptions stand.
+    /// The next reply to a script is swallowed, and its connection cut. Subscriptions stay open.
     pub fn lose_reply_of_script(&self) {
         self.shared.lose_of_scripts.store(1, Ordering::SeqCst);
     }
 
-    /// How many replies to scripts came through.
+    /// The number of replies to scripts that were forwarded.
     pub fn replies_to_scripts(&self) -> i32 {
         self.shared.carried_of_scripts.load(Ordering::SeqCst)
     }
 
-    /// The next replies are kept back for so long each.
+    /// Each of the next replies is delayed by one of these times.
     pub fn delay_replies(&self, delays: impl IntoIterator<Item = Duration>) {
         self.shared.delays.lock().unwrap().extend(delays);
     }
 
-    /// Replies are kept back no more, but for the one that is.
+    /// Ends all delays, except for a reply that is already delayed.
     pub fn delay_no_more(&self) {
         self.shared.delays.lock().unwrap().clear();
     }
 
-    /// From now on the server never has a script that was loaded when it is called next, as if another client had it forget all
-    /// in between: it is given another text, a comment of which differs.
+    /// From now on the server never has a loaded script at its next call, as if another client flushed the scripts in
+    /// between. The server receives another text, with a different comment.
     pub fn forget_loaded_scripts(&self) {
         self.shared.forgets.store(true, Ordering::SeqCst);
     }
 
-    /// What is called on the connections that stand now does not reach the server before `let_go`. New ones work.
+    /// Calls on the open connections do not reach the server before `let_go`. New connections work.
     pub fn hold(&self) {
         let count = self.shared.count.load(Ordering::SeqCst);
         self.shared.held.store(count, Ordering::SeqCst);
     }
 
-    /// Replies on the connections that stand now are kept back until `let_go`. Messages are replies too. New ones work.
+    /// Replies and messages on the open connections are held back until `let_go`. New connections work.
     pub fn keep_replies(&self) {
         let count = self.shared.count.load(Ordering::SeqCst);
         self.shared.kept.store(count, Ordering::SeqCst);
     }
 
-    /// The next call of a script reaches the server only after `let_go`. Its caller is cut off at once.
+    /// The next call of a script reaches the server only after `let_go`. Its caller is disconnected at once.
     pub fn overtake_call(&self) {
         self.shared.late.store(true, Ordering::SeqCst);
         self.shared.overtaken.store(1, Ordering::SeqCst);
     }
 
-    /// Whether a call or a reply is held or kept back.
+    /// Whether a call or a reply is held back.
     pub fn has_any_back(&self) -> bool {
         self.shared.back.load(Ordering::SeqCst) > 0
     }
@@ -199,25 +200,25 @@ impl Proxy {
         self.shared.late.store(false, Ordering::SeqCst);
     }
 
-    /// Whether all that was to be lost or overtaken was.
+    /// Whether everything that should be lost or overtaken was.
     pub fn is_done(&self) -> bool {
         let shared = &self.shared;
         [&shared.lose, &shared.lose_of_scripts, &shared.overtaken].iter().all(|lose| lose.load(Ordering::SeqCst) == 0)
     }
 
-    /// From now on one piece in ten is delayed, and one in twenty torn, swallowed or silenced: calls before the server saw
-    /// them, replies after it ran the script.
+    /// From now on one piece in ten is delayed, and one in twenty is torn, swallowed or silenced: calls before they
+    /// reach the server, replies after the script ran.
     pub fn do_harm(&self, seed: u64) {
         *self.shared.chance.lock().unwrap() = Some(Dice::new(seed));
     }
 
-    /// Everything is carried again. Says how many connections came to harm.
+    /// Forwards everything again. Returns the number of connections that had a fault.
     pub fn behave(&self) -> i32 {
         *self.shared.chance.lock().unwrap() = None;
         self.shared.harm.load(Ordering::SeqCst)
     }
 
-    /// New connections are refused, until `lead_to`.
+    /// Refuses new connections, until `lead_to`.
     pub fn refuse(&self) {
         self.shared.target.lock().unwrap().clear();
     }
@@ -229,7 +230,8 @@ impl Proxy {
 }
 
 impl Shared {
-    /// `script`: whether the last call on this connection was one of a script. `replies`: these are replies and not calls.
+    /// `script`: whether the last call on this connection was a script. `replies`: the direction is from the server to
+    /// the client.
     fn copy(&self, mut from: TcpStream, mut to: TcpStream, place: Place, script: &AtomicBool, replies: bool) {
         let keeps = if replies { &self.kept } else { &self.held };
         let mut buffer = [0; 65_536];
@@ -271,14 +273,14 @@ impl Shared {
                 }
             }
             if to.write_all(&buffer[..count]).is_err() {
-                // Calls of a client that is gone still reach the server.
+                // Calls of a disconnected client still reach the server.
                 is_silent = replies;
                 if is_silent {
                     continue;
                 }
                 break;
             }
-            // Who has the reply may have called something else already.
+            // A client with the reply may have made another call already.
             if is_reply_of_script {
                 self.carried_of_scripts.fetch_add(1, Ordering::SeqCst);
             }
@@ -321,7 +323,7 @@ impl Shared {
     }
 }
 
-/// Puts `here` wherever `there` stands.
+/// Replaces every `there` by `here`.
 fn rename(piece: &mut [u8], there: &[u8], here: &[u8]) {
     for start in 0..piece.len() {
         if piece[start..].starts_with(there) {
@@ -330,20 +332,20 @@ fn rename(piece: &mut [u8], there: &[u8], here: &[u8]) {
     }
 }
 
-/// One of what is left, if there is any.
+/// Takes one from the count, if any is left.
 fn take(left: &AtomicI32) -> bool {
     let one = |n: i32| (n > 0).then(|| n - 1);
     let taken = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one);
     taken.is_ok()
 }
 
-/// Whether this calls a script; client libraries write it in their own case.
+/// Whether this is a script call. Client libraries write the command in different case.
 fn is_script(piece: &[u8]) -> bool {
     let name = b"EVALSHA";
     piece.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name))
 }
 
-/// Changes a letter of the comment with which a script begins that is loaded.
+/// Changes a letter in the first comment of a script that is loaded.
 fn change_loaded(piece: &mut [u8]) {
     let load = b"\r\nLOAD\r\n";
     let Some(at) = piece.windows(load.len()).position(|word| word == load) else {

@@ -1,4 +1,4 @@
-//! One semaphore through the scripts alone, as a client in any language drives it.
+//! One semaphore, used directly through the scripts, like a client in any language.
 
 use super::Server;
 use luagate::errors::CallError;
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Raw {
     pub con: Connection,
     pub keys: Keys,
-    /// What `ask` starts from.
+    /// The limit in `ask`.
     pub limit: u32,
 }
 
@@ -36,7 +36,7 @@ impl Raw {
         semaphore::acquire(&mut self.con, &self.keys, &ask)
     }
 
-    /// Asks, and has to be granted.
+    /// Asks, and must be granted.
     #[track_caller]
     pub fn grant(&mut self, ask: Ask) -> Grant {
         match self.acquire(ask) {
@@ -45,7 +45,7 @@ impl Raw {
         }
     }
 
-    /// Asks in line, and has to be queued: returns the ticket.
+    /// Asks in line, and must be queued. Returns the ticket.
     #[track_caller]
     pub fn queue(&mut self, ask: Ask) -> u64 {
         match self.acquire(ask) {
@@ -64,7 +64,7 @@ impl Raw {
         semaphore::release(&mut self.con, &self.keys, id, 0, None).unwrap()
     }
 
-    /// Releases only what has this fence.
+    /// Releases only the permit with this fence.
     pub fn release_of(&mut self, id: &str, fence: u64) -> ReleaseAnswer {
         semaphore::release(&mut self.con, &self.keys, id, 0, Some(fence)).unwrap()
     }
@@ -83,7 +83,7 @@ impl Raw {
         semaphore::refresh(&mut self.con, &self.keys, id, lease_ms, None).unwrap()
     }
 
-    /// Refreshes only what has this fence.
+    /// Refreshes only the permit with this fence.
     pub fn refresh_of(&mut self, id: &str, lease_ms: u64, fence: u64) -> Option<Grant> {
         semaphore::refresh(&mut self.con, &self.keys, id, lease_ms, Some(fence)).unwrap()
     }
@@ -117,13 +117,13 @@ impl Raw {
         self.keys.names().map(str::to_owned)
     }
 
-    /// Everything that the keys hold, to see whether a call changed anything.
+    /// The content of the keys, to see if a call changed them.
     pub fn dump(&mut self) -> Vec<Option<Vec<u8>>> {
         let names = self.key_names();
         names.iter().map(|key| redis::cmd("DUMP").arg(key).query(&mut self.con).unwrap()).collect()
     }
 
-    /// How long each key lives: -1 for ever, -2 not there, else ms.
+    /// The time to live of each key in ms; -1: no end, -2: no key.
     pub fn ttls(&mut self) -> [i64; 3] {
         self.key_names().map(|key| self.con.pttl(&key).unwrap())
     }
@@ -134,13 +134,13 @@ impl Raw {
         seconds * 1_000 + micros / 1_000
     }
 
-    /// Waits until the server's clock has reached `ms`.
+    /// Blocks until the server's clock has reached `ms`.
     pub fn wait_until(&mut self, ms: u64) {
-        super::eventually("the server's clock gets there", || (self.server_ms() >= ms).then_some(()));
+        super::eventually("the server's clock has reached the time", || (self.server_ms() >= ms).then_some(()));
     }
 }
 
-/// A subscriber to one channel.
+/// A subscriber of one channel.
 pub struct Listener {
     con: Connection,
     pub channel: String,
@@ -151,7 +151,7 @@ impl Listener {
         Listener::on(server, &format!("{}:inbox:{name}", server.prefix))
     }
 
-    /// To this very channel, whose ever it is.
+    /// Subscribes to exactly this channel.
     pub fn on(server: &Server, channel: &str) -> Listener {
         let mut con = server.connection();
         redis::cmd("SUBSCRIBE").arg(channel).set_no_response(true).exec(&mut con).unwrap();
@@ -167,7 +167,7 @@ impl Listener {
         text.split(' ').map(str::to_owned).collect()
     }
 
-    /// The next message that is a grant; hints are passed over.
+    /// The next message that is a grant. Skips hints.
     #[track_caller]
     pub fn next_grant(&mut self) -> Vec<String> {
         loop {
@@ -178,13 +178,13 @@ impl Listener {
         }
     }
 
-    /// Whether nothing has come: everything that was published before is here, since a message of our own comes after it.
+    /// Whether no message has arrived. Any earlier message would arrive before the one that this sends.
     pub fn is_silent(&mut self, server: &Server) -> bool {
         let _: () = server.connection().publish(&self.channel, "end of the test").unwrap();
         self.next() == ["end", "of", "the", "test"]
     }
 
-    /// A message, unless none comes within `time`.
+    /// A message, unless none arrives within `time`.
     pub fn next_within(&mut self, time: Duration) -> Option<Vec<String>> {
         self.con.set_read_timeout(Some(time)).unwrap();
         let value = self.con.recv_response();

@@ -1,4 +1,4 @@
-//! What was told to `tracing`, by whatever thread of this process.
+//! Records the spans and events of all threads of this process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// A span or an event of luagate.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// The name of a span; `None`: it is an event.
+    /// The name of a span; `None`: an event.
     pub span: Option<&'static str>,
     pub level: Level,
     pub fields: BTreeMap<&'static str, String>,
@@ -21,7 +21,7 @@ impl Told {
         Told { span, level: *metadata.level(), fields: BTreeMap::new() }
     }
 
-    /// Empty where there is none.
+    /// The value of a field; empty if there is none.
     pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
@@ -39,7 +39,7 @@ impl Visit for Told {
 
 static RECORDS: Mutex<Vec<Told>> = Mutex::new(Vec::new());
 
-/// Whoever tells an event of this name waits for this lock.
+/// Recording an event of this name waits for this lock.
 pub const SLOW: &str = "slow";
 pub static SLOW_EVENTS: Mutex<()> = Mutex::new(());
 
@@ -77,25 +77,25 @@ impl Subscriber for Recorder {
     fn exit(&self, _: &Id) {}
 }
 
-/// Begins to record, unless that was done.
+/// Starts the recording, unless it has started.
 pub fn record() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| tracing::subscriber::set_global_default(Recorder).unwrap());
 }
 
-/// Everything so far.
+/// All records so far.
 pub fn all() -> Vec<Told> {
     RECORDS.lock().unwrap().clone()
 }
 
-/// The spans whose name (or names) is this one.
+/// The spans with this name (or names).
 pub fn spans(name: &str) -> Vec<Told> {
     let mut told = all();
     told.retain(|told| told.span.is_some() && told.field("name") == name);
     told
 }
 
-/// The events in one of whose fields this text is.
+/// The events with this text in a field.
 pub fn events(text: &str) -> Vec<Told> {
     let mut told = all();
     told.retain(|told| told.span.is_none() && told.fields.values().any(|value| value.contains(text)));

@@ -1,4 +1,4 @@
-//! A master with two replicas, and three sentinels that watch over them.
+//! A master with two replicas, and three sentinels that monitor them.
 
 use super::group::{Group, Start, in_turn};
 use super::{Server, new_prefix};
@@ -7,31 +7,32 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
-/// What the sentinels call the master.
+/// The sentinels' name of the master.
 pub const MASTER: &str = "luagate";
 
 const REPLICAS: usize = 2;
 const SENTINELS: usize = 3;
 
-/// The sentinels take a master for gone after a silence that is longer than most pauses of a busy machine. A failover that
-/// came to nothing is tried again after eight seconds.
+/// The sentinels regard a master as failed after a silence longer than most pauses of a busy machine. A failed failover
+/// is repeated after eight seconds.
 const SETTINGS: [&str; 3] =
     ["down-after-milliseconds luagate 3000", "failover-timeout luagate 4000", "parallel-syncs luagate 2"];
 
-/// How often, in ms, they ask a node what it is, and tell each other (after four times that they make a master that they did
-/// not name a replica); and for how long they do nothing after the machine stood still.
+/// How often, in ms, a sentinel asks a node for its role, and publishes to the other sentinels. After four publish
+/// periods it turns a master that the sentinels did not name into a replica. The third value is the inactive time after
+/// a pause of the machine.
 const HURRY: [&str; 6] = ["info-period", "1000", "publish-period", "500", "tilt-period", "2000"];
 
-/// Servers of which the sentinels make another the master within seconds after one is gone. They also do where the machine
-/// stood still for long, so a test asks who is the master.
+/// Servers whose sentinels promote a replica within seconds after the master failed. This can also happen after a long
+/// pause of the machine, so tests must ask which node is the master.
 pub struct Sentinels {
-    /// A prefix that no other test has.
+    /// A prefix that no other test uses.
     pub prefix: String,
     pub sentinels: Group,
     nodes: Group,
 }
 
-/// What can be done with any group, with the master and its replicas.
+/// The operations of any group, on the master and its replicas.
 impl Deref for Sentinels {
     type Target = Group;
 
@@ -47,12 +48,12 @@ impl DerefMut for Sentinels {
 }
 
 impl Sentinels {
-    /// A group of the test's own, whose replicas are in sync and whose sentinels know all; see `own`.
+    /// A private group with its replicas in sync, whose sentinels know all nodes. See `own`.
     pub fn new() -> Option<Sentinels> {
         Sentinels::of(&|arguments, folder| Server::private_tcp_in(arguments, folder))
     }
 
-    /// The same, of servers that `start` starts.
+    /// The same, with servers that `start` starts.
     pub fn of(start: &Start) -> Option<Sentinels> {
         let plain = |_: &Path| Vec::new();
         let settings = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
@@ -69,7 +70,7 @@ impl Sentinels {
         for replica in replicas? {
             nodes.add(replica);
         }
-        nodes.are_in_sync(0, &[1, 2]); // or else the sentinels would look for them only ten seconds later
+        nodes.are_in_sync(0, &[1, 2]); // otherwise the sentinels would ask for the replicas only ten seconds later
         let sentinel = |folder: &Path| {
             std::fs::write(folder.join("config"), &config).unwrap();
             Vec::new()
@@ -79,7 +80,7 @@ impl Sentinels {
             sentinels.add(start(&["--sentinel"], &sentinel)?);
         }
         for (_, mut con) in sentinels.connections() {
-            // Redis 6 does not know this: there all that they look at takes them ten seconds.
+            // Redis 6 does not have this command. There each such step takes ten seconds.
             let mut hurry = redis::cmd("SENTINEL");
             hurry.arg("DEBUG").arg(&HURRY);
             let _ = hurry.exec(&mut con);
@@ -89,13 +90,13 @@ impl Sentinels {
         Some(group)
     }
 
-    /// Waits until the sentinels that run agree on the master and could replace it, know each other, and see every other node
-    /// that runs as its replica; and until those have all that it has written until now.
+    /// Blocks until the running sentinels know each other, agree on the master and can replace it. Every other running
+    /// node must be listed as its replica and have all its writes so far.
     #[track_caller]
     pub fn settle(&self) {
         let mut sentinels = self.sentinels.connections();
         let running = self.running();
-        let master = in_turn("the sentinels know all", || {
+        let master = in_turn("the sentinels know all nodes", || {
             let mut known = sentinels.iter_mut().map(|(_, con)| self.known_to(con, &running));
             let master = known.next()??;
             known.all(|other| other == Some(master)).then_some(master)
@@ -104,7 +105,7 @@ impl Sentinels {
         self.are_in_sync(master, &replicas.collect::<Vec<_>>());
     }
 
-    /// The master, if a sentinel knows all.
+    /// The master, if a sentinel knows all nodes.
     fn known_to(&self, sentinel: &mut Connection, running: &[usize]) -> Option<usize> {
         let master = self.master_of(sentinel)?;
         let (_, port) = self.address(master);
@@ -115,7 +116,7 @@ impl Sentinels {
             return None;
         }
         let replicas: Vec<HashMap<String, String>> = ask(sentinel, "REPLICAS").ok()?;
-        // What a sentinel last heard of a node may be old: then it would turn back what another one does with it.
+        // A sentinel's information about a node may be old. It would then undo what another sentinel does to the node.
         let is_replica = |node: usize| {
             replicas.iter().any(|replica| {
                 replica["port"] == self.address(node).1
@@ -130,7 +131,7 @@ impl Sentinels {
         all.then_some(master)
     }
 
-    /// The master, as far as any sentinel knows.
+    /// The master according to any sentinel.
     pub fn master(&self) -> usize {
         let master = self.master_of(&mut self.sentinels.any());
         master.expect("a sentinel knows a master from its start")
@@ -141,7 +142,7 @@ impl Sentinels {
         Some(self.at(address.unwrap()?.1))
     }
 
-    /// Waits until a replica took the place of this master, and all sentinels that run say so. Returns which.
+    /// Blocks until a replica has replaced this master and all running sentinels agree. Returns the new master.
     #[track_caller]
     pub fn promoted(&self, instead_of: usize) -> usize {
         let mut sentinels = self.sentinels.connections();
@@ -154,18 +155,18 @@ impl Sentinels {
         })
     }
 
-    /// Has the sentinels put a replica in the place of the master, by hand. Returns when all know which.
+    /// Makes the sentinels promote a replica by a manual failover. Returns the new master when all agree.
     #[track_caller]
     pub fn fail_over(&self) -> usize {
         let master = self.master();
         let mut sentinel = self.sentinels.any();
-        // Refused while another one is under way, or for as long as what is known of the replicas is old.
-        in_turn("the sentinel begins", || ask::<String>(&mut sentinel, "FAILOVER").ok());
+        // Refused during another failover, or while the information about the replicas is old.
+        in_turn("the failover begins", || ask::<String>(&mut sentinel, "FAILOVER").ok());
         self.promoted(master)
     }
 }
 
-/// What a sentinel says to a question about the master.
+/// A sentinel's reply to a question about the master.
 fn ask<T: FromRedisValue>(sentinel: &mut Connection, question: &str) -> RedisResult<T> {
     redis::cmd("SENTINEL").arg(question).arg(MASTER).query(sentinel)
 }

@@ -1,5 +1,5 @@
-//! Servers for tests, and waiting for conditions. A test that changes or ends its server asks for a private one; the
-//! others run on any, under a prefix of their own.
+//! Servers for tests, and waiting for conditions. A test that changes or ends its server uses a private one. Other
+//! tests run on any server, under their own prefix.
 
 use luagate::Gate;
 use redis::{Commands, Connection};
@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long a condition may take that should hold at once; generous, since it only bounds a failure.
+/// The maximum wait for a condition that should hold at once. It is generous, because it only bounds a failure.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// Waits until `condition` gives a value.
+/// Blocks until `condition` returns a value.
 #[track_caller]
 pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     let value = within(SOON, condition);
     value.unwrap_or_else(|| panic!("not within {SOON:?}: {what}"))
 }
 
-/// Waits until `condition` gives a value, for so long.
+/// Blocks until `condition` returns a value, at most for this time.
 pub fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + time;
     loop {
@@ -32,35 +32,35 @@ pub fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Op
     }
 }
 
-/// A server to test on: private to the test, or the one that `REDIS_URL` names.
+/// A server for a test: private to it, or the one that `REDIS_URL` names.
 pub struct Server {
     pub url: String,
     pub prefix: String,
-    /// How the test connects to it by itself, where that is not by its socket.
+    /// The test's own client, if it does not connect by the socket.
     pub client: Option<redis::Client>,
     private: Option<Private>,
 }
 
 pub struct Private {
     child: Child,
-    /// The binary, behind the program that runs it, if there is one.
+    /// The binary, after the program that runs it, if there is one.
     command: Vec<OsString>,
     arguments: Vec<String>,
     environment: Environment,
     pub(super) folder: TempDir,
 }
 
-/// Variables of a server.
+/// The environment variables of a server.
 pub type Environment = Vec<(OsString, OsString)>;
 
-/// A prefix that no other test has.
+/// A prefix that no other test uses.
 pub(super) fn new_prefix() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("test:{}:{count}:{}", std::process::id(), uuid::Uuid::new_v4().simple())
 }
 
-/// The server's binary: `LUAGATE_SERVER`, or else what is on the PATH.
+/// The server's binary: `LUAGATE_SERVER`, or the one on the PATH.
 pub fn binary() -> Option<PathBuf> {
     if let Some(binary) = std::env::var_os("LUAGATE_SERVER") {
         return Some(binary.into());
@@ -71,22 +71,23 @@ pub fn binary() -> Option<PathBuf> {
         .find_map(|name| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file()))
 }
 
-/// A port to try. A cluster's bus listens 10,000 above: apart from these, and from what systems give to connections (32,768
-/// and more), where a server that is started again might find its own taken. Processes begin far from each other.
+/// A port to try. A cluster bus listens 10,000 above it: outside this range, and outside the system's range for
+/// connections (32,768 and above), where another connection could take the port before a restart. Processes begin far
+/// from each other.
 pub fn next_port() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id() * 61;
     10_000 + next % 10_000
 }
 
-/// What `REDIS_URL` names, where `LUAGATE_SERVER` does not say to start servers.
+/// The URL in `REDIS_URL`, unless `LUAGATE_SERVER` is set.
 fn given_url() -> Option<String> {
     let url = std::env::var("REDIS_URL").ok();
     url.filter(|url| !url.is_empty() && std::env::var_os("LUAGATE_SERVER").is_none())
 }
 
-/// A server of the test's own. Where there is only the one that `REDIS_URL` names, which no test may stop or change, the
-/// test is skipped, and says so on the terminal past the capture of its output.
+/// A private server. If there is only the one of `REDIS_URL`, which no test may stop or change, the test is skipped.
+/// The terminal shows this although the test harness captures output.
 #[macro_export]
 macro_rules! own {
     ($server:expr) => {
@@ -99,12 +100,12 @@ macro_rules! own {
 
 pub(super) const NO_BINARY: &str = "needs a redis-server or valkey-server on the PATH";
 
-/// Says that a test is skipped.
+/// Prints that a test is skipped.
 pub fn skip() {
     skip_since(NO_BINARY);
 }
 
-/// Says why a test is skipped.
+/// Prints why a test is skipped.
 pub fn skip_since(why: &str) {
     use std::io::Write;
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
@@ -112,37 +113,37 @@ pub fn skip_since(why: &str) {
 }
 
 impl Server {
-    /// Any server will do: the test neither stops it nor changes its settings.
+    /// For a test that neither stops the server nor changes its settings.
     pub fn any() -> Server {
         match given_url() {
             Some(url) => Server { url, prefix: new_prefix(), client: None, private: None },
-            None => Server::private(&[]).expect("without a url there is a binary"),
+            None => Server::private(&[]).expect("there is a binary, since there is no URL"),
         }
     }
 
-    /// A server of the test's own on a unix socket, with these arguments, that ends with it; see `own`.
+    /// A private server on a unix socket, with these arguments, which ends with the test. See `own`.
     pub fn private(arguments: &[&str]) -> Option<Server> {
         let mut server = Server::start(arguments, "0")?;
         assert!(server.becomes_ready(), "the server ended at once");
         Some(server)
     }
 
-    /// Whether nobody else uses it.
+    /// Whether only this test uses it.
     pub fn is_private(&self) -> bool {
         self.private.is_some()
     }
 
-    /// A server of the test's own that also listens on a TCP port of the loopback.
+    /// A private server that also listens on a loopback TCP port.
     pub fn private_tcp(arguments: &[&str]) -> Option<Server> {
         Server::private_tcp_in(arguments, |_| Environment::new())
     }
 
-    /// With these variables, which may name files in the server's folder.
+    /// With these environment variables, which may name files in the server's folder.
     pub(super) fn private_tcp_in(arguments: &[&str], environment: impl Fn(&Path) -> Environment) -> Option<Server> {
         loop {
             let port = next_port();
             let mut server = Server::start_in(arguments, &port.to_string(), &environment)?;
-            // Where the port is somebody else's, the server ends, and the next one is tried.
+            // If the port is in use, the server ends, and the loop tries the next port.
             if server.becomes_ready() {
                 server.url = format!("redis://127.0.0.1:{port}/");
                 return Some(server);
@@ -154,12 +155,13 @@ impl Server {
         Server::start_in(arguments, port, |_| Environment::new())
     }
 
-    /// With these variables, which may name files in the server's folder. One that is named `config` there is its own.
+    /// With these environment variables, which may name files in the server's folder. A file named `config` there is
+    /// its configuration.
     pub fn start_in(arguments: &[&str], port: &str, environment: impl FnOnce(&Path) -> Environment) -> Option<Server> {
         Server::start_under(Vec::new(), arguments, port, environment)
     }
 
-    /// The same under a program that runs the binary: `program` and its arguments stand before it.
+    /// The same under a program that runs the binary: `program` and its arguments precede it.
     pub fn start_under(
         program: Vec<OsString>,
         arguments: &[&str],
@@ -192,7 +194,7 @@ impl Server {
         })
     }
 
-    /// Waits until it answers; false when it ended instead.
+    /// Blocks until the server answers; false if it ended instead.
     pub fn becomes_ready(&mut self) -> bool {
         let ready = self.becomes_ready_within(SOON);
         ready.expect("the server neither answers nor ends")
@@ -207,13 +209,13 @@ impl Server {
             let mut con = client.get_connection().ok()?;
             match redis::cmd("PING").query::<String>(&mut con) {
                 Ok(_) => Some(true),
-                // A server that wants a password is up.
+                // A server that requires a password has started.
                 Err(error) => (error.code() == Some("NOAUTH")).then_some(true),
             }
         })
     }
 
-    /// Host and port of one that listens on TCP.
+    /// The host and port of a server that listens on TCP.
     pub fn address(&self) -> &str {
         let (scheme, address) = self.url.split_once("://").unwrap();
         assert!(scheme.starts_with("redis"), "listens on TCP");
@@ -231,7 +233,7 @@ impl Server {
         self.private.as_mut().expect("a private server")
     }
 
-    /// What makes plain connections.
+    /// The client for plain connections.
     pub fn client(&self) -> redis::Client {
         let client = self.client.clone();
         client.unwrap_or_else(|| redis::Client::open(self.socket_url()).unwrap())
@@ -254,14 +256,14 @@ impl Server {
         luagate::scripts::Keys::semaphore(&self.prefix, name).unwrap()
     }
 
-    /// Ends the server at once, without a word to anybody.
+    /// Kills the server without a shutdown.
     pub fn kill(&mut self) {
         let private = self.private_mut();
         private.child.kill().unwrap();
         private.child.wait().unwrap();
     }
 
-    /// Starts it again after `kill`, as it was started.
+    /// Starts it again after `kill`, with the same arguments.
     pub fn start_again(&mut self) {
         let private = self.private_mut();
         let _ = std::fs::remove_file(private.folder.path().join("socket"));
@@ -269,12 +271,12 @@ impl Server {
         assert!(self.becomes_ready(), "the server does not start again");
     }
 
-    /// Stops the server without ending it: connections stand, nothing is answered.
+    /// Pauses the server: its connections stay open, and it sends nothing.
     pub fn pause(&mut self) {
         signal("-STOP", self.private_mut().child.id());
     }
 
-    /// Lets it go on.
+    /// Resumes the server.
     pub fn resume(&mut self) {
         signal("-CONT", self.private_mut().child.id());
     }
@@ -305,7 +307,7 @@ impl Drop for Server {
     }
 }
 
-/// Starts a server that also ends when this test dies, where the system can do that.
+/// Starts a server that also ends when this test process dies, on systems that support this.
 fn spawn(command: &[OsString], arguments: &[String], environment: &Environment) -> Child {
     let mut whole = Vec::new();
     if cfg!(target_os = "linux") && has("setpriv") {
@@ -327,20 +329,20 @@ fn has(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Sends a signal to a process of this test's own.
+/// Sends a signal to a process of this test.
 pub fn signal(signal: &str, pid: u32) {
     let status = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
     assert!(status.success(), "kill {signal} {pid}");
 }
 
-/// Closes all connections of this kind, `normal` or `pubsub`, but for `con`; says how many.
+/// Closes all connections of this kind, `normal` or `pubsub`, except `con`. Returns their number.
 pub fn kill_connections(con: &mut Connection, kind: &str) -> i64 {
     let mut kill = redis::cmd("CLIENT");
     kill.arg("KILL").arg("TYPE").arg(kind).arg("SKIPME").arg("yes");
     kill.query(con).unwrap()
 }
 
-/// Runs this test program again as another process that does only what `job` names; see `job`.
+/// Runs this test program again as another process that only does the given `job`; see `job`.
 pub fn process(job: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -352,8 +354,8 @@ pub fn process(job: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// In a process started by `process`: its job and arguments. A test program that starts processes has at its root a test named
-/// `process_of_a_test`, which does the job it finds here.
+/// In a process started by `process`: its job and arguments. A test program that starts processes has a test named
+/// `process_of_a_test` at its root, which does this job.
 pub fn job() -> Option<(String, Vec<String>)> {
     let job = std::env::var("LUAGATE_JOB").ok()?;
     let arguments = std::env::var("LUAGATE_JOB_ARGUMENTS").unwrap();

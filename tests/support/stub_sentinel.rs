@@ -1,4 +1,4 @@
-//! A sentinel of few lines that names the master that a test says, or stands still.
+//! A minimal sentinel that names the master given by a test, or never answers.
 
 use super::Server;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,7 +20,7 @@ impl StubSentinel {
         })
     }
 
-    /// Takes connections, and answers nothing.
+    /// Accepts connections and answers nothing.
     pub fn silent() -> StubSentinel {
         let mut kept = Vec::new();
         StubSentinel::start(move |stream| kept.push(stream))
@@ -66,7 +66,7 @@ fn read_command(reader: &mut impl BufRead) -> Option<Vec<String>> {
     (0..count).map(word).collect()
 }
 
-/// The number in a line, behind the sign of what it counts.
+/// The number in a line, after its type character.
 fn read_number(reader: &mut impl BufRead) -> Option<usize> {
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;

@@ -1,5 +1,5 @@
-//! A client of few lines, as one in another language might be: it runs the scripts of any version, by their texts, and waits
-//! in line with a plain inbox.
+//! A minimal client, as in another language: it runs the scripts of any version by their texts, and waits in line with
+//! a plain inbox.
 
 use super::Server;
 use super::history::{Full, Granted, Outcome};
@@ -16,7 +16,7 @@ const PATIENCE_MS: u64 = 15_000;
 pub struct Scripts(BTreeMap<String, String>);
 
 impl Scripts {
-    /// Those of each release that is kept in `tests/versions/`, see `RELEASING.md`. Until there is one: the present ones.
+    /// The scripts of each release in `tests/versions/`, see `RELEASING.md`. Without any: the current ones.
     pub fn earlier() -> impl Iterator<Item = Scripts> {
         let kept = std::fs::read_dir("tests/versions").into_iter().flatten();
         let mut folders: Vec<PathBuf> = kept.map(|entry| entry.unwrap().path()).collect();
@@ -33,7 +33,7 @@ impl Scripts {
         Scripts::read(Path::new("lua"))
     }
 
-    /// Those of a folder, as its manifest lists them.
+    /// The scripts of a folder, as listed in its manifest.
     fn read(folder: &Path) -> Scripts {
         let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
         let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
@@ -50,7 +50,7 @@ impl Scripts {
     }
 }
 
-/// A reply that begins with a word. Numbers in lists are there in their order.
+/// A reply that begins with a word. The numbers of its lists follow in order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reply {
     pub word: String,
@@ -123,7 +123,7 @@ impl<'a> Thin<'a> {
         self.call("lookup", &[id]).word
     }
 
-    /// A place in line, to be told on the own inbox.
+    /// Joins the line, to be notified by its own inbox. Returns the ticket.
     #[track_caller]
     pub fn queue(&mut self, id: &str) -> u64 {
         let inbox = self.inbox.channel.clone();
@@ -132,7 +132,7 @@ impl<'a> Thin<'a> {
         reply.numbers[0] as u64
     }
 
-    /// Waits in line for so long, step by step as the page of the contract says.
+    /// Waits in line for this time, following the steps on the contract's page.
     pub fn acquire_in_line(&mut self, ask: Ask, time: Duration) -> Outcome {
         let inbox = self.inbox.channel.clone();
         let end = Instant::now() + time;
@@ -196,7 +196,7 @@ impl Reply {
         }
     }
 
-    /// What a history says of it.
+    /// The outcome for a history.
     pub fn outcome(&self, id: &str, ticket: Option<u64>) -> Outcome {
         match (&*self.word, &*self.numbers) {
             ("granted" | "held", [permits, fence, at, ..]) => granted(id, &[*permits, *fence, *at], ticket),

@@ -1,4 +1,5 @@
-//! Servers that speak TLS, and the certificates for both sides. Not in `mod.rs`: who has no use for it need not have rcgen.
+//! TLS servers, and the certificates for both sides. Not in `mod.rs`: tests that do not use it need not depend on
+//! rcgen.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use crate::support::{Environment, Server, binary, next_port};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A CA, and the folder in which servers find what it signed.
+/// A CA, and the folder with the certificates that it signed for servers.
 pub struct Authority {
     pub pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -43,7 +44,7 @@ impl Authority {
         Identity { chain: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
     }
 
-    /// A certificate as it should be.
+    /// A valid certificate.
     pub fn identity(&self) -> Identity {
         self.sign("127.0.0.1", (2020, 4000))
     }
@@ -52,24 +53,24 @@ impl Authority {
         self.folder.path().join(file)
     }
 
-    /// What the server shows from its next start on.
+    /// The certificate that the server shows after its next start.
     pub fn put(&self, identity: &Identity) {
         std::fs::write(self.path("chain"), &identity.chain).unwrap();
         std::fs::write(self.path("key"), &identity.key).unwrap();
     }
 
-    /// A server of the test's own that shows `identity`, and wants a certificate of this CA from each client. `None` where
-    /// there is no server that can do TLS.
+    /// A private server that shows `identity`, and requires from each client a certificate of this CA. `None` if no
+    /// server with TLS is available.
     pub fn server(&self, identity: &Identity, arguments: &[&str]) -> Option<Server> {
         self.server_in(identity, arguments, &|_| Environment::new())
     }
 
-    /// A server of a group whose members speak TLS among each other, too.
+    /// A server of a group whose members also use TLS with each other.
     pub fn member(&self, arguments: &[&str], environment: &dyn Fn(&Path) -> Environment) -> Option<Server> {
         let among = ["--tls-cluster", "yes", "--tls-replication", "yes"];
         let arguments = [arguments, &among].concat();
         let mut server = self.server_in(&self.identity(), &arguments, environment)?;
-        // Whoever asks without TLS is told ports without it, of which there are none.
+        // A client without TLS would be redirected to ports without TLS, and there are none.
         server.client = Some(self.client(&server.url, &self.identity()));
         Some(server)
     }
@@ -102,7 +103,7 @@ impl Authority {
         }
     }
 
-    /// A client that trusts this CA, and shows `own`.
+    /// A client that trusts this CA and shows `own`.
     pub fn client(&self, url: &str, own: &Identity) -> Client {
         let certificates = TlsCertificates {
             client_tls: Some(ClientTlsConfig {
@@ -115,7 +116,7 @@ impl Authority {
     }
 }
 
-/// Whether the server can do TLS: one that can complains that it has no certificate.
+/// Whether the server supports TLS: if it does, it complains about the missing certificate.
 fn speaks_tls() -> bool {
     let Some(binary) = binary() else { return false };
     let output = Command::new(binary).args(["--port", "0", "--tls-port", "1"]).output().unwrap();
@@ -123,7 +124,7 @@ fn speaks_tls() -> bool {
     String::from_utf8_lossy(&said).contains("No tls-cert-file")
 }
 
-/// A server that speaks TLS; or the test is skipped, and says so.
+/// A server with TLS; otherwise the test is skipped and prints so.
 #[macro_export]
 macro_rules! own_tls {
     ($server:expr) => {

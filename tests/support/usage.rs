@@ -1,8 +1,8 @@
-//! What a process uses of the machine, as /proc tells it, and how much more it is at one time than at another.
+//! The resources of a process according to /proc, and their growth between two times.
 
 use std::fs;
 
-/// One look at a process, or the medians of several.
+/// One measurement of a process, or the medians of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub files: u64,
@@ -11,7 +11,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of this process; `None` when it is gone.
+    /// For this process; `None` if it has ended.
     pub fn of(pid: u32) -> Option<Usage> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let number = |name: &str| {
@@ -25,14 +25,14 @@ impl Usage {
         })
     }
 
-    /// The median of each.
+    /// The median of each value.
     pub fn median(looks: &[Usage]) -> Usage {
         let of = |field: fn(&Usage) -> u64| median(looks.iter().map(field));
         Usage { files: of(|look| look.files), threads: of(|look| look.threads), memory_kb: of(|look| look.memory_kb) }
     }
 }
 
-/// The middle one.
+/// The median.
 pub fn median(numbers: impl Iterator<Item = u64>) -> u64 {
     let mut numbers: Vec<u64> = numbers.collect();
     numbers.sort_unstable();

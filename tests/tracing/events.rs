@@ -1,4 +1,4 @@
-//! Promise: losses, renewals, connections that were replaced and a server that would evict are events, each at its level.
+//! Promise: losses, renewals, replaced connections and a server that can evict are events, each at its level.
 
 use crate::own;
 use crate::recorder::{self, Told, events, record};
@@ -14,7 +14,7 @@ fn a_lost_permit_is_a_warning() {
     let gate = gate(&server);
     let short = gate.mutex("shortly").lease(MOMENT).lock().unwrap();
     let fence = short.fence().to_string();
-    eventually("its lease ends", || short.is_lost().then_some(()));
+    eventually("the lease ends", || short.is_lost().then_some(()));
     assert!(short.refresh().is_err());
     drop(short);
     let told = events(&fence);
@@ -32,7 +32,7 @@ fn at<'a>(told: &'a [Told], message: &str) -> Vec<&'a Told> {
 }
 
 #[test]
-fn what_the_renewal_thread_does_is_told() {
+fn renewals_and_failed_renewals_are_events() {
     record();
     let mut server = own!(Server::private(&[]));
     let gate = server.gate();
@@ -47,7 +47,7 @@ fn what_the_renewal_thread_does_is_told() {
     assert_eq!(renewed.field("name"), "looked-after");
 
     server.kill();
-    eventually("it is lost", || permit.is_lost().then_some(()));
+    eventually("the permit is lost", || permit.is_lost().then_some(()));
     let told = events("looked-after");
     let failed = at(&told, "tried again");
     assert_eq!(failed[0].level, Level::INFO);
@@ -57,7 +57,7 @@ fn what_the_renewal_thread_does_is_told() {
 }
 
 #[test]
-fn a_permit_tells_how_long_it_is_held_while_the_record_of_its_renewal_takes_time() {
+fn the_remaining_time_can_be_read_while_a_subscriber_handles_the_renewal_event() {
     let server = Server::any();
     let lease = Duration::from_secs(2);
     let semaphore = gate(&server).semaphore(recorder::SLOW, 1).lease(lease);
@@ -77,7 +77,7 @@ fn a_permit_tells_how_long_it_is_held_while_the_record_of_its_renewal_takes_time
 }
 
 #[test]
-fn a_reconnect_is_told_with_its_server() {
+fn a_reconnect_is_an_event_with_its_server() {
     record();
     let server = own!(Server::private(&[]));
     let gate = server.gate();
@@ -102,7 +102,7 @@ fn a_reconnect_is_told_with_its_server() {
 }
 
 #[test]
-fn a_server_that_would_evict_is_a_warning_once() {
+fn a_server_that_can_evict_is_a_warning_once() {
     record();
     let policy = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
     let server = own!(Server::private(&policy));

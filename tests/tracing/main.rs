@@ -1,5 +1,5 @@
-//! Promise: with the feature `tracing` each operation is a span that says of what kind and name it is, what came of it and
-//! how long it waited; what happens besides is an event; and nothing of that has a password in it.
+//! Promise: with the feature `tracing` each operation is a span with its kind, name, outcome and time in line.
+//! Everything else is an event. None of them contains a password.
 
 #[path = "../support/recorder.rs"]
 mod recorder;
@@ -25,7 +25,7 @@ fn gate(server: &Server) -> Gate {
     server.gate()
 }
 
-/// The span and the outcome of each operation on this name.
+/// The span name and outcome of each operation on this name.
 fn told(name: &str) -> Vec<(&'static str, String)> {
     let spans = spans(name).into_iter();
     let told = spans.map(|told| (told.span.unwrap(), told.field("outcome").to_owned()));
@@ -43,7 +43,7 @@ fn assert_told(name: &str, kind: &str, expected: &[(&'static str, &str)]) {
     }
 }
 
-/// How long the last of these waited, where it says so.
+/// The recorded time in line of the last such span, if it has one.
 fn waited(name: &str, span: &str) -> Option<Duration> {
     let last = spans(name).into_iter().rfind(|told| told.span == Some(span));
     let ms = last.unwrap().fields.get("waited_ms")?.parse().unwrap();
@@ -51,5 +51,5 @@ fn waited(name: &str, span: &str) -> Option<Duration> {
 }
 
 fn is_in_line(semaphore: &Semaphore) {
-    eventually("it stands in line", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
+    eventually("it is in line", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
 }

@@ -1,4 +1,4 @@
-//! Promise: each operation is one span with its kind, its name, its outcome and how long it waited.
+//! Promise: each operation is one span with its kind, name, outcome and time in line.
 
 use crate::own;
 use crate::recorder::record;
@@ -61,7 +61,7 @@ fn each_operation_on_a_semaphore_is_a_span() {
 }
 
 #[test]
-fn a_full_line_is_an_outcome_of_its_own() {
+fn a_full_line_is_a_separate_outcome() {
     let server = Server::any();
     let gate = gate(&server);
     let full = gate.semaphore("full", 1).max_waiting(1);
@@ -75,7 +75,7 @@ fn a_full_line_is_an_outcome_of_its_own() {
         held.release().unwrap();
         drop(waits.join().unwrap().unwrap());
     });
-    // Semaphores of different kinds are one span with both names, in the order in which they are waited for.
+    // Semaphores of different kinds are one span with both names, in the order in which they are acquired.
     assert_told("other full", "several", &[("acquire_several", "line_full")]);
 }
 
@@ -127,13 +127,13 @@ fn several_locks_are_one_span_with_all_their_names() {
     assert_told(names, "mutex", &expected);
     assert!(waited(names, "acquire_several").unwrap() >= MOMENT);
     assert_eq!(waited(names, "try_acquire_several"), None);
-    // Which of them it waited for.
+    // The lock that it waited for.
     let expected = [("acquire", "granted"), ("acquire", "timed_out")];
     assert_told("{trade}:axe", "mutex", &expected);
 }
 
 #[test]
-fn a_latch_and_names_that_are_searched_are_spans_too() {
+fn operations_on_latches_and_autocomplete_are_spans() {
     let server = Server::any();
     let gate = gate(&server);
     let latch = gate.latch("counted", 1);
@@ -162,7 +162,7 @@ fn a_latch_and_names_that_are_searched_are_spans_too() {
 }
 
 #[test]
-fn a_span_tells_how_long_it_waited() {
+fn a_span_contains_its_time_in_line() {
     let server = Server::any();
     let gate = gate(&server);
     let semaphore = gate.semaphore("patient", 1);
@@ -174,7 +174,7 @@ fn a_span_tells_how_long_it_waited() {
     let waiter = std::thread::spawn(move || drop(waiting.acquire().unwrap()));
     is_in_line(&semaphore);
     let in_line = Instant::now();
-    std::thread::sleep(MOMENT * 4); // what it has to wait at least
+    std::thread::sleep(MOMENT * 4); // the minimum time that it must wait
     let stood = in_line.elapsed();
     permit.release().unwrap();
     waiter.join().unwrap();
@@ -187,7 +187,7 @@ fn a_span_tells_how_long_it_waited() {
 }
 
 #[test]
-fn what_ended_a_wait_is_told() {
+fn the_outcome_of_a_span_says_why_a_wait_ended() {
     let server = Server::any();
     let gate = gate(&server);
     let cancel = Cancel::new();
@@ -214,7 +214,7 @@ fn what_ended_a_wait_is_told() {
         ("release", "gone"),
     ];
     let mut told = told("ended");
-    told.retain(|(span, _)| *span != "inspect"); // until it stood in line
+    told.retain(|(span, _)| *span != "inspect"); // these came from waiting until the thread was in line
     for (span, word) in &told {
         assert_eq!((*span, word.as_str()), expected.remove(0));
     }
@@ -222,7 +222,7 @@ fn what_ended_a_wait_is_told() {
 }
 
 #[test]
-fn a_permit_is_released_in_one_span_however_it_goes() {
+fn every_way_to_release_a_permit_is_one_span() {
     let server = Server::any();
     let gate = gate(&server);
     let semaphore = gate.semaphore("once", 9);
@@ -241,12 +241,12 @@ fn a_permit_is_released_in_one_span_however_it_goes() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_told() {
+fn a_missing_reply_is_an_outcome() {
     record();
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let semaphore = gate.semaphore("unanswered", 9);
     let permit = semaphore.try_acquire().unwrap();
-    permit.refresh().unwrap(); // the server knows the scripts
+    permit.refresh().unwrap(); // from here on the server has the scripts loaded
     proxy.lose_replies(2);
     assert!(permit.refresh().is_err());
     assert!(proxy.is_done());
@@ -263,14 +263,14 @@ fn a_server_that_does_not_answer_is_told() {
 }
 
 #[test]
-fn a_lock_lost_while_others_are_waited_for_is_told() {
+fn a_lock_lost_while_waiting_for_others_is_an_outcome() {
     let server = Server::any();
     let gate = gate(&server);
     let (first, second) = (gate.mutex("first"), gate.mutex("second"));
     let held = second.lock().unwrap();
     let several = gate.mutexes(["first", "second"]);
     let waiter = std::thread::spawn(move || several.acquire_timeout(MINUTE).map(drop));
-    eventually("it waits for the second", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
+    eventually("the thread is in line", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
     let holder = first.inspect().unwrap().holders[0].id.clone();
     first.revoke(&holder).unwrap();
     held.unlock().unwrap();

@@ -1,4 +1,4 @@
-//! Promise: no span and no event has a password or an id in it.
+//! Promise: no span and no event contains a password or an id.
 
 use crate::own;
 use crate::recorder::{self, record};
@@ -9,7 +9,7 @@ use luagate::Gate;
 use std::time::Duration;
 
 #[test]
-fn nothing_tells_a_password_or_an_id() {
+fn no_span_or_event_contains_a_password_or_an_id() {
     record();
     let mut server = own!(Server::private(&[]));
     let mut con = server.connection();
@@ -26,7 +26,7 @@ fn nothing_tells_a_password_or_an_id() {
     permit.refresh().unwrap();
     server.kill();
     assert!(permit.refresh().is_err());
-    eventually("it is lost", || permit.is_lost().then_some(()));
+    eventually("the permit is lost", || permit.is_lost().then_some(()));
     assert!(gate.mutexes(["kept-quiet"]).acquire_timeout(MOMENT).is_err());
     drop(permit);
     assert!(told("kept-quiet").len() >= 6);

@@ -1,5 +1,6 @@
-//! Promise: whoever knows a channel, the ids in line and what was published before cannot make a client believe in a permit
-//! that the server does not know, release one that somebody holds, spin, or wait for longer than it would.
+//! Promise: an attacker who knows a channel, the ids in line and all earlier messages cannot mislead a client. The
+//! client does not accept a permit that the server did not grant, release a permit that is held, spin, or wait longer
+//! than without the attacker.
 
 mod floods;
 mod grants;
@@ -22,7 +23,7 @@ fn sha1(text: &str) -> String {
     Sha1::from(text).digest().to_string()
 }
 
-/// The channel of the one client that listens on this server under the test's prefix.
+/// The channel of the only client that is subscribed on this server under the test's prefix.
 fn channel_of(server: &Server) -> String {
     let mut con = server.connection();
     eventually("a client subscribes", || {
@@ -32,9 +33,9 @@ fn channel_of(server: &Server) -> String {
     })
 }
 
-/// Waits until somebody stands in line, and says who.
+/// Blocks until there is a waiter, and returns its id.
 fn waiter_of(raw: &mut Raw) -> String {
-    eventually("somebody waits", || Some(raw.inspect().waiters.first()?.id.clone()))
+    eventually("there is a waiter", || Some(raw.inspect().waiters.first()?.id.clone()))
 }
 
 /// Waits in line in a thread.
@@ -43,7 +44,7 @@ fn wait_for_permit(gate: &Gate, permits: u32) -> JoinHandle<Permit> {
     std::thread::spawn(move || semaphore.acquire_many_timeout(permits, MINUTE).unwrap())
 }
 
-/// Everything that was published on the channel before this has been read by the client: it takes a permit by message.
+/// Blocks until the client has read all messages published so far: it is granted a permit by message.
 fn let_it_read(server: &Server, gate: &Gate) {
     let mut raw = Raw::named(server, "sync", 1);
     raw.grant(raw.ask("holder"));
@@ -54,7 +55,7 @@ fn let_it_read(server: &Server, gate: &Gate) {
     waiting.join().unwrap().release().unwrap();
 }
 
-/// What a stranger would try for a wait of `id` with this ticket.
+/// Messages that an attacker would forge for a wait of `id` with this ticket.
 fn forgeries(id: &str, ticket: u64, now: u64) -> Vec<Vec<u8>> {
     let mut payloads = Vec::new();
     let ends = [
@@ -106,5 +107,5 @@ fn forgeries(id: &str, ticket: u64, now: u64) -> Vec<Vec<u8>> {
 
 fn publish(con: &mut Connection, channel: &str, payload: &[u8]) {
     let heard: u32 = con.publish(channel, payload).unwrap();
-    assert!(heard > 0, "nobody listens to {channel}");
+    assert!(heard > 0, "{channel} has no subscriber");
 }

@@ -1,4 +1,4 @@
-//! Waiting in line: who waits is woken in time, by nobody but the server, and leaves nothing behind.
+//! Waiting in line: a waiter is woken in time, only by the server, and leaves nothing behind.
 
 #[path = "../support/fuzz.rs"]
 mod fuzz;
@@ -16,6 +16,6 @@ fn process_of_a_test() {
     };
     match job.as_str() {
         "worker" => waiting::work(&arguments),
-        other => panic!("there is no job {other}"),
+        other => panic!("unknown job {other}"),
     }
 }

@@ -1,5 +1,5 @@
-//! Promise: who waits in line is served as soon as it can be, hears of it however badly things go, and leaves nothing
-//! behind when it gives up.
+//! Promise: a waiter is granted a permit as soon as possible, and learns of it in spite of outages. A wait that ends
+//! without a permit leaves nothing behind.
 
 mod cancelling;
 mod crashes;
@@ -19,9 +19,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(600);
 const LONG_MS: u64 = 600_000;
 
-/// Waits until so many stand in line.
+/// Blocks until this number of waiters is in line.
 fn await_waiters(raw: &mut Raw, count: u64) {
-    eventually("they stand in line", || (raw.inspect().waiter_count == count).then_some(()));
+    eventually("they are in line", || (raw.inspect().waiter_count == count).then_some(()));
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -29,7 +29,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// A permit of another client that nobody renews, for longer than a test takes.
+/// A permit of another client with a lease longer than the test. It is never renewed.
 fn held(raw: &Raw) -> Ask<'static> {
     Ask { lease_ms: LONG_MS, ..raw.ask("holder") }
 }

@@ -1,5 +1,5 @@
-//! Promise: no lost wake-up. What becomes free with somebody in line is granted at once by the script that freed it, and
-//! only to whoever gets it; hints tell the head when it has reason to ask earlier.
+//! Promise: no lost wake-up. The script that frees a permit also grants it to the next waiter, and notifies only that
+//! waiter. Hints ask the head to call again earlier.
 
 use crate::support::Server;
 use crate::support::raw::{Listener, Raw};
@@ -7,7 +7,7 @@ use crate::support::raw::{Listener, Raw};
 use luagate::scripts::semaphore::{Answer, Ask, LookupAnswer};
 
 #[test]
-fn a_grant_by_message_in_the_form_of_the_contract() {
+fn a_grant_message_has_the_format_of_the_contract() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let mut inbox = Listener::new(&server, "form");
@@ -25,7 +25,7 @@ fn a_grant_by_message_in_the_form_of_the_contract() {
 }
 
 #[test]
-fn only_who_is_granted_is_told() {
+fn only_the_granted_waiter_is_notified() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut first = Listener::new(&server, "first");
@@ -42,7 +42,7 @@ fn only_who_is_granted_is_told() {
 }
 
 #[test]
-fn growing_hands_over_at_once_to_all_that_fit() {
+fn raising_the_limit_grants_at_once_to_all_that_fit() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "grow");
@@ -61,7 +61,7 @@ fn growing_hands_over_at_once_to_all_that_fit() {
 }
 
 #[test]
-fn a_lease_that_ended_is_handed_on_by_whoever_comes() {
+fn an_expired_lease_is_granted_to_the_waiter_by_the_next_script() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "ended");
@@ -74,7 +74,7 @@ fn a_lease_that_ended_is_handed_on_by_whoever_comes() {
 }
 
 #[test]
-fn nobody_listens_so_nothing_is_published_and_the_next_is_granted() {
+fn a_waiter_without_a_subscriber_is_skipped_and_the_next_is_granted() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "alive");
@@ -83,7 +83,7 @@ fn nobody_listens_so_nothing_is_published_and_the_next_is_granted() {
     let dead = format!("{}:inbox:dead", server.prefix);
     raw.queue(Ask { wait_ms: 60_000, inbox: &dead, ..raw.ask("dead") });
     raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("alive") });
-    // A monitor that listens to everything is nobody.
+    // A monitor that is subscribed to every channel does not count as a subscriber.
     let mut monitor = server.connection();
     monitor.as_pubsub().psubscribe("*").unwrap();
     raw.assert_released("holder");
@@ -92,14 +92,14 @@ fn nobody_listens_so_nothing_is_published_and_the_next_is_granted() {
 }
 
 #[test]
-fn who_comes_to_the_head_is_told_when_the_next_lease_ends() {
+fn a_new_head_is_notified_of_the_next_lease_end() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "hint");
     let channel = inbox.channel.clone();
     let end = raw.grant(raw.ask("holder")).expires_at.unwrap();
     raw.queue(Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("head") });
-    // Second in line, while one lease runs: it plans to sleep for a third of its wait.
+    // Second in line behind one running lease, it would ask again after a third of its wait.
     let ask = Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("second") };
     let answer = raw.acquire(ask);
     assert!(matches!(answer, Answer::Queued { position: 2, retry_after: 200_000, .. }), "{answer:?}");
@@ -109,7 +109,7 @@ fn who_comes_to_the_head_is_told_when_the_next_lease_ends() {
 }
 
 #[test]
-fn a_lease_made_shorter_calls_the_head_earlier() {
+fn a_shortened_lease_sends_the_head_a_hint_once() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "shorter");
@@ -119,18 +119,18 @@ fn a_lease_made_shorter_calls_the_head_earlier() {
     let end = raw.refresh("holder", 1_000).unwrap().expires_at.unwrap();
     assert_eq!(inbox.next()[..4], ["head", "0", "0", &end.to_string()]);
     raw.refresh("holder", 1_000);
-    assert!(inbox.is_silent(&server), "told twice");
+    assert!(inbox.is_silent(&server), "notified twice");
 }
 
 #[test]
-fn who_wants_more_than_a_lowered_limit_is_told_and_refused() {
+fn a_waiter_for_more_than_a_lowered_limit_is_notified_and_refused() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 5);
     let mut inbox = Listener::new(&server, "lowered");
     let channel = inbox.channel.clone();
     raw.grant(Ask { permits: Some(3), ..raw.ask("holder") });
     let big = Ask { permits: Some(4), wait_ms: 6_000, inbox: &channel, ..raw.ask("big") };
-    // In front of it one that could stay.
+    // A waiter ahead of it that can stay.
     raw.queue(Ask { permits: Some(3), wait_ms: 6_000, ..raw.ask("three") });
     raw.queue(big);
     raw.queue(Ask { permits: Some(2), wait_ms: 6_000, inbox: &channel, ..raw.ask("small") });
@@ -165,7 +165,7 @@ fn retry_after_is_the_end_of_the_kth_lease_and_at_most_a_third_of_the_wait() {
 }
 
 #[test]
-fn a_permanent_lease_never_ends_and_denied_says_so() {
+fn a_denial_behind_a_permanent_lease_has_no_next_expiry() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: 0, ..raw.ask("permanent") });
@@ -174,7 +174,7 @@ fn a_permanent_lease_never_ends_and_denied_says_so() {
 }
 
 #[test]
-fn who_comes_to_the_head_is_told_however_the_head_left() {
+fn a_new_head_is_notified_after_every_way_the_old_head_can_leave() {
     type Leave = fn(&mut Raw);
     let leaves: [Leave; 2] = [|raw| drop(raw.keep("head", 0)), |raw| raw.assert_denied(raw.ask("head"))];
     let server = Server::any();
@@ -186,7 +186,7 @@ fn who_comes_to_the_head_is_told_however_the_head_left() {
         raw.queue(Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("head") });
         raw.queue(Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("second") });
         leave(&mut raw);
-        // The one in front may hear that its place was taken away.
+        // The waiter ahead may receive a message that its place was revoked.
         let mut heard = inbox.next();
         if heard[0] == "head" {
             assert_eq!(heard[..4], ["head", "0", "0", "-1"]);
@@ -197,7 +197,7 @@ fn who_comes_to_the_head_is_told_however_the_head_left() {
 }
 
 #[test]
-fn whose_patience_is_over_stands_in_front_of_nobody() {
+fn a_waiter_past_its_deadline_delays_no_one() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let end = raw.grant(raw.ask("holder")).expires_at.unwrap();
@@ -210,7 +210,7 @@ fn whose_patience_is_over_stands_in_front_of_nobody() {
 }
 
 #[test]
-fn who_asks_again_behind_the_dead_takes_over_the_watch() {
+fn a_waiter_behind_dead_ones_is_asked_to_return_at_the_next_lease_end() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let end = raw.grant(raw.ask("holder")).expires_at.unwrap();
@@ -220,11 +220,11 @@ fn who_asks_again_behind_the_dead_takes_over_the_watch() {
     let ask = Ask { wait_ms: 600_000, inbox: "x", ..raw.ask("alive") };
     raw.queue(ask);
     let Answer::Queued { position, retry_after, now, .. } = raw.acquire(ask) else { panic!() };
-    assert_eq!((position, now + retry_after), (3, end), "nobody would ask when the lease ends");
+    assert_eq!((position, now + retry_after), (3, end), "no waiter would ask when the lease ends");
 }
 
 #[test]
-fn who_wants_more_than_a_lowered_limit_is_told_at_the_head_at_the_latest() {
+fn a_far_waiter_for_more_than_a_lowered_limit_is_notified_at_the_head() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 5);
     let mut inbox = Listener::new(&server, "far-back");
@@ -233,7 +233,7 @@ fn who_wants_more_than_a_lowered_limit_is_told_at_the_head_at_the_latest() {
     for n in 0..100 {
         raw.queue(Ask { wait_ms: 60_000, ..raw.ask(&format!("w{n}")) });
     }
-    // Further back than a script looks at once.
+    // Further back than one script call checks.
     let ask = Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("") };
     raw.queue(Ask { id: "big", permits: Some(4), ..ask });
     raw.queue(Ask { id: "small", ..ask });
@@ -247,7 +247,7 @@ fn who_wants_more_than_a_lowered_limit_is_told_at_the_head_at_the_latest() {
 }
 
 #[test]
-fn who_asks_again_behind_the_living_leaves_the_watch_to_them() {
+fn a_waiter_behind_live_ones_is_not_asked_to_return_at_the_next_lease_end() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let inbox = Listener::new(&server, "living");

@@ -1,4 +1,4 @@
-//! Everything that a user of luagate can do with one server.
+//! Runs every luagate operation on one server.
 
 use super::{MINUTE, TOLD};
 use crate::support::eventually;
@@ -9,7 +9,7 @@ use luagate::{Cancel, Error, Gate, Released, Semaphore};
 use redis::{Commands, Connection, IntoConnectionInfo};
 use std::time::{Duration, Instant};
 
-/// Does everything that there is to do, until something fails. `admin` looks and harms, as somebody else.
+/// Runs every operation until one fails. `admin` observes and interferes as another user.
 pub fn everything(url: &str, admin: &mut Connection) -> Result<(), Error> {
     let gate = Gate::open(url)?;
     let semaphore = gate.semaphore("all", 2);
@@ -34,10 +34,10 @@ fn acquire_and_give_back(semaphore: &Semaphore) -> Result<(), Error> {
     semaphore.resize(3)?;
     semaphore.compare_and_resize(3, 2)?;
     semaphore.unpin()?;
-    // Leases that end are taken back.
+    // Expired leases are taken back.
     let short = semaphore.clone().lease(Duration::from_millis(1));
     short.try_acquire_many(2)?.into_id();
-    eventually("it is over", || match semaphore.available_permits() {
+    eventually("the lease has expired", || match semaphore.available_permits() {
         Ok(0) => None,
         other => Some(other),
     })?;
@@ -47,14 +47,14 @@ fn acquire_and_give_back(semaphore: &Semaphore) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many wait, as the administrator sees it.
+/// The number of waiters, read by the administrator.
 pub fn waiting(admin: &mut Connection, key: &str) -> i64 {
     redis::cmd("ZCARD").arg(key).query(admin).unwrap()
 }
 
-/// Waits until somebody waits, or has stopped.
+/// Blocks until there is one waiter or the thread has finished.
 pub fn until_waiting<T>(admin: &mut Connection, key: &str, thread: &std::thread::ScopedJoinHandle<T>) {
-    eventually("it waits", || (waiting(admin, key) == 1 || thread.is_finished()).then_some(()));
+    eventually("the thread is in line", || (waiting(admin, key) == 1 || thread.is_finished()).then_some(()));
 }
 
 pub fn wait(semaphore: &Semaphore, admin: &mut Connection) -> Result<(), Error> {
@@ -82,7 +82,7 @@ fn locks(gate: &Gate) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a client of its own may do: ask again in line.
+/// What a custom client needs: asking again in line.
 fn by_scripts(url: &str) -> Result<(), Error> {
     let info = url.into_connection_info().unwrap();
     let settings = info.redis_settings().clone().set_skip_set_lib_name(); // `redis` would send CLIENT SETINFO

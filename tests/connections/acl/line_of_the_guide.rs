@@ -1,4 +1,5 @@
-//! Promise: with the permissions of the guide's line everything works on one server; with one less, the error names it.
+//! Promise: with the permissions of the guide's ACL line every operation works on one server. If one is missing, the
+//! error names it.
 
 use super::everything::everything;
 use super::{as_user, assert_names, line, permit};
@@ -9,18 +10,18 @@ use luagate::Gate;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// The permissions of the line.
+/// The permissions of the ACL line.
 fn permissions() -> Vec<&'static str> {
     line().into_iter().filter(|word| word.starts_with(['~', '&', '+'])).collect()
 }
 
 #[test]
-fn with_the_guide_s_line_everything_works() {
+fn everything_works_with_the_guides_acl_line() {
     let server = own!(Server::private_tcp(&[]));
     let mut admin = server.connection();
     permit(&mut admin, &[]);
     everything(&as_user(&server.url), &mut admin).unwrap();
-    // Nor was anything refused that luagate passes over, up to the last connection.
+    // Until the last connection closes, nothing was refused either whose refusal luagate ignores.
     eventually("all connections close", || {
         let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut admin).unwrap();
         (list.lines().count() == 1).then_some(())
@@ -30,26 +31,26 @@ fn with_the_guide_s_line_everything_works() {
 }
 
 #[test]
-fn with_one_permission_less_it_is_named() {
+fn the_error_names_a_missing_permission() {
     let server = own!(Server::private_tcp(&[]));
     let mut admin = server.connection();
     let permissions = permissions();
     assert!(permissions.len() > 30, "{permissions:?}");
     for missing in permissions {
         if missing == "+eval" || missing == "+info" {
-            continue; // see the next test, and `warnings.rs`: a gate that may not ask is not warned
+            continue; // see the next test; and `warnings.rs`: without this permission the gate opens without a warning
         }
         redis::cmd("FLUSHALL").exec(&mut admin).unwrap();
         redis::cmd("SCRIPT").arg("FLUSH").exec(&mut admin).unwrap();
         permit(&mut admin, &[missing]);
         match everything(&as_user(&server.url), &mut admin) {
-            Ok(()) => panic!("{missing} is not needed"),
+            Ok(()) => panic!("everything works without {missing}"),
             Err(error) => assert_names(&error, missing),
         }
     }
 }
 
-/// What leads to a server which forgets every script before it can be called: a client has to send the text along.
+/// A proxy that makes the server miss every script on EVALSHA. The client must send the script text each time.
 fn forgetful(server: &Server) -> String {
     let target = server.url.trim_start_matches("redis://").trim_end_matches('/').to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -76,7 +77,7 @@ fn forgetful(server: &Server) -> String {
     url
 }
 
-/// Another SHA-1 in each EVALSHA.
+/// Writes another SHA-1 into each EVALSHA.
 fn forget(sent: &mut [u8]) {
     let call = b"EVALSHA\r\n$40\r\n";
     let mut at = 0;
@@ -88,7 +89,7 @@ fn forget(sent: &mut [u8]) {
 }
 
 #[test]
-fn eval_is_needed_where_scripts_are_forgotten_all_the_time() {
+fn eval_is_needed_if_the_server_loses_scripts_all_the_time() {
     let server = own!(Server::private_tcp(&[]));
     let mut admin = server.connection();
     let url = as_user(&forgetful(&server));
@@ -100,7 +101,7 @@ fn eval_is_needed_where_scripts_are_forgotten_all_the_time() {
 }
 
 #[test]
-fn a_database_takes_select() {
+fn a_database_number_needs_the_permission_for_select() {
     let server = own!(Server::private_tcp(&[]));
     let mut admin = server.connection();
     permit(&mut admin, &[]);

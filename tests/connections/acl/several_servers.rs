@@ -1,5 +1,5 @@
-//! Promise: on a cluster, with sentinels and with replicas, the permissions of the guide's line and of its rows for them are
-//! enough, and a missing one is named.
+//! Promise: on a cluster, with sentinels and with replicas, the guide's ACL line and the matching rows of its table are
+//! enough. If a permission is missing, the error names it.
 
 use super::everything::wait;
 use super::{assert_names, permit};
@@ -20,7 +20,7 @@ use luagate::autocomplete::Recent;
 use redis::Connection;
 use std::time::Duration;
 
-/// The permissions of a row of the guide's table, which only some need.
+/// The permissions in one row of the guide's table, for a special setup.
 fn row(needed_by: &str) -> Vec<String> {
     let guide = include_str!("../../../src/guide/production.md").replace("\\|", "|");
     let mut rows = guide.lines().filter(|line| line.starts_with("| `+") && line.contains(needed_by));
@@ -30,7 +30,7 @@ fn row(needed_by: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// The guide's user with these permissions, too.
+/// Creates the guide's user with these additional permissions.
 fn permit_also<'a>(con: &mut Connection, more: impl IntoIterator<Item = &'a String>) {
     permit(con, &[]);
     let mut command = redis::cmd("ACL");
@@ -41,7 +41,7 @@ fn permit_also<'a>(con: &mut Connection, more: impl IntoIterator<Item = &'a Stri
     command.exec(con).unwrap();
 }
 
-/// Once nobody is connected any more, nobody has been refused anything.
+/// Asserts that nothing was refused to anyone, after all clients have disconnected.
 #[track_caller]
 fn assert_nothing_refused(con: &mut Connection) {
     eventually("all connections close", || {
@@ -53,10 +53,10 @@ fn assert_nothing_refused(con: &mut Connection) {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// Long beside a pause of a busy machine.
+/// Much longer than a pause of a busy machine.
 const CONFIRMED: Duration = Duration::from_secs(5);
 
-/// What a cluster needs beyond one server: to find a node, to be sent to another one, and confirmation by replicas.
+/// What a cluster needs in addition to one server: finding a node, following a redirection, confirmation by replicas.
 #[cfg(feature = "cluster")]
 fn everything_on(cluster: &Cluster) -> Result<(), Error> {
     let url = format!("redis+cluster://luagate:password@{}", cluster.addresses()[0]);
@@ -75,7 +75,7 @@ fn everything_on(cluster: &Cluster) -> Result<(), Error> {
 
 #[cfg(feature = "cluster")]
 #[test]
-fn on_a_cluster_with_replicas_two_rows_of_the_guide_are_added() {
+fn everything_works_on_a_cluster_with_replicas_and_two_more_rows_of_the_guide() {
     let cluster = own!(Cluster::new());
     let more = [row("a cluster"), row("`min_replicas`")].concat();
     assert_eq!(more.len(), 3, "{more:?}");
@@ -95,7 +95,7 @@ fn on_a_cluster_with_replicas_two_rows_of_the_guide_are_added() {
     }
 }
 
-/// Makes a user of the sentinels with this permission.
+/// Creates a user of the sentinels with this permission.
 #[cfg(feature = "sentinel")]
 fn permit_finding(group: &Sentinels, permission: &[String]) {
     for (_, mut con) in group.sentinels.connections() {
@@ -107,7 +107,7 @@ fn permit_finding(group: &Sentinels, permission: &[String]) {
 
 #[cfg(feature = "sentinel")]
 #[test]
-fn with_sentinels_a_row_of_the_guide_is_added_and_there_is_one_for_them() {
+fn everything_works_with_sentinels_and_the_guides_rows_for_master_and_sentinels() {
     let group = own!(Sentinels::new());
     let (there, finds) = (row("the user of the master"), row("users of their own"));
     let confirmed = row("`min_replicas`");
@@ -135,7 +135,7 @@ fn with_sentinels_a_row_of_the_guide_is_added_and_there_is_one_for_them() {
     for (_, mut con) in group.connections() {
         permit_also(&mut con, &confirmed);
     }
-    everything().unwrap(); // though nobody says who is the master, or that another one is
+    everything().unwrap(); // works although no client may learn which server is the master, or that it changed
     for (_, mut con) in group.connections() {
         permit_also(&mut con, &there);
     }

@@ -1,5 +1,5 @@
-//! Promise: a wait that lacks a permission fails with its name; a waiter that may not be told holds up nobody behind it; and
-//! where the server does not know the commands for messages, waits go on by asking.
+//! Promise: a wait that lacks a permission fails and the error names the permission. A waiter that may not receive
+//! messages does not delay the waiters behind it. On a server without the message commands, waiters poll.
 
 use super::everything::{until_waiting, wait, waiting};
 use super::{MINUTE, TOLD, as_user, assert_names, permit};
@@ -13,7 +13,7 @@ use redis::Connection;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_permission_that_is_given_later_helps_the_next_wait() {
+fn a_permission_that_is_granted_later_is_used_by_the_next_wait() {
     let server = own!(Server::private_tcp(&[]));
     let mut admin = server.connection();
     permit(&mut admin, &["+subscribe"]);
@@ -43,16 +43,16 @@ fn a_permission_that_is_taken_away_ends_the_wait() {
         until_waiting(&mut admin, queue, &waiter);
         permit(&mut admin, &["&luagate:inbox:*"]);
         let start = Instant::now();
-        support::kill_connections(&mut admin, "pubsub"); // Redis has done so itself, or not yet
+        support::kill_connections(&mut admin, "pubsub"); // Redis may have closed it already
         let error = waiter.join().unwrap().unwrap_err();
         assert_names(&error.into(), "&luagate:inbox:*");
         assert!(start.elapsed() < TOLD, "{:?}", start.elapsed());
     });
-    eventually("it left the line", || (waiting(&mut admin, queue) == 0).then_some(()));
+    eventually("the waiter left the line", || (waiting(&mut admin, queue) == 0).then_some(()));
 }
 
 #[test]
-fn who_may_not_be_told_is_passed_over() {
+fn a_waiter_whose_channel_the_script_may_not_publish_to_is_skipped() {
     let server = own!(Server::private_tcp(&[]));
     let mut admin = server.connection();
     let mut raw = Raw::new(&server, 1);
@@ -63,7 +63,7 @@ fn who_may_not_be_told_is_passed_over() {
     setuser.exec(&mut admin).unwrap();
     let url = server.url.replace("redis://", "redis://teller:password@");
     let mut teller = redis::Client::open(url).unwrap().get_connection().unwrap();
-    // The second time nobody else waits.
+    // The second time there is no other waiter.
     for next in ["second", "nobody"] {
         let holder = raw.grant(raw.ask("holder"));
         let line = [("first", &hidden.channel), ("second", &open.channel)];
@@ -87,7 +87,7 @@ fn who_may_not_be_told_is_passed_over() {
     }
 }
 
-/// How many connections there have been.
+/// The total number of connections that the server has accepted.
 fn connections(con: &mut Connection) -> u64 {
     let stats: String = redis::cmd("INFO").arg("stats").query(con).unwrap();
     let mut lines = stats.lines();
@@ -96,8 +96,8 @@ fn connections(con: &mut Connection) -> u64 {
 }
 
 #[test]
-fn where_nobody_knows_the_commands_waits_go_on_by_asking() {
-    // As behind a proxy that has no messages: nothing is forbidden, only not there.
+fn waiters_poll_on_a_server_without_the_message_commands() {
+    // Like a proxy without publish and subscribe: the command is unknown, not forbidden.
     for unknown in ["PUBSUB", "SUBSCRIBE"] {
         let server = own!(Server::private(&["--rename-command", unknown, ""]));
         let mut con = server.connection();
@@ -109,6 +109,6 @@ fn where_nobody_knows_the_commands_waits_go_on_by_asking() {
         assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         assert!(granted.fence() > held.fence());
         let made = connections(&mut con) - before;
-        assert!(made <= 2, "{unknown}: it tries again and again: {made}");
+        assert!(made <= 2, "{unknown}: it keeps reconnecting: {made} connections");
     }
 }

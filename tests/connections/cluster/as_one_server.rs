@@ -1,4 +1,5 @@
-//! Promise: on a cluster semaphores on every node work as on one server, and many permits cost each node a packet.
+//! Promise: semaphores on every node of a cluster work as on one server. Operations on many permits send one packet to
+//! each node.
 
 use super::{LEASE, MINUTE, gate, wait_in_line, waits};
 use crate::own;
@@ -10,7 +11,7 @@ use luagate::{Gate, Permit, autocomplete};
 use std::time::{Duration, Instant};
 
 #[test]
-fn whoever_waits_is_told_on_every_node() {
+fn a_waiter_on_any_node_is_granted_by_message() {
     let cluster = own!(Cluster::new());
     let (gate, other) = (gate(&cluster), gate(&cluster));
     for master in cluster.masters() {
@@ -22,13 +23,13 @@ fn whoever_waits_is_told_on_every_node() {
         held.release().unwrap();
         for waiting in waiting {
             let took = waiting.join().unwrap().duration_since(released);
-            assert!(took < Duration::from_secs(1), "asked, and was not told: {took:?}");
+            assert!(took < Duration::from_secs(1), "granted by polling, not by a message: {took:?}");
         }
     }
 }
 
 #[test]
-fn every_system_works_over_all_nodes() {
+fn every_kind_of_lock_works_on_every_node() {
     let cluster = own!(Cluster::new());
     let gate = gate(&cluster);
     let names: Vec<String> = cluster.masters().iter().map(|m| cluster.name_on(*m)).collect();
@@ -49,7 +50,7 @@ fn every_system_works_over_all_nodes() {
         autocomplete::Recent::new(&gate, name).add("contact").unwrap();
         let short = gate.semaphore(name, 1).lease(Duration::from_secs(2)).auto_renew();
         let permit = short.try_acquire().unwrap();
-        eventually("it is renewed", || (permit.remaining().unwrap() < Duration::from_millis(1_700)).then_some(()));
+        eventually("time passes", || (permit.remaining().unwrap() < Duration::from_millis(1_700)).then_some(()));
         eventually("it is renewed", || (permit.remaining().unwrap() > Duration::from_millis(1_900)).then_some(()));
     }
     let grouped = gate.mutexes(["{g}:a", "{g}:b"]);
@@ -66,7 +67,7 @@ fn reads(cluster: &Cluster, node: usize) -> u64 {
 }
 
 #[test]
-fn many_permits_cost_each_node_a_packet() {
+fn many_permits_need_one_packet_for_each_node() {
     let cluster = own!(Cluster::new());
     let gate = gate(&cluster);
     let masters = cluster.masters();
@@ -77,7 +78,7 @@ fn many_permits_cost_each_node_a_packet() {
         let rounds = (0..count).flat_map(|_| &semaphores);
         rounds.map(|semaphore| semaphore.try_acquire().unwrap()).collect()
     };
-    // From here on the nodes know the scripts.
+    // From here on the nodes have the scripts loaded.
     let known = on_each(1);
     assert!(Permit::refresh_all(&known).iter().all(Result::is_ok));
     assert!(Permit::release_all(known).iter().all(Result::is_ok));
@@ -86,14 +87,14 @@ fn many_permits_cost_each_node_a_packet() {
     assert!(Permit::refresh_all(&permits).iter().all(Result::is_ok));
     assert!(Permit::release_all(permits).iter().all(Result::is_ok));
     for (master, before) in masters.iter().zip(before) {
-        // A round trip for each permit would be 60.
+        // One round trip for each permit would take 60 reads.
         let reads = reads(&cluster, *master) - before;
         assert!(reads < 30, "{reads} reads");
     }
 }
 
 #[test]
-fn a_gate_on_one_node_alone_says_what_to_do() {
+fn a_gate_with_the_url_of_a_single_node_reports_the_url_to_use() {
     let cluster = own!(Cluster::new());
     let masters = cluster.masters();
     let gate = Gate::builder(cluster.urls()[masters[0]]).prefix(&cluster.prefix);

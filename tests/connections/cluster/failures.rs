@@ -1,5 +1,5 @@
-//! Promise: when a node of a cluster stands still, dies or is cut off, nobody on the others is held up, and who holds or waits
-//! goes on with the next master.
+//! Promise: when a node of a cluster stalls, crashes or is cut off, calls to other nodes are not delayed. Its holders
+//! and waiters continue on the next master.
 
 use super::{LEASE, builder, gate, slot_of, url, wait_in_line, waits};
 use crate::own;
@@ -11,16 +11,16 @@ use crate::support::{self, SOON, eventually, process};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_node_that_stands_still_holds_up_nobody_on_the_others() {
+fn a_stalled_node_does_not_delay_calls_to_other_nodes() {
     let mut cluster = own!(Cluster::new());
     let masters = cluster.masters();
     let (still, well) = (cluster.name_on(masters[0]), cluster.name_on(masters[1]));
     let gate = builder(&cluster).read_timeout(Duration::from_secs(5)).open().unwrap();
-    // A renewal of the one is under way for longer than the other's lease.
+    // A renewal of the first permit blocks for longer than the lease of the second one.
     let short = Duration::from_secs(3);
     let _stuck = gate.semaphore(&still, 1).lease(short).auto_renew().try_acquire().unwrap();
     let permit = gate.semaphore(&well, 1).lease(short).auto_renew().try_acquire().unwrap();
-    // Nobody takes its place, and the others serve what is theirs.
+    // No replica replaces the node, and the other nodes keep serving their slots.
     for (_, mut con) in cluster.connections() {
         for setting in ["cluster-require-full-coverage", "cluster-replica-no-failover"] {
             let value = if setting.ends_with("failover") { "yes" } else { "no" };
@@ -31,7 +31,7 @@ fn a_node_that_stands_still_holds_up_nobody_on_the_others() {
     cluster.pause(masters[0]);
     let paused = Instant::now();
     while paused.elapsed() < 2 * short {
-        assert!(!permit.is_lost(), "it was not renewed");
+        assert!(!permit.is_lost(), "the permit was not renewed");
         let asked = Instant::now();
         gate.mutex(&well).try_lock().unwrap().unlock().unwrap();
         assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
@@ -40,7 +40,7 @@ fn a_node_that_stands_still_holds_up_nobody_on_the_others() {
 }
 
 #[test]
-fn who_holds_and_waits_goes_on_when_the_master_dies() {
+fn holders_and_waiters_continue_after_the_master_crashes() {
     let mut cluster = own!(Cluster::new());
     let gate = gate(&cluster);
     let master = cluster.masters()[0];
@@ -52,15 +52,15 @@ fn who_holds_and_waits_goes_on_when_the_master_dies() {
     cluster.settle();
     cluster.kill(master);
     cluster.promoted(slot, master);
-    eventually("the permit is refreshed there", || held.refresh().ok());
-    // All ask again within seconds, so that the new master knows where to tell them.
+    eventually("the new master refreshes the permit", || held.refresh().ok());
+    // Every waiter asks again within seconds and so registers its inbox with the new master.
     held.release().unwrap();
     for waiting in waiting {
         waiting.join().unwrap();
     }
 }
 
-/// How many connections of clients a node has that are of this kind, `normal` or `pubsub`.
+/// The number of client connections of this kind (`normal` or `pubsub`) on a node.
 fn clients(cluster: &Cluster, node: usize, kind: &str) -> usize {
     let mut list = redis::cmd("CLIENT");
     let list = list.arg("LIST").arg("TYPE").arg(kind);
@@ -69,14 +69,14 @@ fn clients(cluster: &Cluster, node: usize, kind: &str) -> usize {
 }
 
 #[test]
-fn connections_to_masters_of_before_do_not_pile_up() {
+fn connections_to_former_masters_are_closed() {
     let cluster = own!(Cluster::new());
     let name = cluster.name_on(cluster.masters()[0]);
     let slot = slot_of(&cluster, &name);
     let gate = gate(&cluster);
     for waits_on in [false, true] {
         let master = cluster.master(slot);
-        // Somebody asks and somebody is told.
+        // One call and one message, so that both kinds of connections are open.
         let held = gate.semaphore(&name, 1).lease(LEASE).try_acquire().unwrap();
         let waiting = wait_in_line(&gate, &name);
         waits(&gate, &name, 1);
@@ -90,8 +90,8 @@ fn connections_to_masters_of_before_do_not_pile_up() {
         }
         let next = cluster.replicas(slot)[0];
         cluster.fail_over(slot, next);
-        // One of them is the test's.
-        eventually("the master of before is left alone", || {
+        // One connection is the test's.
+        eventually("the connections to the former master are closed", || {
             gate.mutex(&name).try_lock().ok()?.unlock().ok()?;
             let is_heard = clients(&cluster, master, "pubsub") > 0;
             let is_asked = clients(&cluster, master, "normal") > 1;
@@ -104,7 +104,7 @@ fn connections_to_masters_of_before_do_not_pile_up() {
 }
 
 #[test]
-fn a_crew_goes_on_while_masters_die() {
+fn a_crew_keeps_working_while_masters_crash() {
     let mut cluster = own!(Cluster::new());
     let slot = slot_of(&cluster, crew::NAME);
     let crew = Crew::new(&cluster, &url(&cluster), 6);
@@ -123,7 +123,7 @@ fn a_crew_goes_on_while_masters_die() {
 }
 
 #[test]
-fn a_crew_goes_on_when_a_master_is_cut_off_and_back() {
+fn a_crew_keeps_working_while_a_master_is_cut_off_and_returns() {
     let mut cluster = own!(Cluster::new());
     let slot = slot_of(&cluster, crew::NAME);
     let crew = Crew::new(&cluster, &url(&cluster), 6);
@@ -143,8 +143,8 @@ fn a_crew_goes_on_when_a_master_is_cut_off_and_back() {
     crew.finish(&cluster, &crew::broken_connections());
 }
 
-/// The processor time that the thread for pending releases of this process has used, as Linux counts it: in hundredths of a
-/// second.
+/// The processor time that this process's background release thread has used, in hundredths of a second, as Linux
+/// counts it.
 #[cfg(target_os = "linux")]
 fn time_of_releases() -> u64 {
     let mut threads = std::fs::read_dir("/proc/self/task").unwrap();
@@ -155,13 +155,13 @@ fn time_of_releases() -> u64 {
         let time = fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?;
         name.contains("(luagate-release").then_some(time)
     });
-    used.expect("the thread runs")
+    used.expect("the thread exists")
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_node_that_is_away_costs_no_processor_time_while_releases_for_it_are_pending() {
-    // In a process of its own, where no other test has threads.
+fn pending_releases_for_an_unreachable_node_use_almost_no_processor_time() {
+    // In another process, which has no threads of other tests.
     own!(support::binary());
     assert!(process("away", &[]).status().unwrap().success());
 }
@@ -178,7 +178,7 @@ pub fn wait_while_releases_are_pending() {
     for node in &masters[..2] {
         cluster.pause(*node);
     }
-    drop(short); // is given up at its end, and the pause of its node is over then
+    drop(short); // drops out at its lease end, before the pause after a failure of its node ends
     drop(long);
     std::thread::sleep(Duration::from_secs(3));
     let before = time_of_releases();

@@ -1,5 +1,5 @@
-//! Promise: slots of a cluster may move while there are holders and waiters: no call fails because of it, and no permit is left
-//! behind.
+//! Promise: slots of a cluster can move while there are holders and waiters. No call fails because of it, and no permit
+//! stays held.
 
 use super::{LEASE, MINUTE, builder, gate, slot_of};
 use crate::own;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 #[test]
-fn a_slot_moves_under_load_without_an_error() {
+fn a_slot_moves_under_load_without_errors() {
     let cluster = own!(Cluster::new());
     let masters = cluster.masters();
     let name = cluster.name_on(masters[0]);
@@ -47,11 +47,12 @@ fn a_slot_moves_under_load_without_an_error() {
         }
         let more = || {
             let before = turns.load(Ordering::SeqCst);
-            eventually("they go on", || (turns.load(Ordering::SeqCst) > before + 20).then_some(()));
+            eventually("the threads make progress", || (turns.load(Ordering::SeqCst) > before + 20).then_some(()));
         };
         for to in [masters[1], masters[2], masters[0]] {
             let moving = cluster.begin_move(slot, to);
-            // Keys that are made meanwhile are made there, those that are here stay: both answers are met.
+            // New keys are created on the target node, existing keys stay on the source. The client meets both kinds of
+            // replies.
             std::thread::sleep(Duration::from_millis(50));
             moving.move_keys(&cluster);
             moving.end(&cluster);
@@ -62,7 +63,7 @@ fn a_slot_moves_under_load_without_an_error() {
 }
 
 #[test]
-fn a_call_waits_while_some_keys_are_here_and_some_there() {
+fn a_call_waits_while_its_keys_are_split_between_two_nodes() {
     let cluster = own!(Cluster::new());
     let masters = cluster.masters();
     let name = cluster.name_on(masters[0]);
@@ -75,7 +76,7 @@ fn a_call_waits_while_some_keys_are_here_and_some_there() {
     std::thread::scope(|scope| {
         let asks = scope.spawn(|| semaphore.try_acquire());
         std::thread::sleep(Duration::from_millis(500));
-        assert!(!asks.is_finished(), "it was answered: {:?}", asks.join());
+        assert!(!asks.is_finished(), "the call returned early: {:?}", asks.join());
         moving.move_keys(&cluster);
         moving.end(&cluster);
         asks.join().unwrap().unwrap().release().unwrap();
@@ -84,7 +85,7 @@ fn a_call_waits_while_some_keys_are_here_and_some_there() {
 }
 
 #[test]
-fn a_call_that_may_have_run_is_followed_by_a_release_though_the_next_owner_refused_it() {
+fn a_call_that_may_have_run_is_released_although_the_slots_new_owner_refused_it() {
     let cluster = own!(Cluster::new());
     let masters = cluster.masters();
     let (from, to) = (masters[0], masters[1]);
@@ -104,10 +105,10 @@ fn a_call_that_may_have_run_is_followed_by_a_release_though_the_next_owner_refus
     let gate = gate.prefix(&cluster.prefix).read_timeout(MINUTE);
     let semaphore = gate.open().unwrap().semaphore(&name, 1).lease(LEASE);
     drop(semaphore.try_acquire().unwrap());
-    // The call runs, the slot moves, and only then the reply is lost.
+    // The call runs, then the slot moves, and only then the reply is lost.
     proxy.keep_replies();
     let asking = std::thread::spawn(move || semaphore.try_acquire());
-    eventually("the call runs", || (before.in_use() == 1).then_some(()));
+    eventually("the call has run", || (before.in_use() == 1).then_some(()));
     let moving = cluster.begin_move(slot, to);
     moving.move_keys(&cluster);
     moving.end(&cluster);

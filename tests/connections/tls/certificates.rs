@@ -1,4 +1,4 @@
-//! Promise: what is wrong with the certificate of the server or of the client is said, with what to do about it.
+//! Promise: errors about the certificate of the server or the client say what is wrong and what to do.
 
 use super::{assert_told, both};
 use crate::own_tls;
@@ -9,21 +9,21 @@ use luagate::Gate;
 use luagate::errors::{CallError, FailureKind, TryAcquireError};
 
 #[test]
-fn a_server_that_is_not_trusted() {
+fn an_untrusted_server_certificate_is_reported_with_what_to_do() {
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let own = authority.identity();
     let words = ["CA that is not trusted", "`root_certificates`"];
     assert_told(both(&server.url, &other, &own).open(), &words);
-    // It was made anew, with the same name.
+    // Another CA with the same name, as after it was created again.
     let same = Authority::new("one");
     assert_told(both(&server.url, &same, &own).open(), &words);
-    // The system does not know the private CA either.
+    // The certificates of the system do not include the private CA either.
     assert_told(Gate::open(&server.url), &words);
 }
 
 #[test]
-fn a_server_certificate_of_another_time() {
+fn an_expired_or_future_server_certificate_is_reported() {
     let authority = Authority::new("one");
     for (years, words) in [((2001, 2002), ["has expired", "renew it"]), ((3001, 3002), ["not valid yet", "clock"])] {
         let identity = authority.sign("127.0.0.1", years);
@@ -34,7 +34,7 @@ fn a_server_certificate_of_another_time() {
 }
 
 #[test]
-fn a_server_certificate_of_another_host() {
+fn a_server_certificate_for_another_host_is_reported() {
     let authority = Authority::new("one");
     let identity = authority.sign("redis.example", (2020, 4000));
     let server = own_tls!(authority.server(&identity, &[]));
@@ -43,7 +43,7 @@ fn a_server_certificate_of_another_host() {
 }
 
 #[test]
-fn a_client_certificate_that_is_missing_or_refused() {
+fn a_missing_or_refused_client_certificate_is_reported() {
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
     let expired = authority.sign("client", (2001, 2002));
     for version in ["TLSv1.3", "TLSv1.2"] {
@@ -59,7 +59,7 @@ fn a_client_certificate_that_is_missing_or_refused() {
 }
 
 #[test]
-fn certificates_that_cannot_be() {
+fn invalid_certificates_are_refused() {
     let authority = Authority::new("one");
     let (own, other) = (authority.identity(), authority.identity());
     let server = own_tls!(authority.server(&own, &[]));
@@ -81,12 +81,12 @@ fn certificates_that_cannot_be() {
 }
 
 #[test]
-fn a_host_that_no_certificate_could_be_for() {
+fn a_host_name_that_no_certificate_can_contain_is_reported() {
     assert_told(Gate::open("rediss://a..b/"), &["no name that a certificate could have"]);
 }
 
 #[test]
-fn certificates_of_the_system_that_cannot_be_read() {
+fn unreadable_system_certificates_are_reported_with_their_file() {
     let output = process("open", &["rediss://127.0.0.1:1/"]).env("SSL_CERT_FILE", "/no/such/file").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     for word in ["no secure connection", "SSL_CERT_FILE", "/no/such/file"] {
@@ -94,13 +94,13 @@ fn certificates_of_the_system_that_cannot_be_read() {
     }
 }
 
-/// What the process does that has other certificates of the system.
+/// Opens a gate, in a process with other system certificates.
 pub fn open(arguments: &[String]) {
     println!("{}", Gate::open(&arguments[0]).unwrap_err());
 }
 
 #[test]
-fn a_certificate_that_changes_while_a_gate_is_open() {
+fn a_certificate_change_while_a_gate_is_open_is_a_tls_error() {
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
     let mut server = own_tls!(authority.server(&authority.identity(), &[]));
     let gate = both(&server.url, &authority, &authority.identity()).open().unwrap();
@@ -109,7 +109,7 @@ fn a_certificate_that_changes_while_a_gate_is_open() {
     server.kill();
     authority.put(&other.identity());
     server.start_again();
-    let told = eventually("the old connections are found broken", || match semaphore.try_acquire() {
+    let told = eventually("the old connections have failed", || match semaphore.try_acquire() {
         Err(TryAcquireError::Failed(failure)) => Some(failure),
         _ => None,
     });

@@ -1,4 +1,5 @@
-//! Promise: where client and server cannot speak TLS with each other, the error says why, and comes within the timeout.
+//! Promise: if client and server cannot speak TLS with each other, an error with the reason is returned within the
+//! timeout.
 
 use super::{assert_told, both, failure};
 use crate::own;
@@ -13,7 +14,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 #[test]
-fn one_side_speaks_tls_and_the_other_does_not() {
+fn tls_on_one_side_only_is_reported_with_the_scheme_to_use() {
     let authority = Authority::new("one");
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let plain = server.url.replace("rediss://", "redis://");
@@ -29,9 +30,9 @@ fn one_side_speaks_tls_and_the_other_does_not() {
 }
 
 #[test]
-fn no_cipher_in_common() {
+fn a_missing_common_cipher_is_reported() {
     let authority = Authority::new("one");
-    // One of TLS 1.3 that rustls does not have.
+    // A cipher of TLS 1.3 that rustls does not have.
     let arguments = ["--tls-ciphersuites", "TLS_AES_128_CCM_SHA256"];
     let arguments = [&["--tls-protocols", "TLSv1.3"], &arguments[..]].concat();
     let server = own_tls!(authority.server(&authority.identity(), &arguments));
@@ -40,7 +41,7 @@ fn no_cipher_in_common() {
 }
 
 #[test]
-fn something_else_that_answers() {
+fn a_server_that_does_not_speak_tls_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("rediss://{}/", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -54,7 +55,7 @@ fn something_else_that_answers() {
 }
 
 #[test]
-fn a_stalled_server_is_told_within_the_timeout() {
+fn a_stalled_server_is_an_error_within_twice_the_timeout() {
     let authority = Authority::new("one");
     let mut server = own_tls!(authority.server(&authority.identity(), &[]));
     let timeout = Duration::from_millis(400);
@@ -66,7 +67,7 @@ fn a_stalled_server_is_told_within_the_timeout() {
     let semaphore = gate.semaphore("stalled", 1);
     drop(semaphore.try_acquire().unwrap());
     server.pause();
-    // The first has a connection, the others make one.
+    // The first call has a connection, the others open one.
     for _ in 0..3 {
         let start = Instant::now();
         let error = semaphore.try_acquire().unwrap_err();
@@ -83,7 +84,7 @@ fn a_stalled_server_is_told_within_the_timeout() {
 }
 
 #[test]
-fn a_server_that_accepts_and_never_answers() {
+fn a_server_that_accepts_and_never_answers_is_unreachable_within_twice_the_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let timeout = Duration::from_millis(800);
     for user in ["", "user:secret@"] {

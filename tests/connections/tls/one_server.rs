@@ -1,4 +1,4 @@
-//! Promise: with one server that speaks TLS everything works as without, also after a connection broke.
+//! Promise: on one TLS server everything works as without TLS, also after a connection broke.
 
 use super::{TOLD, both, use_it};
 use crate::own_tls;
@@ -20,7 +20,7 @@ fn everything_works_with_a_private_ca_and_a_client_certificate() {
 }
 
 #[test]
-fn a_client_of_the_user_s_own_keeps_its_certificates() {
+fn a_client_built_by_the_user_keeps_its_certificates() {
     let authority = Authority::new("one");
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let client = authority.client(&server.url, &authority.identity());
@@ -29,7 +29,7 @@ fn a_client_of_the_user_s_own_keeps_its_certificates() {
 }
 
 #[test]
-fn a_connection_that_breaks_is_made_again() {
+fn a_broken_connection_is_replaced() {
     let authority = Authority::new("one");
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let gate = both(&server.url, &authority, &authority.identity()).prefix(&server.prefix).open().unwrap();
@@ -41,7 +41,7 @@ fn a_connection_that_breaks_is_made_again() {
         let mut con = server.connection();
         support::kill_connections(&mut con, "normal");
         assert_eq!(support::kill_connections(&mut con, "pubsub"), 1);
-        eventually("it listens again", || {
+        eventually("the waiter is subscribed again", || {
             let pattern = format!("{}:inbox:*", server.prefix);
             let mut channels = redis::cmd("PUBSUB");
             let channels: Vec<String> = channels.arg("CHANNELS").arg(pattern).query(&mut con).ok()?;

@@ -1,4 +1,4 @@
-//! Promise: with TLS every node of a cluster is reached, and with sentinels each master that they name.
+//! Promise: TLS is used for every node of a cluster, and with sentinels for every master that they name.
 
 #[cfg(feature = "sentinel")]
 use super::use_it;
@@ -22,7 +22,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Instant;
 
-/// One waits for what another gives back, and is told.
+/// A waiter receives the permit that the holder releases, by message.
 fn hand_over(gate: &Gate, name: &str) {
     let semaphore = gate.semaphore(name, 1);
     let held = semaphore.acquire_timeout(support::SOON).unwrap();
@@ -39,18 +39,18 @@ fn hand_over(gate: &Gate, name: &str) {
 
 #[cfg(feature = "cluster")]
 #[test]
-fn on_each_node_of_a_cluster_also_those_that_were_only_heard_of() {
+fn tls_is_used_for_every_node_of_a_cluster_including_discovered_ones() {
     let authority = Authority::new("one");
     let start: &Start = &|arguments, folder| authority.member(arguments, folder);
     let cluster = own_tls!(Cluster::of(start));
     let url = format!("rediss+cluster://{}", cluster.addresses()[0]);
     let gate = both(&url, &authority, &authority.identity()).prefix(&cluster.prefix).open().unwrap();
-    // One node sends to another, with `ASK` and then with `MOVED`.
+    // One node redirects to another, with `ASK` and then with `MOVED`.
     let masters = cluster.masters();
     let name = cluster.name_on(masters[0]);
     let slot = cluster.slot(&format!("{{{name}}}"));
     let moving = cluster.begin_move(slot, masters[1]);
-    let recent = Recent::new(&gate, &name); // one key, which may be there while others are not
+    let recent = Recent::new(&gate, &name); // one key, which can have moved while others have not
     recent.add("bob").unwrap();
     moving.end(&cluster);
     recent.add("ann").unwrap();
@@ -58,7 +58,7 @@ fn on_each_node_of_a_cluster_also_those_that_were_only_heard_of() {
     for master in masters {
         hand_over(&gate, &cluster.name_on(master));
     }
-    // What is wrong is told here, too.
+    // TLS errors are reported here too.
     let own = authority.identity();
     let other = Authority::new("other");
     assert_told(both(&url, &other, &own).open(), &["CA that is not trusted", "`root_certificates`"]);
@@ -69,7 +69,7 @@ fn on_each_node_of_a_cluster_also_those_that_were_only_heard_of() {
 
 #[cfg(feature = "cluster")]
 #[test]
-fn a_cluster_is_reached_by_tls_or_without_and_not_half() {
+fn a_cluster_with_and_without_tls_in_one_list_is_refused() {
     let authority = Authority::new("one");
     let nodes = ["redis://127.0.0.1:1", "rediss://127.0.0.1:2"];
     let opened = GateBuilder::cluster(&nodes).root_certificates(&authority.pem).open();
@@ -79,7 +79,7 @@ fn a_cluster_is_reached_by_tls_or_without_and_not_half() {
 
 #[cfg(feature = "sentinel")]
 #[test]
-fn with_the_sentinels_and_each_master_that_they_name() {
+fn tls_is_used_for_sentinels_and_every_master_that_they_name() {
     let authority = Authority::new("one");
     let start: &Start = &|arguments, folder| authority.member(arguments, folder);
     let mut group = own_tls!(Sentinels::of(start));
@@ -96,12 +96,12 @@ fn with_the_sentinels_and_each_master_that_they_name() {
     group.settle();
     group.kill(master);
     group.promoted(master);
-    let lock = eventually("it is there", || gate.mutex("m").try_lock().ok());
+    let lock = eventually("the new master is used", || gate.mutex("m").try_lock().ok());
     lock.unlock().unwrap();
     hand_over(&gate, "all");
 }
 
-/// A sentinel without TLS that calls the server at this address the master.
+/// A sentinel without TLS that names the server at this address as the master.
 #[cfg(feature = "sentinel")]
 fn plain_sentinel(master: &str) -> String {
     let (host, port) = master.split_once(':').unwrap();
@@ -124,7 +124,7 @@ fn plain_sentinel(master: &str) -> String {
 
 #[cfg(feature = "sentinel")]
 #[test]
-fn with_a_master_whose_sentinels_speak_no_tls() {
+fn tls_is_used_for_a_master_whose_sentinels_speak_no_tls() {
     let authority = Authority::new("one");
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let sentinel = plain_sentinel(server.address());
@@ -138,7 +138,7 @@ fn with_a_master_whose_sentinels_speak_no_tls() {
     use_it(&server, &like("rediss://any").open().unwrap());
     match like("redis://any").open() {
         Err(CallError::Invalid(invalid)) => assert_eq!(invalid.what(), "url", "{invalid}"),
-        other => panic!("nothing uses the certificates: {other:?}"),
+        other => panic!("certificates that no connection uses were accepted: {other:?}"),
     }
     let plain = GateBuilder::sentinel(&[&sentinel], MASTER, "redis://any");
     assert_told(plain.open(), &["speaks TLS at this port"]);

@@ -1,4 +1,4 @@
-//! Promise: a call by chance is answered as the contract says, or refused with a clear error that changed nothing.
+//! Promise: a random call gets a reply of the contract, or a clear error and changes nothing.
 
 use super::calls::call;
 use super::{Call, KEYS, Script, ends_in_white_space, load, run, scripts};
@@ -8,7 +8,7 @@ use crate::support::Server;
 use proptest::prelude::*;
 use redis::{Connection, RedisError, Value};
 
-/// Whether this is a reply that the manifest tells of.
+/// Whether the manifest lists this reply.
 fn fits(script: &Script, reply: &Value) -> bool {
     script.replies.iter().any(|(word, count)| match reply {
         Value::Array(fields) if !word.is_empty() => {
@@ -22,7 +22,7 @@ fn fits(script: &Script, reply: &Value) -> bool {
     })
 }
 
-/// Whether each number is decimal digits and nothing else, or a word that stands for one.
+/// Whether each number consists of decimal digits only, or is a word that stands for one.
 fn numbers_are_numbers(call: &Call) -> bool {
     let mut pairs = call.script.argv.iter().zip(&call.arguments);
     pairs.all(|(name, argument)| match name.as_str() {
@@ -33,18 +33,18 @@ fn numbers_are_numbers(call: &Call) -> bool {
     })
 }
 
-/// An argument was refused, or a key holds something else; on Redis 6 only the text says so.
+/// Whether an argument was refused or a key has another type. Redis 6 reports the type only in the text.
 fn is_clear(error: &RedisError) -> bool {
     error.code() == Some("LUAGATE") || error.to_string().contains("WRONGTYPE")
 }
 
-/// What a key holds, in an order of its own, and how long it lives.
+/// The content of a key, in a fixed order, and its time to live.
 struct Content {
     values: Vec<Vec<u8>>,
     ttl: i64,
 }
 
-/// What each key holds. DUMP would not do: a hash is dumped in an order that changes while its table grows.
+/// The content of each key. DUMP is not suitable: the order of a dumped hash changes while its table grows.
 fn contents(con: &mut Connection, prefix: &str) -> Vec<Content> {
     let keys = KEYS.iter().chain(&["", "x", "{", "{}", "mutex:{u}:a"]);
     let keys: Vec<String> = keys.map(|key| format!("{prefix}:{key}")).collect();
@@ -58,7 +58,7 @@ fn contents(con: &mut Connection, prefix: &str) -> Vec<Content> {
         match &kind[1] {
             Value::SimpleString(kind) if kind == "hash" => read.cmd("HGETALL").arg(key),
             Value::SimpleString(kind) if kind == "zset" => read.cmd("ZRANGE").arg(key).arg((0, -1, "WITHSCORES")),
-            _ => read.cmd("LRANGE").arg(key).arg((0, -1)), // no script makes another kind
+            _ => read.cmd("LRANGE").arg(key).arg((0, -1)), // the scripts create no other type
         };
     }
     let all: Vec<Vec<Vec<u8>>> = read.query(con).unwrap();
@@ -72,7 +72,7 @@ fn contents(con: &mut Connection, prefix: &str) -> Vec<Content> {
     contents.collect()
 }
 
-/// Whether nothing was changed but by time, which ends some keys in between.
+/// Whether nothing changed, except for keys that expired in between.
 fn is_same(before: &[Content], after: &[Content]) -> bool {
     let mut pairs = before.iter().zip(after);
     pairs.all(|(before, after)| match before.ttl {
@@ -82,7 +82,7 @@ fn is_same(before: &[Content], after: &[Content]) -> bool {
 }
 
 #[test]
-fn an_answer_of_the_contract_or_an_error_that_changed_nothing() {
+fn random_calls_get_a_reply_of_the_contract_or_an_error_that_changed_nothing() {
     let server = Server::any();
     let mut con = server.connection();
     for script in scripts() {
@@ -108,7 +108,7 @@ fn an_answer_of_the_contract_or_an_error_that_changed_nothing() {
             }
         }
     });
-    // Both were fuzzed in earnest.
+    // Enough calls of both kinds were made.
     assert!(answered.get() > 100, "{}", answered.get());
     assert!(refused.get() > 100, "{}", refused.get());
 }

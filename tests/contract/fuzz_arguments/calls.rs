@@ -1,4 +1,4 @@
-//! Calls by chance: right keys and arguments, wrong ones, and anything.
+//! Random calls: valid and invalid keys and arguments, and arbitrary bytes.
 
 use super::{Call, KEYS, Script, right_keys, scripts};
 use crate::fuzz;
@@ -24,7 +24,7 @@ fn keys(script: &Script) -> BoxedStrategy<Vec<&'static str>> {
     .boxed()
 }
 
-/// A value that this argument is for.
+/// A valid value for this argument.
 fn right(argument: &str) -> BoxedStrategy<Vec<u8>> {
     let one_of = |words: &[&str]| {
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
@@ -45,16 +45,16 @@ fn right(argument: &str) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// Numbers, and numbers that are none.
+/// Numbers, and texts that resemble numbers.
 const NUMBERS: &[&str] = &[
     "", "0", "00", "01", "-0", "-1", "-2", "+1", "1.0", "1.5", "0x3", "1e0", "1e3", "1e308", "1e999", " 2", "2 ",
     "2\0", "\0", "2\n", "٣", "nan", "-nan", "inf", "-inf",
 ];
 
-/// Words that are none.
+/// Words that are not valid here.
 const WORDS: &[&str] = &["all", "ALL", "nil", "true", "{}", "[1]", "the state", "last fence", "lost leases"];
 
-/// The ends of each range and what is beyond.
+/// The ends of each range and values beyond.
 const ENDS: &[&str] = &[
     "2147483647",
     "2147483648",
@@ -76,10 +76,10 @@ const ENDS: &[&str] = &[
     "1001",
 ];
 
-/// What stands for something in an inbox, a format or a message, blanks, and a letter beyond ASCII.
+/// Characters with a meaning in an inbox, a format or a message; blanks; and a letter beyond ASCII.
 const MARKS: &[&str] = &["#", "a#", "#a", "a#b", "a##b", "%s%d", "w 1 1 1 1 x", "a b", "a\u{a0}b", "é"];
 
-/// Anything: numbers that are none, the ends of each range and what is beyond, words that are none.
+/// Any value: from the lists above, or arbitrary bytes.
 fn hostile() -> BoxedStrategy<Vec<u8>> {
     let texts = [NUMBERS, WORDS, ENDS, MARKS].concat();
     let lengths = [200, 201, 300, 301, 65_536];

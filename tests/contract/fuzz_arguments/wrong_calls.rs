@@ -1,4 +1,4 @@
-//! Promise: wrong keys, wrong counts of keys or arguments and keys of another kind are refused, by an error that says so.
+//! Promise: wrong keys, wrong numbers of keys or arguments, and keys of another type are refused with a clear error.
 
 use super::{Call, ends_in_white_space, load, right_keys, run, scripts};
 use crate::support::Server;
@@ -6,9 +6,9 @@ use crate::support::Server;
 use redis::Connection;
 use std::time::Duration;
 
-/// What the fuzzing found, in short: a caller that has to join a queue which is no queue, where a lease has ended too.
+/// Found by fuzzing, reduced: the caller must join a queue whose key has another type, and a lease has expired.
 #[test]
-fn a_queue_of_another_kind_is_refused_before_a_lease_is_taken_back() {
+fn a_queue_of_another_type_is_refused_before_an_expired_lease_is_removed() {
     let server = Server::any();
     let mut con = server.connection();
     let gate = server.gate();
@@ -19,7 +19,7 @@ fn a_queue_of_another_kind_is_refused_before_a_lease_is_taken_back() {
     let keys = luagate::scripts::Keys::semaphore(&server.prefix, "kinds").unwrap();
     let [_, holders, queue] = keys.names();
     redis::cmd("SET").arg(queue).arg("no queue").exec(&mut con).unwrap();
-    // Until the lease has ended by the server's clock.
+    // Waits until the lease has ended by the server's clock.
     let ends: u64 =
         redis::cmd("ZRANGE").arg(holders).arg((0, 0, "WITHSCORES")).query::<(String, u64)>(&mut con).unwrap().1;
     let now = |con: &mut Connection| {
@@ -38,13 +38,13 @@ fn a_queue_of_another_kind_is_refused_before_a_lease_is_taken_back() {
     let error = luagate::scripts::semaphore::acquire(&mut con, &keys, &ask).unwrap_err();
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
     let held: usize = redis::cmd("ZCARD").arg(holders).query(&mut con).unwrap();
-    assert_eq!(held, 2, "the ended lease was taken back");
+    assert_eq!(held, 2, "the expired lease was removed");
     drop((brief, long));
 }
 
-/// What the fuzzing found, in short: keys that are missing, or one where there should be several.
+/// Found by fuzzing, reduced: missing keys, or one key instead of several.
 #[test]
-fn the_wrong_keys_are_told() {
+fn wrong_keys_are_refused_with_a_clear_error() {
     let server = Server::any();
     let mut con = server.connection();
     for script in scripts() {
@@ -59,7 +59,7 @@ fn the_wrong_keys_are_told() {
         let twice = vec![right[0]; right.len()];
         for keys in [vec![], twice] {
             if keys == right {
-                continue; // it takes one
+                continue; // this script takes one key
             }
             let call = Call { script: script.clone(), keys, arguments: arguments.clone() };
             let error = run(&mut con, &server.prefix, &call).unwrap_err();
@@ -100,13 +100,13 @@ fn no_error_ends_in_white_space() {
 }
 
 #[test]
-fn thousands_of_keys_or_arguments_are_refused_as_any_wrong_number() {
+fn thousands_of_keys_or_arguments_are_refused_like_any_wrong_number() {
     let server = Server::any();
     let mut con = server.connection();
     for script in scripts() {
         load(&mut con, &script);
         if script.name == "semaphore/acquire" {
-            // A permit that is held, since what exists is another branch of the scripts.
+            // With a held permit, because the scripts take another branch for an existing state.
             let arguments = ["holder", "1", "2", "60000", "0", "", "0"];
             let held = Call {
                 keys: right_keys(&script, false),

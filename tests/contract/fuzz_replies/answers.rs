@@ -1,4 +1,5 @@
-//! Promise: a call answers exactly what a reply of the contract says; any other reply is an error, or is told as it is.
+//! Promise: a call returns exactly what a valid reply says. Any other reply is an error, or is returned exactly as it
+//! is.
 
 use super::operations::{OPERATIONS, run};
 use super::replies::{mutate, valid_reply};
@@ -8,7 +9,7 @@ use crate::fuzz;
 use proptest::prelude::*;
 use redis::Value;
 
-/// Runs every operation on this reply: what it answers, if anything, is what the reply said.
+/// Runs every operation on this reply. A result must contain exactly what the reply said.
 fn check_all(value: &Value) -> Result<(), TestCaseError> {
     for (name, operation) in OPERATIONS {
         if let Ok(told) = run(*operation, &mut StandIn::answering(value)) {
@@ -19,7 +20,7 @@ fn check_all(value: &Value) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// As `inspect` lists ids: bytes of another client's id that are no text are shown as the replacement character.
+/// As `inspect` lists ids: bytes that are not valid UTF-8 appear as the replacement character.
 fn readable(value: &Value) -> Value {
     match value {
         Value::BulkString(bytes) => Value::BulkString(String::from_utf8_lossy(bytes).into_owned().into_bytes()),
@@ -32,12 +33,12 @@ proptest! {
     #![proptest_config(fuzz::cases(1_000))]
 
     #[test]
-    fn any_reply_is_an_error_or_says_what_is_told(value in fuzz::value()) {
+    fn any_reply_is_an_error_or_returned_exactly(value in fuzz::value()) {
         check_all(&value)?;
     }
 
     #[test]
-    fn a_reply_of_the_contract_is_told_as_it_is((script, value) in valid_reply()) {
+    fn a_valid_reply_is_returned_exactly((script, value) in valid_reply()) {
         check_all(&value)?;
         for (name, operation) in OPERATIONS.iter().filter(|(name, _)| *name == script) {
             let told = run(*operation, &mut StandIn::answering(&value));
@@ -46,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reply_with_one_thing_changed_is_an_error_or_says_what_is_told(
+    fn a_valid_reply_with_one_change_is_an_error_or_returned_exactly(
         (_, value) in valid_reply(),
         at in proptest::collection::vec(0..16_usize, 1..4),
         how in 0..12_u8,
@@ -57,7 +58,7 @@ proptest! {
 }
 
 #[test]
-fn an_id_that_is_no_text_is_listed_with_the_replacement_character() {
+fn an_id_that_is_not_utf8_is_listed_with_the_replacement_character() {
     let id = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
     let row = |id| Value::Array([vec![id], [2, 7, -1, 0].map(Value::Int).to_vec()].concat());
     let state = |id| {
@@ -70,9 +71,9 @@ fn an_id_that_is_no_text_is_listed_with_the_replacement_character() {
     assert_eq!(told.unwrap(), state(id("w\u{fffd}".as_bytes())));
 }
 
-/// What the fuzzing found, in short.
+/// Found by fuzzing, reduced.
 #[test]
-fn what_is_almost_a_grant_is_none() {
+fn an_almost_valid_grant_is_an_error() {
     let now = 1_700_000_000_000_i64;
     let good = [2, 7, now + 30_000, now, 2, 5];
     let of = |numbers: &[i64]| reply("granted", numbers.iter().map(|n| Value::Int(*n)).collect());

@@ -1,4 +1,4 @@
-//! Promise: any error of the server or of the connection ends a call with a typed error.
+//! Promise: any error of the server or the connection becomes a typed error.
 
 use super::StandIn;
 use super::operations::{OPERATIONS, run};
@@ -11,11 +11,11 @@ proptest! {
     #![proptest_config(fuzz::cases(1_000))]
 
     #[test]
-    fn any_error_has_a_type(error in fuzz::server_error(), several in proptest::collection::vec(fuzz::value(), 0..4)) {
+    fn any_server_error_becomes_a_typed_error(error in fuzz::server_error(), several in proptest::collection::vec(fuzz::value(), 0..4)) {
         for (_, operation) in OPERATIONS {
             let mut con = StandIn::answering(&error);
             con.several = Ok(several.clone());
-            // A script that is not known is given to the server and asked again: the last of two replies counts.
+            // If the script is not loaded, the client sends it and calls again: the last of two replies counts.
             match (run(*operation, &mut con), several.last()) {
                 (Ok(told), Some(last)) if several.len() == 2 => prop_assert_eq!(&told, last),
                 (Ok(told), _) => prop_assert!(false, "{:?} after {:?}", told, error),
@@ -26,7 +26,7 @@ proptest! {
 }
 
 #[test]
-fn an_error_of_the_connection_has_a_type() {
+fn a_connection_error_becomes_a_typed_error() {
     let kinds = [
         ErrorKind::Io,
         ErrorKind::Parse,

@@ -1,4 +1,4 @@
-//! Every operation of the scripts, with what it answered put into words again.
+//! Every operation of the scripts, each with its result converted back into a reply.
 
 use super::{StandIn, reply, text};
 
@@ -10,14 +10,14 @@ use luagate::scripts::{Keys, LatchKeys, autocomplete, latch};
 use redis::Value;
 
 fn int(number: impl TryInto<i64>) -> Value {
-    Value::Int(number.try_into().unwrap_or_else(|_| panic!("no reply can say this")))
+    Value::Int(number.try_into().unwrap_or_else(|_| panic!("no reply contains such a number")))
 }
 
 fn or_never(number: Option<u64>) -> Value {
     number.map_or(Value::Int(-1), int)
 }
 
-/// As a reply says it. A grant that nobody can have is none.
+/// A grant as in a reply. Asserts that the grant is possible.
 fn grant(grant: &Grant) -> Vec<Value> {
     assert!(grant.permits > 0 && grant.fence > 0, "{grant:?}");
     assert!(grant.expires_at.is_none_or(|end| end > grant.now), "{grant:?}");
@@ -42,7 +42,7 @@ fn list(items: Vec<Vec<u8>>) -> Value {
     Value::Array(items.into_iter().map(Value::BulkString).collect())
 }
 
-/// Runs an operation, and says what it answered as the reply that says exactly that.
+/// Runs an operation, and returns its result as the reply with exactly that content.
 pub type Operation = fn(&mut StandIn, &Keys, &LatchKeys) -> Result<Value, CallError>;
 
 pub const OPERATIONS: &[(&str, Operation)] = &[
@@ -155,12 +155,12 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
     ("semaphore/refresh", |con, keys, _| {
         Ok(match semaphore::refresh(con, keys, "id", 1_000, None)? {
             Some(refreshed) => reply("refreshed", grant(&refreshed)),
-            // The only field that is not passed on.
+            // The only field that the library does not pass on.
             None => match con.single.as_ref().ok().or(con.several.iter().flatten().last()) {
                 Some(Value::Array(fields)) if matches!(fields[..], [_, Value::Int(0..)]) => {
                     reply("lost", fields[1..].to_vec())
                 }
-                other => panic!("lost by {other:?}"),
+                other => panic!("reported as lost after {other:?}"),
             },
         })
     }),

@@ -1,4 +1,4 @@
-//! Replies by chance: as the contract has them, and with one thing changed.
+//! Random replies: valid ones of the contract, and the same with one change.
 
 use super::{reply, text};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use redis::Value;
 use std::collections::BTreeMap;
 
-/// The replies of each script, by word, as the manifest has them.
+/// The replies of each script in the manifest, by word.
 fn manifest() -> BTreeMap<String, Vec<(String, Vec<String>)>> {
     let manifest: serde_json::Value = serde_json::from_str(include_str!("../../../lua/manifest.json")).unwrap();
     let scripts = manifest["scripts"].as_object().unwrap();
@@ -20,7 +20,7 @@ fn manifest() -> BTreeMap<String, Vec<(String, Vec<String>)>> {
     replies.collect()
 }
 
-/// A value that this field may have. All times of a reply are about `now`; the lease is what was asked for, or any.
+/// A valid value of this field. All times are close to `now`. The lease is the requested one, or any if `None`.
 fn field(script: &str, name: &str, now: i64, lease: Option<i64>) -> BoxedStrategy<Value> {
     let count = || (0..=2_147_483_647_i64).prop_map(Value::Int);
     let count_from_1 = || (1..=2_147_483_647_i64).prop_map(Value::Int);
@@ -62,7 +62,7 @@ fn field(script: &str, name: &str, now: i64, lease: Option<i64>) -> BoxedStrateg
     }
 }
 
-/// A reply of one of the scripts as the contract has it, and which script.
+/// A valid reply, and the name of its script.
 pub fn valid_reply() -> BoxedStrategy<(String, Value)> {
     let all: Vec<_> = manifest()
         .into_iter()
@@ -70,7 +70,7 @@ pub fn valid_reply() -> BoxedStrategy<(String, Value)> {
         .collect();
     (proptest::sample::select(all), 1_600_000_000_000..2_000_000_000_000_i64)
         .prop_flat_map(|((script, (word, names)), now)| {
-            // What the operations above ask for.
+            // What the operations request.
             let lease = match (script.as_str(), word.as_str()) {
                 ("semaphore/acquire", "granted") => Some(30_000),
                 (_, "refreshed") => Some(1_000),
@@ -87,7 +87,7 @@ pub fn valid_reply() -> BoxedStrategy<(String, Value)> {
         .boxed()
 }
 
-/// Changes one thing about a reply, at some depth.
+/// Changes one part of a reply, at any depth.
 pub fn mutate(value: Value, at: &[usize], how: u8, other: &Value) -> Value {
     let Value::Array(mut fields) = value else {
         return match (how, value) {

@@ -1,10 +1,13 @@
-//! Whether what came is what the page shows.
+//! Whether the real output matches the page.
 //!
-//! Words, counts of fields and numbers are equal. Fences, tickets and times differ from run to run, so there
-//! - a number of 16 digits is a fence or a ticket: two that are equal, or that differ, on the page do so here;
-//! - `now` is the server's time while the command ran;
-//! - another number of 13 digits is a time: as far from `now` as on the page, or, where the page had it before, the same as then;
-//! - `retry_after` and `next_expiry` lead to the same time as on the page, or is equal.
+//! Words, numbers of fields and other numbers must be equal. Fences, tickets and times differ in each run, so these
+//! rules apply:
+//! - A number of 16 digits is a fence or a ticket. Two that are equal on the page must be equal here, and two that
+//!   differ must differ.
+//! - `now` must be a server time during the command.
+//! - Another number of 13 digits is a time. It is as far from `now` as on the page. If it appeared before, it is the
+//!   same time as then.
+//! - `retry_after` and `next_expiry` are equal, or lead to the same time as on the page.
 
 use super::reply::{Kind, Shown, Value};
 use std::collections::BTreeMap;
@@ -16,7 +19,7 @@ pub struct Likeness {
     times: BTreeMap<i64, i64>,
 }
 
-/// `now` as shown, and as it is.
+/// `now` as shown, and the real one.
 type Now = Option<(i64, i64)>;
 
 fn check(is_so: bool, what: impl FnOnce() -> String) -> Result<(), String> {
@@ -28,7 +31,7 @@ fn digits(number: i64) -> usize {
 }
 
 impl Likeness {
-    /// A command with the fences and tickets of this run.
+    /// A command with the fences and tickets of this run inserted.
     pub fn here(&self, command: &str) -> String {
         let mut command = command.to_owned();
         for (shown, real) in &self.fences {
@@ -37,7 +40,7 @@ impl Likeness {
         command
     }
 
-    /// Compares values that have these names; `ran` is when the command ran, by the server's clock.
+    /// Compares values with these names. `ran` is the time range of the command by the server's clock.
     pub fn compare(
         &mut self,
         shown: &[Shown],
@@ -73,7 +76,7 @@ impl Likeness {
                 let shown = word.parse().map_err(|_| format!("{word}, not {real}"))?;
                 self.number(shown, *real, name, now)
             }
-            (_, real) => Err(format!("{name} is shown as something else than {real:?}")),
+            (_, real) => Err(format!("{name} is shown with another type than {real:?}")),
         }
     }
 

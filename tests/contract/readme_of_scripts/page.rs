@@ -1,8 +1,8 @@
-//! The page's blocks: what is typed into a shell, and examples with their replies.
+//! The blocks of the page: shell input, and examples with their replies.
 //!
-//! A line of an example that begins with `$ ` is a command; what follows three spaces in it is a remark. Below it is the
-//! reply, and below its values may be their names. A remark there follows 20 spaces. Where it ends in `hears:`, the next text
-//! is a message on the channel that the remark subscribes to.
+//! In an example, a line that begins with `$ ` is a command. Three spaces separate it from a remark. The reply follows
+//! on the next lines, and the names of its values can follow below them. 20 spaces separate a remark there. If the
+//! remark ends in `hears:`, the next text is a message on the channel that the remark subscribes to.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ pub struct Message {
     pub text: String,
 }
 
-/// The blocks of a page, in their order. `fields` are all names that a line of names may begin with.
+/// The blocks of a page, in order. `fields`: all names that a line of names may begin with.
 pub fn blocks(page: &str, fields: &BTreeSet<String>) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut lines = page.lines();
@@ -43,8 +43,8 @@ pub fn blocks(page: &str, fields: &BTreeSet<String>) -> Vec<Block> {
         match kind {
             "sh" => blocks.push(Block::Shell(inside.join("\n"))),
             "text" => blocks.push(Block::Examples(examples(&inside, fields))),
-            "lua" => {} // a part of a script, which no shell runs
-            _ => panic!("a block of another kind: {kind}"),
+            "lua" => {} // a part of a script, not shell input
+            _ => panic!("unknown kind of block: {kind}"),
         }
     }
     blocks
@@ -76,7 +76,7 @@ impl Example {
     fn add(&mut self, line: &str, fields: &BTreeSet<String>) {
         if self.remark.contains("hears") && self.remark.ends_with(':') && self.message.is_none() {
             let channel = self.remark.split("SUBSCRIBE ").nth(1);
-            let channel = channel.expect("a remark says how to hear the message");
+            let channel = channel.expect("a remark names the channel of the message");
             self.message =
                 Some(Message { channel: channel.split('`').next().unwrap().to_owned(), text: line.trim().to_owned() });
             return;

@@ -1,4 +1,4 @@
-//! Replies: as the page shows them, and as redis-cli prints them.
+//! Replies as the page shows them, and as redis-cli prints them.
 
 /// A value of a reply.
 #[derive(Clone, Debug)]
@@ -8,7 +8,7 @@ pub enum Value {
     List(Vec<Value>),
 }
 
-/// A value that the page shows, and the column in which it begins.
+/// A value that the page shows, and its column.
 pub struct Shown {
     pub column: usize,
     pub kind: Kind,
@@ -19,11 +19,11 @@ pub enum Kind {
     List(Vec<Shown>),
 }
 
-/// The values of a line: words with spaces between them, and lists in brackets.
+/// The values of a line: words separated by spaces, and lists in brackets.
 pub fn shown(line: &str) -> Vec<Shown> {
     let mut at = 0;
     let values = values(line, &mut at);
-    assert_eq!(at, line.len(), "a bracket too many: {line}");
+    assert_eq!(at, line.len(), "unbalanced brackets: {line}");
     values
 }
 
@@ -56,7 +56,7 @@ fn values(line: &str, at: &mut usize) -> Vec<Shown> {
     values
 }
 
-/// What redis-cli prints with `--no-raw`: `1) (integer) 5`, and lists in lists further to the right.
+/// Parses the output of redis-cli with `--no-raw`: `1) (integer) 5`. Nested lists are indented.
 pub fn printed(text: &str) -> Value {
     let lines: Vec<&str> = text.lines().collect();
     value(&lines)
@@ -80,7 +80,7 @@ fn value(lines: &[&str]) -> Value {
     }
 }
 
-/// Each begins with its number, which is so wide.
+/// The items of a list. Each begins with its number, `width` columns wide.
 fn items(lines: &[&str], width: usize) -> Vec<Value> {
     let mut items: Vec<Vec<&str>> = Vec::new();
     for line in lines {

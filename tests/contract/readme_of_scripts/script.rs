@@ -1,4 +1,4 @@
-//! A script of the manifest, and what its replies are called.
+//! A script of the manifest, with the names of its reply fields.
 
 use super::reply::Value;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ pub struct Script {
     pub replies: BTreeMap<String, Vec<String>>,
 }
 
-/// The scripts by the last part of their names, as the page calls them.
+/// The scripts by the last part of their names, as the page writes them.
 pub fn scripts() -> BTreeMap<String, Script> {
     let text = std::fs::read_to_string("lua/manifest.json").unwrap();
     let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -27,16 +27,16 @@ pub fn scripts() -> BTreeMap<String, Script> {
 }
 
 impl Script {
-    /// The values of a reply. One field without a word is the reply itself.
+    /// The values of a reply. If the reply has one field and no word, the value is the reply itself.
     pub fn values(&self, reply: Value) -> Vec<Value> {
         match (reply, self.replies.get("")) {
             (one, Some(fields)) if fields.len() == 1 => vec![one],
             (Value::List(values), _) => values,
-            (other, _) => panic!("no list: {other:?}"),
+            (other, _) => panic!("not a list: {other:?}"),
         }
     }
 
-    /// The names of a reply's values: the word in front has none.
+    /// The names of a reply's values. The reply word itself has no name.
     pub fn names(&self, values: &[Value]) -> Option<Vec<String>> {
         match (self.replies.get(""), values.first()) {
             (Some(fields), _) => Some(fields.clone()),

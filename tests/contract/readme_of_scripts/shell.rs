@@ -1,4 +1,4 @@
-//! A shell to type commands into, and a subscription beside it, on a server of the test's own.
+//! A shell that runs the page's commands, and a subscription in another process, on the test's private server.
 
 use crate::support::SOON;
 use std::io::{BufRead, BufReader, Write};
@@ -8,14 +8,14 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
 
-/// A program on the PATH.
+/// The path of a program on the PATH.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let files = std::env::split_paths(&path).map(|folder| folder.join(program));
     files.into_iter().find(|file| file.is_file())
 }
 
-/// A process whose lines are read as they come.
+/// A process whose output is read line by line.
 struct Process {
     child: Child,
     lines: Receiver<String>,
@@ -49,12 +49,12 @@ impl Drop for Process {
 pub struct Shell {
     process: Process,
     stdin: ChildStdin,
-    /// Has a `redis-cli` that runs the real one on the server.
+    /// Contains a `redis-cli` that runs the real one with the server's socket.
     folder: TempDir,
 }
 
 impl Shell {
-    /// A shell in this folder.
+    /// Starts a shell in this folder.
     pub fn start(folder: &Path, redis_cli: &Path, socket: &str) -> Shell {
         let bin = tempfile::tempdir().unwrap();
         let file = bin.path().join("redis-cli");
@@ -77,7 +77,7 @@ impl Shell {
         shell
     }
 
-    /// Types a command in, and returns what it printed. It has to succeed.
+    /// Runs a command and returns its output. The command must succeed.
     pub fn run(&mut self, command: &str) -> String {
         const END: &str = "the end, with status";
         let text = format!("{command}\nprintf '\\n%s %s\\n' '{END}' $?\n");
@@ -94,7 +94,7 @@ impl Shell {
         }
     }
 
-    /// Runs `redis-cli SUBSCRIBE` elsewhere.
+    /// Runs `redis-cli SUBSCRIBE` in another process.
     pub fn subscribe(&self, channel: &str) -> Subscription {
         let mut command = Command::new(self.folder.path().join("redis-cli"));
         let process = Process::start(command.args(["SUBSCRIBE", channel]).stdin(Stdio::null()));
@@ -115,7 +115,7 @@ impl Subscription {
         }
     }
 
-    /// The next message.
+    /// Waits for the next message.
     pub fn message(&self, channel: &str) -> String {
         self.expect(&["message", channel]);
         self.process.line()

@@ -1,4 +1,4 @@
-//! Promise: the check of a history accepts what a sound semaphore can show, with and without answers to its calls.
+//! Promise: the history checker accepts what a correct semaphore can show, with answered and unanswered calls.
 
 use super::{illegal, judge, legal, legal_under};
 use crate::support::history::{History, Rule, Rules};
@@ -29,7 +29,7 @@ fn a_refusal_needs_one_moment() {
 }
 
 #[test]
-fn who_waits_is_granted_in_the_order_of_the_tickets() {
+fn waiters_are_granted_in_the_order_of_their_tickets() {
     legal(
         1,
         &[
@@ -58,7 +58,7 @@ fn a_big_request_at_the_head_holds_back_small_ones() {
 }
 
 #[test]
-fn a_lease_that_ended_lets_the_next_in() {
+fn an_expired_lease_makes_room_for_the_next_grant() {
     legal(
         1,
         &[
@@ -73,7 +73,7 @@ fn a_lease_that_ended_lets_the_next_in() {
 }
 
 #[test]
-fn a_refresh_keeps_it_from_ending() {
+fn a_refresh_prolongs_a_lease() {
     legal(
         1,
         &[
@@ -87,7 +87,7 @@ fn a_refresh_keeps_it_from_ending() {
 }
 
 #[test]
-fn the_holder_s_own_clock_is_a_little_early() {
+fn a_lease_may_end_slightly_early_by_the_holders_clock() {
     legal(
         1,
         &[
@@ -99,7 +99,7 @@ fn the_holder_s_own_clock_is_a_little_early() {
 }
 
 #[test]
-fn a_partial_release_and_a_taker_of_all() {
+fn a_partial_release_leaves_the_rest_for_an_acquire_of_all() {
     legal(
         5,
         &[
@@ -112,7 +112,7 @@ fn a_partial_release_and_a_taker_of_all() {
 }
 
 #[test]
-fn an_unanswered_call_that_was_carried_out() {
+fn an_unanswered_call_may_have_run() {
     legal(
         1,
         &[
@@ -124,7 +124,7 @@ fn an_unanswered_call_that_was_carried_out() {
 }
 
 #[test]
-fn an_unanswered_call_that_was_not_carried_out() {
+fn an_unanswered_call_may_not_have_run() {
     legal(
         1,
         &[
@@ -137,7 +137,7 @@ fn an_unanswered_call_that_was_not_carried_out() {
 }
 
 #[test]
-fn an_unanswered_release_that_was_carried_out_late() {
+fn an_unanswered_release_may_run_late() {
     legal(
         1,
         &[
@@ -150,7 +150,7 @@ fn an_unanswered_release_that_was_carried_out_late() {
 }
 
 #[test]
-fn an_unanswered_refresh_was_carried_out_or_was_not() {
+fn an_unanswered_refresh_may_or_may_not_have_run() {
     let granted = "a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0";
     let refresh = "a 50 - refresh a 100 -> never-returned";
     let next = "b 110 112 acquire 1 100 tries -> granted b 1 111000 0 0";
@@ -160,7 +160,7 @@ fn an_unanswered_refresh_was_carried_out_or_was_not() {
 }
 
 #[test]
-fn an_unanswered_wait_whose_grant_is_given_back_later() {
+fn the_grant_of_an_unanswered_wait_may_be_released_later() {
     legal(
         1,
         &[
@@ -188,7 +188,7 @@ fn a_cancelled_wait_may_have_been_granted_for_a_moment() {
 }
 
 #[test]
-fn a_lease_that_ended_before_its_waiter_heard_of_the_grant() {
+fn a_lease_may_end_before_its_waiter_learns_of_the_grant() {
     legal(
         1,
         &[
@@ -202,7 +202,7 @@ fn a_lease_that_ended_before_its_waiter_heard_of_the_grant() {
 }
 
 #[test]
-fn a_server_that_lost_all_grants_again() {
+fn a_server_that_lost_all_data_may_grant_again() {
     legal(
         1,
         &[
@@ -215,7 +215,7 @@ fn a_server_that_lost_all_grants_again() {
 }
 
 #[test]
-fn a_grant_that_the_server_forgot_before_it_was_heard_of() {
+fn a_grant_may_be_lost_before_its_waiter_learns_of_it() {
     let waits = "a 0 22 acquire 1 1000 waits -> granted a 1 21000 0 0";
     let refused = "b 3 4 acquire 1 1000 tries -> denied 1 1 0 told";
     let forgot = "server 5 10 forget everything -> done";
@@ -224,7 +224,7 @@ fn a_grant_that_the_server_forgot_before_it_was_heard_of() {
 }
 
 #[test]
-fn a_release_that_was_sent_again_finds_nothing() {
+fn a_repeated_release_may_find_nothing() {
     let lines = [
         "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
         "a 5 9 release a 0 -> gone",
@@ -235,10 +235,10 @@ fn a_release_that_was_sent_again_finds_nothing() {
     illegal(1, Rule::Lease, &lines);
 }
 
-/// A grant that nobody heard of, told by a refusal after another was granted, where any of many calls may have been granted
-/// unheard too: too many orders to try them all.
+/// An unknown grant that a denial reveals after a later grant. Any of many unanswered calls may have been granted too:
+/// there are too many orders to try each.
 #[test]
-fn a_grant_that_only_a_later_refusal_tells_of() {
+fn a_grant_may_be_visible_only_in_a_later_denial() {
     let unknown = |at: u32| {
         let (start, end) = (10 * at, 10 * at + 5);
         let permits = 1 + at % 2;
@@ -260,9 +260,9 @@ fn a_grant_that_only_a_later_refusal_tells_of() {
     History::of(&lines).assert(&late);
 }
 
-/// Each of many may have been granted before it was killed, but only one so that its lease ended in time.
+/// Each of many calls may have been granted before its process was killed. Only one of these leases ended in time.
 #[test]
-fn a_grant_that_only_the_end_of_its_lease_tells_of() {
+fn a_grant_may_be_visible_only_by_the_end_of_its_lease() {
     let killed = |at: u32| {
         let lease = if at == 25 { 3_000 } else { 10_000 };
         format!("x {at} - acquire 1 {lease} waits -> never-returned")
@@ -293,7 +293,7 @@ fn a_wait_without_an_answer_may_stay_in_line() {
 }
 
 #[test]
-fn each_semaphore_by_itself() {
+fn each_semaphore_is_checked_separately() {
     let mut history = History::of(&[
         "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
         "b 0 2 acquire 1 1000 tries -> granted b 1 1000 0 0",

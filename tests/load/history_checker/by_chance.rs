@@ -1,11 +1,12 @@
-//! Promise: for histories by chance the check accepts all that a sound semaphore shows, and no shortcut leaves an order out.
+//! Promise: for random histories the checker accepts all that a correct semaphore shows, and no shortcut misses an
+//! order.
 
 use super::judge;
 use crate::support::dice::Dice;
 use crate::support::history::{Call, Full, Granted, History, Lease, Op, Outcome, Rules};
 
-/// A sound semaphore on paper, of which calls with overlapping spans are made by chance: what was told at one point between
-/// start and end.
+/// A simulated correct semaphore. It makes random calls with overlapping time spans; each takes effect at one moment
+/// between its start and end.
 struct Paper {
     dice: Dice,
     limit: u32,
@@ -106,7 +107,7 @@ fn falsify(history: &mut History, dice: &mut Dice) {
 }
 
 #[test]
-fn what_a_sound_semaphore_shows_is_always_explained() {
+fn random_histories_of_a_correct_semaphore_are_explained() {
     for seed in 0..40 {
         let rules = Rules { same_clock: seed % 2 == 0, ..Rules::new(3) };
         Paper::history(seed, 100).assert(&rules);
@@ -114,7 +115,7 @@ fn what_a_sound_semaphore_shows_is_always_explained() {
 }
 
 #[test]
-fn no_shortcut_leaves_an_order_out() {
+fn no_shortcut_misses_an_order() {
     let mut refused = 0;
     for seed in 0..300 {
         let rules = Rules { same_clock: seed % 2 == 0, ..Rules::new(3) };

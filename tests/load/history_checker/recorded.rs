@@ -1,9 +1,9 @@
-//! Promise: what is read is what was recorded, also by a process that was killed.
+//! Promise: reading a recording returns what was recorded, also by a killed process.
 
 use crate::support::history::{History, Op, Outcome, Recorder};
 
 #[test]
-fn a_killed_process_leaves_what_it_had_done() {
+fn the_recording_of_a_killed_process_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::create(folder.path());
     let op = Op::Look { id: "a".to_owned() };
@@ -12,7 +12,7 @@ fn a_killed_process_leaves_what_it_had_done() {
     let file = std::fs::read_dir(folder.path()).unwrap().next().unwrap();
     let path = file.unwrap().path();
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text + "3 start 17").unwrap(); // it was killed while it wrote
+    std::fs::write(&path, text + "3 start 17").unwrap(); // killed while it wrote
     let calls = History::read(folder.path()).calls;
     assert_eq!(calls.len(), 2);
     assert_eq!((&calls[0].op, &calls[0].outcome), (&op, &Outcome::Held));

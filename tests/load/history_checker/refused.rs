@@ -1,11 +1,11 @@
-//! Promise: the check of a history refuses what no sound semaphore can show, names the promise that is broken, and shows the
+//! Promise: the history checker refuses what no correct semaphore can show. It names the broken promise and shows the
 //! calls around it.
 
 use super::{illegal, judge};
 use crate::support::history::{History, Rule, Rules};
 
 #[test]
-fn two_where_one_may_be() {
+fn two_holders_under_a_limit_of_one_are_refused() {
     illegal(
         1,
         Rule::Limit,
@@ -14,7 +14,7 @@ fn two_where_one_may_be() {
 }
 
 #[test]
-fn more_than_the_limit_by_weight() {
+fn more_permits_than_the_limit_are_refused() {
     illegal(
         3,
         Rule::Limit,
@@ -28,7 +28,7 @@ fn more_than_the_limit_by_weight() {
 }
 
 #[test]
-fn another_let_in_before_the_lease_ended() {
+fn a_grant_before_the_lease_ended_is_refused() {
     illegal(
         1,
         Rule::Limit,
@@ -37,7 +37,7 @@ fn another_let_in_before_the_lease_ended() {
 }
 
 #[test]
-fn told_that_more_are_in_use_than_may_be() {
+fn a_denial_with_more_permits_in_use_than_the_limit_is_refused() {
     illegal(
         1,
         Rule::Limit,
@@ -46,7 +46,7 @@ fn told_that_more_are_in_use_than_may_be() {
 }
 
 #[test]
-fn waiters_granted_in_another_order() {
+fn waiters_granted_in_another_order_than_their_tickets_are_refused() {
     illegal(
         1,
         Rule::Order,
@@ -61,7 +61,7 @@ fn waiters_granted_in_another_order() {
 }
 
 #[test]
-fn a_try_that_overtakes_who_waits() {
+fn a_try_that_overtakes_a_waiter_is_refused() {
     illegal(
         1,
         Rule::Order,
@@ -76,7 +76,7 @@ fn a_try_that_overtakes_who_waits() {
 }
 
 #[test]
-fn a_fence_given_twice() {
+fn a_fence_granted_twice_is_refused() {
     illegal(
         2,
         Rule::Fence,
@@ -85,21 +85,21 @@ fn a_fence_given_twice() {
 }
 
 #[test]
-fn a_fence_below_that_of_an_earlier_grant() {
+fn a_fence_below_that_of_an_earlier_grant_is_refused() {
     let lines =
         ["a 0 2 acquire 1 1000 tries -> granted a 1 5000 0 0", "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0"];
     let other_clock = Rules { same_clock: false, ..Rules::new(2) };
     assert_eq!(judge(&History::of(&lines), &other_clock), Err(Rule::Fence));
-    illegal(2, Rule::Fence, &lines); // the first is not the time of its call either
+    illegal(2, Rule::Fence, &lines); // the first fence is not the time of its call either
 }
 
 #[test]
-fn a_fence_below_its_ticket() {
+fn a_fence_below_its_ticket_is_refused() {
     illegal(2, Rule::Fence, &["a 0 9 acquire 1 1000 waits -> granted a 1 2000 3000 0"]);
 }
 
 #[test]
-fn told_lost_while_the_lease_runs() {
+fn a_permit_lost_during_its_lease_is_refused() {
     let granted = "a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0";
     illegal(1, Rule::Lease, &[granted, "a 97 98 look a -> lost"]);
     illegal(1, Rule::Lease, &[granted, "a 97 98 refresh a 100 -> lost"]);
@@ -107,7 +107,7 @@ fn told_lost_while_the_lease_runs() {
 }
 
 #[test]
-fn held_after_the_lease_ended() {
+fn a_permit_held_after_its_lease_is_refused() {
     let granted = "a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0";
     let ended = ["look a -> held", "refresh a 100 -> refreshed 0"];
     for told in ended {
@@ -116,12 +116,12 @@ fn held_after_the_lease_ended() {
 }
 
 #[test]
-fn a_lease_of_another_length() {
+fn a_lease_of_another_length_is_refused() {
     illegal(1, Rule::Lease, &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 500"]);
 }
 
 #[test]
-fn released_twice() {
+fn a_second_release_is_refused() {
     illegal(
         1,
         Rule::Lease,
@@ -134,7 +134,7 @@ fn released_twice() {
 }
 
 #[test]
-fn refused_though_all_are_free() {
+fn a_denial_while_all_permits_are_free_is_refused() {
     illegal(
         1,
         Rule::Refusal,
@@ -147,12 +147,12 @@ fn refused_though_all_are_free() {
 }
 
 #[test]
-fn refused_for_a_waiter_that_there_is_not() {
+fn a_denial_for_a_nonexistent_waiter_is_refused() {
     illegal(1, Rule::Refusal, &["b 5 6 acquire 1 1000 tries -> denied 0 1 1 told"]);
 }
 
 #[test]
-fn timed_out_though_one_is_free() {
+fn a_timeout_while_a_permit_is_free_is_refused() {
     illegal(
         2,
         Rule::Refusal,
@@ -161,7 +161,7 @@ fn timed_out_though_one_is_free() {
 }
 
 #[test]
-fn told_another_count_than_any_moment_had() {
+fn a_denial_with_a_count_of_no_moment_is_refused() {
     illegal(
         3,
         Rule::Refusal,
@@ -174,7 +174,7 @@ fn told_another_count_than_any_moment_had() {
 }
 
 #[test]
-fn a_release_that_did_not_free() {
+fn a_release_that_freed_nothing_is_refused() {
     illegal(
         1,
         Rule::Refusal,

@@ -1,4 +1,4 @@
-//! Promise: names may have any bytes, and are found as in a plain list whatever is done.
+//! Promise: names may contain any bytes. Every sequence of calls has the same results as on a plain list.
 
 use super::{group, recent};
 use crate::support::Server;
@@ -25,7 +25,7 @@ fn every_byte_is_kept_and_found() {
     }
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -36,8 +36,8 @@ impl Random {
         (self.0 % end as u64) as usize
     }
 
-    /// Up to three bytes, of few kinds, so that they meet again: what ends texts, is no UTF-8, is the last byte there is,
-    /// or looks like a number, which Redis keeps in another way.
+    /// Up to three bytes from a small set, so that they repeat. It contains bytes that end texts, invalid UTF-8, the
+    /// highest byte, and digits, because Redis stores numbers in another encoding.
     fn bytes(&mut self) -> Vec<u8> {
         let kinds = b"\0\n aAzZ[`019-\x7f\x80\xc3\xa9\xfe\xff";
         let length = self.below(4);
@@ -46,7 +46,7 @@ impl Random {
 }
 
 #[test]
-fn recent_contacts_are_as_in_a_plain_list_whatever_is_done() {
+fn recent_contacts_behave_like_a_plain_list() {
     let server = Server::any();
     let recent = recent(&server);
     let mut model: Vec<Vec<u8>> = Vec::new(); // newest first
@@ -83,7 +83,7 @@ fn recent_contacts_are_as_in_a_plain_list_whatever_is_done() {
 }
 
 #[test]
-fn members_are_as_in_a_plain_sorted_set_whatever_is_done() {
+fn members_behave_like_a_plain_sorted_set() {
     let server = Server::any();
     let group = group(&server);
     let mut model: BTreeSet<Vec<u8>> = BTreeSet::new();
@@ -113,7 +113,7 @@ fn members_are_as_in_a_plain_sorted_set_whatever_is_done() {
 }
 
 #[test]
-fn what_is_not_utf_8_is_refused_as_text_and_found_as_bytes() {
+fn names_that_are_not_utf8_are_refused_as_text_and_found_as_bytes() {
     let server = Server::any();
     let (recent, group) = (recent(&server), group(&server));
     for name in [&b"\xff"[..], b"bob"] {

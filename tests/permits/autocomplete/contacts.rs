@@ -1,4 +1,4 @@
-//! Promise: recent contacts are found with the newest first, and only as many stay as are to be kept.
+//! Promise: recent contacts are found newest first, and no more are kept than configured.
 
 use super::{assert_recent, names, recent};
 use crate::support::Server;
@@ -16,7 +16,7 @@ fn the_newest_contact_is_first_and_one_used_again_moves_up() {
 }
 
 #[test]
-fn adding_tells_how_many_contacts_there_are() {
+fn adding_returns_the_number_of_contacts() {
     let server = Server::any();
     let recent = recent(&server).keep(2);
     let kept = ["bob", "bob", "cid", "bob", "dan"].map(|contact| recent.add(contact).unwrap());
@@ -24,18 +24,18 @@ fn adding_tells_how_many_contacts_there_are() {
 }
 
 #[test]
-fn only_as_many_contacts_stay_as_are_to_be_kept() {
+fn no_more_contacts_are_kept_than_configured() {
     let server = Server::any();
     let recent = recent(&server);
     for name in names(101) {
         recent.add(name).unwrap();
     }
     let found = recent.matching("", 1_000).unwrap();
-    assert_eq!(found.len(), 100, "unless chosen");
+    assert_eq!(found.len(), 100, "the default");
     assert_eq!(recent.clone().keep(3).add("member 000050").unwrap(), 3);
     let left = ["member 000050", "member 000100", "member 000099"];
     assert_recent(&recent, "", &left);
-    // The newest one is in its place already, and the list still too long for this.
+    // The contact is already the newest, and the list is still too long for this limit.
     assert_eq!(recent.clone().keep(1).add("member 000050").unwrap(), 1);
     assert_recent(&recent, "", &["member 000050"]);
 }
@@ -54,7 +54,7 @@ fn a_thousand_contacts_are_kept_and_found() {
 }
 
 #[test]
-fn contacts_are_found_whatever_the_case_of_their_ascii_letters() {
+fn contacts_are_found_regardless_of_ascii_case() {
     let server = Server::any();
     let recent = recent(&server);
     for contact in ["ALAN", "Alice", "alex", "bob", "ÉMILE", "a", "@lan"] {
@@ -69,7 +69,7 @@ fn contacts_are_found_whatever_the_case_of_their_ascii_letters() {
 }
 
 #[test]
-fn the_newest_contacts_are_found_when_there_are_more_than_asked_for() {
+fn the_newest_contacts_are_found_if_there_are_more_than_requested() {
     let server = Server::any();
     let recent = recent(&server);
     for contact in ["a1", "b1", "a2", "a3"] {
@@ -80,19 +80,19 @@ fn the_newest_contacts_are_found_when_there_are_more_than_asked_for() {
 }
 
 #[test]
-fn a_removed_contact_is_gone_and_told_once() {
+fn removing_a_contact_returns_true_once() {
     let server = Server::any();
     let recent = recent(&server);
     recent.add("bob").unwrap();
     recent.add("cid").unwrap();
     assert!(recent.remove("bob").unwrap());
     assert!(!recent.remove("bob").unwrap());
-    assert!(!recent.remove("CID").unwrap(), "names are whole bytes here");
+    assert!(!recent.remove("CID").unwrap(), "removal compares bytes exactly");
     assert_recent(&recent, "", &["cid"]);
 }
 
 #[test]
-fn two_gates_that_add_the_same_contact_at_once_leave_it_once() {
+fn a_contact_added_by_two_gates_at_once_is_stored_once() {
     let server = Server::any();
     let gates = [server.gate(), server.gate()];
     std::thread::scope(|scope| {

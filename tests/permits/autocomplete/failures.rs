@@ -1,4 +1,4 @@
-//! Promise: whatever may go wrong is told as an error and changes nothing, and searching writes nothing.
+//! Promise: every failure is reported as an error and changes nothing. A search writes nothing.
 
 use super::{assert_group, assert_recent, dump, group, names, prefix_key, recent, recent_key};
 use crate::own;
@@ -31,14 +31,14 @@ fn searching_writes_nothing() {
     assert_eq!(calls_in_scripts(&mut con).0, 6, "{counts:?}");
     assert_eq!((counts.get("lrange"), counts.get("zrangebylex")), (Some(&3), Some(&3)));
     assert_eq!((changes(&mut con), dump(&server, &mut con)), before);
-    // Not even for who was never there.
+    // Not even for a user without contacts.
     let nobody = Recent::new(&server.gate(), "nobody");
     assert_recent(&nobody, "", &[]);
     assert_eq!(server.all_keys().len(), 2);
 }
 
 #[test]
-fn arguments_that_cannot_be_change_nothing_and_say_what_they_take() {
+fn invalid_arguments_change_nothing_and_errors_say_what_is_accepted() {
     let server = Server::any();
     let mut con = server.connection();
     let (recent, group) = (recent(&server), group(&server));
@@ -67,7 +67,7 @@ fn arguments_that_cannot_be_change_nothing_and_say_what_they_take() {
 }
 
 #[test]
-fn a_name_that_cannot_be_is_told_by_the_first_call() {
+fn an_invalid_name_is_reported_by_the_first_call() {
     let server = Server::any();
     let gate = server.gate();
     for name in ["", "a b", "{a}", "a}"] {
@@ -81,7 +81,7 @@ fn a_name_that_cannot_be_is_told_by_the_first_call() {
 }
 
 #[test]
-fn a_key_that_holds_something_else_is_an_error_and_stays_as_it_is() {
+fn a_key_of_another_type_is_an_error_and_stays_unchanged() {
     let server = Server::any();
     let mut con = server.connection();
     let (recent, group) = (recent(&server), group(&server));
@@ -105,7 +105,7 @@ fn a_key_that_holds_something_else_is_an_error_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_server_without_memory_refuses_to_add_and_still_finds_and_removes() {
+fn a_server_with_full_memory_refuses_to_add_but_finds_and_removes() {
     let server = own!(Server::private(&[]));
     let mut con = server.connection();
     let (recent, group) = (recent(&server), group(&server));
@@ -129,14 +129,14 @@ fn a_server_without_memory_refuses_to_add_and_still_finds_and_removes() {
     assert_group(&group, "al", &["alan", "alice"]);
     assert!(recent.remove("alice").unwrap());
     assert_eq!(group.remove(["alice"]).unwrap(), 1);
-    // What is the newest already needs no memory.
+    // Adding the newest contact again needs no memory.
     assert_eq!(recent.keep(1).add("bob").unwrap(), 1);
 }
 
 #[test]
-fn in_a_cluster_every_script_touches_only_the_key_that_it_declares() {
+fn in_a_cluster_every_script_uses_only_its_declared_key() {
     let server = own!(Server::cluster_node());
-    // The node owns every slot, so it is the ACL that refuses any other key.
+    // The node owns every slot, so the ACL must refuse any other key.
     redis::cmd("ACL")
         .arg("SETUSER")
         .arg("default")

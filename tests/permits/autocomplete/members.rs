@@ -1,4 +1,4 @@
-//! Promise: members of a group are found in the order of their bytes, with one call however many there are.
+//! Promise: members of a group are found in byte order, with one call for any number of members.
 
 use super::{assert_group, group, names};
 use crate::own;
@@ -19,7 +19,7 @@ fn members_are_found_in_the_order_of_their_bytes() {
 }
 
 #[test]
-fn adding_and_removing_members_tells_what_changed() {
+fn adding_and_removing_members_returns_the_number_of_changes() {
     let server = Server::any();
     let group = group(&server);
     assert_eq!(group.add(["a", "b", "a"]).unwrap(), 2);
@@ -33,7 +33,7 @@ fn adding_and_removing_members_tells_what_changed() {
 }
 
 #[test]
-fn a_prefix_that_ends_in_the_highest_byte_matches_only_what_begins_with_it() {
+fn a_prefix_that_ends_in_the_highest_byte_matches_only_members_with_that_prefix() {
     let server = Server::any();
     let group = group(&server);
     let members: [&[u8]; 7] = [b"a", b"a\xfe\xff", b"a\xff", b"a\xff\xff", b"a\xffb", b"b", b"\xff\xff"];
@@ -47,7 +47,7 @@ fn a_prefix_that_ends_in_the_highest_byte_matches_only_what_begins_with_it() {
 }
 
 #[test]
-fn a_thousand_members_at_once() {
+fn a_thousand_members_are_added_and_removed_in_one_call() {
     let server = Server::any();
     let group = group(&server);
     assert_eq!(group.add(names(1_000)).unwrap(), 1_000);
@@ -58,7 +58,7 @@ fn a_thousand_members_at_once() {
 }
 
 #[test]
-fn nine_thousand_members_in_several_calls() {
+fn nine_thousand_members_are_added_and_removed_in_several_calls() {
     let server = Server::any();
     let group = group(&server);
     let all = names(9_000);
@@ -70,7 +70,7 @@ fn nine_thousand_members_in_several_calls() {
 }
 
 #[test]
-fn a_match_makes_one_call_among_a_hundred_thousand_as_among_a_hundred() {
+fn a_match_makes_one_call_among_any_number_of_members() {
     let server = own!(Server::private(&[]));
     let mut con = server.connection();
     let group = group(&server);

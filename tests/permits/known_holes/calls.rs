@@ -1,4 +1,4 @@
-//! Promise: a call tells contention from an outage, and counts once though it was sent twice.
+//! Promise: a call distinguishes contention from an outage, and takes effect once although it was sent twice.
 
 use super::MINUTE;
 use crate::own;
@@ -35,7 +35,7 @@ fn hole_11_the_token_is_forgotten_before_the_release_succeeded() {
     let permit = semaphore.acquire().unwrap();
     proxy.lose_replies(2);
     let error = permit.release().unwrap_err();
-    // The server has it back already; what counts is that asking again works.
+    // The server has already released it. The promise is that a retry works.
     assert_eq!(error.into_permit().release().unwrap(), Released::Gone);
 }
 

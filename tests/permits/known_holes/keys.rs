@@ -1,4 +1,5 @@
-//! Promise: keys go when nobody needs them, scripts touch the keys that they declare, and one lost key grants nothing twice.
+//! Promise: keys expire when they are not needed, scripts use only declared keys, and a lost key causes no double
+//! grants.
 
 use crate::own;
 use crate::support::raw::Raw;
@@ -37,7 +38,7 @@ fn hole_29_permits_of_several_keys_released_in_part() {
 
 #[test]
 fn hole_30_undeclared_keys() {
-    // A user who may touch the declared keys and no others, at a node of a cluster. Their names share a hash tag.
+    // An ACL user who may use the declared keys and no others, on a cluster node. The key names share a hash tag.
     let server = own!(Server::cluster_node());
     let mut con = server.connection();
     let mut allow = |keys: &[&str]| {
@@ -63,7 +64,7 @@ fn hole_30_undeclared_keys() {
     let (one, other) = (server.keys("{few}:one"), server.keys("{few}:other"));
     allow(&[one.names(), other.names()].concat());
     semaphore::try_acquire_all(&mut user, "id", &[&one, &other].map(AskOne::mutex)).unwrap();
-    // What is not allowed is refused.
+    // Other keys are refused.
     let refused = semaphore::acquire(&mut user, &keys, &ask);
     assert!(
         matches!(&refused, Err(CallError::Failed(failure)) if failure.kind() == FailureKind::Permission),
@@ -84,8 +85,8 @@ fn hole_36_one_key_of_several_is_evicted() {
         raw.queue(Ask { wait_ms: 60_000, ..raw.ask("waiter") });
         let key = raw.key_names()[evicted].clone();
         let _: () = raw.con.del(key).unwrap();
-        // Not twice the limit, and not nobody ever again.
-        let granted = eventually("somebody gets in again", || match raw.acquire(raw.ask("next")) {
+        // Never more than the limit, and granting continues.
+        let granted = eventually("a permit is granted again", || match raw.acquire(raw.ask("next")) {
             Answer::Granted(grant, _) => Some(grant.now),
             _ => None,
         });

@@ -1,4 +1,4 @@
-//! Promise: a lease ends by the clock of the server and for its own holder alone, and its holder knows.
+//! Promise: a lease ends by the server's clock and only for its own holder, and the holder learns of it.
 
 use super::MINUTE;
 use crate::own;
@@ -23,7 +23,7 @@ fn hole_01_a_caller_with_a_short_lease_evicts_a_holder_with_a_long_one() {
 }
 
 #[test]
-fn hole_02_a_short_lease_deletes_everybody_s_keys() {
+fn hole_02_a_short_lease_deletes_the_keys_of_all_holders() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { lease_ms: 60_000, ..raw.ask("long") });
@@ -33,7 +33,7 @@ fn hole_02_a_short_lease_deletes_everybody_s_keys() {
 
 #[test]
 fn hole_03_expiry_by_client_clocks() {
-    // No script takes a time of a client's, and what it tells is the server's time.
+    // No script takes a client's time as an argument, and the times in replies are the server's.
     let manifest: serde_json::Value = serde_json::from_str(include_str!("../../../lua/manifest.json")).unwrap();
     for (name, script) in manifest["scripts"].as_object().unwrap() {
         for argument in script["argv"].as_array().unwrap() {
@@ -50,17 +50,17 @@ fn hole_03_expiry_by_client_clocks() {
 }
 
 #[test]
-fn hole_08_releasing_what_has_expired_throws_after_retries() {
+fn hole_08_releasing_an_expired_permit_throws_after_retries() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("expired", 1).lease(Duration::from_millis(30));
     let permit = semaphore.acquire().unwrap();
-    eventually("its lease ends", || permit.is_lost().then_some(()));
-    eventually("also on the server", || (semaphore.available_permits().unwrap() == 1).then_some(()));
+    eventually("the lease ends", || permit.is_lost().then_some(()));
+    eventually("the lease ends on the server", || (semaphore.available_permits().unwrap() == 1).then_some(()));
     assert_eq!(permit.release().unwrap(), Released::Gone);
 }
 
 #[test]
-fn hole_10_one_failed_renewal_ends_all_renewing_and_the_holder_is_not_told() {
+fn hole_10_one_failed_renewal_ends_all_renewal_and_the_holder_is_not_notified() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -86,7 +86,7 @@ fn hole_14_a_crashed_reader_stays_as_long_as_another_reader_extends() {
     let other = lock.clone().lease(Duration::from_millis(450)).auto_renew();
     let other = other.read().unwrap();
     let begun = Instant::now();
-    eventually("its share is back", || {
+    eventually("its share is free", || {
         let seen = lock.inspect().unwrap();
         assert!(seen.holders.iter().any(|holder| holder.id == other.id()));
         seen.holders.iter().all(|holder| holder.id != crashed).then_some(())
@@ -134,7 +134,7 @@ fn hole_23_one_thread_or_connection_for_each_guard_or_waiter() {
     let first = semaphore.acquire().unwrap();
     let with_one = threads();
     let permits: Vec<_> = (0..299).map(|_| semaphore.acquire().unwrap()).collect();
-    assert!(threads() <= with_one + 100, "other tests of this process have some, but not 299");
+    assert!(threads() <= with_one + 100, "more threads than other tests of this process can have");
     let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut con).unwrap();
     assert!(clients.lines().count() <= 4, "{clients}");
     drop((first, permits));
@@ -146,7 +146,7 @@ fn hole_25_refreshing_after_expiry_takes_the_permit_back() {
     let mut raw = Raw::new(&server, 1);
     let end = raw.grant(Ask { lease_ms: 30, ..raw.ask("late") }).expires_at.unwrap();
     raw.wait_until(end);
-    assert!(raw.refresh("late", 60_000).is_none(), "nobody has reclaimed it, and still it is lost");
+    assert!(raw.refresh("late", 60_000).is_none(), "an expired lease is lost, also if the permit is free");
     raw.grant(raw.ask("next"));
     assert!(raw.refresh("late", 60_000).is_none());
     assert!(raw.holds("next"));
@@ -158,7 +158,7 @@ fn hole_26_acquiring_as_holder_pretends_to_a_full_lease() {
     let mut raw = Raw::new(&server, 1);
     let first = raw.grant(Ask { lease_ms: 5_000, ..raw.ask("holder") });
     let Answer::Held(again, _) = raw.acquire(Ask { lease_ms: 60_000, ..raw.ask("holder") }) else { panic!() };
-    assert_eq!(again.expires_at, first.expires_at, "what is told is what is true");
+    assert_eq!(again.expires_at, first.expires_at, "the reply must contain the real end of the lease");
     let semaphore = server.gate().semaphore("raw", 1).id("holder").lease(MINUTE);
     assert!(matches!(semaphore.try_acquire(), Err(TryAcquireError::AlreadyHeld(_))));
     let adopted = semaphore.adopt("holder").unwrap();
@@ -181,8 +181,8 @@ fn hole_28_counting_shows_expired_holders() {
 }
 
 #[test]
-fn an_error_of_the_server_is_never_taken_for_a_lost_permit() {
-    // Beside row 10: a permit is lost when the server says so or its lease ends, not when a key is unreadable.
+fn a_server_error_is_never_reported_as_a_lost_permit() {
+    // In addition to row 10: a permit is lost if the server says so or its lease ends, not if a key is unreadable.
     let server = Server::any();
     let raw = Raw::new(&server, 1);
     let permit = server.gate().semaphore("raw", 1).lease(MINUTE).acquire().unwrap();

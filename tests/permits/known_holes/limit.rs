@@ -1,4 +1,4 @@
-//! Promise: the limit is never exceeded, whoever holds and whatever is released or resized.
+//! Promise: the limit is never exceeded, for any holders, releases and limit changes.
 
 use super::MINUTE;
 use crate::own;
@@ -30,7 +30,8 @@ fn hole_04_the_identity_belongs_to_the_object() {
 
 #[test]
 fn hole_05_a_majority_of_masters_lets_three_in_under_a_limit_of_two() {
-    // What a majority does: three callers, two of three servers each, and none of the servers has more than two inside.
+    // The result of majority voting: three callers each get two of three servers, and no server exceeds its limit of
+    // two.
     let servers: Option<Vec<Server>> = (0..3).map(|_| Server::private(&[])).collect();
     let servers = own!(servers);
     let mut raws: Vec<Raw> = servers.iter().map(|server| Raw::new(server, 2)).collect();
@@ -41,7 +42,7 @@ fn hole_05_a_majority_of_masters_lets_three_in_under_a_limit_of_two() {
             raws[server].grant(ask);
         }
     }
-    // So there is none here: a gate is of one server, which all callers ask.
+    // Therefore one server decides: each gate uses one server, the same for all callers.
     let gates = [servers[0].gate(), servers[0].gate(), servers[0].gate()];
     let permits = gates.map(|gate| gate.semaphore("one", 2).try_acquire());
     assert!(matches!(permits, [Ok(_), Ok(_), Err(TryAcquireError::Denied(_))]));
@@ -59,7 +60,7 @@ fn hole_06_unpacking_all_members_fails_near_8000() {
     raw.grant(raw.ask("next"));
     raw.assert_released("next");
     raw.resize(10, None);
-    eventually("all is taken back", || {
+    eventually("all permits are free", || {
         raw.try_acquire(Ask { permits: Some(10), ..raw.ask("ten") })
             .ok()
             .filter(|answer| matches!(answer, Answer::Granted(..)))

@@ -1,4 +1,4 @@
-//! Promise: a waiter is served in its order and in time, and no dead waiter, lost message or changed limit prevents it.
+//! Promise: waiters are granted in order and in time. No dead waiter, lost message or changed limit prevents this.
 
 use super::MINUTE;
 use crate::own;
@@ -19,7 +19,7 @@ fn hole_09_a_lost_message_hangs_a_waiter() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| semaphore.acquire_timeout(MINUTE).map(|permit| permit.fence()));
         eventually("it waits", || matches!(raw.lookup("waiter"), LookupAnswer::Queued { .. }).then_some(()));
-        // The server forgets the waiter without a word, as after a failover: no message will ever come.
+        // The server loses the waiter without a message, as after a failover: no message will ever arrive.
         let [meta, _, queue] = raw.keys.clone().names().map(str::to_owned);
         let _: () = raw.con.zrem(queue, "waiter").unwrap();
         let _: () = raw.con.hdel(meta, "waiter").unwrap();
@@ -111,7 +111,7 @@ fn hole_31_a_waiting_time_or_a_lease_that_is_ignored() {
 
 #[test]
 fn hole_32_a_message_is_taken_for_a_grant() {
-    // Nothing is published that was not granted, so a subscriber on another node hears no false grant.
+    // A message is published only for a real grant, so a subscriber on another node receives no false grant.
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut monitor = server.connection();
@@ -128,7 +128,7 @@ fn hole_32_a_message_is_taken_for_a_grant() {
 }
 
 #[test]
-fn hole_34_whoever_releases_may_not_publish_so_the_permit_is_lost() {
+fn hole_34_a_release_without_permission_to_publish_loses_the_permit() {
     for forbidden in ["-publish", "-pubsub"] {
         let server = own!(Server::private_tcp(&["--user", "mute", "on", ">pw", "~*", "&*", "+@all", forbidden,]));
         let mut raw = Raw::new(&server, 1);
@@ -140,7 +140,7 @@ fn hole_34_whoever_releases_may_not_publish_so_the_permit_is_lost() {
         let ticket = raw.queue(ask);
         let answer = semaphore::release(&mut mute, &raw.keys, "holder", 0, None);
         assert!(matches!(answer, Ok(ReleaseAnswer::Released { .. })), "{forbidden}: {answer:?}");
-        assert_eq!(raw.in_use(), 0, "{forbidden}: granted without a word");
+        assert_eq!(raw.in_use(), 0, "{forbidden}: granted without a message");
         raw.grant(Ask { ticket, ..ask });
     }
 }

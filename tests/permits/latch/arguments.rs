@@ -1,4 +1,4 @@
-//! Promise: arguments that a latch does not take are refused, and change nothing.
+//! Promise: a latch refuses invalid arguments and changes nothing.
 
 use super::{MINUTE, Raw};
 use crate::support::Server;
@@ -6,7 +6,7 @@ use crate::support::Server;
 use luagate::{CountDownLatch, Error};
 use std::time::Duration;
 
-/// Runs a script by its text, so that arguments no typed function would send get there.
+/// Runs a script by its text, with arguments that no typed function would send.
 fn call(raw: &mut Raw, script: &str, arguments: &[&str]) -> Result<redis::Value, String> {
     let text = std::fs::read_to_string(format!("lua/dist/{script}.lua")).unwrap();
     let reply = redis::cmd("EVAL").arg(text).arg(2).arg(&raw.keys.names()).arg(arguments).query(&mut raw.con);
@@ -17,7 +17,7 @@ fn call(raw: &mut Raw, script: &str, arguments: &[&str]) -> Result<redis::Value,
 }
 
 #[test]
-fn arguments_that_cannot_be_are_refused_and_begin_nothing() {
+fn invalid_arguments_are_refused_and_create_no_latch() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     let mut refused = |script: &str, good: &[&str], at: usize, bad: &str, name: &str| {
@@ -61,13 +61,13 @@ fn arguments_that_cannot_be_are_refused_and_begin_nothing() {
         assert!(error.starts_with("arguments"), "{script}: {error}");
     }
     assert_eq!(raw.dump(), [None, None]);
-    // What they were made of is good.
+    // The calls without the bad value are valid.
     call(&mut raw, "latch/count_down", &count_down).unwrap();
     call(&mut raw, "latch/wait", &wait).unwrap();
 }
 
 #[test]
-fn bad_arguments_leave_a_latch_as_it_is() {
+fn invalid_arguments_leave_a_latch_unchanged() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     raw.count_down("a");
@@ -86,7 +86,7 @@ fn bad_arguments_leave_a_latch_as_it_is() {
 }
 
 #[test]
-fn what_a_latch_takes() {
+fn invalid_settings_of_a_latch_are_refused() {
     let server = Server::any();
     let gate = server.gate();
     let invalid = |result: Result<(), Error>, what: &str| match result {

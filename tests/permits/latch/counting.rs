@@ -1,4 +1,4 @@
-//! Promise: each id counts once, however often a call is repeated, and the first call stores the count.
+//! Promise: each id counts once, however often a call is repeated. The first call stores the count.
 
 use super::Raw;
 use crate::own;
@@ -31,7 +31,7 @@ fn an_id_counts_once() {
     assert_eq!(raw.count_down_again("a"), 1);
     assert_eq!(raw.count_down("b"), 0);
     assert_eq!(raw.count_down_again("b"), 0);
-    // Once it is open, whoever counts down changes nothing; and nobody asks who did.
+    // After the latch has opened, counting down changes nothing, and the counted ids are deleted.
     assert_eq!(raw.count_down_again("c"), 0);
     let fields: u64 = raw.con.hlen(raw.keys.names()[0]).unwrap();
     assert_eq!(fields, 1);
@@ -39,14 +39,14 @@ fn an_id_counts_once() {
 }
 
 #[test]
-fn a_lost_reply_counts_once() {
+fn a_count_down_with_a_lost_reply_counts_once() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let latch = gate.latch("raw", 3);
     assert_eq!(latch.count().unwrap(), 3);
     proxy.lose_replies(1);
     assert_eq!(latch.count_down().unwrap(), 2);
     assert!(proxy.is_done());
-    // Lost twice, and then repeated by the caller.
+    // Both replies are lost, and then the caller retries.
     proxy.lose_replies(2);
     let lost = latch.count_down_as("me");
     assert!(matches!(lost, Err(CallError::Unknown(_))), "{lost:?}");
@@ -81,7 +81,7 @@ fn each_call_without_an_id_counts() {
 }
 
 #[test]
-fn ids_that_were_tampered_with_never_open_it_early() {
+fn changed_ids_in_the_key_never_open_the_latch_early() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     let key = raw.key(0);
@@ -90,7 +90,7 @@ fn ids_that_were_tampered_with_never_open_it_early() {
     assert_eq!(raw.wait_closed(0, "").0, 2);
     let _: () = raw.con.hset(&key, "stranger-2", "").unwrap();
     assert_eq!(raw.count_down("b"), 1);
-    // Whoever is not known any more counts again.
+    // An id that was deleted counts again.
     let gone = ["a", "stranger", "stranger-2"];
     let _: () = raw.con.hdel(&key, &gone[..]).unwrap();
     assert_eq!(raw.wait_closed(0, "").0, 2);

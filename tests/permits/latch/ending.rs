@@ -1,4 +1,4 @@
-//! Promise: a wait for a latch ends at its timeout or when it is cancelled, and tells how many have still to count down.
+//! Promise: a wait for a latch ends at its timeout or cancellation, and reports the remaining count.
 
 use super::{Raw, lose_message, waiter};
 use crate::own;
@@ -9,7 +9,7 @@ use luagate::errors::{StillClosed, WaitError};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_timeout_is_kept() {
+fn a_timeout_is_kept_within_50_ms() {
     let server = Server::any();
     let latch = server.gate().latch("raw", 3);
     latch.count_down().unwrap();
@@ -19,7 +19,7 @@ fn a_timeout_is_kept() {
             let start = Instant::now();
             let error = latch.wait_timeout(timeout).unwrap_err();
             assert_eq!(error.to_string(), "timed out: 2 of 3 have still to count down");
-            start.elapsed().checked_sub(timeout).expect("too early")
+            start.elapsed().checked_sub(timeout).expect("it timed out too early")
         })
         .collect();
     over.sort();
@@ -27,7 +27,7 @@ fn a_timeout_is_kept() {
 }
 
 #[test]
-fn the_end_of_a_wait_looks_once_more() {
+fn a_wait_asks_once_more_at_its_end() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let latch = server.gate().latch("raw", 1);
@@ -41,7 +41,7 @@ fn the_end_of_a_wait_looks_once_more() {
 }
 
 #[test]
-fn cancelled_from_another_thread() {
+fn a_wait_for_a_latch_can_be_cancelled_from_another_thread() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let stop = Cancel::new();
@@ -58,11 +58,11 @@ fn cancelled_from_another_thread() {
         assert!(start.elapsed() < Duration::from_millis(500));
     });
     assert!(matches!(latch.wait(), Err(WaitError::Cancelled(_))));
-    assert_eq!(latch.count_down().unwrap(), 0, "counting is no wait");
+    assert_eq!(latch.count_down().unwrap(), 0, "cancelling does not affect counting");
 }
 
 #[test]
-fn a_server_that_stalls_as_the_time_ends_has_timed_the_wait_out() {
+fn a_server_that_stalls_at_the_end_of_a_wait_makes_it_time_out() {
     let mut server = own!(Server::private(&[]));
     let latch = server.gate().latch("raw", 2);
     let mut raw = Raw::new(&server, 2);
@@ -79,7 +79,7 @@ fn a_server_that_stalls_as_the_time_ends_has_timed_the_wait_out() {
 }
 
 #[test]
-fn a_wait_that_timed_out_tells_the_last_count_that_was_known() {
+fn a_timed_out_wait_reports_the_last_known_count() {
     let mut server = own!(Server::private(&[]));
     let latch = server.gate().latch("raw", 3);
     let mut raw = Raw::new(&server, 3);
@@ -92,7 +92,7 @@ fn a_wait_that_timed_out_tells_the_last_count_that_was_known() {
             let before = asked(&mut raw);
             raw.call_waiters();
             eventually("it asks", || (asked(&mut raw) > before).then_some(()));
-            asked(&mut raw); // by now it was answered, too
+            asked(&mut raw); // by now the first call has its reply too
         }
         server.pause();
         let outcome = waiting.join().unwrap();

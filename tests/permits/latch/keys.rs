@@ -1,4 +1,4 @@
-//! Promise: the keys of a latch live as long as was asked for, and a latch whose keys are gone starts again from its count.
+//! Promise: the keys of a latch exist for the requested life. A latch whose keys are gone starts again with its count.
 
 use super::{Raw, TOLD, waiter};
 use crate::own;
@@ -12,7 +12,7 @@ use redis::Commands;
 use std::time::{Duration, Instant};
 
 #[test]
-fn when_memory_is_full_a_latch_still_opens_and_none_begins() {
+fn with_full_memory_a_latch_opens_but_no_new_one_is_created() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
     let mut raw = Raw::new(&server, 3);
@@ -40,7 +40,7 @@ fn when_memory_is_full_a_latch_still_opens_and_none_begins() {
 }
 
 #[test]
-fn keys_that_hold_something_else_are_left_alone() {
+fn keys_of_another_type_are_left_unchanged() {
     let server = Server::any();
     for at in 0..2 {
         let mut raw = Raw::new(&server, 1);
@@ -62,7 +62,7 @@ fn keys_that_hold_something_else_are_left_alone() {
 }
 
 #[test]
-fn keys_live_for_the_longest_life_asked_for_and_vanish() {
+fn keys_exist_for_the_longest_requested_life_and_then_expire() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
@@ -71,35 +71,35 @@ fn keys_live_for_the_longest_life_asked_for_and_vanish() {
     count_down(&mut raw, "a", 600_000);
     let long = 590_000..=600_000;
     assert!(long.contains(&raw.ttls()[0]), "{:?}", raw.ttls());
-    // Never shortened: by another's life, by a wait, by opening.
+    // Never shortened: not by another life, by a wait, or by opening.
     raw.wait_closed(5_000, "x");
     assert!(raw.ttls().iter().all(|ttl| long.contains(ttl)), "{:?}", raw.ttls());
     count_down(&mut raw, "b", 1);
     assert!(long.contains(&raw.ttls()[0]), "{:?}", raw.ttls());
     assert_eq!(raw.ttls()[1], -2);
-    // Extended, also when it is open.
+    // Extended, also while it is open.
     count_down(&mut raw, "b", 700_000);
     assert!(raw.ttls()[0] > 600_000);
-    // Whoever is told later finds the latch.
+    // Waiters that are notified later still find the latch.
     let later = LatchKeys::new(&server.prefix, "later").unwrap();
     latch::wait(&mut raw.con, &later, 1, 1, 600_000, "x").unwrap();
     for key in later.names() {
         let ttl: i64 = raw.con.pttl(key).unwrap();
         assert!(long.contains(&ttl), "{key}: {ttl}");
     }
-    // A day unless chosen.
+    // The default life is a day.
     gate.latch("day", 1).count_down().unwrap();
     let day: i64 = raw.con.pttl(LatchKeys::new(&server.prefix, "day").unwrap().names()[0]).unwrap();
     assert!((86_390_000..=86_400_000).contains(&day), "{day}");
-    // Short lives end: then the latch is a new one.
+    // After a short life ends, the latch is a new one.
     let short = gate.latch("short", 1).life(Duration::from_millis(50));
     short.count_down().unwrap();
-    eventually("it is forgotten", || (short.count().unwrap() == 1).then_some(()));
+    eventually("the latch has expired", || (short.count().unwrap() == 1).then_some(()));
     assert!(!server.all_keys().iter().any(|key| key.contains("short")));
 }
 
 #[test]
-fn an_evicted_latch_starts_afresh_and_who_waits_waits_on() {
+fn an_evicted_latch_starts_again_and_its_waiters_keep_waiting() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let latch = server.gate().latch("raw", 2);
@@ -109,7 +109,7 @@ fn an_evicted_latch_starts_afresh_and_who_waits_waits_on() {
         assert_eq!(raw.count_down("a"), 1);
         let key = raw.key(0);
         let _: () = raw.con.del(key).unwrap();
-        assert_eq!(raw.count_down("b"), 1, "one of two has counted");
+        assert_eq!(raw.count_down("b"), 1, "it starts again: one of two has counted");
         assert_eq!(raw.count_down_again("b"), 1);
         assert!(!waiting.is_finished());
         assert_eq!(raw.count_down("a"), 0);
@@ -118,7 +118,7 @@ fn an_evicted_latch_starts_afresh_and_who_waits_waits_on() {
 }
 
 #[test]
-fn a_deleted_latch_starts_afresh_with_the_count_declared_next() {
+fn a_deleted_latch_starts_again_with_the_next_declared_count() {
     let server = Server::any();
     let gate = server.gate();
     let (two, five) = (gate.latch("raw", 2), gate.latch("raw", 5));
@@ -126,18 +126,18 @@ fn a_deleted_latch_starts_afresh_with_the_count_declared_next() {
     assert_eq!(two.count_down_as("a").unwrap(), 1);
     assert!(two.delete().unwrap());
     assert!(!two.delete().unwrap(), "deleted already");
-    assert_eq!(five.count().unwrap(), 5, "of the deleted one something counts");
+    assert_eq!(five.count().unwrap(), 5, "a count of the deleted latch remains");
     assert_eq!(five.count_down_as("a").unwrap(), 4);
     assert_eq!(two.count().unwrap(), 4);
     assert!(five.delete().unwrap());
     assert_eq!(gate.latch("raw", 1).count_down().unwrap(), 0);
-    assert!(two.delete().unwrap(), "an open one, too");
+    assert!(two.delete().unwrap(), "an open latch can be deleted too");
     let late = two.wait_timeout(Duration::from_millis(20)).unwrap_err();
     assert!(matches!(late, WaitError::TimedOut(_)), "{late:?}");
 }
 
 #[test]
-fn who_waits_for_a_latch_that_is_deleted_asks_at_once_and_waits_for_the_new_one() {
+fn waiters_of_a_deleted_latch_ask_at_once_and_wait_for_the_new_one() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let latch = server.gate().latch("raw", 2);
@@ -147,7 +147,7 @@ fn who_waits_for_a_latch_that_is_deleted_asks_at_once_and_waits_for_the_new_one(
         assert_eq!(raw.count_down("a"), 1);
         let start = Instant::now();
         assert!(latch.delete().unwrap());
-        // Nobody else asks: it is the waiter that starts it afresh.
+        // There are no other clients: the waiter creates the new latch.
         eventually("the waiter asks", || {
             let answer = latch::count(&mut raw.con, &raw.keys).unwrap();
             matches!(answer, CountAnswer::Closed { left: 2, .. }).then_some(())
@@ -164,7 +164,7 @@ fn who_waits_for_a_latch_that_is_deleted_asks_at_once_and_waits_for_the_new_one(
 }
 
 #[test]
-fn what_is_not_ours_in_the_hash_counts_for_nothing() {
+fn foreign_data_in_the_hash_does_not_count() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let key = raw.key(0);

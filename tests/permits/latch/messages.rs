@@ -1,4 +1,4 @@
-//! Promise: whoever waits for a latch is told when it opens, and where no message comes it asks again within 5 s.
+//! Promise: the waiters of a latch are notified when it opens. Without a message they ask again within 5 s.
 
 use super::{MINUTE, RECHECK, Raw, TOLD, lose_message, waiter, with_deaf_gate};
 use crate::own;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 #[test]
-fn a_waiter_is_told_and_asks_once() {
+fn a_waiter_is_notified_and_asks_once() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let latch = server.gate().latch("raw", 1);
@@ -32,22 +32,22 @@ fn a_waiter_is_told_and_asks_once() {
 }
 
 #[test]
-fn a_message_has_the_form_of_a_hint() {
+fn a_message_has_the_format_of_a_hint() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let mut inbox = Listener::new(&server, "hint");
     assert_eq!(raw.wait_closed(15_000, &inbox.channel), (2, 5_000));
     raw.count_down("a");
-    assert!(inbox.is_silent(&server), "told before it was open");
+    assert!(inbox.is_silent(&server), "notified before it was open");
     let CountDownAnswer::Counted { left: 0, now, .. } = raw.try_count_down("b").unwrap() else { panic!() };
     let latch = raw.key(0);
     assert_eq!(inbox.next(), [&latch, "0", "0", "0", &now.to_string()]);
     raw.assert_open();
-    assert!(inbox.is_silent(&server), "told twice");
+    assert!(inbox.is_silent(&server), "notified twice");
 }
 
 #[test]
-fn a_lost_message_costs_no_more_than_the_recheck() {
+fn a_lost_message_delays_a_waiter_by_at_most_its_recheck() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let latch = server.gate().latch("raw", 1);
@@ -63,7 +63,7 @@ fn a_lost_message_costs_no_more_than_the_recheck() {
 }
 
 #[test]
-fn a_lost_subscription_heals() {
+fn a_lost_subscription_is_reestablished() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
     for round in 0..5 {
@@ -83,7 +83,7 @@ fn a_lost_subscription_heals() {
 }
 
 #[test]
-fn a_user_without_the_channels_counts_and_is_told_why_it_cannot_wait() {
+fn a_user_without_channel_permissions_can_count_and_gets_a_permission_error_for_waits() {
     let user = "--user mute on >pw ~* resetchannels +@all";
     let server = own!(Server::private_tcp(&user.split(' ').collect::<Vec<_>>()));
     let mute =
@@ -98,7 +98,7 @@ fn a_user_without_the_channels_counts_and_is_told_why_it_cannot_wait() {
         let Err(WaitError::Failed(failure)) = mute_latch.wait() else { panic!() };
         assert_eq!(failure.kind(), FailureKind::Permission, "{failure}");
         let start = Instant::now();
-        // It may not publish; the latch is open all the same.
+        // The script may not publish, but the latch opens.
         assert_eq!(mute_latch.count_down().unwrap(), 0);
         let heard = heard.join().unwrap().unwrap() - start;
         assert!(heard < RECHECK, "{heard:?}");
@@ -107,7 +107,7 @@ fn a_user_without_the_channels_counts_and_is_told_why_it_cannot_wait() {
 }
 
 #[test]
-fn who_hears_nothing_asks_every_second() {
+fn a_waiter_without_messages_asks_every_second() {
     let (server, deaf) = own!(with_deaf_gate());
     let mut raw = Raw::new(&server, 2);
     let latch = deaf.latch("raw", 2);
@@ -127,8 +127,8 @@ fn who_hears_nothing_asks_every_second() {
 }
 
 #[test]
-fn three_hundred_clients_are_told_in_bounded_scripts() {
-    const BOUND: u64 = 112; // a hundred messages, and what goes around them
+fn three_hundred_clients_are_notified_by_bounded_scripts() {
+    const BOUND: u64 = 112; // a hundred messages, and the calls before and after
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     raw.warm(&server.prefix);
@@ -148,7 +148,7 @@ fn three_hundred_clients_are_told_in_bounded_scripts() {
         assert!(calls < BOUND, "{calls} calls in one script");
     };
     calls(&mut raw, &|raw| assert_eq!(raw.count_down("a"), 0));
-    // Whoever hears of it asks, and so the next hundred hear of it, until nobody is left.
+    // Each notified client asks, and this call notifies the next hundred, until all are notified.
     for _ in 0..100 {
         let message = subscriber.get_message().unwrap();
         heard.insert(message.get_channel_name().to_owned());
@@ -171,7 +171,7 @@ fn three_hundred_clients_are_told_in_bounded_scripts() {
 }
 
 #[test]
-fn whose_patience_is_over_is_not_told_and_leaves() {
+fn waiters_past_their_deadline_are_dropped_without_a_message() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let mut inbox = Listener::new(&server, "alive");
@@ -185,7 +185,7 @@ fn whose_patience_is_over_is_not_told_and_leaves() {
         let gone: u64 = raw.con.zcount(&waiters, "-inf", now).unwrap();
         gone == raw.waiting()
     };
-    eventually("their patience ends", || ended(&mut raw).then_some(()));
+    eventually("the waiters' deadlines pass", || ended(&mut raw).then_some(()));
     assert_eq!(raw.waiting(), 250);
     support::reset_counts(&mut raw.con);
     raw.wait_closed(60_000, &inbox.channel);
@@ -193,13 +193,13 @@ fn whose_patience_is_over_is_not_told_and_leaves() {
     assert_eq!(raw.waiting(), 151);
     support::reset_counts(&mut raw.con);
     raw.count_down("a");
-    assert_eq!(support::command_counts(&mut raw.con)["publish"], 1, "the dead are told");
+    assert_eq!(support::command_counts(&mut raw.con)["publish"], 1, "a dropped waiter was notified");
     assert_eq!(inbox.next()[1..4], ["0", "0", "0"]);
     assert_eq!(raw.waiting(), 0);
 }
 
 #[test]
-fn an_inbox_is_one_entry_and_its_patience_never_shortened() {
+fn an_inbox_has_one_entry_and_its_deadline_is_never_shortened() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let until = |raw: &mut Raw| -> f64 {
@@ -212,7 +212,7 @@ fn an_inbox_is_one_entry_and_its_patience_never_shortened() {
     assert_eq!((raw.waiting(), until(&mut raw)), (1, long));
     raw.wait_closed(90_000, "x");
     assert!(until(&mut raw) > long);
-    // Whoever gives no inbox, or does not wait, is not noted, and asks again within a second.
+    // A caller without an inbox or without a wait is not registered, and asks again within a second.
     for (wait_ms, inbox) in [(60_000, ""), (0, "y")] {
         assert_eq!(raw.wait_closed(wait_ms, inbox), (1, 1_000));
     }
@@ -220,7 +220,7 @@ fn an_inbox_is_one_entry_and_its_patience_never_shortened() {
 }
 
 #[test]
-fn one_subscriber_connection_for_latches_and_semaphores() {
+fn latches_and_semaphores_share_one_subscriber_connection() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let gate = server.gate();
@@ -230,7 +230,7 @@ fn one_subscriber_connection_for_latches_and_semaphores() {
         let waiters: Vec<_> = (0..20).map(|_| waiter(scope, &latch)).collect();
         let acquiring = scope.spawn(|| semaphore.acquire_timeout(MINUTE).map(drop));
         raw.await_waiters(1);
-        eventually("somebody stands in line", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
+        eventually("a waiter is in line", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
         let subscribers: String =
             redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
         assert_eq!(subscribers.lines().count(), 1);

@@ -1,4 +1,5 @@
-//! Promise: a latch opens for all who wait and all who come later, in every thread and process, and not before the last count.
+//! Promise: a latch opens for all current and later waiters, in every thread and process, and not before the last
+//! count.
 
 use super::{MINUTE, Raw, TOLD, nanos, waiter};
 use crate::own;
@@ -10,7 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 #[test]
-fn opens_at_the_last_count_for_every_thread_of_every_process() {
+fn the_last_count_opens_a_latch_for_every_thread_of_every_process() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 10);
     let children: Vec<_> = (0..4)
@@ -43,26 +44,26 @@ fn opens_at_the_last_count_for_every_thread_of_every_process() {
     }
     assert_eq!(opened.len(), 40);
     for at in opened {
-        assert!(at > before_last, "let through before the last had counted");
+        assert!(at > before_last, "a wait ended before the last count");
         let late = Duration::from_nanos((at - before_last).try_into().unwrap());
-        assert!(late < TOLD, "{late:?} after the last had counted");
+        assert!(late < TOLD, "{late:?} after the last count");
     }
     assert_eq!(raw.waiting(), 0);
 }
 
 #[test]
-fn who_waits_before_anybody_counted_waits() {
+fn a_wait_before_the_first_count_blocks() {
     let server = Server::any();
     let latch = server.gate().latch("raw", 2);
     assert_eq!(latch.count().unwrap(), 2);
-    assert!(server.all_keys().is_empty(), "looking writes nothing");
+    assert!(server.all_keys().is_empty(), "reading the count writes nothing");
     let closed = latch.wait_timeout(Duration::from_millis(100)).unwrap_err();
     assert!(matches!(closed, WaitError::TimedOut(StillClosed { left: 2, count: 2, .. })), "{closed:?}");
     assert!(matches!(Error::from(closed), Error::TimedOut(_)));
 }
 
 #[test]
-fn open_for_whoever_comes_late() {
+fn an_open_latch_lets_later_waits_return_at_once() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     raw.count_down("a");
@@ -75,11 +76,11 @@ fn open_for_whoever_comes_late() {
     }
     assert_eq!(latch.count().unwrap(), 0);
     let subscribers: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
-    assert_eq!(subscribers.trim(), "", "nobody had to wait");
+    assert_eq!(subscribers.trim(), "", "a subscription was opened for an open latch");
 }
 
 #[test]
-fn a_hundred_and_twenty_gates_go_on_together() {
+fn a_hundred_and_twenty_gates_are_woken_together() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let latches: Vec<_> = (0..120).map(|_| server.gate().latch("raw", 1)).collect();
@@ -96,7 +97,7 @@ fn a_hundred_and_twenty_gates_go_on_together() {
 }
 
 #[test]
-fn a_node_of_a_cluster_takes_it() {
+fn a_latch_works_on_a_cluster_node() {
     let server = own!(Server::cluster_node());
     let mut raw = Raw::new(&server, 2);
     let latch = server.gate().latch("raw", 2);

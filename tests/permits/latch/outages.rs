@@ -1,4 +1,4 @@
-//! Promise: a wait for a latch goes on after an outage of the server, and a server that stays away is told as an error.
+//! Promise: a wait for a latch continues after an outage. A server that stays unreachable is reported as an error.
 
 use super::{MINUTE, RECHECK, Raw, waiter, with_deaf_gate};
 use crate::own;
@@ -9,7 +9,7 @@ use luagate::errors::WaitError;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_wait_outlives_a_restart_of_the_server() {
+fn a_wait_for_a_latch_continues_after_a_restart_of_the_server() {
     let mut server = own!(Server::private(&[]));
     let latch = server.gate().latch("raw", 2);
     let mut raw = Raw::new(&server, 2);
@@ -19,7 +19,7 @@ fn a_wait_outlives_a_restart_of_the_server() {
         raw.count_down("a");
         server.kill();
         server.start_again();
-        // The server forgot everything. Who counted with an id of its own may do so again.
+        // The server lost all data. An own id that has counted can count again.
         raw.con = server.connection();
         raw.await_waiters(1);
         assert_eq!(raw.count_down("a"), 1);
@@ -30,19 +30,19 @@ fn a_wait_outlives_a_restart_of_the_server() {
 }
 
 #[test]
-fn a_wait_outlives_an_outage_in_which_it_asks() {
+fn a_wait_for_a_latch_continues_after_an_outage() {
     let (mut server, deaf) = own!(with_deaf_gate());
     let latch = deaf.latch("raw", 1);
     std::thread::scope(|scope| {
         let waiting = waiter(scope, &latch);
-        // It asks once a second: whoever asks again has had its answer.
+        // The waiter asks every second. If it asks again, it has received the previous reply.
         let mut con = server.connection();
-        eventually("it asks again", || {
+        eventually("the waiter asks again", || {
             let asked = command_counts(&mut con).get("evalsha").copied();
             (asked >= Some(3)).then_some(())
         });
         server.kill();
-        // Longer than until it asks next.
+        // Longer than the pause until its next call.
         std::thread::sleep(Duration::from_millis(1_500));
         assert!(!waiting.is_finished());
         server.start_again();
@@ -52,7 +52,7 @@ fn a_wait_outlives_an_outage_in_which_it_asks() {
 }
 
 #[test]
-fn a_server_that_stays_away_is_told_as_such() {
+fn a_server_that_stays_unreachable_ends_the_wait_with_an_error() {
     let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix).outage(Duration::from_millis(300)).open().unwrap();
     let latch = gate.latch("raw", 1);
@@ -67,7 +67,7 @@ fn a_server_that_stays_away_is_told_as_such() {
         assert!(matches!(error, WaitError::Failed(_) | WaitError::Unknown(_)), "{error}");
         assert!(start.elapsed() < RECHECK);
     });
-    // Who was never answered does not wait for the server.
+    // A gate without any earlier reply does not wait for the server.
     let start = Instant::now();
     assert!(patient.wait_timeout(MINUTE).is_err());
     assert!(start.elapsed() < Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! Promise: a lease is renewed unless it was chosen otherwise, and ends here no later than on the server.
+//! Promise: a lease is renewed by default, and ends for the client no later than on the server.
 
 use super::{LEASE, pass};
 use crate::own;
@@ -13,7 +13,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 #[test]
-fn a_renewed_permit_outlives_its_lease_and_one_that_is_not_does_not() {
+fn a_renewed_permit_is_held_beyond_its_lease_and_others_are_not() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let semaphore = server.gate().semaphore("raw", 2).lease(LEASE);
@@ -27,7 +27,7 @@ fn a_renewed_permit_outlives_its_lease_and_one_that_is_not_does_not() {
 }
 
 #[test]
-fn with_nothing_chosen_a_lease_of_30_s_is_renewed() {
+fn by_default_a_lease_of_30_s_is_renewed() {
     let server = Server::any();
     let permit = server.gate().semaphore("default", 1).acquire().unwrap();
     let left = permit.remaining().unwrap();
@@ -51,17 +51,17 @@ fn a_refresh_counts_from_now() {
 }
 
 #[test]
-fn a_lease_counts_from_before_its_call_left() {
+fn a_lease_counts_from_before_its_call_is_sent() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     let semaphore = gate.semaphore("raw", 1).lease(SOON);
-    // So many replies come at once, and the next one late.
+    // This number of replies arrives at once, and the next one late.
     let late_after = |replies: usize| {
         let late = Duration::from_millis(100);
         let at_once = std::iter::repeat_n(Duration::ZERO, replies);
         proxy.delay_replies(at_once.chain([late]));
     };
-    late_after(1); // the server does not know the script yet
+    late_after(1); // the script is not loaded yet
     let permit = semaphore.try_acquire().unwrap();
     assert_early("with a new script", &server, &permit);
     permit.refresh().unwrap();
@@ -102,14 +102,14 @@ fn a_lease_counts_from_before_its_call_left() {
     }
 }
 
-/// The permit ends here no later than on the server.
+/// Asserts that the lease ends for the client no later than on the server.
 #[track_caller]
 fn assert_early(how: &str, server: &Server, permit: &Permit) {
     let mut con = server.connection();
     let LookupAnswer::Held(held) = lookup(&mut con, permit.keys(), permit.id()).unwrap() else {
-        panic!("{how}: the server knows nothing of {permit}");
+        panic!("{how}: the server does not list {permit}");
     };
-    // The server is asked first, so what is left here is less, whatever time passes in between.
+    // The server is asked first, so the client's remaining time must be less, however slow the test is.
     let there = Duration::from_millis(held.expires_at.unwrap() - held.now);
     let here = permit.remaining().unwrap();
     assert!(here <= there, "{how}: {here:?} here, {there:?} there");
@@ -130,14 +130,14 @@ fn a_permanent_lease_never_ends() {
 }
 
 #[test]
-fn a_lease_that_was_made_shorter_is_renewed_in_time() {
+fn a_shortened_lease_is_renewed_in_time() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 1);
     let (sender, receiver) = channel();
     let renewed = semaphore.lease(SOON).auto_renew().on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = renewed.acquire().unwrap();
     permit.refresh_for(LEASE).unwrap();
-    eventually("it has its own lease again", || {
+    eventually("the permit has its own lease again", || {
         assert!(!permit.is_lost());
         (permit.remaining().unwrap() > LEASE).then_some(())
     });

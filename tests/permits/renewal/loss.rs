@@ -1,4 +1,4 @@
-//! Promise: whoever loses a permit is told in time and once, and nobody is told of a permit that was released.
+//! Promise: the holder is notified of a loss in time and once. There is no notification for a released permit.
 
 use super::{LEASE, pass, watched};
 use crate::own;
@@ -17,50 +17,50 @@ fn loss_is_known_before_the_lease_ends_on_the_server() {
     let mut server = own!(Server::private(&[]));
     let (permit, told) = watched(&server);
     let mut raw = Raw::new(&server, 1);
-    server.pause(); // renewals go out, and nothing comes back
-    eventually("it is lost", || permit.is_lost().then_some(()));
+    server.pause(); // renewals are sent, and no reply arrives
+    eventually("the permit is lost", || permit.is_lost().then_some(()));
     assert_eq!(permit.remaining(), Some(Duration::ZERO));
     server.resume();
     assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
-    assert!(matches!(permit.refresh(), Err(RefreshError::Lost(_))), "it came back");
-    eventually("its lease ends", || (!raw.holds(permit.id())).then_some(()));
+    assert!(matches!(permit.refresh(), Err(RefreshError::Lost(_))), "the permit is held again");
+    eventually("the lease ends", || (!raw.holds(permit.id())).then_some(()));
     assert!(permit.is_lost());
 }
 
-/// A gate that waits for a reply for longer than a test takes.
+/// A gate with a read timeout longer than the test.
 fn patient(server: &Server) -> luagate::Gate {
     let gate = luagate::Gate::builder(&server.url).prefix(&server.prefix);
     gate.read_timeout(10 * SOON).open().unwrap()
 }
 
 #[test]
-fn loss_is_told_when_the_lease_ends_though_a_renewal_has_no_answer() {
+fn a_loss_is_notified_at_the_lease_end_although_a_renewal_has_no_reply() {
     let mut server = own!(Server::private(&[]));
     let (sender, told) = channel();
     let semaphore = patient(&server).semaphore("raw", 1).lease(LEASE);
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = semaphore.auto_renew().acquire().unwrap();
     server.pause();
-    let lost = told.recv_timeout(SOON).expect("nobody was told");
+    let lost = told.recv_timeout(SOON).expect("no notification");
     assert_eq!(lost.id, permit.id());
     assert!(permit.is_lost());
     server.resume();
 }
 
 #[test]
-fn loss_is_told_when_the_lease_ends_though_another_s_renewal_has_no_answer() {
+fn a_loss_is_notified_at_the_lease_end_although_another_renewal_has_no_reply() {
     let mut server = own!(Server::private(&[]));
     let gate = patient(&server);
     let (sender, told) = channel();
     let semaphore = gate.semaphore("raw", 1).lease(LEASE);
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = semaphore.acquire().unwrap();
-    // The other one is renewed first, and its reply is waited for until its own end.
+    // The other permit is renewed first. The client waits for that reply until the end of the other lease.
     let other = gate.semaphore("other", 1).lease(LEASE).auto_renew();
     let other = other.acquire().unwrap();
     other.refresh_for(10 * SOON).unwrap();
     server.pause();
-    let lost = told.recv_timeout(SOON).expect("nobody was told");
+    let lost = told.recv_timeout(SOON).expect("no notification");
     assert_eq!(lost.id, permit.id());
     assert!(permit.is_lost());
     server.resume();
@@ -97,7 +97,7 @@ fn a_panic_in_a_callback_stops_neither_renewal_nor_the_next_callback() {
 }
 
 #[test]
-fn nobody_is_told_of_a_permit_that_was_released() {
+fn a_released_permit_is_never_notified_as_lost() {
     let server = Server::any();
     let (sender, receiver) = channel();
     let semaphore = server
@@ -106,10 +106,10 @@ fn nobody_is_told_of_a_permit_that_was_released() {
         .lease(Duration::from_millis(450))
         .auto_renew()
         .on_lost(move |lost| sender.send(lost.clone()).unwrap());
-    let mut late = HashSet::new(); // on a machine that stood still for a whole lease
+    let mut late = HashSet::new(); // on a machine that paused for a whole lease
     for n in 0..30 {
         let permits: Vec<Permit> = (0..16).map(|_| semaphore.acquire().unwrap()).collect();
-        // The release comes about when they are renewed for the first time.
+        // The release happens about the time of their first renewal.
         std::thread::sleep(Duration::from_micros(144_000 + n % 20 * 300));
         for permit in permits {
             let id = permit.id().to_owned();
@@ -120,34 +120,34 @@ fn nobody_is_told_of_a_permit_that_was_released() {
     }
     assert!(late.len() < 240, "most were released in time");
     for lost in receiver.try_iter() {
-        assert!(late.contains(&lost.id), "told of {lost}");
+        assert!(late.contains(&lost.id), "notified of {lost}");
     }
 }
 
 #[test]
-fn a_refresh_without_a_reply_may_have_brought_the_end_nearer() {
+fn a_refresh_without_a_reply_counts_as_a_possibly_shortened_lease() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let alone = gate.semaphore("raw", 1);
     let shortened = alone.clone().lease(SOON).acquire().unwrap();
     let back = gate.semaphore("other", 1).lease(LEASE).acquire().unwrap();
     back.refresh_for(SOON).unwrap();
-    proxy.lose_replies(4); // both calls are carried out twice, and told to nobody
+    proxy.lose_replies(4); // both calls run twice, and every reply is lost
     assert!(matches!(shortened.refresh_for(LEASE), Err(RefreshError::Unknown(_))));
     assert!(matches!(back.refresh(), Err(RefreshError::Unknown(_))));
     for (permit, name) in [(shortened, "raw"), (back, "other")] {
         let other = server.gate().semaphore(name, 1);
         eventually("the server frees it", || other.try_acquire().ok()).release().unwrap();
-        assert!(permit.is_lost(), "{name}: two inside");
+        assert!(permit.is_lost(), "{name}: held twice");
     }
 }
 
 #[test]
-fn a_lost_permit_of_an_own_id_gives_nothing_of_its_successor_back() {
+fn a_lost_permit_of_an_own_id_releases_nothing_of_its_successor() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 5).id("own");
     let short = semaphore.clone().lease(Duration::from_millis(30));
     let mut lost = short.acquire_many(3).unwrap();
-    let successor = eventually("its lease ends", || semaphore.acquire_many(3).ok());
+    let successor = eventually("the lease ends", || semaphore.acquire_many(3).ok());
     assert!(matches!(lost.release_some(1), Err(RefreshError::Lost(_))));
     assert_eq!(semaphore.inspect().unwrap().in_use, 3);
     assert_eq!(successor.release().unwrap(), Released::Released);

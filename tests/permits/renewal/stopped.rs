@@ -1,4 +1,4 @@
-//! Promise: a permit whose renewal is stopped lives until its lease ends, unless it is refreshed by hand.
+//! Promise: a permit whose renewal is stopped is held until its lease ends, unless the caller refreshes it.
 
 use super::{LEASE, pass, watched};
 use crate::own;
@@ -11,7 +11,7 @@ use luagate::scripts::semaphore::LookupAnswer;
 use std::sync::mpsc::channel;
 
 #[test]
-fn a_permit_whose_renewal_is_stopped_lives_until_its_lease_ends() {
+fn a_permit_whose_renewal_is_stopped_is_held_until_its_lease_ends() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     let semaphore = server.gate().semaphore("raw", 3).lease(LEASE).auto_renew();
@@ -31,7 +31,7 @@ fn a_permit_whose_renewal_is_stopped_lives_until_its_lease_ends() {
     assert!(!renewed.is_lost() && raw.holds(renewed.id()));
 }
 
-/// When its lease ends on the server, in ms.
+/// The end of its lease on the server, in ms.
 fn expiry(raw: &mut Raw, permit: &Permit) -> u64 {
     match raw.lookup(permit.id()) {
         LookupAnswer::Held(grant) => grant.expires_at.unwrap(),
@@ -40,7 +40,7 @@ fn expiry(raw: &mut Raw, permit: &Permit) -> u64 {
 }
 
 #[test]
-fn a_renewal_that_is_under_way_when_renewal_is_stopped_is_the_last() {
+fn a_pending_renewal_is_the_last_one_after_renewal_is_stopped() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     let (sender, told) = channel();
@@ -51,7 +51,7 @@ fn a_renewal_that_is_under_way_when_renewal_is_stopped_is_the_last() {
     proxy.delay_replies([LEASE / 4]);
     eventually("the server has renewed it", || (expiry(&mut raw, &permit) > granted_until).then_some(()));
     permit.stop_renewal();
-    eventually("its reply counts", || (gate.counters().renewed > 0).then_some(()));
+    eventually("the reply has arrived", || (gate.counters().renewed > 0).then_some(()));
     assert!(!permit.is_lost(), "the new lease does not count");
     assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
     assert_eq!(gate.counters().renewed, 1);
@@ -67,12 +67,12 @@ fn a_permit_whose_renewal_is_stopped_can_be_refreshed_by_hand() {
     assert!(permit.remaining().unwrap() > LEASE);
     pass(&mut raw, 1);
     assert!(!permit.is_lost() && raw.holds(permit.id()));
-    assert!(told.try_recv().is_err(), "told before the end");
+    assert!(told.try_recv().is_err(), "notified before the end");
     assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
 }
 
 #[test]
-fn of_several_mutexes_the_renewal_of_one_can_be_stopped() {
+fn the_renewal_of_one_of_several_mutexes_can_be_stopped() {
     let server = Server::any();
     let gate = server.gate();
     let both = gate.mutexes(["one", "other"]).lease(LEASE).auto_renew();

@@ -1,4 +1,4 @@
-//! Promise: one thread renews all permits until they are released, whatever fails meanwhile and however busy the connections are.
+//! Promise: one thread renews all permits until they are released, in spite of failures and busy connections.
 
 use super::{LEASE, pass, watched};
 use crate::own;
@@ -10,7 +10,7 @@ use luagate::scripts::semaphore::Ask;
 use luagate::{Gate, Permit};
 use std::time::{Duration, Instant};
 
-/// How many threads of this process have this name.
+/// The number of threads of this process with this name.
 #[cfg(target_os = "linux")]
 fn threads_named(name: &str) -> usize {
     std::fs::read_dir("/proc/self/task")
@@ -22,8 +22,8 @@ fn threads_named(name: &str) -> usize {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_thousand_permits_one_thread_one_pool() {
-    // In a process of its own, where no other test has threads.
+fn one_thread_and_one_pool_renew_a_thousand_permits() {
+    // In another process, which has no threads of other tests.
     let server = own!(Server::private(&[]));
     let status = support::process("thousand", &[&server.url, &server.prefix]).status().unwrap();
     assert!(status.success());
@@ -48,7 +48,7 @@ pub fn hold_a_thousand(arguments: &[String]) {
 }
 
 #[test]
-fn one_failed_renewal_does_not_end_renewing() {
+fn one_failed_renewal_does_not_end_renewal() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let (permit, told) = watched(&server);
@@ -74,16 +74,16 @@ fn nothing_is_renewed_after_its_release() {
     let id = released.id().to_owned();
     released.release().unwrap();
     let handed_on = handed_on.into_id();
-    // Somebody else takes the very id: whoever renewed it by mistake would now keep it alive.
+    // Another holder acquires with the same id. A renewal by mistake would keep its permit held.
     raw.grant(Ask { lease_ms: 400, ..raw.ask(&id) });
     pass(&mut raw, 2);
     assert!(!raw.holds(&id), "renewed after its release");
     assert!(!raw.holds(&handed_on), "renewed after it was handed on");
-    assert!(raw.holds(still_held.id()), "nothing was renewed, so this test saw nothing");
+    assert!(raw.holds(still_held.id()), "nothing was renewed, so nothing was tested");
 }
 
 #[test]
-fn a_connection_that_went_silent_costs_no_permit() {
+fn a_silent_connection_causes_no_loss() {
     let (_server, proxy, _) = own!(support::proxy::Proxy::with_gate());
     let gate = Gate::builder(&proxy.url).read_timeout(Duration::from_millis(200)).open().unwrap();
     let semaphore = gate.semaphore("raw", 50).lease(Duration::from_secs(3)).auto_renew();
@@ -95,7 +95,7 @@ fn a_connection_that_went_silent_costs_no_permit() {
 }
 
 #[test]
-fn a_renewal_without_an_answer_holds_up_others_until_the_end_of_its_own_lease_only() {
+fn a_renewal_without_a_reply_delays_others_at_most_until_its_own_lease_ends() {
     let (server, proxy, _) = own!(Proxy::with_gate());
     let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
     let builder = builder.connections(1).read_timeout(10 * SOON);
@@ -107,8 +107,8 @@ fn a_renewal_without_an_answer_holds_up_others_until_the_end_of_its_own_lease_on
     let permit = renewed("raw", Duration::from_secs(3));
     let _unanswered = renewed("other", LEASE / 10);
     proxy.go_silent();
-    eventually("it is renewed over another connection", || {
-        assert!(!permit.is_lost(), "it waited behind the other");
+    eventually("the permit is renewed over another connection", || {
+        assert!(!permit.is_lost(), "the renewal waited for the other one");
         (gate.counters().renewed > 0).then_some(())
     });
 }
@@ -119,7 +119,7 @@ fn in_a_busy_pool_renewals_come_first() {
     let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
     let builder = builder.connections(1).read_timeout(100 * SOON);
     let gate = builder.open().unwrap();
-    // Deadlines that are far apart keep their refreshes out of one packet.
+    // Deadlines that are far apart prevent that their refreshes share a packet.
     let others = (1..=6).map(|n| {
         let semaphore = gate.semaphore("others", 6).lease(n * 10 * SOON);
         semaphore.acquire().unwrap()
@@ -131,13 +131,13 @@ fn in_a_busy_pool_renewals_come_first() {
     std::thread::scope(|scope| {
         proxy.keep_replies();
         let refreshing: Vec<_> = others.iter().map(|other| scope.spawn(|| other.refresh().unwrap())).collect();
-        // A renewal is due when a third has passed.
-        eventually("it waits for the connection too", || (renewed.remaining().unwrap() < lease * 3 / 5).then_some(()));
+        // A renewal is due after a third of the lease.
+        eventually("the renewal is waiting too", || (renewed.remaining().unwrap() < lease * 3 / 5).then_some(()));
         proxy.delay_replies([30, 30, 30, 30, 30, 30, 500].map(Duration::from_millis));
         proxy.let_go();
         for other in refreshing {
             other.join().unwrap();
         }
-        assert!(gate.counters().renewed > 0, "it waited behind the others");
+        assert!(gate.counters().renewed > 0, "the renewal waited for the other calls");
     });
 }

@@ -1,4 +1,5 @@
-//! Promise: `try_acquire` takes permits of all semaphores in one script or of none, and tells which one did not grant.
+//! Promise: one script call of `try_acquire` grants permits of all semaphores or of none, and names the one that did
+//! not grant.
 
 use super::{HELMET, SHIELD, SOON, SWORD, assert_free, raw};
 use crate::own;
@@ -10,11 +11,11 @@ use luagate::errors::{AcquireSeveralError, TryAcquireSeveralError};
 use std::time::Duration;
 
 #[test]
-fn all_at_once_by_one_script() {
+fn one_script_call_acquires_all() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
-    drop(gate.mutexes(&names).try_acquire().unwrap()); // from here on the server knows the script
+    drop(gate.mutexes(&names).try_acquire().unwrap()); // from here on the server has the script loaded
     let mut con = server.connection();
     support::reset_counts(&mut con);
     let guard = gate.mutexes(&names).try_acquire().unwrap();
@@ -32,7 +33,7 @@ fn all_at_once_by_one_script() {
 }
 
 #[test]
-fn the_first_that_blocks_is_told_and_nothing_is_held() {
+fn a_denial_names_the_first_blocking_mutex_and_nothing_is_held() {
     let server = Server::any();
     let gate = server.gate();
     let all = gate.mutexes([SWORD, SHIELD, HELMET]);
@@ -49,7 +50,7 @@ fn the_first_that_blocks_is_told_and_nothing_is_held() {
 }
 
 #[test]
-fn what_cannot_be_is_told_and_changes_nothing() {
+fn invalid_sets_are_refused_and_change_nothing() {
     let server = Server::any();
     let gate = server.gate();
     let many: Vec<String> = (0..65).map(|n| format!("{{trade}}:{n}")).collect();
@@ -66,7 +67,7 @@ fn what_cannot_be_is_told_and_changes_nothing() {
         };
         assert!(invalid.to_string().contains(expected), "{invalid}");
         if expected == "one group" {
-            continue; // `acquire_timeout` takes them
+            continue; // `acquire_timeout` accepts them
         }
         let Err(AcquireSeveralError::Invalid(invalid)) = gate.mutexes(&names).acquire_timeout(SOON) else {
             panic!("{names:?}")
@@ -78,7 +79,7 @@ fn what_cannot_be_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn a_lost_reply_takes_nothing_twice() {
+fn a_call_with_a_lost_reply_acquires_nothing_twice() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let both = gate.mutexes([SWORD, SHIELD]);
     drop(both.try_acquire().unwrap());
@@ -87,7 +88,7 @@ fn a_lost_reply_takes_nothing_twice() {
     assert!(proxy.is_done());
     assert_eq!(raw(&server, SWORD).in_use(), 1);
     assert_eq!(guard.release().unwrap(), Released::Released);
-    // With both replies lost nobody knows; what was locked is given back all the same.
+    // With both replies lost the outcome is unknown. The mutexes are released nevertheless.
     proxy.lose_replies(2);
     assert!(matches!(both.try_acquire(), Err(TryAcquireSeveralError::Unknown(_))));
     let direct = server.gate();
@@ -95,18 +96,18 @@ fn a_lost_reply_takes_nothing_twice() {
 }
 
 #[test]
-fn a_cluster_takes_them() {
+fn several_mutexes_work_on_a_cluster() {
     let server = own!(Server::cluster_node());
     let gate = server.gate();
     let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
     assert_eq!(guard.release().unwrap(), Released::Released);
-    // In line their names need not share a slot.
+    // For a wait in line their names need not share a slot.
     let guard = gate.mutexes(["sword", "shield"]).acquire_timeout(SOON).unwrap();
     assert_eq!(guard.release().unwrap(), Released::Released);
 }
 
 #[test]
-fn without_an_end_until_unlocked() {
+fn permanent_locks_are_held_until_unlocked() {
     let server = Server::any();
     let gate = server.gate();
     let both = gate.mutexes([SWORD, SHIELD]).permanent();

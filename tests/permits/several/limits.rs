@@ -1,4 +1,5 @@
-//! Promise: permits of several semaphores, of any limits and weights, are acquired together or not at all; what blocks is told.
+//! Promise: permits of several semaphores, with any limits and weights, are acquired together or not at all. A denial
+//! names the semaphore that blocks.
 
 use super::SOON;
 use crate::support::{Server, eventually};
@@ -25,7 +26,7 @@ fn comes_to(semaphores: [&Semaphore; 2], expected: [u32; 2]) {
 }
 
 #[test]
-fn weights_of_several_limits_and_a_mutex_at_once_and_in_line() {
+fn weights_of_several_limits_and_a_mutex_are_acquired_at_once_and_in_line() {
     let server = Server::any();
     let gate = server.gate();
     let (user, total) = limits(&gate);
@@ -37,7 +38,7 @@ fn weights_of_several_limits_and_a_mutex_at_once_and_in_line() {
             true => all.acquire_timeout(SOON).unwrap(),
         };
         assert_eq!((in_use(&user), in_use(&total), item.is_locked().unwrap()), (3, 2, true));
-        // In the order in which they are waited for: the smallest limit first.
+        // In the order in which they are acquired: the smallest limit first.
         let names: Vec<(&str, u32, u32)> = held.iter().map(|(name, one)| (name, one.permits(), one.limit())).collect();
         assert_eq!(names, [("{export}:item", 1, 1), ("{export}:user:17", 3, 3), ("{export}:total", 2, 4)]);
         assert_eq!(held.fence("{export}:total"), Some(held.get("{export}:total").unwrap().fence()));
@@ -50,13 +51,13 @@ fn weights_of_several_limits_and_a_mutex_at_once_and_in_line() {
 }
 
 #[test]
-fn a_denial_names_the_first_that_blocks_and_how_full_each_is() {
+fn a_denial_names_the_first_blocking_semaphore_and_the_usage_of_each() {
     let server = Server::any();
     let gate = server.gate();
     let (user, total) = limits(&gate);
     let _held = total.try_acquire_many(3).unwrap();
     let both = gate.several([(&user, 2), (&total, 2)]);
-    let Err(TryAcquireSeveralError::Blocked(blocked)) = both.try_acquire() else { panic!("there is one left") };
+    let Err(TryAcquireSeveralError::Blocked(blocked)) = both.try_acquire() else { panic!("only one is free") };
     assert_eq!(blocked.name, total.name());
     let denied = blocked.denied.as_ref().unwrap();
     assert_eq!((denied.in_use, denied.limit, denied.waiting), (3, 4, 0));
@@ -69,7 +70,7 @@ fn a_denial_names_the_first_that_blocks_and_how_full_each_is() {
 }
 
 #[test]
-fn a_wait_that_fails_gives_everything_back() {
+fn a_failed_wait_releases_everything() {
     let server = Server::any();
     let gate = server.gate();
     let (user, total) = limits(&gate);
@@ -78,7 +79,7 @@ fn a_wait_that_fails_gives_everything_back() {
     let Err(AcquireSeveralError::TimedOut(blocked)) = both.acquire_timeout(SHORT) else { panic!("it was granted") };
     assert_eq!((blocked.name.as_str(), blocked.denied.unwrap().in_use), (total.name(), 4));
     comes_to([&user, &total], [0, 4]);
-    // More than the limit, another limit than declared, a full line: each names the semaphore.
+    // More permits than the limit, another limit than declared, a full line: each error names the semaphore.
     let Err(AcquireSeveralError::AboveLimit(above)) = gate.several([(&user, 1), (&total, 5)]).acquire_timeout(SOON)
     else {
         panic!("it was granted")
@@ -102,7 +103,7 @@ fn a_wait_that_fails_gives_everything_back() {
 }
 
 #[test]
-fn at_once_more_than_the_limit_or_another_limit_is_told_and_nothing_is_held() {
+fn a_try_above_or_with_another_limit_is_an_error_and_nothing_is_held() {
     let server = Server::any();
     let gate = server.gate();
     let (user, total) = limits(&gate);
@@ -125,7 +126,7 @@ fn at_once_more_than_the_limit_or_another_limit_is_told_and_nothing_is_held() {
 }
 
 #[test]
-fn each_keeps_its_own_settings() {
+fn each_semaphore_keeps_its_own_settings() {
     let server = Server::any();
     let gate = server.gate();
     let user = gate.semaphore("{export}:user:17", 3).lease(Duration::from_secs(5));
@@ -145,7 +146,7 @@ fn each_keeps_its_own_settings() {
 }
 
 #[test]
-fn semaphores_of_two_servers_are_acquired_in_line() {
+fn semaphores_of_two_servers_can_be_acquired_in_line() {
     let (here, there) = (Server::any(), Server::any());
     let (gate, other) = (here.gate(), there.gate());
     let (near, far) = (gate.semaphore("near", 2), other.semaphore("far", 1));
@@ -161,7 +162,7 @@ fn semaphores_of_two_servers_are_acquired_in_line() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_asked() {
+fn invalid_requests_are_refused_before_anything_is_sent() {
     let server = Server::any();
     let gate = server.gate();
     let (user, total) = limits(&gate);
@@ -188,7 +189,7 @@ fn what_cannot_be_is_refused_before_anything_is_asked() {
 }
 
 #[test]
-fn nobody_keeps_a_wide_semaphore_while_waiting_for_a_narrow_one() {
+fn a_wait_for_a_narrow_semaphore_does_not_hold_a_wide_one() {
     let server = Server::any();
     let gate = server.gate();
     let (user, total) = limits(&gate);
@@ -196,7 +197,7 @@ fn nobody_keeps_a_wide_semaphore_while_waiting_for_a_narrow_one() {
     let both = gate.several([(&total, 1), (&user, 1)]);
     thread::scope(|scope| {
         let waits = scope.spawn(|| both.acquire_timeout(SOON));
-        eventually("it waits for the user's", || (user.inspect().unwrap().waiter_count == 1).then_some(()));
+        eventually("it waits for the user's semaphore", || (user.inspect().unwrap().waiter_count == 1).then_some(()));
         assert_eq!(in_use(&total), 0);
         held.release().unwrap();
         waits.join().unwrap().unwrap().release().unwrap();

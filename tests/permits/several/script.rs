@@ -1,4 +1,5 @@
-//! Promise: the script for several mutexes grants all or none, to each id once, and overtakes nobody who waits for one of them.
+//! Promise: the script for several mutexes grants all or none, to each id once, and does not overtake waiters for one
+//! of them.
 
 use super::{SHIELD, SWORD, ask, assert_blocked, assert_free, mutexes, raw};
 use crate::own;
@@ -12,7 +13,7 @@ use luagate::scripts::semaphore::{self, Answer, Ask, ReleaseAnswer, TryAcquireAl
 use redis::Commands;
 
 #[test]
-fn the_script_refuses_what_cannot_be() {
+fn the_script_refuses_invalid_arguments() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let elsewhere = Keys::mutex(&server.prefix, "{other}:sword").unwrap();
@@ -43,7 +44,7 @@ fn the_script_refuses_what_cannot_be() {
 }
 
 #[test]
-fn again_with_the_same_id_grants_nothing_twice() {
+fn a_repeated_call_with_the_same_id_grants_nothing_twice() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
@@ -58,10 +59,10 @@ fn again_with_the_same_id_grants_nothing_twice() {
 }
 
 #[test]
-fn nobody_who_waits_for_one_of_them_is_overtaken() {
+fn a_waiter_for_one_of_them_is_not_overtaken() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
-    // The holder is gone, and nobody has noticed yet. The waiter has no inbox, so it has to ask.
+    // The holder's lease has ended, but no script has removed it yet. The waiter has no inbox, so it must ask.
     let gone = sword.grant(Ask { lease_ms: 20, ..sword.ask("gone") });
     sword.queue(Ask { wait_ms: 60_000, ..sword.ask("waiter") });
     sword.wait_until(gone.expires_at.unwrap());
@@ -71,7 +72,7 @@ fn nobody_who_waits_for_one_of_them_is_overtaken() {
 }
 
 #[test]
-fn whoever_waits_is_served_by_the_script_that_passes_by() {
+fn a_waiter_is_granted_by_a_blocked_call_of_the_script() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let mut inbox = Listener::new(&server, "waits");
@@ -85,7 +86,7 @@ fn whoever_waits_is_served_by_the_script_that_passes_by() {
 }
 
 #[test]
-fn dead_waiters_are_in_nobody_s_way() {
+fn dead_waiters_do_not_block() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let gone = sword.grant(Ask { lease_ms: 20, ..sword.ask("gone") });
@@ -99,12 +100,12 @@ fn dead_waiters_are_in_nobody_s_way() {
 }
 
 #[test]
-fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
+fn an_expired_lease_on_one_never_leaves_the_others_held() {
     let server = Server::any();
     let gate = server.gate();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    // The scripts: the id lost one of them to somebody else, and asks again.
+    // By the scripts: another holder has acquired one of the id's mutexes, and the id asks again.
     ask(both, "id", 60_000).unwrap();
     both[0].assert_released("id");
     let other = both[0].ask("other");
@@ -112,7 +113,7 @@ fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
     assert_blocked(ask(both, "id", 60_000), 0);
     assert_eq!(both[1].in_use(), 0);
     both[0].assert_released("other");
-    // Lost to nobody, it has both again; the one that it still has keeps its lease.
+    // If a released mutex is still free, the id gets both again. The mutex that it still holds keeps its lease.
     ask(both, "id", 60_000).unwrap();
     both[0].assert_released("id");
     let later = both[0].server_ms() + 5;
@@ -122,7 +123,7 @@ fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
     assert!(both[0].holds("id") && both[1].holds("id"));
     both[0].assert_released("id");
     both[1].assert_released("id");
-    // The guard: one of them was taken away.
+    // By the guard: one of them was revoked.
     let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
     gate.mutex(SWORD).revoke(guard.get(SWORD).unwrap().id()).unwrap();
     assert_eq!(guard.release().unwrap(), Released::Gone);
@@ -130,7 +131,7 @@ fn a_lease_that_ended_on_one_never_leaves_the_others_held() {
 }
 
 #[test]
-fn what_is_given_back_goes_to_whoever_waits_for_it() {
+fn a_released_mutex_is_granted_to_its_waiter() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let mut inbox = Listener::new(&server, "waits");
@@ -144,12 +145,12 @@ fn what_is_given_back_goes_to_whoever_waits_for_it() {
     both[1].grant(other);
     assert_blocked(ask(both, "id", 0), 1);
     assert_eq!(inbox.next_grant()[0], "waits");
-    // What was held without an end is not: the keys go with the leases that are left.
+    // The id holds nothing permanently: the keys expire after the remaining leases.
     assert!(both[0].ttls()[..2].iter().all(|ttl| *ttl > 0));
 }
 
 #[test]
-fn without_an_end_by_the_script() {
+fn the_script_grants_permanent_locks() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
@@ -162,7 +163,7 @@ fn without_an_end_by_the_script() {
 }
 
 #[test]
-fn an_id_whose_leases_have_ended_begins_anew() {
+fn an_id_whose_leases_have_ended_is_granted_anew() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
@@ -176,7 +177,7 @@ fn an_id_whose_leases_have_ended_begins_anew() {
 }
 
 #[test]
-fn places_in_line_are_given_up_whichever_is_in_the_way() {
+fn places_in_line_are_given_up_whichever_mutex_blocks() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     for raw in [&mut sword, &mut shield] {
@@ -192,8 +193,8 @@ fn places_in_line_are_given_up_whichever_is_in_the_way() {
 }
 
 #[test]
-fn an_own_lease_that_ended_counts_once() {
-    // More leases have ended than one script takes back, on a mutex that somebody made wider.
+fn an_own_expired_lease_counts_once() {
+    // More leases have expired than one script call removes, on a mutex whose limit was raised.
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     sword.resize(200, None);
@@ -211,13 +212,13 @@ fn an_own_lease_that_ended_counts_once() {
     sword.wait_until(end);
     let answer = ask(&mut [&mut sword, &mut shield], "h149", 60_000).unwrap();
     assert!(matches!(answer, TryAcquireAllAnswer::Granted(_)), "{answer:?}");
-    // Its record and its lease are one each: nothing looks lost, and the others come back.
+    // Its record and its lease exist once each. Nothing appears lost, and the other permits become free.
     let all = sword.acquire(Ask { permits: Some(199), ..sword.ask("others") });
     assert!(matches!(all, Answer::Granted(..)), "{all:?}");
 }
 
 #[test]
-fn with_a_key_lost_it_is_given_back_all_the_same() {
+fn with_a_lost_key_a_blocked_id_keeps_nothing() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
@@ -234,7 +235,7 @@ fn with_a_key_lost_it_is_given_back_all_the_same() {
 }
 
 #[test]
-fn with_a_key_lost_nothing_is_granted_twice() {
+fn with_a_lost_key_nothing_is_granted_twice() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     sword.grant(Ask { lease_ms: 60_000, ..sword.ask("holder") });
@@ -242,14 +243,14 @@ fn with_a_key_lost_nothing_is_granted_twice() {
     let _: () = sword.con.del(meta).unwrap();
     assert_blocked(ask(&mut [&mut shield, &mut sword], "id", 60_000), 1);
     assert_eq!(shield.in_use(), 0);
-    assert!(sword.ttls()[0] > 60_000, "what is written has an end");
+    assert!(sword.ttls()[0] > 60_000, "written keys have a TTL");
     sword.assert_released("holder");
     let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
     assert!(matches!(answer, TryAcquireAllAnswer::Granted(_)), "{answer:?}");
 }
 
 #[test]
-fn full_memory_changes_nothing() {
+fn with_full_memory_nothing_changes() {
     let server = own!(Server::private(&[]));
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let mut con = server.connection();

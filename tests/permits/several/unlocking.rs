@@ -1,4 +1,5 @@
-//! Promise: several mutexes are released together or one by one, and each of them at last, whatever fails.
+//! Promise: several mutexes are released together or one by one. In spite of failures each of them is released in the
+//! end.
 
 use super::{HELMET, SHIELD, SOON, SWORD, assert_free, raw};
 use crate::own;
@@ -11,7 +12,7 @@ use redis::Commands;
 use std::time::{Duration, Instant};
 
 #[test]
-fn unlocking_hands_each_to_whoever_waits_for_it() {
+fn unlocking_grants_each_to_its_waiter() {
     let server = Server::any();
     let gate = server.gate();
     let guard = gate.mutexes(["a", "b"]).acquire_timeout(SOON).unwrap();
@@ -22,7 +23,7 @@ fn unlocking_hands_each_to_whoever_waits_for_it() {
             scope.spawn(move || other.lock().map(|guard| guard.unlock().unwrap())),
         ];
         for name in ["a", "b"] {
-            eventually("it is waited for", || (gate.mutex(name).inspect().unwrap().waiter_count == 1).then_some(()));
+            eventually("a waiter is in line", || (gate.mutex(name).inspect().unwrap().waiter_count == 1).then_some(()));
         }
         drop(guard);
         for thread in waiting {
@@ -32,7 +33,7 @@ fn unlocking_hands_each_to_whoever_waits_for_it() {
 }
 
 #[test]
-fn each_may_be_unlocked_alone() {
+fn each_mutex_can_be_unlocked_alone() {
     let server = Server::any();
     let gate = server.gate();
     let guard = gate.mutexes(["b", "a"]).acquire_timeout(SOON).unwrap();
@@ -46,7 +47,7 @@ fn each_may_be_unlocked_alone() {
 }
 
 #[test]
-fn dropping_takes_little_time_however_many() {
+fn dropping_many_takes_little_time() {
     let mut server = own!(Server::private(&[]));
     let gate = server.gate();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
@@ -62,18 +63,18 @@ fn dropping_takes_little_time_however_many() {
 }
 
 #[test]
-fn a_connection_that_carried_several_calls_in_vain_is_not_used_again() {
+fn a_connection_with_unread_replies_is_not_used_again() {
     let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix).connections(1).open().unwrap();
     let other = gate.mutex("other").lock().unwrap();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
     let guard = gate.mutexes(&names).try_acquire().unwrap();
     server.pause();
-    drop(guard); // its 64 replies come when nobody waits for them any more
+    drop(guard); // its 64 replies arrive after the client has given up waiting
     server.resume();
     let direct = server.gate();
     for name in &names {
-        eventually("it is free", || direct.mutex(name).try_lock().ok()).unlock().unwrap();
+        eventually("the mutex is free", || direct.mutex(name).try_lock().ok()).unlock().unwrap();
     }
     for _ in 0..20 {
         gate.mutex("one").try_lock().unwrap().unlock().unwrap();
@@ -82,26 +83,26 @@ fn a_connection_that_carried_several_calls_in_vain_is_not_used_again() {
 }
 
 #[test]
-fn one_of_several_that_are_still_owed_is_taken_over_and_the_others_are_given_back() {
+fn an_adopt_takes_over_one_of_several_pending_releases_and_the_others_follow() {
     let mut server = own!(Server::private(&[]));
     let gate =
         Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(50)).open().unwrap();
-    let shield = server.gate().mutex(SHIELD); // has time for an answer
+    let shield = server.gate().mutex(SHIELD); // with enough time for a reply
     let both = gate.mutexes([SWORD, SHIELD]).lease(Duration::from_secs(60));
     let guard = both.try_acquire().unwrap();
     let id = guard.get(SWORD).unwrap().id().to_owned();
     server.pause();
     drop(guard);
-    // Asked for again and again, it is asked for between two attempts of the background too.
+    // The adopt calls also happen between two attempts of the background.
     for _ in 0..20 {
         gate.mutex(SWORD).adopt(&id).unwrap_err();
     }
     server.resume();
-    eventually("the other is given back", || (shield.inspect().unwrap().in_use == 0).then_some(()));
+    eventually("the other is released", || (shield.inspect().unwrap().in_use == 0).then_some(()));
 }
 
 #[test]
-fn what_was_gone_at_a_first_attempt_is_told_by_the_second() {
+fn a_mutex_gone_at_the_first_unlock_attempt_is_reported_by_the_second() {
     let server = Server::any();
     let gate = server.gate();
     let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
@@ -113,7 +114,7 @@ fn what_was_gone_at_a_first_attempt_is_told_by_the_second() {
 }
 
 #[test]
-fn an_unlock_that_was_not_confirmed_may_be_tried_again() {
+fn an_unconfirmed_unlock_can_be_retried() {
     let (_server, proxy, gate) = own!(Proxy::with_gate());
     let both = gate.mutexes([SWORD, SHIELD]);
     let guard = both.try_acquire().unwrap();
@@ -124,7 +125,7 @@ fn an_unlock_that_was_not_confirmed_may_be_tried_again() {
     assert_free(&gate, &[SWORD, SHIELD]);
 }
 
-/// Overwrites what is held by this name, so that releasing it fails, until that is put back.
+/// Overwrites the keys of this mutex, so that releasing it fails until they are restored.
 fn overwrite(server: &Server, name: &str) -> Box<dyn FnOnce()> {
     let mut raw = raw(server, name);
     let [_, holders, _] = raw.key_names();
@@ -135,7 +136,7 @@ fn overwrite(server: &Server, name: &str) -> Box<dyn FnOnce()> {
 }
 
 #[test]
-fn one_that_cannot_be_given_back_with_the_others_is_given_back_later() {
+fn a_mutex_that_cannot_be_released_with_the_others_is_released_later() {
     let (mut server, proxy, gate) = own!(Proxy::with_gate());
     let names = [SWORD, SHIELD, HELMET];
     let all = gate.mutexes(names).lease(Duration::from_secs(600));
@@ -144,11 +145,11 @@ fn one_that_cannot_be_given_back_with_the_others_is_given_back_later() {
         for is_cut in [false, true] {
             let guard = all.try_acquire().unwrap();
             let put_back = overwrite(&server, in_the_way);
-            // The background is left with all three, and with the connection or without it.
+            // The background must release all three, with the connection or without it.
             if is_cut {
                 proxy.lose_replies(2);
                 drop(guard);
-                proxy.lose_replies(0); // where the drop had no time for both
+                proxy.lose_replies(0); // in case the drop had no time for both calls
             } else {
                 server.pause();
                 drop(guard);
@@ -158,13 +159,13 @@ fn one_that_cannot_be_given_back_with_the_others_is_given_back_later() {
                 eventually("the others are free", || (direct.mutex(name).inspect().unwrap().in_use == 0).then_some(()));
             }
             put_back();
-            eventually("it is free too", || (direct.mutex(in_the_way).inspect().unwrap().in_use == 0).then_some(()));
+            eventually("it is free", || (direct.mutex(in_the_way).inspect().unwrap().in_use == 0).then_some(()));
         }
     }
 }
 
 #[test]
-fn a_guard_speaks_for_all_and_not_for_the_first_alone() {
+fn a_guard_reports_the_state_of_all_mutexes() {
     let server = Server::any();
     let gate = server.gate();
     let names = ["a", "b", "c"];

@@ -1,5 +1,5 @@
-//! Promise: `acquire_timeout` waits for all of the semaphores until its timeout, keeps meanwhile what it holds, and otherwise
-//! nothing.
+//! Promise: `acquire_timeout` waits for all semaphores until its timeout. Meanwhile it keeps the permits that it has
+//! been granted. If it fails, it holds nothing.
 
 use super::{SOON, assert_free};
 use crate::own;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
-fn ten_thousand_overlapping_attempts_and_nobody_waits_for_ever() {
+fn ten_thousand_overlapping_attempts_all_succeed() {
     let server = Server::any();
     let gates = [server.gate(), server.gate()];
     let names: Vec<String> = (0..12).map(|n| format!("item:{n}")).collect();
@@ -22,7 +22,7 @@ fn ten_thousand_overlapping_attempts_and_nobody_waits_for_ever() {
             let (names, owners, attempts) = (&names, &owners, &attempts);
             let gate = &gates[thread as usize % 2];
             scope.spawn(move || {
-                // A small generator of our own numbers: the same picks in every run.
+                // A small pseudo-random generator: the same picks in every run.
                 let mut seed = u64::from(thread);
                 let mut random = |below: usize| {
                     seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -55,7 +55,7 @@ fn ten_thousand_overlapping_attempts_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn in_time_or_nothing_is_left() {
+fn a_timed_out_wait_ends_in_time_and_holds_nothing() {
     let server = Server::any();
     let gate = server.gate();
     let held = gate.mutex("b").lock().unwrap();
@@ -76,8 +76,8 @@ fn in_time_or_nothing_is_left() {
 }
 
 #[test]
-fn no_more_are_asked_for_once_the_time_is_over() {
-    // 64 round trips take longer than this, though nobody else holds one.
+fn no_further_mutex_is_requested_after_the_timeout() {
+    // 64 round trips take longer than the timeout, although no mutex is held.
     let server = Server::any();
     let gate = server.gate();
     let names: Vec<String> = (0..64).map(|n| format!("item:{n}")).collect();
@@ -93,7 +93,7 @@ fn no_more_are_asked_for_once_the_time_is_over() {
 }
 
 #[test]
-fn in_time_also_when_the_server_stalls() {
+fn a_wait_ends_in_time_also_when_the_server_stalls() {
     let mut server = own!(Server::private(&[]));
     let gate = server.gate();
     let held = server.gate().mutex("z").lock().unwrap();
@@ -107,8 +107,8 @@ fn in_time_also_when_the_server_stalls() {
             (begun.elapsed(), error)
         });
         let waits = || (gate.mutex("z").inspect().unwrap().waiter_count == 1).then_some(());
-        eventually("the last is waited for", waits);
-        eventually("that has been answered", waits); // before the server reads this call
+        eventually("the wait is for the last mutex", waits);
+        eventually("the wait has its reply", waits); // before the server reads this call
         server.pause();
         let (took, error) = waiting.join().unwrap();
         server.resume();
@@ -117,18 +117,18 @@ fn in_time_also_when_the_server_stalls() {
     });
     held.unlock().unwrap();
     for name in &names {
-        eventually("it is given back", || gate.mutex(name).try_lock().ok()).unlock().unwrap();
+        eventually("the mutex is released", || gate.mutex(name).try_lock().ok()).unlock().unwrap();
     }
 }
 
 #[test]
-fn without_an_end_also_while_the_next_is_waited_for() {
+fn permanent_locks_stay_held_while_waiting_for_the_next() {
     let server = Server::any();
     let gate = server.gate();
     let held = gate.mutex("b").lock().unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).permanent().acquire_timeout(SOON));
-        eventually("the first is locked without an end", || {
+        eventually("the first is locked permanently", || {
             let seen = gate.mutex("a").inspect().unwrap();
             (seen.holders.first()?.remaining.is_none()).then_some(())
         });
@@ -143,7 +143,7 @@ fn without_an_end_also_while_the_next_is_waited_for() {
 }
 
 #[test]
-fn what_is_held_is_renewed_while_the_next_is_waited_for() {
+fn held_mutexes_are_renewed_while_waiting_for_the_next() {
     let server = Server::any();
     let gate = server.gate();
     let lease = Duration::from_millis(200);
@@ -152,16 +152,16 @@ fn what_is_held_is_renewed_while_the_next_is_waited_for() {
         let waiting = scope.spawn(|| {
             let both = gate.mutexes(["a", "b"]).lease(lease);
             let guard = both.acquire_timeout(SOON).unwrap();
-            // From here on its lease is as it was asked for: whole, and not renewed.
+            // From here on the lease has the requested length and is not renewed.
             assert!(guard.remaining().unwrap() > lease / 2);
-            eventually("its lease ends", || guard.is_lost().then_some(()));
+            eventually("the lease ends", || guard.is_lost().then_some(()));
             guard.get("a").unwrap().fence()
         });
         let first = eventually("the first is locked", || {
             let seen = gate.mutex("a").inspect().unwrap();
             seen.holders.first().map(|holder| holder.fence)
         });
-        // Nobody else gets it for five leases.
+        // No other caller gets it for five leases.
         let begun = Instant::now();
         while begun.elapsed() < lease * 5 {
             assert!(matches!(gate.mutex("a").try_lock(), Err(TryAcquireError::Denied(_))));
@@ -172,7 +172,7 @@ fn what_is_held_is_renewed_while_the_next_is_waited_for() {
 }
 
 #[test]
-fn what_was_lost_while_waiting_is_told_and_nothing_is_left() {
+fn a_loss_while_waiting_is_reported_and_nothing_stays_held() {
     let server = Server::any();
     let gate = server.gate();
     let held = gate.mutex("b").lock().unwrap();
@@ -182,7 +182,7 @@ fn what_was_lost_while_waiting_is_told_and_nothing_is_left() {
             let seen = gate.mutex("a").inspect().unwrap();
             seen.holders.first().map(|holder| holder.id.clone())
         });
-        eventually("the second is waited for", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
+        eventually("the second has a waiter", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
         gate.mutex("a").revoke(&first).unwrap();
         held.unlock().unwrap();
         let Err(AcquireSeveralError::Lost(lost)) = waiting.join().unwrap() else { panic!() };
@@ -192,7 +192,7 @@ fn what_was_lost_while_waiting_is_told_and_nothing_is_left() {
 }
 
 #[test]
-fn a_wait_is_cancelled_and_nothing_is_left() {
+fn a_cancelled_wait_leaves_nothing_held() {
     let server = Server::any();
     let gate = server.gate();
     let held = gate.mutex("b").lock().unwrap();
@@ -200,7 +200,7 @@ fn a_wait_is_cancelled_and_nothing_is_left() {
     std::thread::scope(|scope| {
         let both = gate.mutexes(["a", "b"]).cancelled_by(&cancel);
         let waiting = scope.spawn(move || both.acquire_timeout(SOON));
-        eventually("the second is waited for", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
+        eventually("the second has a waiter", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
         cancel.cancel();
         assert!(matches!(waiting.join().unwrap(), Err(AcquireSeveralError::Cancelled(_))));
     });

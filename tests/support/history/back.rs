@@ -1,25 +1,25 @@
-//! Going back. Where few ways are kept and none of them goes on, one that was left out may: most often one with a grant that
-//! nobody heard of, which was not needed where it came and explains what was told later. So the search goes back a little,
-//! comes again with all such grants tried and many more ways kept, and does as before once it is past. Where that ends at the
-//! same place it goes back farther.
+//! Going back. The search keeps few ways. If none of them can continue, a discarded way may be able to. Most often that
+//! way contains an unseen grant that was not needed when it happened, but explains a later reply. So the search goes
+//! back a little, tries all unseen grants on the way forward, and keeps many more ways. After the critical event it
+//! continues as before. If it fails at the same event again, it goes back farther.
 
 use super::way::{UnderWay, Way};
 use std::collections::{HashSet, VecDeque};
 
-/// How many events are between two places to go back to, and how many such places are kept.
+/// The number of events between two saved places, and the number of saved places.
 const EVERY: usize = 8;
 const PLACES: usize = 128;
 
-/// How many events it is gone back at first: as many as the step was under way for, within these bounds.
+/// The number of events to go back at first: the length of the step's span in events, within these bounds.
 const FIRST: (usize, usize) = (8, 32);
 
-/// How often it is gone back from one place, and how many times as far as before.
+/// How often the search goes back from one event, and the factor by which the distance grows.
 const MOST: u32 = 4;
 const FARTHER: usize = 4;
 
-/// Where the search has been.
+/// A saved state of the search.
 pub struct Place {
-    /// How many events were past.
+    /// The number of past events.
     pub past: usize,
     pub under_way: UnderWay,
     pub ways: HashSet<Way>,
@@ -28,13 +28,13 @@ pub struct Place {
 #[derive(Default)]
 pub struct Back {
     places: VecDeque<Place>,
-    /// Where nothing went on, as far as the search has come, and how often.
+    /// The latest event at which the search failed, and how often it failed there.
     end: usize,
     times: u32,
 }
 
 impl Back {
-    /// Whether the place after so many events is to be kept.
+    /// Whether to save the place after this number of events.
     pub fn keeps(&self, past: usize) -> bool {
         past.is_multiple_of(EVERY) && self.places.back().is_none_or(|place| place.past < past)
     }
@@ -46,8 +46,8 @@ impl Back {
         }
     }
 
-    /// From where to come again to the end after so many events, with a step that was under way for `span` of them, and up to
-    /// where to look for more ways. Nothing when that was done often enough.
+    /// Returns the place to resume from after a failure at event `past`, and the event up to which more ways are tried.
+    /// `span` is the length of the failed step's span in events. `None` after the maximum number of attempts.
     pub fn from(&mut self, past: usize, span: usize) -> Option<(&Place, usize)> {
         if past > self.end {
             (self.end, self.times) = (past, 0);

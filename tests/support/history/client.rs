@@ -5,10 +5,10 @@ use luagate::errors::{AcquireError, Denied, FailureKind, RefreshError, ReleaseEr
 use luagate::{Permit, Released, Semaphore};
 use std::time::{Duration, Instant};
 
-/// For how long at least who is in line goes on where the server cannot be reached: see `GateBuilder::outage`.
+/// The minimum time that a waiter keeps trying to reach the server: see `GateBuilder::outage`.
 const OUTAGE: Duration = Duration::from_secs(10);
 
-/// A semaphore of the library of which each call is recorded. `lease` is what it was told.
+/// A semaphore of the library whose calls are recorded. `lease` is the semaphore's lease.
 pub struct Recorded<'a> {
     pub recorder: &'a Recorder,
     pub semaphore: Semaphore,
@@ -46,7 +46,7 @@ impl Recorded<'_> {
         let call = || self.semaphore.acquire_many_timeout(permits, timeout);
         let started = Instant::now();
         let told = |result: &Result<Permit, AcquireError>| match result {
-            // Who is in line goes on for longer, so nothing was sent.
+            // A waiter in line keeps trying for longer, so nothing was sent.
             Err(AcquireError::Failed(failure))
                 if failure.kind() == FailureKind::Unreachable && started.elapsed() < timeout.min(OUTAGE) =>
             {
@@ -76,7 +76,7 @@ impl Recorded<'_> {
         )
     }
 
-    /// After an error the permit is in it; dropping that releases in the background, so the call counts as unknown.
+    /// After an error the permit is in the error. Dropping it releases in the background, so the outcome is unknown.
     pub fn release(&self, permit: Permit) -> Result<Released, ReleaseError> {
         let op = release_of(&permit);
         self.record(
@@ -90,7 +90,7 @@ impl Recorded<'_> {
         )
     }
 
-    /// Drops it, which releases, though nobody hears what came of it.
+    /// Drops the permit, which releases it; the outcome is unknown.
     pub fn drop(&self, permit: Permit) {
         let op = release_of(&permit);
         self.record(&op, || drop(permit), |()| Outcome::Unknown);
@@ -123,7 +123,7 @@ fn granted(permit: &Permit) -> Outcome {
     })
 }
 
-/// Of leases that end, an answer of the server always says when to ask again.
+/// For leases with an end, a reply of the server always contains the time to ask again.
 fn full(denied: &Denied) -> Full {
     Full { in_use: denied.in_use, limit: denied.limit, waiting: denied.waiting, answered: denied.next_expiry.is_some() }
 }
@@ -137,7 +137,7 @@ fn tried(result: &Result<Permit, TryAcquireError>) -> Outcome {
     }
 }
 
-/// A wait that failed may have been in line by then, so what became of it is not known.
+/// A failed wait may have been in line, so its outcome is unknown.
 fn waited(result: &Result<Permit, AcquireError>) -> Outcome {
     match result {
         Ok(permit) => granted(permit),

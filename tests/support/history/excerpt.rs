@@ -1,4 +1,5 @@
-//! What a failed check shows: the calls around the place where no order goes on, and why each that could have come next cannot.
+//! The report of a failed check: the calls around the event that no order can pass, and the reason why each possible
+//! next step fails.
 
 use super::planned::{Plan, Planned, Wrong};
 use super::step::Step;
@@ -20,7 +21,7 @@ impl Excerpt<'_> {
         format!("{:10.3} {end} ms  {:<14} {} -> {}", ms(call.start), call.who, call.op, call.outcome)
     }
 
-    /// The calls around one, in the order of their starts.
+    /// The calls around one call, sorted by their start.
     fn around(&self, text: &mut String, at: usize) {
         let _ = writeln!(text, "  calls around it:");
         for near in at.saturating_sub(20)..(at + 6).min(self.calls.len()) {
@@ -41,18 +42,18 @@ impl Excerpt<'_> {
     pub fn of_stuck(&self, plan: &Plan, rules: &Rules, stuck: &Stuck) -> String {
         let early = |lease: u32| plan.early.get(lease as usize).copied().unwrap_or(0);
         let why = |step: &Step| match stuck.way.semaphore.allows(step, rules, early) {
-            Ok(()) => "possible, but does not help".to_owned(),
+            Ok(()) => "possible, but without effect on the failure".to_owned(),
             Err(why) => why.to_string(),
         };
         let planned = &plan.steps[stuck.step];
         let mut text = match stuck.complete {
             true => "no order of the calls explains this".to_owned(),
-            false => "too many orders to try all; those that were tried end here".to_owned(),
+            false => "too many orders to try all; every tried order fails here".to_owned(),
         };
         let _ = writeln!(text, ": {}", stuck.why);
         let show = |planned: &Planned| match planned.step {
             Step::LeaseEnd { .. } => format!("(the end of a lease of) {}", self.line(planned.call)),
-            Step::Unseen { .. } => format!("(granted unheard) {}", self.line(planned.call)),
+            Step::Unseen { .. } => format!("(unseen grant) {}", self.line(planned.call)),
             _ => self.line(planned.call),
         };
         let _ = writeln!(text, "    {}", show(planned));
@@ -61,7 +62,7 @@ impl Excerpt<'_> {
         for (who, permits) in stuck.way.semaphore.holders() {
             let _ = writeln!(text, "    {permits}: {}", self.line(plan.holder_calls[who as usize]));
         }
-        let _ = writeln!(text, "  what else was under way and could have come before it:");
+        let _ = writeln!(text, "  other calls under way that could have taken effect before it:");
         for other in &stuck.under_way {
             let candidate = &plan.steps[*other];
             if *other != stuck.step && !stuck.way.has_taken(*other) {

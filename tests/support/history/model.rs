@@ -1,10 +1,10 @@
-//! The semaphore as it is promised, one step after the other: what the search compares the calls with.
+//! The model of a correct semaphore, step by step, against which the search checks the calls.
 
 use super::rule::Why;
 use super::step::{LeaseNo, Step, Who};
 use super::{Forgotten, Micros, Rules};
 
-/// The lease of a grant that nobody heard of.
+/// The lease of an unseen grant.
 const UNSEEN: LeaseNo = LeaseNo::MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,19 +12,19 @@ struct Holder {
     who: Who,
     permits: u32,
     lease: LeaseNo,
-    /// The most that was forgotten of it.
+    /// The most severe loss that affects it.
     forgotten: Option<Forgotten>,
 }
 
-/// What the semaphore is at one point.
+/// The state of the semaphore at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Semaphore {
     holders: Vec<Holder>,
-    /// In the order of their tickets: those in line who are granted in the end.
+    /// The waiters in line that are granted in the end, in ticket order.
     queue: Vec<Who>,
-    /// How many of the known fences and tickets were given. They are given in their order.
+    /// The number of fences and tickets given so far, of those in the history. They are given in ascending order.
     numbers: u32,
-    /// Whose next grant comes from a master that is none any more.
+    /// Holders whose next grant comes from a former master.
     astray: Vec<Who>,
 }
 
@@ -35,12 +35,12 @@ impl Semaphore {
         holders.map(|holder| holder.permits).sum()
     }
 
-    /// Whether somebody holds who never heard of it.
+    /// Whether there is an unseen grant.
     pub fn has_unseen(&self) -> bool {
         self.holders.iter().any(|holder| holder.lease == UNSEEN)
     }
 
-    /// How many fences and tickets were given, of those that are known.
+    /// The number of fences and tickets given so far, of those in the history.
     pub fn numbers(&self) -> u32 {
         self.numbers
     }
@@ -53,18 +53,18 @@ impl Semaphore {
         self.holders.iter().find(|holder| holder.who == who)
     }
 
-    /// The same, if nobody but the holder may end it.
+    /// The same, if only the holder can end its permit.
     fn sure_holder(&self, who: Who) -> Option<&Holder> {
         self.holder(who).filter(|holder| holder.forgotten.is_none())
     }
 
-    /// The same, if the server knows of it.
+    /// The same, if the server has its record.
     fn known_holder(&self, who: Who) -> Option<&Holder> {
         let known = |holder: &&Holder| holder.forgotten < Some(Forgotten::Everything);
         self.holder(who).filter(known)
     }
 
-    /// Whether so many are free.
+    /// Whether this number of permits is free.
     fn fits(&self, permits: u32, rules: &Rules) -> Result<(), Why> {
         let in_use = self.in_use();
         if in_use + permits > rules.limit {
@@ -81,8 +81,8 @@ impl Semaphore {
         Ok(())
     }
 
-    /// Whether the step can come now, or why not. `early` tells from when on the holder's own clock may say that a lease has
-    /// ended.
+    /// Whether the step is possible now, or the reason why not. `early` returns the time from which the holder's own
+    /// clock may regard a lease as ended.
     pub fn allows(&self, step: &Step, rules: &Rules, early: impl Fn(LeaseNo) -> Micros) -> Result<(), Why> {
         let held = |holder: Option<_>| holder.ok_or(Why::NotHeld).map(drop::<&Holder>);
         match *step {
@@ -104,7 +104,7 @@ impl Semaphore {
             Step::Join { number, .. } => self.is_next(number),
             Step::Grant { who, permits, number, .. } => {
                 self.is_next(number)?;
-                // Who is not in line any more was forgotten, and came back with its ticket.
+                // A waiter that is no longer in line was lost by the server, and returned with its ticket.
                 let in_front = self.queue.iter().position(|other| *other == who);
                 match in_front.filter(|in_front| rules.order && *in_front > 0) {
                     Some(in_front) => Err(Why::NotFirst { in_front }),
@@ -137,7 +137,7 @@ impl Semaphore {
         }
     }
 
-    /// Takes a step that it allows.
+    /// Applies a step that is allowed.
     pub fn take(&mut self, step: &Step, rules: &Rules) {
         match *step {
             Step::Enter { who, permits, lease, .. } => {
@@ -167,7 +167,7 @@ impl Semaphore {
             }),
             Step::Refresh { who, lease } => self.change(who, |holder| {
                 holder.lease = lease;
-                // The server knows it: of what came last, this was not forgotten.
+                // The server has its record, so it was not among the lost writes.
                 holder.forgotten = holder.forgotten.filter(|what| *what == Forgotten::OneKey);
             }),
             Step::Forget(what) => {

@@ -1,5 +1,5 @@
-//! From calls to steps: each step with the span in which it happened. A wait in line is two steps, its ticket and its grant;
-//! a lease is one more, its end.
+//! Converts calls into steps, each with the span in which it took effect. A wait in line has two steps: its ticket and
+//! its grant. A lease adds another step: its end.
 
 mod acquires;
 mod builder;
@@ -46,7 +46,7 @@ pub fn plan(calls: &[&Call], rules: &Rules) -> Result<Plan, Wrong> {
     Ok(builder.plan)
 }
 
-/// The known fences and tickets, each with its place in their order. None may be there twice.
+/// The fences and tickets of the history, each with its rank. No number may occur twice.
 fn numbers(calls: &[&Call]) -> Result<HashMap<u64, u32>, Wrong> {
     let mut all: Vec<(u64, usize)> = Vec::new();
     for (at, call) in calls.iter().enumerate() {
@@ -61,7 +61,7 @@ fn numbers(calls: &[&Call]) -> Result<HashMap<u64, u32>, Wrong> {
             return Err(Wrong {
                 rule: Rule::Fence,
                 calls: vec![pair[0].1, pair[1].1],
-                text: format!("the number {} was given twice", pair[0].0),
+                text: format!("the number {} occurs twice", pair[0].0),
             });
         }
     }
@@ -103,7 +103,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A release that may have come later came before the permit's last lease ended, or it changed nothing.
+    /// A release that may run late takes effect before the end of the permit's last lease, or has no effect.
     fn bound_releases(&mut self) {
         for planned in &mut self.plan.steps {
             if let Step::Release { who, .. } = planned.step

@@ -1,20 +1,20 @@
-//! A plan: the steps of the calls of one semaphore, each with the span in which it happened.
+//! A plan: the steps of all calls of one semaphore, each with the span in which it took effect.
 
 use super::Micros;
 use super::rule::Rule;
 use super::step::Step;
 
-/// Has no end.
+/// A span without an end.
 pub const NEVER: Micros = Micros::MAX;
 
-/// The server's rounding to whole ms, and what numbers given in the same microsecond add to a fence.
+/// The server's rounding to whole ms, and the increments of fences given in the same microsecond.
 pub const MS: Micros = 1_000;
 
-/// Whether a step has to be taken by the end of its span.
+/// Whether a step must be taken by the end of its span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Must {
     Happen,
-    /// If what it ends is still there.
+    /// If what it ends still exists.
     HappenIfThere,
     /// It may also never happen.
     Not,
@@ -31,27 +31,27 @@ pub struct Planned {
     pub doubt: Doubt,
 }
 
-/// How seldom a step is needed.
+/// How rarely a step is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doubt {
     None,
-    /// A grant that its caller did not hear of, and that was over when the call returned.
+    /// An unseen grant that ended before the call returned.
     InCall,
-    /// One that outlived the call.
+    /// An unseen grant that outlasted the call.
     AfterCall,
 }
 
-/// All of one semaphore.
+/// The plan of one semaphore.
 #[derive(Default)]
 pub struct Plan {
     pub steps: Vec<Planned>,
-    /// From when on the holder's clock may say that the lease is over.
+    /// For each lease: the time from which the holder's clock may regard it as ended.
     pub early: Vec<Micros>,
-    /// The call that was granted to each.
+    /// For each holder: the call that was granted.
     pub holder_calls: Vec<usize>,
 }
 
-/// A call that shows by itself that a promise is broken.
+/// A call that violates a promise by itself.
 pub struct Wrong {
     pub rule: Rule,
     pub calls: Vec<usize>,

@@ -1,8 +1,9 @@
-//! Recording: a file for each process, a line when a call starts and another when it ends, each written at once. So a
-//! process that is killed leaves all it had done, and what it was at.
+//! Recording: one file for each process, with a line at the start and a line at the end of each call. Each line is
+//! written at once, so the file of a killed process contains all its calls, also the unfinished ones.
 //!
-//! Spans are measured on the monotonic clock, which is one for all processes of a machine and is never set. Leases end by
-//! the server's wall clock, so each line has that too: the distance between the two must stay almost the same.
+//! Spans are measured by the monotonic clock, which all processes of a machine share and which is never set. Leases end
+//! by the server's wall clock, so each line contains that too. The distance between the clocks must stay almost
+//! constant.
 
 use super::{Call, History, Micros, Op, Outcome};
 use rustix::time::{ClockId, clock_gettime};
@@ -13,13 +14,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What one process records; shared by its threads.
+/// The recording of one process, shared by its threads.
 pub struct Recorder {
     file: File,
     next: AtomicU64,
 }
 
-/// A call that is under way.
+/// A call under way.
 #[must_use = "a call that is never ended counts as one that never returned"]
 pub struct Started<'a> {
     recorder: &'a Recorder,
@@ -31,43 +32,43 @@ fn micros(clock: ClockId) -> i64 {
     time.as_micros() as i64
 }
 
-/// Both clocks, as a line has them.
+/// Both clocks, in the format of a line.
 fn clocks() -> String {
     let monotonic = micros(ClockId::Monotonic);
     format!("{monotonic} {}", micros(ClockId::Realtime) - monotonic)
 }
 
 impl Recorder {
-    /// Records into a file of its own in `folder`.
+    /// Records into a new file in `folder`.
     pub fn create(folder: &Path) -> Recorder {
         let name = format!("{}-{}", std::process::id(), &uuid::Uuid::new_v4().simple().to_string()[..4]);
         let file = File::options().append(true).create_new(true).open(folder.join(name + ".calls"));
         Recorder { file: file.unwrap(), next: AtomicU64::new(1) }
     }
 
-    /// A call that is about to be made.
+    /// Records the start of a call.
     pub fn start(&self, semaphore: &str, op: &Op) -> Started<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.write(format!("{number} start {} {semaphore} {op}\n", clocks()));
         Started { recorder: self, number }
     }
 
-    /// In one write, so that lines of several threads do not mix and a line is there or is not.
+    /// One write, so that lines of several threads do not mix and no line is partial.
     fn write(&self, line: String) {
         (&self.file).write_all(line.as_bytes()).unwrap();
     }
 }
 
 impl Started<'_> {
-    /// The call has returned.
+    /// Records the end of the call.
     pub fn end(self, outcome: &Outcome) {
-        let at = clocks(); // before anything else takes time
+        let at = clocks(); // before any other work
         self.recorder.write(format!("{} end {at} {outcome}\n", self.number));
     }
 }
 
 impl History {
-    /// All that was recorded in `folder`.
+    /// Reads all recordings in `folder`.
     pub fn read(folder: &Path) -> History {
         let mut calls: Vec<Call> = Vec::new();
         let mut clocks = Vec::new();
@@ -76,7 +77,7 @@ impl History {
             let process = path.file_stem().unwrap().to_str().unwrap().to_owned();
             let text = std::fs::read_to_string(&path).unwrap();
             let mut open = HashMap::new();
-            // A line that a killed process left unfinished is not there.
+            // Ignores an unfinished line of a killed process.
             for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 let bad = || -> ! { panic!("{}: {line}", path.display()) };
@@ -118,12 +119,12 @@ impl History {
     }
 }
 
-/// How many lines tell the distance of the two clocks.
+/// The number of lines for one measurement of the distance.
 const ENOUGH: usize = 500;
 
-/// What to add to the monotonic clock to have the wall clock, each with the time from which it counts: systems adjust the wall
-/// clock a little all the time. A process may be paused between its looks at the two, so of many lines the smallest distance is
-/// the true one.
+/// The distance from the monotonic to the wall clock, as pairs of start time and distance. Systems adjust the wall
+/// clock slightly all the time. A process may be paused between its two clock readings, so the smallest distance of
+/// many lines is the correct one.
 fn distances(clocks: &mut [(i64, i64)]) -> Vec<(i64, i64)> {
     clocks.sort_unstable();
     let least = |part: &[(i64, i64)]| part.iter().map(|(_, offset)| *offset).min().unwrap_or(0);
@@ -136,7 +137,7 @@ fn distances(clocks: &mut [(i64, i64)]) -> Vec<(i64, i64)> {
             (_, None) => all,
         };
         let moved = offset - all;
-        assert!(moved < 1_000, "the clock of this machine was set by {moved} us meanwhile: leases cannot be judged");
+        assert!(moved < 1_000, "the machine's clock was set by {moved} us meanwhile: leases cannot be checked");
         found.push((part[0].0, offset));
     }
     found

@@ -1,8 +1,8 @@
-//! The promises that a history may break, and why a step cannot be the next.
+//! The promises that a history may break, and the reasons why a step cannot be the next.
 
 use std::fmt;
 
-/// Which promise a history breaks.
+/// The promise that a history breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Never more permits than the limit.
@@ -11,15 +11,15 @@ pub enum Rule {
     Order,
     /// Fences increase from grant to grant.
     Fence,
-    /// A permit is its holder's until its lease ends, and no longer.
+    /// A permit is held exactly until its lease ends.
     Lease,
-    /// A refusal was true at some moment of its call.
+    /// A refusal was correct at some moment of its call.
     Refusal,
-    /// Too many orders to try: not decided.
+    /// Too many orders to try: no result.
     Undecided,
 }
 
-/// Why a step cannot be the next.
+/// The reason why a step cannot be the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     OverLimit {
@@ -47,12 +47,12 @@ pub enum Why {
     },
     NotHeld,
     StillHeld,
-    /// A step that others may have made needless.
+    /// A step that other steps made superfluous.
     Void,
 }
 
 impl Why {
-    /// The promise that a call breaks that can never come for this reason.
+    /// The promise that a call breaks if its step is never possible for this reason.
     pub fn rule(self) -> Rule {
         match self {
             Why::OverLimit { .. } | Why::ToldOverLimit { .. } => Rule::Limit,
@@ -83,17 +83,17 @@ impl fmt::Display for Why {
             Why::OverLimit { in_use, permits } => {
                 write!(f, "over the limit: {in_use} are in use, and these {permits}")
             }
-            Why::ToldOverLimit { told } => write!(f, "told that {told} are in use"),
-            Why::NotAll { free } => write!(f, "not all that is free, which is {free}"),
+            Why::ToldOverLimit { told } => write!(f, "reported {told} in use"),
+            Why::NotAll { free } => write!(f, "not all free permits, which are {free}"),
             Why::Overtakes { in_line } => write!(f, "overtakes {in_line} in line"),
-            Why::NotFirst { in_front } => write!(f, "passes {in_front} in front of it in line"),
-            Why::NotNext => f.write_str("a smaller fence or ticket was not given yet"),
-            Why::OtherCount { in_use } => write!(f, "told another number than {in_use} in use"),
+            Why::NotFirst { in_front } => write!(f, "overtakes {in_front} ahead of it in line"),
+            Why::NotNext => f.write_str("a smaller fence or ticket has not been given yet"),
+            Why::OtherCount { in_use } => write!(f, "reported another number than {in_use} in use"),
             Why::NotFull { in_use } => {
-                write!(f, "refused, though only {in_use} are in use and nobody waits")
+                write!(f, "refused, although only {in_use} are in use and no one waits")
             }
             Why::NotHeld => f.write_str("its permit is not held at that point"),
-            Why::StillHeld => f.write_str("its permit is still held, its lease runs"),
+            Why::StillHeld => f.write_str("its permit is still held, its lease has not ended"),
             Why::Void => f.write_str("its lease is not the last one"),
         }
     }

@@ -1,19 +1,20 @@
-//! The search for an order of the calls, each at one point of its span, that the model can follow.
+//! Searches for an order of the calls that the model allows, with each call at one moment of its span.
 //!
-//! It goes back to J. M. Wing and C. Gong, "Testing and verifying concurrent objects" (Journal of Parallel and Distributed
-//! Computing 17, 1993), in the form that G. Lowe gives it in "Testing for linearizability" (Concurrency and Computation:
-//! Practice and Experience 29, 2017) as just-in-time linearization: the spans are gone through in the order of time, and all
-//! ways in which the calls so far may have come about are kept, each as the state of the model and the steps under way
-//! that it has taken already. A step is only taken when it has to be, at the end of its span, after whichever others under
-//! way. Equal ways become one, so the number of ways is bounded by what is under way and not by what is past. As in Lowe's
-//! paper and in Porcupine, each semaphore is searched by itself.
+//! The method goes back to J. M. Wing and C. Gong, "Testing and verifying concurrent objects" (Journal of Parallel and
+//! Distributed Computing 17, 1993). It has the form of just-in-time linearization by G. Lowe, "Testing for
+//! linearizability" (Concurrency and Computation: Practice and Experience 29, 2017). The search processes the spans in
+//! the order of time. It keeps all *ways*: the possible explanations of the calls so far. A way is the state of the
+//! model and the steps under way that it has already taken. A step is taken only when it must be, at the end of its
+//! span, after any selection of the other steps under way. Equal ways are merged, so their number is bounded by the
+//! steps under way, not by the past ones. As in Lowe's paper and in Porcupine, each semaphore is searched separately.
 //!
-//! What keeps it small: fences and tickets are given in their order; and a step that changes nothing is taken as
-//! soon as the model allows it, since it can never do so with more right later. Calls without an answer may have been
-//! granted unheard, at any later time, which explains nearly everything in nearly endless ways. So at first only few
-//! ways are kept, those with the fewest such grants: an order that is found so is one all the same. Where that ends, the
-//! search goes [back](super::back) and tries more. Only where that does not help either is everything kept, up to a bound;
-//! beyond that the answer is `undecided`, which is no proof of anything, and shows where the few ways ended.
+//! These rules keep the search small. Fences and tickets are given in ascending order. A step that changes nothing is
+//! taken as soon as the model allows it: taking it later cannot help. An *unseen grant* is one without a reply to its
+//! caller. An unanswered call may have one at any later time, which explains nearly everything in a nearly unlimited
+//! number of ways. So at first the search keeps only few ways, those with the fewest unseen grants. An order found in
+//! this way is valid. If all of them fail, the search goes [back](super::back) and tries more. If that fails too, it
+//! keeps all ways, up to a bound. Beyond that the result is `undecided`, which proves nothing, and the report shows
+//! where the few ways failed.
 
 mod past;
 mod run;
@@ -30,22 +31,22 @@ use state::Search;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What was looked at, when all is well.
+/// What a successful check has covered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub calls: usize,
     pub semaphores: usize,
     pub steps: usize,
-    /// The most ways that were kept at once.
+    /// The maximum number of ways kept at once.
     pub ways: usize,
 }
 
-/// What no order explains.
+/// A part of the history that no order explains.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Violation {
     pub rule: Rule,
     pub semaphore: String,
-    /// When the span ended that no order goes past, or when the last call began of those that are wrong by themselves.
+    /// The end of the span that no order passes, or the start of the last of the calls that are wrong by themselves.
     pub at: Micros,
     pub text: String,
 }
@@ -56,14 +57,14 @@ impl fmt::Display for Violation {
     }
 }
 
-/// As it is displayed: this is what people see of a check that fails.
+/// The same as `Display`, since a failed check shows this.
 impl fmt::Debug for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
 }
 
-/// With one effort after the other, until one finds an order.
+/// Tries one effort after another, until one finds an order.
 pub fn check(calls: &[Call], rules: &Rules, efforts: &[Effort]) -> Result<Report, Violation> {
     let mut semaphores: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
     for call in calls {

@@ -1,16 +1,16 @@
-//! What follows from something that the server forgot.
+//! The consequences of a data loss on the server.
 
 use super::planned::NEVER;
 use super::{Call, Forgotten, Lease, Micros, Op};
 
-/// How long who waits stays in line, and may yet be granted, when the server forgot that it was served.
+/// The maximum time that a waiter stays in line, and may be granted, after the server lost its grant.
 const PATIENCE: Micros = 15_000_000;
 
-/// When something was forgotten, with the calls that tell it.
+/// The times of data losses, from their recorded calls.
 pub struct Shut {
-    /// From when, and until when, a refusal may come of it.
+    /// The times in which a loss can cause a refusal.
     refusing: Vec<(Micros, Micros)>,
-    /// From when, and by when, everything was forgotten.
+    /// The start and end times of losses of all data.
     empty: Vec<(Micros, Micros)>,
 }
 
@@ -23,7 +23,7 @@ impl Shut {
         let lease = calls.iter().map(lease).max().unwrap_or(0);
         let refusing = |call: &&Call| {
             let more = match call.op {
-                Op::Forget(Forgotten::OneKey) => lease / 8 + 1_000, // how far the bound on leases runs ahead
+                Op::Forget(Forgotten::OneKey) => lease / 8 + 1_000, // the excess of the upper bound on leases
                 Op::Forget(Forgotten::TheLast) => PATIENCE,
                 _ => return None,
             };
@@ -36,19 +36,19 @@ impl Shut {
         }
     }
 
-    /// Whether this refusal may come of what was forgotten.
+    /// Whether a loss can explain this refusal.
     pub fn may_refuse(&self, call: &Call) -> bool {
         let mut refusing = self.refusing.iter();
         refusing.any(|(from, to)| *from <= call.latest() && call.start <= *to)
     }
 
-    /// When whatever this call left behind is forgotten.
+    /// The time by which the server has lost all effects of this call.
     pub fn forgets(&self, call: &Call) -> Micros {
         let by = self.empty.iter().map(|(_, by)| *by);
         by.filter(|by| *by >= call.latest()).min().unwrap_or(NEVER)
     }
 
-    /// When everything was forgotten first while this call was under way.
+    /// The first loss of all data while this call was under way.
     pub fn empty_in(&self, call: &Call) -> Micros {
         let from = self.empty.iter().map(|(from, _)| *from);
         let in_call = from.filter(|from| (call.start..call.latest()).contains(from));

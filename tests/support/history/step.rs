@@ -1,17 +1,17 @@
-//! The steps of a semaphore: what happens to it at one point.
+//! The steps of a semaphore: what happens to it at one moment.
 
 use super::{Forgotten, Micros};
 
-/// A permit, or who is in line for one. The plan numbers them.
+/// The number of a permit, or of a waiter, in the plan.
 pub type Who = u32;
 
-/// A lease that was given to a permit. The plan numbers them.
+/// The number of a lease in the plan.
 pub type LeaseNo = u32;
 
-/// What happens at one point.
+/// What happens at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Granted at once. `all` took whatever was free.
+    /// Granted at once. With `all`, every free permit.
     Enter {
         who: Who,
         permits: u32,
@@ -19,7 +19,7 @@ pub enum Step {
         lease: LeaseNo,
         number: u32,
     },
-    /// Gets a ticket. Who may lose the place on the way does not count as in line.
+    /// Receives a ticket. A waiter that may lose its place later does not count as in line (`stays` is false).
     Join {
         who: Who,
         number: u32,
@@ -32,18 +32,18 @@ pub enum Step {
         lease: LeaseNo,
         number: u32,
     },
-    /// Refused, in line or not, with how many are in use where the server told that.
+    /// Refused, in line or not, with the number in use if the server reported it.
     Refused {
         want: u32,
         told_in_use: Option<u32>,
-        /// Others may have been in line.
+        /// Other callers may have been in line.
         others: bool,
     },
     Release {
         who: Who,
         keep: u32,
     },
-    /// Was told that nothing is held.
+    /// Its caller learned that nothing is held.
     Gone {
         who: Who,
     },
@@ -51,12 +51,12 @@ pub enum Step {
         who: Who,
         lease: LeaseNo,
     },
-    /// Was told that the permit is lost, by `at`.
+    /// Its caller learned by `at` that the permit is lost.
     Lost {
         who: Who,
         at: Micros,
     },
-    /// The holder's clock said that the permit is not lost.
+    /// The permit was not lost by the holder's clock.
     Held {
         who: Who,
     },
@@ -64,24 +64,24 @@ pub enum Step {
         who: Who,
         lease: LeaseNo,
     },
-    /// A grant that nobody heard of; `permits` 0 took whatever was free.
+    /// An unseen grant; `permits` 0: every free permit.
     Unseen {
         who: Who,
         permits: u32,
     },
-    /// That one ended, or was given back.
+    /// The end or release of an unseen grant.
     UnseenEnd {
         who: Who,
     },
-    /// The server lost something that it knew.
+    /// The server lost data.
     Forget(Forgotten),
-    /// The grant comes from a master that is none any more: it takes nothing, and nobody else knows of it.
+    /// The grant comes from a former master: it uses no permits, and no other caller learns of it.
     Astray {
         who: Who,
     },
 }
 
-/// What a step takes of what is free.
+/// The free permits that a step takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     Nothing,
@@ -91,12 +91,12 @@ pub enum Takes {
 }
 
 impl Step {
-    /// Changes nothing, so as soon as it can come it may.
+    /// Whether it changes nothing, so that it can be taken as soon as it is possible.
     pub fn is_look(&self) -> bool {
         matches!(self, Step::Refused { .. } | Step::Gone { .. } | Step::Lost { .. } | Step::Held { .. })
     }
 
-    /// The place of its fence or ticket among all that are known.
+    /// The rank of its fence or ticket in the history.
     pub fn number(&self) -> Option<u32> {
         match *self {
             Step::Enter { number, .. } | Step::Join { number, .. } | Step::Grant { number, .. } => Some(number),
@@ -104,7 +104,7 @@ impl Step {
         }
     }
 
-    /// How many a grant that nobody heard of took; 0: whatever was free.
+    /// The number of permits of an unseen grant; 0: every free permit.
     pub fn unseen_permits(&self) -> u32 {
         match *self {
             Step::Unseen { permits, .. } => permits,
@@ -112,7 +112,7 @@ impl Step {
         }
     }
 
-    /// What it takes of what is free.
+    /// The free permits that it takes.
     pub fn takes(&self) -> Takes {
         match *self {
             Step::Enter { all: true, .. } | Step::Unseen { permits: 0, .. } => Takes::WhateverIsFree,
@@ -122,7 +122,7 @@ impl Step {
         }
     }
 
-    /// Whose permit it ends or needs, of those steps of which one may make another impossible.
+    /// The permit that it ends or needs, for steps that can make each other impossible.
     pub fn permit(&self) -> Option<Who> {
         match *self {
             Step::Release { who, .. } | Step::LeaseEnd { who, .. } | Step::Refresh { who, .. } => Some(who),

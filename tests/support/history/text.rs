@@ -1,4 +1,4 @@
-//! Calls as text, in the files and in what a failed check shows: `acquire 1 500 waits`, `granted id 1 fence ticket end`.
+//! The text form of calls, for files and reports: `acquire 1 500 waits`, `granted id 1 fence ticket end`.
 
 use super::{Call, Forgotten, Full, Granted, History, Lease, Op, Outcome};
 use std::fmt;
@@ -81,7 +81,7 @@ impl Lease {
 }
 
 impl Op {
-    /// From the words of its text.
+    /// Parses the words of its text form.
     pub fn read(words: &[&str]) -> Option<Op> {
         Some(match *words {
             ["acquire", permits, lease, waits] => Op::Acquire {
@@ -116,13 +116,13 @@ impl Full {
     }
 }
 
-/// 0 stands for none.
+/// 0 means `None`.
 fn some(text: &str) -> Option<Option<u64>> {
     Some(Some(text.parse().ok()?).filter(|number| *number > 0))
 }
 
 impl Outcome {
-    /// From the words of its text.
+    /// Parses the words of its text form.
     pub fn read(words: &[&str]) -> Option<Outcome> {
         Some(match *words {
             ["granted", id, permits, fence, ticket, expires_at] => Outcome::Granted(Granted {
@@ -150,7 +150,8 @@ impl Outcome {
 }
 
 impl History {
-    /// Of lines such as `a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0`: who, start and end in ms, what was asked and told.
+    /// Parses lines such as `a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0`: caller, start and end in ms,
+    /// operation and outcome.
     pub fn of(lines: &[&str]) -> History {
         let ms = |word: &str| (word.parse::<f64>().unwrap() * 1_000.0) as u64;
         let call = |line: &&str| {

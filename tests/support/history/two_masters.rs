@@ -1,8 +1,8 @@
-//! While two servers take themselves for the master: either may have answered.
+//! Times with two servers that act as master: either may have answered.
 
 use super::{Call, Micros, Op};
 
-/// From when and until when.
+/// Start and end times.
 pub struct TwoMasters(Vec<(Micros, Micros)>);
 
 impl TwoMasters {
@@ -11,7 +11,7 @@ impl TwoMasters {
         TwoMasters(two.map(|call| (call.start, call.latest())).collect())
     }
 
-    /// Whether there may have been two in this span.
+    /// Whether there may have been two masters in this span.
     pub fn at(&self, (from, to): (Micros, Micros)) -> bool {
         let mut spans = self.0.iter();
         spans.any(|(start, end)| *start <= to && from <= *end)

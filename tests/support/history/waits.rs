@@ -1,10 +1,10 @@
-//! Who else may have been in line: what a refusal may be due to, beside that all is in use.
+//! Other waiters: a possible reason for a refusal in addition to the permits in use.
 
 use super::{Call, Micros, Op, Outcome, Rules};
 
-/// The spans of the calls in line. One without an answer may stay there until the release that is made up for it.
+/// The spans of the calls in line. An unanswered call may stay in line until the release that the library sends for it.
 pub struct Waits {
-    /// By start, with the latest end of all up to there and whose it is, and the second latest.
+    /// Sorted by start: the start, the latest end of all calls up to there, and the second latest end.
     latest: Vec<(Micros, Micros, Micros)>,
 }
 
@@ -29,13 +29,13 @@ impl Waits {
         Waits { latest }
     }
 
-    /// Whether another call than this was in line in its span.
+    /// Whether another call was in line during this call.
     pub fn others(&self, call: &Call) -> bool {
         let until = self.latest.partition_point(|(start, ..)| *start <= call.latest());
         let Some((_, first, second)) = until.checked_sub(1).map(|last| self.latest[last]) else {
             return false;
         };
-        // Its own is one of these, if it waits.
+        // If this call waits, its own span is one of them.
         match matches!(call.op, Op::Acquire { waits: true, .. }) {
             true => second >= call.start,
             false => first >= call.start,

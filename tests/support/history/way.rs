@@ -1,14 +1,14 @@
-//! What the search keeps at one point of time: the ways in which the calls so far may have come about, and the steps under
-//! way.
+//! The state of the search at one time: the ways, which are the possible explanations of the calls so far, and the
+//! steps under way.
 
 use super::model::Semaphore;
 use super::rule::Why;
 
-/// One way in which all that is past may have come about.
+/// One possible explanation of all past events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Way {
     pub semaphore: Semaphore,
-    /// Which of the steps under way it has taken, sorted.
+    /// The steps under way that it has taken, sorted.
     pub taken: Vec<usize>,
 }
 
@@ -28,12 +28,12 @@ impl Way {
     }
 }
 
-/// The steps under way, by when they matter.
+/// The steps under way, by kind.
 #[derive(Clone, Default)]
 pub struct UnderWay {
     pub looks: Vec<usize>,
     pub changes: Vec<usize>,
-    /// Grants that nobody heard of.
+    /// Unseen grants.
     pub unseen: Vec<usize>,
     pub unseen_ends: Vec<usize>,
 }
@@ -46,11 +46,11 @@ impl UnderWay {
     }
 }
 
-/// No way goes past the end of this step.
+/// No way passes the end of this step.
 pub struct Stuck {
     pub step: usize,
     pub why: Why,
-    /// Nothing was left out.
+    /// No way was discarded.
     pub complete: bool,
     /// One of the ways up to there.
     pub way: Way,

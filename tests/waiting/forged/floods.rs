@@ -1,4 +1,4 @@
-//! Promise: however many messages come, a waiter asks no more often and waits no longer than without them.
+//! Promise: many messages make a waiter neither ask more often nor wait longer.
 
 use super::{LONG, MINUTE, channel_of, forgeries, let_it_read, publish, wait_for_permit, waiter_of};
 use crate::own;
@@ -27,16 +27,17 @@ fn forged_and_repeated_hints_do_not_make_a_waiter_ask() {
     let gate = server.gate();
     let waiting = wait_for_permit(&gate, 2);
     let channel = channel_of(&server);
-    let id = eventually("the client waits", || {
+    let id = eventually("the client is in line", || {
         let last = raw.inspect().waiters.pop()?;
         (!last.id.starts_with("dead")).then_some(last.id)
     });
-    // The script stops behind a hundred of the dead and tells the client to ask at once, which finds one permit free.
+    // The script stops after a hundred dropped waiters and sends the client a hint to ask at once. That call finds one
+    // permit free.
     let mut listener = Listener::on(&server, &channel);
     raw.assert_released("first");
     let hint = listener.next();
     assert_eq!((&hint[0], &hint[1..4]), (&id, &["0", "0", "0"].map(String::from)[..]));
-    eventually("it asked and is the head", || (raw.inspect().waiters.first()?.id == id).then_some(()));
+    eventually("the client has asked and is the head", || (raw.inspect().waiters.first()?.id == id).then_some(()));
     let mut stranger = server.connection();
     reset_counts(&mut raw.con);
     for payload in forgeries(&id, 2, hint[4].parse().unwrap()) {
@@ -47,7 +48,7 @@ fn forged_and_repeated_hints_do_not_make_a_waiter_ask() {
     }
     let_it_read(&server, &gate);
     let ran = scripts_run(&mut raw.con);
-    // Those of `let_it_read` and a few of the waiter's own.
+    // These include the calls of `let_it_read` and a few of the waiter.
     assert!(ran < 60, "{ran} scripts were run");
     assert!(!waiting.is_finished());
     raw.assert_released("second");
@@ -55,7 +56,7 @@ fn forged_and_repeated_hints_do_not_make_a_waiter_ask() {
 }
 
 #[test]
-fn a_flood_of_messages_makes_nobody_wait_longer() {
+fn a_flood_of_messages_makes_no_wait_longer() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: LONG, ..raw.ask("holder") });
@@ -88,7 +89,7 @@ fn a_flood_of_messages_makes_nobody_wait_longer() {
 }
 
 #[test]
-fn a_flood_of_calls_for_a_latch_does_not_make_its_waiters_spin() {
+fn a_flood_of_messages_for_a_latch_does_not_make_its_waiters_spin() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
     let latch = gate.latch("flooded", 1);
@@ -97,7 +98,7 @@ fn a_flood_of_calls_for_a_latch_does_not_make_its_waiters_spin() {
     let waiting = std::thread::spawn(move || waits.wait_timeout(MINUTE));
     let channel = channel_of(&server);
     let mut con = server.connection();
-    eventually("it waits with its inbox", || {
+    eventually("the waiter is subscribed", || {
         let waiters = format!("{}:latch.waiters:{{flooded}}", server.prefix);
         let count: u32 = con.zcard(waiters).unwrap();
         (count > 0).then_some(())

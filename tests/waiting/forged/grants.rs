@@ -1,4 +1,4 @@
-//! Promise: a client believes a message of a grant only if it is signed for this very wait.
+//! Promise: a client accepts a grant message only if it is signed for exactly this wait.
 
 use super::{LONG, channel_of, forgeries, let_it_read, publish, sha1, wait_for_permit, waiter_of};
 use crate::fuzz;
@@ -10,7 +10,7 @@ use luagate::scripts::semaphore::{Ask, LookupAnswer};
 use proptest::prelude::*;
 use redis::Commands;
 
-/// The secret of a wait, which only its client and the keys of the semaphore know.
+/// The secret of a wait. Only its client and the keys of the semaphore contain it.
 fn secret_of(raw: &mut Raw, id: &str, channel: &str) -> String {
     let [meta, ..] = raw.key_names();
     let record: Vec<u8> = raw.con.hget(meta, id).unwrap();
@@ -19,16 +19,16 @@ fn secret_of(raw: &mut Raw, id: &str, channel: &str) -> String {
     secret.to_owned()
 }
 
-/// What the client believes to hold is what the server granted.
+/// Asserts that the server granted the permit that the client returned.
 fn assert_known(raw: &mut Raw, id: &str, permit: &Permit) {
     let LookupAnswer::Held(grant) = raw.lookup(id) else {
-        panic!("the server knows nothing of {permit:?}");
+        panic!("the server did not grant {permit:?}");
     };
     assert_eq!((permit.fence(), permit.permits()), (grant.fence, 1));
 }
 
 #[test]
-fn a_forged_grant_is_not_believed() {
+fn a_forged_grant_is_not_accepted() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { permits: Some(2), lease_ms: LONG, ..raw.ask("holder") });
@@ -46,12 +46,12 @@ fn a_forged_grant_is_not_believed() {
         publish(&mut stranger, &channel, payload.as_bytes());
     }
     let_it_read(&server, &gate);
-    assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
+    assert!(!waiting.is_finished(), "it accepted {:?}", waiting.join());
     raw.assert_released("holder");
     assert_known(&mut raw, &id, &waiting.join().unwrap());
 }
 
-/// Words like those of a message, some of which are not.
+/// Words like those of a message; some are not valid.
 fn payload(id: String) -> BoxedStrategy<Vec<u8>> {
     let number = fuzz::integer().prop_map(|number| number.to_string());
     let hex = "[0-9a-f]{40}".boxed();
@@ -66,7 +66,7 @@ fn payload(id: String) -> BoxedStrategy<Vec<u8>> {
 }
 
 #[test]
-fn random_messages_are_not_believed() {
+fn random_messages_are_not_accepted() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { permits: Some(2), lease_ms: LONG, ..raw.ask("holder") });
@@ -79,13 +79,13 @@ fn random_messages_are_not_believed() {
         publish(&mut stranger.borrow_mut(), &channel, &payload);
     });
     let_it_read(&server, &gate);
-    assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
+    assert!(!waiting.is_finished(), "it accepted {:?}", waiting.join());
     raw.assert_released("holder");
     assert_known(&mut raw, &id, &waiting.join().unwrap());
 }
 
 #[test]
-fn a_true_message_for_another_wait_is_not_believed() {
+fn a_genuine_message_for_another_wait_is_not_accepted() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { permits: Some(2), lease_ms: LONG, ..raw.ask("holder") });
@@ -93,7 +93,8 @@ fn a_true_message_for_another_wait_is_not_believed() {
     let waiting = wait_for_permit(&gate, 1);
     let id = waiter_of(&mut raw);
     let channel = channel_of(&server);
-    // The stranger has the same id wait elsewhere, on this channel and with a secret of its own: a script signs for it.
+    // The attacker starts a wait of the same id on another semaphore, with this channel and its own secret. A script
+    // signs that grant.
     let mut elsewhere = Raw::named(&server, "elsewhere", 1);
     let inbox = format!("{channel}#mine");
     elsewhere.grant(elsewhere.ask("holder"));
@@ -103,7 +104,7 @@ fn a_true_message_for_another_wait_is_not_believed() {
     let words = listener.next();
     assert_eq!((&words[0], words.len()), (&id, 6));
     let_it_read(&server, &gate);
-    assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
+    assert!(!waiting.is_finished(), "it accepted {:?}", waiting.join());
     raw.assert_released("holder");
     assert_known(&mut raw, &id, &waiting.join().unwrap());
 }
@@ -132,14 +133,14 @@ fn every_digit_of_a_signature_counts() {
         publish(&mut stranger, &channel, &wrong);
     }
     let_it_read(&server, &gate);
-    assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
-    // With all digits right it is one of the scripts' own.
+    assert!(!waiting.is_finished(), "it accepted {:?}", waiting.join());
+    // With the correct signature the message is the same as one of a script.
     publish(&mut stranger, &channel, &signed(ticket + 2));
     assert_eq!(waiting.join().unwrap().fence(), ticket + 2);
 }
 
 #[test]
-fn a_late_message_of_a_place_that_was_given_up_is_not_believed() {
+fn a_late_message_for_an_abandoned_place_is_not_accepted() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     raw.grant(Ask { permits: Some(2), lease_ms: LONG, ..raw.ask("holder") });
@@ -150,14 +151,14 @@ fn a_late_message_of_a_place_that_was_given_up_is_not_believed() {
     let secret = secret_of(&mut raw, &id, &channel);
     let (ticket, now) = (raw.inspect().waiters[0].ticket, raw.server_ms());
     let mut late = server.connection();
-    // Whatever was granted for an earlier place has a fence below the ticket of this one.
+    // Any grant for an earlier place has a fence below the ticket of this place.
     for fence in [ticket, ticket - 1, 1] {
         let grant = format!("{id} 1 {fence} {} {now}", now + LONG);
         let signature = sha1(&format!("{secret}{grant}"));
         publish(&mut late, &channel, format!("{grant} {signature}").as_bytes());
     }
     let_it_read(&server, &gate);
-    assert!(!waiting.is_finished(), "it believed {:?}", waiting.join());
+    assert!(!waiting.is_finished(), "it accepted {:?}", waiting.join());
     raw.assert_released("holder");
     assert_known(&mut raw, &id, &waiting.join().unwrap());
 }

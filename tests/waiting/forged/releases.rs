@@ -1,4 +1,4 @@
-//! Promise: no message that was forged or kept makes a client release what another process holds with the same id.
+//! Promise: no forged or replayed message makes a client release a permit that another process holds with the same id.
 
 use super::{LONG, channel_of, forgeries, let_it_read, publish, waiter_of};
 use crate::own;
@@ -10,17 +10,18 @@ use luagate::scripts::semaphore::{Ask, LookupAnswer};
 use luagate::{Gate, Semaphore};
 use std::time::{Duration, Instant};
 
-/// What was published before this makes the client release nothing that `id` holds.
+/// Asserts that the messages published so far do not make the client release the permit of `id`.
 fn assert_kept(server: &Server, gate: &Gate, raw: &mut Raw, id: &str) {
     let_it_read(server, gate);
-    // The release would be on its way in the background: what it does first is this one.
+    // A release would be sent in the background, as the first task there.
     let until = Instant::now() + Duration::from_millis(500);
     while Instant::now() < until {
-        assert!(raw.holds(id), "a stranger released it");
+        assert!(raw.holds(id), "the client released another process's permit");
     }
 }
 
-/// A wait with the id `worker` is cancelled while the server does not answer: the place is given up in the background.
+/// Cancels a wait with the id `worker` while the server does not answer. The background then gives up its place in
+/// line.
 fn give_up_unanswered(semaphore: Semaphore, server: &mut Server, raw: &mut Raw) {
     let cancel = luagate::Cancel::new();
     let asks = semaphore.cancelled_by(&cancel);
@@ -30,13 +31,13 @@ fn give_up_unanswered(semaphore: Semaphore, server: &mut Server, raw: &mut Raw) 
     cancel.cancel();
     assert!(matches!(waiting.join().unwrap(), AcquireError::Cancelled(_)));
     server.resume();
-    eventually("the place is given up in the background", || {
+    eventually("the background gives up the place in line", || {
         matches!(raw.lookup("worker"), LookupAnswer::Gone { .. }).then_some(())
     });
 }
 
 #[test]
-fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
+fn a_forged_grant_for_an_abandoned_wait_releases_nothing() {
     let mut server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: LONG, ..raw.ask("holder") });
@@ -44,7 +45,7 @@ fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
         Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap();
     give_up_unanswered(gate.semaphore("raw", 1).id("worker"), &mut server, &mut raw);
     let channel = channel_of(&server);
-    // The id is in use again, by another process.
+    // Another process uses the id again.
     raw.assert_released("holder");
     let grant = raw.grant(Ask { lease_ms: LONG, ..raw.ask("worker") });
     let mut stranger = server.connection();
@@ -55,7 +56,7 @@ fn a_forged_grant_for_a_wait_that_was_given_up_releases_nothing() {
 }
 
 #[test]
-fn a_true_message_of_an_earlier_wait_of_the_same_id_releases_nothing() {
+fn a_genuine_message_for_an_earlier_wait_of_the_same_id_releases_nothing() {
     let mut server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let long = |id| Ask { id, limit: 1, lease_ms: LONG, ..Ask::default() };
@@ -63,7 +64,7 @@ fn a_true_message_of_an_earlier_wait_of_the_same_id_releases_nothing() {
     let gate =
         Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap();
     let semaphore = gate.semaphore("raw", 1).id("worker");
-    // The earlier wait: a stranger keeps the message of its grant.
+    // The earlier wait. The attacker records its grant message.
     let asks = semaphore.clone();
     let waiting = std::thread::spawn(move || asks.acquire().unwrap());
     waiter_of(&mut raw);
@@ -72,10 +73,11 @@ fn a_true_message_of_an_earlier_wait_of_the_same_id_releases_nothing() {
     raw.assert_released("holder");
     let message = listener.next_grant().join(" ");
     waiting.join().unwrap().release().unwrap();
-    // Another one is given up while the server does not answer, so the client releases what may still come for it.
+    // Another wait is given up while the server does not answer. The client therefore releases a grant that may still
+    // arrive for it.
     raw.grant(long("holder"));
     give_up_unanswered(semaphore, &mut server, &mut raw);
-    // The id is in use again, by another process.
+    // Another process uses the id again.
     raw.assert_released("holder");
     raw.grant(long("worker"));
     publish(&mut server.connection(), &channel, message.as_bytes());

@@ -1,4 +1,5 @@
-//! Promise: the scripts sign each message with the secret of the wait that it is for, and refuse an inbox that has none.
+//! Promise: the scripts sign each message with the secret of its wait. They refuse an inbox with `#` but without
+//! channel or secret.
 
 use super::{LONG, sha1};
 use crate::support::Server;
@@ -24,7 +25,7 @@ fn the_scripts_sign_grants_and_hints_with_the_secret_of_the_wait() {
     let hint = inbox.next();
     assert_eq!(hint[..4], ["signed", "0", "0", &end.to_string()]);
     is_signed(&hint);
-    raw.resize(1, None); // it wants more than there can be
+    raw.resize(1, None); // the waiter requests more than the new limit
     let hint = inbox.next();
     assert_eq!(hint[..4], ["signed", "0", "0", "0"]);
     is_signed(&hint);
@@ -38,7 +39,7 @@ fn the_scripts_sign_grants_and_hints_with_the_secret_of_the_wait() {
         panic!("{grant:?}");
     };
     assert_eq!(grant[2], held.fence.to_string());
-    // Without a secret the message is as long as it says without a signature.
+    // Without a secret the message has no signature: 5 words.
     raw.queue(Ask { id: "plain", inbox: &inbox.channel, ..ask });
     raw.assert_released("signed");
     assert_eq!(inbox.next().len(), 5);

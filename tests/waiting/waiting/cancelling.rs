@@ -1,4 +1,4 @@
-//! Promise: a wait ends when its handle is cancelled or the deadline of the handle has passed, and is granted nothing after that.
+//! Promise: a wait ends when its handle is cancelled or the handle's deadline passes. After that it is granted nothing.
 
 use super::{MINUTE, await_waiters};
 use crate::support::raw::Raw;
@@ -9,7 +9,7 @@ use luagate::errors::{AcquireError, AcquireSeveralError, WaitError};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_wait_is_cancelled_from_another_thread() {
+fn a_wait_can_be_cancelled_from_another_thread() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
@@ -37,7 +37,7 @@ fn a_wait_that_was_cancelled_before_it_began_is_never_granted() {
     let mut fence = raw.inspect().last_fence;
     let stop = Cancel::new();
     stop.cancel();
-    // All is free. The first wait of a gate asks in another way than those after it.
+    // All permits are free. The first wait of a gate is sent in another way than later ones.
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 1).cancelled_by(&stop);
     let latch = gate.latch("open", 1).cancelled_by(&stop);
@@ -54,7 +54,7 @@ fn a_wait_that_was_cancelled_before_it_began_is_never_granted() {
         }
         let both = gate.mutexes(["a", "b"]).cancelled_by(&stop);
         assert!(matches!(both.acquire_timeout(SOON), Err(AcquireSeveralError::Cancelled(_))));
-        assert_eq!(raw.inspect().last_fence, fence, "it was granted");
+        assert_eq!(raw.inspect().last_fence, fence, "a permit was granted");
         // From here on the gate has an inbox.
         raw.grant(raw.ask("holder"));
         let waited = gate.semaphore("raw", 1).acquire_timeout(Duration::from_millis(20));
@@ -80,11 +80,11 @@ fn a_wait_ends_at_the_deadline_of_its_handle() {
             let (result, ended) = waiter.join().unwrap();
             assert!(matches!(result, Err(AcquireError::Cancelled(_))));
             assert!(ended >= deadline, "cancelled early");
-            // Without a message it would ask again after 5 s.
+            // Without a message the waiter would ask again after 5 s.
             assert!(ended < deadline + Duration::from_secs(3), "cancelled late");
         }
     });
-    assert_eq!(raw.inspect().waiter_count, 0, "a place is left behind");
+    assert_eq!(raw.inspect().waiter_count, 0, "a place in line is left behind");
     assert!(request.is_cancelled());
     let start = Instant::now();
     assert!(matches!(semaphore.acquire_timeout(SOON), Err(AcquireError::Cancelled(_))));
@@ -109,12 +109,12 @@ fn all_waits_of_a_request_have_one_deadline() {
     assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");
     let waited = start.elapsed();
     assert!(waited >= Duration::from_millis(300) && waited < Duration::from_secs(3));
-    assert!(!guard.is_lost(), "what was granted in time stays");
+    assert!(!guard.is_lost(), "the permit granted in time must stay");
     guard.unlock().unwrap();
 }
 
 #[test]
-fn a_latch_is_not_waited_for_beyond_the_deadline_of_a_handle() {
+fn a_wait_for_a_latch_ends_at_the_deadline_of_its_handle() {
     let server = Server::any();
     let start = Instant::now();
     let request = Cancel::after(Duration::from_millis(200));

@@ -1,4 +1,4 @@
-//! Promise: waiters and holders whose process has ended prevent nobody from being served for longer than a lease or a new check.
+//! Promise: waiters and holders whose process has ended delay the others by at most a lease or one recheck.
 
 use super::{MINUTE, await_waiters};
 use crate::support::raw::Raw;
@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
 #[test]
-fn three_thousand_waiters_vanish_and_the_next_one_is_served_within_its_recheck() {
+fn a_waiter_behind_three_thousand_vanished_ones_is_granted_within_its_recheck() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
@@ -29,7 +29,7 @@ fn three_thousand_waiters_vanish_and_the_next_one_is_served_within_its_recheck()
     });
 }
 
-/// A process that acquires, says so, and holds until it is told to release or is killed.
+/// A process that acquires, prints so, and holds until it receives a line or is killed.
 struct Worker {
     child: Child,
     input: ChildStdin,
@@ -48,7 +48,7 @@ impl Worker {
         let mut line = String::new();
         while line.trim() != word {
             line.clear();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the worker ended before it said {word}");
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the worker ended before it printed {word}");
         }
     }
 
@@ -58,7 +58,7 @@ impl Worker {
     }
 }
 
-/// What the process of a worker does.
+/// The main function of a worker process.
 pub fn work(arguments: &[String]) {
     let [url, prefix, label] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).label(label).open().unwrap();
@@ -72,7 +72,7 @@ pub fn work(arguments: &[String]) {
 }
 
 #[test]
-fn processes_are_killed_while_they_wait_and_while_they_hold() {
+fn killed_waiters_delay_no_one_and_killed_holders_only_for_their_lease() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let mut holder = Worker::start(&server, "holder");
@@ -86,7 +86,8 @@ fn processes_are_killed_while_they_wait_and_while_they_hold() {
     let lease_end = state.holders[0].expires_at.unwrap();
     waiter.kill();
     holder.kill();
-    // The killed waiter is first in line, and stops nobody; the killed holder does until its lease ends.
+    // The killed waiter is first in line and delays no one. The killed holder delays the next waiter until its lease
+    // ends.
     next.await_line("inside");
     let state = raw.inspect();
     assert!(state.holders[0].id.starts_with("next/"));

@@ -1,4 +1,4 @@
-//! Promise: a wait ends at its timeout, when its place is revoked or when the limit is another, and leaves nothing behind.
+//! Promise: a wait ends at its timeout, when its place is revoked or when the limit changes, and leaves nothing behind.
 
 use super::{MINUTE, await_waiters, median};
 use crate::own;
@@ -23,21 +23,21 @@ fn a_timeout_is_kept_within_50_ms_and_leaves_nothing_in_the_queue() {
             let Err(AcquireError::TimedOut(denied)) = semaphore.acquire_timeout(timeout) else { panic!() };
             assert_eq!((denied.in_use, denied.limit), (1, 1));
             assert_eq!(raw.inspect().waiter_count, 0);
-            start.elapsed().checked_sub(timeout).expect("it gave up too early")
+            start.elapsed().checked_sub(timeout).expect("it timed out too early")
         })
         .collect();
     assert!(median(over.clone()) <= Duration::from_millis(50), "{over:?}");
 }
 
 #[test]
-fn a_grant_that_crosses_a_timeout_is_used_or_given_back() {
+fn a_grant_that_crosses_a_timeout_is_used_or_released() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 1).lease(MINUTE);
     assert_crossing_grants_are_used(&server, &semaphore, &semaphore);
 }
 
 #[test]
-fn so_is_one_of_an_own_id() {
+fn a_grant_of_an_own_id_that_crosses_a_timeout_is_used_or_released() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 1).lease(MINUTE);
     assert_crossing_grants_are_used(&server, &semaphore, &semaphore.clone().id("me"));
@@ -47,7 +47,8 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
     let mut raw = Raw::new(server, 1);
     let (mut used, mut timed_out, mut unknown) = (0, 0, 0);
     let release_after = Duration::from_millis(4);
-    // Shorter after a permit that was used, and longer after none: so release and timeout cross on any machine.
+    // The timeout gets shorter after a used permit and longer after a timeout. So release and timeout cross on any
+    // machine.
     let mut timeout = Duration::from_millis(5);
     for round in 0..200 {
         let mut is_known = true;
@@ -67,23 +68,24 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
                     timed_out += 1;
                     timeout = timeout * 10 / 9;
                 }
-                // Whoever gets no processor for 40 ms is told so, and what became of its last call is given back later.
+                // A thread without processor time for 40 ms gets this error. The outcome of its last call is released
+                // later.
                 Err(AcquireError::Unknown(_)) => (is_known, unknown) = (false, unknown + 1),
                 Err(other) => panic!("{other}"),
             }
         });
-        let state = eventually("it is free again", || {
+        let state = eventually("the permit is free again", || {
             let state = raw.inspect();
             (state.in_use == 0 && (is_known || state.waiter_count == 0)).then_some(state)
         });
         assert_eq!(state.waiter_count, 0, "round {round}");
     }
-    assert!(used > 0 && timed_out > 0, "{used} used, {timed_out} timed out: nothing crossed");
-    assert!(unknown <= 10, "of {unknown} in 200 it is not known");
+    assert!(used > 0 && timed_out > 0, "{used} used, {timed_out} timed out: no grant crossed a timeout");
+    assert!(unknown <= 10, "{unknown} of 200 outcomes are unknown");
 }
 
 #[test]
-fn a_grant_of_an_own_id_is_used_though_its_message_comes_after_the_timeout() {
+fn a_grant_of_an_own_id_is_used_although_its_message_arrives_after_the_timeout() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
@@ -91,7 +93,7 @@ fn a_grant_of_an_own_id_is_used_though_its_message_comes_after_the_timeout() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| semaphore.acquire_timeout(Duration::from_secs(2)));
         await_waiters(&mut raw, 1);
-        eventually("both answers are there, to stand and not to stand in line", || {
+        eventually("both replies have arrived: queued and cancelled", || {
             (proxy.replies_to_scripts() == 2).then_some(())
         });
         proxy.delay_replies([Duration::from_millis(2_300)]);
@@ -104,7 +106,7 @@ fn a_grant_of_an_own_id_is_used_though_its_message_comes_after_the_timeout() {
 }
 
 #[test]
-fn a_strict_wait_takes_nothing_under_a_limit_that_was_changed_meanwhile() {
+fn a_strict_wait_acquires_nothing_under_a_limit_changed_meanwhile() {
     let server = Server::any();
     let gate = server.gate();
     let mut raw = Raw::new(&server, 1);
@@ -121,14 +123,14 @@ fn a_strict_wait_takes_nothing_under_a_limit_that_was_changed_meanwhile() {
 }
 
 #[test]
-fn revoking_a_place_in_line_ends_the_wait_at_once_and_holds_up_nobody() {
+fn revoking_a_place_in_line_ends_the_wait_at_once_and_delays_no_one() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 2).lease(MINUTE);
     let holder = semaphore.try_acquire().unwrap();
     std::thread::scope(|scope| {
-        // It wants both permits, so those behind it wait although one is free.
+        // It requests both permits, so the waiters behind it wait although one permit is free.
         let waiting = scope.spawn(|| {
             let both = semaphore.clone().id("wants-both");
             let outcome = both.acquire_many_timeout(2, MINUTE);
@@ -139,7 +141,7 @@ fn revoking_a_place_in_line_ends_the_wait_at_once_and_holds_up_nobody() {
         await_waiters(&mut raw, 2);
         let revoked = Instant::now();
         assert_eq!(semaphore.revoke("wants-both").unwrap(), Revoked::Waited);
-        drop(behind.join().unwrap().expect("one was free all the time"));
+        drop(behind.join().unwrap().expect("one permit was free all the time"));
         let (outcome, ended) = waiting.join().unwrap();
         let Err(AcquireError::Revoked(place)) = outcome else {
             panic!("{outcome:?}");

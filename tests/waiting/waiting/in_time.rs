@@ -1,4 +1,4 @@
-//! Promise: a waiter is served as soon as a permit is free, and one connection listens for all of a gate.
+//! Promise: a waiter is granted a permit as soon as one is free. All waits of a gate share one subscription.
 
 use super::{LONG_MS, MINUTE, await_waiters, held, median};
 use crate::own;
@@ -11,13 +11,13 @@ use luagate::{Cancel, Semaphore};
 use std::time::{Duration, Instant};
 
 #[test]
-fn one_subscriber_connection_however_many_threads_wait() {
+fn all_waiting_threads_of_a_gate_share_one_subscriber_connection() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 1);
     let holder = semaphore.acquire().unwrap();
-    assert_eq!(subscribers(&mut raw), 0, "opened before anybody waited");
+    assert_eq!(subscribers(&mut raw), 0, "subscribed before the first wait");
     std::thread::scope(|scope| {
         let waiters: Vec<_> =
             (0..50).map(|_| scope.spawn(|| drop(semaphore.acquire_timeout(MINUTE).unwrap()))).collect();
@@ -38,7 +38,7 @@ fn subscribers(raw: &mut Raw) -> usize {
 }
 
 #[test]
-fn a_lease_that_ends_is_taken_over_within_50_ms() {
+fn expired_lease_is_granted_to_the_first_waiter_within_50_ms() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 1);
     let late: Vec<Duration> = (0..5)
@@ -57,7 +57,7 @@ fn a_lease_that_ends_is_taken_over_within_50_ms() {
 }
 
 #[test]
-fn who_comes_to_the_head_takes_over_within_50_ms_of_the_end_of_a_lease() {
+fn expired_lease_is_granted_to_a_new_head_within_50_ms() {
     let server = Server::any();
     let gate = server.gate();
     let inbox = Listener::new(&server, "others");
@@ -66,7 +66,7 @@ fn who_comes_to_the_head_takes_over_within_50_ms_of_the_end_of_a_lease() {
         let mut raw = Raw::named(&server, &name, 1);
         let crashed = Ask { lease_ms: 2_500, ..raw.ask("crashed") };
         let end = raw.grant(crashed).expires_at.unwrap();
-        // Behind so many the client would ask again after the end.
+        // Behind this number of waiters the client would ask again only after the lease end.
         let others = ["a", "b", "c", "d", "e"];
         for id in others {
             raw.queue(Ask { wait_ms: LONG_MS, inbox: &inbox.channel, ..raw.ask(id) });
@@ -90,11 +90,11 @@ fn who_comes_to_the_head_takes_over_within_50_ms_of_the_end_of_a_lease() {
 }
 
 #[test]
-fn a_wait_that_may_be_cancelled_hears_at_once_though_the_wait_in_front_is_over() {
+fn a_cancellable_wait_is_granted_at_once_although_the_wait_that_read_for_it_has_ended() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let late = (0..3).map(|_| {
-        // The first wait of a gate reads what comes for all.
+        // The first wait of a gate reads the messages for all waits.
         let first = server.gate().semaphore("raw", 1);
         let last = first.clone().cancelled_by(&Cancel::new());
         raw.grant(held(&raw));
@@ -118,7 +118,7 @@ fn a_wait_that_may_be_cancelled_hears_at_once_though_the_wait_in_front_is_over()
 }
 
 #[test]
-fn two_semaphores_may_be_waited_for_with_one_own_id() {
+fn two_semaphores_can_be_waited_for_with_one_own_id() {
     let server = Server::any();
     let mut first = Raw::named(&server, "first", 1);
     let mut second = Raw::named(&server, "second", 1);
@@ -134,7 +134,7 @@ fn two_semaphores_may_be_waited_for_with_one_own_id() {
         let two = scope.spawn(wait("second"));
         await_waiters(&mut first, 1);
         await_waiters(&mut second, 1);
-        assert!(matches!(wait("first")(), Err(AcquireError::Invalid(_))), "the same id waits there already");
+        assert!(matches!(wait("first")(), Err(AcquireError::Invalid(_))), "the same id is already in line there");
         second.assert_released("holder");
         assert!(two.join().unwrap().is_ok());
         assert!(!one.is_finished());

@@ -1,4 +1,5 @@
-//! Promise: a wait goes on when connections are lost or the server restarts, and what comes after its end is given back.
+//! Promise: a wait continues after lost connections or a server restart. A grant that arrives after its end is
+//! released.
 
 use super::{LONG, LONG_MS, MINUTE, await_waiters, held};
 use crate::own;
@@ -12,7 +13,7 @@ use luagate::{Cancel, Gate};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_lost_subscription_heals_and_nobody_hangs() {
+fn a_lost_subscription_is_reestablished_and_no_wait_hangs() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let gate = server.gate();
@@ -29,13 +30,13 @@ fn a_lost_subscription_heals_and_nobody_hangs() {
             support::kill_connections(&mut raw.con, "pubsub");
             holder.release().unwrap();
             let waited = waiter.join().unwrap();
-            assert!(waited < Duration::from_secs(5), "woken only by its own re-check, after {waited:?}");
+            assert!(waited < Duration::from_secs(5), "woken only by its own recheck, after {waited:?}");
         });
     }
 }
 
 #[test]
-fn subscribers_and_callers_are_killed_in_a_loop() {
+fn waits_succeed_while_connections_are_killed_in_a_loop() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
@@ -58,7 +59,8 @@ fn subscribers_and_callers_are_killed_in_a_loop() {
                 scope.spawn(|| {
                     let mut served = 0;
                     while served < 20 {
-                        // Two connections cut in a row leave the outcome unknown; that is told, and nothing is held.
+                        // Two broken connections in a row leave the outcome unknown. The call reports this, and no
+                        // permit stays held.
                         match semaphore.acquire_timeout(MINUTE) {
                             Ok(permit) => {
                                 served += 1;
@@ -78,14 +80,14 @@ fn subscribers_and_callers_are_killed_in_a_loop() {
         assert!(killer.join().unwrap() > 20, "nothing was killed");
     });
     raw.con = server.connection();
-    eventually("everything came back", || {
+    eventually("every permit is released", || {
         let state = raw.inspect();
         (state.in_use == 0 && state.waiter_count == 0).then_some(())
     });
 }
 
 #[test]
-fn a_wait_outlives_a_restart_of_the_server() {
+fn a_wait_continues_after_a_restart_of_the_server() {
     let mut server = own!(Server::private(&[]));
     let semaphore = server.gate().semaphore("raw", 1);
     let mut raw = Raw::new(&server, 1);
@@ -95,13 +97,13 @@ fn a_wait_outlives_a_restart_of_the_server() {
         await_waiters(&mut raw, 1);
         server.kill();
         server.start_again();
-        // The server forgot everything, the holder too.
+        // The server lost all data, also the holder.
         assert!(waiter.join().unwrap().is_ok());
     });
 }
 
 #[test]
-fn who_waits_keeps_its_place_over_a_restart_of_the_server() {
+fn waiters_keep_their_order_after_a_restart_without_data() {
     let mut server = own!(Server::private_tcp(&[]));
     let mut raw = Raw::new(&server, 1);
     raw.grant(held(&raw));
@@ -126,10 +128,10 @@ fn who_waits_keeps_its_place_over_a_restart_of_the_server() {
         proxy.refuse();
     }
     server.kill();
-    server.start_again(); // it forgot everything
+    server.start_again(); // it lost all data
     let mut raw = Raw::new(&server, 1);
     raw.grant(held(&raw));
-    // The second finds the server before the first does.
+    // The second waiter reaches the server before the first.
     for (waiters, proxy) in (1..).zip(proxies.iter().rev()) {
         proxy.lead_to(&server);
         await_waiters(&mut raw, waiters);
@@ -141,7 +143,7 @@ fn who_waits_keeps_its_place_over_a_restart_of_the_server() {
     }
 }
 
-/// A gate behind a proxy that gives a call up early, with one connection for all calls.
+/// A gate behind a proxy, with a short read timeout and one connection for all calls.
 fn impatient(proxy: &Proxy, server: &Server) -> Gate {
     Gate::builder(&proxy.url)
         .prefix(&server.prefix)
@@ -151,9 +153,9 @@ fn impatient(proxy: &Proxy, server: &Server) -> Gate {
         .unwrap()
 }
 
-/// Waits until something was granted after `fence`, and all of it given back.
+/// Blocks until a permit was granted with a fence above `fence`, and all permits are released.
 fn await_return(raw: &mut Raw, fence: u64) {
-    eventually("it is granted and given back", || {
+    eventually("a permit is granted and released", || {
         let state = raw.inspect();
         let is_granted = state.last_fence > fence;
         (is_granted && state.in_use == 0 && state.waiter_count == 0).then_some(())
@@ -161,17 +163,17 @@ fn await_return(raw: &mut Raw, fence: u64) {
 }
 
 #[test]
-fn a_grant_that_comes_for_a_wait_that_was_given_up_is_released() {
+fn a_grant_that_arrives_for_an_abandoned_wait_is_released() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let mut raw = Raw::new(&server, 1);
     raw.grant(held(&raw));
     let gate = impatient(&proxy, &server);
     let semaphore = gate.semaphore("raw", 1).lease(LONG);
-    // The client listens from here on.
+    // From here on the client is subscribed.
     let refused = semaphore.acquire_timeout(Duration::from_millis(200));
     assert!(matches!(refused, Err(AcquireError::TimedOut(_))));
-    // The first call is overtaken, its repetition is carried out without a reply, and both are released.
+    // The first call arrives after the second. The second runs but its reply is lost. Both are released.
     proxy.overtake_call();
     proxy.lose_reply_of_script();
     let error = semaphore.acquire().unwrap_err();
@@ -186,12 +188,12 @@ fn a_grant_that_comes_for_a_wait_that_was_given_up_is_released() {
 }
 
 #[test]
-fn a_call_of_a_wait_that_comes_after_its_end_is_granted_to_nobody() {
+fn a_call_of_a_wait_that_arrives_after_its_end_leaves_nothing_held() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let mut raw = Raw::new(&server, 1);
     raw.grant(held(&raw));
-    // Behind somebody the client asks again every second.
+    // Behind another waiter the client asks again every second.
     raw.queue(Ask { wait_ms: LONG_MS, inbox: "nobody", ..raw.ask("first") });
     let stop = Cancel::new();
     let gate = impatient(&proxy, &server);
@@ -199,7 +201,7 @@ fn a_call_of_a_wait_that_comes_after_its_end_is_granted_to_nobody() {
     let waiting = std::thread::spawn(move || semaphore.acquire());
     await_waiters(&mut raw, 2);
     proxy.hold();
-    eventually("it asks again", || proxy.has_any_back().then_some(()));
+    eventually("the client asks again", || proxy.has_any_back().then_some(()));
     stop.cancel();
     let ended = waiting.join().unwrap();
     assert!(matches!(ended, Err(AcquireError::Cancelled(_))), "{ended:?}");
@@ -212,7 +214,7 @@ fn a_call_of_a_wait_that_comes_after_its_end_is_granted_to_nobody() {
 }
 
 #[test]
-fn a_server_that_stays_away_is_told_as_such() {
+fn a_server_that_stays_unreachable_is_reported_as_a_failure() {
     let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix).outage(Duration::from_millis(300)).open().unwrap();
     let semaphore = gate.semaphore("raw", 1);
@@ -230,7 +232,7 @@ fn a_server_that_stays_away_is_told_as_such() {
 }
 
 #[test]
-fn a_script_that_keeps_the_server_busy_is_waited_out() {
+fn a_wait_continues_after_a_script_kept_the_server_busy() {
     let server = own!(Server::private(&["--lua-time-limit", "50"]));
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
@@ -247,13 +249,13 @@ fn a_script_that_keeps_the_server_busy_is_waited_out() {
             let ping = redis::cmd("PING").exec(&mut con);
             ping.is_err_and(|error| error.code() == Some("BUSY")).then_some(())
         });
-        // A second one asks, and hears of it.
+        // A second call gets the error of the busy server.
         let second = semaphore.acquire_timeout(Duration::from_millis(100));
         let Err(AcquireError::Failed(failure) | AcquireError::Unknown(failure)) = second else { panic!("{second:?}") };
         assert_eq!(failure.kind(), luagate::errors::FailureKind::NotReady);
         assert!(!waiter.is_finished());
         redis::cmd("SCRIPT").arg("KILL").exec(&mut con).unwrap();
-        eventually("it is free again", || redis::cmd("PING").exec(&mut con).ok());
+        eventually("the server answers again", || redis::cmd("PING").exec(&mut con).ok());
         raw.assert_released("holder");
         assert!(waiter.join().unwrap().is_ok());
     });

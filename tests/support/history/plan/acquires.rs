@@ -1,4 +1,4 @@
-//! From calls that acquire: grants, refusals, and grants that their callers did not hear of.
+//! Steps of acquire calls: grants, refusals, and unseen grants.
 
 use super::builder::Builder;
 use crate::support::history::planned::{Doubt, MS, Must, NEVER, Wrong};
@@ -6,7 +6,7 @@ use crate::support::history::rule::Rule;
 use crate::support::history::step::Step;
 use crate::support::history::{Call, Full, Granted, Lease, Micros, Outcome};
 
-/// How long the last call of a wait that is given up may take.
+/// The maximum duration of the last call of a cancelled wait.
 const LAST_WORD: Micros = 40 * MS;
 
 impl Builder<'_> {
@@ -20,8 +20,8 @@ impl Builder<'_> {
             Outcome::Failed => return Ok(()),
             _ => {}
         }
-        // A grant that its caller did not hear of: of a call without an answer, or one that ended, or that the server forgot,
-        // before the answer came.
+        // An unseen grant: of a call without a reply, or one that ended or was lost by the server before the reply
+        // arrived.
         let (start, end) = (call.start, call.latest());
         let least = least_end(call, lease).min(self.shut.empty_in(call));
         let late = self.late(call).min(self.shut.forgets(call));
@@ -39,7 +39,8 @@ impl Builder<'_> {
             Outcome::TimedOut(full) if !full.answered => {
                 self.unseen(at, want, (start, late), (start, over), Doubt::AfterCall);
             }
-            // It is given back before the call returns, unless the server does not answer within the time for that.
+            // The permit is released before the call returns, unless the server does not reply within the time for
+            // that.
             Outcome::Cancelled => {
                 self.unseen(at, want, (start, end), (start, end), Doubt::InCall);
                 if self.rules.repeated || end - start >= LAST_WORD {
@@ -54,7 +55,7 @@ impl Builder<'_> {
 
     fn granted(&mut self, at: usize, granted: &Granted, want: Option<u32>, lease: Lease) -> Result<(), Wrong> {
         if want.is_some_and(|want| want != granted.permits) {
-            let text = format!("{} permits for one who wanted {want:?}", granted.permits);
+            let text = format!("{} permits granted, {want:?} requested", granted.permits);
             return Err(self.wrong(Rule::Limit, at, text));
         }
         let who = self.whos[granted.id.as_str()];
@@ -72,7 +73,7 @@ impl Builder<'_> {
             Some(ticket) => {
                 let place = self.numbers[&ticket];
                 let joined = self.span_of(at, ticket, "ticket")?;
-                // A grant whose lease ended before its caller heard of it takes the place along.
+                // If a grant's lease ended before the caller received it, its place in line ended too.
                 let stays = self.calls[at].latest() <= least_end(self.calls[at], asked) && !self.two_masters.at(joined);
                 let step = Step::Join { who, number: place, stays };
                 self.add(at, step, joined, Must::Happen);
@@ -86,7 +87,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// When a number was given: it is the server's time in microseconds, or a little more.
+    /// The span in which a number was given. It is the server's time in microseconds, or slightly more.
     fn span_of(&self, at: usize, number: u64, what: &str) -> Result<(Micros, Micros), Wrong> {
         let (start, end) = (self.calls[at].start, self.calls[at].latest());
         if !self.rules.same_clock {
@@ -112,7 +113,7 @@ impl Builder<'_> {
         self.during(at, step);
     }
 
-    /// A grant that nobody heard of may have begun and ended in these spans.
+    /// An unseen grant may have begun and ended in these spans.
     fn unseen(&mut self, at: usize, want: Option<u32>, begun: (Micros, Micros), over: (Micros, Micros), doubt: Doubt) {
         let who = self.who(at);
         let permits = want.unwrap_or(0);
@@ -123,7 +124,7 @@ impl Builder<'_> {
     }
 }
 
-/// When a lease that was given during this call ends at the earliest.
+/// The earliest end of a lease that was given during this call.
 fn least_end(call: &Call, lease: Lease) -> Micros {
     match lease {
         Lease::Ms(ms) | Lease::Renewed(ms) => call.start + (ms * 1_000).saturating_sub(MS),

@@ -1,4 +1,4 @@
-//! A plan that is being made, and how a step is added to it.
+//! A plan under construction.
 
 use crate::support::history::planned::{Doubt, Must, Plan, Planned, Wrong};
 use crate::support::history::rule::Rule;
@@ -14,20 +14,20 @@ pub struct Builder<'a> {
     pub rules: &'a Rules,
     pub plan: Plan,
     pub numbers: HashMap<u64, u32>,
-    /// Of each id that a call was granted.
+    /// The number of each id that a call was granted.
     pub whos: HashMap<&'a str, Who>,
-    /// When the last lease of each has ended at the latest.
+    /// The latest possible end of the last lease of each permit.
     pub ends: Vec<Micros>,
     pub waits: Waits,
     pub shut: Shut,
     pub two_masters: TwoMasters,
-    /// Some release or refresh is of a permit that no call is known to have been granted: by then an unseen grant may have
-    /// been given back, or live on.
+    /// A release or refresh concerns a permit without a known grant. An unseen grant may then have been released or
+    /// prolonged.
     pub strangers: bool,
 }
 
 impl Builder<'_> {
-    /// Until when a call without an answer may still be carried out.
+    /// The time until which an unanswered call may still run.
     pub fn late(&self, call: &Call) -> Micros {
         let last_sign = call.end.unwrap_or(call.start);
         last_sign.saturating_add(self.rules.late)
@@ -35,7 +35,7 @@ impl Builder<'_> {
 
     pub fn during(&mut self, at: usize, step: Step) {
         let call = self.calls[at];
-        // Without an end nobody was told anything, so it may also not have happened.
+        // A call without an end has no outcome, so it may never have taken effect.
         let must = call.end.map_or(Must::Not, |_| Must::Happen);
         self.add(at, step, (call.start, call.latest()), must);
     }

@@ -1,4 +1,4 @@
-//! From calls about a permit that was granted: its leases, releases and refreshes, and what its holder was told of it.
+//! Steps of calls for a granted permit: leases, releases, refreshes, and what its holder learned about it.
 
 use super::builder::Builder;
 use crate::support::history::planned::{MS, Must, NEVER, Wrong};
@@ -6,15 +6,15 @@ use crate::support::history::rule::Rule;
 use crate::support::history::step::{LeaseNo, Step, Who};
 use crate::support::history::{Lease, Micros, Outcome};
 
-/// How far the clock of the calls and the server's drift apart between two measurements of their distance (`recorder.rs`): the
-/// system adjusts only one of them.
+/// The maximum drift between the clock of the calls and the server's clock between two measurements of their distance
+/// (`recorder.rs`). The system adjusts only one of them.
 const DRIFT: Micros = 300;
 
 impl Builder<'_> {
     pub fn release(&mut self, at: usize, who: Who, keep: u32) {
         let start = self.calls[at].start;
         match self.calls[at].outcome {
-            // Of either master.
+            // By either master.
             Outcome::Released | Outcome::Gone if self.two_masters.during(self.calls[at]) => {
                 let span = (start, self.calls[at].latest());
                 self.add(at, Step::Release { who, keep }, span, Must::Not);
@@ -38,7 +38,7 @@ impl Builder<'_> {
     pub fn refresh(&mut self, at: usize, who: Who, lease: Lease) -> Result<(), Wrong> {
         let call = self.calls[at];
         let (told, latest, must) = match call.outcome {
-            // Of either master.
+            // By either master.
             Outcome::Refreshed(told) if self.two_masters.during(call) => (told, call.latest(), Must::Not),
             Outcome::Lost if self.two_masters.during(call) => return Ok(()),
             Outcome::Refreshed(told) => (told, call.latest(), Must::Happen),
@@ -46,7 +46,7 @@ impl Builder<'_> {
                 self.lost(at, who);
                 return Ok(());
             }
-            // It came while the permit was held, or it changed nothing.
+            // It ran while the permit was held, or it had no effect.
             Outcome::Unknown | Outcome::NeverReturned => {
                 (None, self.ends[who as usize].min(self.late(call)), Must::Not)
             }
@@ -58,7 +58,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// A lease that was given in this span, and its end.
+    /// Adds a lease that was given in this span, and its end.
     pub fn lease(
         &mut self,
         at: usize,

@@ -1,4 +1,4 @@
-//! From one way to all that go past the end of a step.
+//! Extends one way to all ways that pass the end of a step.
 
 use super::state::{Effort, FEW, FEW_TRIED, MORE_TRIED, MOST_MORE_TRIED, MOST_TRIED, MOST_TRIED_A_STEP, Search};
 use crate::support::history::planned::{Doubt, Must, Planned};
@@ -7,7 +7,7 @@ use crate::support::history::way::Way;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 impl Search<'_> {
-    /// The changes under way that may come before this step.
+    /// The changes under way that may take effect before this step.
     fn others(&mut self, way: &Way, step: usize, doubt: Doubt) -> Vec<usize> {
         let mut others = self.under_way.changes.clone();
         if way.semaphore.has_unseen() {
@@ -16,8 +16,8 @@ impl Search<'_> {
         let mut alike = HashSet::new();
         for unseen in &self.under_way.unseen {
             let begin = &self.plan.steps[*unseen];
-            // Of those that weigh the same and may end, one is as good as another, most often; and of those that last, the one
-            // that may end first.
+            // Of the unseen grants of equal size that may already end, usually one is as good as another. Of those that
+            // cannot end yet, the one that may end first is tried.
             let may_end = self.plan.steps[*unseen + 1].from <= self.now;
             let is_tried = begin.doubt <= doubt
                 && (self.few().is_none()
@@ -33,11 +33,11 @@ impl Search<'_> {
         others
     }
 
-    /// Adds all ways from this one past the end of a step.
+    /// Adds all extensions of this way that pass the end of a step.
     pub fn go_past(&mut self, from: &Way, step: usize, doubt: Doubt, next: &mut HashSet<Way>) {
         let planned = &self.plan.steps[step];
         let mut seen: HashMap<Way, bool> = HashMap::new();
-        // With each: whether it is worth to take the step from there, or another place before it is as good.
+        // With each way: whether to take the step from there. If false, an earlier position is as good.
         let mut open = VecDeque::from([(from.clone(), true)]);
         while let Some((way, worth)) = open.pop_front() {
             self.tried += 1;
@@ -68,7 +68,8 @@ impl Search<'_> {
                     continue;
                 }
             }
-            // Where it can be taken, others before it only matter for looks that they explain, or if it is in their way.
+            // If the step can be taken, other steps before it matter only if they explain read-only steps or conflict
+            // with it.
             let looks = &self.under_way.looks;
             let looks = (looks.iter()).any(|other| *other != step && !way.has_taken(*other));
             for other in self.others(&way, step, doubt) {
@@ -92,7 +93,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether so many ways were tried from one, or so many go past, that no more are tried.
+    /// Whether enough ways were tried, or enough pass the step.
     fn is_enough(&mut self, doubt: Doubt, tried: usize, past: usize) -> bool {
         match self.effort {
             Effort::Few if self.more_to.is_some() => {
@@ -105,7 +106,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether the first may make the second impossible, or tell it another thing, that could come before it.
+/// Whether the first step, if it comes before the second, may make the second impossible or change its result.
 fn conflict(first: &Planned, second: &Planned) -> bool {
     let permit = first.step.permit();
     let (a, b) = (first.step.takes(), second.step.takes());

@@ -13,7 +13,7 @@ impl Search<'_> {
     pub fn run(mut self) -> Result<usize, Box<Stuck>> {
         let mut events: Vec<(Micros, bool, usize)> = Vec::new();
         for (step, planned) in self.plan.steps.iter().enumerate() {
-            events.push((planned.from, false, step)); // at the same instant what begins is under way with what ends
+            events.push((planned.from, false, step)); // at the same instant, steps begin before others end
             if planned.to != NEVER {
                 events.push((planned.to, true, step));
             }
@@ -47,7 +47,8 @@ impl Search<'_> {
         Ok(self.most)
     }
 
-    /// To an earlier place, to try more from there: how many events are past then. Nothing where that is of no use.
+    /// Goes back to an earlier place, to try more ways from there. Returns the number of past events. `None` if that
+    /// cannot help.
     fn go_back(&mut self, back: &mut Back, past: usize, span: usize) -> Option<usize> {
         if self.complete || self.effort != Effort::Few || self.more_tried > MOST_MORE_TRIED {
             return None;
@@ -59,7 +60,7 @@ impl Search<'_> {
         Some(place.past)
     }
 
-    /// Where a step is kept while it is under way.
+    /// The list of a step while it is under way.
     fn list(&mut self, step: usize) -> &mut Vec<usize> {
         let is_look = self.is_look(step);
         match self.plan.steps[step].step {
@@ -88,7 +89,7 @@ impl Search<'_> {
         }
     }
 
-    /// The end of a span: the step is taken by now, or it does not have to be.
+    /// The end of a span: every way must have taken the step, unless the step is optional.
     fn end(&mut self, step: usize) -> Result<(), Box<Stuck>> {
         let doubts: &[Doubt] = match self.effort {
             Effort::Few if self.more_to.is_none() => &[Doubt::None, Doubt::InCall, Doubt::AfterCall],
@@ -119,7 +120,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Keeps those with the fewest grants that nobody heard of and, of several that differ by these alone, one.
+    /// Keeps the ways with the fewest unseen grants. Of several that differ only in these, one is kept.
     fn thin(&mut self, kept_at_most: usize) {
         let is_unseen = |step: &usize| {
             let step = &self.plan.steps[*step].step;
@@ -140,8 +141,8 @@ impl Search<'_> {
         self.complete &= self.ways.len() == all;
     }
 
-    /// No way goes past the end of this step. The way that is shown is one in which it fails for another reason than that
-    /// it is not its turn and, of these, one in which as many as possible hold.
+    /// No way passes the end of this step. The report shows a way in which the step fails for another reason than its
+    /// number's turn. Of these it shows one with the most permits in use.
     fn stuck(&mut self, step: usize) -> Stuck {
         let rank = |way: &&Way| {
             let is_its_turn = !matches!(self.allows(way, step), Err(Why::NotNext));
@@ -149,7 +150,7 @@ impl Search<'_> {
         };
         let best = self.ways.iter().max_by_key(rank);
         let way = best.cloned().unwrap_or_default();
-        // Where it waits for a smaller number that is under way, that one is to blame.
+        // If the step waits for a smaller number under way, the report shows the step with that number.
         let is_next = |other: &&usize| self.plan.steps[**other].step.number() == Some(way.semaphore.numbers());
         let step = match self.allows(&way, step) {
             Err(Why::NotNext) => *self.under_way.changes.iter().find(is_next).unwrap_or(&step),

@@ -1,4 +1,4 @@
-//! What a search has found so far, and whether one way goes on through one step.
+//! The state of a search, and the extension of one way by one step.
 
 use crate::support::history::planned::Plan;
 use crate::support::history::rule::Why;
@@ -6,28 +6,28 @@ use crate::support::history::way::{UnderWay, Way};
 use crate::support::history::{Micros, Rules};
 use std::collections::HashSet;
 
-/// How many ways are kept where these are few, and how many are tried from one of them to come past one end.
+/// In a search with few ways: the number of kept ways, and the number tried from one way to pass one end.
 pub const FEW: usize = 32;
 pub const FEW_TRIED: usize = 2_048;
 
-/// The same after going back, and how many are tried in all so.
+/// The same after going back, and the total number tried after going back.
 pub const MORE: usize = 512;
 pub const MORE_TRIED: usize = 256;
 pub const MOST_MORE_TRIED: usize = 300_000;
 
-/// How many are tried in all, and for each step, before it stays undecided.
+/// The total number tried, and the addition for each step, before the result is `undecided`.
 pub const MOST_TRIED: usize = 50_000;
 pub const MOST_TRIED_A_STEP: usize = 4;
 
-/// How hard to search.
+/// How thoroughly to search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// Grants that nobody heard of are tried only where nothing else goes on, and few ways are kept. Where one of these
-    /// comes to the end, there is an order; that none does says nothing yet.
+    /// Few ways are kept, and unseen grants are tried only if nothing else continues. If one way reaches the end, there
+    /// is an order. If none does, there is no result yet.
     Few,
     /// All ways are kept.
     All,
-    /// No shortcut either.
+    /// No shortcuts either.
     Every,
 }
 
@@ -40,9 +40,9 @@ pub struct Search<'a> {
     pub tried: usize,
     pub now: Micros,
     pub effort: Effort,
-    /// No way was left out so far.
+    /// No way was discarded so far.
     pub complete: bool,
-    /// It went back, and tries more up to that many events.
+    /// The search went back, and tries more ways up to this number of events.
     pub more_to: Option<usize>,
     pub more_tried: usize,
 }
@@ -64,7 +64,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a step is taken as soon as it can be.
+    /// Whether a step is taken as soon as possible.
     pub fn is_look(&self, step: usize) -> bool {
         self.effort != Effort::Every && self.plan.steps[step].step.is_look()
     }
@@ -74,7 +74,7 @@ impl Search<'_> {
         way.semaphore.allows(&self.plan.steps[step].step, self.rules, early)
     }
 
-    /// Takes a step that changes nothing, if it can be taken.
+    /// Takes a step that changes nothing, if possible.
     pub fn look(&self, way: &mut Way, step: usize) -> bool {
         let fits = !way.has_taken(step) && self.allows(way, step).is_ok();
         if fits {
@@ -87,7 +87,7 @@ impl Search<'_> {
         self.plan.early.get(lease as usize).copied().unwrap_or(0)
     }
 
-    /// The way on through one step, and whether that explains a look; or why it cannot be taken.
+    /// The way extended by one step, and whether that explains a read-only step; or the reason why it is impossible.
     pub fn taking(&self, way: &Way, step: usize) -> Result<(Way, bool), Why> {
         self.allows(way, step)?;
         let mut next = way.clone();
@@ -101,7 +101,7 @@ impl Search<'_> {
         Ok((next, explains))
     }
 
-    /// How many ways are kept, where these are few.
+    /// The number of kept ways, in a search with few ways.
     pub fn few(&self) -> Option<usize> {
         match self.effort {
             Effort::Few if self.more_to.is_some() => Some(MORE),

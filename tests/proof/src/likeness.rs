@@ -10,7 +10,7 @@
 //!   set of the clients' data without names, in canonical order. The same holds for the numbers of calls and
 //!   connections.
 //!
-//! The test `likeness_loses_nothing` checks this claim in a small setting that is also explored with all differences.
+//! The test `alike_situations_have_alike_successors` checks this claim in a small setting that is also explored with all differences.
 
 mod caller;
 mod flights;

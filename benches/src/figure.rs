@@ -18,7 +18,7 @@ pub struct Figure {
     pub what: String,
     pub unit: &'static str,
     pub ours: f64,
-    /// What it is compared with, and the value of that.
+    /// The name and the value of the comparison.
     pub beside: (&'static str, f64),
     pub ratio: f64,
     pub limit: Limit,
@@ -75,7 +75,7 @@ impl fmt::Display for Figure {
 /// A page with all figures.
 pub fn page(server: &Server, figures: &[(&str, Figure)]) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut page = String::from("# What luagate costs\n\n");
+    let mut page = String::from("# The cost of luagate\n\n");
     let _ = writeln!(
         page,
         "Written by `./dev bench`, on {} and {cores} cores, over TCP. The amounts depend on this machine. The ratio \

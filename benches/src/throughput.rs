@@ -11,7 +11,7 @@ use std::process::Command;
 const ROUNDS: usize = 5;
 const CALLS: &str = "100000";
 
-/// So large that ids hardly repeat: a repeated id would only be told what it holds.
+/// So large that ids hardly repeat: a repeated id would only get the reply `held`.
 const NUMBERS: &str = "1000000000";
 
 /// Calls per second of a command in which `__rand_int__` is replaced by another number each time.

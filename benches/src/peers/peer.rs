@@ -20,7 +20,7 @@ pub struct Peer {
     /// The file with its version, and the text before the version in that file.
     version: (&'static str, &'static str),
     is_mutex: bool,
-    /// What it lacks compared with luagate, and what it offers in addition.
+    /// The features that it lacks compared with luagate, and those that it adds.
     pub differs: &'static str,
 }
 

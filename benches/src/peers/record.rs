@@ -112,22 +112,24 @@ pub fn page(records: &[Record], server: &str) -> String {
     let load = load.split_whitespace().nth(2).unwrap_or("unknown");
     let mut page = format!(
         "# luagate compared with other libraries\n\n\
-         Written by `./dev bench peers`, on {server} and {cores} cores, which the server and the program share. Each peer has a \
-         small program in its own language, configured as its documentation recommends. The [README](README.md) lists the \
-         configurations and explains the figures. All workers of a scene are threads or tasks of that one program. The peers \
-         take turns, in three rounds. The best round counts, and the lowest processor time of any round, because other load on \
-         the machine can only slow a peer. If the slowest round is far from the best, the order of two peers may be chance.\n\n\
-         The machine's load in the last quarter of an hour was {load}. If that is far above its cores, other programs took an \
-         uneven part of them. Then pairs per second, waits and processor time are only rough values; commands per pair are \
-         still comparable.\n\n\
-         *Free to held* is the time that a permit was free while a worker waited for it: from the instant before its release \
-         to the instant at which the next worker has it. Peers without a line often have good values there, because workers \
-         that ask again at once overtake those that wait. For them see the *longest wait* of a worker, and the cost of waiting \
-         for the server. luagate does more in each script than a plain lock (line, fence, lease, check of its own state). The \
-         uncontended scene shows the full cost of that, the longest wait shows the benefit.\n"
+         Written by `./dev bench peers`, on {server} and {cores} cores, which the server and the program share. \
+         Each peer has a small program in its own language, configured as its documentation recommends. The \
+         [README](README.md) lists the configurations and explains the figures. All workers of a scene are threads \
+         or tasks of that one program. The peers take turns, in three rounds. The best round counts, and the lowest \
+         processor time of any round, because other load on the machine can only slow a peer. If the slowest round \
+         is far from the best, the order of two peers may be chance.\n\n\
+         The machine's load in the last quarter of an hour was {load}. If that is far above its cores, other \
+         programs took an uneven part of them. Then pairs per second, waits and processor time are only rough \
+         values; commands per pair are still comparable.\n\n\
+         *Free to held* is the time that a permit was free while a worker waited for it: from the instant before \
+         its release to the instant at which the next worker has it. Peers without a line often have good values \
+         there, because workers that ask again at once overtake those that wait. For them see the *longest wait* of \
+         a worker, and the cost of waiting for the server. luagate does more in each script than a plain lock \
+         (line, fence, lease, check of its own state). The uncontended scene shows the full cost of that, the \
+         longest wait shows the benefit.\n"
     );
     page.push_str(&tables(records));
-    page.push_str("\n## What they lack compared with luagate, and what they add\n\n| | version | |\n|---|---|---|\n");
+    page.push_str("\n## Missing and additional features compared with luagate\n\n| | version | |\n|---|---|---|\n");
     for peer in PEERS.iter().filter(|peer| !peer.differs.is_empty()) {
         let version = peer.version().unwrap_or_default();
         let _ = writeln!(page, "| {} | {version} | {} |", peer.name, peer.differs);

@@ -116,7 +116,7 @@ impl Tree {
             && inner.mac.path.is_ident("proptest")
         {
             let text = inner.mac.tokens.to_string().replace("# [test] fn", "# [inline] fn");
-            // Proptest would store failures in the package's folder; there is none here.
+            // Proptest would store failures in the package's folder, which does not exist here.
             let config = quote!(proptest::test_runner::Config { failure_persistence: None, ..Default::default() });
             let tokens: TokenStream = text.parse().unwrap();
             inner.mac.tokens = quote!(#![proptest_config(#config)] #tokens);

@@ -215,7 +215,7 @@ pub enum Action {
     },
     /// From here on no call or message is lost or late: every waiter must be served in time.
     Calm,
-    /// All clients end. What is left must expire by itself.
+    /// All clients end. The remaining keys must expire.
     End,
 }
 
@@ -228,7 +228,7 @@ pub enum Refusal {
     Forbidden,
 }
 
-/// What a third party publishes on the channel of a client.
+/// A message that a third party publishes on the channel of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgery {
     /// Repeats an earlier message.

@@ -16,7 +16,7 @@ static SCRIPTS: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
     named.map(|(sha1, name)| (sha1, name.clone())).collect()
 });
 
-/// What a client sends.
+/// A call as a client sends it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sent {
     pub script: String,

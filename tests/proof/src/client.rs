@@ -1,4 +1,4 @@
-//! A client: the machines of `src/protocol`, and what the threads of the library do around them, one step at a time.
+//! A client: the machines of `src/protocol`, and the work of the library's threads around them, one step at a time.
 //! The library's `src/wait`, `src/lease` and `src/permit` use sockets, locks and a clock. Here the same is done with
 //! plain values, so that a simulation decides what happens, when, and in which order.
 
@@ -92,7 +92,7 @@ pub enum Thread {
     Releases,
 }
 
-/// The outcome of what a caller wanted.
+/// The outcome of a caller's request.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     Granted(Number),

@@ -37,7 +37,7 @@ pub fn run_all(scripts: &Scripts, cases: &[Case]) -> Check {
 /// Runs one case on a server in this process.
 ///
 /// # Errors
-/// What differs from the case.
+/// The difference from the case.
 pub fn run(scripts: &Scripts, case: &Case) -> Check {
     run_all(scripts, std::slice::from_ref(case))
 }
@@ -53,7 +53,7 @@ impl Suite {
     /// Runs a case. All its keys and channels begin with `prefix`, which must be unique to this run.
     ///
     /// # Errors
-    /// What differs from the case.
+    /// The difference from the case.
     pub fn run(&self, host: &mut dyn Host, case: &Case, prefix: &str) -> Check {
         host.begin();
         let mut run = Run { suite: self, host, bindings: Bindings::new(prefix), inboxes: BTreeMap::new() };

@@ -1,4 +1,4 @@
-//! One semaphore of the world: its model, what its clients were told (the ledger), and its keys.
+//! One semaphore of the world: its model, its ledger (the replies and messages to clients), and its keys.
 
 use crate::keys::State;
 use crate::ledger::{Check, Ledger, Violation, broken};
@@ -31,7 +31,7 @@ impl Gate {
         self.doubt
     }
 
-    /// The model could not predict this call, so it continues from what the keys contain afterwards.
+    /// The model could not predict this call, so it continues from the content of the keys afterwards.
     pub fn read_model(&mut self, server: &mut Server) {
         self.model = State::read(server, &self.keys).as_ref().map(State::to_model).unwrap_or_default();
     }

@@ -38,7 +38,7 @@ fn numbers(packed: &[u8]) -> Vec<f64> {
     numbers.iter().copied().map(f64::from_le_bytes).collect()
 }
 
-/// A waiter's record, as the scripts pack it. All 0 if there is none.
+/// A waiter's record, as the scripts pack it. All 0 if the record is missing.
 #[derive(Default)]
 struct PackedWaiter {
     permits: u32,

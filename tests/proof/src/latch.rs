@@ -1,4 +1,4 @@
-//! A readable model of one latch: who counted down, who waits, and what each call returns.
+//! A readable model of one latch: the ids that counted down, the waiters, and the reply of each call.
 
 use crate::call::{Call, Sent};
 use crate::ledger::{Check, Violation, broken};

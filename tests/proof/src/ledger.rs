@@ -1,4 +1,4 @@
-//! The invariants of one semaphore, checked only by what its clients were told.
+//! The invariants of one semaphore, checked only by the replies and messages to its clients.
 
 use crate::model::{End, Model, Waiter};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub fn broken<T>(rule: &'static str, text: impl Into<String>) -> Result<T, Viola
     Err(Violation { rule, text })
 }
 
-/// A permit as its holder was told.
+/// A permit, by the reply or message to its holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub permits: u32,
@@ -35,7 +35,7 @@ struct Start {
     until: u64,
 }
 
-/// The holders, and what they were promised.
+/// The holders, and the promises to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
     pub holders: BTreeMap<String, Entry>,
@@ -46,7 +46,7 @@ pub struct Ledger {
     highest_fence: u64,
     /// The server lost the number of its last fence.
     is_forgotten: bool,
-    /// The latest lease end that any client was told.
+    /// The latest lease end in any reply or message.
     pub latest_end: u64,
     /// The latest end that any call asked for, of a lease or a place in line.
     pub latest: u64,
@@ -103,7 +103,7 @@ impl Ledger {
         self.starts.retain(|fence, _| model.knows(*fence));
     }
 
-    /// Whether the fence of this current holder belongs to a grant that nobody was told before.
+    /// Whether the fence of this current holder belongs to a grant that no reply or message contained before.
     pub fn is_new(&self, micros: u64, id: &str, fence: u64) -> bool {
         let is_known = self.holders.get(id).is_some_and(|entry| entry.fence == fence);
         !is_known && fence >= micros && (fence > self.highest_fence || self.is_forgotten)

@@ -93,7 +93,7 @@ fn first_leases() {
     }
 }
 
-/// A permit is renewed after a third of what is left of its lease, and never after renewal was stopped.
+/// A permit is renewed after a third of its remaining lease, and never after renewal was stopped.
 fn renewals() {
     let mut keeper = Keeper::default();
     let number = keep(&mut keeper, 3_000);
@@ -166,7 +166,7 @@ fn failed_renewals() {
     }
 }
 
-/// What is due within 5 ms is renewed in the same batch, at most a hundred at a time. Nothing is forgotten.
+/// Permits due within 5 ms are renewed in the same batch, at most a hundred at a time. None is forgotten.
 fn batches() {
     let mut keeper = Keeper::default();
     let first = keep(&mut keeper, 301);

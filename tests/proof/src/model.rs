@@ -1,5 +1,5 @@
-//! A readable model of a semaphore: who holds, who waits, and what each call does. It loses nothing, is never full, and
-//! has no keys. The scripts must reply as it does.
+//! A readable model of a semaphore: its holders, its waiters, and the effect of each call. It loses nothing, is never full,
+//! and has no keys. The scripts must reply as it does.
 
 mod calls;
 mod several;

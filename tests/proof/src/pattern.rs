@@ -1,4 +1,4 @@
-//! What a case expects of a reply: exact values, and patterns with names.
+//! The expected replies of a case: exact values, and patterns with names.
 
 use redis::Value;
 use serde_json::Value as Json;
@@ -131,10 +131,10 @@ impl Bindings {
         number.ok_or_else(|| format!("${name} is not a number"))
     }
 
-    /// Compares a reply with what the case expects, and binds names that are new in `expected`.
+    /// Compares a reply with the expected one, and binds names that are new in `expected`.
     ///
     /// # Errors
-    /// What does not match.
+    /// The first mismatch.
     pub fn check(&mut self, expected: &Json, value: &Value) -> Result<(), String> {
         self.bind(expected, value);
         self.compare(expected, value)

@@ -24,7 +24,7 @@ const CALLS_IN_DOUBT: u64 = 300;
 /// most this number of ms.
 const LATE: u64 = 1_000;
 
-/// What was published: channel and text.
+/// Published messages: channel and text.
 pub type Messages = Vec<(String, String)>;
 
 /// A call that is executed.
@@ -141,7 +141,7 @@ impl Run<'_> {
         published.map(|(channel, message)| (text(channel), text(message))).collect()
     }
 
-    /// Invariants 1 to 4, by what the clients were told.
+    /// Invariants 1 to 4, by the replies and messages to clients.
     fn record(
         &self,
         gate: &mut Gate,
@@ -181,7 +181,7 @@ impl Run<'_> {
         Ok(granted.len() as u64)
     }
 
-    /// What the caller was told: its grant, and how many permits it gave back.
+    /// The result for the caller: its grant, and how many permits it gave back.
     fn record_own(
         &self,
         gate: &mut Gate,
@@ -229,8 +229,7 @@ impl Run<'_> {
         check_order(&by_ticket.collect::<Vec<_>>(), &waiting)
     }
 
-    /// The other side of invariant 11: granting does not stay suspended. And the limit that a caller is told is the
-    /// stored one.
+    /// The other side of invariant 11: granting does not stay suspended. And the limit in a reply is the stored one.
     fn check_resumption(&mut self, gate: &Gate, call: &Call, reply: &[String]) -> Check {
         let over = self.now() > gate.ledger.latest_end + 2 * LATE;
         let Some(state) = State::read(self.server, &gate.keys) else {

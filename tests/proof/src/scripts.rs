@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::slice;
 
-/// What a script returns: the words of its reply, lists in brackets; or the text of an error.
+/// The result of a script: the words of its reply, with lists in brackets, or the text of an error.
 pub type Reply = Result<Vec<String>, String>;
 
 /// The fields of a script's replies, by the first word of the reply.

@@ -53,7 +53,7 @@ pub struct Several {
 enum Phase {
     Idle,
     Asking,
-    /// Holds all until the deadline, as it was told.
+    /// Holds all until the deadline, by the reply.
     Holding {
         fences: Vec<u64>,
         deadline: u64,
@@ -63,7 +63,7 @@ enum Phase {
     Dead,
 }
 
-/// What a client sends: a call for all semaphores, or a release of one.
+/// A call of a client: for all semaphores, or a release of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sent {
     /// Few permits of each, or many.

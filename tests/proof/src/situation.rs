@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Time passes in steps of this many µs: the longest sleep of a waiter. What is due in between happens a little later,
-/// at the next step.
+/// Time passes in steps of this many µs: the longest sleep of a waiter. Actions that are due in between happen a little
+/// later, at the next step.
 pub const TICK: u64 = 5_000_000;
 
 /// The initial clocks of the server and of the clients.
@@ -82,7 +82,7 @@ impl Setting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A client asks for what it wants.
+    /// A client makes its request.
     Want(usize, Want),
     /// A thread of a client does what is due.
     Act(usize, Thread),
@@ -187,7 +187,7 @@ impl Situation {
         }
     }
 
-    /// What a client can do, and what can happen to it.
+    /// The possible events of one client.
     fn events_of(&self, who: usize, setting: &Setting, events: &mut Vec<Event>) {
         let party = &self.parties[who];
         let mono = self.mono();
@@ -223,7 +223,7 @@ impl Situation {
         }
     }
 
-    /// What can happen to the calls of a client that are on their way.
+    /// The possible events of the calls that a client has on their way.
     fn events_of_calls(&self, who: usize, events: &mut Vec<Event>) {
         let client = &self.parties[who].client;
         for flight in &client.flights {
@@ -259,7 +259,7 @@ impl Situation {
                 let sent = micros(flight.sent.instant());
                 flight.thread.is_none() || sent + delay > mono && latest > mono + TICK
             });
-            // What was due in between is done at the next step.
+            // Actions that were due in between happen at the next step.
             let mut due = party.due(mono);
             in_time && due.all(|(_, at)| since_start(at).next_multiple_of(TICK) + delay > since_start(mono))
         });

@@ -47,11 +47,11 @@ struct Host {
     ahead: i64,
     /// Since when nothing is late, by its monotonic clock.
     calm_since: Option<Instant>,
-    /// What it was promised and must be checked later.
+    /// Promises to its callers that must be checked later.
     promised: Vec<Promised>,
     /// Messages that another subscriber could send again.
     overheard: Vec<String>,
-    /// What happened to its ids, by gate and id.
+    /// The events of its ids, by gate and id.
     ids: BTreeMap<(usize, String), Noted>,
     /// The secrets of its waits, by id.
     secrets: Vec<(String, String)>,
@@ -94,7 +94,7 @@ pub struct World {
     pub count: Count,
     /// Since when nothing was lost or late.
     calm_since: Option<u64>,
-    /// For each gate, who could be served and since when.
+    /// For each gate, the waiter that could be served, and since when.
     waits: Vec<Option<(String, u64)>>,
     /// The story, if it is wanted.
     pub story: Option<Vec<String>>,

@@ -1,4 +1,4 @@
-//! What must hold in every situation, and what must be possible.
+//! Properties that must hold in every situation, and situations that must be possible.
 
 use super::{ANYTHING_ELSE, RULES, WAITING, World};
 use crate::model::is_cooling;
@@ -63,7 +63,7 @@ fn replied(situation: &Situation, word: &str) -> bool {
     })
 }
 
-/// What is possible in each setting.
+/// Situations that are possible in each setting.
 fn always_possible() -> Vec<Property<World>> {
     vec![
         Property::sometimes("all clients are done and nothing is left", |world: &World, situation: &Situation| {
@@ -77,7 +77,7 @@ fn always_possible() -> Vec<Property<World>> {
     ]
 }
 
-/// What can happen to waiters and to callers that do not wait.
+/// Situations of waiters and of callers that do not wait.
 fn of_the_line(setting: &Setting) -> Vec<Property<World>> {
     let mut list = Vec::new();
     if setting.wants.iter().any(|want| want.inbox && want.wait != Some(0)) {
@@ -101,7 +101,7 @@ fn of_the_line(setting: &Setting) -> Vec<Property<World>> {
     list
 }
 
-/// What follows from a broken connection or a missing reply.
+/// Consequences of a broken connection or a missing reply.
 fn of_faults(setting: &Setting) -> Vec<Property<World>> {
     let mut list = Vec::new();
     if setting.faults > 0 {
@@ -121,7 +121,7 @@ fn of_faults(setting: &Setting) -> Vec<Property<World>> {
     list
 }
 
-/// What can happen to permits, and how many are held.
+/// Situations of permits.
 fn of_permits(setting: &Setting) -> Vec<Property<World>> {
     let mut list = Vec::new();
     if setting.renewals > 0 {

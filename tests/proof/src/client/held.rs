@@ -22,7 +22,7 @@ const BRIEF_MS: u64 = 50;
 
 pub(super) type Batch = Vec<(Number, Arc<Identity>)>;
 
-/// What the holder knows of a permit.
+/// The holder's knowledge of a permit.
 #[derive(Clone, Debug)]
 pub(crate) struct Permit {
     pub(crate) identity: Arc<Identity>,

@@ -1,4 +1,4 @@
-//! What each call does to the model, and its reply.
+//! The effect of each call on the model, and its reply.
 
 use super::{Ask, BATCH, Effects, Model, Moment, Told, Waiter, end_of, is_cooling, time, words};
 use crate::scripts::Reply;

@@ -3,7 +3,7 @@
 use super::{Effects, Model, Moment, time, words};
 use crate::scripts::Reply;
 
-/// What is asked of one of several semaphores.
+/// The request to one of several semaphores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AskOne {
     pub permits: u32,

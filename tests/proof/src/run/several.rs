@@ -48,8 +48,8 @@ impl Run<'_> {
         Ok(Done { reply, raw, messages, grants, states })
     }
 
-    /// One of them lost a key, so the model cannot predict the call for any of them. Only what the clients were told is
-    /// checked.
+    /// One of them lost a key, so the model cannot predict the call for any of them. Only the
+    /// replies and messages are checked.
     fn several_in_doubt(
         mut self,
         gates: &mut [Gate],
@@ -77,7 +77,7 @@ impl Run<'_> {
         Ok(Done { reply, raw, messages, grants, states })
     }
 
-    /// Invariants 1 and 3 of one semaphore, by what was told to the caller and to the waiters that were served.
+    /// Invariants 1 and 3 of one semaphore, by the reply to the caller and the grant messages to waiters.
     fn record_row(
         &mut self,
         gate: &mut Gate,

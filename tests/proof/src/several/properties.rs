@@ -1,4 +1,4 @@
-//! What must hold, and what must be possible.
+//! Properties that must hold, and situations that must be possible.
 
 use super::{LEASE, Moment, Phase, Sent, Several, TICK};
 use stateright::Property;

@@ -1,6 +1,6 @@
 //! The faults in a world.
 
-/// What may go wrong in a world. Each world has some of these faults.
+/// The kinds of faults. Each world has some of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fault {
     Late,

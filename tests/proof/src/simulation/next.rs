@@ -211,7 +211,7 @@ impl Scheduler {
         }
     }
 
-    /// What is asked of each of several semaphores.
+    /// The requests to each of several semaphores.
     fn asked(&mut self, lease_ms: u64) -> Vec<AskOne> {
         let one = |_| AskOne {
             permits: self.rng.u32(1..4),

@@ -1,4 +1,4 @@
-//! What must hold in every situation.
+//! Promises that must hold in every situation.
 
 use super::Situation;
 use crate::ledger::{Check, broken};

@@ -1,4 +1,4 @@
-//! What each event does to a situation.
+//! The effect of each event on a situation.
 
 use super::{Event, Party, REST, Setting, Situation, TICK, Tell, Want};
 use crate::call::{Call, Sent};

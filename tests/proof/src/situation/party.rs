@@ -19,7 +19,7 @@ pub struct Party {
     /// Ids whose call was executed when its reply was no longer awaited.
     pub stray: BTreeSet<String>,
     /// Such ids without a release after that call: the client sent the release before, or had the reply to a repetition
-    /// of the call. What such a call was granted ends with its lease or its deadline.
+    /// of the call. The grant to such a call ends with its lease or its deadline.
     pub late: BTreeSet<String>,
 }
 
@@ -51,7 +51,7 @@ impl Party {
         })
     }
 
-    /// What is due.
+    /// The due actions.
     pub(crate) fn due(&self, mono: u64) -> impl Iterator<Item = (Thread, u64)> {
         let plans = self.client.plans().map(|(thread, at)| (thread, micros(at)));
         plans.filter(move |(_, at)| *at <= mono)

@@ -1,4 +1,4 @@
-//! What each action does to a world.
+//! The effect of each action on a world.
 
 mod callers;
 mod flights;

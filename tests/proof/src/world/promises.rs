@@ -1,4 +1,4 @@
-//! What must hold in a world at every moment, in addition to the checks of each reply.
+//! Promises that must hold in a world at every moment, in addition to the checks of each reply.
 
 pub(super) mod ids;
 

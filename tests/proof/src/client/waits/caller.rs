@@ -1,4 +1,4 @@
-//! A caller: what its thread does, and what it receives.
+//! A caller: the work of its thread, and the messages to it.
 
 use super::waiting::Waiting;
 use crate::client::held::Change;
@@ -11,7 +11,7 @@ use crate::protocol::message::Received;
 use crate::protocol::waiter::{LatchTarget, PermitTarget};
 use std::time::Instant;
 
-/// What the thread of a caller does.
+/// The task of a caller's thread.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
     /// Waits until an earlier release of its fixed id is confirmed.

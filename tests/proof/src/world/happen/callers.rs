@@ -1,4 +1,4 @@
-//! What threads of clients want, and what they do with their permits.
+//! Requests by threads of clients, and their use of permits.
 
 use super::{COUNT, LIFE_MS, of};
 use crate::action::Action;

@@ -1,4 +1,4 @@
-//! What happens to the ids that callers use.
+//! Promises about the ids that callers use.
 
 use crate::call::Sent;
 use crate::client::Outcome;
@@ -8,8 +8,8 @@ use crate::world::{Host, World};
 /// Slightly less than the time for which a client remembers a wait that it gave up, in µs.
 const MEMORY: u64 = 110_000_000;
 
-/// The shortest time for which an unconfirmed release is repeated, in µs. What a call is granted after that ends with
-/// its lease.
+/// The shortest time for which an unconfirmed release is repeated, in µs. A later grant ends with its
+/// lease.
 const RELEASED_FOR: u64 = 15_000_000;
 
 /// An id that has nothing, or soon will have nothing, according to its client.
@@ -21,7 +21,7 @@ pub(in crate::world) struct Promised {
     unknown: bool,
 }
 
-/// What happened to an id since a caller began to use it.
+/// The events of an id since a caller began to use it.
 #[derive(Default)]
 pub(in crate::world) struct Noted {
     /// The place in line that its caller got.
@@ -30,8 +30,8 @@ pub(in crate::world) struct Noted {
     pub(in crate::world) is_revoked: bool,
     /// A release was executed.
     is_released: bool,
-    /// What it has comes from a call whose reply was not awaited, executed before a release (`is_stray`) or after it
-    /// (`is_late`). In the latter case it ends with its lease.
+    /// The id has a permit or a place from a call whose reply was not awaited. The call was executed before a release
+    /// (`is_stray`) or after it (`is_late`; then the permit ends with its lease).
     is_stray: bool,
     pub(in crate::world) is_late: bool,
 }
@@ -162,7 +162,7 @@ impl World {
         let may_be_of_copy = self.count.losses > 0 && (has || self.gates[gate].is_in_doubt());
         let host = &mut self.hosts[name];
         host.promised.retain(|promised| promised.gate != gate || promised.id != id);
-        // What an earlier call or a copy left behind ends with its lease.
+        // Remains of an earlier call or of a copy end with their lease.
         let is_stray = host.ids.get(&key).is_some_and(|before| before.is_stray || before.is_late);
         let is_late = may_be_of_copy || is_stray && has;
         host.ids.insert(key, Noted { is_late, ..Noted::default() });

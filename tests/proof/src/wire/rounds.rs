@@ -197,7 +197,7 @@ fn replies_that_are_missing_or_errors(calls: &[&Packed]) {
         }
     }
     assert_unknown(missing());
-    // A node does not execute a call after it rejected `ASKING`, whatever its reply to the call.
+    // If a node rejects `ASKING`, the call fails, whatever the next reply.
     let mut exchange = Exchange::new(calls).asking(true);
     exchange.receive((0..6).map(|reply| match reply {
         2 => server_error("ERR This instance has cluster support disabled"),

@@ -1,6 +1,6 @@
-//! A call beside itself before a change: `cargo bench -p luagate-benches [WORD]`. Each group has the crate, the same script
-//! sent raw, and the least that could do something like it. `-- --save-baseline before`, then `-- --baseline before`, compares
-//! two states of the code.
+//! Compares the time of calls before and after a change: `cargo bench -p luagate-benches [WORD]`. Each group measures
+//! the crate, the same script sent raw, and a minimal command with a similar effect. Run it with `-- --save-baseline
+//! before`, change the code, then run it with `-- --baseline before`.
 
 use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
 use luagate::Permit;
@@ -16,7 +16,7 @@ const LEASE: Duration = Duration::from_secs(30);
 const LEASE_MS: &str = "30000";
 const LIMIT: &str = "100";
 
-/// The scripts on a connection of one's own.
+/// The scripts on a plain connection.
 struct Plain {
     con: Connection,
     scripts: Scripts,
@@ -32,7 +32,7 @@ impl Plain {
         self.scripts.keys.each_ref().map(String::as_str)
     }
 
-    /// The word of the reply.
+    /// Returns the first word of the reply.
     fn acquire(&mut self, id: &str, limit: &str, wait_ms: &str) -> String {
         let arguments = [id, "1", limit, LEASE_MS, wait_ms, "", "0"];
         let call = self.scripts.acquire.call(&self.keys(), &arguments);
@@ -121,7 +121,7 @@ fn refresh(criterion: &mut Criterion) {
     permit.release().unwrap();
 }
 
-/// Takes a place in line, and gives it up.
+/// Joins the line, then leaves it.
 fn in_line(criterion: &mut Criterion) {
     let server = start();
     let keys = server.keys("line");
@@ -129,7 +129,7 @@ fn in_line(criterion: &mut Criterion) {
     let full = server.gate().semaphore("line", 1).lease(Duration::from_secs(3_600));
     let holder = full.acquire().unwrap();
     let mut con = server.connection();
-    let mut group = criterion.benchmark_group("in line + out of it");
+    let mut group = criterion.benchmark_group("join + leave the line");
     group.bench_function("crate", |bencher| {
         bencher.iter(|| {
             let id = new_id();
@@ -162,11 +162,11 @@ fn threads(criterion: &mut Criterion) {
     let server = start();
     let semaphore = server.gate().semaphore("crate", 100).lease(LEASE);
     let mut raws: Vec<Raw> = (0..THREADS).map(|_| Raw::new(&server, "raw")).collect();
-    // How long so many take together; those of all threads are counted.
+    // The time that this number of pairs takes, counted over all threads.
     let took = |us: f64, pairs: u64| Duration::from_secs_f64(us * pairs as f64 / 1e6);
     let each = |pairs: u64| pairs.div_ceil(THREADS as u64) as usize;
     let mut group = criterion.benchmark_group("acquire + release, 8 threads");
-    group.sampling_mode(SamplingMode::Flat).sample_size(20); // so long each that starting the threads does not count
+    group.sampling_mode(SamplingMode::Flat).sample_size(20); // long samples: the start of the threads is negligible
     group.bench_function("crate", |bencher| {
         bencher.iter_custom(|count| {
             let each = each(count);
@@ -180,7 +180,7 @@ fn threads(criterion: &mut Criterion) {
 
 criterion_group! {
     name = calls;
-    // Less than a minute for all.
+    // All benchmarks together take less than a minute.
     config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
     targets = pair, denied, refresh, in_line, threads
 }

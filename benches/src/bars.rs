@@ -1,4 +1,4 @@
-//! Bars: one row for each of those that are compared, one panel for each thing that is.
+//! Bar charts: a row for each peer, a panel for each measurement.
 
 use crate::chart::{COLOURS, Chart, Drawing, Drawn, GREY, svg, text_style};
 use plotters::prelude::*;
@@ -8,10 +8,10 @@ const WIDTH: u32 = 980;
 const NAMES: i32 = 300;
 const ROW: u32 = 22;
 
-/// Below the last row.
+/// Space below the last row.
 const FOOT: u32 = 10;
 
-/// What is written behind a bar takes so much at most.
+/// The maximum width of the text behind a bar.
 const VALUE_WIDTH: i32 = 120;
 
 pub struct Row {
@@ -22,7 +22,7 @@ pub struct Row {
 
 pub struct Panel {
     pub title: String,
-    /// For each row its number, if there is one, and what is written behind the bar.
+    /// For each row its value, if there is one, and the text behind the bar.
     pub values: Vec<(Option<f64>, String)>,
 }
 
@@ -58,7 +58,7 @@ impl Bars {
         Ok(())
     }
 
-    /// Where each row is, below the title of its panel.
+    /// The vertical position of each row, below the title of its panel.
     fn middles(&self, area: &Drawing) -> impl Iterator<Item = i32> {
         let (_, height) = area.dim_in_pixel();
         let top = height as i32 - (ROW * self.rows.len() as u32 + FOOT) as i32;

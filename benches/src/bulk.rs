@@ -1,4 +1,4 @@
-//! What releasing and refreshing many permits costs together, beside one after the other.
+//! The cost of releasing and refreshing many permits in one call, compared with one call each.
 
 use crate::figure::{Figure, Limit};
 use crate::rounds::compare;
@@ -13,7 +13,7 @@ fn acquire(semaphore: &Semaphore) -> Vec<Permit> {
     (0..PERMITS).map(|_| semaphore.try_acquire().unwrap()).collect()
 }
 
-/// How long it takes, in µs.
+/// The duration in µs.
 fn us(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
@@ -55,10 +55,10 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         || us(|| permits.iter().for_each(|permit| permit.refresh().unwrap())),
     );
     let figure = |what: &str, compared: crate::rounds::Compared| Figure {
-        what: format!("{what} {PERMITS} permits together"),
+        what: format!("{what} {PERMITS} permits in one call"),
         unit: "µs",
         ours: compared.ours,
-        beside: ("one after the other", compared.theirs),
+        beside: ("one call each", compared.theirs),
         ratio: compared.ratio,
         limit: Limit::AtMost(0.5),
     };

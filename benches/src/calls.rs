@@ -1,4 +1,4 @@
-//! How many commands of Redis a script calls, in each of its usual cases.
+//! How many Redis commands a script calls in each of its usual cases.
 
 use crate::counts::{calls_in_scripts, reset_counts};
 use crate::server::Server;
@@ -7,14 +7,14 @@ use redis::{Connection, Value};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A script and its arguments, with a space between; `-` is an empty one, and `@` an inbox to which somebody listens.
+/// A script and its arguments, separated by spaces; `-` is an empty argument, `@` an inbox with a subscriber.
 type Call = (&'static str, &'static str);
 
 struct Case {
     what: &'static str,
     before: &'static [Call],
     call: Call,
-    /// The word of its reply, where it has one: that the case is what it is called.
+    /// The first word of its reply, if any, to check that it is the case that `what` names.
     word: &'static str,
 }
 
@@ -91,7 +91,7 @@ const CASES: [Case; 42] = [
     case("plain", &[("autocomplete/prefix_add", "ann bob")], ("autocomplete/prefix_match", "a 10"), ""),
 ];
 
-/// A case that took longer is run again: some leases and texts are written anew after a second.
+/// A slower case is run again: some leases and texts are renewed after a second.
 const LONGEST: Duration = Duration::from_millis(500);
 
 struct Scripts<'a> {
@@ -114,7 +114,7 @@ impl Scripts<'_> {
         }
     }
 
-    /// Runs it; its reply.
+    /// Runs a script and returns its reply.
     fn run(&mut self, (script, arguments): Call, on: &str, inbox: &str) -> Value {
         let keys = self.keys(script, on);
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -137,7 +137,7 @@ impl Scripts<'_> {
         seconds * 1_000 + micros / 1_000
     }
 
-    /// How many commands the case's call calls; nothing where it took too long to tell.
+    /// How many commands the case's call runs; `None` if it was too slow to tell.
     fn calls(&mut self, case: &Case, on: &str, inbox: &str) -> Option<f64> {
         let start = Instant::now();
         for &call in case.before {
@@ -157,12 +157,12 @@ impl Scripts<'_> {
             let word: String = redis::from_redis_value(reply.swap_remove(0)).unwrap();
             assert_eq!(word, case.word, "{}", case.what);
         }
-        assert_eq!(scripts, 1, "{}: others use this server", case.what);
+        assert_eq!(scripts, 1, "{}: another client uses this server", case.what);
         Some(calls as f64)
     }
 }
 
-/// All cases and how many commands each calls.
+/// All cases, and how many commands each one calls.
 pub fn measure(server: &Server) -> Vec<(String, f64)> {
     let mut con = server.connection();
     let inbox = format!("{}:inbox:{}", server.prefix, uuid::Uuid::new_v4());

@@ -1,5 +1,5 @@
-//! The semaphores of "Redis in Action", chapter 6.3, as published there, in Rust: basic, fair, and fair within a lock. How fast
-//! a pair is on one connection, and how many they let in beyond the limit when many ask.
+//! The semaphores of "Redis in Action", chapter 6.3, as published, in Rust: basic, fair, and fair within a lock.
+//! Measures the time of a pair on one connection, and how many grants exceed the limit under load.
 
 use crate::figure::{Figure, Limit};
 use crate::rounds::compare;
@@ -27,7 +27,7 @@ trait Listing {
     fn release(&self, con: &mut Connection, id: &str);
 }
 
-/// The client's clock, which is what the book has.
+/// The client's clock; the book uses it.
 fn now() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
 }
@@ -38,7 +38,7 @@ fn transaction() -> Pipeline {
     pipe
 }
 
-/// One sorted set, by the time at which each came.
+/// One sorted set, ordered by the time of each request.
 struct Basic(String);
 
 impl Listing for Basic {
@@ -60,7 +60,7 @@ impl Listing for Basic {
     }
 }
 
-/// A second sorted set, by a counter, says who came first.
+/// A second sorted set, ordered by a counter, determines the order.
 struct Fair(String);
 
 impl Fair {
@@ -93,7 +93,7 @@ impl Listing for Fair {
     }
 }
 
-/// The same, one at a time.
+/// The fair semaphore within a lock.
 struct Locked(Fair);
 
 impl Locked {
@@ -101,7 +101,7 @@ impl Locked {
         format!("lock:{}", self.0.0)
     }
 
-    /// Deletes the lock, unless somebody else has it by now.
+    /// Deletes the lock, unless another client has it by now.
     fn unlock(&self, con: &mut Connection, token: &str) {
         let lock = self.lock();
         loop {
@@ -138,7 +138,7 @@ impl Listing for Locked {
     }
 }
 
-/// The scripts, on a connection of the user's own.
+/// The scripts of luagate on a plain connection.
 struct Ours(luagate::scripts::Keys);
 
 impl Listing for Ours {
@@ -152,7 +152,7 @@ impl Listing for Ours {
     }
 }
 
-/// The barest scripts in place of ours: what is left to theirs is what a script takes at all, on this machine.
+/// The bare scripts in place of luagate's. They show the minimum cost of a script on this machine.
 struct Bare {
     key: String,
     acquire: Script,
@@ -175,7 +175,7 @@ fn new_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-/// How long a pair takes when nobody else asks, in µs.
+/// The time of a pair without other clients, in µs.
 fn pair_us(con: &mut Connection, listing: &dyn Listing) -> f64 {
     let start = Instant::now();
     for _ in 0..PAIRS {
@@ -186,7 +186,7 @@ fn pair_us(con: &mut Connection, listing: &dyn Listing) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / f64::from(PAIRS)
 }
 
-/// Grants, and those of them that were beyond the limit, while many ask.
+/// The number of grants under load, and how many of them exceeded the limit.
 fn under_load(server: &Server, listing: &(dyn Listing + Sync)) -> (u32, u32) {
     let (inside, grants, beyond) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
     let end = Instant::now() + LOAD;
@@ -243,11 +243,11 @@ pub fn measure(server: &Server) -> Vec<Figure> {
             });
         };
         let at_least = Limit::AtLeast(least);
-        pairs("pairs a second on one connection", &ours, at_least);
-        pairs("the same by the barest scripts", &bare, Limit::None);
+        pairs("pairs per second on one connection", &ours, at_least);
+        pairs("the same with the bare scripts", &bare, Limit::None);
         let (theirs, theirs_beyond) = under_load(server, &*listing);
         figures.push(Figure {
-            what: format!("grants beyond the limit, of {grants} under load beside {theirs}"),
+            what: format!("grants beyond the limit, of {grants} under load, compared with {theirs}"),
             unit: "grants",
             ours: beyond.into(),
             beside: (title, theirs_beyond.into()),

@@ -1,4 +1,4 @@
-//! A chart: an SVG without fonts or background of its own, in colours that are readable on a light and on a dark page. The
+//! A chart: an SVG without embedded fonts or a background, in colours that are readable on light and dark pages. The
 //! same numbers give the same bytes.
 
 use plotters::coord::Shift;
@@ -8,10 +8,10 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-/// Of text, axes and grid.
+/// The colour of text, axes and grid.
 pub const GREY: RGBColor = RGBColor(0x78, 0x78, 0x78);
 
-/// Of lines and bars, in their order.
+/// The colours of lines and bars, in order.
 pub const COLOURS: [RGBColor; 5] = [
     RGBColor(0x2f, 0x81, 0xd7),
     RGBColor(0xd0, 0x6a, 0x1c),
@@ -22,7 +22,7 @@ pub const COLOURS: [RGBColor; 5] = [
 
 const SIZE: (u32, u32) = (760, 400);
 
-/// What is written, and what is printed of it.
+/// A chart, and the text that is printed for it.
 pub struct Chart {
     pub file: &'static str,
     pub svg: String,
@@ -42,22 +42,22 @@ impl fmt::Display for Chart {
     }
 }
 
-/// Where a chart begins and ends, and what is written along it.
+/// The range of a chart, and the labels along it.
 #[derive(Clone)]
 pub struct Axis {
     pub label: &'static str,
     pub ticks: Vec<(f64, String)>,
-    /// Equal distances are equal ratios.
+    /// Whether the scale is logarithmic.
     pub is_log: bool,
 }
 
 impl Axis {
-    /// With these numbers along it.
+    /// An axis with these numbers.
     pub fn of(label: &'static str, is_log: bool, ticks: &[u32]) -> Axis {
         Axis { label, ticks: ticks.iter().map(|&tick| (tick.into(), thousands(tick))).collect(), is_log }
     }
 
-    /// From 0 to above `most`, with room for the names of the lines.
+    /// An axis from 0 to above `most`, with room for the names of the lines.
     pub fn upwards(label: &'static str, most: f64) -> Axis {
         let step = log_steps().find(|&step| f64::from(step) * 6.0 >= most);
         let step = step.unwrap_or(u32::MAX / 8);
@@ -102,12 +102,12 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// 1, 2 and 5 of each power of ten.
+/// 1, 2 and 5 times each power of ten.
 fn log_steps() -> impl Iterator<Item = u32> {
     (0..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u32.pow(power)))
 }
 
-/// As far as these numbers reach, with room above for the names of the lines.
+/// A logarithmic axis for these numbers, with room above for the names of the lines.
 pub fn log_axis(label: &'static str, numbers: impl Iterator<Item = f64> + Clone) -> Axis {
     let least = numbers.clone().fold(f64::INFINITY, f64::min);
     let most = numbers.fold(0.0, f64::max) * 2.0;
@@ -116,7 +116,7 @@ pub fn log_axis(label: &'static str, numbers: impl Iterator<Item = f64> + Clone)
     Axis::of(label, true, &ticks)
 }
 
-/// 10,000.
+/// For example 10,000.
 pub fn thousands(number: u32) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -132,7 +132,7 @@ pub fn thousands(number: u32) -> String {
 pub struct Line {
     pub name: &'static str,
     pub points: Vec<(f64, f64)>,
-    /// What the others are to be compared with: dashed, and grey.
+    /// A line for comparison: dashed and grey.
     pub is_reference: bool,
 }
 
@@ -143,7 +143,7 @@ pub struct Lines {
     pub x: Axis,
     pub y: Axis,
     pub lines: Vec<Line>,
-    /// Whether the points are few, so that each is marked.
+    /// Whether each point is marked.
     pub has_marks: bool,
 }
 
@@ -156,8 +156,8 @@ pub fn svg(size: (u32, u32), draw: impl FnOnce(&Drawing) -> Drawn) -> String {
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-        draw(&area).expect("a text takes everything");
-        area.present().expect("a text takes everything");
+        draw(&area).expect("writing to a string does not fail");
+        area.present().expect("writing to a string does not fail");
     }
     text
 }
@@ -211,7 +211,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Each line at the ticks.
+    /// The values of each line at the ticks.
     fn summary(&self) -> String {
         let mut text = self.title.to_owned();
         for line in self.lines.iter().filter(|line| !line.is_reference) {

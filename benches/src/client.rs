@@ -1,4 +1,4 @@
-//! What the Rust client adds to the scripts: the same calls by the crate, and sent raw.
+//! The cost that the Rust client adds to the scripts: the same calls by the crate, and sent raw.
 
 use crate::figure::{Figure, Limit};
 use crate::rounds::compare;
@@ -13,7 +13,7 @@ const PAIRS: usize = 1_000;
 const THREADS: usize = 8;
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Pairs of calls on one connection, and nothing else.
+/// Sends pairs of calls on one connection, and does nothing else.
 pub struct Raw {
     con: Connection,
     acquire: Script,
@@ -49,19 +49,19 @@ pub fn pairs(semaphore: &Semaphore, count: usize) {
     }
 }
 
-/// How long it takes, in µs a pair.
+/// The time per pair, in µs.
 fn us(pairs: usize, work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
     start.elapsed().as_secs_f64() * 1e6 / pairs as f64
 }
 
-/// What a pair takes when so many threads do the same work, in µs: so many pairs each.
+/// The time per pair when this number of threads do the same work, in µs. `count`: the pairs of each thread.
 pub fn together_us(threads: usize, count: usize, work: impl Fn() + Sync) -> f64 {
     us(threads * count, || std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(&work)))))
 }
 
-/// The same by threads of which each has a connection of its own.
+/// The same with threads that each have their own connection.
 pub fn apart_us(raws: &mut [Raw], count: usize) -> f64 {
     us(raws.len() * count, || {
         std::thread::scope(|scope| raws.iter_mut().for_each(|raw| drop(scope.spawn(move || raw.pairs(count)))))
@@ -85,10 +85,10 @@ pub fn measure(server: &Server) -> Vec<Figure> {
             limit: Limit::AtMost(1.05),
         },
         Figure {
-            what: format!("pairs a second by {THREADS} threads with one gate"),
+            what: format!("pairs per second by {THREADS} threads with one gate"),
             unit: "/s",
             ours: 1e6 / threads.ours,
-            beside: ("as many raw connections", 1e6 / threads.theirs),
+            beside: ("a raw connection per thread", 1e6 / threads.theirs),
             ratio: 1.0 / threads.ratio,
             limit: Limit::AtLeast(0.95),
         },

@@ -1,4 +1,5 @@
-//! How many scripts a grant takes while many wait: each comes once and goes once, and the rest is asking again.
+//! How many scripts a grant takes while many clients wait: one to join the line, one to release, and the rest for
+//! asking again.
 
 use crate::chart::{Axis, Chart, Line, Lines};
 use crate::figure::{Figure, Limit};
@@ -12,13 +13,13 @@ use std::time::Duration;
 
 const HOLD: Duration = Duration::from_millis(1);
 
-/// What a thread that waits needs.
+/// The stack of a waiting thread.
 const STACK: usize = 256 * 1024;
 
-/// Waiters on one permit, grants, and the most scripts a grant.
+/// Waiters on one permit, grants, and the maximum number of scripts per grant.
 const CROWDS: [(u32, u32, f64); 4] = [(10, 1_000, 2.1), (100, 1_000, 2.1), (1_000, 3_000, 2.1), (10_000, 12_000, 4.0)];
 
-/// So many threads take turns until they were inside so many times.
+/// Lets this number of threads take turns until they had this number of grants.
 fn take_turns(semaphore: &Semaphore, threads: u32, grants: u32) {
     let left = AtomicU32::new(grants);
     let take = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
@@ -36,9 +37,9 @@ fn take_turns(semaphore: &Semaphore, threads: u32, grants: u32) {
     });
 }
 
-/// How many scripts ran for each grant, with so many waiters all the time.
+/// The number of scripts per grant, with this number of waiters at all times.
 pub fn scripts_a_grant(con: &mut Connection, gate: &Gate, waiters: u32, grants: u32) -> f64 {
-    take_turns(&gate.semaphore("first", 1), 10, 20); // the subscription stands, and the scripts are loaded
+    take_turns(&gate.semaphore("first", 1), 10, 20); // opens the subscription and loads the scripts
     take_scripts(con);
     let name = format!("of-{waiters}");
     take_turns(&gate.semaphore(&name, 1), waiters, grants);
@@ -51,7 +52,7 @@ pub fn measure(server: &Server) -> (Vec<Figure>, Vec<Chart>) {
     let figures = CROWDS.map(|(waiters, grants, most)| {
         let a_grant = scripts_a_grant(&mut con, &gate, waiters, grants);
         Figure {
-            what: format!("scripts a grant, {waiters} waiters"),
+            what: format!("scripts per grant, {waiters} waiters"),
             unit: "scripts",
             ours: a_grant,
             beside: ("the grants", 1.0),
@@ -65,12 +66,12 @@ pub fn measure(server: &Server) -> (Vec<Figure>, Vec<Chart>) {
     let most = figures.iter().map(|figure| figure.ours).fold(2.0, f64::max);
     let chart = Lines {
         file: "crowd.svg",
-        title: "Scripts that a grant takes while many wait",
+        title: "Scripts per grant while many clients wait",
         x: Axis::of("waiters", true, &waiters),
-        y: Axis::upwards("scripts a grant", most),
+        y: Axis::upwards("scripts per grant", most),
         lines: vec![
             Line {
-                name: "one to come and one to go",
+                name: "minimum: one to acquire, one to release",
                 points: vec![at(0, 2.0), at(CROWDS.len() - 1, 2.0)],
                 is_reference: true,
             },

@@ -1,5 +1,5 @@
-//! A server that is some way off: a relay in front of it that keeps what is sent to it for a while. What the relay itself takes
-//! comes on top, the same for all.
+//! Simulates a distant server: a relay that delays the data sent to the server. The relay's own cost is added to every
+//! measurement alike.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The url of a relay to the server at `address`, host and port. It ends with the process.
+/// The URL of a relay to the server at `address` (host and port). The relay ends with the process.
 pub fn away(address: &str, way: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());

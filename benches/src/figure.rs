@@ -1,15 +1,15 @@
-//! A figure: what was measured, beside what, and the limit that it is to keep.
+//! A figure: a measured value, the value that it is compared with, and its limit.
 
 use crate::server::Server;
 use crate::version::version;
 use std::fmt::{self, Write};
 
-/// What a ratio is to be.
+/// The limit of a ratio.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
     AtMost(f64),
     AtLeast(f64),
-    /// It tells what a limit beside it leaves.
+    /// No limit; the figure explains another one.
     None,
 }
 
@@ -18,14 +18,14 @@ pub struct Figure {
     pub what: String,
     pub unit: &'static str,
     pub ours: f64,
-    /// What it is compared with, and how much that takes.
+    /// The name and the value of the comparison.
     pub beside: (&'static str, f64),
     pub ratio: f64,
     pub limit: Limit,
 }
 
 impl Figure {
-    /// Nothing where there is no limit.
+    /// `None` if there is no limit.
     pub fn is_kept(&self) -> Option<bool> {
         match self.limit {
             Limit::AtMost(most) => Some(self.ratio <= most),
@@ -34,7 +34,7 @@ impl Figure {
         }
     }
 
-    /// The same in the cells of a table.
+    /// The cells of its row in the table.
     fn cells(&self) -> [String; 6] {
         let amount = |value: f64| match value {
             100.0.. => format!("{value:.0} {}", self.unit),
@@ -72,17 +72,17 @@ impl fmt::Display for Figure {
     }
 }
 
-/// All of them as a page.
+/// A page with all figures.
 pub fn page(server: &Server, figures: &[(&str, Figure)]) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut page = String::from("# What luagate costs\n\n");
+    let mut page = String::from("# The cost of luagate\n\n");
     let _ = writeln!(
         page,
-        "Written by `./dev bench`, on {} and {cores} cores, by TCP. Amounts are of this machine; what counts is the ratio to \
-         what was measured beside it, in turns, in the same run: medians.\n",
+        "Written by `./dev bench`, on {} and {cores} cores, over TCP. The amounts depend on this machine. The ratio \
+         compares each amount with another one that was measured in turns in the same run. All numbers are medians.\n",
         version(&mut server.connection()),
     );
-    page.push_str("| | what | | beside | | ratio | limit |\n|---|---|---|---|---|---|---|\n");
+    page.push_str("|| | what | | compared with | | ratio | limit ||\n|---|---|---|---|---|---|---|\n");
     for (title, figure) in figures {
         let _ = writeln!(page, "| {title} | {} |", figure.cells().join(" | "));
     }

@@ -1,5 +1,5 @@
-//! What one user who floods does to the others, where each user has a limit and all together have one: how long the others wait,
-//! beside the same without the flood.
+//! The effect of a user who sends very many requests, when each user has a limit and all together have one: how long
+//! the other users wait, compared with the same load without that user.
 
 use crate::figure::{Figure, Limit};
 use crate::rounds::median;
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(3);
 
-/// Everybody waits for a few of these, so that other delays of a busy machine are small beside it.
+/// Long enough that other delays of a busy machine are small in comparison.
 const HOLD: Duration = Duration::from_millis(20);
 
 const OTHERS: usize = 50;
 const PER_USER: u32 = 3;
 const IN_TOTAL: u32 = 20;
 
-/// How many calls of the user who floods are made at a time: like any other's, and in the flood.
+/// The number of concurrent calls of that user: normal, and in the flood.
 const CALM: usize = 1;
 const FLOOD: usize = 500;
 
@@ -31,7 +31,8 @@ fn limits(gate: &Gate, user: usize, cancel: &Cancel) -> Several {
     gate.several([(&own, 1), (&total, 1)]).cancelled_by(cancel)
 }
 
-/// The median wait of the others in ms, and what 99 in 100 do not exceed, while one user makes so many calls at a time.
+/// The median and the 99th percentile of the other users' waits in ms, while one user makes this number of concurrent
+/// calls.
 fn waits(gate: &Gate, calls: usize) -> (f64, f64) {
     let (cancel, over) = (Cancel::new(), AtomicBool::new(false));
     let waits = Mutex::new(Vec::new());
@@ -62,7 +63,7 @@ fn waits(gate: &Gate, calls: usize) -> (f64, f64) {
                         thread::sleep(HOLD);
                         held.release().unwrap();
                     }
-                    waits.lock().unwrap().extend(own.into_iter().skip(2)); // until the lines are as long as they stay
+                    waits.lock().unwrap().extend(own.into_iter().skip(2)); // while the lines grow
                 })
             })
             .collect();
@@ -82,13 +83,13 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let figure = |what: &str, ours: fn(&(f64, f64)) -> f64| {
         let middle = |values: Vec<f64>| median(values.into_iter());
         Figure {
-            what: format!("{what} wait of {OTHERS} users, while one more makes {FLOOD} calls at a time"),
+            what: format!("{what} wait of {OTHERS} users while another one makes {FLOOD} concurrent calls"),
             unit: "ms",
             ours: middle(rounds.iter().map(|(flood, _)| ours(flood)).collect()),
-            beside: ("while it makes one", middle(rounds.iter().map(|(_, calm)| ours(calm)).collect())),
+            beside: ("while it makes 1", middle(rounds.iter().map(|(_, calm)| ours(calm)).collect())),
             ratio: middle(rounds.iter().map(|(flood, calm)| ours(flood) / ours(calm)).collect()),
             limit: Limit::AtMost(1.1),
         }
     };
-    vec![figure("median", |waits| waits.0), figure("longest of 99 % of the", |waits| waits.1)]
+    vec![figure("median", |waits| waits.0), figure("99th percentile of the", |waits| waits.1)]
 }

@@ -1,4 +1,4 @@
-//! That neither many holders nor many waiters make a script slower.
+//! Shows that neither many holders nor many waiters make a script slower.
 
 use crate::figure::{Figure, Limit};
 use crate::server::Server;
@@ -9,7 +9,7 @@ const ROUNDS: usize = 21;
 const PACKET: usize = 500;
 const MOST: f64 = 1.5;
 
-/// A semaphore with so many holders and waiters. Those wait without an inbox, for a minute.
+/// A semaphore with this number of holders and waiters. The waiters have no inbox and a deadline in a minute.
 struct Crowd {
     acquire: Script,
     release: Script,
@@ -43,7 +43,7 @@ impl Crowd {
         packet.add_command(self.acquire.call(&keys, &arguments)).ignore();
     }
 
-    /// Comes and goes again, each time with another id.
+    /// A packet of acquires and releases, each with another id.
     fn pairs(&self, wait_ms: &str) -> Pipeline {
         let keys = self.keys.each_ref().map(String::as_str);
         let mut packet = redis::pipe();
@@ -79,6 +79,6 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let holders = figure(&mut con, "acquire + release with 100,000 holders", &many, &few);
     let few = Crowd::new(&mut con, server, "few-in-line", 1, 10, 0).pairs("60000");
     let many = Crowd::new(&mut con, server, "many-in-line", 1, 10_000, 0).pairs("60000");
-    let waiters = figure(&mut con, "in line + out of it with 10,000 waiters", &many, &few);
+    let waiters = figure(&mut con, "join + leave the line with 10,000 waiters", &many, &few);
     vec![holders, waiters]
 }

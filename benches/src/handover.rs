@@ -1,5 +1,4 @@
-//! How long it takes from a release to the running waiter in another process, beside a message to a thread that wakes another
-//! one there.
+//! The time from a release to the running waiter in another process, compared with a message that wakes a thread there.
 
 use crate::figure::{Figure, Limit};
 use crate::rounds::median;
@@ -15,16 +14,17 @@ use std::time::Duration;
 
 const ROUNDS: usize = 1_000;
 
-/// What the other process does.
+/// The tasks of the other process.
 const WAITER: &str = "--waiter";
 const LISTENER: &str = "--listener";
 
 const CHANNEL: &str = "handover";
 
-/// As long as a message of ours.
+/// As long as a message of luagate.
 const MESSAGE: &str = "0b7a40e5-6a3c-4d43-9a1f-000000000000 1 2 3 4";
 
-/// The barest hand-over: whoever came first has it instead, and is told, with neither check, nor fence, nor signature.
+/// The minimal hand-over: the first waiter becomes the holder and receives a message, without checks, fence or
+/// signature.
 const BARE: &str = "local first = redis.call('ZPOPMIN', KEYS[2])
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('ZADD', KEYS[1], ARGV[2], first[1])
@@ -36,7 +36,7 @@ fn now() -> f64 {
     now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
 }
 
-/// Another process, which says each time when it was woken.
+/// Another process, which prints each time when it was woken.
 struct Other {
     child: Child,
     stdin: ChildStdin,
@@ -69,7 +69,7 @@ impl Drop for Other {
     }
 }
 
-/// In the other process; nothing where the arguments name none of its jobs.
+/// The work of the other process. Returns false if the arguments name none of its tasks.
 pub fn work(arguments: &[String]) -> bool {
     match arguments {
         [job, url, prefix] if job == WAITER => wait(url, prefix),
@@ -79,7 +79,7 @@ pub fn work(arguments: &[String]) -> bool {
     true
 }
 
-/// Waits in line whenever it is told to.
+/// Waits in line for each line on its standard input.
 fn wait(url: &str, prefix: &str) {
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     let mutex = gate.mutex(CHANNEL).lease(Duration::from_secs(30));
@@ -91,7 +91,7 @@ fn wait(url: &str, prefix: &str) {
     }
 }
 
-/// One thread listens, and hands each message to another.
+/// One thread receives messages and wakes another one for each.
 fn listen(url: &str) {
     let mut con = redis::Client::open(url).unwrap().get_connection().unwrap();
     let (send, receive) = mpsc::channel::<()>();
@@ -108,18 +108,18 @@ fn listen(url: &str) {
     }
 }
 
-/// The middle one, and the one that 99 in 100 do not exceed.
+/// The median and the 99th percentile.
 fn middle_and_99th(mut times: Vec<f64>) -> (f64, f64) {
     times.sort_by(f64::total_cmp);
     (median(times.iter().copied()), times[times.len() * 99 / 100])
 }
 
-/// How long each took, in µs.
+/// The durations in µs.
 #[derive(Default)]
 pub struct Times {
-    /// From release to running waiter.
+    /// From the release to the running waiter.
     pub handed: Vec<f64>,
-    /// The same by the barest script, to a thread that only listens.
+    /// The same with the bare script, to a thread that only receives messages.
     barest: Vec<f64>,
     /// From a message to the thread that it wakes.
     pub told: Vec<f64>,
@@ -130,7 +130,7 @@ pub fn times(server: &Server) -> Times {
     let mutex = server.gate().mutex(CHANNEL).lease(Duration::from_secs(30));
     let mut waiter = Other::start(WAITER, server);
     let mut listener = Other::start(LISTENER, server);
-    listener.says(); // it is subscribed
+    listener.says(); // once subscribed
     let bare = Script::load(&mut con, BARE);
     let [holders, queue] = ["holders", "queue"].map(|key| format!("{}:bare:{key}", server.prefix));
     let mut times = Times::default();
@@ -162,7 +162,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let figure = |what: &str, times, limit| {
         let (middle, most) = middle_and_99th(times);
         Figure {
-            what: format!("{what} (99 % within {most:.0} µs, beside {:.0})", theirs.1),
+            what: format!("{what} (99 % within {most:.0} µs, compared with {:.0})", theirs.1),
             unit: "µs",
             ours: middle,
             beside: ("a message that wakes a thread", theirs.0),
@@ -172,6 +172,6 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     };
     vec![
         figure("from release to running waiter", handed, Limit::AtMost(1.3)),
-        figure("the same by the barest script", barest, Limit::None),
+        figure("the same with the bare script", barest, Limit::None),
     ]
 }

@@ -1,5 +1,5 @@
-//! How many instructions of the client an acquire and its release take, by callgrind: the same on a busy machine as on an
-//! idle one. What starting takes does not count, nor what the server does.
+//! How many client instructions an acquire and its release take, counted by callgrind: the count is the same on a busy
+//! and on an idle machine. Starting the program does not count, nor does the server's work.
 
 use crate::rounds::median;
 use crate::server::Server;
@@ -9,18 +9,19 @@ use std::process::{Command, Stdio};
 const PAIRS: u32 = 300;
 const ROUNDS: usize = 3;
 
-/// glibc fills and copies by what the processor can, which would make a count that of a processor: so by what all can.
+/// By default glibc chooses its copy functions by the processor, so counts would depend on it. This setting uses
+/// functions that every processor has.
 pub const ONE_FOR_ALL: &str =
     "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-AVX_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
 
-/// Whether there is a valgrind that runs here.
+/// Whether valgrind is installed and runs.
 pub fn can_count() -> bool {
     let mut valgrind = Command::new("valgrind");
     valgrind.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     valgrind.status().is_ok_and(|status| status.success())
 }
 
-/// What so many pairs take with start and end, by `program`, which is `src/bin/pairs.rs`.
+/// The instructions of `program` (`src/bin/pairs.rs`) for this number of pairs, including start and end.
 fn count(program: &Path, server: &Server, pairs: u32) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("counts");
@@ -45,7 +46,7 @@ pub fn total(file: &Path) -> Option<f64> {
     total?.trim().parse().ok()
 }
 
-/// Of a pair.
+/// The instructions of one pair.
 pub fn a_pair(program: &Path, server: &Server) -> f64 {
     let differences = (0..ROUNDS).map(|_| {
         let once = count(program, server, PAIRS);
@@ -54,7 +55,7 @@ pub fn a_pair(program: &Path, server: &Server) -> f64 {
     median(differences)
 }
 
-/// The compiler's version, and what it compiles for.
+/// The compiler's version and its target.
 pub fn compiler() -> (String, String) {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("-vV").output().unwrap();

@@ -1,4 +1,4 @@
-//! How long calls take, not only in the middle: what so many in a hundred do not exceed.
+//! The percentiles of the duration of calls.
 
 use crate::chart::{Axis, Chart, Line, Lines, log_axis};
 use crate::client::{Raw, pairs};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 const CALLS: usize = 10_000;
 
-/// A point stands for the slowest of at least so many.
+/// Each point is based on at least this number of slower calls.
 const SLOWEST: f64 = 10.0;
 
-/// Points for each time that those beyond become ten times fewer.
+/// The number of points per factor of ten of the slower calls.
 const POINTS: i32 = 16;
 
-/// At one in how many is slower, how long that takes.
+/// The duration that one in n calls exceeds, by n.
 fn curve(name: &'static str, mut us: Vec<f64>) -> Line {
     us.sort_by(f64::total_cmp);
     let points = (0..)
@@ -60,8 +60,8 @@ pub fn chart(server: &Server) -> Chart {
     let x = [(1.0, "0 %"), (2.0, "50 %"), (10.0, "90 %"), (100.0, "99 %"), (1e3, "99.9 %")];
     Lines {
         file: "latency.svg",
-        title: "What so many calls in a hundred do not exceed",
-        x: Axis { label: "of the calls", ticks: x.map(|(tick, text)| (tick, text.to_owned())).into(), is_log: true },
+        title: "Duration by percentile of the calls",
+        x: Axis { label: "percentile", ticks: x.map(|(tick, text)| (tick, text.to_owned())).into(), is_log: true },
         y,
         lines,
         has_marks: false,

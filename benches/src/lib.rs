@@ -1,6 +1,6 @@
-//! What luagate costs: every figure is a ratio to something that is measured beside it in the same run, on the same server, in
-//! turns, so that whatever else the machine does meets both alike; medians of several rounds. The program of this crate
-//! measures all of it and writes `RESULTS.md` and the charts.
+//! Measures the cost of luagate. Every figure is a ratio to a comparison value, measured in turns in the same run on
+//! the same server. So other load on the machine affects both alike. The figures are medians of several rounds. The
+//! program of this crate measures all figures and writes `RESULTS.md` and the charts.
 
 #[path = "../../tests/support/server.rs"]
 #[allow(dead_code, unused_macros, reason = "tests use more of it")]
@@ -37,7 +37,7 @@ pub mod throughput;
 pub mod version;
 pub mod wire;
 
-/// A server as programs meet it: over TCP, whoever connects.
+/// A server over TCP, for all connections.
 pub fn over_tcp() -> Option<server::Server> {
     let mut server = server::Server::private_tcp(&[])?;
     server.client = redis::Client::open(server.url.as_str()).ok();

@@ -1,7 +1,7 @@
-//! Measures what luagate costs: `./dev bench`. Writes `benches/RESULTS.md`, and the charts of it to `docs/charts/`.
+//! Measures the cost of luagate: `./dev bench`. Writes `benches/RESULTS.md`, and charts to `docs/charts/`.
 //!
-//! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing. `./dev bench peers` is about
-//! other libraries, see `peers`.
+//! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing. `./dev bench
+//! peers` measures other libraries, see `peers`.
 
 use luagate_benches::chart::{self, Chart};
 use luagate_benches::figure::{self, Figure};
@@ -13,7 +13,7 @@ use luagate_benches::{
 };
 use std::path::Path;
 
-/// What is measured together, on a server of its own: figures, and charts.
+/// The figures and charts that are measured together, on a separate server.
 type Measured = (Vec<Figure>, Vec<Chart>);
 type Measure = fn(&Server) -> Measured;
 
@@ -47,7 +47,7 @@ fn main() -> std::io::Result<()> {
     let is_wanted = |title: &str| words.is_empty() || words.iter().any(|word| title.contains(word.as_str()));
     let (mut figures, mut charts) = (Vec::new(), Vec::new());
     for (title, measure) in MEASURES.iter().filter(|(title, _)| is_wanted(title)) {
-        let server = over_tcp().expect("a redis-server or valkey-server on the PATH");
+        let server = over_tcp().expect("no redis-server or valkey-server on the PATH");
         let (measured, drawn) = measure(&server);
         for figure in measured {
             println!("{figure}");
@@ -59,7 +59,7 @@ fn main() -> std::io::Result<()> {
         charts.extend(drawn);
     }
     if words.is_empty() {
-        let server = over_tcp().expect("there was one before");
+        let server = over_tcp().expect("the server's binary has disappeared");
         std::fs::write("benches/RESULTS.md", figure::page(&server, &figures))?;
         charts.extend(peers::charts(Path::new("benches/peers/results.json"))?);
         chart::write(&charts)?;

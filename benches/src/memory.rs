@@ -1,11 +1,11 @@
-//! What a holder and a waiter take of the server's memory.
+//! The server memory that a holder and a waiter take.
 
 use crate::figure::{Figure, Limit};
 use crate::server::Server;
 use crate::wire::Script;
 use redis::{Commands, Connection};
 
-/// The three keys of a semaphore, in bytes.
+/// The size of the three keys of a semaphore, in bytes.
 fn bytes(con: &mut Connection, keys: &[&str]) -> f64 {
     let usage = keys.iter().map(|key| {
         let mut usage = redis::cmd("MEMORY");
@@ -15,7 +15,7 @@ fn bytes(con: &mut Connection, keys: &[&str]) -> f64 {
     usage.sum()
 }
 
-/// A holder and a waiter, where there are so many of each, and a member of a bare sorted set.
+/// The bytes of a holder and a waiter, with `count` of each, and of a member of a plain sorted set.
 pub struct Each {
     pub holder: f64,
     pub waiter: f64,
@@ -24,7 +24,7 @@ pub struct Each {
 
 pub fn each(con: &mut Connection, server: &Server, count: usize) -> Each {
     let acquire = Script::of_manifest(con, "semaphore/acquire");
-    // As long as the crate's: a channel, and the secret of a wait.
+    // As long as the crate's inboxes: a channel, and the secret of a wait.
     let inbox = "luagate:inbox:zS3Kq_0aB#9fXk2LmQ7sTuV";
     let mut take = |name: &str, limit: &str, wait_ms: &str, before: usize| {
         let keys = server.keys(&format!("{name}:{count}"));

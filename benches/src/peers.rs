@@ -1,5 +1,5 @@
-//! luagate side by side with what a user would pick instead: `./dev bench peers`. Each peer is a program of its own, which plays
-//! the same scenes on the same server. Writes `benches/peers/RESULTS.md` and `benches/peers/results.json`.
+//! Compares luagate with other libraries: `./dev bench peers`. Each peer is a separate program that runs the same
+//! scenes on the same server. Writes `benches/peers/RESULTS.md` and `benches/peers/results.json`.
 
 mod charts;
 mod peer;
@@ -24,29 +24,29 @@ use std::path::Path;
 use std::time::Duration;
 use usage::{Glimpse, Monitor, Usage};
 
-/// Apart from those of the tests. Not all peers can use a socket.
+/// Other ports than the tests use. A Unix socket would not do: some peers cannot use one.
 const PORTS: std::ops::Range<u32> = 21_000..21_500;
 
-/// How long a scene is played, after its lead-in.
+/// The duration of a scene after its lead-in.
 const TIME: Duration = Duration::from_secs(2);
 
-/// A scene that takes longer is given up.
+/// A scene that takes longer is aborted.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// How long a peer is watched beforehand.
+/// The duration of the preliminary run under MONITOR.
 const GLIMPSE: Duration = Duration::from_secs(1);
 
-/// How often all of them play. The best counts: whatever else the machine does can only slow them.
+/// How often each peer runs a scene. The best round counts, because other load on the machine can only slow a peer.
 const ROUNDS: usize = 3;
 
-/// The parts of an uncontended scene of which the middle one counts.
+/// The length of the parts of an uncontended scene, in µs. Their median counts.
 const PART: u64 = 250_000;
 
-/// A server of its own, on a TCP port.
+/// A separate server on a TCP port.
 fn start_server() -> Server {
     let server = PORTS.clone().find_map(|port| {
         let mut server = Server::start(&[], &port.to_string()).expect("a server's binary");
-        // Where the port is somebody else's, the server ends, and the next one is tried.
+        // If the port is in use, the server ends, and the next port is tried.
         server.becomes_ready().then(|| {
             server.url = format!("redis://127.0.0.1:{port}/");
             server
@@ -55,7 +55,7 @@ fn start_server() -> Server {
     server.expect("a free port")
 }
 
-/// Has a peer play, on a server without keys and scripts.
+/// Lets a peer run a scene, on a server without keys and scripts.
 fn play(
     peer: &Peer,
     scene: &Scene,
@@ -74,8 +74,7 @@ fn play(
     Ok((stays, before, Usage::read(&mut con)))
 }
 
-/// Which commands the peer sends, and which it has run in scripts, as far as it gets: whether it plays well is for `measure` to
-/// tell.
+/// Which commands the peer sends, and which run in its scripts, as far as it gets. `measure` reports failures.
 fn glimpse(peer: &Peer, server: &Server) -> Glimpse {
     let monitor = Monitor::start(server.address()).unwrap();
     let _ = play(peer, &SCENES[1], GLIMPSE, 10 * GLIMPSE, server);
@@ -86,7 +85,7 @@ fn measure(peer: &Peer, scene: &Scene, glimpse: &Glimpse, server: &Server) -> Re
     let time = TIME + Duration::from_micros(stays::LEAD_IN);
     let (all, before, after) = play(peer, scene, time, BOUND, server)?;
     if all.is_empty() {
-        return Err("nobody was inside".to_owned());
+        return Err("no worker acquired a permit".to_owned());
     }
     let pairs = all.len() as f64;
     let settled = stays::settled(&all);
@@ -94,7 +93,7 @@ fn measure(peer: &Peer, scene: &Scene, glimpse: &Glimpse, server: &Server) -> Re
     let pairs_per_second = if scene.once {
         settled.len() as f64 / stays::span(&settled) as f64 * 1e6
     } else if is_crowd {
-        // Thereafter there are fewer and fewer who ask.
+        // After that, fewer and fewer workers ask.
         stays::within(&settled, TIME.as_micros() as u64) as f64 / TIME.as_secs_f64()
     } else {
         let parts = stays::in_parts(&settled, PART);
@@ -114,7 +113,7 @@ fn measure(peer: &Peer, scene: &Scene, glimpse: &Glimpse, server: &Server) -> Re
     })
 }
 
-/// A scene of a peer, in all rounds.
+/// A scene of a peer, with all its rounds.
 struct Take {
     peer: &'static Peer,
     scene: &'static Scene,
@@ -136,7 +135,7 @@ impl Take {
     }
 }
 
-/// Has all of them play in turns, a round after the other. What goes wrong is noted, and the next goes on.
+/// Lets all peers run in turns, round by round. An error is noted, and the next peer continues.
 fn play_all(peers: Vec<&'static Peer>, server: &Server) -> Vec<Record> {
     let glimpses: Vec<Result<Glimpse, String>> = peers
         .iter()
@@ -165,13 +164,13 @@ fn play_all(peers: Vec<&'static Peer>, server: &Server) -> Vec<Record> {
     takes.into_iter().map(Take::record).collect()
 }
 
-/// With words only those peers that have one of them in their name, and nothing is written.
+/// With words: runs only peers whose name contains one of them, and writes nothing.
 pub fn run(words: &[String]) -> std::io::Result<()> {
     let is_wanted = |peer: &&Peer| words.is_empty() || words.iter().any(|w| peer.name.contains(w));
     let wanted: Vec<&'static Peer> = PEERS.iter().filter(is_wanted).collect();
     if wanted.is_empty() {
         let names: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
-        println!("no such peer; there are {}", names.join(", "));
+        println!("unknown peer; the peers are {}", names.join(", "));
         return Ok(());
     }
     let server = start_server();

@@ -1,4 +1,5 @@
-//! What a gate gives to more threads than it has connections, beside a pool whose connections each carry one call at a time.
+//! The throughput of a gate with more threads than connections, compared with a pool that carries one call at a time on
+//! each connection.
 
 use crate::client::{pairs, together_us};
 use crate::distance;
@@ -15,7 +16,7 @@ const ROUNDS: usize = 15;
 const THREADS: usize = 32;
 const PAIRS: usize = 150;
 
-/// How long a call takes to a server in the same data centre, and its reply back.
+/// The delay of a call and its reply to a server in the same data centre.
 const AWAY: Duration = Duration::from_micros(500);
 
 /// As many as a gate has.
@@ -69,10 +70,10 @@ fn beside_a_pool(server: &Server, url: &str, how: &str) -> Figure {
         || together_us(THREADS, PAIRS, || (0..PAIRS).for_each(|_| pair_of_pool())),
     );
     Figure {
-        what: format!("pairs a second by {THREADS} threads {how}"),
+        what: format!("pairs per second by {THREADS} threads {how}"),
         unit: "/s",
         ours: 1e6 / compared.ours,
-        beside: ("a pool of 8 connections, a call at a time on each", 1e6 / compared.theirs),
+        beside: ("a pool of 8 connections, one call at a time on each", 1e6 / compared.theirs),
         ratio: 1.0 / compared.ratio,
         limit: Limit::AtLeast(1.5),
     }

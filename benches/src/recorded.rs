@@ -1,5 +1,5 @@
-//! What is recorded of what does not depend on the machine, and what is measured beside it: `benches/recorded.json`, a number
-//! for each thing under its titles.
+//! Records measurements that do not depend on the machine in `benches/recorded.json`, a number for each under its
+//! titles, and compares new measurements with them.
 
 use serde_json::{Map, Value, json};
 use std::error::Error;
@@ -7,15 +7,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// How to record.
+/// The command that records.
 pub const HOW: &str = "`./dev bench record`";
 
-/// How much more than what is recorded is too much.
+/// How much a measurement may differ from the record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Anything else, less too.
+    /// Must be equal; less is an error too.
     Exact,
-    /// By this fraction. What is less by as much is told.
+    /// May be more by this fraction. If it is less by more than that, it is reported.
     Within(f64),
 }
 
@@ -47,14 +47,14 @@ impl Record {
         }
     }
 
-    /// What stands under these titles; nothing where nothing does.
+    /// The numbers under these titles; `None` if there are none.
     pub fn under(&self, titles: &[&str]) -> Option<Map<String, Value>> {
         let all = self.read();
         let found = titles.iter().try_fold(&all, |value, title| value.get(title));
         found?.as_object().cloned()
     }
 
-    /// Puts what was measured under these titles, in place of what was there.
+    /// Replaces the numbers under these titles.
     pub fn put(&self, titles: &[&str], numbers: Map<String, Value>) {
         let _alone = FILE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = self.read();
@@ -65,7 +65,7 @@ impl Record {
     }
 }
 
-/// What was measured, as it is recorded: to two places.
+/// The measurements in the form in which they are recorded: with two decimal places.
 pub fn numbers(measured: &[(String, f64)]) -> Map<String, Value> {
     let number = |number: f64| match (number * 100.0).round() / 100.0 {
         whole if whole.fract() == 0.0 => json!(whole as u64),
@@ -74,8 +74,8 @@ pub fn numbers(measured: &[(String, f64)]) -> Map<String, Value> {
     measured.iter().map(|(what, amount)| (what.clone(), number(*amount))).collect()
 }
 
-/// Compares what was measured with what is recorded. Returns what is better than that by more than the tolerance, or the
-/// error in which all is told that is worse, and what to do about it.
+/// Compares measurements with the record. Returns those that are better by more than the tolerance. If any are worse,
+/// returns an error that lists all differences and what to do.
 pub fn compare(
     recorded: &Map<String, Value>,
     measured: &[(String, f64)],
@@ -90,7 +90,7 @@ pub fn compare(
     for (what, amount) in numbers(measured) {
         let amount = amount.as_f64().unwrap_or(f64::NAN);
         match recorded.get(&what).and_then(Value::as_f64) {
-            None => one_sided.push(format!("{what}: {amount} {unit}, and nothing is recorded")),
+            None => one_sided.push(format!("{what}: {amount} {unit}, but nothing is recorded")),
             Some(before) => {
                 let said = format!("{what}: {amount} {unit}, recorded {before}");
                 if amount > before * (1.0 + tolerance) {
@@ -103,20 +103,20 @@ pub fn compare(
     }
     let measured: Vec<&str> = measured.iter().map(|(what, _)| what.as_str()).collect();
     let left = recorded.keys().filter(|what| !measured.contains(&what.as_str()));
-    one_sided.extend(left.map(|what| format!("{what}: recorded, and not measured any more")));
+    one_sided.extend(left.map(|what| format!("{what}: recorded, but not measured any more")));
     if !better.is_empty() {
-        better.push(format!("This is better: record it, so that it stays so: {HOW}"));
+        better.push(format!("This is better: record it, so that later losses are detected: {HOW}"));
     }
     if dearer.is_empty() && one_sided.is_empty() && (bound != Bound::Exact || better.is_empty()) {
         return Ok(better);
     }
     if !dearer.is_empty() {
         dearer.push(format!(
-            "This is dearer: find out which change made it so; where it is worth that, record it: {HOW}"
+            "This costs more: find out which change caused it; if it is worth the cost, record it: {HOW}"
         ));
     }
     if !one_sided.is_empty() {
-        one_sided.push(format!("Record what is there: {HOW}"));
+        one_sided.push(format!("Record the present measurements: {HOW}"));
     }
     Err([dearer, better, one_sided].concat().join("\n"))
 }

@@ -1,4 +1,4 @@
-//! Rounds: two things measured in turns.
+//! Rounds: two values measured in turns.
 
 /// The medians of both, and the median of their ratios.
 #[derive(Clone, Copy, Debug)]
@@ -8,9 +8,9 @@ pub struct Compared {
     pub ratio: f64,
 }
 
-/// Measures both so many times, in turns.
+/// Measures both this number of times, in turns.
 pub fn compare(rounds: usize, mut ours: impl FnMut() -> f64, mut theirs: impl FnMut() -> f64) -> Compared {
-    ours(); // once for the caches
+    ours(); // warms the caches
     theirs();
     let pairs: Vec<(f64, f64)> = (0..rounds).map(|_| (ours(), theirs())).collect();
     Compared {

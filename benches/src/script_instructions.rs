@@ -1,5 +1,5 @@
-//! How many instructions a script costs the server, counted by callgrind: each case as a ratio to the bare semaphore. The
-//! count has almost no noise. It includes reading the call and writing the reply, and nothing of the client.
+//! How many instructions a script costs the server, counted by callgrind: each case as a ratio to the bare semaphore.
+//! The count has almost no noise. It includes reading the call and writing the reply, but no work of the client.
 
 use crate::figure::{Figure, Limit};
 use crate::instructions::{ONE_FOR_ALL, can_count, total};
@@ -15,24 +15,24 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::time::Duration;
 
-/// The calls of a round, in one packet; half of it where each needs one that is not counted.
+/// The calls of a round, in one packet; half of it if each needs another call that is not counted.
 const CALLS: usize = 400;
 const ROUNDS: usize = 3;
 
 /// A server under callgrind is about 50 times slower, and the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// In five runs on each server, a ratio varied by 1.7 % at most, and by 1.8 % with the libraries of another system.
+/// In five runs on each server a ratio varied by at most 1.7 %, and by 1.8 % with the libraries of another system.
 pub const BOUND: Bound = Bound::Within(0.03);
 
-/// The servers that have limits: the factor by which a limit is higher than the one of the case.
+/// The servers with limits, each with a factor that is applied to the limit of every case.
 const LIMITED: [(&str, f64); 3] = [("Redis 7.0.15", 1.0), ("Redis 8.6.2", 1.1), ("Valkey 9.1.2", 1.1)];
 
-/// Calls to a fresh server: some prepare, the others are counted.
+/// Calls to an empty server: some prepare, the others are counted.
 struct Work {
     before: fn(&Scripts, &mut Pipeline),
     counted: fn(&Scripts, &mut Pipeline),
-    /// The first words of the replies, in turns.
+    /// The first words of the replies, repeated in this order.
     words: &'static [&'static str],
 }
 
@@ -44,7 +44,7 @@ struct Case {
     work: Work,
 }
 
-/// A case of the bare semaphore, which is the denominator of a ratio.
+/// A case of the bare semaphore: the denominator of a ratio.
 enum Bare {
     /// A call of acquire + release: half of the pair.
     Pair,
@@ -132,7 +132,7 @@ const CASES: [Case; 6] = [
     },
     Case {
         what: "release, hands over",
-        // 4.2 was wanted. Twelve calls of Redis, each of which a promise needs, and a signed message take 4.3.
+        // The goal was 4.2. Twelve Redis calls, each needed by a promise, and a signed message take 4.3.
         limit: 4.4,
         beside: Bare::Pair,
         work: Work {
@@ -145,7 +145,7 @@ const CASES: [Case; 6] = [
     },
 ];
 
-/// The bare acquire of `script_time` that also replies the server's time, as luagate does.
+/// The bare acquire of `script_time`, which also returns the server's time, as luagate does.
 const BARE_ACQUIRE: &str = "local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
@@ -163,7 +163,7 @@ fn waiter(n: usize) -> String {
     format!("x{n:032}")
 }
 
-/// The fence of any permit.
+/// Matches any fence.
 const ANY: &str = "0";
 
 fn nothing(_: &Scripts, _: &mut Pipeline) {}
@@ -183,7 +183,7 @@ struct Scripts {
 }
 
 impl Scripts {
-    /// Loads all scripts of a semaphore, as servers in use have them: each loaded script adds to the work of Lua's garbage
+    /// Loads all scripts of a semaphore, as on servers in use. Each loaded script adds work for Lua's garbage
     /// collector, and so to every count.
     fn load(con: &mut Connection) -> Scripts {
         let manifest = manifest();
@@ -224,16 +224,16 @@ pub struct Counted {
     server: Server,
     folder: tempfile::TempDir,
     con: Connection,
-    /// The counts that callgrind wrote.
+    /// How many counts callgrind wrote.
     counts: usize,
 }
 
 impl Counted {
-    /// Returns nothing where there is no binary of a server. Needs valgrind.
+    /// Returns `None` if no server's binary exists. Needs valgrind.
     pub fn start() -> Option<Counted> {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name).display().to_string();
-        // Traces children, since the binary may be a shell script that runs the server.
+        // Traces children, because the binary may be a shell script that runs the server.
         let valgrind = [
             "valgrind".to_owned(),
             "--tool=callgrind".to_owned(),
@@ -250,18 +250,18 @@ impl Counted {
         };
         let (mut server, mut is_ready) = start(&["--enable-debug-command", "yes"])?;
         if !is_ready {
-            (server, is_ready) = start(&[])?; // Redis 6.2 refuses the argument, and does not need it
+            (server, is_ready) = start(&[])?; // Redis 6.2 rejects the argument, and does not need it
         }
         assert!(is_ready, "no server runs under callgrind");
         let mut con = server.connection();
         con.set_read_timeout(Some(PATIENCE)).unwrap();
-        // Periodic work of the server would be counted too, and most where a round takes long.
+        // Periodic work of the server would be counted too, most of all in long rounds.
         let pause = redis::cmd("DEBUG").arg("PAUSE-CRON").arg(1).exec(&mut con);
         pause.unwrap();
         Some(Counted { server, folder, con, counts: 0 })
     }
 
-    /// Of the server: `Redis 7.0.15`.
+    /// The name and version of the server, as `Redis 7.0.15`.
     pub fn version(&mut self) -> String {
         version(&mut self.con)
     }
@@ -310,12 +310,12 @@ impl Counted {
         total.expect("callgrind counts") / counted.len() as f64
     }
 
-    /// All cases.
+    /// Measures all cases.
     pub fn measure(&mut self) -> Vec<Figure> {
         let scripts = Scripts::load(&mut self.con);
         let version = self.version();
         let limited = LIMITED.iter().find(|(server, _)| *server == version);
-        self.count_once(&scripts, &BARE_PAIR); // once for the caches
+        self.count_once(&scripts, &BARE_PAIR); // warms the caches
         let bare_pair = self.count(&scripts, &BARE_PAIR);
         let bare_denied = self.count(&scripts, &BARE_DENIED);
         let figures = CASES.map(|case| {
@@ -339,12 +339,12 @@ impl Counted {
     }
 }
 
-/// All cases. Without valgrind it prints that they are skipped, and returns none.
+/// Measures all cases. Without valgrind it prints that they are skipped, and returns none.
 pub fn measure() -> Vec<Figure> {
     if !can_count() {
         eprintln!("skipped: counting the instructions of a script needs valgrind");
         return vec![];
     }
-    let mut counted = Counted::start().expect("a redis-server or valkey-server on the PATH");
+    let mut counted = Counted::start().expect("no redis-server or valkey-server on the PATH");
     counted.measure()
 }

@@ -1,4 +1,4 @@
-//! What a script costs the server, beside the barest semaphore that a sorted set can be.
+//! The cost of a script for the server, compared with the bare semaphore: the simplest one on a sorted set.
 
 use crate::figure::{Figure, Limit};
 use crate::server::Server;
@@ -10,7 +10,7 @@ const ROUNDS: usize = 21;
 /// Pairs, or calls, in a packet.
 const PACKET: usize = 1_000;
 
-/// The barest semaphore that a sorted set can be: it counts, and admits, with neither order, nor fence, nor weight, nor check.
+/// The bare semaphore: it counts and admits, without order, fence, weight or checks.
 pub const BARE_ACQUIRE: &str = "local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
@@ -21,7 +21,7 @@ pub const BARE_RELEASE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
 
 const LEASE: &str = "30000";
 
-/// Ours, and the barest semaphore that a sorted set can be.
+/// The scripts of luagate, and the bare semaphore.
 pub struct Scripts {
     pub acquire: Script,
     pub release: Script,
@@ -70,7 +70,7 @@ impl Scripts {
     }
 }
 
-/// So many calls, each made with an id of its own.
+/// A packet of calls, each with another id.
 fn packet(mut call: impl FnMut(&mut Pipeline, &str)) -> Pipeline {
     let mut packet = redis::pipe();
     for _ in 0..PACKET {
@@ -79,7 +79,7 @@ fn packet(mut call: impl FnMut(&mut Pipeline, &str)) -> Pipeline {
     packet
 }
 
-/// Both packets in turns. `scripts`: how many a figure is made of.
+/// Measures both packets in turns. `scripts`: the number of scripts in one figure.
 fn figure(con: &mut Connection, what: &str, scripts: f64, ours: &Pipeline, bare: &Pipeline, limit: f64) -> Figure {
     let compared = compare_us(con, ROUNDS, scripts, ours, bare);
     Figure {
@@ -113,7 +113,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let denied = packet(|packet, id| full.acquire(packet, id, "1"));
     let bare = packet(|packet, id| full.bare_acquire(packet, id, "1"));
     let refresh = packet(|packet, _| full.refresh(packet, "holder"));
-    let refreshed = figure(&mut con, "refresh, beside a denied acquire", 1.0, &refresh, &bare, 2.2);
+    let refreshed = figure(&mut con, "refresh, compared with a denied acquire", 1.0, &refresh, &bare, 2.2);
     let denied = figure(&mut con, "acquire, denied", 1.0, &denied, &bare, 2.2);
     vec![pair, denied, refreshed]
 }

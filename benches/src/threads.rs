@@ -1,4 +1,4 @@
-//! Pairs a second by more and more threads: one gate, beside a connection for each thread.
+//! Pairs per second with an increasing number of threads: one gate, compared with a connection per thread.
 
 use crate::chart::{Axis, Chart, Line, Lines};
 use crate::client::{Raw, apart_us, pairs, together_us};
@@ -14,7 +14,7 @@ pub fn chart(server: &Server) -> Chart {
     let semaphore = server.gate().semaphore("threads", 100).lease(Duration::from_secs(30));
     let mut raws: Vec<Raw> = (0..THREADS[THREADS.len() - 1]).map(|_| Raw::new(server, "raw")).collect();
     let mut measured = THREADS.map(|threads| (threads as f64, vec![], vec![]));
-    // All points in turns, so that a moment in which the machine does something else falls on none alone.
+    // All points are measured in turns, so that other load on the machine does not affect a single point.
     for _ in 0..ROUNDS {
         for (at, threads) in THREADS.into_iter().enumerate() {
             let each = PAIRS / threads;
@@ -29,12 +29,12 @@ pub fn chart(server: &Server) -> Chart {
     let most = measured.iter().map(|at| at.1.max(at.2)).fold(0.0, f64::max);
     Lines {
         file: "threads.svg",
-        title: "Pairs of acquire and release a second",
+        title: "Pairs of acquire and release per second",
         x: Axis::of("threads", true, &THREADS.map(|threads| threads as u32)),
-        y: Axis::upwards("pairs a second", most),
+        y: Axis::upwards("pairs per second", most),
         lines: vec![
-            line("one gate for all", measured.map(|at| (at.0, at.1))),
-            line("a raw connection for each", measured.map(|at| (at.0, at.2))),
+            line("one gate for all threads", measured.map(|at| (at.0, at.1))),
+            line("a raw connection per thread", measured.map(|at| (at.0, at.2))),
         ],
         has_marks: true,
     }

@@ -1,4 +1,5 @@
-//! How many calls a second the server takes from 20 connections, beside the plainest write, both by redis-benchmark.
+//! How many calls per second the server executes from 20 connections, compared with the simplest write, both measured
+//! by redis-benchmark.
 
 use crate::figure::{Figure, Limit};
 use crate::rounds::compare;
@@ -10,15 +11,15 @@ use std::process::Command;
 const ROUNDS: usize = 5;
 const CALLS: &str = "100000";
 
-/// So many that hardly one comes twice: the same id again would only be told what it holds.
+/// So large that ids hardly repeat: a repeated id would only get the reply `held`.
 const NUMBERS: &str = "1000000000";
 
-/// Calls a second, of a command in which `__rand_int__` is another number each time.
+/// Calls per second of a command in which `__rand_int__` is replaced by another number each time.
 fn calls_a_second(server: &Server, command: &[&str]) -> f64 {
     let (host, port) = server.address().split_once(':').expect("host and port");
     let mut benchmark = Command::new("redis-benchmark");
     benchmark.args(["-h", host, "-p", port, "-c", "20", "-n", CALLS, "-r", NUMBERS, "--csv"]).args(command);
-    let output = benchmark.output().expect("redis-benchmark, which comes with the server");
+    let output = benchmark.output().expect("redis-benchmark is missing; it comes with the server");
     let text = String::from_utf8_lossy(&output.stdout);
     // "test","rps",... and then "SET ...","123456.78",...
     let row = text.lines().last().unwrap_or_default();
@@ -50,6 +51,6 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     };
     vec![
         beside_set("acquire on many ids, from 20 connections", &ours, Limit::AtLeast(0.38)),
-        beside_set("the same by the barest script", &barest, Limit::None),
+        beside_set("the same with the bare script", &barest, Limit::None),
     ]
 }

@@ -1,8 +1,8 @@
-//! Which server it is that runs.
+//! The name and version of a server.
 
 use redis::Connection;
 
-/// What it is called and its version: `Redis 7.0.15`. Valkey also says which Redis it is like.
+/// For example `Redis 7.0.15`. Valkey also reports a Redis version.
 pub fn version(con: &mut Connection) -> String {
     let info: String = redis::cmd("INFO").arg("server").query(con).unwrap();
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
@@ -13,7 +13,7 @@ pub fn version(con: &mut Connection) -> String {
     }
 }
 
-/// Without the last number, which changes nothing that is measured.
+/// Without the last number, which has no effect on the measurements.
 pub fn line(con: &mut Connection) -> String {
     let version = version(con);
     let line = version.rsplit_once('.').map(|(line, _)| line.to_owned());

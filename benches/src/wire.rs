@@ -1,4 +1,4 @@
-//! Calls as they go over the wire, many in a packet, so that what is measured is the server and not the way to it.
+//! Calls as they are sent, many in a packet, so that the server is measured and not the connection.
 
 use crate::rounds::{Compared, compare};
 use redis::{Cmd, Connection, Pipeline};
@@ -18,13 +18,13 @@ pub fn manifest() -> Value {
     manifest["scripts"].take()
 }
 
-/// A script, loaded.
+/// A loaded script.
 pub struct Script {
     sha1: String,
 }
 
 impl Script {
-    /// One of the manifest.
+    /// A script of the manifest.
     pub fn of_manifest(con: &mut Connection, name: &str) -> Script {
         let manifest = manifest();
         Script::load(con, &read(manifest[name]["file"].as_str().unwrap()))
@@ -46,14 +46,14 @@ impl Script {
     }
 }
 
-/// What the server spends on so many scripts of each packet, in µs, in turns.
+/// The server time for this number of scripts of each packet, in µs, measured in turns.
 pub fn compare_us(con: &mut Connection, rounds: usize, scripts: f64, ours: &Pipeline, theirs: &Pipeline) -> Compared {
     let con = RefCell::new(con);
     let us = |packet: &Pipeline| scripts * script_us(&mut con.borrow_mut(), packet);
     compare(rounds, || us(ours), || us(theirs))
 }
 
-/// What the server spends on a script, in µs, by its own count.
+/// The server time of a script in µs, by the server's own statistics.
 fn script_us(con: &mut Connection, packet: &Pipeline) -> f64 {
     take_scripts(con);
     packet.exec(con).unwrap();
@@ -61,7 +61,7 @@ fn script_us(con: &mut Connection, packet: &Pipeline) -> f64 {
     us / calls
 }
 
-/// How many scripts ran since this was last asked, and for how many µs.
+/// How many scripts ran since the last call, and for how many µs.
 pub fn take_scripts(con: &mut Connection) -> (f64, f64) {
     let info: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
     redis::cmd("CONFIG").arg("RESETSTAT").exec(con).unwrap();

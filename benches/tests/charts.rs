@@ -10,7 +10,7 @@ use std::path::Path;
 const LIGHT: &str = "#FFFFFF";
 const DARK: &str = "#0D1117";
 
-/// What WCAG asks of graphics, and of large text.
+/// The contrast that WCAG requires for graphics and large text.
 const CONTRAST: f64 = 3.0;
 
 fn lines() -> Chart {
@@ -37,7 +37,7 @@ fn lines() -> Chart {
     .chart()
 }
 
-/// What a peer may have written: made up.
+/// Invented results of peers.
 fn results() -> Value {
     let row = |peer: &str, scene: &str, cpu: Option<f64>, p99: Option<f64>, violations: u32| {
         json!({"peer": peer, "language": "Rust", "version": "1", "scene": scene, "pairs_per_second": 1.0,
@@ -67,7 +67,7 @@ fn all<'a>(svg: &'a str, attribute: &str) -> Vec<&'a str> {
     rest.map(|rest| rest.split('"').next().unwrap()).collect()
 }
 
-/// Every text, in its order.
+/// All texts, in order.
 fn texts(svg: &str) -> Vec<&str> {
     let inside = svg.split("<text").skip(1);
     let inside = inside.map(|rest| rest.split("</text>").next().unwrap());
@@ -116,7 +116,7 @@ fn the_same_numbers_give_the_same_small_file() {
     }
 }
 
-/// A line is where its numbers are: on a log axis from 1 to 100, ten is in the middle.
+/// A point is drawn at its number: on a logarithmic axis from 1 to 100, ten is in the middle.
 #[test]
 fn a_point_is_at_its_number() {
     let svg = lines().svg;
@@ -140,13 +140,13 @@ fn a_peer_is_shown_as_it_was_measured() {
     let [cpu, wait] = &charts[..] else { panic!("{} charts", charts.len()) };
     let shown = texts(&cpu.svg);
     let at = |text: &str| shown.iter().position(|shown| *shown == text).unwrap();
-    // What takes least in the first scene is first; what was not measured there is last.
+    // The peer with the lowest value in the first scene comes first, a peer without a value comes last.
     assert!(at("luagate (Rust)") < at("slow (Rust)") && at("slow (Rust)") < at("lax (Rust)"));
     assert_eq!(&shown[at("uncontended") + 1..][..3], ["100", "400", "no figure"]);
-    assert_eq!(&shown[at("200 on 1") + 1..][..3], ["50", "no figure", "25, too many inside"]);
+    assert_eq!(&shown[at("200 on 1") + 1..][..3], ["50", "no figure", "25, limit exceeded"]);
     let bars = cpu.svg.lines().filter(|line| line.starts_with("<rect"));
     let widths: Vec<f64> = bars.map(|bar| all(bar, "width")[0].parse().unwrap()).collect();
-    assert_eq!(widths.len(), 4, "what was not measured has no bar");
+    assert_eq!(widths.len(), 4, "a missing value has no bar");
     assert!((widths[1] / widths[0] - 4.0).abs() < 0.2, "{widths:?}");
     let shown = texts(&wait.svg);
     assert!(!shown.contains(&"slow (Rust)") && !shown.contains(&"uncontended"), "{shown:?}");

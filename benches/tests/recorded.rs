@@ -1,5 +1,5 @@
-//! Promise: what does not depend on the machine costs no more than is recorded in `benches/recorded.json`. `./dev bench record`
-//! records it, on a server of each line of Redis and Valkey.
+//! Promise: costs that do not depend on the machine do not exceed `benches/recorded.json`. `./dev bench record` records
+//! them, on a server of each line of Redis and Valkey.
 
 use luagate_benches::figure::Figure;
 use luagate_benches::recorded::{Bound, HOW, Record, compare, numbers};
@@ -18,16 +18,16 @@ fn is_recording() -> bool {
     std::env::var_os("LUAGATE_RECORD").is_some()
 }
 
-/// Whether there is nothing to compare with: on this server, or on this kind of machine. Then the test is skipped.
+/// Whether nothing is recorded for this server or this kind of machine. If so, the test is skipped.
 fn is_unknown(titles: &[&str]) -> bool {
     let is_unknown = !is_recording() && record().under(titles).is_none();
     if is_unknown {
-        support::skip_since(&format!("has nothing recorded of {}: {HOW}", titles[1]));
+        support::skip_since(&format!("has nothing recorded for {}: {HOW}", titles[1]));
     }
     is_unknown
 }
 
-/// Compares it with what is recorded, or records it, where this is asked for.
+/// Compares measurements with the record, or records them if `LUAGATE_RECORD` is set.
 fn against_record(titles: &[&str], measured: &[(String, f64)], unit: &str, bound: Bound) -> Result<(), String> {
     if is_recording() {
         record().put(titles, numbers(measured));
@@ -35,12 +35,12 @@ fn against_record(titles: &[&str], measured: &[(String, f64)], unit: &str, bound
     }
     let recorded = record().under(titles).unwrap_or_default();
     let better = compare(&recorded, measured, unit, bound)?;
-    // Past the capture of a test's output, since nobody reads that of one that passes.
+    // Writes to stderr directly, because the captured output of a passing test is not shown.
     better.iter().for_each(|better| drop(writeln!(std::io::stderr(), "{better}")));
     Ok(())
 }
 
-/// The same; `note` goes with a failure.
+/// The same; `note` is added to a failure.
 #[track_caller]
 fn check(titles: &[&str], measured: &[(String, f64)], unit: &str, bound: Bound, note: &str) {
     if let Err(worse) = against_record(titles, measured, unit, bound) {
@@ -55,7 +55,8 @@ fn calls_of_redis_in_a_script() {
     check(&["calls in a script"], &measured, "calls", Bound::Exact, "");
 }
 
-/// Where the machine stands still for seconds, waiters ask again as they should: so of three runs the one with the fewest.
+/// If the machine pauses for seconds, waiters ask again, as they should. Therefore the run with the fewest scripts of
+/// three counts.
 #[test]
 fn scripts_of_a_grant_while_many_wait() {
     let server = own!(Server::private(&[]));
@@ -93,7 +94,7 @@ fn bytes_of_a_holder_and_a_waiter() {
 fn instructions_of_the_client_for_a_pair() {
     let server = own!(Server::private(&[]));
     if cfg!(debug_assertions) {
-        return support::skip_since("is of a release: cargo test --release -p luagate-benches");
+        return support::skip_since("needs a release build: cargo test --release -p luagate-benches");
     }
     if !instructions::can_count() {
         return support::skip_since("needs valgrind");
@@ -111,7 +112,10 @@ fn instructions_of_the_client_for_a_pair() {
     let recorded_by = record().under(&of_compiler).unwrap_or_default();
     let note = match recorded_by == compiled_by {
         true => String::new(),
-        false => format!("recorded with {}, this is rustc {version}: that alone may be why", json!(recorded_by)),
+        false => format!(
+            "recorded with {}, this is rustc {version}: the difference may come from the compiler",
+            json!(recorded_by)
+        ),
     };
     let pair = instructions::a_pair(Path::new(env!("CARGO_BIN_EXE_pairs")), &server);
     let measured = [("acquire + release".to_owned(), pair)];
@@ -130,7 +134,8 @@ fn instructions_of_the_server_for_a_script() {
     if is_unknown(&titles) {
         return;
     }
-    // From one start of a server to the next, a ratio differs by some hundredths. So what is too dear is so on three of them.
+    // A ratio differs by some hundredths from one start of a server to the next. Therefore a failure must occur on
+    // three of them.
     let mut failure = String::new();
     for _ in 0..3 {
         let figures = counted.measure();

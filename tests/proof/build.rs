@@ -1,5 +1,5 @@
-//! With the feature `mutants`, writes `src/protocol` anew as one file in which each small change is a branch that one number
-//! selects: so all mutants are compiled at once.
+//! With the feature `mutants`: writes `src/protocol` as one file in which each small change is a branch, selected by a
+//! number. So all mutants are compiled at once.
 
 #[cfg(feature = "mutants")]
 #[path = "build/operators.rs"]

@@ -1,4 +1,4 @@
-"""A semaphore of luagate's scripts, by the client of tests/languages/python."""
+"""A semaphore of luagate's scripts, with the client of tests/languages/python."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ sys.path.append(str(ROOT / "tests/languages/python"))
 from luagate import Luagate, Permit  # noqa: E402
 
 scene = scene()
-# A thread that asks needs a connection for so long; a client keeps 100 at most unless told.
+# Each asking thread needs a connection; by default a client has at most 100.
 client = redis.Redis.from_url(scene.url, socket_timeout=2, max_connections=scene.workers + 10)
 semaphore = Luagate(client, ROOT / "lua").semaphore("scene", scene.permits)
 play(scene, 1, lambda _: semaphore.acquire(), Permit.release)

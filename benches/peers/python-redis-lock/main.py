@@ -5,7 +5,7 @@ from redis_lock import Lock
 from scenes import play, scene
 
 scene = scene()
-# A thread that waits keeps a connection, in BLPOP; a client has 100 at most unless told.
+# Each waiting thread needs a connection for BLPOP; by default a client has at most 100.
 client = redis.Redis.from_url(scene.url, max_connections=scene.workers + 10)
 
 

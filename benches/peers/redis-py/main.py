@@ -1,11 +1,11 @@
-"""The lock of redis-py, with a lease of 30 s and otherwise its defaults: a try every 100 ms."""
+"""The lock of redis-py, with a lease of 30 s and otherwise its defaults: a retry every 100 ms."""
 
 import redis
 from redis.lock import Lock
 from scenes import play, scene
 
 scene = scene()
-# A thread that asks needs a connection for so long; a client keeps 100 at most unless told.
+# Each asking thread needs a connection; by default a client has at most 100.
 client = redis.Redis.from_url(scene.url, max_connections=scene.workers + 10)
 
 

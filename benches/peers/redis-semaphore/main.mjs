@@ -1,4 +1,5 @@
-// The semaphore of redis-semaphore, with its defaults: a lease of 10 s, renewed, a try every 10 ms, for 10 s, and again.
+// The semaphore of redis-semaphore, with its defaults: a lease of 10 s, renewed, a retry every 10 ms for 10 s. Then the program
+// asks again.
 
 import { Redis } from 'ioredis';
 import { Semaphore, TimeoutError } from 'redis-semaphore';

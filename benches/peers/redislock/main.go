@@ -1,4 +1,4 @@
-// The lock of bsm/redislock, with a lease of 30 s and, as in its example, a try every 100 ms.
+// The lock of bsm/redislock, with a lease of 30 s and, as in its example, a retry every 100 ms.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 			if err == nil {
 				return func() { scenes.Must(lock.Release(ctx)) }
 			}
-			// Without a deadline of its own it tries for as long as the lease.
+			// Without a deadline, Obtain tries for the length of the lease.
 			if !errors.Is(err, redislock.ErrNotObtained) && !errors.Is(err, context.DeadlineExceeded) {
 				panic(err)
 			}

@@ -1,5 +1,5 @@
-// The mutex of redsync, on one server, with its defaults: a lease of 8 s, 32 tries 50 to 250 ms apart, then an error, and
-// again.
+// The mutex of redsync on one server, with its defaults: a lease of 8 s, 32 tries 50 to 250 ms apart, then an error. The
+// program then asks again.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// The lock of rueidislock, as its documentation has it for one server of 7.0.5 or later: KeyMajority 1 and NoLoopTracking. A
-// lease of 5 s, renewed, and waiters that hear of a release by client-side caching.
+// The lock of rueidislock, configured as documented for one server of version 7.0.5 or later: KeyMajority 1 and
+// NoLoopTracking. A lease of 5 s, renewed; client-side caching notifies waiters of a release.
 package main
 
 import (

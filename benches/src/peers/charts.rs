@@ -1,5 +1,4 @@
-//! Charts of what was measured of luagate and of what a user would take in its place: `benches/peers/results.json`, where
-//! that is there.
+//! Charts of luagate and its peers, from `benches/peers/results.json` if that file exists.
 
 use crate::bars::{Bars, Panel, Row};
 use crate::chart::{Chart, thousands};
@@ -9,7 +8,7 @@ use std::path::Path;
 
 const SCENES: [&str; 3] = ["uncontended", "50 on 5", "200 on 1"];
 
-/// A peer is its name and its language; there is a row for each of its scenes.
+/// The name of a peer and its language. Each peer has a row per scene.
 fn name(row: &Value) -> String {
     let text = |field: &str| row[field].as_str().unwrap_or("?").to_owned();
     let (peer, language) = (text("peer"), text("language"));
@@ -19,7 +18,7 @@ fn name(row: &Value) -> String {
     }
 }
 
-/// The charts; none where nothing was measured.
+/// The charts; none if nothing was measured.
 pub fn charts(results: &Path) -> Result<Vec<Chart>> {
     let text = match std::fs::read_to_string(results) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -30,22 +29,22 @@ pub fn charts(results: &Path) -> Result<Vec<Chart>> {
     let cpu = bars(
         &rows,
         "peers-cpu.svg",
-        "What a pair of acquire and release costs the server, in µs of its CPU",
+        "Server CPU time per pair of acquire and release, in µs",
         &SCENES,
         "server_cpu_us_per_pair",
     );
     let wait = bars(
         &rows,
         "peers-wait.svg",
-        "From free to the next one inside: 99 in 100 take no longer, in ms",
+        "Time from a free permit to its next holder, 99th percentile, in ms",
         &SCENES[1..],
         "wait_p99_ms",
     );
     Ok([cpu, wait].into_iter().flatten().collect())
 }
 
-/// A chart of one field, a panel for each scene, where anything was measured of it. What takes least in the first one comes
-/// first.
+/// A chart of one field, with a panel for each scene; `None` if nothing was measured. The peer with the lowest value in
+/// the first scene comes first.
 fn bars(rows: &[Value], file: &'static str, title: &'static str, scenes: &[&str], field: &str) -> Option<Chart> {
     let find = |peer: &str, scene: &str| {
         let mut rows = rows.iter();
@@ -78,7 +77,7 @@ fn bars(rows: &[Value], file: &'static str, title: &'static str, scenes: &[&str]
     Some(bars.chart())
 }
 
-/// What is written behind a bar: who let in too many is not to be admired for its speed.
+/// The text behind a bar. It shows if the peer exceeded the limit, which makes its speed meaningless.
 fn written(value: Option<f64>, violations: u64) -> String {
     let value = match value {
         None => "no figure".to_owned(),
@@ -87,6 +86,6 @@ fn written(value: Option<f64>, violations: u64) -> String {
     };
     match violations {
         0 => value,
-        _ => format!("{value}, too many inside"),
+        _ => format!("{value}, limit exceeded"),
     }
 }

@@ -1,4 +1,4 @@
-//! The peers: what a user might pick instead, each with a program that plays the scenes.
+//! The peers: libraries that a user might choose instead, each with a program that runs the scenes.
 
 use super::program::gist;
 use super::scene::Scene;
@@ -6,21 +6,21 @@ use std::process::Command;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 
-/// What `prepare` ends with where the machine lacks the language.
+/// The exit code of `prepare` if the machine lacks the language.
 const MISSING: i32 = 77;
 
 #[derive(Debug)]
 pub struct Peer {
     pub name: &'static str,
     pub language: Language,
-    /// Of its program.
+    /// The folder of its program.
     folder: &'static str,
-    /// A last argument of its program.
+    /// The last argument of its program.
     object: Option<&'static str>,
-    /// The file that says its version, and what stands in front of it there.
+    /// The file with its version, and the text before the version in that file.
     version: (&'static str, &'static str),
     is_mutex: bool,
-    /// What it does less than luagate, and what more.
+    /// The features that it lacks compared with luagate, and those that it adds.
     pub differs: &'static str,
 }
 
@@ -44,14 +44,14 @@ impl Language {
         }
     }
 
-    /// Where the language's `prepare` and `run` are.
+    /// The folder with the language's `prepare` and `run`.
     fn folder(self) -> String {
         format!("{FOLDER}/languages/{}", self.name().to_lowercase())
     }
 }
 
 impl Peer {
-    /// Brings its packages and builds its program. Otherwise says why not.
+    /// Fetches its packages and builds its program, or returns why that is not possible.
     pub fn prepare(&self) -> Result<(), String> {
         let mut command = Command::new(format!("{}/prepare", self.language.folder()));
         let output = command.arg(self.folder).output();
@@ -68,7 +68,7 @@ impl Peer {
         }
     }
 
-    /// Its program, with these arguments.
+    /// Its program with these arguments.
     pub fn run(&self, arguments: &[String]) -> Command {
         let mut command = Command::new(format!("{}/run", self.language.folder()));
         command.arg(self.folder).args(arguments).args(self.object);
@@ -83,19 +83,19 @@ impl Peer {
         Some(from.split(|c| !is_part(c)).next()?.to_owned())
     }
 
-    /// How many may be inside of each of its locks.
+    /// How many workers may hold each of its locks.
     pub fn limit(&self, scene: &Scene) -> usize {
         if self.is_mutex { 1 } else { scene.permits as usize }
     }
 
-    /// Where it cannot play a scene as the others do: how it plays it.
+    /// How it runs a scene that it cannot run as the others do.
     pub fn instead(&self, scene: &Scene) -> Option<String> {
         let differs = self.is_mutex && scene.permits > 1;
-        differs.then(|| format!("{} locks, each turn picks one at random", scene.permits))
+        differs.then(|| format!("{} locks; each turn picks one at random", scene.permits))
     }
 }
 
-/// A lock, of which as many are taken as a scene has permits.
+/// A lock. It uses as many locks as a scene has permits.
 const fn mutex(
     name: &'static str,
     language: Language,
@@ -129,81 +129,81 @@ pub const PEERS: [Peer; 15] = [
         "luagate-python",
         Language::Python,
         ("../../../Cargo.toml", "\nversion = \""),
-        "less: no renewal by itself. The same scripts as above",
+        "lacks: automatic renewal. Uses the same scripts as luagate",
     ),
     mutex(
         "rlock",
         Language::Rust,
         ("Cargo.toml", "rlock = \"="),
-        "less: no semaphore, no queue (a try every 100 ms), no fence. More: async; several keys at once of any kind",
+        "lacks: semaphores, a queue (it retries every 100 ms), fences. Adds: async; several keys of any kind at once",
     ),
     mutex(
         "rslock",
         Language::Rust,
         ("Cargo.toml", "rslock = { version = \"="),
-        "less: no semaphore, no queue (three tries up to 200 ms apart), no fence, no renewal by itself. More: async; voting of several servers",
+        "lacks: semaphores, a queue (three tries up to 200 ms apart), fences, automatic renewal. Adds: async; voting of several servers",
     ),
     semaphore(
         "distributed-lock-redis",
         Language::Rust,
         ("Cargo.toml", "distributed-lock-redis = \"="),
-        "less: no queue (tries 10 to 200 ms apart), no fence. More: async; voting of several servers, for its locks",
+        "lacks: a queue (it retries after 10 to 200 ms), fences. Adds: async; voting of several servers, for its locks",
     ),
     semaphore(
         "redis-semaphore",
         Language::JavaScript,
         ("package.json", "\"redis-semaphore\": \""),
-        "less: no queue (a try every 10 ms), no fence; leases end by the clients' clocks. More: voting of several servers",
+        "lacks: a queue (it retries every 10 ms), fences; leases end by the clients' clocks. Adds: voting of several servers",
     ),
     mutex(
         "redis-py",
         Language::Python,
         ("requirements.txt", "redis=="),
-        "less: no semaphore, no queue (a try every 100 ms), no fence, no renewal by itself",
+        "lacks: semaphores, a queue (it retries every 100 ms), fences, automatic renewal",
     ),
     mutex(
         "python-redis-lock",
         Language::Python,
         ("requirements.txt", "python-redis-lock=="),
-        "less: no semaphore, no place in line (who is woken may be overtaken), no fence; each waiter keeps a connection",
+        "lacks: semaphores, places in line (a woken waiter may be overtaken), fences; each waiter keeps a connection",
     ),
     mutex(
         "redsync",
         Language::Go,
         ("go.mod", "redsync/v4 v"),
-        "less: no semaphore, no queue (32 tries 50 to 250 ms apart), no fence, no renewal by itself. More: voting of several servers",
+        "lacks: semaphores, a queue (32 tries 50 to 250 ms apart), fences, automatic renewal. Adds: voting of several servers",
     ),
     mutex(
         "rueidislock",
         Language::Go,
         ("go.mod", "redis/rueidis v"),
-        "less: no semaphore, no fence, no place in line (a release wakes one waiter of each process, which may be overtaken); leases end by the clients' clocks. More: voting of several servers",
+        "lacks: semaphores, fences, places in line (a release wakes one waiter of each process, which may be overtaken); leases end by the clients' clocks. Adds: voting of several servers",
     ),
     mutex(
         "redislock",
         Language::Go,
         ("go.mod", "bsm/redislock v"),
-        "less: no semaphore, no queue (a try every 100 ms), no fence, no renewal by itself",
+        "lacks: semaphores, a queue (it retries every 100 ms), fences, automatic renewal",
     ),
     of_redisson(
         "RSemaphore",
         false,
-        "less: no lease (what a crashed holder had is gone until somebody adds it), no place in line (who is woken may be overtaken), no fence. More: async",
+        "lacks: leases (the permit of a crashed holder is lost until a program adds it again), places in line (a woken waiter may be overtaken), fences. Adds: async",
     ),
     of_redisson(
         "RPermitExpirableSemaphore",
         false,
-        "less: no place in line (who is woken may be overtaken), no fence, no renewal by itself. More: async",
+        "lacks: places in line (a woken waiter may be overtaken), fences, automatic renewal. Adds: async",
     ),
     of_redisson(
         "RLock",
         true,
-        "less: no semaphore, no place in line (who is woken may be overtaken), no fence (RFencedLock has one). More: re-entrant, async",
+        "lacks: semaphores, places in line (a woken waiter may be overtaken), fences (RFencedLock has them). Adds: re-entrant locks, async",
     ),
     of_redisson(
         "RFairLock",
         true,
-        "less: no semaphore, no fence; a crashed waiter may hold up the line for five minutes. A queue, as here. More: re-entrant, async",
+        "lacks: semaphores, fences; a crashed waiter may block the line for five minutes. Has a queue like luagate. Adds: re-entrant locks, async",
     ),
 ];
 

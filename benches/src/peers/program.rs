@@ -1,4 +1,4 @@
-//! The program of a peer while it plays a scene.
+//! The program of a peer while it runs a scene.
 
 use super::peer::Peer;
 use super::stays::{self, Stay};
@@ -8,10 +8,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a program may take until it is ready.
+/// The maximum time until a program is ready.
 const START: Duration = Duration::from_secs(30);
 
-/// How much is told of either end of a text.
+/// The number of characters kept from each end of a long text.
 const HALF: usize = 120;
 
 pub struct Program {
@@ -22,7 +22,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it, and waits until it is ready to play.
+    /// Starts the program, and waits until it is ready.
     pub fn start(peer: &Peer, arguments: &[String]) -> Result<Program, String> {
         let mut command = peer.run(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -48,14 +48,14 @@ impl Program {
         Ok(program)
     }
 
-    /// Has it play, within this bound.
+    /// Runs the scene within this time limit.
     pub fn play(&mut self, bound: Duration) -> Result<Vec<Stay>, String> {
         writeln!(self.stdin).map_err(|error| error.to_string())?;
         let line = self.says(bound)?;
-        stays::read(&line).ok_or_else(|| format!("it says {}", gist(&line)))
+        stays::read(&line).ok_or_else(|| format!("unexpected output: {}", gist(&line)))
     }
 
-    /// The next line.
+    /// The next line of output.
     fn says(&mut self, bound: Duration) -> Result<String, String> {
         match self.lines.recv_timeout(bound) {
             Ok(line) => Ok(line),
@@ -64,7 +64,7 @@ impl Program {
         }
     }
 
-    /// What it said on its standard error, in one line.
+    /// Its standard error in one line.
     fn why(&mut self) -> String {
         let _ = self.child.kill();
         let said = self.stderr.take().and_then(|thread| thread.join().ok());
@@ -79,7 +79,7 @@ impl Drop for Program {
     }
 }
 
-/// Enough of a text to see what it is about, in one line: its beginning and its end.
+/// The beginning and the end of a text, in one line.
 pub fn gist(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let all: Vec<char> = words.join(" ").chars().collect();

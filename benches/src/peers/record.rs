@@ -1,11 +1,11 @@
-//! What came out: a record for each peer and scene, as JSON and as a page.
+//! The results: a record for each peer and scene, as JSON and as a page.
 
 use super::peer::{PEERS, Peer};
 use super::scene::{SCENES, Scene};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A peer in a scene. There are no figures where it did not finish.
+/// The result of a peer in a scene. There are no figures if it did not finish.
 pub struct Record {
     pub peer: &'static Peer,
     pub scene: &'static Scene,
@@ -16,7 +16,7 @@ pub struct Record {
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     pub pairs_per_second: f64,
-    /// In the round in which there were fewest: how far the rounds are apart.
+    /// In the slowest round: shows how much the rounds differ.
     pub slowest_round: f64,
     pub server_cpu_us_per_pair: f64,
     pub commands_per_pair: f64,
@@ -27,7 +27,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Those of the round with the most pairs a second, but the least processor time of any, and all violations.
+    /// The figures of the round with the most pairs per second, with the least processor time of any round, and the
+    /// violations of all rounds.
     pub fn best(rounds: &[Figures]) -> Option<Figures> {
         let pairs = |figures: &&Figures| figures.pairs_per_second;
         let best = rounds.iter().max_by(|a, b| pairs(a).total_cmp(&pairs(b)))?;
@@ -67,7 +68,7 @@ impl Record {
         })
     }
 
-    /// A row of its scene's table.
+    /// A row in the table of its scene.
     fn row(&self) -> String {
         let Some(figures) = self.figures else {
             return format!("| {} | {} | {} |", self.peer.name, self.peer.language.name(), ["—"; 8].join(" | "));
@@ -86,7 +87,7 @@ impl Record {
     }
 }
 
-/// As many digits as say something.
+/// A number with its significant digits.
 fn amount(value: Option<f64>) -> String {
     match value {
         None => "".to_owned(),
@@ -96,36 +97,39 @@ fn amount(value: Option<f64>) -> String {
     }
 }
 
-/// A list of objects, one on each line.
+/// A JSON list with one object per line.
 pub fn list(records: &[Record], server: &str) -> String {
     let lines: Vec<String> = records.iter().map(|r| r.json(server).to_string()).collect();
     format!("[\n{}\n]\n", lines.join(",\n"))
 }
 
-const COLUMNS: &str = "| | | pairs/s | slowest round | server µs a pair | commands a pair | free to inside, p50 ms | p99 ms | longest wait ms \
+const COLUMNS: &str = "| | | pairs/s | slowest round | server µs per pair | commands per pair | free to held, p50 ms | p99 ms | longest wait ms \
                        | violations |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
 
 pub fn page(records: &[Record], server: &str) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split_whitespace().nth(2).unwrap_or("not known");
+    let load = load.split_whitespace().nth(2).unwrap_or("unknown");
     let mut page = format!(
-        "# luagate beside what one might pick instead\n\n\
-         Written by `./dev bench peers`, on {server} and {cores} cores, which the server and the program share. Each peer has a \
-         small program in its own language, configured as its documentation has it; the [README](README.md) says how each, and \
-         how the figures are made. All workers of a scene are threads or tasks of that one program. They play in turns, \
-         three times over, and the best round counts, and of processor time the least, since whatever else the machine does \
-         can only slow them. Where the slowest round is far from the best, the order of two peers may be chance.\n\n\
-         The machine's load in the last quarter of an hour was {load}. Where that is far above its cores, others took a part of \
-         them, unevenly: then pairs a second, waits and processor time compare only roughly, commands a pair still well.\n\n\
-         *Free to inside* is how long a permit was free while somebody waited for it: from the instant before the release to \
-         the instant at which the next one is inside. Peers without a line often look good there while workers that ask again \
-         at once overtake those that wait: then look at the *longest wait* of one worker, and at what the waiting costs the \
-         server. luagate does more in each script than a plain lock (line, fence, lease, check of its own state), which the \
-         uncontended scene shows at its full price; what that buys shows in the longest wait.\n"
+        "# luagate compared with other libraries\n\n\
+         Written by `./dev bench peers`, on {server} and {cores} cores, which the server and the program share. \
+         Each peer has a small program in its own language, configured as its documentation recommends. The \
+         [README](README.md) lists the configurations and explains the figures. All workers of a scene are threads \
+         or tasks of that one program. The peers take turns, in three rounds. The best round counts, and the lowest \
+         processor time of any round, because other load on the machine can only slow a peer. If the slowest round \
+         is far from the best, the order of two peers may be chance.\n\n\
+         The machine's load in the last quarter of an hour was {load}. If that is far above its cores, other \
+         programs took an uneven part of them. Then pairs per second, waits and processor time are only rough \
+         values; commands per pair are still comparable.\n\n\
+         *Free to held* is the time that a permit was free while a worker waited for it: from the instant before \
+         its release to the instant at which the next worker has it. Peers without a line often have good values \
+         there, because workers that ask again at once overtake those that wait. For them see the *longest wait* of \
+         a worker, and the cost of waiting for the server. luagate does more in each script than a plain lock \
+         (line, fence, lease, check of its own state). The uncontended scene shows the full cost of that, the \
+         longest wait shows the benefit.\n"
     );
     page.push_str(&tables(records));
-    page.push_str("\n## What they do less than luagate, or more\n\n| | version | |\n|---|---|---|\n");
+    page.push_str("\n## Missing and additional features compared with luagate\n\n| | version | |\n|---|---|---|\n");
     for peer in PEERS.iter().filter(|peer| !peer.differs.is_empty()) {
         let version = peer.version().unwrap_or_default();
         let _ = writeln!(page, "| {} | {version} | {} |", peer.name, peer.differs);

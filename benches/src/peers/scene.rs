@@ -1,4 +1,4 @@
-//! The scenes that each peer plays.
+//! The scenes that each peer runs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub struct Scene {
     pub workers: u32,
     pub permits: u32,
     pub hold: Duration,
-    /// Whether each worker takes one turn, then waits until all have; otherwise it asks again at once.
+    /// Whether each worker takes one turn, then waits for all others; otherwise it asks again at once.
     pub once: bool,
 }
 
@@ -26,7 +26,7 @@ pub const SCENES: [Scene; 3] = [
     },
     Scene {
         name: "50 on 5",
-        title: "50 workers on 5 permits: each holds for 1 ms, and asks again at once",
+        title: "50 workers on 5 permits: each holds for 1 ms, then asks again at once",
         workers: 50,
         permits: 5,
         hold: HOLD,
@@ -34,7 +34,7 @@ pub const SCENES: [Scene; 3] = [
     },
     Scene {
         name: "200 on 1",
-        title: "200 workers on 1 permit: all come together, each holds for 1 ms, once; then all come again",
+        title: "200 workers on 1 permit: all ask at the same time, each holds once for 1 ms, then all ask again",
         workers: 200,
         permits: 1,
         hold: HOLD,
@@ -43,7 +43,7 @@ pub const SCENES: [Scene; 3] = [
 ];
 
 impl Scene {
-    /// What a program is told, behind the url.
+    /// The arguments of a program after the URL.
     pub fn arguments(&self, time: Duration) -> [String; 5] {
         [
             self.workers.to_string(),

@@ -1,20 +1,20 @@
-//! What a program tells of its workers, and what follows from it: pairs a second, waits, and stays beyond the limit.
+//! Reads the output of a program, and computes pairs per second, waits and violations of the limit.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// One turn of a worker, in µs of its program's monotonic clock: when it asked, when it was inside, and the last instant before
-/// it began to give back.
+/// One turn of a worker, in µs of its program's monotonic clock: when it asked, when it had the permit, and the last
+/// instant before it began to release.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stay {
-    /// Which of the locks, where there are several.
+    /// The number of the lock, if there are several.
     pub lock: u64,
     pub asked: u64,
     pub entered: u64,
     pub left: u64,
 }
 
-/// Until connections stand, scripts are loaded and code is compiled.
+/// The time for opening connections, loading scripts and compiling code, in µs.
 pub const LEAD_IN: u64 = 1_000_000;
 
 /// The stays in the line that a program prints.
@@ -27,7 +27,7 @@ pub fn read(line: &str) -> Option<Vec<Stay>> {
     told.get("stays")?.as_array()?.iter().map(stay).collect()
 }
 
-/// Those asked for after the lead-in, or all, where none were.
+/// The stays that were asked for after the lead-in, or all stays if there are none.
 pub fn settled(stays: &[Stay]) -> Vec<Stay> {
     let begin = stays.iter().map(|stay| stay.asked).min().unwrap_or(0) + LEAD_IN;
     let settled: Vec<Stay> = stays.iter().filter(|s| s.asked >= begin).copied().collect();
@@ -37,7 +37,7 @@ pub fn settled(stays: &[Stay]) -> Vec<Stay> {
     settled
 }
 
-/// How many ended in each part of the time, so many µs long. The last part is not over, and not told.
+/// How many stays ended in each part of the time. `part` is in µs. The last, incomplete part is left out.
 pub fn in_parts(stays: &[Stay], part: u64) -> Vec<u64> {
     let Some(begin) = stays.iter().map(|stay| stay.asked).min() else {
         return Vec::new();
@@ -51,26 +51,27 @@ pub fn in_parts(stays: &[Stay], part: u64) -> Vec<u64> {
     counts
 }
 
-/// How many ended within so many µs from when the first asked.
+/// How many stays ended within `time` µs after the first request.
 pub fn within(stays: &[Stay], time: u64) -> usize {
     let begin = stays.iter().map(|stay| stay.asked).min().unwrap_or(0);
     stays.iter().filter(|stay| stay.left - begin <= time).count()
 }
 
-/// From the first who asked to the last who left.
+/// The time from the first request to the end of the last stay.
 pub fn span(stays: &[Stay]) -> u64 {
     let begin = stays.iter().map(|stay| stay.asked).min().unwrap_or(0);
     let end = stays.iter().map(|stay| stay.left).max().unwrap_or(0);
     end - begin
 }
 
-/// The longest that anybody waited, in µs.
+/// The longest wait of a worker, in µs.
 pub fn longest_wait(stays: &[Stay]) -> Option<u64> {
     stays.iter().map(|stay| stay.entered - stay.asked).max()
 }
 
-/// How long permits were free while somebody waited for them: the first to become free is taken by the first who comes in
-/// thereafter, the second by the second, and so on. Counted where that one had asked before. In order, in µs.
+/// How long permits were free while a worker waited for them, in µs, sorted. The permit that became free first is
+/// assigned to the next stay that begins, the second to the one after it, and so on. A pair counts only if that worker
+/// had asked before the permit became free.
 pub fn handovers(stays: &[Stay], limit: usize) -> Vec<u64> {
     let mut all = Vec::new();
     for stays in by_lock(stays) {
@@ -78,7 +79,7 @@ pub fn handovers(stays: &[Stay], limit: usize) -> Vec<u64> {
         left.sort_unstable();
         let mut entered: Vec<(u64, u64)> = stays.iter().map(|s| (s.entered, s.asked)).collect();
         entered.sort_unstable();
-        // The first so many found permits that nobody had used.
+        // The first `limit` stays got permits that were never used.
         for (left, (entered, asked)) in left.into_iter().zip(entered.into_iter().skip(limit)) {
             if asked <= left {
                 all.push(entered.saturating_sub(left));
@@ -89,7 +90,7 @@ pub fn handovers(stays: &[Stay], limit: usize) -> Vec<u64> {
     all
 }
 
-/// How many came in while as many as the limit allows were inside.
+/// How many stays began while the limit was already reached.
 pub fn violations(stays: &[Stay], limit: usize) -> usize {
     let mut violations = 0;
     for stays in by_lock(stays) {
@@ -98,7 +99,7 @@ pub fn violations(stays: &[Stay], limit: usize) -> usize {
             changes.push((stay.entered, true));
             changes.push((stay.left, false));
         }
-        changes.sort_unstable(); // of one instant, who leaves comes first
+        changes.sort_unstable(); // at the same instant, the end of a stay comes first
         let mut inside = 0;
         for (_, enters) in changes {
             if !enters {
@@ -122,7 +123,7 @@ fn by_lock(stays: &[Stay]) -> Vec<Vec<Stay>> {
     locks.into_values().collect()
 }
 
-/// The one of these, in order, that so many of a hundred do not exceed.
+/// The percentile of these sorted numbers.
 pub fn percentile(sorted: &[u64], of_hundred: usize) -> Option<u64> {
     let rank = (sorted.len() * of_hundred).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(violations(&three, 3), 0);
         assert_eq!(violations(&three, 2), 1);
         assert_eq!(violations(&three, 1), 2);
-        // One leaves in the very µs in which the next comes in.
+        // One stay ends in the same µs in which the next begins.
         assert_eq!(violations(&stays(&[[0, 0, 10, 20], [0, 0, 20, 30]]), 1), 0);
         assert_eq!(violations(&stays(&[[0, 0, 10, 21], [0, 0, 20, 30]]), 1), 1);
         assert_eq!(violations(&stays(&[[0, 0, 10, 21], [1, 0, 20, 30]]), 1), 0);
@@ -172,13 +173,13 @@ mod tests {
     fn a_handover_is_from_free_to_inside_for_who_had_waited() {
         let one = stays(&[[0, 0, 5, 100], [0, 1, 140, 200], [0, 2, 230, 300]]);
         assert_eq!(handovers(&one, 1), [30, 40]);
-        // The second asked only after the permit had become free.
+        // The second worker asked only after the permit had become free.
         let late = stays(&[[0, 0, 5, 100], [0, 101, 140, 200]]);
         assert!(handovers(&late, 1).is_empty());
-        // Of two permits the third takes the one that became free first.
+        // With two permits, the third stay takes the one that became free first.
         let two = stays(&[[0, 0, 5, 100], [0, 0, 6, 90], [0, 0, 120, 200]]);
         assert_eq!(handovers(&two, 2), [30]);
-        // Those of another lock do not come in here.
+        // Stays of another lock are independent.
         let locks = stays(&[[0, 0, 5, 100], [1, 0, 140, 200]]);
         assert!(handovers(&locks, 1).is_empty());
     }

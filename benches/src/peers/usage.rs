@@ -1,4 +1,4 @@
-//! What a scene costs the server: its processor time, and the commands that clients send.
+//! The cost of a scene for the server: its processor time, and the commands that clients send.
 
 use crate::counts::command_counts;
 use redis::Connection;
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread::JoinHandle;
 
-/// Counts of the server since it started.
+/// Counters of the server since it started.
 pub struct Usage {
     cpu_us: f64,
     calls: BTreeMap<String, u64>,
@@ -28,8 +28,8 @@ impl Usage {
         self.cpu_us - before.cpu_us
     }
 
-    /// How many commands clients sent since `before`. The server counts those within scripts too, so of each
-    /// command the share counts that the glimpse saw come from a client.
+    /// How many commands clients sent since `before`. The server also counts commands within scripts. Therefore each
+    /// command counts with the share that clients sent in the preliminary run.
     pub fn commands_since(&self, before: &Usage, glimpse: &Glimpse) -> f64 {
         let calls = self.calls.iter().filter(|(name, _)| *name != "info");
         calls
@@ -42,12 +42,12 @@ impl Usage {
     }
 }
 
-/// How often a command was sent by a client, and how often it ran within a script.
+/// How often each command was sent by a client, and how often it ran within a script.
 #[derive(Debug, Default)]
 pub struct Glimpse(BTreeMap<String, (u64, u64)>);
 
 impl Glimpse {
-    /// What share of these commands comes from clients. Those that MONITOR conceals run in no script.
+    /// The share of these commands that clients send. Commands that MONITOR hides never run in scripts.
     fn share(&self, name: &str) -> f64 {
         match self.0.get(name) {
             Some((sent, inside)) => *sent as f64 / (sent + inside) as f64,
@@ -55,7 +55,7 @@ impl Glimpse {
         }
     }
 
-    /// Takes a line of MONITOR: `+1795205203.248677 [0 lua] "zadd" "key" ...`.
+    /// Adds a line of MONITOR: `+1795205203.248677 [0 lua] "zadd" "key" ...`.
     fn add(&mut self, line: &str) {
         let Some((from, command)) = line.split_once("] \"") else {
             return;
@@ -66,7 +66,7 @@ impl Glimpse {
     }
 }
 
-/// Listens to all commands of a server.
+/// Receives all commands of a server.
 pub struct Monitor {
     stream: TcpStream,
     glimpse: JoinHandle<Glimpse>,
@@ -77,7 +77,7 @@ impl Monitor {
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(b"MONITOR\r\n")?;
         let mut lines = BufReader::new(stream.try_clone()?);
-        lines.read_line(&mut String::new())?; // +OK: it listens
+        lines.read_line(&mut String::new())?; // +OK
         let glimpse = std::thread::spawn(move || {
             let mut glimpse = Glimpse::default();
             let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! The small changes, and where each of them can be made.
+//! The small changes (mutation operators), and the places where each can be applied.
 
 use proc_macro2::Span;
 use quote::ToTokens;
@@ -10,7 +10,7 @@ use syn::{
     ItemConst, ItemFn, ItemMod, ItemStatic, Lit, Pat, ReturnType, Signature, Stmt, Type, UnOp, Variant, parse_quote,
 };
 
-/// Larger changes, each of which breaks a promise by which the machines were designed.
+/// Larger changes, each of which breaks a promise that the machines were designed to keep.
 const PLANTED: &str = include_str!("../planted.txt");
 
 pub struct Mutant {
@@ -19,11 +19,11 @@ pub struct Mutant {
     pub function: String,
     pub before: String,
     pub after: String,
-    /// It is one of `planted.txt`.
+    /// Whether it comes from `planted.txt`.
     pub is_planted: bool,
 }
 
-/// Makes each change in one file a branch.
+/// Turns each change in one file into a branch.
 pub struct Operators<'a> {
     file: &'a str,
     first: usize,
@@ -33,7 +33,7 @@ pub struct Operators<'a> {
 }
 
 impl<'a> Operators<'a> {
-    /// The first change of this file has the number `before` + 1.
+    /// The first change of this file gets the number `before` + 1.
     pub fn new(file: &'a str, before: usize) -> Operators<'a> {
         let lines = PLANTED.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         let planted = lines.filter_map(|line| {
@@ -45,7 +45,7 @@ impl<'a> Operators<'a> {
         Operators { file, first: before, function: String::new(), mutants: Vec::new(), planted: planted.collect() }
     }
 
-    /// Notes a change; returns the condition under which it is made.
+    /// Records a change and returns the condition under which it is active.
     fn note(&mut self, span: Span, after: String, is_planted: bool) -> Expr {
         let before = span.source_text().filter(|text| !text.is_empty());
         let before = before.expect("a place in the source");
@@ -58,13 +58,13 @@ impl<'a> Operators<'a> {
         parse_quote!(crate::mutation::is(#number))
     }
 
-    /// An expression becomes another one.
+    /// Replaces an expression by another one.
     fn instead(&mut self, of: &Expr, other: &Expr, now: Expr, is_planted: bool) -> Expr {
         let is = self.note(of.span(), other.to_token_stream().to_string(), is_planted);
         parse_quote!((if #is { #other } else { #now }))
     }
 
-    /// A condition is turned round, which was `before` until its parts could be changed.
+    /// Negates a condition. `before` is its source before its parts were changed.
     fn turned(&mut self, before: &Expr, condition: &mut Expr) {
         match (before, condition) {
             (Expr::Let(_), _) => {}
@@ -97,7 +97,7 @@ impl<'a> Operators<'a> {
                     BinOp::Or(_) => vec![parse_quote!(&&)],
                     BinOp::Add(_) if !matches!(**right, Expr::Reference(_)) => {
                         vec![parse_quote!(-)]
-                    } // no texts
+                    } // not for text concatenation
                     BinOp::Sub(_) => vec![parse_quote!(+)],
                     BinOp::Mul(_) => vec![parse_quote!(/)],
                     BinOp::Div(_) => vec![parse_quote!(*)],
@@ -133,7 +133,7 @@ impl<'a> Operators<'a> {
         }
     }
 
-    /// A function that does nothing, or answers the simplest there is.
+    /// Makes a function return at once: nothing, or the simplest value of its type.
     fn body(&mut self, signature: &Signature, block: &mut Block) {
         if signature.constness.is_some() {
             return;
@@ -169,7 +169,7 @@ fn has_let(left: &Expr, right: &Expr) -> bool {
     is_let(left) || is_let(right)
 }
 
-/// Without its value nothing is missing but what it does.
+/// Whether an expression has an effect apart from its value, so that removing the statement compiles.
 fn acts(expression: &Expr) -> bool {
     match expression {
         Expr::MethodCall(_) | Expr::Call(_) | Expr::Assign(_) => true,
@@ -181,7 +181,7 @@ fn acts(expression: &Expr) -> bool {
     }
 }
 
-/// A feature of the library has what follows, and this crate has no such feature.
+/// Whether an item depends on a feature of the library. This crate has no such feature.
 pub fn is_of_feature(attribute: &Attribute) -> bool {
     let text = attribute.to_token_stream().to_string();
     attribute.path().is_ident("cfg") && text.contains("feature")
@@ -255,14 +255,14 @@ impl VisitMut for Operators<'_> {
     }
 
     fn visit_expr_call_mut(&mut self, call: &mut ExprCall) {
-        // How much room is made at once changes nothing that can be seen.
+        // The capacity of a collection changes nothing that a test could observe.
         let function = call.func.to_token_stream().to_string();
         if !function.ends_with("with_capacity") {
             visit_mut::visit_expr_call_mut(self, call);
         }
     }
 
-    // Nothing can be decided here when the program runs.
+    // Patterns, types and constants cannot depend on a number that is read at run time.
     fn visit_pat_mut(&mut self, _: &mut Pat) {}
     fn visit_type_mut(&mut self, _: &mut Type) {}
     fn visit_item_const_mut(&mut self, _: &mut ItemConst) {}

@@ -1,4 +1,4 @@
-//! The files of `src/protocol`, with the mutants of each, as one tree of modules.
+//! Reads the files of `src/protocol` into one tree of modules, with the mutants of each file.
 
 use crate::operators::{Mutant, Operators, is_of_feature};
 use proc_macro2::TokenStream;
@@ -10,7 +10,7 @@ use syn::{Attribute, Item, Meta};
 
 const PROTOCOL: &str = "../../src/protocol";
 
-/// Macros make what it contains.
+/// This module is left unchanged: its content comes from macros.
 const UNCHANGED: &str = "script";
 
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub fn write() {
 }
 
 impl Tree {
-    /// The items of a file, and those of the modules in it. Its children are in `folder`.
+    /// The items of a file and of the modules in it. `folder` contains the files of its child modules.
     fn file(&mut self, path: &Path, folder: &Path, name: &str, module: &TokenStream) -> Vec<Item> {
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut file = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -101,7 +101,7 @@ impl Tree {
         Item::Mod(inner)
     }
 
-    /// What `cargo test` would run can be called.
+    /// Makes a unit test callable as a plain function.
     fn unit_test(&mut self, item: &mut Item, module: &TokenStream) {
         if let Item::Fn(function) = item
             && function.attrs.iter().any(|attribute| attribute.path().is_ident("test"))
@@ -116,7 +116,7 @@ impl Tree {
             && inner.mac.path.is_ident("proptest")
         {
             let text = inner.mac.tokens.to_string().replace("# [test] fn", "# [inline] fn");
-            // There is no folder of a package in which failures could be stored.
+            // Proptest would store failures in the package's folder, which does not exist here.
             let config = quote!(proptest::test_runner::Config { failure_persistence: None, ..Default::default() });
             let tokens: TokenStream = text.parse().unwrap();
             inner.mac.tokens = quote!(#![proptest_config(#config)] #tokens);

@@ -1,13 +1,13 @@
-//! All that can happen in a simulated world.
+//! Everything that can happen in a simulated world.
 
 use crate::client::Patience;
 use crate::model::AskOne;
 
-/// Something that happens. Numbers that name one of several are taken modulo how many there are; what makes no sense at
-/// its moment does nothing, so that any part of a story is a story too.
+/// One event. An index that selects one of several things is taken modulo their number. An action that is impossible at
+/// its moment does nothing. Therefore any subsequence of a story is a valid story too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// So many ms go by.
+    /// This number of ms passes.
     Pass(u64),
     /// A caller of a client wants permits.
     Want {
@@ -19,11 +19,11 @@ pub enum Action {
         /// 0: permanent.
         lease_ms: u64,
         renewed: bool,
-        /// With the client's own id.
+        /// Uses the client's fixed id.
         own_id: bool,
         on_lost: bool,
         patience: Patience,
-        /// 0: joins any line.
+        /// 0: joins a line of any length.
         max_waiting: u32,
         at_least_ms: u64,
     },
@@ -40,17 +40,17 @@ pub enum Action {
         client: usize,
         wait_ms: Option<u64>,
     },
-    /// A caller's wait is to end.
+    /// Cancels a caller's wait.
     Cancel {
         client: usize,
         caller: usize,
     },
-    /// One of the threads of a client does what is due.
+    /// A thread of a client does what is due.
     Act {
         client: usize,
         thread: usize,
     },
-    /// A holder looks whether its permit is lost, gives it a new lease, gives back all but `keep`, or drops it.
+    /// A holder checks whether its permit is lost, refreshes it, releases all but `keep` permits, or drops it.
     Look {
         client: usize,
         permit: usize,
@@ -69,14 +69,15 @@ pub enum Action {
         client: usize,
         permit: usize,
     },
-    /// A client takes so many permits at once, and renews them.
+    /// A client acquires this number of permits at once and renews them.
     Collect {
         client: usize,
         count: usize,
         lease_ms: u64,
         at_least_ms: u64,
     },
-    /// Calls in one packet arrive and are carried out, the answers come back, or both.
+    /// The calls of one packet arrive and are executed (`Arrive`), the replies are delivered (`Return`), or both
+    /// (`Prompt`).
     Arrive {
         flight: usize,
     },
@@ -86,26 +87,26 @@ pub enum Action {
     Prompt {
         flight: usize,
     },
-    /// The connection breaks; what was not carried out is lost, or may still be.
+    /// The connection breaks. A call that was not executed yet is lost, or may still be executed.
     Break {
         flight: usize,
         is_lost: bool,
     },
-    /// No answer came in time.
+    /// No reply arrives within the timeout.
     GiveUp {
         flight: usize,
         is_kept: bool,
     },
-    /// It cannot be sent.
+    /// The call cannot be sent.
     Refuse {
         flight: usize,
         why: Refusal,
     },
-    /// What nobody waits for any more is lost.
+    /// A call whose reply is no longer awaited is lost.
     Lose {
         flight: usize,
     },
-    /// A message is read, lost, or comes twice.
+    /// A message is read, lost, or delivered twice.
     Read {
         mail: usize,
     },
@@ -115,13 +116,13 @@ pub enum Action {
     Duplicate {
         mail: usize,
     },
-    /// Somebody who may publish sends a message to a client.
+    /// A third party with permission to publish sends a message to a client.
     Forge {
         client: usize,
         caller: usize,
         forgery: Forgery,
     },
-    /// Many come at once, to hold or to wait, and are not heard of again.
+    /// Many callers arrive at once, to hold or to wait. They never call again.
     Crowd {
         gate: usize,
         count: usize,
@@ -133,11 +134,11 @@ pub enum Action {
     Die {
         client: usize,
     },
-    /// A new client in the place of a dead one.
+    /// A new client replaces a dead one.
     Born {
         client: usize,
     },
-    /// A subscription drops; the server or the client may not notice.
+    /// A subscription drops. The server or the client may not notice it.
     Drop {
         client: usize,
         by_server: bool,
@@ -146,19 +147,19 @@ pub enum Action {
     Subscribe {
         client: usize,
     },
-    /// The machine of a client is suspended: its monotonic clock stands still.
+    /// The machine of a client is suspended: its monotonic clock stops.
     Suspend {
         client: usize,
     },
     Resume {
         client: usize,
     },
-    /// The wall clock of a client steps by so many ms.
+    /// The wall clock of a client steps by this number of ms.
     StepWall {
         client: usize,
         ms: i64,
     },
-    /// Calls of others, carried out at once.
+    /// Calls by third parties, executed at once.
     Lookup {
         gate: usize,
         client: usize,
@@ -172,7 +173,7 @@ pub enum Action {
         client: usize,
         refresh: bool,
     },
-    /// Somebody takes away what an id has.
+    /// A third party revokes what an id has.
     Revoke {
         gate: usize,
         client: usize,
@@ -196,14 +197,14 @@ pub enum Action {
     DeleteLatch,
     Full(bool),
     Flush,
-    /// The server's clock steps by so many ms.
+    /// The server's clock steps by this number of ms.
     Step(i64),
-    /// A copy of all keys is made; the server comes back with it, or empty.
+    /// A copy of all keys is made; or the server restarts with that copy, or empty.
     Backup,
     Restart {
         empty: bool,
     },
-    /// One key is evicted, or put back as the copy has it.
+    /// One key is evicted, or restored from the copy.
     Evict {
         gate: usize,
         key: usize,
@@ -212,9 +213,9 @@ pub enum Action {
         gate: usize,
         key: usize,
     },
-    /// From here on nothing is lost or late: whoever waits has to be served in time.
+    /// From here on no call or message is lost or late: every waiter must be served in time.
     Calm,
-    /// Everybody is gone: what is left has to end by itself.
+    /// All clients end. The remaining keys must expire.
     End,
 }
 
@@ -227,14 +228,14 @@ pub enum Refusal {
     Forbidden,
 }
 
-/// What somebody sends who may publish on the channel of a client.
+/// A message that a third party publishes on the channel of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgery {
-    /// A message as it was sent before.
+    /// Repeats an earlier message.
     Again(usize),
-    /// A message as it was sent before, for another permit.
+    /// Repeats an earlier message with another permit in it.
     Changed(usize),
-    /// A message of its own, signed like this.
+    /// A new message, signed like this.
     New(Lie, Signature),
 }
 
@@ -248,8 +249,8 @@ pub enum Lie {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
     None,
-    /// As the scripts sign, but with one digit wrong.
+    /// Signed as the scripts do, except for one wrong digit.
     AllBut(usize),
-    /// With the secret of another wait.
+    /// Signed with the secret of another wait.
     OfAnother(usize),
 }

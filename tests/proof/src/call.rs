@@ -1,4 +1,4 @@
-//! A call as it goes over the wire: which script, on which keys, with which arguments.
+//! A call as it is sent: the script, its keys and its arguments.
 
 use crate::model::{Ask, AskOne};
 use crate::protocol::call::Packed;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 
-/// The scripts by their SHA-1.
+/// The names of the scripts, by their SHA-1.
 static SCRIPTS: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
     let manifest = include_str!("../../../lua/manifest.json");
     let manifest: serde_json::Value = serde_json::from_str(manifest).unwrap();
@@ -16,7 +16,7 @@ static SCRIPTS: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
     named.map(|(sha1, name)| (sha1, name.clone())).collect()
 });
 
-/// What a client sends.
+/// A call as a client sends it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sent {
     pub script: String,
@@ -24,11 +24,11 @@ pub struct Sent {
     pub arguments: Vec<String>,
 }
 
-/// What it means.
+/// The same call with its arguments parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     Acquire(Ask),
-    /// `fence` 0: whatever the id has.
+    /// `fence` 0: whatever grant the id has.
     Release {
         id: String,
         keep: u32,
@@ -42,13 +42,13 @@ pub enum Call {
     Lookup {
         id: String,
     },
-    /// Of all holders and waiters.
+    /// Lists all holders and waiters.
     Inspect,
     Resize {
         limit: u32,
         expected: Option<u32>,
     },
-    /// Of several semaphores at once.
+    /// Acquires permits of several semaphores at once.
     TryAll {
         id: String,
         asked: Vec<AskOne>,
@@ -72,11 +72,11 @@ impl Sent {
     pub(crate) fn new(packed: &Packed) -> Sent {
         let words = redis::parse_redis_value(packed.by_sha1());
         let Ok(Value::Array(words)) = words else {
-            panic!("no command: {words:?}");
+            panic!("not a command: {words:?}");
         };
         let mut words = words.into_iter().map(|word| match word {
             Value::BulkString(bytes) => String::from_utf8(bytes).unwrap(),
-            other => panic!("no word of a command: {other:?}"),
+            other => panic!("not a word of a command: {other:?}"),
         });
         let mut next = || words.next().unwrap_or_default();
         assert_eq!(next(), "EVALSHA");
@@ -90,7 +90,7 @@ impl Sent {
         self.arguments.get(at).cloned().unwrap_or_default()
     }
 
-    /// A number, if it is one; one that is left out is 0.
+    /// A numeric argument: `None` if it is not a number, 0 if it is missing.
     fn number<T: std::str::FromStr + Default>(&self, at: usize) -> Option<T> {
         let word = self.arguments.get(at);
         word.map_or(Some(T::default()), |word| word.parse().ok())
@@ -129,17 +129,17 @@ impl Sent {
             "latch/wait" => Call::Wait { count: small(0), life_ms: large(1), wait_ms: large(2), inbox: text(3) },
             "latch/count" => Call::Count,
             "latch/delete" => Call::Delete,
-            other => panic!("no call of {other} is simulated"),
+            other => panic!("{other} is not simulated"),
         }
     }
 
-    /// Whether it asks for something that this id could be granted.
+    /// Whether it could grant a permit to this id.
     pub fn acquires(&self, id: &str) -> bool {
         let acquires = ["semaphore/acquire", "semaphore/try_acquire_all"].contains(&self.script.as_str());
         acquires && self.text(0) == id
     }
 
-    /// Whether it is about the semaphore whose keys begin with this one.
+    /// Whether it concerns the semaphore with this first key.
     pub fn is_on(&self, meta: &str) -> bool {
         self.keys.iter().step_by(3).any(|key| key == meta)
     }

@@ -1,5 +1,5 @@
-//! Carries out calls on what a server keeps, as a value: the same call on the same gives the same. Each thread has a
-//! Lua of its own, and remembers what it carried out.
+//! Executes calls on a server's stored data, as a pure function: the same call on the same data has the same result.
+//! Each thread has its own Lua interpreter and caches the results.
 
 use crate::call::Sent;
 use crate::gate::Gate;
@@ -14,19 +14,19 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many calls a thread remembers.
+/// How many calls a thread caches.
 const REMEMBERED: usize = 50_000;
 
-/// What a server keeps of one semaphore, and what there is to say of it.
+/// The stored data of one semaphore, with the model and the ledger of it.
 #[derive(Clone, Debug, Hash)]
 pub struct Kept {
     pub store: Store,
     pub gate: Gate,
-    /// What the scripts keep beside what the model knows.
+    /// Times that the scripts store and the model does not have.
     pub times: Vec<u64>,
 }
 
-/// The same, which nobody changes any more, and a number that tells it from others.
+/// The same, immutable, with its hash.
 #[derive(Clone, Debug)]
 pub struct Sealed {
     pub kept: Arc<Kept>,
@@ -60,7 +60,7 @@ pub struct Carried {
 
 type Result<T> = std::result::Result<T, Violation>;
 
-/// The scripts that are carried out.
+/// Executes scripts.
 #[derive(Clone)]
 pub struct Carrier {
     scripts: Arc<Scripts>,
@@ -68,7 +68,7 @@ pub struct Carrier {
 }
 
 struct Machine {
-    /// Of which carrier.
+    /// The number of its carrier.
     number: u64,
     server: Server,
     loaded: Loaded,
@@ -87,7 +87,7 @@ pub fn hash_of<T: Hash>(value: &T) -> u64 {
 
 impl Carrier {
     /// # Errors
-    /// When a script is no Lua.
+    /// When a script is not valid Lua.
     pub fn new(scripts: &Scripts) -> std::result::Result<Carrier, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let carrier = Carrier { scripts: Arc::new(scripts.clone()), number: NUMBER.fetch_add(1, Ordering::Relaxed) };
@@ -108,7 +108,7 @@ impl Carrier {
         self.with_machine(|machine| work(&mut machine.server, &machine.loaded))
     }
 
-    /// A call, while those `listen` whose channel is so named.
+    /// Executes a call while the channels in `listen` have a subscriber.
     pub fn carry_out(&self, on: &Sealed, sent: &Sent, listen: &[&str]) -> Result<Carried> {
         let key = (on.print, hash_of(&(sent, listen)));
         self.with_machine(|machine| {
@@ -124,7 +124,7 @@ impl Carrier {
         })
     }
 
-    /// So many µs go by.
+    /// Lets this number of µs pass.
     pub fn pass(&self, on: &Sealed, micros: u64) -> Result<Sealed> {
         self.with_machine(|machine| {
             let mut kept = (*on.kept).clone();

@@ -1,25 +1,26 @@
-//! Model checking of the scripts' own text with [stateright](https://docs.rs/stateright): everything that three
-//! clients can do with one semaphore, in every order, within the bounds of a [`Setting`].
+//! Model checking of the scripts' own text with [stateright](https://docs.rs/stateright): everything that three clients
+//! can do with one semaphore, in every order, within the bounds of a [`Setting`].
 //!
-//! **Covered.** Each client is the library's: the waiter, its mailbox and inbox, the keeper and the pending releases. It
-//! asks at once or in line, with weights of 1 and 2, for leases of one or two ticks, for as long as it takes or until a
-//! deadline; hears of its grant, or only asks again; refreshes; gives back all or some. A connection breaks and the call is
-//! sent again, an answer does not come in time, a call cannot be sent, a message is lost, a wait is cancelled, a client
-//! dies and its subscription with it; what was sent may be carried out later, or never. The server carries out calls, and
-//! time goes by, at any moment in between. Whoever asks, waits, or is idle may do so for ever: what is bounded is how often
-//! each client wants something and refreshes, how many things go wrong in one story, and how many ticks a call or a client
-//! is late. Within these bounds nothing is left out: all situations are explored, not up to a depth.
+//! **Covered.** Each client runs the library's own machines: the waiter, its mailbox and inbox, the keeper and the
+//! pending releases. It asks at once or in line, with weights of 1 and 2, for leases of one or two ticks, without a
+//! time limit or until a deadline. It receives its grant by a message, or only polls. It refreshes, and releases all or
+//! some permits. These faults happen: a connection breaks and the call is sent again, a reply does not arrive in time,
+//! a call cannot be sent, a message is lost, a wait is cancelled, a client dies and its subscription with it. A call on
+//! its way may be executed later, or never. Between any two events the server may execute calls and time may pass. An
+//! idle, asking or waiting client may stay so for ever. The bounds are: how often each client wants something and
+//! refreshes, how many faults one story has, and how many ticks a call or a client is late. Within these bounds the
+//! exploration is complete: all situations, without a depth limit.
 //!
-//! **Not covered.** Time goes by in ticks of 5 s, the longest sleep of a waiter: what a client plans in between is done at
-//! the next tick. Leases are whole ticks, and no script takes any time, so that what happens within one millisecond is left
-//! to the simulation; so are renewals, own ids, strict limits, forged messages, lost keys, restarts, steps of clocks, full
-//! memory, resizing, subscriptions that drop while their client lives, latches, and more clients than three. Messages to
-//! one client come in their order.
+//! **Not covered.** Time passes in ticks of 5 s, the longest sleep of a waiter: actions that a client plans in between
+//! happen at the next tick. Leases are whole ticks and no script takes any time, so races within one millisecond are
+//! left to the simulation. So are renewals, fixed ids, strict limits, forged messages, lost keys, restarts, clock
+//! steps, full memory, resizing, subscriptions that drop while their client is alive, latches, and more than three
+//! clients. Messages to one client arrive in order.
 //!
-//! **Checked** in every situation are the invariants, one property each (see [`RULES`]). *Waiting* is a promise of
-//! every situation too: if from here on nothing goes wrong, and nobody gives anything back, each waiter is served
-//! within a number of ticks. That other properties are not true for want of anything happening is shown by some that
-//! have to be found.
+//! **Checked** in every situation are the invariants, one property each (see [`RULES`]). *Waiting* is checked in every
+//! situation too: if nothing goes wrong from here on, and nobody releases anything, each waiter is served within a
+//! number of ticks. Further properties must be found at least once. They show that the other properties do not hold
+//! only because nothing happens.
 
 mod calm;
 mod explored;
@@ -34,7 +35,7 @@ use stateright::{Model, Property};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// What is never broken.
+/// The invariants.
 pub const RULES: [&str; 14] = [
     "limit",
     "minimum hold",
@@ -55,12 +56,13 @@ pub const RULES: [&str; 14] = [
 const WAITING: &str = "waiting";
 const ANYTHING_ELSE: &str = "anything else";
 
-/// How soon every waiter is served from a situation on, in ticks, once all is calm: remembered in one of so many maps.
+/// The number of maps that cache, for each situation, in how many ticks every waiter is served if nothing more goes
+/// wrong.
 const SHARDS: usize = 64;
 
 type Shard = Mutex<HashMap<u64, u64>>;
 
-/// All that can happen in a setting.
+/// A setting with everything that can happen in it.
 #[derive(Clone)]
 pub struct World {
     setting: Setting,
@@ -68,11 +70,11 @@ pub struct World {
     served: Arc<Vec<Shard>>,
 }
 
-/// Settings that are explored in a second.
+/// Settings whose exploration takes about a second.
 pub fn small() -> Vec<Setting> {
     let want = Want { permits: 1, lease: 1, at_least: 0, max_waiting: 0, wait: None, inbox: true };
     let fault = Setting {
-        name: "two clients that are late, with a fault",
+        name: "two late clients, one fault",
         clients: 2,
         limit: 1,
         wants: vec![want],
@@ -84,14 +86,13 @@ pub fn small() -> Vec<Setting> {
         exact: false,
     };
     let hasty = Want { wait: Some(1), ..want };
-    let first =
-        Setting { name: "for the first time, with a fault", opened: false, wants: vec![want, hasty], ..fault.clone() };
+    let first = Setting { name: "first use, one fault", opened: false, wants: vec![want, hasty], ..fault.clone() };
     vec![fault, first]
 }
 
 impl World {
     /// # Errors
-    /// When a script is no Lua.
+    /// When a script is not valid Lua.
     pub fn new(setting: &Setting, scripts: &Scripts) -> Result<World, String> {
         Ok(World {
             setting: setting.clone(),
@@ -100,7 +101,7 @@ impl World {
         })
     }
 
-    /// Explores everything; stops at the first promise that is broken.
+    /// Explores everything; stops at the first broken promise.
     pub fn explore(&self, threads: usize) -> Explored {
         let explored = explore(self, threads, |rule, events| self.story(rule, events));
         Explored { longest_wait: self.longest_wait(), ..explored }

@@ -1,6 +1,6 @@
-//! A client: the machines of `src/protocol`, and what the threads of the library do around them, one step at a time. What
-//! `src/wait`, `src/lease` and `src/permit` do with sockets, locks and a clock is done here with values, so that a simulation
-//! decides what happens, when, and in which order.
+//! A client: the machines of `src/protocol`, and the work of the library's threads around them, one step at a time.
+//! The library's `src/wait`, `src/lease` and `src/permit` use sockets, locks and a clock. Here the same is done with
+//! plain values, so that a simulation decides what happens, when, and in which order.
 
 pub(crate) mod flights;
 pub(crate) mod held;
@@ -28,19 +28,19 @@ use waits::Caller;
 /// How long a client waits for a reply.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a wait goes on while the server cannot be reached.
+/// How long a wait continues while the server is unreachable.
 pub const OUTAGE: Duration = Duration::from_secs(3);
 
-/// An instant has no zero.
+/// `Instant` has no constructor from a number, so times count from this one.
 static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// What both clocks of a client show, told in µs.
+/// The moment for both clocks of a client, from µs.
 pub(crate) fn moment(monotonic: u64, wall: u64) -> Moment {
     let [monotonic, wall] = [monotonic, wall].map(Duration::from_micros);
     Moment::new(*ZERO + monotonic, UNIX_EPOCH + wall)
 }
 
-/// What a monotonic clock shows, in µs.
+/// The µs of a monotonic clock.
 pub(crate) fn micros(instant: Instant) -> u64 {
     instant.saturating_duration_since(*ZERO).as_micros() as u64
 }
@@ -48,9 +48,9 @@ pub(crate) fn micros(instant: Instant) -> u64 {
 /// How long a caller stays in line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Patience {
-    /// Not at all.
+    /// Does not wait.
     None,
-    /// So many ms.
+    /// This number of ms.
     For(u64),
     Forever,
 }
@@ -63,11 +63,11 @@ pub(crate) struct Want {
     pub(crate) permits: Option<u32>,
     pub(crate) limit: u32,
     pub(crate) strict: bool,
-    /// 0: any.
+    /// 0: any number.
     pub(crate) max_waiting: u32,
     pub(crate) lease: LeaseOptions,
     pub(crate) patience: Patience,
-    /// It wants to know when they are lost.
+    /// Registers a callback for the loss.
     pub(crate) on_lost: bool,
 }
 
@@ -77,8 +77,7 @@ impl fmt::Display for Want {
         write!(f, "{permits:?} of {limit} of {key} as {id}, patience {:?}", self.patience)?;
         write!(f, ", {} ms, at least {} ms", self.lease.lease_ms, self.lease.at_least_ms)?;
         write!(f, ", {} in line at most", self.max_waiting)?;
-        let options =
-            [(self.strict, ", strict"), (self.lease.renewed, ", renewed"), (self.on_lost, ", told of its loss")];
+        let options = [(self.strict, ", strict"), (self.lease.renewed, ", renewed"), (self.on_lost, ", with on_lost")];
         let mut options = options.iter().filter(|(is_so, _)| *is_so);
         options.try_for_each(|(_, word)| f.write_str(word))
     }
@@ -93,11 +92,11 @@ pub enum Thread {
     Releases,
 }
 
-/// What came of something that a caller wanted.
+/// The outcome of a caller's request.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     Granted(Number),
-    /// `id` has nothing there any more, or soon. `unknown`: a call was not answered.
+    /// `id` holds nothing there, or soon will not. `unknown`: a call had no reply.
     Nothing {
         keys: Keys,
         id: String,
@@ -106,7 +105,7 @@ pub(crate) enum Outcome {
     },
     Opened {
         keys: LatchKeys,
-        /// When the wait began, by the true time.
+        /// When the wait began, in true time.
         begun: u64,
     },
 }
@@ -117,17 +116,17 @@ pub(crate) struct Client {
     pub(crate) is_alive: bool,
     /// The channel of its subscription.
     pub(crate) channel: String,
-    /// It has a subscription, or will have.
+    /// It has a subscription, or is about to open one.
     pub(crate) opened: bool,
-    /// It believes that its subscription works.
+    /// The client considers its subscription connected.
     pub(crate) is_up: bool,
-    /// Its messages arrive.
+    /// Messages to it arrive.
     pub(crate) hears: bool,
     /// The server counts its subscription.
     pub(crate) listens: bool,
-    /// Whether its calls end by themselves when no answer comes.
+    /// The timeout of its calls; `None`: they do not end without a reply.
     pub(crate) read_timeout: Option<Duration>,
-    /// The last number that was given: to a caller, a call, an id, a secret.
+    /// The last number that was given to a caller, a call, an id or a secret.
     pub(crate) last: u64,
     pub(crate) inbox: Inbox<u64>,
     pub(crate) keeper: Keeper,
@@ -138,21 +137,21 @@ pub(crate) struct Client {
     pub(crate) flights: Vec<Flight>,
     /// Messages on their way.
     pub(crate) mail: Vec<String>,
-    /// What the renewal thread waits for.
+    /// The batch whose reply the renewal thread awaits.
     pub(crate) renewing: held::Batch,
-    /// What the thread of pending releases waits for.
+    /// The releases whose reply the thread of pending releases awaits.
     pub(crate) releasing: Vec<Released>,
-    /// When that thread looks again.
+    /// When that thread checks again.
     pub(crate) releases_at: Option<Instant>,
-    /// What came of what its callers wanted, since this was last taken.
+    /// The outcomes of its callers since they were last taken.
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) violation: Option<Violation>,
-    /// Nothing went wrong so far, and each thread acts in time.
+    /// No fault so far, and each thread acts in time.
     pub(crate) is_calm: bool,
 }
 
 impl Client {
-    /// A process that takes the place of those before it.
+    /// A process that replaces the earlier ones of this name.
     pub(crate) fn new(name: usize, before: u64) -> Client {
         Client {
             name,
@@ -185,7 +184,7 @@ impl Client {
         self.last
     }
 
-    /// Its process ends. What it sent may still arrive.
+    /// Its process ends. Calls on their way may still arrive.
     pub(crate) fn die(&mut self) {
         let mut flights = std::mem::take(&mut self.flights);
         flights.retain(|flight| flight.replies.is_none());
@@ -200,8 +199,8 @@ impl Client {
         };
     }
 
-    /// What is known of these permits may be wrong from here on, and so may messages to the waits of this client. Of two things
-    /// within a millisecond a message does not tell which one was first.
+    /// From here on, what the client knows of these permits may be wrong, and so may messages to its waits. If two
+    /// events fall into the same millisecond, a message does not show which was first.
     pub(crate) fn excuse(&mut self, now: Moment, is_it: impl Fn(&Identity) -> bool) {
         let permits = self.permits.values_mut();
         let excused = permits.filter(|permit| is_it(&permit.identity));
@@ -278,7 +277,7 @@ impl Client {
         }
     }
 
-    /// Its subscription works again.
+    /// Its subscription was re-established.
     pub(crate) fn subscribe(&mut self, now: Moment) {
         (self.is_up, self.hears, self.listens) = (true, true, true);
         let waiting: Vec<u64> = self.inbox.all().map(|number| **number).collect();

@@ -1,4 +1,4 @@
-//! Runs the cases of `lua/conformance/`, whose form its README tells, on a server in this process or on a real one.
+//! Runs the cases of `lua/conformance/` (format: see its README) on a server in this process or on a real one.
 
 mod call;
 mod cases;
@@ -14,7 +14,7 @@ pub use host::{Host, Memory};
 use std::collections::BTreeMap;
 use steps::Run;
 
-/// The scripts as a host knows them.
+/// The scripts, their keys and replies, as a test host needs them.
 pub struct Suite {
     sha1s: BTreeMap<String, String>,
     keys: BTreeMap<String, Vec<String>>,
@@ -24,7 +24,7 @@ pub struct Suite {
 /// Runs every case on a server in this process.
 ///
 /// # Errors
-/// What the first case says that fails.
+/// The difference that the first failing case found.
 pub fn run_all(scripts: &Scripts, cases: &[Case]) -> Check {
     let mut memory = Memory::default();
     let suite = Suite::load(scripts, &mut memory).map_err(|text| Violation { rule: "conformance", text })?;
@@ -37,23 +37,23 @@ pub fn run_all(scripts: &Scripts, cases: &[Case]) -> Check {
 /// Runs one case on a server in this process.
 ///
 /// # Errors
-/// What is not as the case says.
+/// The difference from the case.
 pub fn run(scripts: &Scripts, case: &Case) -> Check {
     run_all(scripts, std::slice::from_ref(case))
 }
 
 impl Suite {
     /// # Errors
-    /// When a script is no Lua.
+    /// When a script is not valid Lua.
     pub fn load(scripts: &Scripts, host: &mut dyn Host) -> Result<Suite, String> {
         let loaded = scripts.load(host.connection())?;
         Ok(Suite { sha1s: loaded.names().clone(), keys: scripts.keys().clone(), replies: scripts.replies().clone() })
     }
 
-    /// Runs a case with keys and channels that begin with a prefix, which no other run has.
+    /// Runs a case. All its keys and channels begin with `prefix`, which must be unique to this run.
     ///
     /// # Errors
-    /// What is not as the case says.
+    /// The difference from the case.
     pub fn run(&self, host: &mut dyn Host, case: &Case, prefix: &str) -> Check {
         host.begin();
         let mut run = Run { suite: self, host, bindings: Bindings::new(prefix), inboxes: BTreeMap::new() };

@@ -1,4 +1,4 @@
-//! One semaphore of the world: what the model says of it, what its clients were told, and what its keys hold.
+//! One semaphore of the world: its model, its ledger (the replies and messages to clients), and its keys.
 
 use crate::keys::State;
 use crate::ledger::{Check, Ledger, Violation, broken};
@@ -12,9 +12,9 @@ pub struct Gate {
     pub(crate) keys: Keys,
     pub model: Model,
     pub ledger: Ledger,
-    /// A key was lost or put back alone: the model says nothing until the scripts started afresh.
+    /// A key was lost or restored alone: the model is unknown until the scripts have reset the state.
     doubt: bool,
-    /// Which of meta and holders were lost since a script looked.
+    /// Which of `meta` and `holders` were lost since a script last checked.
     lost: [bool; 2],
 }
 
@@ -31,12 +31,12 @@ impl Gate {
         self.doubt
     }
 
-    /// The model could not say what a call does here, so it goes on from what the keys hold then.
+    /// The model could not predict this call, so it continues from the content of the keys afterwards.
     pub fn read_model(&mut self, server: &mut Server) {
         self.model = State::read(server, &self.keys).as_ref().map(State::to_model).unwrap_or_default();
     }
 
-    /// The server restarted with what it had when `older` was the state of this, or with nothing.
+    /// The server restarted with the data it had when `older` was the state of this semaphore, or empty.
     pub fn come_back(&mut self, older: Option<&Gate>) {
         let fences = std::mem::take(&mut self.ledger);
         *self = match older {
@@ -47,8 +47,8 @@ impl Gate {
         self.ledger.take_fences(&fences);
     }
 
-    /// One key alone becomes what another store has, unless that could not be noticed: as many entries, but other ones; or
-    /// nothing would be left that tells of the leases. Whether it did.
+    /// Replaces one key by its version in another store, or does nothing if the scripts could not notice it: the same
+    /// number of other entries, or no record of the leases would be left. Returns whether it did.
     pub fn replace_key(&mut self, server: &mut Server, key: usize, by: &Store) -> bool {
         let before = server.store();
         let (micros, evicts) = (before.micros(), by.key_names().next().is_none());
@@ -72,7 +72,7 @@ impl Gate {
             (self.doubt, self.lost) = (false, [false; 2]);
             return true;
         }
-        // Leases came back with a key, or an end of its own that a clock which stepped put far ahead.
+        // The key brought leases back, or an expiry that a clock step had moved far ahead.
         let known = state.as_ref().and_then(State::latest_end).unwrap_or(0);
         let expiry = state.map_or(0, |state| state.expiry);
         self.ledger.latest_end = self.ledger.latest_end.max(known);
@@ -84,7 +84,7 @@ impl Gate {
         true
     }
 
-    /// The clock is about to step: what has ended and was taken back does not come again, whatever it shows then.
+    /// Before the clock steps: what has ended and was taken back stays ended, whatever the clock shows then.
     pub fn clock_steps(&mut self, now: u64) {
         let live: Vec<String> = self.ledger.live(now).map(|(id, _)| id.clone()).collect();
         let (model, doubt) = (&self.model, self.doubt);
@@ -98,13 +98,14 @@ impl Gate {
         State::read(server, &self.keys).is_some()
     }
 
-    /// Keys may have ended with the time. Invariant 6: not while somebody holds or waits, nor where the limit is pinned.
+    /// Keys may have expired. Invariant 6: not while a permit is held or a waiter is in line, nor if the limit is
+    /// pinned.
     pub fn time_passed(&mut self, server: &mut Server, now: u64) -> Check {
         let meta = self.keys.names()[0].as_bytes();
         let has_meta = server.with_store(|store| store.expires_at(meta).is_some());
         if self.doubt {
             if !has_meta {
-                self.ledger.forget_fences(); // also where `holders` was put back, and outlives it
+                self.ledger.forget_fences(); // also if `holders` was restored and outlives it
             }
             if !self.is_there(server) {
                 (self.doubt, self.lost, self.model) = (false, [false; 2], Model::default());
@@ -133,7 +134,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Whoever believes to hold does, for as long as it believes; `None`: for ever.
+    /// Checks that a client which believes that it holds a permit does hold it, for that long; `None`: for ever.
     pub fn check_belief(&self, id: &str, permits: u32, fence: u64, left: Option<Duration>, micros: u64) -> Check {
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(());
@@ -150,17 +151,18 @@ impl Gate {
         if holds {
             return Ok(());
         }
-        let text = format!("{id} believes in {permits} with fence {fence} for {left:?}; there is {entry:?}");
+        let text =
+            format!("{id} believes that it holds {permits} with fence {fence} for {left:?}; the ledger has {entry:?}");
         broken("belief", text)
     }
 
-    /// What the keys hold is what the model says. After a loss the model begins again where the scripts did.
+    /// Compares the keys with the model. After a loss the model is read anew once the scripts have reset the state.
     pub fn check_keys(&mut self, server: &mut Server, now: u64) -> Result<Option<State>, Violation> {
         let state = State::read(server, &self.keys);
         if !self.doubt {
             match &state {
                 Some(state) => state.check(&self.model, &self.ledger)?,
-                None if self.model.exists => return broken("state", "there is none"),
+                None if self.model.exists => return broken("state", "the state is missing"),
                 None => {}
             }
             return Ok(state);
@@ -175,10 +177,10 @@ impl Gate {
             self.model = state.as_ref().map(State::to_model).unwrap_or_default();
             let forgotten = self.ledger.live(now).find(|(id, _)| !self.model.holders.contains_key(*id));
             if let Some((id, entry)) = forgotten {
-                return broken("loss", format!("granting goes on while {id} holds {entry:?}"));
+                return broken("loss", format!("granting resumed while {id} holds {entry:?}"));
             }
             if let Some(text) = self.ledger.minimum_hold(now, |fence| self.model.knows(fence)) {
-                return broken("loss", format!("granting goes on before the minimum hold ends of {text}"));
+                return broken("loss", format!("granting resumed before the minimum hold ends of {text}"));
             }
             if self.model.in_use() > self.model.limit {
                 return broken("limit", format!("after a loss: {:?}", self.model));

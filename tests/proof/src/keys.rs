@@ -1,11 +1,11 @@
-//! What the keys of a semaphore hold, read as the scripts lay it down.
+//! Reads the keys of a semaphore in the format of the scripts.
 
 use crate::ledger::{Check, Ledger, broken};
 use crate::model::{End, Holder, Model, Waiter};
 use crate::protocol::keys::Keys;
 use luagate_memory::Server;
 
-/// What the three keys hold.
+/// The content of the three keys.
 #[derive(Debug, Default)]
 pub struct State {
     readable: bool,
@@ -15,15 +15,15 @@ pub struct State {
     last_end: u64,
     pub expiry: u64,
     pinned: bool,
-    /// Granting is suspended, because keys were lost.
+    /// Granting is suspended because keys were lost.
     pub suspended: bool,
-    /// Until when the first waiter stays first while nothing is free; infinity: nobody waits.
+    /// Until when the first waiter stays first while no permit is free; infinity: the line is empty.
     head_until: f64,
     last: u64,
     fields: usize,
     holders: Vec<(String, End, Option<Vec<u8>>)>,
     queue: Vec<(String, u64, Option<Vec<u8>>)>,
-    /// When each key ends: nothing where there is no key.
+    /// The expiry of each key; `None` if the key does not exist.
     ends: [Option<Option<u64>>; 3],
 }
 
@@ -32,13 +32,13 @@ fn ask<T: redis::FromRedisValue>(server: &mut Server, command: &str, key: &str, 
     call.unwrap_or_else(|error| panic!("{command} {key}: {error}"))
 }
 
-/// The numbers with which a state or a record begins, as the scripts pack them.
+/// The numbers at the beginning of a state or a record, as the scripts pack them.
 fn numbers(packed: &[u8]) -> Vec<f64> {
     let (numbers, _) = packed.as_chunks();
     numbers.iter().copied().map(f64::from_le_bytes).collect()
 }
 
-/// A waiter's record, as the scripts pack it. All 0 where it is none.
+/// A waiter's record, as the scripts pack it. All 0 if the record is missing.
 #[derive(Default)]
 struct PackedWaiter {
     permits: u32,
@@ -67,7 +67,7 @@ impl PackedWaiter {
 }
 
 impl State {
-    /// `None` where no key is left.
+    /// `None` if no key is left.
     pub(crate) fn read(server: &mut Server, keys: &Keys) -> Option<State> {
         let end = |key: &str| server.with_store(|store| store.expires_at(key.as_bytes()));
         let ends = keys.names().map(end);
@@ -100,27 +100,27 @@ impl State {
         Some(state)
     }
 
-    /// Whether the keys are consistent, as the scripts count.
+    /// Whether the keys are consistent, by the rules of the scripts.
     pub fn is_consistent(&self, now: u64) -> bool {
         let records = if self.suspended { 0 } else { self.holders.len() } + self.queue.len();
         let bound_is_lost = self.suspended && self.holders.is_empty() && self.last_end > now;
         self.readable && self.fields == 1 + records && !bound_is_lost
     }
 
-    /// Nobody waits by what meta says, and somebody does by the queue. A call that changes no bound does not look there, so it is
-    /// noticed by the next one that does.
+    /// `meta` says that the line is empty, but the queue has entries. A call that changes no bound does not read the
+    /// queue. The next call that does will notice.
     pub fn overlooks_queue(&self) -> bool {
         self.head_until.is_infinite() && self.fields == 1 + self.holders.len() && !self.queue.is_empty()
     }
 
-    /// When the last of the leases in `holders` ends, or of those that meta tells of.
+    /// The end of the last lease in `holders` or recorded in `meta`.
     pub fn latest_end(&self) -> Option<u64> {
         let ends = self.holders.iter().filter_map(|(_, ends, _)| *ends);
         ends.chain([self.last_end]).max()
     }
 
-    /// The times that the scripts keep beside what the model knows: bounds of the leases, the keys' end, and for each waiter,
-    /// in the order of the queue, when it plans to ask again.
+    /// The times that the scripts store and the model does not have: bounds of the leases, the keys' expiry, and for
+    /// each waiter, in queue order, when it plans to ask again.
     pub fn times(&self) -> Vec<u64> {
         let asks = self.queue.iter().map(|(_, _, record)| {
             let waiter = PackedWaiter::of(record);
@@ -130,14 +130,14 @@ impl State {
         bounds.into_iter().chain(asks).collect()
     }
 
-    /// Whether this id holds, with this fence.
+    /// Whether this id holds a permit with this fence.
     pub fn holds(&self, id: &str, fence: u64) -> bool {
         let fence_of = |record: &Option<Vec<u8>>| numbers(record.as_deref().unwrap_or_default()).first().copied();
         let mut holders = self.holders.iter();
         holders.any(|(other, _, record)| other == id && fence_of(record) == Some(fence as f64))
     }
 
-    /// How many wait in line.
+    /// The length of the line.
     pub fn waiting(&self) -> u64 {
         self.queue.len() as u64
     }
@@ -146,8 +146,8 @@ impl State {
         self.holders.iter().any(|(_, ends, _)| ends.is_none())
     }
 
-    /// That a semaphore which lost keys, and grants nothing until the last lease that is known has ended, keeps no more than it
-    /// needs.
+    /// Checks that a semaphore whose granting is suspended (keys were lost, and the last known lease has not ended)
+    /// stores no more than it needs.
     pub fn check_suspended(&self, latest: u64) -> Check {
         if !self.suspended {
             return Ok(());
@@ -168,7 +168,7 @@ impl State {
         broken("state", format!("suspended, {wrong}: {self:?}"))
     }
 
-    /// The model of which this is the state.
+    /// The model with this state.
     pub fn to_model(&self) -> Model {
         let mut model =
             Model { limit: self.limit, pinned: self.pinned, last: self.last, exists: true, ..Model::default() };
@@ -192,7 +192,8 @@ impl State {
         model
     }
 
-    /// That this is what the model says, and that what is kept beside it fits: bounds of the leases, and the keys' ends.
+    /// Checks that this equals the model, and that the additional fields fit: bounds of the leases, and the keys'
+    /// expiry.
     pub fn check(&self, model: &Model, ledger: &Ledger) -> Check {
         if !self.readable || self.suspended || self.to_model() != *model {
             return broken("state", format!("expected {model:?}, got {self:?}"));
@@ -219,7 +220,7 @@ impl State {
         } else if self.fields != 1 + self.holders.len() + self.queue.len() {
             "the number of records"
         } else if !self.queue.is_empty() && self.head_until == f64::INFINITY {
-            "waiters that nobody would look for"
+            "waiters, but `head_until` says that the line is empty"
         } else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! One latch of the world, written for reading: who counted, who waits to be told, and what each call answers.
+//! A readable model of one latch: the ids that counted down, the waiters, and the reply of each call.
 
 use crate::call::{Call, Sent};
 use crate::ledger::{Check, Violation, broken};
@@ -8,17 +8,17 @@ use crate::scripts::{Reply, words_of};
 use luagate_memory::Server;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many commands a script of the latch calls at most, beside one for each of whom it tells.
+/// How many commands a script of the latch calls at most, plus one for each waiter that it notifies.
 const CALLS: u64 = 12;
 
 #[derive(Clone, Debug)]
 pub struct Latch {
     pub(crate) keys: LatchKeys,
-    /// How many have to count down; 0: nobody has declared it.
+    /// How many must count down; 0: the latch does not exist.
     count: u32,
     counted: BTreeSet<String>,
     ends: u64,
-    /// Inboxes that are told, each until then; they end by themselves, too.
+    /// Inboxes to notify, each with its deadline. The key that stores them has its own expiry.
     waiters: BTreeMap<String, u64>,
     waiters_end: u64,
 }
@@ -47,7 +47,7 @@ impl Latch {
         (self.count, self.counted) = (0, BTreeSet::new());
     }
 
-    /// Keys may have ended with the time.
+    /// Keys may have expired.
     pub fn time_passed(&mut self, server: &mut Server, now: u64) -> Check {
         if self.ends < now {
             self.forget();
@@ -63,7 +63,7 @@ impl Latch {
         Ok(())
     }
 
-    /// The server restarted with what it had when `older` was the state of this, or with nothing.
+    /// The server restarted with the data it had when `older` was the state of this latch, or empty.
     pub fn come_back(&mut self, older: Option<&Latch>) {
         *self = match older {
             Some(older) => older.clone(),
@@ -71,7 +71,7 @@ impl Latch {
         };
     }
 
-    /// A call, carried out by the script and by this, and compared.
+    /// Executes a call by the script and by this model, and compares them.
     pub fn run(&mut self, mut run: Run, sent: &Sent) -> Result<Done, Violation> {
         let (mut next, now, is_full) = (self.clone(), run.now(), run.full);
         let (expected, told) = next.answer(&sent.call(), now);
@@ -90,7 +90,7 @@ impl Latch {
         Ok(Done { reply, raw, messages, grants: 0, states: Vec::new() })
     }
 
-    /// What it answers, and whom it tells.
+    /// The reply, and the inboxes that are notified.
     fn answer(&mut self, call: &Call, now: u64) -> (Reply, Vec<String>) {
         let now_word = now.to_string();
         let mut told = Vec::new();
@@ -149,7 +149,7 @@ impl Latch {
         self.ends = self.ends.max(ends);
     }
 
-    /// Tells all who wait, whoever asked last first.
+    /// Notifies all waiters, the one with the latest deadline first.
     fn tell(&mut self, now: u64) -> Vec<String> {
         let mut told: Vec<_> = std::mem::take(&mut self.waiters).into_iter().collect();
         told.retain(|(_, until)| *until > now);

@@ -1,12 +1,12 @@
-//! The invariants of one semaphore, by what its clients were told alone.
+//! The invariants of one semaphore, checked only by the replies and messages to its clients.
 
 use crate::model::{End, Model, Waiter};
 use std::collections::BTreeMap;
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which one, in a word or two.
+    /// Which promise, in a word or two.
     pub rule: &'static str,
     pub text: String,
 }
@@ -18,24 +18,24 @@ pub fn broken<T>(rule: &'static str, text: impl Into<String>) -> Result<T, Viola
     Err(Violation { rule, text })
 }
 
-/// A permit as its holder was told of it.
+/// A permit, by the reply or message to its holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub permits: u32,
     pub fence: u64,
     pub ends: End,
-    /// The minimum hold that it asked for.
+    /// The minimum hold that was asked for.
     pub at_least_ms: u64,
 }
 
-/// A grant whose permits are in use at least until then, whatever becomes of its holder.
+/// A grant whose permits are in use at least until then, even if they are released before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Start {
     permits: u32,
     until: u64,
 }
 
-/// Who holds, and what was promised.
+/// The holders, and the promises to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
     pub holders: BTreeMap<String, Entry>,
@@ -46,16 +46,16 @@ pub struct Ledger {
     highest_fence: u64,
     /// The server lost the number of its last fence.
     is_forgotten: bool,
-    /// The latest end of a lease that was ever told.
+    /// The latest lease end in any reply or message.
     pub latest_end: u64,
-    /// The latest that any call asked for, for a lease or a place in line.
+    /// The latest end that any call asked for, of a lease or a place in line.
     pub latest: u64,
-    /// The keys may live for less than somebody waits, who has to ask again before.
+    /// The keys may expire before a waiter's deadline; the waiter must ask again before.
     pub is_brief: bool,
 }
 
 impl Ledger {
-    /// Those whose lease has not ended.
+    /// Holders whose lease has not ended.
     pub fn live(&self, now: u64) -> impl Iterator<Item = (&String, &Entry)> {
         let lives = move |entry: &Entry| entry.ends.is_none_or(|end| end > now);
         self.holders.iter().filter(move |(_, entry)| lives(entry))
@@ -66,7 +66,7 @@ impl Ledger {
         self.starts.iter().filter(move |(_, start)| start.until > now)
     }
 
-    /// How many permits are in use: those granted within their minimum hold, and what is held of the others.
+    /// The number of permits in use: those granted within their minimum hold, and those still held of the other grants.
     pub fn in_use(&self, now: u64) -> u32 {
         let is_lasting = |fence: &u64| self.starts.get(fence).is_some_and(|start| start.until > now);
         let others = self.live(now).filter(|(_, entry)| !is_lasting(&entry.fence));
@@ -74,42 +74,42 @@ impl Ledger {
         self.lasting(now).map(|(_, start)| start.permits).chain(others).sum()
     }
 
-    /// A minimum hold that has not ended, if there is one of which nothing is known.
+    /// A grant whose minimum hold has not ended although its fence is not known, if there is one.
     pub fn minimum_hold(&self, now: u64, is_known: impl Fn(u64) -> bool) -> Option<String> {
         let unknown = self.lasting(now).find(|(fence, _)| !is_known(**fence));
         unknown.map(|(fence, start)| format!("the grant with fence {fence}: {start:?}"))
     }
 
-    /// A waiter is in line.
+    /// A waiter joined the line.
     pub fn wait(&mut self, id: &str, at_least_ms: u64) {
         self.asked.insert(id.to_owned(), at_least_ms);
     }
 
-    /// The minimum hold that a waiter asked for, who is granted now.
+    /// Removes a waiter that is granted now, and returns the minimum hold that it asked for.
     pub fn served(&mut self, id: &str) -> u64 {
         self.asked.remove(id).unwrap_or(0)
     }
 
-    /// The minimum hold of this grant is not known any more.
+    /// The minimum hold of this grant is no longer known.
     fn forget_start(&mut self, id: &str) {
         if let Some(entry) = self.holders.get(id) {
             self.starts.remove(&entry.fence);
         }
     }
 
-    /// What the model does not know any more, which has what the server has.
+    /// Forgets what the model does not have. The model has what the server has.
     pub fn forget_others(&mut self, model: &Model) {
         self.holders.retain(|id, _| model.holders.contains_key(id));
         self.starts.retain(|fence, _| model.knows(*fence));
     }
 
-    /// Whether a grant with this fence, which its holder has now, is none that was told before.
+    /// Whether the fence of this current holder belongs to a grant that no reply or message contained before.
     pub fn is_new(&self, micros: u64, id: &str, fence: u64) -> bool {
         let is_known = self.holders.get(id).is_some_and(|entry| entry.fence == fence);
         !is_known && fence >= micros && (fence > self.highest_fence || self.is_forgotten)
     }
 
-    /// A permanent lease whose key is lost has no end that could be waited for.
+    /// A permanent lease whose key is lost has no end to wait for.
     pub fn forget_permanent(&mut self) {
         let permanent = self.holders.iter().filter(|(_, entry)| entry.ends.is_none());
         let permanent: Vec<String> = permanent.map(|(id, _)| id.clone()).collect();
@@ -119,13 +119,13 @@ impl Ledger {
         }
     }
 
-    /// What is over now does not begin again when the clock steps back.
+    /// A minimum hold that is over does not begin again when the clock steps back.
     pub fn forget_past(&mut self, now: u64) {
         self.starts.retain(|_, start| start.until > now);
     }
 
-    /// Invariants 1 and 3: a grant, under this limit. Fences may come again in one case: the server forgot them, and its clock
-    /// is behind them.
+    /// Invariants 1 and 3: a grant under this limit. Fences may repeat in one case: the server forgot them and its
+    /// clock is behind them.
     pub fn grant(&mut self, micros: u64, id: &str, entry: Entry, limit: u32) -> Check {
         let now = micros / 1_000;
         let may_repeat = self.is_forgotten && micros <= self.highest_fence;
@@ -143,7 +143,7 @@ impl Ledger {
             let text = format!("{id} was granted {} while {held} of {limit} are held: {holders:?}", entry.permits);
             return broken("limit", text);
         }
-        // Of all grants that lie within one minimum hold there are at most as many permits as the limit.
+        // All grants within one minimum hold have together at most as many permits as the limit.
         let in_use = self.in_use(now);
         if in_use.saturating_add(entry.permits) > limit {
             let starts: Vec<_> = self.lasting(now).collect();
@@ -161,8 +161,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A refresh that was confirmed: invariant 4 and 11, what is lost does not come back; but a key that was put back (`doubt`)
-    /// may know an older lease of the same id.
+    /// A confirmed refresh. Invariants 4 and 11: a lost permit does not come back. Exception: a restored key (`doubt`)
+    /// may contain an older lease of the same id.
     pub fn refresh(&mut self, now: u64, id: &str, fence: u64, ends: End, doubt: bool) -> Check {
         match self.holders.get_mut(id) {
             Some(entry) if entry.fence == fence && (doubt || entry.ends.is_none_or(|end| end > now)) => {
@@ -170,7 +170,7 @@ impl Ledger {
                 self.latest_end = self.latest_end.max(ends.unwrap_or(0));
                 Ok(())
             }
-            // Its client sees a fence that is not its own, and has lost the permit.
+            // The client sees a fence that differs from the fence of its permit, and reports the permit as lost.
             Some(entry) if doubt && fence < entry.fence => {
                 self.holders.remove(id);
                 Ok(())
@@ -179,7 +179,7 @@ impl Ledger {
         }
     }
 
-    /// A release. While keys are lost (`doubt`) the minimum hold of what is released is not known.
+    /// A release. After a loss of keys (`doubt`) the minimum hold of the released permit is not known.
     pub fn keep(&mut self, id: &str, keep: u32, fence: u64, doubt: bool) {
         let is_other = |entry: &Entry| fence > 0 && entry.fence != fence;
         if self.holders.get(id).is_some_and(is_other) {
@@ -195,7 +195,7 @@ impl Ledger {
         }
     }
 
-    /// Fences go on from those that another ledger knows, though the server forgot some.
+    /// The fences continue after those of another ledger, although the server forgot some.
     pub fn take_fences(&mut self, other: &Ledger) {
         self.highest_fence = self.highest_fence.max(other.highest_fence);
         self.is_forgotten = true;
@@ -207,8 +207,8 @@ impl Ledger {
     }
 }
 
-/// Invariant 2: of these grants by ticket (`None`: to a caller that did not stand in line) none overtook a live waiter.
-/// `queue` is who stood in line before, and still does.
+/// Invariant 2: none of these grants overtook a live waiter. Each has its ticket; `None` if the caller was not in line.
+/// `queue` contains the waiters that were in line before and still are.
 pub fn check_order(granted: &[(String, Option<u64>)], queue: &[&Waiter]) -> Check {
     for (id, ticket) in granted {
         for waiter in queue {

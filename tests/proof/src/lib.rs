@@ -1,4 +1,5 @@
-//! Proofs of the scripts: their own text, run in this process, against a model that is written for reading.
+//! Proofs of the scripts: their own text, executed in this process and compared with a model that is written to be
+//! read.
 
 #[path = "../../../src/error/mod.rs"]
 #[allow(dead_code, unused_imports, unused_macros, reason = "the library uses all of it")]

@@ -1,16 +1,16 @@
-//! Which situations are alike: those that only differ in what makes no difference. Everything that can happen in one
-//! can then happen in the other, and leads to situations that are alike again.
+//! Which situations are alike: those that differ only in what has no effect. Every event that is possible in one is
+//! possible in the other, and leads to situations that are alike again.
 //!
-//! - **Times** count from the moment; what is over is over. No script and no client compares times with anything
-//!   but each other, and each adds a lease or a wait to what it reads.
-//! - **Tickets** count by their rank among all tickets that anybody knows, **fences** by their rank among the numbers
-//!   that the same client knows. The next number is above all that were given, whatever they are, and only a ticket
-//!   is ever compared with what another client has.
-//! - **Clients** are interchangeable: they may want the same, and their names are compared by nobody. So a situation is
-//!   the set of what each has, without its name, in an order of its own. So are the numbers of calls and connections.
+//! - **Times** count relative to now, and all past times are equal. Scripts and clients compare times only with each
+//!   other, and each adds a lease or a wait to a time that it read.
+//! - **Tickets** count by their rank among all tickets that any client knows, **fences** by their rank among the
+//!   numbers that the same client knows. The next number is higher than all earlier ones, whatever they are. Only
+//!   tickets are ever compared between clients.
+//! - **Clients** are interchangeable: they may want the same, and their names are never compared. So a situation is the
+//!   set of the clients' data without names, in canonical order. The same holds for the numbers of calls and
+//!   connections.
 //!
-//! `likeness_loses_nothing` in the test checks this claim where it can be: in a small setting, in which everything
-//! that can be told apart is explored.
+//! The test `alike_situations_have_alike_successors` checks this claim in a small setting that is also explored with all differences.
 
 mod caller;
 mod flights;
@@ -26,7 +26,7 @@ use moment::{Moment, from};
 use tickets::tickets;
 use view::View;
 
-/// A number that is the same for situations that are alike.
+/// A hash that is equal for situations that are alike.
 pub fn print(situation: &Situation, setting: &Setting) -> u64 {
     if setting.exact {
         let parties = format!("{:?}", situation.parties);
@@ -40,7 +40,7 @@ fn known(situation: &Situation) -> impl std::hash::Hash {
     (situation.faults, situation.renewals, rule)
 }
 
-/// The same, however situations are told apart.
+/// The same, ignoring `exact`.
 pub fn alike(situation: &Situation, setting: &Setting) -> u64 {
     let known = known(situation);
     let moment = Moment {
@@ -56,7 +56,7 @@ pub fn alike(situation: &Situation, setting: &Setting) -> u64 {
 }
 
 impl Moment {
-    /// What belongs to nobody.
+    /// The part of the situation that belongs to no client.
     fn shared(&self, situation: &Situation) -> Vec<u64> {
         let kept = &situation.sealed.kept;
         let model = &kept.gate.model;

@@ -1,4 +1,4 @@
-//! The keeper, a held permit, an inbox and pending releases by themselves: when each acts, to the millisecond.
+//! The keeper, a held permit, an inbox and pending releases, each alone: when each acts, to the millisecond.
 
 mod latches;
 mod releases;
@@ -47,7 +47,7 @@ fn keep(keeper: &mut Keeper, lease_ms: u64) -> Number {
     keeper.keep(held(lease_ms, true), 0, true, at(0))
 }
 
-/// In how many ms from 0 the next renewal, or report, is due.
+/// In how many ms from 0 the next renewal or report is due.
 fn next(keeper: &Keeper, task: Task) -> Option<u128> {
     let next = keeper.next(task)?;
     Some(next.saturating_duration_since(at(0).instant()).as_millis())
@@ -67,7 +67,7 @@ fn left(held: &mut HeldPermit, now: u64) -> Option<u128> {
 /// Checks what each of them promises.
 ///
 /// # Panics
-/// Where a promise is broken.
+/// If a promise is broken.
 pub fn check() {
     renewals();
     failed_renewals();
@@ -85,7 +85,7 @@ pub fn check() {
     first_leases();
 }
 
-/// The first lease of a permit is not shorter than its minimum hold, and never permanent.
+/// The first lease of a permit is never permanent, and not shorter than its minimum hold.
 fn first_leases() {
     for (lease_ms, at_least_ms, first) in [(9, 0, 9), (9, 8, 9), (9, 10, 10), (0, 0, 30_000), (0, 30_001, 30_001)] {
         let lease = LeaseOptions { lease_ms, renewed: false, own_id: false, at_least_ms };
@@ -93,11 +93,11 @@ fn first_leases() {
     }
 }
 
-/// A permit is renewed after a third of what is left of its lease, and never once it is left alone.
+/// A permit is renewed after a third of its remaining lease, and never after renewal was stopped.
 fn renewals() {
     let mut keeper = Keeper::default();
     let number = keep(&mut keeper, 3_000);
-    assert_eq!(next(&keeper, RENEWAL), Some(999)); // of 2,999 ms
+    assert_eq!(next(&keeper, RENEWAL), Some(999)); // a third of 2,999 ms
     assert_eq!(next(&keeper, Task::Report), Some(2_999));
     assert!(due(&mut keeper, at(998)).is_empty());
     assert_eq!(due(&mut keeper, at(1_000)), [number]);
@@ -105,12 +105,16 @@ fn renewals() {
     keeper.renewed(number, Ok(Some(grant(1_000, 3_000))), at(1_000), at(1_010)).unwrap();
     assert_eq!(next(&keeper, RENEWAL), Some(1_010 + 2_989 / 3));
     assert_eq!(next(&keeper, Task::Report), Some(3_999));
-    // A shorter lease by its holder.
+    // Its holder asks for a shorter lease.
     keeper.refreshing(number, 300, at(1_100));
     keeper.refreshed(number, 300, Ok(Some(grant(1_100, 300))), at(1_100), at(1_100)).unwrap();
     assert_eq!(next(&keeper, RENEWAL), Some(1_100 + 299 / 3));
     keeper.refreshed(number, 3_000, Ok(Some(grant(1_100, 3_000))), at(1_100), at(1_100)).unwrap();
-    assert_eq!(keeper.remaining(number, at(1_100)), Some(Duration::from_millis(2_999)), "the shorter one is answered");
+    assert_eq!(
+        keeper.remaining(number, at(1_100)),
+        Some(Duration::from_millis(2_999)),
+        "the shorter lease is confirmed"
+    );
     keeper.stop_renewal(number);
     assert_eq!(next(&keeper, RENEWAL), None);
     keeper.renewed(number, Ok(Some(grant(1_100, 300))), at(1_100), at(1_100)).unwrap();
@@ -121,7 +125,7 @@ fn renewals() {
     keeper.remove(number);
     assert_eq!(next(&keeper, Task::Report), None);
     assert!(keeper.is_lost(number, at(0)), "it is gone");
-    // A permanent lease has nothing to renew; the shortest one has.
+    // A permanent lease needs no renewal; the shortest lease does.
     let permanent = keep(&mut keeper, 0);
     assert_eq!((next(&keeper, RENEWAL), next(&keeper, Task::Report)), (None, None));
     assert!(!keeper.is_lost(permanent, at(0)));
@@ -129,7 +133,7 @@ fn renewals() {
     assert_eq!(next(&keeper, RENEWAL), Some(0));
     keeper.remove(brief);
     assert_eq!(next(&keeper, RENEWAL), None);
-    // While a shorter lease is asked for, and when no answer comes, it may have begun.
+    // While a shorter lease is asked for, or if the reply is missing, the shorter lease may have begun.
     let number = keep(&mut keeper, 3_000);
     keeper.refreshing(number, 300, at(0));
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
@@ -137,7 +141,7 @@ fn renewals() {
     keeper.refreshed(number, 300, Err(unknown), at(0), at(0)).unwrap_err();
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
     assert_eq!(next(&keeper, Task::Report), Some(299));
-    // So with a renewal after a longer lease.
+    // The same applies to a renewal after a longer lease.
     let number = keep(&mut keeper, 3_000);
     keeper.refreshed(number, 60_000, Ok(Some(grant(0, 60_000))), at(0), at(0)).unwrap();
     keeper.batch(&[number], at(0));
@@ -149,7 +153,8 @@ fn renewals() {
     assert!(keeper.take_losses().iter().any(|loss| loss.number == number), "its end is reported in time");
 }
 
-/// One that fails is tried again after a tenth of the lease, 5 ms at least and a second at most, and not after the end.
+/// A failed renewal is retried after a tenth of the lease, at least 5 ms and at most 1 s, and not after the end of the
+/// lease.
 fn failed_renewals() {
     for (lease_ms, then, again) in [(600, 300, 360), (20, 8, 13), (30_000, 10_000, 11_000), (20, 17, 19)] {
         let mut keeper = Keeper::default();
@@ -161,7 +166,7 @@ fn failed_renewals() {
     }
 }
 
-/// What is due within 5 ms goes along, a hundred at a time; nothing is forgotten.
+/// Permits due within 5 ms are renewed in the same batch, at most a hundred at a time. None is forgotten.
 fn batches() {
     let mut keeper = Keeper::default();
     let first = keep(&mut keeper, 301);
@@ -173,7 +178,7 @@ fn batches() {
     }
     let sizes = [(); 4].map(|()| due(&mut keeper, at(1_000)).len());
     assert_eq!(sizes, [BATCH, BATCH, 50, 0]);
-    // The reply is waited for until the first of them ends, and 50 ms at least.
+    // The client waits for the reply until the first of these leases ends, and at least 50 ms.
     let mut keeper = Keeper::default();
     let numbers = [5_000, 600, 5_000].map(|lease_ms| keep(&mut keeper, lease_ms));
     let (batch, until) = keeper.batch(&numbers, at(0));
@@ -183,7 +188,7 @@ fn batches() {
     assert_eq!(until, Some(at(50).instant()));
 }
 
-/// A loss is news once, and told to who wants to know; that of a permit which is being released is none.
+/// A loss is reported once, and to `on_lost` if it is set. The loss of a permit that is being released is not reported.
 fn losses() {
     let told = |keeper: &mut Keeper| {
         let losses = keeper.take_losses();
@@ -194,10 +199,10 @@ fn losses() {
     assert!(!keeper.is_lost(number, at(598)));
     assert!(matches!(keeper.due(Task::Report, at(599)), Due::Now(lost) if lost.is_empty()));
     assert_eq!(told(&mut keeper), [(number, true, false), (number, false, true)]);
-    assert!(keeper.is_lost(number, at(0)), "lost is lost");
+    assert!(keeper.is_lost(number, at(0)), "a lost permit stays lost");
     assert_eq!(told(&mut keeper), []);
     let overtaken = keep(&mut keeper, 600);
-    keeper.leave(overtaken); // its release is on its way, and reaches the server before a renewal
+    keeper.leave(overtaken); // its release is on its way and reaches the server before a renewal
     let _ = keeper.renewed(overtaken, Ok(None), at(0), at(0));
     assert_eq!(told(&mut keeper), []);
     let lost = keep(&mut keeper, 600);
@@ -209,20 +214,20 @@ fn losses() {
     assert_eq!((next(&keeper, RENEWAL), next(&keeper, Task::Report)), (None, None));
 }
 
-/// A lease counts from before the call, and never longer than the server may count it.
+/// A lease counts from before the call, and never lasts longer than the server may count it.
 fn leases() {
     let mut permit = held(30_000, false);
     assert_eq!(left(&mut permit, 0), Some(29_999));
     let mut other = grant(0, 60_000);
     other.fence = FENCE + 1;
     assert!(!permit.extend(&other, at(0), at(0)), "of another permit");
-    // Carried out at 200 for 20 s; the reply of 150, for an hour, comes after it.
+    // Executed at 200 for 20 s; afterwards arrives the reply of 150, for an hour.
     assert!(permit.extend(&grant(200, 20_000), at(200), at(200)));
     assert!(permit.extend(&grant(150, 3_600_000), at(150), at(200)));
     assert_eq!(left(&mut permit, 200), Some(19_999));
     assert!(permit.extend(&grant(200, 3_600_000), at(200), at(200)));
     assert_eq!(left(&mut permit, 200), Some(3_599_999));
-    // A shorter one counts from when it is asked for; no answer: it may have been carried out.
+    // A shorter lease counts from the moment when it is asked for. Without a reply it may have begun.
     permit.refreshing(0, at(300));
     permit.refreshing(1_000, at(300));
     assert_eq!(left(&mut permit, 300), Some(999));
@@ -232,7 +237,7 @@ fn leases() {
     permit.may_end(at(300), 2_000);
     assert_eq!(left(&mut permit, 300), Some(1_999));
     assert_eq!(left(&mut permit, 2_299), Some(0));
-    assert!(!permit.extend(&grant(2_300, 60_000), at(300), at(300)), "it was seen as lost");
+    assert!(!permit.extend(&grant(2_300, 60_000), at(300), at(300)), "the holder saw it as lost");
     let mut ended = held(30_000, false);
     ended.end();
     assert!(ended.is_over() && !ended.extend(&grant(0, 60_000), at(0), at(0)));
@@ -247,7 +252,7 @@ fn leases() {
     assert_eq!([left(&mut permanent, 1_000_000), left(&mut permanent, 1_000_000)], [None; 2]);
     permanent.set_permits(5);
     assert_eq!(permanent.permits(), 5);
-    // The shortest lease counts too.
+    // The same with the shortest lease.
     let mut brief = held(30_000, false);
     brief.refreshing(1, at(0));
     assert_eq!(left(&mut brief, 0), Some(0));
@@ -261,7 +266,7 @@ fn leases() {
     assert_eq!(held(30_000, false).under(lease).identity.own_fence(), Some(FENCE));
 }
 
-/// Of two ends, and of two clocks, the earlier one counts.
+/// The earlier of two ends counts, and the earlier of two clocks.
 fn clocks() {
     let told = |wall: u64, ms| Deadline::told(moment(0, wall), Some(Duration::from_millis(ms)));
     let earlier = told(9_000_000, 5_001).earlier(told(2_000_000, 9_001));
@@ -270,7 +275,7 @@ fn clocks() {
     assert!(!Deadline::told(at(0), None).is_past(at(1_000_000)));
 }
 
-/// The release that a message asks for, if any: of which semaphore, which fence, and until when.
+/// The release that a message causes, if any: of which semaphore, which fence, and until when.
 fn release_of(inbox: &mut Inbox<u8>, secret: &str, fence: u64) -> Option<PendingRelease<()>> {
     let permits = u32::from(fence > 0);
     let text = format!("id {permits} {fence} 9000 1000");
@@ -279,7 +284,7 @@ fn release_of(inbox: &mut Inbox<u8>, secret: &str, fence: u64) -> Option<Pending
     inbox.release_of(&Received::read(message.as_bytes()).unwrap())
 }
 
-/// A grant that comes for a wait which was given up is released, for two minutes.
+/// A grant for a wait that was given up is released if it arrives within two minutes.
 fn late_grants() {
     let [keys, others] = ["m", "other"].map(|name| Keys::mutex("luagate", name).unwrap());
     let mut inbox = Inbox::<u8>::default();
@@ -294,7 +299,7 @@ fn late_grants() {
     };
     let (first, secret) = wait(&mut inbox, &keys, 1);
     let (first, second) = (first.unwrap(), wait(&mut inbox, &others, 2).0.unwrap());
-    assert!(wait(&mut inbox, &keys, 3).0.is_none(), "it waits already");
+    assert!(wait(&mut inbox, &keys, 3).0.is_none(), "it is already waiting");
     assert_eq!(inbox.of("id").len(), 2);
     let now = at(0).instant();
     inbox.give_up(now, &keys, "id");
@@ -307,7 +312,7 @@ fn late_grants() {
     assert_eq!((release.keys, release.target, release.until), (keys.clone(), Target::Fence(FENCE), Some(until)));
     assert!(release_of(&mut inbox, &secret, FENCE).is_none(), "once");
     assert!(inbox.given_up.is_empty());
-    // What a new wait of this id is granted is its own; and after two minutes nothing is remembered.
+    // A grant for a new wait of this id belongs to the new wait. After two minutes nothing is remembered.
     let (again, secret) = wait(&mut inbox, &keys, 4);
     inbox.give_up(now, &keys, "id");
     inbox.give_up(now, &others, "id");
@@ -315,19 +320,19 @@ fn late_grants() {
     inbox.remove("id", &second);
     assert!(inbox.of("id").is_empty());
     let own = wait(&mut inbox, &keys, 5).0.unwrap();
-    assert!(release_of(&mut inbox, &secret, FENCE).is_none(), "the wait is another one");
-    assert!(inbox.has_given_up(now), "that of the other semaphore");
+    assert!(release_of(&mut inbox, &secret, FENCE).is_none(), "it is a different wait");
+    assert!(inbox.has_given_up(now), "the wait for the other semaphore");
     inbox.give_up(until, &keys, "id");
     assert_eq!(inbox.given_up["id"].len(), 1);
     inbox.give_up(now, &keys, "id");
-    assert!(inbox.has_given_up(until), "one of two");
+    assert!(inbox.has_given_up(until), "one of the two is remembered");
     inbox.remove("id", &own);
     inbox.give_up(until + Duration::from_secs(120), &keys, "id");
     assert!(inbox.given_up.is_empty());
-    assert!(!format!("{inbox:?}").contains("id"), "nothing is left of any wait");
+    assert!(!format!("{inbox:?}").contains("id"), "no wait is remembered");
 }
 
-/// Any number of waits for the same latch, each removed by itself.
+/// Any number of waits for the same latch; each is removed separately.
 fn shared_waits() {
     let mut inbox = Inbox::<u8>::default();
     let waits = [1, 2].map(Arc::new);
@@ -340,7 +345,7 @@ fn shared_waits() {
     assert!(inbox.of("another").is_empty());
 }
 
-/// Messages first, then a cancellation, then the end of the time, then the call to ask again.
+/// The order: messages, cancellation, the end of the wait, the request to ask again.
 fn mailboxes() {
     let signed = |secret: &str| {
         let text = "id 1 7 9000 1000";
@@ -360,20 +365,20 @@ fn mailboxes() {
     assert_eq!([mailbox.inbox(""), mailbox.inbox("channel")], ["", "channel#secret"]);
     assert_eq!(take(&mut mailbox, 0), "until 100");
     assert!(!put(&mut mailbox, "channel", "another") && put(&mut mailbox, "channel", "secret"));
-    assert!(put(&mut mailbox, "channel", "secret"), "the same again");
+    assert!(put(&mut mailbox, "channel", "secret"), "the same message again");
     let taken = [take(&mut mailbox, 0), take(&mut mailbox, 0), take(&mut mailbox, 100)];
     assert_eq!(taken, ["grant 7", "until 100", "timer"]);
-    assert!(put(&mut mailbox, "before", "secret"), "of a server that had the semaphore before");
+    assert!(put(&mut mailbox, "before", "secret"), "from a server that had the semaphore before");
     assert_eq!([take(&mut mailbox, 0), take(&mut mailbox, 0)], ["called", "until 100"]);
     mailbox.call();
     assert_eq!([take(&mut mailbox, 0), take(&mut mailbox, 0)], ["called", "until 100"]);
     mailbox.call();
-    assert_eq!([take(&mut mailbox, 100), take(&mut mailbox, 0)], ["timer", "until 100"], "it asks anyway");
+    assert_eq!([take(&mut mailbox, 100), take(&mut mailbox, 0)], ["timer", "until 100"], "it asks again anyway");
     mailbox.cancel_at(at(50).instant());
     assert_eq!([take(&mut mailbox, 49), take(&mut mailbox, 50)], ["until 50", "cancelled"]);
     let mut mailbox = Mailbox::new(None);
     assert_eq!(mailbox.inbox("channel"), "channel");
-    assert!(!put(&mut mailbox, "channel", "any"), "others hear it too");
+    assert!(!put(&mut mailbox, "channel", "any"), "the channel is shared with others");
     assert_eq!(take(&mut mailbox, 0), "called");
     mailbox.cancel();
     assert_eq!(take(&mut mailbox, 100), "cancelled");

@@ -1,4 +1,4 @@
-//! What the scripts publish, compared with what the model says.
+//! Compares what the scripts publish with the model.
 
 use crate::ledger::{Check, broken};
 use crate::model::{End, Model, Told, Waiter, channel, signed};
@@ -13,7 +13,7 @@ pub fn grants_told(messages: &[(String, String)]) -> Vec<(String, u32, u64, End)
     messages.iter().filter_map(grant).collect()
 }
 
-/// Grants as the model says, in their order; hints to those who waited, and to all who wanted too much.
+/// Grants must match the model, in order. Hints must go to waiters, and to all that asked for more than the limit.
 pub fn compare_messages(told: &[Told], messages: &[(String, String)], before: &Model, now: u64) -> Check {
     let mut grants = Vec::new();
     let mut hinted = Vec::new();
@@ -50,7 +50,7 @@ pub fn compare_messages(told: &[Told], messages: &[(String, String)], before: &M
         match message {
             Told::Grant { inbox, text, .. } => expected.push((channel(inbox).to_owned(), text.clone())),
             Told::Hint { inbox, id } if !inbox.is_empty() && !hinted.contains(id) => {
-                return broken("messages", format!("{id} was not told to ask"));
+                return broken("messages", format!("{id} received no hint"));
             }
             Told::Hint { .. } => {}
             Told::Revoked { inbox, id } if !inbox.is_empty() => {

@@ -1,5 +1,5 @@
-//! What a semaphore is, written for reading: who holds, who waits, and what each call does. It forgets nothing, is never
-//! full, and knows nothing of keys. The scripts have to answer as it does.
+//! A readable model of a semaphore: its holders, its waiters, and the effect of each call. It loses nothing, is never full,
+//! and has no keys. The scripts must reply as it does.
 
 mod calls;
 mod several;
@@ -8,7 +8,7 @@ use crate::scripts::Reply;
 pub use several::AskOne;
 use std::collections::BTreeMap;
 
-/// Milliseconds; `None` stands for never.
+/// Milliseconds; `None` means never.
 pub type End = Option<u64>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub struct Holder {
     pub permits: u32,
     pub fence: u64,
     pub ends: End,
-    /// Until when the permits are in use, though they are given back before; 0: no minimum hold.
+    /// Until when the permits are in use even if they are released before; 0: no minimum hold.
     pub least_end: u64,
 }
 
@@ -43,13 +43,13 @@ impl Waiter {
     }
 }
 
-/// How many of those that have ended, or wait, a script deals with at most.
+/// How many ended leases or waiters one script processes at most.
 const BATCH: usize = 100;
 
-/// How far a script that stopped at this bound looks for somebody who lives.
+/// How far down the line a script that stopped at this bound searches for a live waiter.
 const FAR: usize = 1_000;
 
-/// What goes out to a waiter.
+/// A message to a waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Told {
     Grant {
@@ -57,33 +57,33 @@ pub enum Told {
         id: String,
         text: String,
     },
-    /// To ask again at once: it wants more than the limit, or the script stopped at its bound.
+    /// Asks the waiter to ask again at once: it wants more than the limit, or the script stopped at its bound.
     Hint {
         inbox: String,
         id: String,
     },
-    /// That its place in line was taken away.
+    /// Its place in line was revoked.
     Revoked {
         inbox: String,
         id: String,
     },
 }
 
-/// What a call does beside its reply.
+/// The effects of a call apart from its reply.
 #[derive(Debug, Default)]
 pub struct Effects {
     pub told: Vec<Told>,
-    /// Until when the waiter lives that stays at the head.
+    /// The deadline of the waiter that stays first in line.
     head_until: End,
     /// How many left the line, granted or not.
     left: usize,
-    /// There is more to do than one script does.
+    /// More work is left than one script does.
     stopped: bool,
-    /// The caller as a waiter, as it was before it called.
+    /// The caller as a waiter, as it was before this call.
     caller: Option<Waiter>,
 }
 
-/// The arguments of `acquire`; `permits` `None` is `all`.
+/// The arguments of `acquire`; `permits` `None` means `all`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ask {
     pub id: String,
@@ -93,7 +93,7 @@ pub struct Ask {
     pub wait_ms: u64,
     pub inbox: String,
     pub ticket: u64,
-    /// 0: joins any line.
+    /// 0: joins a line of any length.
     pub max_waiting: u64,
     pub at_least_ms: u64,
 }
@@ -101,20 +101,20 @@ pub struct Ask {
 /// One semaphore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Model {
-    /// 0: none is stored.
+    /// 0: no limit is stored.
     pub limit: u32,
     pub pinned: bool,
     /// The highest number given, as a fence or a ticket.
     pub last: u64,
-    /// Those whose lease has ended stay until a call takes their permits back. What cools down is among them, under a name that no
-    /// id can be.
+    /// Includes holders whose lease has ended, until a call takes their permits back. Permits that are cooling down are
+    /// stored under a name that is not a valid id.
     pub holders: BTreeMap<String, Holder>,
     /// In the order of their tickets.
     pub queue: Vec<Waiter>,
     pub exists: bool,
 }
 
-/// When a call runs, and who listens then.
+/// When a call runs, and which channels have a subscriber then.
 pub struct Moment<'a> {
     pub micros: u64,
     pub listens: &'a dyn Fn(&str) -> bool,
@@ -138,7 +138,7 @@ fn end_of(now: u64, lease_ms: u64) -> End {
     (lease_ms > 0).then_some(now + lease_ms)
 }
 
-/// Whether a holder of this name is permits that were given back before their minimum hold ended.
+/// Whether the holder of this name stands for permits that were released before their minimum hold ended.
 pub fn is_cooling(name: &str) -> bool {
     name.contains(' ')
 }
@@ -196,7 +196,7 @@ impl Model {
         holder
     }
 
-    /// Takes all but so many permits from a holder. They are free, or in use until its minimum hold ends.
+    /// Takes all but `keep` permits from a holder. They become free at once, or when its minimum hold ends.
     fn give_back(&mut self, id: &str, keep: u32, at: &Moment) {
         let Some(holder) = self.holders.remove(id) else {
             return;
@@ -208,13 +208,13 @@ impl Model {
             self.holders.insert(name, cooling);
         }
         if keep > 0 {
-            // Of one permit a minimum hold that is over is forgotten.
+            // If one permit is left, a minimum hold that is over is forgotten.
             let least_end = if cools || keep > 1 { holder.least_end } else { 0 };
             self.holders.insert(id.to_owned(), Holder { permits: keep, least_end, ..holder });
         }
     }
 
-    /// Who holds, whose lease ends first first.
+    /// Names of the holders in the order of their lease ends.
     fn by_end(&self) -> Vec<(u64, String)> {
         let holders = self.holders.iter();
         let mut ends: Vec<_> = holders.map(|(id, holder)| (holder.ends.unwrap_or(u64::MAX), id.clone())).collect();
@@ -231,13 +231,13 @@ impl Model {
         }
     }
 
-    /// How long it is until the k-th lease to end has ended, where it does.
+    /// The ms until the k-th lease from now has ended, if it ends.
     fn end_of(&self, k: usize, at: &Moment) -> Option<u64> {
         let (end, _) = self.by_end().get(k - 1)?.clone();
         (end < u64::MAX).then_some(end.saturating_sub(at.ms()).max(1))
     }
 
-    /// When whoever does not stand in line should ask again: -1 stands for never.
+    /// When a caller that is not in line should ask again; -1 means never.
     fn ask_again(&self, at: &Moment, effects: &Effects) -> String {
         if effects.stopped {
             return "1".to_owned();
@@ -246,8 +246,8 @@ impl Model {
         time(self.end_of(1, at).or(head))
     }
 
-    /// When a waiter at this place should ask again without a message. One that asked before, and has only dead ones in front,
-    /// watches as the head does.
+    /// When a waiter at this place should ask again if no message comes. A waiter that asked before, and has only dead
+    /// waiters ahead, watches the next lease end as the first waiter does.
     fn look_again(&self, place: usize, asked_before: bool, wait_ms: u64, at: &Moment, effects: &Effects) -> u64 {
         let third = (wait_ms / 3).max(1);
         if effects.stopped {
@@ -260,9 +260,9 @@ impl Model {
         self.end_of(watch, at).unwrap_or(third).min(third)
     }
 
-    /// Serves the head of the queue, then the next, while what is free is enough for it. All that leave the line in one call,
-    /// granted or not, count against the bound. Whether it is the turn of `me`, who is
-    /// calling, and enough is free for it.
+    /// Serves the first waiter, then the next, while enough permits are free. All that leave the line in one call,
+    /// granted or not, count against the bound. Returns whether `me`, the caller, is next and enough permits are free
+    /// for it.
     fn serve(&mut self, me: Option<(&str, u32)>, at: &Moment, effects: &mut Effects) -> bool {
         while effects.left < BATCH {
             let Some(head) = self.queue.first().cloned() else {
@@ -285,11 +285,11 @@ impl Model {
                 effects.told.push(Told::Hint { inbox, id });
             } else if inbox.is_empty() || !self.fits(head.permits) {
                 if effects.left == BATCH {
-                    break; // it was looked at, so nobody behind it is
+                    break; // it counts, so no waiter behind it is processed
                 }
                 effects.left -= 1;
                 effects.head_until = Some(head.patience_until);
-                return false; // stays at the head, and what is free is kept for it
+                return false; // stays first, and free permits are reserved for it
             } else {
                 self.leave(&id);
                 let holder = self.grant(&id, head.permits, head.lease_ms, head.at_least_ms, at);
@@ -315,7 +315,8 @@ impl Model {
         false
     }
 
-    /// Whether so few wait that one more may join. Where the line is full those leave it that are gone, as far as one script looks.
+    /// Whether the line is short enough for one more waiter. If it is full, dead waiters are removed first, as far as
+    /// one script checks.
     fn has_room(&mut self, max_waiting: u64, at: &Moment, effects: &mut Effects) -> bool {
         let is_full = |model: &Model| max_waiting > 0 && model.queue.len() as u64 >= max_waiting;
         if is_full(self) && !effects.stopped {
@@ -328,13 +329,13 @@ impl Model {
             self.queue.retain(lives);
             self.queue.extend(behind);
             if self.queue.first().map(|waiter| waiter.ticket) != first {
-                effects.head_until = Some(0); // the next call looks who is first
+                effects.head_until = Some(0); // the next call checks who is first
             }
         }
         !is_full(self)
     }
 
-    /// A place in line: the one it has, or that of its ticket, or the last. The latest arguments count.
+    /// Assigns a place in line: the place it has, or that of its ticket, or the last. The latest arguments count.
     fn stand_in_line(&mut self, ask: &Ask, at: &Moment) {
         let ticket = match self.place(&ask.id) {
             Some(place) => self.queue[place].ticket,

@@ -1,5 +1,5 @@
-//! Small changes of the Lua, one at a time. A change that no test notices is a promise that nothing keeps, or code that
-//! nothing needs.
+//! Small changes of the Lua code, one at a time. If no test notices a change, either a promise is untested or the code
+//! is not needed.
 
 pub mod report;
 
@@ -22,7 +22,7 @@ impl std::fmt::Display for Mutant {
     }
 }
 
-/// What stands for what else: each place where the first text stands becomes the second.
+/// Text replacements: each occurrence of the first text, one at a time, becomes the second.
 const REPLACEMENTS: [(&str, &str); 26] = [
     (" <= ", " < "),
     (" < ", " <= "),
@@ -52,7 +52,7 @@ const REPLACEMENTS: [(&str, &str); 26] = [
     ("NEVER", "now"),
 ];
 
-/// Every change of every file, that is not one of a comment.
+/// Every change of every file, comments excluded.
 pub fn all(scripts: &Scripts) -> Vec<Mutant> {
     let mut mutants = Vec::new();
     for (file, text) in scripts.files() {
@@ -76,7 +76,7 @@ fn changes(code: &str) -> Vec<String> {
     let mut changed = Vec::new();
     for (before, after) in REPLACEMENTS {
         for (at, _) in code.match_indices(before) {
-            // `text + 0` makes a number of a text, and `- 0` the same one.
+            // `text + 0` converts a text to a number; `- 0` gives the same number.
             if code[at..].starts_with(" + 0 ") || &code[at..] == " + 0" {
                 continue;
             }
@@ -85,7 +85,7 @@ fn changes(code: &str) -> Vec<String> {
     }
     let trimmed = code.trim();
     let indent = &code[..code.len() - code.trim_start().len()];
-    // A branch is turned round.
+    // Negates a condition.
     for (word, end) in [("if ", " then"), ("elseif ", " then")] {
         if let Some(rest) = trimmed.strip_prefix(word)
             && let Some(at) = rest.find(end)
@@ -93,7 +93,7 @@ fn changes(code: &str) -> Vec<String> {
             changed.push(format!("{indent}{word}not ({}){}", &rest[..at], &rest[at..]));
         }
     }
-    // A whole statement is left out.
+    // Removes a whole statement.
     let is_call = trimmed.ends_with(')') && !trimmed.contains('=') && !trimmed.starts_with("return");
     let is_call =
         is_call && !trimmed.starts_with("function") && !trimmed.starts_with("local") && !trimmed.starts_with("if ");
@@ -112,7 +112,7 @@ fn changes(code: &str) -> Vec<String> {
 }
 
 impl Mutant {
-    /// By which it is known wherever the line stands.
+    /// Identifies the change independently of the line number.
     pub fn key(&self) -> String {
         let (before, after) = (self.before.trim(), self.after.trim());
         let after = if after.is_empty() { "nothing" } else { after };

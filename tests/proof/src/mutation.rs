@@ -1,9 +1,9 @@
-//! Which mutant of the protocol is active, in a build with all of them.
+//! Which mutant of the protocol is active, in a build that contains all of them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A small change of `src/protocol`, or a larger one that is planted there.
+/// A small change of `src/protocol`, or a larger one from `planted.txt`.
 #[derive(Debug)]
 pub struct Mutant {
     pub file: &'static str,
@@ -25,14 +25,14 @@ impl fmt::Display for Mutant {
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 static LOOKS: AtomicU64 = AtomicU64::new(0);
 
-/// A machine that looks so often does not come to an end.
+/// A machine that evaluates mutants this often is in an endless loop.
 const ENDLESS: u64 = 300_000_000;
 
-/// So many bytes of the stack have calls that do not come to an end. A thread has twice as many.
+/// A recursion that uses this many bytes of the stack is endless. A thread has twice as many.
 const DEEP: usize = 1 << 20;
 
 thread_local! {
-    /// Where the stack was when a mutant was looked at first.
+    /// The position of the stack when a mutant was evaluated first.
     static STACK: usize = stack();
 }
 
@@ -44,18 +44,18 @@ fn stack() -> usize {
 /// Whether the mutant of this number is active.
 ///
 /// # Panics
-/// In a loop or a recursion that does not end, with one that is.
+/// In an endless loop or recursion, if a mutant is active.
 pub(crate) fn is(number: usize) -> bool {
     let active = ACTIVE.load(Ordering::Relaxed);
     if active != 0 {
         let looks = LOOKS.fetch_add(1, Ordering::Relaxed);
         let is_deep = || STACK.with(|first| first.abs_diff(stack()) > DEEP);
-        assert!(looks < ENDLESS && !(looks.is_multiple_of(512) && is_deep()), "no end");
+        assert!(looks < ENDLESS && !(looks.is_multiple_of(512) && is_deep()), "endless loop or recursion");
     }
     active == number
 }
 
-/// Lets one mutant be active, or with 0 none.
+/// Activates one mutant; 0: none.
 pub fn activate(number: usize) {
     ACTIVE.store(number, Ordering::Relaxed);
     LOOKS.store(0, Ordering::Relaxed);

@@ -1,15 +1,15 @@
-//! What a case expects of a reply: exact values, and patterns over names.
+//! The expected replies of a case: exact values, and patterns with names.
 
 use redis::Value;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// What the names of a case stand for.
+/// The values of the names in a case.
 #[derive(Debug)]
 pub struct Bindings {
     prefix: String,
     values: BTreeMap<String, Vec<u8>>,
-    /// Between which times the last call was, in ms.
+    /// The earliest and the latest time of the last call, in ms.
     span: (i64, i64),
 }
 
@@ -17,7 +17,7 @@ pub fn bytes_of(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
 
-/// A reply for people.
+/// A reply as readable text.
 pub fn show(value: &Value) -> String {
     match value {
         Value::Array(values) => {
@@ -48,7 +48,7 @@ fn is_pattern(text: &str) -> bool {
     text.starts_with(['$', '<', '>', '*']) || is_range()
 }
 
-/// The name, where a word of a pattern is nothing else.
+/// The name, if a word of a pattern is only a name.
 fn bare_name(word: &str) -> Option<&str> {
     word.strip_prefix('$').filter(|name| !name.contains(['+', '-', '.', '*', '$']))
 }
@@ -64,13 +64,14 @@ impl Bindings {
         Bindings { prefix: prefix.to_owned(), values: BTreeMap::new(), span: (0, 0) }
     }
 
-    /// The time of a call is a new one.
+    /// Each call has a new time.
     pub fn begin_call(&mut self, least: i64, most: i64) {
         self.values.remove("now");
         self.span = (least, most);
     }
 
-    /// A text of a step: `@holders` and `@holders:a` at its start become keys, `$name` and sums what they stand for.
+    /// A text of a step: `@holders` and `@holders:a` at its start become keys; `$name` and sums are replaced by their
+    /// values.
     pub fn text(&self, text: &str) -> Result<String, String> {
         let value = self.argument(&Json::from(text))?;
         Ok(String::from_utf8_lossy(&value).into_owned())
@@ -79,7 +80,7 @@ impl Bindings {
     /// An argument: a text as above, `{"hex": "ff"}`, or `{"long": "a", "times": 201}`.
     pub fn argument(&self, word: &Json) -> Result<Vec<u8>, String> {
         if let Some(object) = word.as_object() {
-            return literal(object).ok_or_else(|| format!("{word} is no argument"))?;
+            return literal(object).ok_or_else(|| format!("{word} is not an argument"))?;
         }
         let Some(text) = word.as_str() else {
             return Ok(word.to_string().into_bytes());
@@ -98,7 +99,7 @@ impl Bindings {
         }
         if let Some(name) = bare_name(text) {
             let value = self.values.get(name).cloned();
-            return value.ok_or_else(|| format!("{text} is not known"));
+            return value.ok_or_else(|| format!("{text} is not bound"));
         }
         if text.starts_with('$') {
             return Ok(self.sum(text)?.to_string().into_bytes());
@@ -117,7 +118,7 @@ impl Bindings {
             let value = match term.strip_prefix('$') {
                 Some("us") => self.number("now")? * 1_000,
                 Some(name) => self.number(name)?,
-                None => term.parse().map_err(|_| format!("{text} is no sum"))?,
+                None => term.parse().map_err(|_| format!("{text} is not a sum"))?,
             };
             sum += sign * value;
         }
@@ -125,15 +126,15 @@ impl Bindings {
     }
 
     fn number(&self, name: &str) -> Result<i64, String> {
-        let value = self.values.get(name).ok_or_else(|| format!("${name} is not known"))?;
+        let value = self.values.get(name).ok_or_else(|| format!("${name} is not bound"))?;
         let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-        number.ok_or_else(|| format!("${name} is no number"))
+        number.ok_or_else(|| format!("${name} is not a number"))
     }
 
-    /// Checks what was answered, and binds the names that are new in `expected`.
+    /// Compares a reply with the expected one, and binds names that are new in `expected`.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The first mismatch.
     pub fn check(&mut self, expected: &Json, value: &Value) -> Result<(), String> {
         self.bind(expected, value);
         self.compare(expected, value)
@@ -185,20 +186,20 @@ impl Bindings {
                 }
                 fits
             }
-            (Json::String(_), Value::Int(_)) => false, // what its digits are
+            (Json::String(_), Value::Int(_)) => false, // a text never equals a number
             (Json::String(text), value) => Some(self.argument(&Json::from(text.as_str()))?) == bytes(value),
             _ => false,
         };
         if fits { Ok(()) } else { differs() }
     }
 
-    /// Whether a value fits a word of a pattern.
+    /// Whether a value matches a word of a pattern.
     fn fits(&self, word: &str, value: &Value) -> Result<bool, String> {
         if word == "*" {
             return Ok(true);
         }
         if let Some(name) = bare_name(word).filter(|name| *name != "us") {
-            let bound = self.values.get(name).ok_or_else(|| format!("{word} is not known"))?;
+            let bound = self.values.get(name).ok_or_else(|| format!("{word} is not bound"))?;
             let is_time = || {
                 let number = self.number(name);
                 number.is_ok_and(|now| (self.span.0..=self.span.1).contains(&now))

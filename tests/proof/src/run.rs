@@ -1,4 +1,4 @@
-//! A call, carried out by the script and by the model, and everything compared that comes of it.
+//! Executes a call by the script and by the model, and compares all effects.
 
 mod line;
 mod several;
@@ -13,21 +13,21 @@ use crate::scripts::{Loaded, Reply, words_of};
 use luagate_memory::Server;
 use redis::{RedisResult, Value};
 
-/// How many commands a script may call where so many wait or hold: some, and some for each.
+/// How many commands a script may call: a constant, plus a number for each waiter and holder.
 const CALLS: u64 = 20;
 const CALLS_EACH: u64 = 8;
 
-/// How many more where a key was lost, so that the model does not say who waits: for 100 that a script deals with.
+/// Extra commands after a key was lost, when the model does not know the waiters: for the 100 that a script processes.
 const CALLS_IN_DOUBT: u64 = 300;
 
-/// How long after the end of the last lease granting may stay suspended where a key was lost: an eighth of the lease, at most
-/// this, in ms.
+/// How long granting may stay suspended after the end of the last lease, if a key was lost: an eighth of the lease, at
+/// most this number of ms.
 const LATE: u64 = 1_000;
 
-/// What was published: channel and text.
+/// Published messages: channel and text.
 pub type Messages = Vec<(String, String)>;
 
-/// A call that is carried out.
+/// A call that is executed.
 pub struct Run<'a> {
     pub server: &'a mut Server,
     pub loaded: &'a Loaded,
@@ -38,11 +38,11 @@ pub struct Run<'a> {
 
 pub struct Done {
     pub reply: Reply,
-    /// As it goes over the wire.
+    /// As received from the server.
     pub raw: RedisResult<Value>,
     pub messages: Vec<(String, String)>,
     pub grants: u64,
-    /// What the keys of each semaphore hold then.
+    /// The content of the keys of each semaphore afterwards.
     pub states: Vec<Option<State>>,
 }
 
@@ -60,7 +60,7 @@ impl Run<'_> {
             Call::Lookup { id } => model.lookup(id, &moment),
             Call::Inspect => Ok(model.inspect(&moment)),
             Call::Resize { limit, expected } => model.resize(*limit, *expected, &moment, &mut effects),
-            _ => return broken("simulation", "no call to one semaphore"),
+            _ => return broken("simulation", "not a call to one semaphore"),
         };
         let doubt = gate.is_in_doubt();
         let must_work =
@@ -102,8 +102,8 @@ impl Run<'_> {
         self.micros / 1_000
     }
 
-    /// Runs a script. Invariants 5 and 7: an error has changed nothing; the number of calls is bounded; and what must work
-    /// works when memory is full.
+    /// Runs a script. Invariants 5 and 7: an error has changed nothing, the number of commands is bounded, and calls
+    /// that must succeed when memory is full do.
     pub fn execute(
         &mut self,
         sent: &Sent,
@@ -123,13 +123,13 @@ impl Run<'_> {
             if !is_same || !messages.iter().all(is_hint) {
                 return broken(
                     "all or nothing",
-                    format!("changed something, or told {messages:?}, and answered {text}"),
+                    format!("changed something, or sent {messages:?}, and returned the error {text}"),
                 );
             }
         }
         let calls = self.server.calls_of_last_script();
         if calls > most {
-            let text = format!("{calls} calls, where {most} are the most");
+            let text = format!("{calls} calls, at most {most} are allowed");
             return broken("bounded work", text);
         }
         Ok((reply, messages))
@@ -141,7 +141,7 @@ impl Run<'_> {
         published.map(|(channel, message)| (text(channel), text(message))).collect()
     }
 
-    /// Invariants 1 to 4, by what was told.
+    /// Invariants 1 to 4, by the replies and messages to clients.
     fn record(
         &self,
         gate: &mut Gate,
@@ -165,7 +165,8 @@ impl Run<'_> {
         if !doubt {
             self.check_turns(gate, before, call, &granted)?;
         }
-        // What a release gives back may be handed over; that keys are not consistent is for the next call to notice.
+        // A release may hand over the permits that it gives back. That keys are inconsistent is for the next call to
+        // notice.
         let is_more = granted.iter().map(|(_, entry)| entry.permits).sum::<u32>() > given_back;
         if doubt
             && is_more
@@ -180,7 +181,7 @@ impl Run<'_> {
         Ok(granted.len() as u64)
     }
 
-    /// What the caller was told: what it was granted, and how many permits it gave back.
+    /// The result for the caller: its grant, and how many permits it gave back.
     fn record_own(
         &self,
         gate: &mut Gate,
@@ -214,7 +215,7 @@ impl Run<'_> {
         }
     }
 
-    /// That nobody was granted anything before its turn.
+    /// Checks that no grant came before its turn.
     fn check_turns(&self, gate: &Gate, before: &Model, call: &Call, granted: &[(String, Entry)]) -> Check {
         let by_ticket = granted.iter().map(|(id, _)| {
             let place = before.place(id).map(|at| before.queue[at].ticket);
@@ -228,7 +229,7 @@ impl Run<'_> {
         check_order(&by_ticket.collect::<Vec<_>>(), &waiting)
     }
 
-    /// Invariant 11, the other side: granting does not stay suspended. And the limit that a caller is told is stored.
+    /// The other side of invariant 11: granting does not stay suspended. And the limit in a reply is the stored one.
     fn check_resumption(&mut self, gate: &Gate, call: &Call, reply: &[String]) -> Check {
         let over = self.now() > gate.ledger.latest_end + 2 * LATE;
         let Some(state) = State::read(self.server, &gate.keys) else {
@@ -236,12 +237,12 @@ impl Run<'_> {
         };
         let suspended = match call {
             Call::Acquire(_) => state.suspended || !state.is_consistent(self.now()),
-            // Where no more could be granted than is given back, it leaves what was lost to the next call.
+            // A release that grants no more than it gives back leaves the loss to the next call.
             Call::Release { .. } => state.suspended,
             _ => false,
         };
         if over && suspended && !state.has_permanent() {
-            let text = format!("suspended still, after the last lease ended at {}", gate.ledger.latest_end);
+            let text = format!("granting is still suspended after the last lease ended at {}", gate.ledger.latest_end);
             return broken("loss", text);
         }
         let told = reply.get(5).filter(|_| reply[0] == "queued");
@@ -252,17 +253,18 @@ impl Run<'_> {
     }
 }
 
-/// The latest end that a call asked for.
+/// Notes the latest end that a call asked for.
 fn note_ends(gate: &mut Gate, before: &Model, latest: u64) {
     gate.ledger.latest = gate.ledger.latest.max(latest);
-    // What stayed for ever may end now. Then it lives for a minute, in which whoever waits asks again.
+    // Keys that had no expiry may get one now: a minute from now, within which each waiter asks again.
     let stayed = before.pinned || before.holders.values().any(|holder| holder.ends.is_none());
     if stayed && !(before.queue.is_empty() && gate.model.queue.is_empty()) {
         gate.ledger.is_brief = true;
     }
 }
 
-/// When to ask again. It changes nothing, and is true also where the call that found it out is refused then.
+/// Whether a message only says when to ask again. It changes nothing, and stays true even if the call that sent it is
+/// refused.
 fn is_hint((_, text): &(String, String)) -> bool {
     let words: Vec<&str> = text.split(' ').collect();
     words.get(2) == Some(&"0") && words.get(3) != Some(&"-1")
@@ -272,7 +274,7 @@ fn number(words: &[String], at: usize) -> Option<u64> {
     words.get(at).and_then(|word| word.parse().ok())
 }
 
-/// The limit, where the reply says it.
+/// The limit, if the reply contains it.
 fn limit_told(call: &Call, words: &[String]) -> Option<u32> {
     let limit = match call {
         Call::Acquire(_) if words[0] == "granted" => number(words, 6),
@@ -282,7 +284,7 @@ fn limit_told(call: &Call, words: &[String]) -> Option<u32> {
     limit.map(|limit| limit as u32)
 }
 
-/// The place in line that the caller says it had.
+/// The place in line that the caller claims.
 fn told_ticket(call: &Call, id: &str) -> Option<u64> {
     match call {
         Call::Acquire(ask) if ask.id == id => Some(ask.ticket).filter(|ticket| *ticket > 0),
@@ -290,7 +292,7 @@ fn told_ticket(call: &Call, id: &str) -> Option<u64> {
     }
 }
 
-/// Whether a reply has this word, or one that `*`, or `<=` and a number, stands for.
+/// Whether a word of a reply matches: equal, or expected as `*` (any) or `<=` and a number.
 fn fits(expected: &str, word: &str) -> bool {
     let most = expected.strip_prefix("<=").and_then(|most| most.parse::<u64>().ok());
     match (most, word.parse()) {

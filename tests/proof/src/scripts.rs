@@ -1,4 +1,4 @@
-//! The scripts as the manifest lists them, made of their sources in `lua/`, and their replies as words.
+//! The scripts that the manifest lists, built from their sources in `lua/`, and their replies as words.
 
 #[path = "../../support/includes.rs"]
 mod includes;
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::slice;
 
-/// What a script answers: the words of its reply, lists in brackets; or the text of an error.
+/// The result of a script: the words of its reply, with lists in brackets, or the text of an error.
 pub type Reply = Result<Vec<String>, String>;
 
-/// The fields of a script's replies, by the word that each begins with.
+/// The fields of a script's replies, by the first word of the reply.
 pub type Replies = BTreeMap<String, Vec<String>>;
 
-/// The sources in `lua/`, as they are or changed, and the scripts that they make.
+/// The sources in `lua/`, original or changed, and the scripts built from them.
 #[derive(Clone)]
 pub struct Scripts {
     files: BTreeMap<String, String>,
@@ -31,7 +31,7 @@ impl Default for Scripts {
 }
 
 impl Scripts {
-    /// As they stand in `lua/`.
+    /// Reads the files in `lua/`.
     pub fn read() -> Scripts {
         let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua"));
         let read = |name: &str| {
@@ -73,17 +73,17 @@ impl Scripts {
         &self.replies
     }
 
-    /// The same with another text for a file.
+    /// The same scripts with another text for one file.
     pub fn with_file(&self, name: &str, text: String) -> Scripts {
         let mut changed = self.clone();
         changed.files.insert(name.to_owned(), text);
         changed
     }
 
-    /// Makes them known to a server.
+    /// Loads them into a server.
     ///
     /// # Errors
-    /// When one is no Lua.
+    /// When one is not valid Lua.
     pub fn load(&self, server: &mut dyn ConnectionLike) -> Result<Loaded, String> {
         let mut names = BTreeMap::new();
         for script in self.keys.keys() {
@@ -97,7 +97,7 @@ impl Scripts {
     }
 }
 
-/// The names by which a server knows the scripts.
+/// The SHA-1s of loaded scripts.
 #[derive(Clone)]
 pub struct Loaded {
     names: BTreeMap<String, String>,
@@ -109,7 +109,6 @@ impl Loaded {
         &self.names
     }
 
-    /// Runs a script.
     pub fn run(&self, server: &mut dyn ConnectionLike, sent: &Sent) -> RedisResult<Value> {
         let mut call = redis::cmd("EVALSHA");
         call.arg(&self.names[&sent.script]).arg(sent.keys.len());
@@ -117,7 +116,7 @@ impl Loaded {
     }
 }
 
-/// A reply in words.
+/// A reply as words.
 pub fn words_of(reply: &RedisResult<Value>) -> Reply {
     match reply {
         Ok(value) => {

@@ -1,10 +1,10 @@
-//! Model checking of several semaphores acquired at once: everything that clients can do with `try_acquire_all` on two of
-//! them, for few permits or for many, in every order, with one thing that goes wrong: a call or an answer that is lost or late, or a client that
-//! dies.
+//! Model checking of acquiring several semaphores at once: everything that clients can do with `try_acquire_all` on two
+//! of them, for few permits or many, in every order, with one fault: a call or a reply that is lost or late, or a
+//! client that dies.
 //!
-//! Whoever is granted gives back one semaphore after the other. After each call the caller has all of them or none but for
-//! those that it gave back, and from every situation somebody new can acquire both once the leases have ended. There is
-//! no waiting, and leases are whole ticks; the rest of what is left out is told in [`checking`](crate::checking).
+//! A client with a grant releases one semaphore after the other. After each call the caller has all semaphores or none,
+//! except those that it released. From every situation a new client can acquire both once the leases have ended. There
+//! is no waiting, and leases are whole ticks. [`checking`](crate::checking) lists what else is not covered.
 
 mod properties;
 
@@ -25,24 +25,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const START: u64 = 2_000_000_000_000_000;
-/// The time goes by in steps of so many µs.
+/// Time passes in steps of this many µs.
 const TICK: u64 = 1_000_000;
 
 /// How long permits are held, in ticks.
 const LEASE: u64 = 1;
 const SEMAPHORES: usize = 2;
-/// The limit of each semaphore, and what is asked of each: few permits, or many.
+/// The limit of each semaphore, and how many permits of each are asked for: few or many.
 const LIMITS: [u32; SEMAPHORES] = [2, 3];
 const WEIGHTS: [[u32; SEMAPHORES]; 2] = [[1, 1], [2, 2]];
 
-/// Who there is, and the bounds.
+/// The clients and the bounds.
 #[derive(Clone)]
 pub struct Several {
     pub clients: usize,
     /// How many times each client asks.
     pub asks: usize,
     pub faults: u8,
-    /// How many ticks go by.
+    /// How many ticks pass.
     pub ticks: u8,
     /// The minimum hold of the first semaphore, in ticks.
     pub at_least: u64,
@@ -53,17 +53,17 @@ pub struct Several {
 enum Phase {
     Idle,
     Asking,
-    /// Has all, as it was told, until then.
+    /// Holds all until the deadline, by the reply.
     Holding {
         fences: Vec<u64>,
         deadline: u64,
     },
-    /// Gives back this one, and then those behind it.
+    /// Releases this semaphore, then the following ones.
     Leaving(usize),
     Dead,
 }
 
-/// What a client sends: a call for all, or to give back one.
+/// A call of a client: for all semaphores, or a release of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sent {
     /// Few permits of each, or many.
@@ -71,7 +71,7 @@ enum Sent {
     Back(usize),
 }
 
-/// An answer: its word, and what was locked, each for so long.
+/// A reply: its first word, the fences, and the shortest lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Told {
     word: String,
@@ -84,9 +84,9 @@ struct Caller {
     id: String,
     asks: usize,
     phase: Phase,
-    /// The call whose answer it awaits, when it was sent, and the answer.
+    /// The call whose reply it awaits, when it was sent, and the reply.
     flight: Option<(Sent, u64, Option<Told>)>,
-    /// A call that nobody awaits any more, and by which name it was made.
+    /// A call whose reply is no longer awaited, and the id in it.
     late: Option<(Sent, String)>,
 }
 
@@ -115,7 +115,7 @@ impl PartialEq for Moment {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Who asks, for few permits or for many.
+    /// Which client asks, for few permits or many.
     Ask(usize, usize),
     Arrive(usize),
     ArriveLate(usize),
@@ -126,7 +126,7 @@ pub enum Event {
     Tick,
 }
 
-/// Every second client wants few permits, every other one many, and the first one either.
+/// Clients with an even number want few permits, the others many; the first client can want either.
 fn weights_of(who: usize) -> impl Iterator<Item = usize> {
     (0..WEIGHTS.len()).filter(move |weight| who == 0 || who.is_multiple_of(2) == (*weight == 1))
 }
@@ -143,7 +143,7 @@ impl Moment {
         self
     }
 
-    /// Whoever believes to have all has them.
+    /// Checks that a client which believes that it holds all semaphores does.
     fn check(&self) -> Check {
         for caller in &self.callers {
             let Phase::Holding { fences, deadline } = &caller.phase else {
@@ -155,7 +155,7 @@ impl Moment {
             for (gate, fence) in self.gates.iter().zip(fences) {
                 let mut live = gate.ledger.live(self.micros() / 1_000);
                 if !live.any(|(id, entry)| *id == caller.id && entry.fence == *fence) {
-                    let text = format!("{} believes in {fences:?}", caller.id);
+                    let text = format!("{} believes that it holds {fences:?}", caller.id);
                     return broken("belief", text);
                 }
             }
@@ -242,13 +242,13 @@ impl Caller {
 
 impl Several {
     /// # Errors
-    /// When a script is no Lua.
+    /// When a script is not valid Lua.
     pub fn new(clients: usize, faults: u8, ticks: u8, at_least: u64, scripts: &Scripts) -> Result<Several, String> {
         let carrier = Carrier::new(scripts)?;
         Ok(Several { clients, asks: 1, faults, ticks, at_least, carrier })
     }
 
-    /// Explores everything; stops at the first promise that is broken.
+    /// Explores everything; stops at the first broken promise.
     pub fn explore(&self, threads: usize) -> Explored {
         explore(self, threads, |rule, events| self.story(rule, events))
     }
@@ -264,7 +264,7 @@ impl Several {
                 lines.push(format!("     {} {:?} {:?}", caller.id, caller.phase, caller.flight));
             }
         }
-        let text = moment.violation.map_or("nobody can acquire all".to_owned(), |violation| violation.text);
+        let text = moment.violation.map_or("no client can acquire all".to_owned(), |violation| violation.text);
         format!("{rule} is broken: {text}\n\n{}\n", lines.join("\n"))
     }
 

@@ -1,4 +1,5 @@
-//! A seeded scheduler: decides what happens next in a world, and tells the shortest story it finds of what went wrong.
+//! A scheduler with a random seed: decides what happens next in a world, and prints the shortest story of a failure
+//! that it finds.
 
 mod failure;
 mod fault;
@@ -15,13 +16,13 @@ use scheduler::Scheduler;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How many steps one world lives, before everybody goes.
+/// How many steps a world has before all clients end.
 pub const STEPS: usize = 1_500;
 
 /// Runs the world of this seed.
 ///
 /// # Errors
-/// The first promise that was broken.
+/// The first broken promise.
 pub fn run(scripts: &Scripts, seed: u64) -> Result<(usize, Count), Box<Failure>> {
     let (mut scheduler, clients, calm) = Scheduler::new(seed);
     let mut actions = Vec::new();
@@ -33,10 +34,11 @@ pub fn run(scripts: &Scripts, seed: u64) -> Result<(usize, Count), Box<Failure>>
     }
 }
 
-/// Runs the worlds from this seed on, on all cores, while `more` says so: to each core it is told how many steps that one took.
+/// Runs the worlds from this seed on, on all cores, while `more` returns true. Each core passes the number of its steps
+/// to `more`.
 ///
 /// # Errors
-/// The first promise that was broken.
+/// The first broken promise.
 pub fn run_worlds(
     scripts: &Scripts,
     first: u64,
@@ -66,11 +68,11 @@ pub fn run_worlds(
     })
 }
 
-/// What seldom happens by chance: a waiter is granted a permit, and somebody takes it away before the waiter has read of it. The
-/// waiter asks again and is told to wait. Only then it reads the message of the grant.
+/// A rare sequence of events: a waiter is granted a permit, which is revoked before the waiter has read the grant
+/// message. The waiter asks again and the reply puts it in line. Only then does it read the grant message.
 ///
 /// # Errors
-/// The promise that is broken.
+/// The broken promise.
 pub fn revoke_before_it_is_read(scripts: &Scripts) -> Check {
     let want = |client, patience| Action::Want {
         client,
@@ -99,7 +101,7 @@ pub fn revoke_before_it_is_read(scripts: &Scripts) -> Check {
     actions.iter().try_for_each(|action| world.apply(action))
 }
 
-/// What happens in the world of this seed, whether it goes well or not.
+/// The story of the world of this seed, whether it fails or not.
 pub fn story(scripts: &Scripts, seed: u64) -> String {
     let (scheduler, clients, calm) = Scheduler::new(seed);
     let mut world = World::new(scripts, clients).unwrap_or_else(|error| panic!("{error}"));
@@ -108,7 +110,7 @@ pub fn story(scripts: &Scripts, seed: u64) -> String {
     let result = scheduler.live(&mut world, &mut Vec::new(), calm);
     let lines = world.story.unwrap_or_default().join("\n");
     match result {
-        Ok(()) => format!("{lines}\nall is well"),
+        Ok(()) => format!("{lines}\nno promise was broken"),
         Err(violation) => format!("{lines}\n{} is broken: {}", violation.rule, violation.text),
     }
 }

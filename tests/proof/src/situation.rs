@@ -1,5 +1,5 @@
-//! A situation of the model checking: what the server keeps, some clients, and what is on its way between them. What
-//! can happen in it is an [`Event`].
+//! A situation of the model checking: the server's data, some clients, and the calls and messages on their way. An
+//! [`Event`] leads from one situation to another.
 
 mod check;
 mod happen;
@@ -17,21 +17,21 @@ use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The time goes by in steps of so many µs: as long as the longest sleep of a waiter. What is due in between is done a little
+/// Time passes in steps of this many µs: the longest sleep of a waiter. Actions that are due in between happen a little
 /// later, at the next step.
 pub const TICK: u64 = 5_000_000;
 
-/// The clocks of the server and of the clients at first.
+/// The initial clocks of the server and of the clients.
 const SERVER_START: u64 = 2_000_000_000_000_000;
 const CLIENT_START: u64 = 1_000_000;
 
 /// Longer than keys outlive the last lease, in ticks.
 const REST: u64 = 20;
 
-/// How many messages can be on their way to one client; more are lost.
+/// How many messages to one client can be on their way; further ones are lost.
 const MAIL: usize = 2;
 
-/// How long ago the clock of the clients began, in µs.
+/// The µs since the start, on the clients' clock.
 fn since_start(mono: u64) -> u64 {
     mono.saturating_sub(CLIENT_START)
 }
@@ -44,15 +44,15 @@ pub struct Want {
     pub lease: u64,
     /// The minimum hold, in ticks.
     pub at_least: u64,
-    /// Joins only a line in which fewer wait; 0: any.
+    /// Joins only a line with fewer waiters; 0: any line.
     pub max_waiting: u32,
-    /// How long it waits, in ticks; `None`: for as long as it takes; 0: not at all.
+    /// How long it waits, in ticks; `None`: without a time limit; 0: does not wait.
     pub wait: Option<u64>,
-    /// Whether it hears of its grant, or only asks again.
+    /// Whether it receives its grant by a message, or only polls.
     pub inbox: bool,
 }
 
-/// Who there is, what they may want, and the bounds within which everything is explored.
+/// The clients, what they may want, and the bounds of the exploration.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub name: &'static str,
@@ -61,16 +61,16 @@ pub struct Setting {
     pub wants: Vec<Want>,
     /// How many times each client wants something.
     pub asks: usize,
-    /// Whether clients have waited before: then they have a subscription, and do not ask once without waiting first.
+    /// Whether clients have waited before. If so, they have a subscription, and skip the first call without waiting.
     pub opened: bool,
-    /// How many times anybody refreshes what it holds.
+    /// How many refreshes there are in total.
     pub renewals: u8,
-    /// How many things go wrong: a connection that breaks, an answer that does not come in time, a call that cannot be sent, a
-    /// message that is lost, a wait that is cancelled, a client that dies.
+    /// How many faults happen: a connection that breaks, a reply that does not arrive in time, a call that cannot be
+    /// sent, a lost message, a cancelled wait, a client that dies.
     pub faults: u8,
     /// How many ticks a call may be on its way, or a client late.
     pub delay: u64,
-    /// Whether situations are told apart by everything, rather than by what makes a difference.
+    /// Whether all situations count as different, instead of only those that differ in effect.
     pub exact: bool,
 }
 
@@ -80,34 +80,33 @@ impl Setting {
     }
 }
 
-/// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A client asks for what it wants.
+    /// A client makes its request.
     Want(usize, Want),
     /// A thread of a client does what is due.
     Act(usize, Thread),
-    /// The server carries out a call, or the answer comes back.
+    /// The server executes a call, or the reply is delivered.
     Arrive(usize, u64),
     Return(usize, u64),
-    /// A connection breaks. The call on it may still be carried out, or never.
+    /// A connection breaks. The call on it may still be executed, or never.
     Break(usize, u64),
-    /// No answer comes in time, and the connection is kept, or not.
+    /// No reply arrives in time; the connection is kept, or not.
     GiveUp(usize, u64, bool),
     /// A call cannot be sent.
     Refuse(usize, u64),
     /// A message is read, or lost.
     Read(usize),
     LoseMail(usize),
-    /// A holder refreshes, or gives back all but so many.
+    /// A holder refreshes, or releases all but this many permits.
     Refresh(usize),
     Leave(usize, u32),
     /// A wait is cancelled.
     Cancel(usize),
-    /// Its subscription ends with it.
+    /// A client dies; its subscription ends.
     Die(usize),
     Tick,
-    /// Nobody wants anything until the keys end.
+    /// Nobody wants anything until the keys expire.
     Rest,
 }
 
@@ -115,12 +114,12 @@ pub enum Event {
 pub struct Situation {
     pub sealed: Sealed,
     pub parties: Vec<Arc<Party>>,
-    /// How many more things may go wrong.
+    /// How many more faults may happen.
     pub faults: u8,
-    /// How many times somebody may still refresh.
+    /// How many more refreshes may happen.
     pub renewals: u8,
     pub violation: Option<Arc<Violation>>,
-    /// Tells it from others, by what makes a difference.
+    /// The hash of everything that has an effect.
     pub print: u64,
 }
 
@@ -136,7 +135,7 @@ impl PartialEq for Situation {
     }
 }
 
-/// Where a story is told, if somebody wants to read it.
+/// Receives the lines of a story, if the story is wanted.
 pub type Tell<'a> = &'a mut dyn FnMut(String);
 
 impl Situation {
@@ -173,7 +172,7 @@ impl Situation {
         moment(self.mono(), self.sealed.kept.micros())
     }
 
-    /// What can happen.
+    /// All events that are possible.
     pub fn events(&self, setting: &Setting, events: &mut Vec<Event>) {
         if self.violation.is_some() {
             return;
@@ -188,7 +187,7 @@ impl Situation {
         }
     }
 
-    /// What a client can do, and what can happen to it.
+    /// The possible events of one client.
     fn events_of(&self, who: usize, setting: &Setting, events: &mut Vec<Event>) {
         let party = &self.parties[who];
         let mono = self.mono();
@@ -224,7 +223,7 @@ impl Situation {
         }
     }
 
-    /// What can happen to the calls of a client that are on their way.
+    /// The possible events of the calls that a client has on their way.
     fn events_of_calls(&self, who: usize, events: &mut Vec<Event>) {
         let client = &self.parties[who].client;
         for flight in &client.flights {
@@ -249,7 +248,7 @@ impl Situation {
         }
     }
 
-    /// Whether time makes a difference, and nobody would be later by it than is explored.
+    /// Whether time has an effect, and no client or call would become later than the setting allows.
     fn may_tick(&self, setting: &Setting) -> bool {
         let (mono, now) = (self.mono(), self.sealed.kept.now());
         let delay = setting.delay * TICK;
@@ -260,7 +259,7 @@ impl Situation {
                 let sent = micros(flight.sent.instant());
                 flight.thread.is_none() || sent + delay > mono && latest > mono + TICK
             });
-            // What was due in between is done at the next step.
+            // Actions that were due in between happen at the next step.
             let mut due = party.due(mono);
             in_time && due.all(|(_, at)| since_start(at).next_multiple_of(TICK) + delay > since_start(mono))
         });
@@ -275,12 +274,12 @@ impl Situation {
         in_time && matters
     }
 
-    /// Nobody wants anything, and nothing is on its way.
+    /// No client wants anything, and nothing is on its way.
     pub fn is_at_rest(&self) -> bool {
         self.parties.iter().all(|party| party.is_at_rest())
     }
 
-    /// What comes of it.
+    /// The situation after an event.
     pub fn after(&self, setting: &Setting, carrier: &Carrier, event: Event, tell: Option<Tell>) -> Situation {
         let mut next = self.clone();
         let mut ignore = |_| {};

@@ -1,4 +1,4 @@
-//! Calls of the library as bytes: what it sends, and what it makes of the replies.
+//! Calls of the library as bytes: what it sends, and how it reads the replies.
 
 mod answers;
 mod inputs;
@@ -8,18 +8,18 @@ use crate::protocol::exchange::{Packet, Reply};
 use crate::scripts::{Loaded, Scripts};
 use luagate_memory::Server;
 
-/// Checks that each call is sent as a command that Redis takes, has one outcome however often it is sent, and has its answer
-/// read as the contract describes; and which names, ids and messages are valid.
+/// Checks three things: each call is a valid Redis command, a repeated call has the same outcome, and replies are read
+/// as the contract describes. Also checks which names, ids and messages are valid.
 ///
 /// # Panics
-/// Where one of this is not so.
+/// If one of these does not hold.
 pub fn check(scripts: &Scripts) {
     inputs::check();
     answers::check(scripts);
     rounds::check(scripts);
 }
 
-/// A server that knows all scripts.
+/// A server with all scripts loaded.
 fn server(scripts: &Scripts) -> (Server, Loaded) {
     let mut server = Server::new().unwrap();
     let loaded = scripts.load(&mut server).unwrap();
@@ -49,7 +49,7 @@ fn number(rest: &mut &[u8], sign: &[u8]) -> usize {
     std::str::from_utf8(digits).unwrap().parse().unwrap()
 }
 
-/// The replies of a server to the commands of a packet, as a connection gives them.
+/// The replies of a server to the commands of a packet, in the form that a connection returns.
 fn carry(packet: &Packet, mut execute: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<Reply> {
     let replies: Vec<Reply> = commands(&packet.bytes)
         .iter()
@@ -65,7 +65,7 @@ fn carry(packet: &Packet, mut execute: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<R
     replies
 }
 
-/// The error that a server answers with this text.
+/// The error that a server returns with this text.
 fn server_error(text: &str) -> Reply {
     redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
 }

@@ -1,5 +1,5 @@
-//! The world of a simulation: one server, its clients, and what is on its way between them. All that happens in it is an
-//! [`Action`](crate::action::Action); the same actions make the same world.
+//! The world of a simulation: one server, its clients, and the calls and messages on their way. Everything in it
+//! happens by an [`Action`](crate::action::Action). The same actions create the same world.
 
 mod happen;
 mod promises;
@@ -21,7 +21,7 @@ use redis::{RedisResult, Value};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// What a story's end tells of it.
+/// Counts for the end of a story.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count {
     pub scripts: u64,
@@ -37,37 +37,37 @@ impl Count {
     }
 }
 
-/// A client, and how its clocks go wrong.
+/// A client and its clocks.
 struct Host {
     client: Client,
-    /// Its machine is suspended: it does nothing, and its monotonic clock stands still.
+    /// Its machine is suspended: it does nothing, and its monotonic clock stops.
     is_suspended: bool,
     /// How far its monotonic clock is behind, in µs, and how far its wall clock is ahead.
     behind: u64,
     ahead: i64,
     /// Since when nothing is late, by its monotonic clock.
     calm_since: Option<Instant>,
-    /// What it was promised, and is to be looked at later.
+    /// Promises to its callers that must be checked later.
     promised: Vec<Promised>,
-    /// Messages that somebody who listens too can send again.
+    /// Messages that another subscriber could send again.
     overheard: Vec<String>,
-    /// What happened to its ids, by gate and id.
+    /// The events of its ids, by gate and id.
     ids: BTreeMap<(usize, String), Noted>,
     /// The secrets of its waits, by id.
     secrets: Vec<(String, String)>,
-    /// Those of its callers that acquire several semaphores, one after the other.
+    /// Its callers that acquire several semaphores, one after the other.
     groups: Vec<Group>,
 }
 
 impl Host {
-    /// What its clocks show.
+    /// Its clocks.
     fn now(&self, mono: u64) -> Moment {
         let wall = (START + mono).saturating_add_signed(self.ahead);
         moment(mono - self.behind, wall)
     }
 }
 
-/// A copy of what the server keeps.
+/// A copy of the server's data.
 struct Backup {
     store: Store,
     gates: Vec<Gate>,
@@ -80,13 +80,13 @@ pub struct World {
     loaded: Loaded,
     pub gates: Vec<Gate>,
     latch: Latch,
-    /// When the latch was open last.
+    /// When the latch was last open.
     open_at: Option<u64>,
-    /// Since when it is open.
+    /// Since when the latch is open.
     open_since: Option<u64>,
     hosts: Vec<Host>,
     calls: u64,
-    /// The true time in µs, and what the server's clock is ahead of it.
+    /// The true time in µs, and how far the server's clock is ahead of it.
     pub mono: u64,
     ahead: u64,
     full: bool,
@@ -94,23 +94,23 @@ pub struct World {
     pub count: Count,
     /// Since when nothing was lost or late.
     calm_since: Option<u64>,
-    /// For each gate, who could be served and since when.
+    /// For each gate, the waiter that could be served, and since when.
     waits: Vec<Option<(String, u64)>>,
-    /// What happened, where somebody wants to read it.
+    /// The story, if it is wanted.
     pub story: Option<Vec<String>>,
 }
 
-/// 2033: no clock is there yet, and steps of an hour back stay after 1970.
+/// In 2033: later than any clock at present, and an hour's step back stays after 1970.
 const START: u64 = 2_000_000_000_000_000;
 
-/// Which of the gates are acquired together. The last one is a mutex.
+/// The gates that are acquired together. The last one is a mutex.
 const GROUP: std::ops::Range<usize> = 1..3;
 
 impl World {
-    /// A world of so many clients.
+    /// A world with this number of clients.
     ///
     /// # Errors
-    /// When a script is no Lua.
+    /// When a script is not valid Lua.
     pub fn new(scripts: &Scripts, clients: usize) -> Result<World, String> {
         let mut server = Server::new().map_err(|error| error.to_string())?;
         let loaded = scripts.load(&mut server)?;
@@ -164,7 +164,7 @@ impl World {
         self.server.with_store(|store| store.set_micros(micros));
     }
 
-    /// So many µs go by.
+    /// This number of µs passes.
     fn advance(&mut self, micros: u64) -> Check {
         self.mono += micros;
         for host in self.hosts.iter_mut().filter(|host| host.is_suspended) {
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// How many ms are left until a key ends, to the very ms.
+    /// The ms until a key expires, exactly.
     pub fn until_an_end(&self, number: usize) -> Option<u64> {
         let store = self.server.store();
         let keys: Vec<&str> = self.gates.iter().flat_map(|gate| gate.keys.names()).collect();
@@ -213,7 +213,7 @@ impl World {
         end.checked_sub(self.now()).filter(|left| *left > 0)
     }
 
-    /// When something is due next at a client, or a permit of it ends.
+    /// When the next action of a client is due, or a permit of a client ends.
     pub fn next_time(&self) -> Option<u64> {
         let hosts = self.hosts.iter().filter(|host| !host.is_suspended);
         let times = hosts.flat_map(|host| {
@@ -237,7 +237,7 @@ impl World {
         (had.count(), waiting.count())
     }
 
-    /// The calls on their way: of which client, and their number.
+    /// The calls on their way: the client and the number of each.
     fn flights(&self) -> impl Iterator<Item = (usize, u64)> {
         let hosts = self.hosts.iter().enumerate();
         hosts.flat_map(|(name, host)| {
@@ -255,7 +255,7 @@ impl World {
         self.hosts.iter().map(|host| host.client.mail.len()).sum()
     }
 
-    /// Which client the message is for, and which of its messages it is.
+    /// The client of a message, and its index among that client's messages.
     fn mail(&self, mut number: usize) -> Option<(usize, usize)> {
         self.hosts.iter().enumerate().find_map(|(name, host)| {
             let length = host.client.mail.len();
@@ -267,7 +267,7 @@ impl World {
         })
     }
 
-    /// The server carries out the calls of a flight, or of one that has to come first.
+    /// The server executes the calls of a flight, or of another one that must come first.
     fn arrive(&mut self, name: usize, number: u64) -> Check {
         let client = &self.hosts[name].client;
         let Some(flight) = client.first_on_connection(number) else {
@@ -294,19 +294,19 @@ impl World {
         self.look_after(name)
     }
 
-    /// What a call of somebody answers at once.
+    /// The answer to a call that is executed at once.
     fn call<C: Script>(&mut self, call: &C) -> Result<Option<C::Answer>, Violation> {
         let reply = self.run(&Sent::new(&call.pack()))?;
         match reply {
-            Ok(Value::Nil) | Err(_) => Ok(None), // left out, or refused
+            Ok(Value::Nil) | Err(_) => Ok(None), // not sent, or refused
             Ok(value) => match call.answer(value) {
                 Ok(answer) => Ok(Some(answer)),
-                Err(error) => broken("reply", format!("is not read: {error}")),
+                Err(error) => broken("reply", format!("the library cannot read it: {error}")),
             },
         }
     }
 
-    /// The server carries out a call.
+    /// The server executes a call.
     fn run(&mut self, sent: &Sent) -> Result<RedisResult<Value>, Violation> {
         let micros = self.micros();
         let hosts = &self.hosts;
@@ -337,7 +337,7 @@ impl World {
         });
         self.count.scripts += 1;
         self.count.grants += done.grants;
-        // A script takes its time, so that no two happen at the same µs.
+        // A script takes time, so that no two run at the same µs.
         self.advance(1 + self.server.calls_of_last_script())?;
         for (channel, text) in done.messages {
             self.tell(|| format!("    {channel} < {text}"));
@@ -352,7 +352,7 @@ impl World {
         Ok(done.raw)
     }
 
-    /// Notes what came of what a client did, and what it is promised from here on.
+    /// Takes the outcomes of a client, and notes what it is promised from here on.
     fn look_after(&mut self, name: usize) -> Check {
         let host = &mut self.hosts[name];
         if let Some(violation) = host.client.violation.take() {

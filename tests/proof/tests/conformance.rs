@@ -1,5 +1,5 @@
-//! Promise: the scripts answer as the cases of `lua/conformance/` say, in memory and on a real server, and the cases cover
-//! the manifest.
+//! Promise: the scripts reply as the cases of `lua/conformance/` require, in memory and on a real server. The cases
+//! cover every reply and error of the manifest.
 
 #[path = "../../support/mod.rs"]
 mod support;
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use support::raw::Listener;
 use support::{Server, calls_in_scripts, reset_counts};
 
-/// How often a case is run on a machine that is too busy for its pauses.
+/// How often a case is retried on a machine that is too slow for its pauses.
 const TRIES: usize = 100;
 
 #[test]
-fn in_memory() {
+fn every_case_passes_in_memory() {
     let failures: Vec<String> = cases()
         .chunks(1)
         .filter_map(|case| run_all(&Scripts::read(), case).err())
@@ -26,15 +26,15 @@ fn in_memory() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The same is told to whoever has its messages signed.
+/// The same cases with signed messages.
 #[test]
-fn in_memory_with_signatures() {
+fn every_case_with_signed_messages_passes_in_memory() {
     let cases = signed(&cases());
     assert!(cases.len() > 40, "{} cases have messages", cases.len());
     run_all(&Scripts::read(), &cases).unwrap_or_else(|violation| panic!("{}", violation.text));
 }
 
-/// A server of the test's own.
+/// A server that belongs to this test.
 struct Real {
     server: Server,
     con: Connection,
@@ -54,8 +54,8 @@ impl Host for Real {
 
     fn unsubscribe(&mut self, channel: &str) {
         self.inboxes.remove(channel);
-        // The server notices in its own time that the connection is closed.
-        support::eventually("nobody listens", || {
+        // The server notices the closed connection after an unknown time.
+        support::eventually("the channel has no subscriber", || {
             let mut ask = redis::cmd("PUBSUB");
             let counts: (String, u64) = ask.arg("NUMSUB").arg(channel).query(&mut self.con).unwrap();
             (counts.1 == 0).then_some(())
@@ -66,7 +66,7 @@ impl Host for Real {
         let Some(inbox) = self.inboxes.get_mut(channel) else {
             return Vec::new();
         };
-        // What was published before is here once a message of our own is.
+        // Earlier messages have arrived when this test's own message arrives.
         let mut publish = redis::cmd("PUBLISH");
         publish.arg(channel).arg("END").exec(&mut self.con).unwrap();
         let next = || Some(inbox.next().join(" ")).filter(|message| message != "END");
@@ -104,7 +104,7 @@ impl Host for Real {
     }
 }
 
-/// Runs a case until it passes, or fails though the machine kept up with it.
+/// Retries a case until it passes, or fails although the machine was fast enough.
 fn run_for_real(suite: &Suite, real: &mut Real, case: &Case) -> Result<(), String> {
     for number in 0..TRIES {
         let prefix = format!("{}:{number}:{}", real.server.prefix, case.name.replace(' ', "_"));
@@ -117,14 +117,14 @@ fn run_for_real(suite: &Suite, real: &mut Real, case: &Case) -> Result<(), Strin
             return Err(violation.text);
         }
         if number + 1 == TRIES {
-            return Err(format!("the machine is too busy: {}", violation.text));
+            return Err(format!("the machine is too slow: {}", violation.text));
         }
     }
     Ok(())
 }
 
 #[test]
-fn on_a_real_server() {
+fn every_case_passes_on_a_real_server() {
     let server = own!(Server::private(&[]));
     let con = server.connection();
     let mut real = Real { server, con, inboxes: BTreeMap::new(), paused: Duration::ZERO };
@@ -144,7 +144,7 @@ fn calls_of<'a>(steps: &'a [Json], calls: &mut Vec<&'a Json>) {
     }
 }
 
-/// What each argument is called in the error that refuses it, where that is not its own name; `None`: it takes any bytes.
+/// The name of each argument in the error that rejects it; `None`: it takes any bytes.
 fn name_in_error(script: &str, argument: &str) -> Option<String> {
     match argument {
         "contact" | "prefix" if script.starts_with("autocomplete/") => None,
@@ -187,16 +187,16 @@ fn every_script_reply_and_error_is_covered() {
         });
         let arguments = names.filter_map(|name| name_in_error(script, name));
         let counts = ["keys", "arguments"].into_iter().filter(|name| {
-            // One script has no wrong number of arguments.
+            // This script takes any number of arguments.
             *name == "keys" || entry["argv"][0] != "member ..."
         });
         for name in arguments.chain(counts.map(str::to_owned)) {
             if !errors.contains(&(script.clone(), name.clone())) {
-                missing.push(format!("{script} refuses {name}"));
+                missing.push(format!("{script} rejects {name}"));
             }
         }
         if script == "semaphore/acquire" && !errors.contains(&(script.clone(), "no limit".to_owned())) {
-            missing.push(format!("{script} has no limit"));
+            missing.push(format!("{script} without a limit"));
         }
     }
     assert!(missing.is_empty(), "{missing:#?}");

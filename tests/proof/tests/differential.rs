@@ -1,7 +1,7 @@
-//! Promise: the server in memory is a Redis. The same random calls go to it and to a real server, and answers, messages and all
-//! that is kept afterwards are the same; so what a simulation on it shows holds for Redis and Valkey.
+//! Promise: the server in memory behaves like Redis. It receives the same random calls as a real server. Replies,
+//! messages and all stored data are equal. Therefore the results of simulations on it hold for Redis and Valkey.
 //!
-//! `LUAGATE_PROVE=long` runs twenty times as many, from a seed by the clock; `LUAGATE_SEED` runs one again.
+//! `LUAGATE_PROVE=long` runs twenty times as many calls, from a seed by the clock. `LUAGATE_SEED` repeats one sequence.
 
 #[path = "differential/answer.rs"]
 mod answer;
@@ -30,22 +30,22 @@ use real_time::RealTime;
 use scripts::Scripts;
 
 #[test]
-fn every_command_answers_and_keeps_the_same() {
+fn every_command_replies_and_stores_the_same() {
     prove(&mut Commands::new(), "commands", 600);
 }
 
 #[test]
-fn every_script_answers_tells_and_keeps_the_same() {
+fn every_script_replies_publishes_and_stores_the_same() {
     prove(&mut Scripts::new(), "scripts", 300);
 }
 
 #[test]
-fn the_scripts_text_as_it_is_answers_the_same_in_real_time() {
+fn unchanged_scripts_reply_the_same_in_real_time() {
     let mut layer = RealTime::new();
     prove(&mut layer, "real time", 60);
     let (compared, left_out) = (layer.compared, layer.left_out);
-    println!("real time: {compared} calls compared, {left_out} sequences ended at one that none can decide");
-    assert!(compared > left_out, "too noisy here to compare anything");
+    println!("real time: {compared} calls compared, {left_out} sequences ended at an undecidable call");
+    assert!(compared > left_out, "the machine is too slow to compare anything");
 }
 
 #[test]

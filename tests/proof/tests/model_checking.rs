@@ -1,5 +1,5 @@
-//! Promise: in whatever order three clients ask, wait, refresh, give back, give up and die, whatever calls, answers and
-//! messages are late or lost, and whenever leases end, the scripts keep the invariants, and every waiter is served.
+//! Promise: the scripts keep the invariants and every waiter is served. Three clients ask, wait, refresh, release, give
+//! up and die in every order. Calls, replies and messages may be late or lost, and leases may end at any time.
 //!
 //! `LUAGATE_PROVE=long` explores wider bounds.
 
@@ -11,8 +11,7 @@ use luagate_proof::situation::{Setting, Situation, Want};
 use stateright::Model;
 use std::collections::{HashMap, HashSet};
 
-/// A client that waits for as long as it takes, one that does not wait, one that waits until a deadline, and one that hears of
-/// nothing.
+/// Four kinds of clients: without a time limit, without waiting, with a deadline, and without messages.
 fn in_line(permits: u32) -> Want {
     Want { permits, lease: 1, at_least: 0, max_waiting: 0, wait: None, inbox: true }
 }
@@ -29,20 +28,20 @@ fn without_inbox(permits: u32) -> Want {
     Want { inbox: false, ..in_line(permits) }
 }
 
-/// One that joins only a line in which nobody waits.
+/// Joins only an empty line.
 fn second_in_line(permits: u32) -> Want {
     Want { max_waiting: 1, ..in_line(permits) }
 }
 
-/// One whose permits are in use for a tick at least.
+/// The permits are in use for at least one tick.
 fn for_a_tick(permits: u32) -> Want {
     Want { lease: 2, at_least: 1, ..in_line(permits) }
 }
 
-/// How many steps away from the first the farthest situation is at least, in each setting.
+/// The minimum depth of each setting: the number of steps to its farthest situation.
 const DEPTH: usize = 25;
 
-/// Three clients that each want something once, and no faults.
+/// Three clients that want something once each, and no faults.
 fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
     Setting {
         name,
@@ -58,35 +57,31 @@ fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
     }
 }
 
-/// What is explored, and the least number of situations that there have to be, so that bounds which became too narrow
-/// are noticed, or situations that are taken for alike and are not. In the long form more calls and clients are late, and two
-/// things go wrong.
+/// The settings, each with its minimum number of situations. A lower number shows that the bounds became too narrow, or
+/// that different situations were taken for alike. In the long form more calls and clients are late, and two faults
+/// happen.
 fn settings(long: bool) -> Vec<(Setting, usize)> {
     let longer = |want: Want| Want { lease: 2, ..want };
     let delay = u64::from(long);
     let refreshed = setting("one permit, refreshed", 1, &[at_once(1), in_line(1)].map(longer));
     let refreshed = Setting { delay, renewals: 1, ..refreshed };
-    let fault = Setting { faults: 1, delay: 0, ..setting("one permit, with a fault", 1, &[in_line(1)]) };
-    let late = Setting { name: "three clients that are late", faults: 0, delay: 1, ..fault.clone() };
-    let both = Setting { name: "two clients that are late, with a fault", faults: 1, clients: 2, ..late.clone() };
-    let by_twos = setting("one permit, wanted by twos", 1, &[at_once(2), in_line(1)]);
+    let fault = Setting { faults: 1, delay: 0, ..setting("one permit, one fault", 1, &[in_line(1)]) };
+    let late = Setting { name: "three late clients", faults: 0, delay: 1, ..fault.clone() };
+    let both = Setting { name: "two late clients, one fault", faults: 1, clients: 2, ..late.clone() };
+    let by_twos = setting("a client wants more than the limit", 1, &[at_once(2), in_line(1)]);
     let weights = [in_line(1), in_line(2)];
     let two_permits = Setting { delay, ..setting("two permits", 2, &weights) };
-    let weights = Setting { clients: 2, faults: 1, ..setting("two permits, with a fault", 2, &weights) };
+    let weights = Setting { clients: 2, faults: 1, ..setting("two permits, one fault", 2, &weights) };
     let no_inbox = [without_inbox(1), in_line(2)];
     let no_inbox = Setting { delay, ..setting("two permits, no inbox", 2, &no_inbox) };
-    let deadline = setting("until a deadline", 1, &[hasty(1), in_line(1)]);
-    let first = Setting {
-        opened: false,
-        clients: 2,
-        faults: 1,
-        ..setting("for the first time, with a fault", 1, &[in_line(1), hasty(1)])
-    };
-    let twice = Setting { name: "two clients, twice, with a fault", clients: 2, asks: 2, ..fault.clone() };
-    let bounded = Setting { name: "a bounded line, with a fault", wants: vec![second_in_line(1)], ..fault.clone() };
-    let held = setting("one permit, held for a tick at least", 1, &[for_a_tick(1)]);
+    let deadline = setting("waits with a deadline", 1, &[hasty(1), in_line(1)]);
+    let first =
+        Setting { opened: false, clients: 2, faults: 1, ..setting("first use, one fault", 1, &[in_line(1), hasty(1)]) };
+    let twice = Setting { name: "two clients, twice, one fault", clients: 2, asks: 2, ..fault.clone() };
+    let bounded = Setting { name: "a bounded line, one fault", wants: vec![second_in_line(1)], ..fault.clone() };
+    let held = setting("one permit, minimum hold of a tick", 1, &[for_a_tick(1)]);
     let in_part = [for_a_tick(2), in_line(1)];
-    let in_part = Setting { delay: 0, ..setting("two permits, held for a tick at least", 2, &in_part) };
+    let in_part = Setting { delay: 0, ..setting("two permits, minimum hold of a tick", 2, &in_part) };
     let mut all = vec![
         (bounded, 39_000),
         (held, 37_000),
@@ -105,9 +100,9 @@ fn settings(long: bool) -> Vec<(Setting, usize)> {
     ];
     if long {
         let two = |name, setting| Setting { name, faults: 2, ..setting };
-        all.push((two("one permit, with two faults", fault), 1_000_000));
-        all.push((two("two clients that are late, with two faults", both), 550_000));
-        all.push((two("two clients, twice, with two faults", twice), 4_200_000));
+        all.push((two("one permit, two faults", fault), 1_000_000));
+        all.push((two("two late clients, two faults", both), 550_000));
+        all.push((two("two clients, twice, two faults", twice), 4_200_000));
     }
     all
 }
@@ -127,19 +122,19 @@ fn every_situation_keeps_the_promises() {
     for (setting, least) in settings(is_long()) {
         let explored = explore(&setting, &Scripts::read(), cores);
         println!(
-            "{}: {} situations, {} generated, {} deep, served within {} ticks, in {:.1?}",
+            "{}: {} situations, {} generated, depth {}, served within {} ticks, in {:.1?}",
             setting.name, explored.unique, explored.generated, explored.depth, explored.longest_wait, explored.took
         );
         if let Some(failure) = explored.failure {
             panic!("{}: {}", setting.name, failure.story);
         }
         assert_eq!(explored.missing, [""; 0], "{} never happens", setting.name);
-        assert!(explored.depth >= DEPTH, "only {} steps deep", explored.depth);
+        assert!(explored.depth >= DEPTH, "the depth is only {}", explored.depth);
         assert!(explored.unique >= least, "{}: only {} situations of {least}", setting.name, explored.unique);
     }
 }
 
-/// The scripts with one place changed.
+/// The scripts with one change.
 fn with_fault(file: &str, right: &str, wrong: &str) -> Scripts {
     let scripts = Scripts::read();
     let text = &scripts.files()[file];
@@ -147,20 +142,20 @@ fn with_fault(file: &str, right: &str, wrong: &str) -> Scripts {
     scripts.with_file(file, text.replace(right, wrong))
 }
 
-/// The setting in which a fault is found, the file, and the place in it, right and wrong.
+/// A setting that finds a fault, the file, and the changed place: right and wrong.
 type Fault<'a> = (&'a Setting, &'static str, &'static str, &'static str);
 
-/// Who is granted permits, what it is told, and when it asks again.
+/// Faults in grants, replies and the time to ask again.
 fn faults_in_granting<'a>(two: &'a Setting, calm: &'a Setting, three: &'a Setting) -> [Fault<'a>; 7] {
     [
-        // Grants though nothing is free.
+        // Grants although nothing is free.
         (
             two,
             "semaphore/serve.lua",
             "local fits = alive and in_use + permits <= limit",
             "local fits = alive and in_use <= limit",
         ),
-        // Overtakes those who wait.
+        // Overtakes waiters.
         (
             three,
             "semaphore/serve.lua",
@@ -169,18 +164,18 @@ fn faults_in_granting<'a>(two: &'a Setting, calm: &'a Setting, three: &'a Settin
         ),
         // Grants twice to the same id.
         (two, "semaphore/acquire.lua", "if own_end and tonumber(own_end) > now then", "if false then"),
-        // Forgets the ticket that a waiter brings back.
+        // Forgets the ticket that a waiter sends.
         (three, "semaphore/place.lua", "elseif waits and ticket == 0 then", "elseif waits then"),
-        // Tells a waiter to sleep for too long.
+        // Lets a waiter sleep too long.
         (
             calm,
             "semaphore/stay.lua",
             "local retry_after = math.max(1, (wait_ms - wait_ms % 3) / 3)\nif stopped then",
             "local retry_after = 3 * wait_ms\nif true then elseif stopped then",
         ),
-        // Grants to the dead.
+        // Grants to waiters whose process has ended.
         (three, "semaphore/serve.lua", "alive = in_use >= limit or listens(channel)", "alive = true"),
-        // A fence may come twice.
+        // A fence may repeat.
         (
             two,
             "semaphore/load.lua",
@@ -190,10 +185,10 @@ fn faults_in_granting<'a>(two: &'a Setting, calm: &'a Setting, three: &'a Settin
     ]
 }
 
-/// What ends, what is given back, and who is gone.
+/// Faults in ends, releases and the removal of dead waiters.
 fn faults_in_ending<'a>(two: &'a Setting, three: &'a Setting, long_lease: &'a Setting) -> [Fault<'a>; 6] {
     [
-        // A lease lives for a moment longer than its holder believes.
+        // A lease lasts one moment longer than its holder believes.
         (two, "semaphore/refresh.lua", "before_ms <= now", "before_ms < now"),
         (
             two,
@@ -201,29 +196,29 @@ fn faults_in_ending<'a>(two: &'a Setting, three: &'a Setting, long_lease: &'a Se
             "suspended or fence or now >= next_end then",
             "suspended or fence or now > next_end then",
         ),
-        // What is given back is handed to nobody.
+        // Released permits are not handed over.
         (two, "semaphore/release.lua", "patience_until = true", "patience_until = false"),
-        // Looks at nobody though the patience of the first waiter is over.
+        // Does not check the line although the deadline of the first waiter is over.
         (long_lease, "semaphore/place.lua", "and now < head_until and", "and"),
-        // Serves who was to be forgotten.
+        // Serves a waiter whose deadline is over.
         (two, "semaphore/serve.lua", "alive = patience > now", "alive = patience >= now"),
-        // Who is gone stays in front of the living.
+        // A dead waiter stays ahead of live ones.
         (three, "semaphore/serve.lua", "if alive and permits <= limit and", "if permits <= limit and"),
     ]
 }
 
-/// Who may join the line, and what is in use though it is given back.
+/// Faults in the bound on the line and in the minimum hold.
 fn faults_in_bounds<'a>(bounded: &'a Setting, held: &'a Setting) -> [Fault<'a>; 6] {
     [
-        // One too many joins the line.
+        // One waiter too many joins the line.
         (bounded, "semaphore/acquire.lua", "joins = waiting < max_waiting", "joins = waiting <= max_waiting"),
         (bounded, "semaphore/acquire.lua", "waiting >= max_waiting then", "waiting > max_waiting then"),
-        // Who is gone keeps others from joining.
+        // Dead waiters keep others from joining.
         (bounded, "semaphore/sweep.lua", "if #gone > 0 then", "if false then"),
-        // The minimum hold is forgotten, or that of a part.
+        // Forgets the minimum hold, or that of a part.
         (held, "semaphore/cool.lua", "if least_end > now and keep < weight then", "if false then"),
         (held, "semaphore/cool.lua", "keep < weight then", "keep == 0 then"),
-        // It counts for a waiter from when it asked.
+        // Counts a waiter's minimum hold from when it asked.
         (
             held,
             "semaphore/serve.lua",
@@ -248,7 +243,7 @@ fn faults_in_the_scripts_are_found() {
     for (setting, file, right, wrong) in in_granting.into_iter().chain(in_ending).chain(in_bounds) {
         let explored = explore(setting, &with_fault(file, right, wrong), 1);
         let failure = explored.failure.as_ref();
-        let failure = failure.unwrap_or_else(|| panic!("{wrong} in {file} is not found: {explored:?}"));
+        let failure = failure.unwrap_or_else(|| panic!("{wrong} in {file} was not found: {explored:?}"));
         println!(
             "{file}: {wrong:?}: {} is broken, after {} situations in {:.1?}",
             failure.rule, explored.unique, explored.took
@@ -256,7 +251,7 @@ fn faults_in_the_scripts_are_found() {
     }
 }
 
-/// All situations, each with those that follow it.
+/// All situations, each with its successors.
 fn reach(setting: &Setting) -> (usize, HashMap<u64, HashSet<u64>>) {
     let world = World::new(setting, &Scripts::read()).unwrap_or_else(|error| panic!("{error}"));
     let (mut seen, mut after) = (HashSet::new(), HashMap::new());
@@ -271,14 +266,14 @@ fn reach(setting: &Setting) -> (usize, HashMap<u64, HashSet<u64>>) {
         let next: Vec<Situation> = next.collect();
         let prints = next.iter().map(|next| alike(next, setting)).collect();
         let known = after.entry(alike(&situation, setting)).or_insert_with(|| Clone::clone(&prints));
-        assert_eq!(*known, prints, "alike, but not in what follows: {situation:#?}");
+        assert_eq!(*known, prints, "alike, but with different successors: {situation:#?}");
         pending.extend(next);
     }
     (seen.len(), after)
 }
 
 #[test]
-fn likeness_loses_nothing() {
+fn alike_situations_have_alike_successors() {
     let wants = [at_once(1), hasty(1)];
     let weights = [in_line(2), without_inbox(1)];
     let mut small = vec![
@@ -292,23 +287,23 @@ fn likeness_loses_nothing() {
         let merged = reach(&setting);
         let exact = Setting { exact: true, ..setting.clone() };
         let exact = reach(&exact);
-        println!("{}: {} situations, of which {} are unlike", setting.name, exact.0, merged.0);
-        assert!(exact.0 > 3 * merged.0, "nothing was told apart");
-        assert!(exact.1 == merged.1, "{}: what is alike differs in what follows", setting.name);
+        println!("{}: {} situations, {} without alike ones", setting.name, exact.0, merged.0);
+        assert!(exact.0 > 3 * merged.0, "too few situations were taken for alike");
+        assert!(exact.1 == merged.1, "{}: alike situations have different successors", setting.name);
     }
 }
 
 #[test]
 fn several_semaphores_are_acquired_all_or_none() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // Clients, faults, ticks, the minimum hold, and the least number of situations.
+    // Clients, faults, ticks, the minimum hold, and the minimum number of situations.
     let (ticks, situations) = if is_long() { (2, 73_000) } else { (1, 15_000) };
     for (clients, faults, ticks, at_least, least) in [(3, 0, 1, 0, 35_000), (2, 1, ticks, 1, situations)] {
         let world = Several::new(clients, faults, ticks, at_least, &Scripts::read());
         let world = world.unwrap_or_else(|error| panic!("{error}"));
         let explored = world.explore(cores);
         println!(
-            "two semaphores, {clients} clients, {faults} faults: {} situations, {} generated, {} deep, in {:.1?}",
+            "two semaphores, {clients} clients, {faults} faults: {} situations, {} generated, depth {}, in {:.1?}",
             explored.unique, explored.generated, explored.depth, explored.took
         );
         if let Some(failure) = explored.failure {
@@ -319,15 +314,15 @@ fn several_semaphores_are_acquired_all_or_none() {
     }
     let try_all = "semaphore/try_acquire_all.lua";
     for (file, right, wrong) in [
-        // Takes what is held by others.
+        // Takes permits of other holders.
         (try_all, "waiting == 0 and in_use + want <= limit", "waiting == 0 and in_use <= limit"),
-        // Keeps what it got, though another one is not free.
+        // Keeps a permit although another semaphore denies.
         (try_all, "if above or blocked then one.give_back()", "if above then one.give_back()"),
         // Forgets the minimum hold.
         ("semaphore/cool.lua", "if least_end > now and", "if least_end > now and false and"),
     ] {
         let world = Several::new(2, 0, 0, 1, &with_fault(file, right, wrong));
         let world = world.unwrap_or_else(|error| panic!("{error}"));
-        assert!(world.explore(1).failure.is_some(), "{wrong} in {file} is not found");
+        assert!(world.explore(1).failure.is_some(), "{wrong} in {file} was not found");
     }
 }

@@ -1,11 +1,11 @@
-//! Promise: the simulation finds a fault of a machine in `src/protocol`, as `planted.txt` has them.
+//! Promise: the simulation finds each fault of `planted.txt` in the machines of `src/protocol`.
 #![cfg(feature = "mutants")]
 
 use luagate_proof::mutation::{activate, mutants};
 use luagate_proof::scripts::Scripts;
 use luagate_proof::simulation::{STEPS, revoke_before_it_is_read, run_worlds};
 
-/// How many worlds may pass before a fault shows.
+/// How many worlds may run before a fault is found.
 const WORLDS: usize = 600;
 
 #[test]
@@ -15,7 +15,7 @@ fn faults_in_the_machines_are_found() {
     let listed = listed.filter(|line| line.contains("  ->  "));
     let planted = (1..).zip(mutants()).filter(|(_, mutant)| mutant.is_planted);
     let planted: Vec<_> = planted.collect();
-    assert!(planted.len() >= listed.count(), "one has no place any more");
+    assert!(planted.len() >= listed.count(), "a planted fault matches no code");
     let mut missed = Vec::new();
     for (number, mutant) in planted {
         activate(number);

@@ -1,13 +1,14 @@
-//! Promise: whatever happens to clients, messages, the server, its keys and its clock, in whatever order, the scripts keep
-//! the invariants, and answer as a model that is written for reading.
+//! Promise: the scripts keep the invariants and reply like a readable model. Anything may happen to clients, messages,
+//! the server, its keys and its clock, in any order.
 //!
-//! `LUAGATE_SEED=17` runs the world of that seed alone and tells its story. `LUAGATE_PROVE=long` runs new worlds for ten minutes.
+//! `LUAGATE_SEED=17` runs only the world of that seed and prints its story. `LUAGATE_PROVE=long` runs new worlds for
+//! ten minutes.
 
 use luagate_proof::scripts::Scripts;
 use luagate_proof::simulation::{revoke_before_it_is_read, run_worlds, story};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How many steps all worlds together have to live in the short form.
+/// The minimum number of steps of all worlds together, in the short form.
 const STEPS: usize = 1_000_000;
 
 const LONG: Duration = Duration::from_secs(600);
@@ -36,7 +37,7 @@ fn every_world_keeps_the_invariants() {
                 count.losses,
                 begun.elapsed()
             );
-            assert!(count.grants > steps as u64 / 100, "the worlds are idle: {count:?}");
+            assert!(count.grants > steps as u64 / 100, "too few grants happened: {count:?}");
         }
         Err(mut failure) => {
             failure.shrink(&scripts);
@@ -46,7 +47,7 @@ fn every_world_keeps_the_invariants() {
 }
 
 #[test]
-fn a_grant_that_was_taken_away_before_it_was_read_is_not_believed_in() {
+fn a_grant_revoked_before_its_message_is_read_is_not_used() {
     if let Err(violation) = revoke_before_it_is_read(&Scripts::read()) {
         panic!("{} is broken: {}", violation.rule, violation.text);
     }

@@ -1,4 +1,4 @@
-// Package scenes has a scene, played by goroutines: workers ask, hold and give back, until the time is over.
+// Package scenes runs a scene with goroutines: workers acquire, hold and release until the time is over.
 package scenes
 
 import (
@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// Scene is what the arguments of the program ask for; the README of the folder `peers` tells them.
+// Scene has the arguments of the program; the README of the folder `peers` describes them.
 type Scene struct {
 	URL     string
 	Workers int
 	Permits int
 	Hold    time.Duration
 	Time    time.Duration
-	Once    bool // each takes one turn, then waits until all have; otherwise it asks again at once
+	Once    bool // each worker takes one turn, then waits for all others; otherwise it asks again at once
 }
 
-// OfArguments reads them.
+// OfArguments reads the arguments of the program.
 func OfArguments() Scene {
 	if len(os.Args) != 7 {
 		panic("URL WORKERS PERMITS HOLD_US SECONDS TURNS")
@@ -43,14 +43,14 @@ func number(place int) float64 {
 	return value
 }
 
-// Must ends the program where there is an error.
+// Must ends the program if there is an error.
 func Must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// Play calls enter with the number of a lock, below locks, and then what it returned, to leave.
+// Play calls enter with the number of a lock, below locks, and then the returned function, which releases.
 func (scene Scene) Play(locks int, enter func(lock int) (leave func())) {
 	fmt.Println("ready")
 	_, err := bufio.NewReader(os.Stdin).ReadString('\n')

@@ -1,16 +1,16 @@
-// A scene, played by many workers in one process: they ask, hold and give back, until the time is over.
+// Runs a scene with many workers in one process: they acquire, hold and release until the time is over.
 
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** What the arguments of the program ask for; the README of the folder `peers` tells them. */
+/** The arguments of the program; the README of the folder `peers` describes them. */
 export function scene() {
   const [url, workers, permits, holdUs, seconds, turns] = process.argv.slice(2);
-  // Once: each takes one turn, then waits until all have; otherwise it asks again at once.
+  // Once: each worker takes one turn, then waits for all others; otherwise it asks again at once.
   return { url, workers: +workers, permits: +permits, holdMs: holdUs / 1000, seconds: +seconds, once: turns === 'once' };
 }
 
-/** `enter` is given the number of a lock, below `locks`, and `leave` what it resolved to. */
+/** `enter` receives the number of a lock, below `locks`; `leave` receives what `enter` resolved to. */
 export async function play(scene, locks, enter, leave) {
   console.log('ready');
   const lines = createInterface({ input: process.stdin });

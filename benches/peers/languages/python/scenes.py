@@ -1,4 +1,4 @@
-"""A scene, played by threads: workers ask, hold and give back, until the time is over."""
+"""Runs a scene with threads: workers acquire, hold and release until the time is over."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 
 def scene():
-    """What the arguments of the program ask for; the README of the folder `peers` tells them."""
+    """The arguments of the program; the README of the folder `peers` describes them."""
     url, workers, permits, hold_us, seconds, turns = sys.argv[1:]
     return SimpleNamespace(
         url=url,
@@ -18,18 +18,18 @@ def scene():
         permits=int(permits),
         hold=int(hold_us) / 1e6,
         seconds=float(seconds),
-        once=turns == "once",  # each takes one turn, then waits until all have; otherwise it asks again at once
+        once=turns == "once",  # each worker takes one turn, then waits for all others; otherwise it asks again at once
     )
 
 
 def fail(what):
-    """A worker that stops would only make the others faster."""
+    """Ends the program: without a failed worker the others would be faster, and the figures wrong."""
     threading.__excepthook__(what)
     os._exit(1)
 
 
 def play(scene, locks, enter, leave):
-    """`enter` is given the number of a lock, below `locks`, and `leave` what it returned."""
+    """`enter` receives the number of a lock, below `locks`; `leave` receives what `enter` returned."""
     threading.excepthook = fail
     print("ready", flush=True)
     sys.stdin.readline()

@@ -1,4 +1,4 @@
-//! A semaphore of luagate, with its defaults: a lease of 30 s, renewed while it is held.
+//! A semaphore of luagate with its defaults: a lease of 30 s, renewed while it is held.
 
 use luagate::{Gate, Permit};
 use scenes::Scene;

@@ -1,4 +1,4 @@
-//! A mutex of rlock, with its defaults: a lease of 10 s, renewed while it is held, and a try every 100 ms.
+//! A mutex of rlock with its defaults: a lease of 10 s, renewed while it is held, and a retry every 100 ms.
 
 use rlock::async_lock::{RLock, RLockGuard};
 use scenes::Scene;

@@ -1,4 +1,5 @@
-//! A lock of rslock, on one server, with its defaults: three tries, up to 200 ms apart, then an error, and again.
+//! A lock of rslock on one server, with its defaults: three tries, up to 200 ms apart, then an error. The program then
+//! asks again.
 
 use rslock::{LockError, LockGuard, LockManager};
 use scenes::Scene;

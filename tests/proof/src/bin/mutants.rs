@@ -1,7 +1,8 @@
-//! Changes the Lua in every small way it knows, one at a time, and tells which changes no fast test noticed: neither a
-//! conformance case nor a simulated world. Those that mean the same are listed in `equivalent.txt`, with the reason.
+//! Makes every small change of the Lua code, one at a time, and lists the changes that no fast test detected: neither a
+//! conformance case nor a simulated world. Changes without effect are listed in `equivalent.txt`, with the reason.
 //!
-//! `mutants inspect` tries those whose text has that word; `WORLDS` says how many worlds are tried, 700 unless set.
+//! `mutants inspect` tries only the mutants whose text contains that word. `WORLDS` sets how many worlds are tried
+//! (default: 700).
 
 use luagate_memory::Server;
 use luagate_proof::conformance::{Case, cases, run_all, signed};
@@ -22,7 +23,7 @@ fn fate(mutant: &Mutant, scripts: &Scripts, cases: &[Case], worlds: u64) -> Fate
     if changed.load(&mut server).is_err() {
         return Fate::Invalid;
     }
-    // Whatever upsets a test notices the change.
+    // A test that panics has detected the change too.
     let noticed = |test: &dyn Fn() -> bool| catch_unwind(AssertUnwindSafe(test)).unwrap_or(true);
     if noticed(&|| run_all(&changed, cases).is_err()) {
         Fate::ByCase
@@ -39,12 +40,12 @@ fn main() -> ExitCode {
     let worlds = std::env::var("WORLDS").map_or(700, |n| n.parse().expect("WORLDS takes a number"));
     let mut mutants = mutants::all(&scripts);
     mutants.retain(|mutant| mutant.to_string().contains(&only));
-    // Those that are listed take longest, since nothing detects them, and tell the least: they come last.
+    // Listed mutants take longest, because no test detects them, and matter least: they come last.
     let listed = Listed::read(include_str!("../../equivalent.txt"));
     mutants.sort_by_key(|mutant| listed.contains(&mutant.key()));
     let mut cases = cases();
     cases.extend(signed(&cases));
-    run_all(&scripts, &cases).unwrap_or_else(|broken| panic!("unchanged: {broken:?}"));
+    run_all(&scripts, &cases).unwrap_or_else(|broken| panic!("the unchanged scripts fail: {broken:?}"));
     std::panic::set_hook(Box::new(|_| {}));
 
     let next = AtomicUsize::new(0);

@@ -1,8 +1,9 @@
-//! Lets each small change of `src/protocol` be active, one at a time, and tells which of them nothing detects: no unit test of
-//! the protocol, no call over bytes, no simulated world, no exhaustive search. Those that mean the same are listed in `equivalent_protocol.txt`,
-//! with the reason.
+//! Activates every small change of `src/protocol`, one at a time, and lists the changes that nothing detects: no unit
+//! test of the protocol, no call over bytes, no simulated world, no exhaustive search. Changes without effect are
+//! listed in `equivalent_protocol.txt`, with the reason.
 //!
-//! `protocol_mutants keeper` tries those whose text has that word; `WORLDS` says how many worlds are tried, 300 unless set.
+//! `protocol_mutants keeper` tries only the mutants whose text contains that word. `WORLDS` sets how many worlds are
+//! tried (default: 300).
 
 use luagate_proof::checking::{World, small};
 use luagate_proof::mutants::report::{Fate, Listed, Progress};
@@ -14,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 fn fate(scripts: &Scripts, worlds: usize) -> Fate {
-    // Whatever upsets a test detects the mutant.
+    // A test that panics has detected the mutant too.
     let detects = |test: &dyn Fn() -> bool| catch_unwind(AssertUnwindSafe(test)).unwrap_or(true);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let steps = worlds * STEPS / cores;
@@ -40,13 +41,13 @@ fn main() -> ExitCode {
     let scripts = Scripts::read();
     let only = std::env::args().nth(1).unwrap_or_default();
     let worlds = std::env::var("WORLDS").map_or(300, |n| n.parse().expect("WORLDS takes a number"));
-    assert_eq!(fate(&scripts, worlds), Fate::Undetected, "unchanged, and not correct");
+    assert_eq!(fate(&scripts, worlds), Fate::Undetected, "the unchanged protocol fails");
     std::panic::set_hook(Box::new(|_| {}));
 
     let listed = Listed::read(include_str!("../../equivalent_protocol.txt"));
     let numbered = (1..).zip(mutants()).map(|(number, mutant)| (number, mutant.to_string(), mutant));
     let mut numbered: Vec<_> = numbered.filter(|(_, key, _)| key.contains(&only)).collect();
-    // Those that are listed take longest, since nothing detects them, and tell the least: they come last.
+    // Listed mutants take longest, because no test detects them, and matter least: they come last.
     numbered.sort_by_key(|(_, key, _)| listed.contains(key));
     let (mut fates, mut progress) = (Vec::new(), Progress::new(numbered.len()));
     for (number, key, mutant) in numbered {

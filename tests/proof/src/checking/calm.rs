@@ -1,12 +1,12 @@
-//! Whether each waiter is served, once nothing goes wrong any more.
+//! Whether each waiter is served once no more faults happen.
 
 use super::{SHARDS, World};
 use crate::client::Patience;
 use crate::situation::{Event, Situation};
 
 impl World {
-    /// What happens next when nothing goes wrong, and nobody does more than wait: whoever holds keeps it to the end of
-    /// its lease. Nothing, once nobody waits.
+    /// The next event if no fault happens and clients only wait: each holder keeps its permits to the end of its lease.
+    /// `None` once no client waits.
     pub(super) fn calm(&self, situation: &Situation) -> Option<Event> {
         let mono = situation.mono();
         let parties = || situation.parties.iter().enumerate();
@@ -29,8 +29,8 @@ impl World {
         next.or(waits.then_some(Event::Tick))
     }
 
-    /// How many calm ticks every waiter has to be served within: whoever can be in front, calls that come late among
-    /// them, holds for a whole lease, one after the other, and the end of the last one is noticed a tick later.
+    /// Within how many fault-free ticks every waiter must be served. All ids that can be ahead, late calls included,
+    /// hold for a whole lease, one after the other. The end of the last lease is noticed one tick later.
     pub(super) fn patience(&self) -> u64 {
         let ids = (self.setting.clients * self.setting.asks) as u64 + u64::from(self.setting.faults);
         (ids - 1) * self.setting.longest_lease() + 1
@@ -42,7 +42,7 @@ impl World {
         most.max().unwrap_or(0)
     }
 
-    /// Whether each waiter is served once all is calm.
+    /// Whether each waiter is served if no more faults happen.
     pub(super) fn is_served(&self, situation: &Situation) -> bool {
         let shard = |print: u64| self.served[print as usize % SHARDS].lock();
         let mut seen = Vec::new();
@@ -61,7 +61,7 @@ impl World {
             ticks += u64::from(event == Event::Tick);
             let next = situation.after(&self.setting, &self.carrier, event, None);
             if next.violation.is_some() {
-                return true; // another property says so
+                return true; // another property reports it
             }
             if ticks > self.patience() || self.is_turned_away(&situation, &next) {
                 return false;
@@ -76,7 +76,7 @@ impl World {
         ticks <= self.patience()
     }
 
-    /// Whether somebody who waits in line, for what there can be, is so no longer and has nothing.
+    /// Whether a caller that waited in line, for no more than the limit, has stopped waiting without a permit.
     fn is_turned_away(&self, then: &Situation, now: &Situation) -> bool {
         then.parties.iter().zip(&now.parties).any(|(then, now)| {
             let client = &now.client;

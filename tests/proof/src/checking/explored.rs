@@ -1,24 +1,24 @@
-//! An exploration of everything that can happen, and how it ended.
+//! An exploration of everything that can happen, and its result.
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often a long one is looked at: whether it is done, and to tell how far it is.
+/// How often a long exploration is checked: whether it is done, and for a progress line.
 const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 const PROGRESS: Duration = Duration::from_secs(30);
 
-/// How an exploration ended.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct Explored {
     pub unique: usize,
     pub generated: usize,
     pub depth: usize,
-    /// The most calm ticks until every waiter was served.
+    /// The most fault-free ticks until every waiter was served.
     pub longest_wait: u64,
     pub took: Duration,
-    /// What has to be possible, and was not found.
+    /// Situations that must be possible, but were not found.
     pub missing: Vec<&'static str>,
     pub failure: Option<Failure>,
 }
@@ -29,7 +29,7 @@ pub struct Failure {
     pub story: String,
 }
 
-/// Explores everything that can happen; stops at the first promise that is broken, of which `story` tells.
+/// Explores everything that can happen. Stops at the first broken promise, which `story` describes.
 pub fn explore<M>(model: &M, threads: usize, story: impl Fn(&'static str, Vec<M::Action>) -> String) -> Explored
 where
     M: Model + Clone + Send + Sync + 'static,
@@ -46,7 +46,7 @@ where
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
             let (unique, deep, time) = (checker.unique_state_count(), checker.max_depth(), begun.elapsed());
-            println!("... {unique} situations, {deep} deep, after {time:.0?}; how many there are shows at the end");
+            println!("... {unique} situations, depth {deep}, after {time:.0?}; the total is not known in advance");
         }
     }
     let checker = checker.join();

@@ -1,4 +1,4 @@
-//! What is promised of every situation, and what has to be possible.
+//! Properties that must hold in every situation, and situations that must be possible.
 
 use super::{ANYTHING_ELSE, RULES, WAITING, World};
 use crate::model::is_cooling;
@@ -6,7 +6,7 @@ use crate::scripts::words_of;
 use crate::situation::{Setting, Situation};
 use stateright::Property;
 
-/// A promise by the name of its rule.
+/// A promise with the name of its rule.
 macro_rules! always {
     ($rule:literal) => {
         Property::always($rule, |_, situation: &Situation| {
@@ -46,7 +46,7 @@ impl World {
     }
 }
 
-/// What has to be possible, so that what never happens is not for want of anything happening.
+/// Situations that must be possible. They show that the promises do not hold only because nothing happens.
 fn sometimes(setting: &Setting) -> Vec<Property<World>> {
     let mut list = always_possible();
     list.extend(of_the_line(setting));
@@ -63,32 +63,32 @@ fn replied(situation: &Situation, word: &str) -> bool {
     })
 }
 
-/// What is possible in each setting.
+/// Situations that are possible in each setting.
 fn always_possible() -> Vec<Property<World>> {
     vec![
-        Property::sometimes("everything comes to rest", |world: &World, situation: &Situation| {
+        Property::sometimes("all clients are done and nothing is left", |world: &World, situation: &Situation| {
             let model = &situation.sealed.kept.gate.model;
             let all_asked = situation.parties.iter().all(|party| party.asked == world.setting.asks);
             all_asked && situation.is_at_rest() && model.holders.is_empty() && model.queue.is_empty()
         }),
-        Property::sometimes("a lease ends before it is given back", |_, situation: &Situation| {
+        Property::sometimes("a lease ends before the permit is released", |_, situation: &Situation| {
             replied(situation, "gone")
         }),
     ]
 }
 
-/// What becomes of who waits, and of who does not.
+/// Situations of waiters and of callers that do not wait.
 fn of_the_line(setting: &Setting) -> Vec<Property<World>> {
     let mut list = Vec::new();
     if setting.wants.iter().any(|want| want.inbox && want.wait != Some(0)) {
-        list.push(Property::sometimes("a waiter is told of its grant", |_, situation: &Situation| {
+        list.push(Property::sometimes("a waiter receives a grant message", |_, situation: &Situation| {
             let parties = situation.parties.iter();
             let mut mail = parties.flat_map(|party| &party.client.mail);
             mail.any(|text| text.split(' ').nth(2) != Some("0"))
         }));
     }
     if setting.clients > 2 {
-        list.push(Property::sometimes("somebody waits behind another waiter", |_, situation: &Situation| {
+        list.push(Property::sometimes("two clients wait in line", |_, situation: &Situation| {
             situation.sealed.kept.gate.model.queue.len() > 1
         }));
     }
@@ -101,15 +101,15 @@ fn of_the_line(setting: &Setting) -> Vec<Property<World>> {
     list
 }
 
-/// What comes of a connection that breaks, or of an answer that does not come.
+/// Consequences of a broken connection or a missing reply.
 fn of_faults(setting: &Setting) -> Vec<Property<World>> {
     let mut list = Vec::new();
     if setting.faults > 0 {
-        list.push(Property::sometimes("a grant is confirmed, not repeated", |_, situation: &Situation| {
+        list.push(Property::sometimes("a repeated call only confirms its grant", |_, situation: &Situation| {
             replied(situation, "held")
         }));
         list.push(Property::sometimes(
-            "a call that comes late is granted a permit that nobody wants",
+            "a late call is granted a permit that no client wants",
             |_, situation: &Situation| {
                 let kept = &situation.sealed.kept;
                 let mut holders = kept.gate.model.holders.iter();
@@ -121,7 +121,7 @@ fn of_faults(setting: &Setting) -> Vec<Property<World>> {
     list
 }
 
-/// What becomes of permits, and how many there are.
+/// Situations of permits.
 fn of_permits(setting: &Setting) -> Vec<Property<World>> {
     let mut list = Vec::new();
     if setting.renewals > 0 {
@@ -130,7 +130,7 @@ fn of_permits(setting: &Setting) -> Vec<Property<World>> {
         }));
     }
     if setting.wants.iter().any(|want| want.at_least > 0) {
-        list.push(Property::sometimes("permits cool down while somebody waits", |_, situation: &Situation| {
+        list.push(Property::sometimes("permits cool down while a client waits", |_, situation: &Situation| {
             let kept = &situation.sealed.kept;
             let mut holders = kept.gate.model.holders.iter();
             let cools = holders.any(|(id, holder)| holder.lives(kept.now()) && is_cooling(id));
@@ -138,14 +138,14 @@ fn of_permits(setting: &Setting) -> Vec<Property<World>> {
         }));
     }
     if setting.limit > 1 {
-        list.push(Property::sometimes("two hold at once", |_, situation: &Situation| {
+        list.push(Property::sometimes("two clients hold at once", |_, situation: &Situation| {
             let parties = situation.parties.iter();
             let had = parties.filter(|party| !party.client.permits.is_empty());
             had.count() > 1
         }));
     }
     if setting.wants.iter().any(|want| want.permits > setting.limit) {
-        list.push(Property::sometimes("a call wants more than the limit", |_, situation: &Situation| {
+        list.push(Property::sometimes("a call asks for more than the limit", |_, situation: &Situation| {
             replied(situation, "above_limit")
         }));
     }

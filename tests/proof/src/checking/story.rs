@@ -1,11 +1,11 @@
-//! What happened until a promise was broken, for reading.
+//! The events up to a broken promise, as readable text.
 
 use super::{WAITING, World};
 use crate::client::flights::Flight;
 use crate::situation::{Event, Situation, TICK, Want};
 
 impl World {
-    /// What happened, for reading.
+    /// The events up to a broken promise, as readable text.
     pub(super) fn story(&self, rule: &str, events: Vec<Event>) -> String {
         let mut lines = Vec::new();
         let mut situation = Situation::first(&self.setting);
@@ -13,7 +13,7 @@ impl World {
             situation = self.tell(&situation, event, &mut lines);
         }
         if rule == WAITING {
-            lines.push("From here on all is calm:".to_owned());
+            lines.push("From here on no more faults happen:".to_owned());
             let mut calm = 0;
             while let Some(event) = self.calm(&situation)
                 && calm < self.patience()
@@ -36,7 +36,7 @@ impl World {
 }
 
 impl Situation {
-    /// An event, for reading.
+    /// An event as readable text.
     fn describe(&self, event: Event) -> String {
         let flight = |who: usize, number: u64| {
             let mut flights = self.parties[who].client.flights.iter();
@@ -51,19 +51,19 @@ impl Situation {
                 };
                 let Want { permits, lease, at_least, max_waiting, .. } = want;
                 format!(
-                    "c{who} asks for {permits} {how}, with a lease of {lease} ticks, at least {at_least}, and {max_waiting} in line at most"
+                    "c{who} asks for {permits} {how}, lease {lease} ticks, minimum hold {at_least}, at most {max_waiting} in line"
                 )
             }
-            Event::Act(who, thread) => format!("c{who} goes on: {thread:?}"),
+            Event::Act(who, thread) => format!("c{who} runs its thread {thread:?}"),
             Event::Arrive(who, number) => {
-                format!("c{who}: is carried out: {}", flight(who, number))
+                format!("c{who}: executed: {}", flight(who, number))
             }
-            Event::Return(who, number) => format!("c{who}: answered: {}", flight(who, number)),
+            Event::Return(who, number) => format!("c{who}: reply to: {}", flight(who, number)),
             Event::Break(who, number) => {
-                format!("c{who}: the connection breaks of {}", flight(who, number))
+                format!("c{who}: the connection breaks: {}", flight(who, number))
             }
             Event::GiveUp(who, number, _) => {
-                format!("c{who}: no answer in time to {}", flight(who, number))
+                format!("c{who}: timeout of {}", flight(who, number))
             }
             Event::Refuse(who, number) => {
                 format!("c{who}: cannot be sent: {}", flight(who, number))
@@ -71,12 +71,12 @@ impl Situation {
             Event::Read(who) => format!("c{who} reads:"),
             Event::LoseMail(who) => format!("lost on its way to c{who}:"),
             Event::Refresh(who) => format!("c{who} refreshes"),
-            Event::Leave(who, 0) => format!("c{who} gives back"),
-            Event::Leave(who, keep) => format!("c{who} gives back all but {keep}"),
+            Event::Leave(who, 0) => format!("c{who} releases"),
+            Event::Leave(who, keep) => format!("c{who} releases all but {keep}"),
             Event::Cancel(who) => format!("the wait of c{who} is cancelled"),
             Event::Die(who) => format!("c{who} dies"),
-            Event::Tick => "a tick goes by".to_owned(),
-            Event::Rest => "nobody wants anything for a long time".to_owned(),
+            Event::Tick => "a tick passes".to_owned(),
+            Event::Rest => "no client wants anything for a long time".to_owned(),
         }
     }
 }

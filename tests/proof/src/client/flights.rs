@@ -1,4 +1,4 @@
-//! Calls on their way, and what becomes of them: what `src/transport` does with connections.
+//! Calls on their way, and their results: what `src/transport` does with connections.
 
 use super::{Client, Thread};
 use crate::call::Sent;
@@ -11,34 +11,34 @@ use redis::{RedisResult, Value};
 use std::fmt;
 use std::time::Instant;
 
-/// Calls in one packet, or the answers to them.
+/// The calls of one packet, or the replies to them.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     pub(crate) number: u64,
-    /// Calls on one connection are carried out in the order in which they were sent.
+    /// Calls on one connection are executed in the order in which they were sent.
     pub(crate) connection: u64,
-    /// Who waits for the answer. Nobody any more: the calls may still be carried out.
+    /// The thread that awaits the reply. `None`: no thread does any more, but the calls may still be executed.
     pub(crate) thread: Option<Thread>,
     pub(crate) calls: Vec<Sent>,
     pub(crate) sent: Moment,
-    /// When nobody waits any longer.
+    /// When the thread stops waiting.
     pub(crate) latest: Option<Instant>,
     pub(crate) replies: Option<Vec<RedisResult<Value>>>,
     /// It was sent before, on a connection that broke.
     pub(crate) is_repeated: bool,
-    /// It is on the connection of an earlier call.
+    /// It uses the connection of an earlier call.
     pub(crate) is_behind: bool,
 }
 
-/// A call without an answer.
+/// A call without a reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
-    /// The connection that carried it, if it still works.
+    /// Its connection, if that still works.
     pub(crate) connection: Option<u64>,
 }
 
-/// What came of a call, when it was sent, and whether it was sent before.
+/// The outcome of a call, when it was sent, and whether it was sent twice.
 pub(crate) struct Answered {
     pub(crate) outcome: Result<Value, Unanswered>,
     pub(crate) sent: Moment,
@@ -46,7 +46,7 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// The answer in the reply.
+    /// Parses the reply.
     pub(crate) fn read<T>(self, read: impl FnOnce(Value) -> Result<T, CallError>) -> Result<T, Unanswered> {
         let connection = None;
         let unanswered = |error| Unanswered { error, connection };
@@ -62,7 +62,7 @@ impl fmt::Display for Flight {
 }
 
 impl Client {
-    /// Sends calls in one packet; behind what is on a connection, or on one of their own.
+    /// Sends calls in one packet, on this connection or on a new one.
     pub(crate) fn send(
         &mut self,
         thread: Thread,
@@ -92,14 +92,14 @@ impl Client {
         Some(self.flights.remove(at))
     }
 
-    /// The calls that are carried out next on the connection of this one.
+    /// The flight that is executed next on the connection of this one.
     pub(crate) fn first_on_connection(&self, number: u64) -> Option<&Flight> {
         let mut flights = self.flights.iter();
         let this = flights.clone().find(|flight| flight.number == number)?;
         flights.find(|flight| flight.connection == this.connection && flight.replies.is_none())
     }
 
-    /// The server carried them out.
+    /// The server executed the calls.
     pub(crate) fn carried_out(&mut self, number: u64, replies: Vec<RedisResult<Value>>) {
         let mut flights = self.flights.iter_mut();
         if let Some(flight) = flights.find(|flight| flight.number == number) {
@@ -110,7 +110,7 @@ impl Client {
         }
     }
 
-    /// The answers come back.
+    /// The replies are delivered.
     pub(crate) fn come_back(&mut self, number: u64, now: Moment) {
         let mut flights = self.flights.iter();
         let is_answered = |flight: &&Flight| flight.number == number && flight.replies.is_some();
@@ -132,8 +132,8 @@ impl Client {
         }
     }
 
-    /// Its thread waits no longer, and the connection is kept for what has to come behind the call, or closed. The call may
-    /// still be carried out.
+    /// The thread stops waiting. The connection is closed, or kept for a call that must follow this one. The calls may
+    /// still be executed.
     pub(crate) fn give_up_call(&mut self, number: u64, is_kept: bool, now: Moment) {
         if let Some(mut flight) = self.take(number) {
             let connection = is_kept.then_some(flight.connection);
@@ -146,7 +146,7 @@ impl Client {
         }
     }
 
-    /// A connection breaks. What is on it and was not carried out may be so later, or is lost.
+    /// A connection breaks. Calls on it that were not executed may be executed later, or are lost.
     pub(crate) fn break_connection(&mut self, connection: u64, is_lost: bool, now: Moment) {
         let mut awaited = Vec::new();
         self.flights.retain_mut(|flight| {
@@ -165,7 +165,7 @@ impl Client {
         }
     }
 
-    /// A call cannot be sent.
+    /// The calls cannot be sent.
     pub(crate) fn refuse(&mut self, number: u64, kind: FailureKind, now: Moment) {
         let mut flights = self.flights.iter();
         let is_waiting =
@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    /// No answer comes. A call whose connection broke is sent once more.
+    /// No reply arrives. A call whose connection broke is sent once more.
     fn fail(&mut self, flight: Flight, kind: FailureKind, connection: Option<u64>, now: Moment) {
         let is_again = kind == FailureKind::Disconnected && !flight.is_repeated && !flight.is_behind;
         if is_again {
@@ -210,7 +210,7 @@ impl Client {
         self.hand_over(flight, outcomes, now);
     }
 
-    /// Tells the thread that waited.
+    /// Hands the outcomes to the thread that waited.
     fn hand_over(&mut self, flight: Flight, outcomes: Vec<Result<Value, Unanswered>>, now: Moment) {
         let (sent, is_repeated) = (flight.sent, flight.is_repeated);
         let answered = |outcome| Answered { outcome, sent, is_repeated };

@@ -1,4 +1,4 @@
-//! Permits that are held: what `src/permit.rs` and `src/lease/permits.rs` do around the keeper.
+//! Held permits: what `src/permit.rs` and `src/lease/permits.rs` do around the keeper.
 
 use super::flights::{Answered, Unanswered};
 use super::waits::Caller;
@@ -15,31 +15,31 @@ use crate::protocol::waiter::Granted;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a drop waits for its answer.
+/// How long a drop waits for its reply.
 const DROP_BOUND: Duration = Duration::from_millis(100);
 
 const BRIEF_MS: u64 = 50;
 
 pub(super) type Batch = Vec<(Number, Arc<Identity>)>;
 
-/// What its holder knows of a permit.
+/// The holder's knowledge of a permit.
 #[derive(Clone, Debug)]
 pub(crate) struct Permit {
     pub(crate) identity: Arc<Identity>,
-    /// How many permits it is, or fewer if a call that gives some back was not answered.
+    /// The number of permits, or fewer if a partial release had no reply.
     pub(crate) least: u32,
-    /// Its holder has it: it was confirmed, and is not being dropped.
+    /// The holder has it: it was confirmed and is not being dropped.
     pub(crate) is_had: bool,
-    /// Something happened to the server after which it may be lost without a word.
+    /// Something happened to the server that may have removed it unnoticed.
     pub(crate) is_excused: bool,
-    /// Its holder saw that it was lost.
+    /// The holder saw that it was lost.
     pub(crate) seen_lost: bool,
-    /// How often its holder was told that it is lost.
+    /// How often its loss was reported to the holder.
     pub(crate) told: u32,
     pub(crate) on_lost: bool,
-    /// A lease of it is too short to be renewed in time for sure.
+    /// One of its leases is too short for reliable renewal.
     pub(crate) is_brief: bool,
-    /// How long it lived by its last new lease, by the monotonic clock, and when that was.
+    /// The length of its last new lease by the monotonic clock, and when that began.
     pub(crate) leased: Option<(Duration, Instant)>,
 }
 
@@ -47,12 +47,12 @@ pub(crate) struct Permit {
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Drop(Number, Instant),
-    /// Gives back all but so many.
+    /// Releases all but this many permits.
     Keep(Number, u32),
     Refresh {
         number: Number,
         lease_ms: u64,
-        /// The holder does not have it before this is answered.
+        /// The holder does not have the permit before this call has succeeded.
         confirms: bool,
     },
 }
@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    /// How long a permit lives by its holder's clocks, without anybody looking; `None`: for ever.
+    /// How long a permit still lasts by the clocks of its holder, without marking it as lost; `None`: for ever.
     pub(crate) fn left(&mut self, number: Number, now: Moment) -> Option<Duration> {
         match self.keeper.held(number) {
             Some(held) if !held.is_over() => held.deadline().remaining(now),
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// Where the wall clock shows less, nothing is due when the lease ends by it.
+    /// If the lease ends by the wall clock first, nothing is planned at that end.
     fn note_lease(&mut self, number: Number, now: Moment) {
         let left = self.left(number, now);
         let held = self.keeper.held(number);
@@ -102,14 +102,14 @@ impl Client {
         }
     }
 
-    /// Its holder looks whether it is lost.
+    /// The holder checks whether the permit is lost.
     pub(crate) fn look(&mut self, number: Number, now: Moment) -> bool {
         let is_lost = self.keeper.is_lost(number, now);
         self.take_losses();
         if let Some(permit) = self.permits.get_mut(&number) {
             if permit.seen_lost && !is_lost {
-                let text = format!("{} comes back to life", permit.identity.id);
-                self.break_promise("lost is lost", text);
+                let text = format!("{} was lost and is held again", permit.identity.id);
+                self.break_promise("stays lost", text);
             } else {
                 permit.seen_lost = is_lost;
             }
@@ -121,7 +121,7 @@ impl Client {
         self.violation.get_or_insert(Violation { rule, text });
     }
 
-    /// Its holder drops it.
+    /// The holder drops the permit.
     pub(crate) fn drop_permit(&mut self, number: Number, now: Moment) {
         self.keeper.leave(number);
         let is_lost = self.look(number, now);
@@ -131,7 +131,7 @@ impl Client {
         permit.is_had = false;
         let identity = permit.identity.clone();
         if identity.lease.own_id && is_lost {
-            return self.forget(number); // it may be another caller's by now
+            return self.forget(number); // another caller may hold the id by now
         }
         let until = now.instant() + DROP_BOUND;
         let call = release_of(&identity, 0).pack();
@@ -150,7 +150,7 @@ impl Client {
         self.callers.insert(caller, Caller::Changes(change));
     }
 
-    /// Its holder gives back all but so many.
+    /// The holder releases all but this many permits.
     pub(crate) fn keep_less(&mut self, number: Number, keep: u32, now: Moment) {
         if self.look(number, now) {
             return;
@@ -162,7 +162,7 @@ impl Client {
         }
     }
 
-    /// Its holder gives it a new lease; `None`: one as its own.
+    /// The holder refreshes the permit; `None`: with its configured lease.
     pub(crate) fn refresh(&mut self, number: Number, lease_ms: Option<u64>, now: Moment) {
         if self.look(number, now) {
             return;
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// A change was answered, or not.
+    /// A change has its reply, or failed.
     pub(super) fn changed(&mut self, change: Change, answered: Answered, now: Moment) {
         match change {
             Change::Drop(number, until) => self.dropped(number, until, answered, now),
@@ -234,7 +234,7 @@ impl Client {
 
     fn note_refresh(&mut self, number: Number, now: Moment) {
         if self.permits.get(&number).is_some_and(|permit| permit.seen_lost) {
-            self.break_promise("lost is lost", format!("permit {number} is renewed after its end"));
+            self.break_promise("stays lost", format!("permit {number} was renewed after its end"));
         }
         self.note_lease(number, now);
         if let Some(permit) = self.permits.get_mut(&number) {
@@ -285,7 +285,7 @@ impl Client {
         });
     }
 
-    /// The renewal thread looks what is due.
+    /// The renewal thread checks what is due.
     pub(super) fn renew(&mut self, now: Moment) {
         let Due::Now(due) = self.keeper.due(Task::Renew(0), now) else {
             return;
@@ -295,7 +295,7 @@ impl Client {
         for (number, identity) in &batch {
             let had = self.permits.get(number).is_some_and(|permit| permit.is_had);
             if !had || self.left(*number, now).is_some_and(|left| left.is_zero()) {
-                let text = format!("{} is renewed", identity.id);
+                let text = format!("{} is renewed after its end", identity.id);
                 self.break_promise("renewal after the end", text);
             }
         }
@@ -310,7 +310,7 @@ impl Client {
         self.renewing = batch;
     }
 
-    /// The renewal thread has its answers.
+    /// The renewal thread has its replies.
     pub(super) fn renewed(&mut self, answered: Vec<Answered>, now: Moment) {
         let batch = std::mem::take(&mut self.renewing);
         for ((number, identity), answered) in batch.into_iter().zip(answered) {
@@ -324,13 +324,13 @@ impl Client {
         self.take_losses();
     }
 
-    /// The thread that reports losses looks what is due.
+    /// The thread that reports losses checks what is due.
     pub(super) fn report_losses(&mut self, now: Moment) {
         self.keeper.due(Task::Report, now);
         self.take_losses();
     }
 
-    /// Tells the holders what turned out to be lost.
+    /// Reports losses to the holders.
     fn take_losses(&mut self) {
         for loss in self.keeper.take_losses() {
             let Some(permit) = self.permits.get_mut(&loss.number) else {
@@ -339,7 +339,7 @@ impl Client {
             permit.told += u32::from(loss.is_reported);
             let is_kept = permit.is_had && permit.identity.lease.renewed && !permit.is_brief;
             if self.is_calm && is_kept && !permit.is_excused {
-                let text = format!("{} is lost, though nothing went wrong", permit.identity.id);
+                let text = format!("{} is lost, although no fault happened", permit.identity.id);
                 self.break_promise("renewal", text);
             }
         }

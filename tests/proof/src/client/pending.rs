@@ -7,7 +7,7 @@ use crate::protocol::lease::Moment;
 use crate::protocol::releases::{PendingRelease, Steps, ToRelease};
 use std::time::Instant;
 
-/// A release that is carried out, call by call.
+/// A release in progress, call by call.
 #[derive(Clone, Debug)]
 pub(crate) struct Released {
     pub(crate) pending: PendingRelease<u64>,
@@ -15,14 +15,14 @@ pub(crate) struct Released {
 }
 
 impl Client {
-    /// Leaves a release to the thread.
+    /// Leaves a release to the background thread.
     pub(crate) fn release_later(&mut self, pending: PendingRelease<u64>, now: Moment) {
         self.releases.add([pending]);
         let at = self.releases_at.into_iter().chain([now.instant()]);
         self.releases_at = at.min();
     }
 
-    /// Begins a release: behind the call that it undoes, if that has a connection.
+    /// Begins a release, on the connection of the call that it undoes, if that is still open.
     pub(super) fn send_release(
         &mut self,
         thread: Thread,
@@ -37,7 +37,7 @@ impl Client {
         Released { pending, steps }
     }
 
-    /// Goes on with a release: what it waits for next, or nothing once it is confirmed. An error: it is not.
+    /// Continues a release. Returns its next step, or `None` once it is confirmed. Fails if it is not confirmed.
     pub(super) fn release_answered(
         &mut self,
         thread: Thread,
@@ -57,7 +57,7 @@ impl Client {
         Ok(Some(released))
     }
 
-    /// The thread looks what is due.
+    /// The thread checks what is due.
     pub(super) fn send_releases(&mut self, now: Moment) {
         self.releases_at = None;
         match self.releases.next(now.instant(), |_| 0) {
@@ -78,7 +78,7 @@ impl Client {
         }
     }
 
-    /// The thread has its answers.
+    /// The thread has its replies.
     pub(super) fn released(&mut self, mut answered: Vec<Answered>, now: Moment) {
         let mut releasing = std::mem::take(&mut self.releasing);
         let mut unconfirmed = Vec::new();

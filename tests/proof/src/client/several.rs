@@ -24,7 +24,7 @@ fn asked(wants: &[Want]) -> Vec<AskOne<'_>> {
 }
 
 impl Client {
-    /// Somebody wants permits of several semaphores, all with one id.
+    /// A caller wants permits of several semaphores, all with one id.
     pub(crate) fn try_all(&mut self, wants: Vec<Want>, now: Moment) {
         let number = self.next_number();
         let asked = asked(&wants);

@@ -36,7 +36,7 @@ impl Want {
 }
 
 impl Client {
-    /// Somebody wants permits.
+    /// A caller wants permits.
     pub(crate) fn want(&mut self, want: Want, now: Moment) -> u64 {
         let number = self.next_number();
         if want.lease.own_id {
@@ -52,7 +52,7 @@ impl Client {
         number
     }
 
-    /// Goes on once no release of the id is pending.
+    /// Begins once no release of the id is pending.
     fn settle(&mut self, number: u64, mut settles: Settles, now: Moment) {
         let Want { keys, id, .. } = &settles.want;
         match self.releases.settle(keys, id, now.instant()) {
@@ -70,7 +70,7 @@ impl Client {
         self.callers.insert(number, Caller::Settles(Box::new(settles)));
     }
 
-    /// Another thread has its answer.
+    /// Another thread has its reply.
     pub(super) fn settle_all(&mut self, now: Moment) {
         let waits = |(number, caller): (&u64, &Caller)| match caller {
             Caller::Settles(settles) if settles.released.is_none() => Some(*number),
@@ -108,7 +108,7 @@ impl Client {
         };
         let registered = self.inbox.add(&want.keys, &want.id, random, make);
         let (Some(registered), Some(mailbox)) = (registered, mailbox) else {
-            return self.nothing(&want, "waits already", false);
+            return self.nothing(&want, "is already waiting", false);
         };
         let waiter = Waiter::new(target, deadline, super::OUTAGE, now.instant());
         let mut waiting = Waiting::new(waiter, mailbox, registered, since);
@@ -117,7 +117,7 @@ impl Client {
         self.wait_on(number, Box::new(waiting), want, action, now);
     }
 
-    /// Somebody waits for a latch.
+    /// A caller waits for a latch.
     pub(crate) fn watch(
         &mut self,
         keys: &LatchKeys,
@@ -146,7 +146,7 @@ impl Client {
         self.watch_on(number, caller, action, now);
     }
 
-    /// Sends a call of a wait; in line with the inbox.
+    /// Sends a call of a wait. A call in line contains the inbox.
     fn ask<T: Target>(&mut self, number: u64, waiting: &mut Waiting<T>, ask: Ask, until: Option<Instant>, now: Moment) {
         let channel = (ask == Ask::InLine && self.is_up).then_some(&self.channel);
         let inbox = channel.map(|channel| waiting.mailbox.inbox(channel));
@@ -201,7 +201,7 @@ impl Client {
         self.callers.insert(number, caller);
     }
 
-    /// A wait is over without a grant.
+    /// A wait ended without a grant.
     fn wait_over(
         &mut self,
         number: u64,
@@ -219,7 +219,7 @@ impl Client {
             self.break_promise("timeout", format!("{} ends too early: {why}", want.id));
         }
         if why.starts_with("LineFull") && want.max_waiting == 0 {
-            self.break_promise("line", format!("{} joins any line: {why}", want.id));
+            self.break_promise("line", format!("{} is not bounded by max_waiting: {why}", want.id));
         }
         if give_back.now {
             let until = now.instant() + LAST_CALL;
@@ -240,7 +240,7 @@ impl Client {
         self.nothing(&want, &why, waiting.unknown);
     }
 
-    /// The caller is told that it has nothing.
+    /// Reports to the caller that it has nothing.
     pub(super) fn nothing(&mut self, want: &Want, why: &str, unknown: bool) {
         self.outcomes.push(Outcome::Nothing {
             keys: want.keys.clone(),
@@ -268,7 +268,7 @@ impl Client {
         }
     }
 
-    /// A caller has the answer to its call.
+    /// A caller has the reply to its call.
     pub(super) fn answered(&mut self, number: u64, answered: Answered, now: Moment) {
         match self.callers.remove(&number) {
             Some(Caller::Tries { want, target }) => self.tried(&want, *target, answered, now),
@@ -324,7 +324,7 @@ impl Client {
         }
     }
 
-    /// The answer to a caller that does not wait.
+    /// The reply to a caller that does not wait.
     fn tried(&mut self, want: &Want, mut target: PermitTarget, answered: Answered, now: Moment) {
         let sent = answered.sent;
         let answer = answered.read(|reply| target.acquire(Ask::First, "").answer(reply));
@@ -340,7 +340,7 @@ impl Client {
             }
         };
         if gives_back {
-            // In the background, which for the server is the same as in the thread of the caller.
+            // In the background. For the server this is the same as in the thread of the caller.
             self.release_later(whatever(&target, None, now), now);
         }
         match result {
@@ -350,7 +350,7 @@ impl Client {
     }
 }
 
-/// The release of whatever the id has.
+/// A release of everything that the id holds.
 fn whatever(target: &PermitTarget, connection: Option<u64>, now: Moment) -> PendingRelease<u64> {
     let lives = PATIENCE.max(Duration::from_millis(target.lease.first_lease_ms()));
     PendingRelease {

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 const READERS: [&str; 5] =
     ["semaphore/lookup", "semaphore/inspect", "latch/count", "autocomplete/recent_match", "autocomplete/prefix_match"];
 
-/// Whether a reply has as many fields as the manifest says. One field without a word is the reply itself.
+/// Whether a reply has as many fields as the manifest lists. A single field without a word is the reply itself.
 fn has_fields(replies: &Replies, reply: &Value) -> bool {
     match (replies.get(""), reply) {
         (Some(fields), _) if fields.len() == 1 => true,
@@ -26,15 +26,15 @@ fn has_fields(replies: &Replies, reply: &Value) -> bool {
     }
 }
 
-/// What came of a script.
+/// The result of a script.
 struct Ran {
     reply: Result<Value, String>,
-    /// How many commands it called, where the step counts them.
+    /// How many commands it called, if the step counts them.
     calls: Option<u64>,
     wrote: bool,
 }
 
-/// The keys of a script, by these names, of each semaphore that the step is on.
+/// The keys of a script, by these names, for each semaphore of the step.
 fn keys_on(step: &Json, names: &[String]) -> Vec<Json> {
     let ons: Vec<&str> = match step.get("on") {
         Some(Json::Array(ons)) => ons.iter().filter_map(Json::as_str).collect(),
@@ -62,20 +62,20 @@ impl Run<'_> {
         let ran = self.carry_out(script, step, &words)?;
         match (step.get("error").and_then(Json::as_str), ran.reply) {
             (None, Err(error)) => return Err(format!("error {error}")),
-            (Some(_), Ok(reply)) => return Err(format!("no error, but {}", show(&reply))),
+            (Some(_), Ok(reply)) => return Err(format!("expected an error, got {}", show(&reply))),
             (Some(expected), Err(error)) => self.check_error(expected, &error)?,
             (None, Ok(reply)) => self.check_reply(script, step, &reply)?,
         }
         if ran.wrote {
-            return Err("it wrote".to_owned());
+            return Err("the script wrote, but must not".to_owned());
         }
         match (calls, ran.calls) {
-            (Some(calls), Some(counted)) if counted > calls => Err(format!("{counted} calls of Redis")),
+            (Some(calls), Some(counted)) if counted > calls => Err(format!("{counted} Redis commands, not {calls}")),
             _ => Ok(()),
         }
     }
 
-    /// The words of the call, with keys that have the names of the manifest where the step does not say others.
+    /// The words of the call. Its keys have the names in the manifest unless the step names others.
     fn words(&self, script: &str, step: &Json) -> Result<Vec<Vec<u8>>, String> {
         let known = self.suite.keys.get(script);
         let keys = match step.get("keys").and_then(Json::as_array) {
@@ -92,7 +92,7 @@ impl Run<'_> {
         Ok(words)
     }
 
-    /// Runs the script at a time between two looks at the clock.
+    /// Runs the script, and notes the server's time before and after.
     fn carry_out(&mut self, script: &str, step: &Json, words: &[Vec<u8>]) -> Result<Ran, String> {
         let counts = step.get("calls").and_then(Json::as_u64).is_some();
         let least = self.time()?;
@@ -107,7 +107,7 @@ impl Run<'_> {
         Ok(Ran { reply, calls, wrote })
     }
 
-    /// What luagate says is exact; of what the server says only its code counts.
+    /// Error texts of luagate must match exactly; of the server's own errors only the code counts.
     fn check_error(&self, expected: &str, error: &str) -> Result<(), String> {
         let words = expected.split(' ').map(|word| self.bindings.text(word));
         let expected: Vec<String> = words.collect::<Result<_, _>>()?;
@@ -122,6 +122,6 @@ impl Run<'_> {
         if has_fields(&self.suite.replies[script], reply) {
             return Ok(());
         }
-        Err(format!("not the manifest's fields: {}", show(reply)))
+        Err(format!("the reply does not have the fields of the manifest: {}", show(reply)))
     }
 }

@@ -1,4 +1,4 @@
-//! The cases as the files have them, and with signed messages.
+//! The cases as written in the files, and variants with signed messages.
 
 use serde_json::Value as Json;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use std::path::PathBuf;
 pub struct Case {
     /// The file and the case's own name.
     pub name: String,
-    /// How long all that is no pause may take, in ms, where the case is to mean anything.
+    /// The longest total time of the steps without the pauses, in ms. A slower run proves nothing.
     pub slack_ms: u64,
     pub steps: Vec<Json>,
 }
 
-/// Every case, by the names of the files and then in their order.
+/// Every case, by file name and then in file order.
 pub fn cases() -> Vec<Case> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/conformance"));
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
@@ -39,7 +39,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// The cases in which somebody waits whose messages are not signed, with messages that are.
+/// A variant with signed messages of each case in which a waiter has unsigned messages.
 pub fn signed(cases: &[Case]) -> Vec<Case> {
     let of_semaphores = cases.iter().filter(|case| !case.name.starts_with("latch"));
     let signed = of_semaphores.map(|case| Case {

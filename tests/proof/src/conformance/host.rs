@@ -1,35 +1,35 @@
-//! Where the cases run.
+//! The servers on which the cases run.
 
 use luagate_memory::{Server, Store};
 use redis::ConnectionLike;
 use std::collections::BTreeMap;
 
-/// How far the clock of a server in memory moves from call to call, in µs.
+/// How far the clock of a server in memory advances per call, in µs.
 const STEP: u64 = 1;
 
-/// Where cases run.
+/// A server on which cases run.
 pub trait Host {
     fn connection(&mut self) -> &mut dyn ConnectionLike;
-    /// Returns once the subscription stands.
+    /// Returns once the subscription is active.
     fn subscribe(&mut self, channel: &str);
     fn unsubscribe(&mut self, channel: &str);
-    /// Every message that was published on a channel since this was last asked.
+    /// Every message that was published on a channel since the last call.
     fn messages(&mut self, channel: &str) -> Vec<String>;
     fn pause(&mut self, ms: u64);
     fn set_full(&mut self, full: bool);
-    /// By how many ms the end of a key may differ, since the server looks at its clock twice.
+    /// The possible difference in a key's expiry, in ms, because the server reads its clock twice.
     fn tolerance(&self) -> i64;
-    /// A case begins: nothing of an earlier one is left that it could see.
+    /// A case begins. It must not see anything of an earlier case.
     fn begin(&mut self) {}
-    /// A script is about to run, whose calls are counted where `counts`.
+    /// A script is about to run. If `counts`, its commands are counted.
     fn before_script(&mut self, counts: bool);
-    /// How many commands the last script called, where that is known.
+    /// How many commands the last script called, if known.
     fn calls_of_last_script(&mut self) -> Option<u64>;
-    /// What is kept, where that can be seen.
+    /// The stored data, if accessible.
     fn store(&mut self) -> Option<Store>;
 }
 
-/// A server in this process, with a clock that only moves by steps and pauses.
+/// A server in this process. Its clock advances only by steps and pauses.
 pub struct Memory {
     server: Server,
     heard: BTreeMap<String, Vec<String>>,
@@ -83,7 +83,7 @@ impl Host for Memory {
         0
     }
 
-    /// At the start of a millisecond, so that what lasts as long as a pause ends at its very end.
+    /// Begins at the start of a millisecond, so that what lasts as long as a pause ends exactly with the pause.
     fn begin(&mut self) {
         let micros = self.server.with_store(|store| store.micros());
         let mut store = Store::default();

@@ -1,4 +1,4 @@
-//! Messages that came on a channel.
+//! Messages received on a channel.
 
 use super::steps::Run;
 use crate::pattern::bytes_of;
@@ -6,11 +6,11 @@ use redis::Value;
 use serde_json::Value as Json;
 
 impl Run<'_> {
-    /// The messages on a channel that no step has told of.
+    /// The messages on a channel that no step has consumed.
     fn unread(&mut self, channel: &str) -> Result<&mut Vec<String>, String> {
         let fresh = self.host.messages(channel);
         let unread = self.inboxes.get_mut(channel);
-        let unread = unread.ok_or_else(|| format!("{channel} is not subscribed to"))?;
+        let unread = unread.ok_or_else(|| format!("{channel} is not subscribed"))?;
         unread.extend(fresh);
         Ok(unread)
     }
@@ -27,7 +27,7 @@ impl Run<'_> {
             let said = words.pop();
             let signed = format!("{secret}{}", words.join(" "));
             if said != Some(&sha1_smol::Sha1::from(signed).digest().to_string()) {
-                return Err(format!("the signature of {message}"));
+                return Err(format!("wrong signature: {message}"));
             }
         }
         let words = words.iter().map(|word| match word.parse::<i64>() {
@@ -40,7 +40,7 @@ impl Run<'_> {
     pub(super) fn silent(&mut self, channel: &str) -> Result<(), String> {
         match self.unread(channel)?.first() {
             None => Ok(()),
-            Some(message) => Err(format!("a message that no step tells of: {message}")),
+            Some(message) => Err(format!("unexpected message: {message}")),
         }
     }
 

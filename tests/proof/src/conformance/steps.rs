@@ -1,4 +1,4 @@
-//! A case, step by step.
+//! Runs a case step by step.
 
 use super::{Host, Suite};
 use crate::pattern::Bindings;
@@ -6,22 +6,22 @@ use redis::Value;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// The time in ms at which a key ends, by one clock: -1 for never, -2 where there is no key.
+/// The time in ms at which a key expires, by one clock; -1: never, -2: no such key.
 const END_OF_KEY: &str = "local left = redis.call('PTTL', KEYS[1])
 if left < 0 then return left end
 local clock = redis.call('TIME')
 return clock[1] * 1000 + math.floor(clock[2] / 1000) + left";
 
-/// A case under way.
+/// A running case.
 pub(super) struct Run<'a> {
     pub(super) suite: &'a Suite,
     pub(super) host: &'a mut dyn Host,
     pub(super) bindings: Bindings,
-    /// Messages that came and that no step has told of, by channel.
+    /// Messages that no step has consumed, by channel.
     pub(super) inboxes: BTreeMap<String, Vec<String>>,
 }
 
-/// Puts `value` in place of `{each}` in a step.
+/// Replaces `{each}` in a step by `value`.
 fn substitute(step: &Json, value: &Json) -> Json {
     match step {
         Json::String(text) if text == "{each}" => value.clone(),
@@ -100,7 +100,7 @@ impl Run<'_> {
             self.host.set_full(full);
             Ok(())
         } else {
-            Err("no such step".to_owned())
+            Err("unknown step".to_owned())
         }
     }
 

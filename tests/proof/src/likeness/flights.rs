@@ -1,4 +1,4 @@
-//! What is on its way: calls and their replies, and messages.
+//! Calls, replies and messages on their way.
 
 use super::moment::{NEVER, from};
 use super::tickets::number;
@@ -89,7 +89,7 @@ impl View<'_> {
         let left = message.at.map_or(NEVER, |at| at.saturating_sub(message.now));
         self.add([left]);
         self.add_ms(message.at.unwrap_or(NEVER));
-        // What is older than an answer is not heeded.
+        // Messages older than a reply are ignored.
         self.add([(self.moment.now - message.now).min(self.moment.most / 1_000)]);
     }
 

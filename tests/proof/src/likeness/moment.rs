@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-/// No time is later: what scripts and clients take for never.
+/// Later than any time; scripts and clients treat it as never.
 pub(super) const NEVER: u64 = 9_000_000_000_000_000;
 
-/// A time, counted from the moment.
+/// A time relative to the moment.
 pub(super) fn from(moment: u64, at: u64) -> u64 {
     if at < NEVER { at.saturating_sub(moment) } else { NEVER }
 }
@@ -13,7 +13,7 @@ pub(super) fn from(moment: u64, at: u64) -> u64 {
 pub(super) struct Moment {
     pub(super) mono: u64,
     pub(super) now: u64,
-    /// The longest delay that makes a difference.
+    /// The longest delay that has an effect.
     pub(super) most: u64,
     pub(super) tickets: BTreeSet<u64>,
 }

@@ -1,4 +1,4 @@
-//! The releases of a client that are not confirmed, and the waits that it gave up.
+//! The unconfirmed releases of a client, and the waits that it gave up.
 
 use super::view::View;
 use crate::client::pending::Released;

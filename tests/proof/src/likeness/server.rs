@@ -1,11 +1,11 @@
-//! What the server has of one client.
+//! The server's data about one client.
 
 use super::view::View;
 use crate::model::is_cooling;
 use crate::situation::Situation;
 
 impl View<'_> {
-    /// What the server has of it.
+    /// The server's data about this client.
     pub(super) fn server(&mut self, situation: &Situation) {
         let kept = &situation.sealed.kept;
         let name = self.party.client.name;

@@ -6,7 +6,7 @@ use crate::scripts::words_of;
 use crate::situation::Situation;
 use std::collections::BTreeSet;
 
-/// All tickets that anybody knows.
+/// All known tickets.
 pub(super) fn tickets(situation: &Situation) -> BTreeSet<u64> {
     let queue = situation.sealed.kept.gate.model.queue.iter();
     let mut tickets: BTreeSet<u64> = queue.map(|waiter| waiter.ticket).collect();

@@ -1,4 +1,4 @@
-//! A wait for a latch, event by event: what it does next.
+//! A wait for a latch, event by event: its next action.
 
 use super::at;
 use super::releases::reply;
@@ -15,20 +15,20 @@ impl Shown for LatchTarget {
 }
 
 impl Wait<LatchTarget> {
-    /// One for a latch of 3.
+    /// A wait for a latch of 3.
     fn new(deadline: Option<u64>) -> Self {
         let keys = LatchKeys::new("luagate", "latch").unwrap();
         Wait::of(LatchTarget::new(&keys, 3, 60_000, at(0).instant()), deadline)
     }
 
-    /// This reply came at once.
+    /// A reply that arrives at once.
     fn replied(&mut self, text: &str, sent: u64) -> String {
-        let State::Asks(ask) = self.waiter.state else { panic!("it did not ask") };
+        let State::Asks(ask) = self.waiter.state else { panic!("the waiter did not ask") };
         let answer = self.waiter.target.answer(ask, reply(text)).unwrap();
         self.answered(answer, sent, sent)
     }
 
-    /// Asks, and is told that the latch is closed.
+    /// Asks, and gets the reply that the latch is closed.
     fn asks(&mut self, now: u64) -> String {
         self.timer(now);
         self.replied("closed 2 3 4000 1000", now)
@@ -40,7 +40,7 @@ pub(super) fn check() {
     let mut wait = Wait::new(None);
     assert_eq!(wait.start(true), "sleeps until 0");
     assert_eq!(wait.timer(0), none);
-    assert_eq!(wait.replied("closed 2 3 9000 1000", 10), "sleeps until 5010", "five seconds at most");
+    assert_eq!(wait.replied("closed 2 3 9000 1000", 10), "sleeps until 5010", "at most five seconds");
     assert_eq!(wait.asks(5_010), "sleeps until 9010");
     assert_eq!(wait.timer(9_010), none);
     assert_eq!(wait.replied("open 3 1000", 9_010), "open");
@@ -51,7 +51,7 @@ pub(super) fn check() {
     ends();
 }
 
-/// A message makes it ask at once; each one that was wrong lets it take 10 ms more before it heeds the next, up to a second.
+/// A message makes it ask at once. Each wrong message delays its reaction to the next one by 10 ms more, up to 1 s.
 fn calls() {
     let mut wait = Wait::new(None);
     wait.asks(0);
@@ -59,7 +59,7 @@ fn calls() {
     assert_eq!(wait.asks(100), "sleeps until 4100");
     assert_eq!(wait.message(0, None, 1_000, 105), "sleeps until 110");
     assert_eq!(wait.asks(200), "sleeps until 4200");
-    assert_eq!(wait.asks(4_200), "sleeps until 8200", "by itself");
+    assert_eq!(wait.asks(4_200), "sleeps until 8200", "without a message");
     assert_eq!(wait.called(4_300), "sleeps until 4220");
     for _ in 0..200 {
         wait.asks(5_000);
@@ -69,7 +69,7 @@ fn calls() {
     assert_eq!(wait.called(6_100), "sleeps until 7000");
 }
 
-/// The last call only counts. While the server cannot be reached a wait that was answered before goes on.
+/// Only the reply to the last call counts. While the server is unreachable, a wait that had a reply before continues.
 fn ends() {
     let last = || {
         let mut wait = Wait::new(Some(500));

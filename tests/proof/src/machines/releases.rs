@@ -1,11 +1,11 @@
-//! Releases that the server has not confirmed: which calls each takes, which go together, and when each is sent again.
+//! Unconfirmed releases: which calls each one needs, which are sent together, and when each is repeated.
 
 use super::at;
 use crate::protocol::keys::Keys;
 use crate::protocol::releases::{Next, PendingRelease, Releases, Settled, Target, ToRelease};
 use redis::Value;
 
-/// The time at which each of them ends by itself, in ms.
+/// The time when each of them expires, in ms.
 const UNTIL: u64 = 100_000;
 
 /// A release for a semaphore of this name.
@@ -18,12 +18,12 @@ fn plain(name: &str, id: &str) -> PendingRelease<u8> {
     pending(name, id, Target::Whatever, None)
 }
 
-/// Names of another length are on another server.
+/// A name of another length belongs to another server.
 fn node_of(pending: &PendingRelease<u8>) -> usize {
     pending.keys.meta.len()
 }
 
-/// The ids that are sent now, or in how many ms from 0 the next are.
+/// The ids that are sent now, or in how many ms from 0 the next ones are.
 fn next(releases: &mut Releases<u8>, now: u64) -> Result<Vec<String>, Option<u128>> {
     match releases.next(at(now).instant(), node_of) {
         ToRelease::Now(batch) => Ok(batch.into_iter().map(|pending| pending.id).collect()),
@@ -49,7 +49,7 @@ pub(super) fn check() {
     ids();
 }
 
-/// An own id is looked up, and released by its fence or ticket. It may have been granted in between: then once more.
+/// A fixed id is looked up, and released by its fence or ticket. If it was granted in between, both steps are repeated.
 fn steps() {
     let after = |target, replies: &[&str]| {
         let mut steps = pending("m", "id", target, None).steps();
@@ -75,7 +75,8 @@ fn steps() {
     assert_eq!(steps.next, look_up);
 }
 
-/// A hundred for one server go together, in their order; on a connection of its own, or with a lookup, each goes alone.
+/// Up to a hundred releases for one server are sent together, in order. A release on an existing connection, or with a
+/// lookup, is sent alone.
 fn together() {
     let mut releases = Releases::default();
     let others = [
@@ -97,7 +98,8 @@ fn together() {
     assert!(releases.is_empty());
 }
 
-/// A server that does not answer is left alone for 50 ms, then twice as long, up to a second; others do not wait for it.
+/// A server without a reply is not called for 50 ms, then for twice as long, up to 1 s. Releases for other servers do
+/// not wait for it.
 fn pauses() {
     let mut releases = Releases::default();
     let (here, away) = (plain("m", "here"), plain("away", "away"));
@@ -112,7 +114,7 @@ fn pauses() {
         releases.sent(node_of(&here), vec![], at(now).instant());
         now += pause;
     }
-    // The earliest of two; and after an answer it begins anew.
+    // The earlier of two counts. After a reply the delay begins anew.
     assert_eq!(next(&mut releases, now), Ok(vec!["away".to_owned()]));
     releases.sent(node_of(&away), vec![], at(now).instant());
     releases.add([away.clone(), here.clone()]);
@@ -124,7 +126,7 @@ fn pauses() {
     assert_eq!(next(&mut releases, now), Err(Some(u128::from(now - 20 + 50))));
 }
 
-/// What ends by itself is not sent; once its gate is gone, nothing is after half a minute.
+/// An expired release is not sent. After its gate is gone, no release is sent after half a minute.
 fn the_last() {
     let mut releases = Releases::default();
     releases.add([plain("m", "id")]);
@@ -141,7 +143,7 @@ fn the_last() {
     }
 }
 
-/// An id is used again only behind its pending release, and once that is answered; that of another name is another id.
+/// An id is used again only after its pending release has a reply. The same id of another semaphore does not count.
 fn ids() {
     let settle = |releases: &mut Releases<u8>, name: &str, id: &str, now: u64| match releases.settle(
         &Keys::mutex("luagate", name).unwrap(),
@@ -159,9 +161,9 @@ fn ids() {
     releases.add([plain("other", "id"), plain("m", "another"), plain("m", "id")]);
     assert_eq!(settle(&mut releases, "m", "id", 0), "after");
     assert_eq!(settle(&mut releases, "m", "id", 0), "yes");
-    assert_eq!(settle(&mut releases, "m", "another", UNTIL), "yes", "it ended by itself");
-    assert_eq!(settle(&mut releases, "other", "id", 0), "after", "the rest is pending still");
-    // Under way.
+    assert_eq!(settle(&mut releases, "m", "another", UNTIL), "yes", "it has expired");
+    assert_eq!(settle(&mut releases, "other", "id", 0), "after", "the others are still pending");
+    // Releases on their way.
     releases.add([plain("m", "first"), plain("m", "second")]);
     next(&mut releases, 0).unwrap();
     let asked = [("m", "first"), ("m", "second"), ("other", "first"), ("m", "another")];

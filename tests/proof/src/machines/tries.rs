@@ -1,4 +1,4 @@
-//! Permits that are asked for once: what is told of an answer, and whether it is given back.
+//! Permits that are asked for once: the result for the caller, and whether the grant is released.
 
 use super::at;
 use super::waits::{USAGE, denied, grant};
@@ -23,7 +23,7 @@ fn target(permits: Option<u32>, id: &str, own_id: bool, strict: bool) -> PermitT
     PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, lease, entry }
 }
 
-/// What came of an answer, in words.
+/// The result of a reply, in words.
 fn told(mut target: PermitTarget, answer: Answer) -> String {
     let (result, gives_back) = target.at_once(answer, at(10));
     let told = match result {
@@ -39,7 +39,7 @@ fn told(mut target: PermitTarget, answer: Answer) -> String {
     }
 }
 
-/// What cannot be is told before anything is sent.
+/// Invalid arguments are reported before anything is sent.
 fn arguments() {
     let refused = |permits, id: &str| {
         let checked = target(permits, id, true, false).check();
@@ -50,7 +50,8 @@ fn arguments() {
     assert_eq!([refused(Some(1), "me"), refused(None, "me")], [Ok(()), Ok(())]);
 }
 
-/// A strict semaphore gives back what another limit granted; of a refusal there is nothing to give back.
+/// A strict semaphore releases a permit that was granted under another limit. After a refusal there is nothing to
+/// release.
 fn answers() {
     let of = |strict| target(Some(1), "id", false, strict);
     let granted = |usage| Answer::Granted(grant(60, 8_000, 5_000), usage);
@@ -63,22 +64,22 @@ fn answers() {
     assert!(error.starts_with("LimitMismatch: ") && !error.ends_with("given back"), "{error}");
     let declared = |limit| PermitTarget { limit, ..of(true) };
     assert!(told(declared(1), granted(OTHER)).starts_with("LimitMismatch: "));
-    assert!(told(declared(0), granted(OTHER)).starts_with("granted "), "none is declared");
+    assert!(told(declared(0), granted(OTHER)).starts_with("granted "), "no limit is declared");
     let error = told(of(true), denied());
     assert!(error.starts_with("Denied: ") && !error.ends_with("given back"), "{error}");
-    // Who does not wait is denied, and no line is full for it.
+    // A caller that does not wait gets `Denied`, never `LineFull`.
     let full = PermitTarget { max_waiting: 1, ..of(false) };
     assert!(told(full, denied()).starts_with("Denied: "));
     let queued = Answer::Queued { ticket: 50, position: 1, retry_after: 0, usage: USAGE, now: 0 };
-    assert!(told(of(false), queued).starts_with("Unknown: "), "nobody asked to wait");
-    // All that are free are one at least.
+    assert!(told(of(false), queued).starts_with("Unknown: "), "the caller did not ask to wait");
+    // "All that are free" means at least one.
     let mut all = target(None, "id", false, false);
     let (result, _) = all.at_once(Answer::AboveLimit { limit: 0, now: 0 }, at(10));
     let error = result.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("1 permit") && error.contains("0"), "{error}");
 }
 
-/// What an own id holds was granted to another caller.
+/// A permit that a fixed id already holds was granted to another caller.
 fn own_ids() {
     let error = told(target(Some(1), "me", true, false), Answer::Held(grant(60, 9_000, 2_000), USAGE));
     assert!(error.starts_with("AlreadyHeld: ") && !error.ends_with("given back"), "{error}");

@@ -1,4 +1,4 @@
-//! One wait, event by event: what it does next in words, with times in ms from 0.
+//! One wait, event by event: its next action in words, with times in ms from 0.
 
 use super::at;
 use crate::client::micros;
@@ -7,7 +7,7 @@ use crate::protocol::message::Message;
 use crate::protocol::waiter::{Action, ActionOf, Event, Target, Waiter};
 use std::time::{Duration, Instant};
 
-/// What is waited for, and the end of such a wait in words.
+/// A target whose result can be shown in words.
 pub(super) trait Shown: Target {
     fn show(result: Result<Self::Granted, Self::Error>) -> String;
 }
@@ -21,7 +21,7 @@ pub(super) fn ms(instant: Instant) -> u64 {
 }
 
 impl<T: Shown> Wait<T> {
-    /// One that goes on for a second while the server cannot be reached.
+    /// A wait that continues for 1 s while the server is unreachable.
     pub(super) fn of(target: T, deadline: Option<u64>) -> Wait<T> {
         let deadline = deadline.map(|ms| at(ms).instant());
         Wait { waiter: Waiter::new(target, deadline, Duration::from_millis(1_000), at(0).instant()) }

@@ -1,4 +1,4 @@
-//! A wait for a permit, event by event: what it does next.
+//! A wait for a permit, event by event: its next action.
 
 use super::wait::{Shown, Wait, ms};
 use crate::error::failure::{Failure, FailureKind};
@@ -31,7 +31,7 @@ pub(super) fn grant(fence: u64, end: u64, now: u64) -> Grant {
 }
 
 impl Shown for PermitTarget {
-    /// Of an error its name.
+    /// An error is shown by its name.
     fn show(result: Result<Granted, AcquireError>) -> String {
         match result {
             Ok(granted) => {
@@ -55,7 +55,7 @@ impl Wait<PermitTarget> {
         Wait::of(PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, lease, entry }, deadline)
     }
 
-    /// One that is in line, with the ticket 50, since 0; it was told at the server's time 1,000.
+    /// A wait in line since 0, with ticket 50, by a reply with the server time 1,000.
     fn in_line(deadline: Option<u64>, own_id: bool) -> Self {
         let mut wait = Wait::new(deadline, own_id, false);
         assert_eq!(wait.start(true), "sleeps until 0");
@@ -82,7 +82,7 @@ pub(super) fn check() {
     full_lines();
 }
 
-/// Without an inbox it asks once without joining the queue. It sleeps for 5 s at most, and a second for each in front.
+/// Without an inbox it asks once without joining the line. It sleeps for at most 5 s, and 1 s for each waiter ahead.
 fn first_calls() {
     let mut wait = Wait::new(Some(1_000), false, false);
     assert_eq!(wait.start(false), "asks First until 1040");
@@ -108,25 +108,27 @@ fn first_calls() {
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);
     let answer = Answer::Held(grant(60, 8_000, 5_000), USAGE);
-    assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999), ticket Some(50)", "an id of its own");
+    assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999), ticket Some(50)", "a unique id");
 }
 
-/// A message brings a grant, if its fence is above the ticket and it is new. Its lease counts from the earlier of two bounds.
+/// A message brings a grant if its fence is above the ticket and it is new. Its lease counts from the earlier of two
+/// bounds.
 fn grants_by_message() {
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(49, Some(9_000), 1_500, 600), "sleeps until 4000", "of an earlier ticket");
     assert_eq!(wait.message(50, Some(9_000), 1_500, 600), "sleeps until 4000");
     assert_eq!(wait.message(60, Some(4_500), 1_500, 600), "granted 60 until Some(3499), ticket Some(50)");
-    // Long on its way: by its own time it would end at 5,000 + 2,999.
+    // A slow message: counted from its own send time, the lease would end at 5,000 + 2,999.
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(4_500), 1_500, 3_400), "granted 60 until Some(3499), ticket Some(50)");
-    // Sent before the call whose answer told the time: the message counts.
+    // The message was sent before the call whose reply contained the server time; the bound by the message counts.
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(9_000), 8_000, 100), "granted 60 until Some(1099), ticket Some(50)");
     let mut wait = Wait::in_line(None, false);
-    assert_eq!(wait.message(60, Some(1_400), 1_300, 600), "sleeps until 600", "over: it asks at once");
-    assert_eq!(wait.message(60, Some(9_000), 1_500, 700), "sleeps until 600", "heard already");
-    // Sent before the last answer, which said that it waits: it asks whether it holds still.
+    assert_eq!(wait.message(60, Some(1_400), 1_300, 600), "sleeps until 600", "the lease is over: it asks at once");
+    assert_eq!(wait.message(60, Some(9_000), 1_500, 700), "sleeps until 600", "a repeated message");
+    // The message was sent before the last reply, which put the waiter in line. It asks whether it still holds the
+    // permit.
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(9_000), 999, 600), "sleeps until 600");
     let mut wait = Wait::in_line(None, false);
@@ -136,7 +138,7 @@ fn grants_by_message() {
     assert_eq!(early.message(60, Some(9_000), 1_500, 0), "sleeps until 0", "older than the wait");
 }
 
-/// A hint lets it ask sooner, never later; one older than the last answer does not count.
+/// A hint can make it ask sooner, never later. A hint older than the last reply does not count.
 fn hints() {
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(0, Some(3_000), 999, 100), "sleeps until 4000");
@@ -149,14 +151,14 @@ fn hints() {
     assert_eq!(early.called(300), "sleeps until 0");
 }
 
-/// What an own id holds may be another caller's, unless a message to this wait told of its fence.
+/// A permit of a fixed id may belong to another caller, unless a message to this wait contained its fence.
 fn own_ids() {
     let held = |fence| Answer::Held(grant(fence, 9_000, 2_000), USAGE);
     let mut wait = Wait::in_line(None, true);
     assert_eq!(wait.message(60, Some(9_000), 1_500, 600), "sleeps until 600");
     assert_eq!(wait.timer(600), "asks InLine");
     assert_eq!(wait.answered(held(60), 600, 610), "granted 60 until Some(7599), ticket Some(50)");
-    // The message comes behind the answer.
+    // The message arrives after the reply.
     let unconfirmed = || {
         let mut wait = Wait::in_line(None, true);
         wait.timer(4_000);
@@ -169,14 +171,14 @@ fn own_ids() {
     assert_eq!(wait.message(60, Some(9_000), 1_500, 4_040), "granted 60 until Some(10999), ticket Some(50)");
     assert_eq!(unconfirmed().timer(5_000), "AlreadyHeld");
     assert_eq!(unconfirmed().cancelled(), "AlreadyHeld");
-    // A fence that is not above the ticket is of an earlier grant.
+    // A fence that is not above the ticket belongs to an earlier grant.
     let mut wait = Wait::in_line(None, true);
     wait.timer(4_000);
     assert_eq!(wait.answered(held(50), 4_000, 4_010), "AlreadyHeld");
     let mut wait = Wait::new(None, true, false);
     wait.start(false);
     assert_eq!(wait.answered(held(60), 0, 10), "AlreadyHeld");
-    // What is another caller's is left to it, whatever a call without an answer may bring.
+    // A permit of another caller is not released, even if a call without a reply may still bring a grant.
     let mut wait = Wait::in_line(None, true);
     wait.timer(4_000);
     wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
@@ -184,7 +186,7 @@ fn own_ids() {
     assert_eq!(wait.answered(held(50), 4_100, 4_110), "AlreadyHeld");
 }
 
-/// At the end of the time one last call takes the grant that was under way, or gives the place up.
+/// At the timeout one last call takes a grant that was on its way, or leaves the line.
 fn timeouts() {
     let mut wait = Wait::in_line(Some(500), false);
     assert_eq!(wait.timer(499), "asks InLine until 540");
@@ -198,7 +200,7 @@ fn timeouts() {
     };
     let answer = Answer::Granted(grant(60, 9_000, 6_000), USAGE);
     assert_eq!(last().answered(answer, 500, 510), "granted 60 until Some(3499), ticket Some(50)");
-    // The time was over before the answer came: what it may have brought is given back later.
+    // The wait timed out before the reply came: what it may have granted is released later.
     let given_back = "TimedOut, gives back now false, later true";
     for kind in [FailureKind::TimedOut, FailureKind::PoolExhausted, FailureKind::Unreachable] {
         assert_eq!(last().unanswered(unknown(kind), 540), given_back);
@@ -209,11 +211,11 @@ fn timeouts() {
     let invalid = CallError::Invalid(Invalid::new("permits", "takes 1 to the limit, got 0"));
     let error = last().unanswered(invalid, 540);
     assert!(error.starts_with("Invalid") && error.ends_with("later true"), "{error}");
-    // So also where the time was over during a call before the last one.
+    // The same if the wait timed out during a call before the last one.
     let mut wait = Wait::in_line(Some(500), false);
     wait.timer(499);
     assert_eq!(wait.unanswered(unknown(FailureKind::TimedOut), 540), given_back);
-    // An outage is told, unless it began within the last call; so is the failure of a wait that has no place.
+    // An outage is reported, unless it began within the last call. So is the failure of a wait without a place in line.
     for (began, told) in [(500, "TimedOut"), (499, "Failed")] {
         let mut wait = Wait::in_line(Some(540), false);
         wait.timer(began);
@@ -228,7 +230,7 @@ fn timeouts() {
     assert_eq!(wait.unanswered(failed(FailureKind::Unreachable), 520), "Failed");
 }
 
-/// While the server cannot be reached a wait that is in line asks every 100 ms, for as long as it may.
+/// While the server is unreachable, a waiter in line asks every 100 ms, up to its outage limit.
 fn outages() {
     let mut wait = Wait::in_line(None, false);
     for now in [4_000, 4_100, 4_999] {
@@ -238,17 +240,17 @@ fn outages() {
     wait.timer(5_000);
     let over = wait.unanswered(failed(FailureKind::Unreachable), 5_000);
     assert!(over.starts_with("Failed") && over.ends_with("now false, later true"), "{over}");
-    // A grant is kept, though a call was not answered.
+    // A grant is kept, although a call had no reply.
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);
     wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
     wait.timer(4_100);
     let answer = Answer::Granted(grant(60, 8_000, 5_000), USAGE);
     assert_eq!(wait.answered(answer, 4_100, 4_200), "granted 60 until Some(7099), ticket Some(50)");
-    // Who did not ask takes no failure.
+    // A waiter that did not ask ignores a failure.
     let failure = failed(FailureKind::Permission);
     assert_eq!(Wait::in_line(None, false).unanswered(failure, 100), "sleeps until 4000");
-    // An answer ends the outage.
+    // A reply ends the outage.
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);
     wait.unanswered(failed(FailureKind::Disconnected), 4_000);
@@ -256,7 +258,7 @@ fn outages() {
     wait.answered(queued(50, 1, 4_000, 5_000), 4_100, 4_100);
     wait.timer(8_100);
     assert_eq!(wait.unanswered(failed(FailureKind::Disconnected), 8_100), "sleeps until 8200");
-    // What another try cannot help ends the wait; so does any failure before it is in line.
+    // A failure that a retry cannot fix ends the wait; so does any failure before the waiter is in line.
     wait.timer(8_200);
     let denied = wait.unanswered(failed(FailureKind::Permission), 8_200);
     assert!(denied.starts_with("Failed") && denied.ends_with("later true"), "{denied}");
@@ -272,7 +274,7 @@ fn outages() {
 }
 
 fn cancellations() {
-    // The first ticket of all counts too.
+    // The lowest possible ticket counts too.
     let mut wait = Wait::new(None, false, false);
     wait.start(true);
     assert_eq!(wait.called(5), "sleeps until 0");
@@ -290,7 +292,7 @@ fn cancellations() {
     assert_eq!(early.cancelled(), "Cancelled");
 }
 
-/// A strict limit is checked in every answer, and before a grant of a message is believed.
+/// A strict limit is checked in every reply, and before a grant message is accepted.
 fn limits() {
     let other = Usage { in_use: 1, limit: 2 };
     for (strict, told) in
@@ -316,8 +318,8 @@ fn limits() {
     assert_eq!(wait.answered(above, 4_000, 4_010), "AboveLimit");
 }
 
-/// Each call tells the bound on the line and the minimum hold. Who does not join since the line is full has nothing, unless an
-/// earlier call may be carried out yet.
+/// Each call contains the bound on the line and the minimum hold. A caller that does not join a full line has nothing
+/// to release, unless an earlier call may still be executed.
 fn full_lines() {
     let target = |max_waiting, at_least_ms| {
         let target = Wait::new(None, false, false).waiter.target;
@@ -338,7 +340,7 @@ fn full_lines() {
         wait
     };
     assert_eq!(new().answered(denied(), 0, 10), "LineFull");
-    // Its own line was full after it was in line: the server forgot it, and its ticket.
+    // The line was full although it had been in line: the server forgot it and its ticket.
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);
     wait.unanswered(unknown(FailureKind::Disconnected), 4_000);

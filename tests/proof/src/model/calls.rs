@@ -1,4 +1,4 @@
-//! What each call does to the model, and what it answers.
+//! The effect of each call on the model, and its reply.
 
 use super::{Ask, BATCH, Effects, Model, Moment, Told, Waiter, end_of, is_cooling, time, words};
 use crate::scripts::Reply;
@@ -16,7 +16,7 @@ impl Model {
         if limit == 0 {
             return Err("LUAGATE no limit".to_owned());
         }
-        self.holders.remove(&ask.id); // what its ended lease still occupies
+        self.holders.remove(&ask.id); // permits of its ended lease
         self.expire(at);
         if ask.permits.is_some_and(|permits| permits > limit) {
             self.leave(&ask.id);
@@ -49,15 +49,15 @@ impl Model {
             return words(&[&"queued", &ticket, &position, &retry_after, &in_use, &limit, &now]);
         }
         let next_expiry = match self.ask_again(at, effects) {
-            _ if waits && self.end_of(1, at).is_none() => "*".to_owned(), // a lease that was made permanent counts as it was
-            exact if waits => format!("<={exact}"),                       // the same for one that was refreshed
+            _ if waits && self.end_of(1, at).is_none() => "*".to_owned(), // one that became permanent keeps its old end
+            exact if waits => format!("<={exact}"),                       // so does a refreshed one
             exact => exact,
         };
         let in_use = self.in_use();
         words(&[&"denied", &next_expiry, &in_use, &limit, &self.queue.len(), &now])
     }
 
-    /// Whether it is the caller's turn, once those before it are served.
+    /// Whether it is the caller's turn after those ahead were served.
     fn comes_to_turn(&mut self, ask: &Ask, waits: bool, at: &Moment, effects: &mut Effects) -> bool {
         let wanted = ask.permits.unwrap_or(1);
         if self.queue.is_empty() {
@@ -67,14 +67,14 @@ impl Model {
             self.stand_in_line(ask, at);
             let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
             if !my_turn && effects.left == BATCH && !effects.stopped {
-                self.serve(Some((&ask.id, wanted)), at, effects); // it was the last one that is looked at
+                self.serve(Some((&ask.id, wanted)), at, effects); // it was the last one within the bound
             }
             return my_turn;
         }
-        // It does not wait, or is not in line yet.
+        // The caller does not wait, or is not in line yet.
         let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
         if !my_turn && self.place(&ask.id).is_some() {
-            self.leave(&ask.id); // a place is given up
+            self.leave(&ask.id); // it leaves the line
             if !effects.stopped {
                 self.serve(None, at, effects);
             }
@@ -82,7 +82,7 @@ impl Model {
         my_turn || self.queue.is_empty() && self.fits(wanted)
     }
 
-    /// `fence` 0: whatever the id has.
+    /// `fence` 0: whatever grant the id has.
     pub fn release(&mut self, id: &str, keep: u32, fence: u64, at: &Moment, effects: &mut Effects) -> Reply {
         let mut answer = "gone";
         let mut left = 0;
@@ -90,7 +90,7 @@ impl Model {
         let ticket = self.place(id).map(|place| self.queue[place].ticket);
         let is_other = fence > 0 && holder.or(ticket) != Some(fence);
         if is_other {
-            // of a later call with the same id
+            // The grant belongs to a later call with the same id.
         } else if let Some(holder) = self.holders.get(id) {
             if !holder.lives(at.ms()) {
                 self.holders.remove(id);
@@ -144,7 +144,7 @@ impl Model {
         }
     }
 
-    /// `expected` `None` sets always.
+    /// `expected` `None`: sets it unconditionally.
     pub fn resize(&mut self, new: u32, expected: Option<u32>, at: &Moment, effects: &mut Effects) -> Reply {
         let old = self.limit;
         if expected.is_some_and(|expected| expected != old) {
@@ -173,7 +173,7 @@ impl Model {
         words(&[&"resized", &old, &self.limit, &self.in_use()])
     }
 
-    /// What `inspect` says of all holders and waiters, ended ones left out.
+    /// The reply of `inspect`: all holders and waiters, except expired ones.
     pub fn inspect(&self, at: &Moment) -> Vec<String> {
         let now = at.ms();
         let holders = self.holders.iter().filter(|(_, holder)| holder.lives(now));

@@ -3,7 +3,7 @@
 use super::{Effects, Model, Moment, time, words};
 use crate::scripts::Reply;
 
-/// What is asked of one of several semaphores.
+/// The request to one of several semaphores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AskOne {
     pub permits: u32,
@@ -18,7 +18,7 @@ fn row(numbers: &[&dyn ToString]) -> Vec<String> {
 }
 
 impl Model {
-    /// All or none of several semaphores. Where one does not grant, what the id held of the others is given back.
+    /// Acquires all of several semaphores or none. If one denies, what the id held of the others is released.
     pub fn try_acquire_all(
         models: &mut [&mut Model],
         id: &str,
@@ -36,10 +36,10 @@ impl Model {
         let held: Vec<bool> = held.collect();
         let places = || (0..asked.len()).filter(|place| !held[*place]);
         let above = places().find(|place| asked[*place].permits > limits[*place]);
-        // In the order of the places: the first one that does not grant, and when to ask again there.
+        // The first place that denies, in order, and when to ask again there.
         let mut blocked = None;
         for place in places() {
-            models[place].holders.remove(id); // what its ended lease still occupies
+            models[place].holders.remove(id); // permits of its ended lease
             models[place].leave(id);
             let own = models[place].advance(limits[place], at, effects);
             let can_have = models[place].could_grant(asked[place].permits, limits[place]);
@@ -77,7 +77,7 @@ impl Model {
         Ok(head.into_iter().chain(grants).chain(["]".to_owned()]).collect())
     }
 
-    /// Takes back what has ended and serves the line, under this limit, which only a grant to the caller stores.
+    /// Takes back ended leases and serves the line, under this limit. Only a grant to the caller stores the limit.
     fn advance(&mut self, limit: u32, at: &Moment, effects: &mut Effects) -> Effects {
         let (stored, mut own) = (self.limit, Effects::default());
         self.limit = limit;

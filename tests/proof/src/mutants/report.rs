@@ -1,22 +1,22 @@
-//! What became of all mutants.
+//! The report on all mutants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What became of a mutant.
+/// How a mutant was detected, if it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// It is not valid.
+    /// It does not compile.
     Invalid,
-    /// It was detected by single calls: conformance cases or unit tests.
+    /// Detected by single calls: conformance cases or unit tests.
     ByCase,
     ByWorld,
     ByModelChecking,
     Undetected,
 }
 
-/// The mutants that mean the same, and why. A line that begins with `#` is the reason for those that follow.
+/// The mutants without effect, and why. A line that begins with `#` is the reason for the lines after it.
 pub struct Listed(BTreeMap<String, String>);
 
 impl Listed {
@@ -37,7 +37,7 @@ impl Listed {
         self.0.contains_key(key)
     }
 
-    /// Prints how it went, and whether there is something to look at. `all`: no mutant was left out.
+    /// Prints the result, and returns whether something needs attention. `all`: no mutant was left out.
     pub fn report(&self, mut fates: Vec<(String, usize, Fate)>, all: bool) -> ExitCode {
         fates.sort_by(|a, b| (a.2, &a.0, a.1).cmp(&(b.2, &b.0, b.1)));
         let undetected = fates.iter().filter(|(.., fate)| *fate == Fate::Undetected);
@@ -45,10 +45,10 @@ impl Listed {
         let mut bad = 0;
         for (key, line, fate) in &fates {
             match (fate, self.contains(key)) {
-                (Fate::Undetected, false) => {} // said before
-                // A function may have the same text twice.
+                (Fate::Undetected, false) => {} // printed before
+                // A function may contain the same text twice.
                 (Fate::ByCase | Fate::ByWorld | Fate::ByModelChecking, true) if !undetected.contains(key.as_str()) => {
-                    println!("detected, though listed: {key} (line {line})");
+                    println!("detected, but listed as equivalent: {key} (line {line})");
                 }
                 _ => continue,
             }
@@ -56,14 +56,14 @@ impl Listed {
         }
         for key in self.0.keys().filter(|_| all) {
             if !fates.iter().any(|(other, ..)| other == key) {
-                println!("listed, but there is no such mutant any more: {key}");
+                println!("listed, but no such mutant exists: {key}");
                 bad += 1;
             }
         }
         let count = |of| fates.iter().filter(|(.., fate)| *fate == of).count();
         let listed = fates.iter().filter(|(key, ..)| self.contains(key)).count();
         println!(
-            "{} mutants: {} detected by a case, {} by a simulated world, {} by model checking, {listed} mean the same as listed, {} are not valid; {bad} to look at",
+            "{} mutants: {} detected by a case, {} by a simulated world, {} by model checking, {listed} listed as equivalent, {} invalid; {bad} need attention",
             fates.len(),
             count(Fate::ByCase),
             count(Fate::ByWorld),
@@ -77,7 +77,7 @@ impl Listed {
     }
 }
 
-/// Tells now and then how far it is.
+/// Prints the progress now and then.
 pub struct Progress {
     begun: Instant,
     told: Instant,

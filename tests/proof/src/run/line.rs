@@ -1,4 +1,4 @@
-//! Who may join a line that has a bound.
+//! Which callers may join a bounded line.
 
 use super::Run;
 use crate::ledger::{Check, broken};
@@ -6,8 +6,9 @@ use crate::messages::grants_told;
 use crate::model::{Ask, Model, Waiter, channel};
 
 impl Run<'_> {
-    /// Nobody joins behind as many as it allows who live, nobody is refused while fewer are in line, and who is in line stays
-    /// there. `before`: as it was before the call, where that is known; `waiting`: how many are in line now.
+    /// Checks three rules: no caller joins behind as many live waiters as it allows; no caller is refused while fewer
+    /// are in line; a waiter in line keeps its place. `before`: the model before the call, if known. `waiting`: the
+    /// length of the line now.
     pub(super) fn check_line(
         &self,
         ask: &Ask,
@@ -23,10 +24,10 @@ impl Run<'_> {
         let is_known = was_in_line || ask.ticket > 0;
         match words[0].as_str() {
             "denied" if is_known || ask.max_waiting == 0 => {
-                broken("line", format!("{} is turned away: {words:?}", ask.id))
+                broken("line", format!("{} was refused a place: {words:?}", ask.id))
             }
             "denied" if waiting < ask.max_waiting => {
-                let text = format!("{} is turned away while {waiting} of {} wait", ask.id, ask.max_waiting);
+                let text = format!("{} is refused while {waiting} of {} wait", ask.id, ask.max_waiting);
                 broken("line", text)
             }
             "queued" if !is_known && ask.max_waiting > 0 => {

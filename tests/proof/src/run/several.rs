@@ -14,7 +14,7 @@ impl Run<'_> {
     pub fn several(mut self, gates: &mut [Gate], sent: &Sent) -> Result<Done, Violation> {
         let call = &sent.call();
         let Call::TryAll { id, asked } = call else {
-            return broken("simulation", "no call to several semaphores");
+            return broken("simulation", "not a call to several semaphores");
         };
         let moment = Moment { micros: self.micros, listens: self.listens };
         let mut effects = Effects::default();
@@ -48,7 +48,8 @@ impl Run<'_> {
         Ok(Done { reply, raw, messages, grants, states })
     }
 
-    /// One of them lost a key, so that the model does not say what comes of the call, to any of them. What was told counts.
+    /// One of them lost a key, so the model cannot predict the call for any of them. Only the
+    /// replies and messages are checked.
     fn several_in_doubt(
         mut self,
         gates: &mut [Gate],
@@ -76,7 +77,7 @@ impl Run<'_> {
         Ok(Done { reply, raw, messages, grants, states })
     }
 
-    /// Invariants 1 and 3 of one of them, by what was told: the caller, and waiters that it served.
+    /// Invariants 1 and 3 of one semaphore, by the reply to the caller and the grant messages to waiters.
     fn record_row(
         &mut self,
         gate: &mut Gate,
@@ -119,7 +120,7 @@ impl Run<'_> {
         Ok(granted.len() as u64)
     }
 
-    /// Invariants 1 to 3 of one of them, by how the model changed, which answered as the script did.
+    /// Invariants 1 to 3 of one semaphore, by how the model changed. The model replied as the script did.
     fn record_changes(&self, gate: &mut Gate, before: &Model, call: &Call) -> Result<u64, Violation> {
         for id in before.holders.keys() {
             if !gate.model.holders.contains_key(id) {

@@ -1,11 +1,11 @@
-//! What is promised, and what has to be possible.
+//! Properties that must hold, and situations that must be possible.
 
 use super::{LEASE, Moment, Phase, Sent, Several, TICK};
 use stateright::Property;
 use std::sync::Arc;
 
 impl Several {
-    /// Whether somebody new can acquire all once the leases have ended.
+    /// Whether a new client can acquire all semaphores once the leases have ended.
     fn can_be_acquired(&self, moment: &Moment) -> bool {
         let mut later = moment.clone();
         let mut store = (*later.store).clone();
@@ -29,15 +29,15 @@ impl Several {
             Property::always("no deadlock", |world: &Several, moment: &Moment| {
                 moment.violation.is_some() || world.can_be_acquired(moment)
             }),
-            Property::sometimes("somebody is denied", |_, moment: &Moment| replied(moment, "denied")),
-            Property::sometimes("two have all", |_, moment: &Moment| {
+            Property::sometimes("a client is denied", |_, moment: &Moment| replied(moment, "denied")),
+            Property::sometimes("two clients hold all", |_, moment: &Moment| {
                 let holding = moment.callers.iter().filter(|caller| matches!(caller.phase, Phase::Holding { .. }));
                 holding.count() > 1
             }),
-            Property::sometimes("a lease ends before it is given back", |_, moment: &Moment| replied(moment, "gone")),
+            Property::sometimes("a lease ends before its release", |_, moment: &Moment| replied(moment, "gone")),
         ];
         if self.faults > 0 {
-            properties.push(Property::sometimes("a grant is confirmed, not repeated", |_, moment: &Moment| {
+            properties.push(Property::sometimes("a repeated call only confirms its grant", |_, moment: &Moment| {
                 replied(moment, "held")
             }));
         }

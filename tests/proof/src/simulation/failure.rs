@@ -1,4 +1,4 @@
-//! What went wrong in a world, and the shortest story of it.
+//! A failure in a world, and its shortest story.
 
 use crate::action::Action;
 use crate::ledger::Violation;
@@ -6,20 +6,20 @@ use crate::scripts::Scripts;
 use crate::world::World;
 use std::time::{Duration, Instant};
 
-/// How long a story is shrunk.
+/// The time limit for shrinking a story.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What went wrong.
+/// A failure.
 #[derive(Debug)]
 pub struct Failure {
     pub seed: u64,
     pub violation: Violation,
-    /// All that happened, up to there.
+    /// All actions up to the failure.
     pub actions: Vec<Action>,
     pub(super) clients: usize,
 }
 
-/// The violation that these actions lead to, if any.
+/// The violation that these actions cause, if any.
 fn replay(scripts: &Scripts, clients: usize, actions: &[Action], story: bool) -> (Option<Violation>, Vec<String>) {
     let mut world = World::new(scripts, clients).unwrap_or_else(|error| panic!("{error}"));
     world.story = story.then(Vec::new);
@@ -28,8 +28,8 @@ fn replay(scripts: &Scripts, clients: usize, actions: &[Action], story: bool) ->
 }
 
 impl Failure {
-    /// The same failure by fewer actions: leaves out what it can, in ever smaller pieces, until nothing more can go or it
-    /// took too long.
+    /// Finds fewer actions with the same failure: leaves out ever smaller pieces until nothing more can be left out, or
+    /// the time limit is reached.
     pub fn shrink(&mut self, scripts: &Scripts) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -60,7 +60,7 @@ impl Failure {
         }
     }
 
-    /// What happened, for reading.
+    /// The story as readable text.
     pub fn story(&self, scripts: &Scripts) -> String {
         let (_, lines) = replay(scripts, self.clients, &self.actions, true);
         format!(

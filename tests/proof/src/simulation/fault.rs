@@ -1,6 +1,6 @@
-//! What goes wrong in a world.
+//! The faults in a world.
 
-/// What may go wrong in a world; each world has some of it.
+/// The kinds of faults. Each world has some of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fault {
     Late,

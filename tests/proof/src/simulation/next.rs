@@ -1,4 +1,4 @@
-//! What happens next in a world, by chance.
+//! Chooses at random what happens next in a world.
 
 use super::STEPS;
 use super::fault::Fault;
@@ -36,7 +36,7 @@ impl Scheduler {
             let action = self.next(world, calm);
             step(world, action)?;
         }
-        // The faults end, and everybody goes.
+        // The faults end, and all clients leave.
         self.faults.clear();
         self.leaving = true;
         step(world, Action::Full(false))?;
@@ -61,7 +61,7 @@ impl Scheduler {
     fn next(&mut self, world: &World, calm: bool) -> Action {
         let (flights, mails) = (world.flight_count(), world.mails());
         let due = world.due().next();
-        // A permit is dropped just when it is to be renewed.
+        // A permit is dropped exactly when its renewal is due.
         if let Some((client, Thread::Renewal)) = due
             && self.one_in(8)
         {
@@ -69,7 +69,7 @@ impl Scheduler {
             return Action::DropPermit { client, permit };
         }
         if calm || !self.has(Fault::Late) {
-            // Everything is prompt.
+            // Calls and messages arrive at once.
             if mails > 0 && !(self.has(Fault::LostMessages) && self.one_in(4)) {
                 return Action::Read { mail: 0 };
             }
@@ -147,7 +147,7 @@ impl Scheduler {
         }
     }
 
-    /// Calls of others, and what changes a semaphore for everybody.
+    /// Calls by third parties, and changes to a semaphore that affect all clients.
     fn of_others(&mut self, client: usize, lease_ms: u64) -> Action {
         let gate = self.rng.usize(..3);
         match self.rng.u8(..24) {
@@ -211,7 +211,7 @@ impl Scheduler {
         }
     }
 
-    /// What is asked of each of several semaphores.
+    /// The requests to each of several semaphores.
     fn asked(&mut self, lease_ms: u64) -> Vec<AskOne> {
         let one = |_| AskOne {
             permits: self.rng.u32(1..4),
@@ -236,7 +236,7 @@ impl Scheduler {
         Action::Pass(self.rng.u64(1..20))
     }
 
-    /// Time goes by: a little, or up to what is due next; where all is calm not beyond it.
+    /// Time passes: a little, or until the next action is due. In a calm world not beyond that.
     fn pass(&mut self, world: &World, calm: bool) -> Action {
         let mono = world.mono;
         let next = world.next_time().map(|at| (at - mono).div_ceil(1_000));
@@ -251,7 +251,7 @@ impl Scheduler {
         Action::Pass(if calm { ms.min(next.unwrap_or(ms)) } else { ms })
     }
 
-    /// What goes wrong next, if it can.
+    /// The next fault, if it is possible now.
     fn fault(&mut self, fault: Fault, flights: usize, mails: usize) -> Option<Action> {
         let client = self.rng.usize(..self.clients);
         let (gate, key) = (self.rng.usize(..3), self.rng.usize(..3));

@@ -1,4 +1,4 @@
-//! What a world is like, by its seed.
+//! The character of a world, derived from its seed.
 
 use super::fault::{FAULTS, Fault};
 use fastrand::Rng;
@@ -7,36 +7,36 @@ pub(super) const LEASES: [u64; 7] = [1, 5, 50, 400, 400, 3_000, 30_000];
 
 const LEAST: [u64; 8] = [0, 0, 1, 5, 50, 400, 3_000, 12_000];
 
-/// The minimum hold of those who want something.
+/// The minimum hold in calls for permits.
 #[derive(Clone, Copy)]
 pub(super) enum Least {
     None,
-    /// The same for everybody.
+    /// The same for all.
     Alike(u64),
     Any,
 }
 
-/// Decides by chance what happens next.
+/// Decides at random what happens next.
 pub(super) struct Scheduler {
     pub(super) rng: Rng,
     pub(super) clients: usize,
     pub(super) faults: Vec<Fault>,
-    /// One in so many actions is a fault.
+    /// One in this many actions is a fault.
     pub(super) seldom: u32,
-    /// Now and then many come at once.
+    /// Now and then many callers arrive at once.
     pub(super) crowded: bool,
-    /// Most want one permit, of this limit, with leases of this length: what scripts do most often.
+    /// Most callers want one permit of this limit, with leases of this length: the most frequent use of the scripts.
     pub(super) alike: Option<(u32, u64)>,
-    /// Callers bound the line that they join.
+    /// Callers limit the length of the line that they join.
     pub(super) bounded: bool,
-    /// How long permits are held at least.
+    /// The minimum hold of permits.
     pub(super) least: Least,
-    /// Whoever holds gives back, and nobody wants anything more.
+    /// All holders release, and no client wants anything more.
     pub(super) leaving: bool,
 }
 
 impl Scheduler {
-    /// The scheduler of this seed, how many clients there are, and whether all is calm from the start.
+    /// The scheduler of this seed, the number of clients, and whether the world is free of delays from the start.
     pub(super) fn new(seed: u64) -> (Scheduler, usize, bool) {
         let mut rng = Rng::with_seed(seed);
         let clients = rng.usize(2..7);
@@ -71,7 +71,7 @@ impl Scheduler {
         if self.bounded { [0, 0, 1, 1, 2, 3][self.rng.usize(..6)] } else { 0 }
     }
 
-    /// One of `n`.
+    /// True once in `n` times.
     pub(super) fn one_in(&mut self, n: u32) -> bool {
         self.rng.u32(..n) == 0
     }

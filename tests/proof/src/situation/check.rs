@@ -1,4 +1,4 @@
-//! What holds in every situation.
+//! Promises that must hold in every situation.
 
 use super::Situation;
 use crate::ledger::{Check, broken};
@@ -7,7 +7,7 @@ use crate::protocol::keeper::Number;
 use std::sync::Arc;
 
 impl Situation {
-    /// Invariant 10: a script that frees permits, or finds them free, leaves nothing free for a waiter that lives.
+    /// Invariant 10: a script that frees permits, or finds free ones, leaves none unused that a live waiter could have.
     pub(super) fn check_wake_up(&self) -> Check {
         let kept = &self.sealed.kept;
         let now = kept.now();
@@ -21,16 +21,17 @@ impl Situation {
             lives && waiter.patience_until > now
         });
         match first {
-            // What is free is kept for who has no inbox.
+            // Free permits are reserved for a waiter without an inbox.
             Some(waiter) if !waiter.inbox.is_empty() && in_use + waiter.permits <= model.limit => {
-                let text = format!("{} waits, though enough is free: {model:?}", waiter.id);
+                let text = format!("{} waits, although enough permits are free: {model:?}", waiter.id);
                 broken("wake-up", text)
             }
             _ => Ok(()),
         }
     }
 
-    /// Whoever believes to hold does, for as long as it believes, and they are not too many. Who has given up has nothing.
+    /// Checks three rules: a client that believes that it holds a permit does hold it, for that long; the believed
+    /// permits do not exceed the limit; a client that has given up has nothing.
     pub(super) fn check(&mut self) -> Check {
         let (now, kept) = (self.moment(), self.sealed.kept.clone());
         let mut believed = 0;
@@ -62,13 +63,13 @@ impl Situation {
                 let mut queue = model.queue.iter().filter(|waiter| waiter.patience_until > kept.now());
                 let has = holders.any(|(id, _)| is_own(id)) || queue.any(|w| is_own(&w.id));
                 if has {
-                    let text = format!("c{} has given up: {model:?}", party.client.name);
+                    let text = format!("c{} gave up, but still has something: {model:?}", party.client.name);
                     return broken("nothing left behind", text);
                 }
             }
         }
         if kept.gate.model.exists && believed > kept.gate.model.limit {
-            return broken("limit", format!("{believed} are believed to be held"));
+            return broken("limit", format!("clients believe that they hold {believed} permits"));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What each event does to a situation.
+//! The effect of each event on a situation.
 
 use super::{Event, Party, REST, Setting, Situation, TICK, Tell, Want};
 use crate::call::{Call, Sent};
@@ -11,7 +11,7 @@ use redis::{RedisResult, Value};
 use std::sync::Arc;
 
 impl Situation {
-    /// What a client does.
+    /// An action of a client.
     fn with<T>(&mut self, who: usize, work: impl FnOnce(&mut Party, Moment) -> T) -> T {
         let now = self.moment();
         let party = Arc::make_mut(&mut self.parties[who]);
@@ -102,7 +102,7 @@ impl Situation {
         }
     }
 
-    /// Time passes until the keys end.
+    /// Time passes until the keys expire.
     fn rest(&mut self, carrier: &Carrier) -> Check {
         self.sealed = carrier.pass(&self.sealed, REST * TICK)?;
         if carrier.is_there(&self.sealed) {
@@ -117,7 +117,7 @@ impl Situation {
         Ok(())
     }
 
-    /// The server carries out a call.
+    /// The server executes a call.
     fn arrive(&mut self, carrier: &Carrier, who: usize, number: u64, tell: Tell) -> Check {
         let mut flights = self.parties[who].client.flights.iter();
         let Some(flight) = flights.find(|flight| flight.number == number) else {
@@ -166,7 +166,7 @@ impl Situation {
             }
         }
         self.sealed = carried.sealed;
-        // A refresh takes nothing back, and nor does who is only told what it holds.
+        // A refresh takes nothing back; neither does a call that only confirms what its caller holds.
         let looks = ["semaphore/acquire", "semaphore/release"].contains(&sent.script.as_str());
         if looks && words.is_ok_and(|words| words[0] != "held") {
             self.check_wake_up()?;

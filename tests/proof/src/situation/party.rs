@@ -11,20 +11,20 @@ use crate::protocol::lease::Moment;
 use crate::protocol::releases::{PendingRelease, Target};
 use std::collections::BTreeSet;
 
-/// A client, and how much it wanted.
+/// A client, and how many times it asked.
 #[derive(Clone, Debug)]
 pub struct Party {
     pub(crate) client: Client,
     pub asked: usize,
-    /// Ids whose call was carried out when nobody waited for its answer any more.
+    /// Ids whose call was executed when its reply was no longer awaited.
     pub stray: BTreeSet<String>,
-    /// Those for which no release came behind that call: its client sent the release before, or was answered when it sent the
-    /// call again. What such a call got ends by itself.
+    /// Such ids without a release after that call: the client sent the release before, or had the reply to a repetition
+    /// of the call. The grant to such a call ends with its lease or its deadline.
     pub late: BTreeSet<String>,
 }
 
 impl Party {
-    /// Who waits in line.
+    /// The permits for which a caller waits in line.
     pub(crate) fn waiting(&self) -> Option<&Want> {
         let mut callers = self.client.callers.values();
         callers.find_map(|caller| match caller {
@@ -33,7 +33,7 @@ impl Party {
         })
     }
 
-    /// Whether it was told a place in line.
+    /// Whether it got a place in line.
     pub(crate) fn is_in_line(&self) -> bool {
         let mut callers = self.client.callers.values();
         callers.any(|caller| match caller {
@@ -42,7 +42,7 @@ impl Party {
         })
     }
 
-    /// Whether its wait is about to end.
+    /// Whether its wait is being cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         let mut callers = self.client.callers.values();
         callers.any(|caller| match caller {
@@ -51,7 +51,7 @@ impl Party {
         })
     }
 
-    /// What is due.
+    /// The due actions.
     pub(crate) fn due(&self, mono: u64) -> impl Iterator<Item = (Thread, u64)> {
         let plans = self.client.plans().map(|(thread, at)| (thread, micros(at)));
         plans.filter(move |(_, at)| *at <= mono)
@@ -64,7 +64,7 @@ impl Party {
         had.map(|(number, permit)| (*number, permit.least))
     }
 
-    /// Nobody wants or has anything, and nothing is on its way.
+    /// The client wants and has nothing, and nothing is on its way.
     pub(crate) fn is_at_rest(&self) -> bool {
         let client = &self.client;
         client.callers.is_empty()
@@ -75,7 +75,7 @@ impl Party {
             && client.releasing.is_empty()
     }
 
-    /// Whether it wants what this id has, or will give it back, whatever it is, by another call than this one.
+    /// Whether it wants what this id has, or will release all of it by another call than this one.
     pub(super) fn releases(&self, id: &str, this: u64, now: Moment) -> bool {
         let client = &self.client;
         let mut wants = client.callers.values().filter_map(Caller::asks_for);
@@ -92,8 +92,8 @@ impl Party {
         pending || wants.any(|want| want.id == id) || calls.any(releases)
     }
 
-    /// A release is repeated until the lease would have ended if the call had been carried out when it was sent. Where the
-    /// call came later, what it got ends by itself.
+    /// A release is repeated until the lease would have ended if the call had been executed when it was sent. If the
+    /// call was executed later, its grant ends with its lease.
     pub(super) fn note_releases_that_end(&mut self, now: Moment) {
         let over = self.client.releases.pending.iter().filter(|pending| pending.is_over(now.instant()));
         let over: Vec<&String> = over.map(|pending| &pending.id).collect();
@@ -101,7 +101,7 @@ impl Party {
         self.late.extend(ended);
     }
 
-    /// Those of its messages that it would heed.
+    /// Keeps the messages that it would react to.
     pub(super) fn tidy(&mut self) {
         let client = &mut self.client;
         let Client { inbox, mail, .. } = client;
@@ -112,7 +112,7 @@ impl Party {
         mail.truncate(MAIL);
     }
 
-    /// Something goes wrong.
+    /// A fault happens.
     pub(super) fn suffer(&mut self, event: Event, now: Moment, tell: Tell) {
         let client = &mut self.client;
         match event {

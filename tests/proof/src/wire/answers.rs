@@ -1,4 +1,5 @@
-//! The words of each call, and its answer: to the replies of the script itself, and to replies that no script gives.
+//! The words of each call, and how the library reads replies: those of the script itself, and replies that no script
+//! sends.
 
 mod autocomplete;
 mod errors;
@@ -25,7 +26,7 @@ pub fn check(scripts: &Scripts) {
     for (script, replies) in scripts.replies() {
         for word in replies.keys() {
             let seen = wire.seen.contains(&(script.clone(), word.clone()));
-            assert!(seen, "{script} never answered {word:?}");
+            assert!(seen, "{script} never replied {word:?}");
         }
     }
     semaphore::grants_that_cannot_be();

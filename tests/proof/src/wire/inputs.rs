@@ -1,4 +1,4 @@
-//! What people and servers give: names, ids, and how many replicas confirmed.
+//! Input from users and servers: names, ids, and the number of confirming replicas.
 
 use super::server_error;
 use crate::error::failure::FailureKind;
@@ -87,7 +87,7 @@ fn ids() {
     assert!(check_id("a b").is_err());
     let inbox = new_inbox("app");
     assert_eq!(inbox.strip_prefix("app:inbox:").map(str::len), Some(9));
-    // Each of its 78 bits is random, whatever the version and the variant of a UUID.
+    // Each of its 78 bits is random, whatever the version and the variant of the UUID.
     for (random, secret) in [
         (0x0123_4567_89ab_4def_8fed_cba9_8765_4321, "hMUZHm6yt_rm4"),
         (0x0000_0000_0000_4000_bfff_ffff_ffff_ffff, "__________AAA"),

@@ -1,4 +1,5 @@
-//! A server may forget its scripts at any moment. Whatever it knows, each call has one outcome, the one that its text alone has.
+//! A server may forget its scripts at any moment. Each call must have exactly one outcome, the same as with its script
+//! text.
 
 use super::{carry, commands, server, server_error};
 use crate::error::CallError;
@@ -14,11 +15,11 @@ use luagate_memory::{Server, Store};
 use redis::{ConnectionLike, Value};
 use std::time::Duration;
 
-/// How a server behaves, and how it is asked.
+/// How a server behaves, and how it is called.
 #[derive(Clone, Copy, Debug, Default)]
 struct Setting {
     knows: bool,
-    /// The commands of which bit before it forgets all scripts.
+    /// Bit n: it forgets all scripts before the n-th command.
     forgets: u32,
     refuses_to_store: bool,
     asking: bool,
@@ -27,11 +28,11 @@ struct Setting {
     last: bool,
 }
 
-/// A server in such a setting.
+/// A server with such a setting.
 struct Peer<'a> {
     server: &'a mut Server,
     setting: Setting,
-    /// How many commands came, and how many calls were run.
+    /// How many commands arrived, and how many calls were executed.
     commands: u32,
     run: i64,
     asked: bool,
@@ -87,7 +88,7 @@ pub fn check(scripts: &Scripts) {
     let twice = (0..4).flat_map(|at| (0..at).map(move |before| 1 << at | 1 << before));
     let forgets: Vec<u32> = [0, u32::MAX].into_iter().chain(once).chain(twice).collect();
     for calls in lists {
-        // By its text alone.
+        // The expected result: the call with the script text.
         let expected: Vec<_> = calls
             .iter()
             .map(|call| {
@@ -110,7 +111,7 @@ pub fn check(scripts: &Scripts) {
                 };
                 let outcomes = settle(&mut server, &empty, setting, calls);
                 for (index, outcome) in outcomes.iter().enumerate() {
-                    let outcome = words_of(outcome.as_ref().expect("no outcome"));
+                    let outcome = words_of(outcome.as_ref().expect("the outcome is missing"));
                     let unknown =
                         setting.refuses_to_store && matches!(&outcome, Err(text) if text.starts_with("NOPERM"));
                     let fits = unknown || outcome == expected[index];
@@ -122,7 +123,7 @@ pub fn check(scripts: &Scripts) {
     replies_that_are_missing_or_errors(&[&first, &release, &second]);
 }
 
-/// What becomes of these calls to a server that begins with this store.
+/// The outcomes of these calls on a server that begins with this store.
 fn settle(server: &mut Server, store: &Store, setting: Setting, calls: &[&Packed]) -> Vec<Option<Reply>> {
     server.set_store(store.clone());
     if setting.knows {
@@ -142,7 +143,7 @@ fn settle(server: &mut Server, store: &Store, setting: Setting, calls: &[&Packed
         && !setting.last
         && setting.stores
     {
-        // As most calls are sent.
+        // The usual case.
         rounds += 1;
         let packet = Packet::of(call);
         assert_eq!(*packet.bytes, *exchange.packet().unwrap().bytes);
@@ -181,7 +182,7 @@ fn settle(server: &mut Server, store: &Store, setting: Setting, calls: &[&Packed
     exchange.outcomes()
 }
 
-/// A call that is not answered is unknown, and none has the reply of another one.
+/// A call without a reply has an unknown outcome. No call gets the reply of another one.
 fn replies_that_are_missing_or_errors(calls: &[&Packed]) {
     for (asking, come) in (0..6).flat_map(|come| [(false, come), (true, come)]) {
         let mut exchange = Exchange::new(calls).asking(asking);
@@ -196,7 +197,7 @@ fn replies_that_are_missing_or_errors(calls: &[&Packed]) {
         }
     }
     assert_unknown(missing());
-    // One that a node refuses is not run there, whatever the reply that follows.
+    // If a node rejects `ASKING`, the call fails, whatever the next reply.
     let mut exchange = Exchange::new(calls).asking(true);
     exchange.receive((0..6).map(|reply| match reply {
         2 => server_error("ERR This instance has cluster support disabled"),
@@ -205,7 +206,7 @@ fn replies_that_are_missing_or_errors(calls: &[&Packed]) {
     }));
     let outcomes: Vec<_> = exchange.outcomes().into_iter().flatten().collect();
     assert!(matches!(&outcomes[..], [Ok(Value::Int(1)), Err(_), Ok(Value::Int(5))]));
-    // A permission that is missing is named.
+    // The error names a missing permission.
     let mut exchange = Exchange::new(&calls[..1]);
     exchange.receive([server_error("NOPERM No permissions to access a key")]);
     let outcome = words_of(exchange.outcomes()[0].as_ref().unwrap());

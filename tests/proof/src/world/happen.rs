@@ -1,4 +1,4 @@
-//! What each action does to a world.
+//! The effect of each action on a world.
 
 mod callers;
 mod flights;
@@ -15,20 +15,20 @@ use crate::ledger::Check;
 use crate::protocol::lease::Moment;
 pub(super) use several::Group;
 
-/// How many have to count down, and how long the latch is kept.
+/// How many must count down, and how long the latch is kept.
 const COUNT: u32 = 2;
 const LIFE_MS: u64 = 20_000;
 
-/// One of several, by its number.
+/// The index of one of several things.
 fn of(number: usize, length: usize) -> usize {
     number.checked_rem(length).unwrap_or(0)
 }
 
 impl World {
-    /// Lets it happen.
+    /// Performs an action.
     ///
     /// # Errors
-    /// When a promise is broken by it.
+    /// If the action breaks a promise.
     pub fn apply(&mut self, action: &Action) -> Check {
         let clients = self.hosts.len();
         match action {
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// Whatever is out of the ordinary ends.
+    /// All faults and delays end.
     fn calm(&mut self) {
         if self.calm_since.is_none() {
             self.begin_calm();
@@ -115,19 +115,19 @@ impl World {
             }
             self.hosts.iter_mut().for_each(|host| host.client.is_calm = false);
         }
-        self.tell(|| format!("{ms} ms go by"));
+        self.tell(|| format!("{ms} ms pass"));
         self.check_beliefs()?;
         self.check_liveness()
     }
 
-    /// What a client does, by its clocks.
+    /// An action of a client, by its clocks.
     fn with<T>(&mut self, name: usize, work: impl FnOnce(&mut Client, Moment) -> T) -> T {
         let host = &mut self.hosts[name];
         let now = host.now(self.mono);
         work(&mut host.client, now)
     }
 
-    /// One of the threads of a client for which there is something to do.
+    /// Lets one of a client's threads act, if it has something to do.
     fn let_one_act(&mut self, name: usize, thread: usize) -> Check {
         let due = self.due().filter(|(other, _)| *other == name);
         let due: Vec<Thread> = due.map(|(_, thread)| thread).collect();
@@ -138,7 +138,7 @@ impl World {
     }
 
     pub(super) fn let_act(&mut self, name: usize, thread: Thread) -> Check {
-        self.tell(|| format!("c{name} goes on: {thread:?}"));
+        self.tell(|| format!("c{name} runs its thread {thread:?}"));
         self.with(name, |client, now| client.act(thread, now));
         self.look_after(name)
     }

@@ -1,4 +1,4 @@
-//! What holds in a world at every moment, beyond what each call answers.
+//! Promises that must hold in a world at every moment, in addition to the checks of each reply.
 
 pub(super) mod ids;
 
@@ -12,11 +12,11 @@ use crate::scripts::words_of;
 use redis::{RedisResult, Value};
 use std::time::Duration;
 
-/// How soon something happens for which nobody has to wait, in µs.
+/// How soon something must happen if nothing delays it, in µs.
 const SOON: u64 = 50_000;
 
 impl World {
-    /// Which threads have something to do.
+    /// The threads that have something to do.
     pub fn due(&self) -> impl Iterator<Item = (usize, Thread)> {
         let hosts = self.hosts.iter().enumerate();
         let awake = hosts.filter(|(_, host)| !host.is_suspended);
@@ -27,7 +27,7 @@ impl World {
         })
     }
 
-    /// Whether all that is due until then, or a ms before it, was done, and nothing is on its way.
+    /// Whether everything due until then, or up to 1 ms before, was done, and nothing is on its way.
     pub fn is_prompt(&self, until: u64) -> bool {
         let is_later = self.hosts.iter().all(|host| {
             let mut plans = host.client.plans();
@@ -36,7 +36,7 @@ impl World {
         is_later && self.due().next().is_none() && self.flight_count() == 0 && self.mails() == 0
     }
 
-    /// Those who wait for permits.
+    /// All callers.
     fn waiting(&self) -> impl Iterator<Item = (&Host, &Caller)> {
         self.hosts.iter().flat_map(|host| {
             let callers = host.client.callers.values();
@@ -44,8 +44,8 @@ impl World {
         })
     }
 
-    /// Invariant 10: whoever is first of those who live and could have what is free is served within 50 ms; where dead
-    /// ones stand in front, or stood there when it asked last, within a second for each.
+    /// Invariant 10: the first live waiter that could have the free permits is served within 50 ms. For each dead
+    /// waiter ahead of it, now or when it last asked, it may take 1 s longer.
     pub(super) fn check_liveness(&mut self) -> Check {
         let calm = self.calm_since.is_some_and(|since| self.mono > since + 6_000_000);
         if !calm {
@@ -64,8 +64,8 @@ impl World {
             });
             let could = first.filter(|(first, waiter, client, _)| {
                 let in_use = gate.ledger.in_use(now);
-                // Who has no inbox, or is not there but its process is, may come back until its patience ends: what is free is
-                // kept for it.
+                // A waiter without an inbox, or one without a subscription whose process is alive, may ask again until
+                // its deadline on the server. Free permits are reserved for it.
                 let mut in_front = gate.model.queue.iter().take(*first);
                 let hears = client.is_up
                     && client.hears
@@ -84,11 +84,11 @@ impl World {
                 Some((same, since)) if *same == id => *since,
                 _ => self.mono,
             };
-            // It knows of those that stood in front when it asked last.
+            // It knows the number of waiters that were ahead when it last asked.
             let position = waiting.waiter.target.entry.position.saturating_sub(1);
             let bound = SOON + 1_000_000 * position.max(first as u64).min(5);
             if self.mono > since + bound {
-                let text = format!("{id} could be served since {since} µs, at place {first}: {:?}", gate.model);
+                let text = format!("{id} could have been served since {since} µs, at place {first}: {:?}", gate.model);
                 return broken("wake-up", text);
             }
             self.waits[place] = Some((id, since));
@@ -96,13 +96,13 @@ impl World {
         self.check_times()
     }
 
-    /// Whether the process with this inbox is gone.
+    /// Whether the process with this inbox has ended.
     fn is_dead(&self, inbox: &str) -> bool {
         let mut clients = self.hosts.iter().map(|host| &host.client);
         !clients.any(|client| client.is_alive && client.channel == channel(inbox))
     }
 
-    /// Waits that end, latches that open, leases that are renewed and losses that are told: all in time.
+    /// Checks that timeouts, opened latches, renewals and loss reports are all in time.
     fn check_times(&self) -> Check {
         for host in &self.hosts {
             let client = &host.client;
@@ -118,7 +118,7 @@ impl World {
                         let hears = client.is_up && client.hears && client.listens;
                         let late = mono - opened.max(begun);
                         if hears && self.latch.is_open() && late > SOON + 10_000 * waiting.asks {
-                            return broken("wake-up", format!("{} is open", keys.latch));
+                            return broken("wake-up", format!("{} is open, but the waiter does not know", keys.latch));
                         }
                         (waiting.since, *patience, &keys.latch)
                     }
@@ -144,15 +144,15 @@ impl World {
                     return broken("renewal", text);
                 }
                 if permit.on_lost && permit.told == 0 && passed > left + Duration::from_micros(SOON) {
-                    let text = format!("of {} nobody is told", permit.identity.id);
-                    return broken("loss is told", text);
+                    let text = format!("the loss of {} is not reported", permit.identity.id);
+                    return broken("loss report", text);
                 }
             }
         }
         Ok(())
     }
 
-    /// Invariant 6: nothing is left but what was to stay.
+    /// Invariant 6: nothing is left except what must stay.
     pub(super) fn end(&mut self) -> Check {
         for place in 0..self.gates.len() {
             let gate = &self.gates[place];
@@ -160,13 +160,13 @@ impl World {
             let over = self.now() > gate.ledger.latest + 62_000;
             if over && !stays && !gate.is_in_doubt() && gate.is_there(&mut self.server) {
                 let keys = self.gates[place].keys.names();
-                return broken("nothing left behind", format!("{keys:?} is there still"));
+                return broken("nothing left behind", format!("{keys:?} still exists"));
             }
         }
         Ok(())
     }
 
-    /// Whoever believes to hold does, for as long as it believes.
+    /// Checks that a client which believes that it holds a permit does hold it, for that long.
     pub(super) fn check_beliefs(&mut self) -> Check {
         let (mono, now) = (self.mono, self.micros());
         for host in &mut self.hosts {
@@ -178,7 +178,7 @@ impl World {
                 let permit = &client.permits[&number];
                 let identity = &permit.identity;
                 if permit.told > 1 {
-                    return broken("loss is told", format!("of {} twice", identity.id));
+                    return broken("loss report", format!("the loss of {} is reported twice", identity.id));
                 }
                 if !permit.is_had || permit.is_excused || permit.seen_lost {
                     continue;
@@ -191,7 +191,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever waits knows this ticket, if the server has forgotten its place.
+    /// The ticket of a waiter whose place the server has forgotten.
     pub(super) fn ticket_of(&self, name: usize, sent: &Sent, is_awaited: bool) -> Option<u64> {
         let Call::Acquire(ask) = sent.call() else {
             return None;
@@ -205,7 +205,7 @@ impl World {
         self.hosts[name].ids.get(&(gate, ask.id))?.ticket
     }
 
-    /// A waiter that the server forgot has its old place.
+    /// Checks that a waiter which the server had forgotten gets its old place.
     pub(super) fn check_place(&self, sent: &Sent, before: Option<u64>, reply: &RedisResult<Value>) -> Check {
         if let (Some(ticket), Ok(words)) = (before, words_of(reply))
             && words[0] == "queued"
@@ -216,7 +216,7 @@ impl World {
         Ok(())
     }
 
-    /// What a wait has its messages signed with.
+    /// Notes the secret with which messages to a wait are signed.
     pub(super) fn note_secret(&mut self, name: usize, sent: &Sent) {
         if let Call::Acquire(ask) = sent.call()
             && let Some((_, secret)) = ask.inbox.split_once('#')
@@ -228,7 +228,8 @@ impl World {
         }
     }
 
-    /// A call asks for what its caller wants, and for a lease that ends: a permit whose reply is lost comes back by itself.
+    /// Checks that a call asks for what its caller wants, with a lease that ends: a permit whose reply is lost must
+    /// expire.
     pub(super) fn check_asked(&self, name: usize, sent: &Sent, is_awaited: bool) -> Check {
         let (id, asked) = match sent.call() {
             Call::Acquire(ask) => {
@@ -252,11 +253,11 @@ impl World {
                     is_same && bound && want.lease.at_least_ms == *at_least_ms
                 });
         if !fits {
-            return broken("asked", format!("{sent} is not what was wanted: {wants:?}"));
+            return broken("asked", format!("{sent} does not match what the caller wants: {wants:?}"));
         }
         match asked.iter().all(|(_, _, lease_ms, ..)| *lease_ms > 0) {
             true => Ok(()),
-            false => broken("lease", format!("{sent} would be held for ever")),
+            false => broken("lease", format!("{sent} asks for a lease without an end")),
         }
     }
 

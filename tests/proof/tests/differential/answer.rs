@@ -1,4 +1,4 @@
-//! What a server answers, in one form for both, and when two answers say the same.
+//! A reply, in one form for both servers, and when two replies are equal.
 
 use super::pair::Version;
 use redis::{RedisError, Value};
@@ -24,7 +24,7 @@ impl From<Value> for Answer {
             Value::Okay => Answer::Status("OK".to_owned()),
             Value::Array(values) => Answer::List(values.into_iter().map(Answer::from).collect()),
             Value::ServerError(error) => Answer::error(error.code(), error.details()),
-            other => panic!("not an answer of a server that speaks RESP2: {other:?}"),
+            other => panic!("not a RESP2 reply: {other:?}"),
         }
     }
 }
@@ -35,7 +35,7 @@ impl From<Result<Value, RedisError>> for Answer {
             Ok(value) => value.into(),
             Err(error) => match error.code() {
                 Some(code) => Answer::error(code, error.detail()),
-                None => panic!("no answer; does a script run for ever? {error}"),
+                None => panic!("no reply; is a script in an endless loop? {error}"),
             },
         }
     }
@@ -46,7 +46,7 @@ impl Answer {
         Answer::Error { code: code.to_owned(), text: text.unwrap_or_default().to_owned() }
     }
 
-    /// As a number.
+    /// The reply as a number.
     #[track_caller]
     pub fn number(&self) -> f64 {
         match self {
@@ -60,7 +60,7 @@ impl Answer {
         Answer::Bytes(text.as_ref().to_vec())
     }
 
-    /// The fields and values of a hash, which come in any order, in one.
+    /// A hash reply with its fields in sorted order.
     pub fn sorted(self) -> Answer {
         let Answer::List(list) = self else {
             return self;
@@ -70,7 +70,7 @@ impl Answer {
         Answer::List(pairs.concat())
     }
 
-    /// The elements of a list; of anything else none.
+    /// The elements of a list; empty for anything else.
     pub fn list(&self) -> &[Answer] {
         match self {
             Answer::List(list) => list,
@@ -78,8 +78,8 @@ impl Answer {
         }
     }
 
-    /// Whether a server that answers `self` says the same as the model. Where servers differ from one another, the model does as
-    /// the newest does; what is known to differ is listed here, and nowhere else.
+    /// Whether the reply `self` of a server equals the model's. If server versions differ, the model behaves like the
+    /// newest. All known differences are listed here and nowhere else.
     pub fn says(&self, model: &Answer, version: Version) -> bool {
         match (self, model) {
             (Answer::List(real), Answer::List(model)) => {
@@ -107,7 +107,7 @@ impl Answer {
     }
 }
 
-/// Where Valkey's errors leave out whose command it was.
+/// Redis error texts, and the texts of Valkey for them.
 const OF_VALKEY: [(&str, &str); 4] = [
     ("calling Redis command", "calling command"),
     ("Unknown Redis command", "Unknown command"),
@@ -115,7 +115,7 @@ const OF_VALKEY: [(&str, &str); 4] = [
     ("Lua redis lib command arguments", "Command arguments"),
 ];
 
-/// An error of a script ends in the script's name and line, which say nothing of what failed.
+/// Removes the script's name and line from the end of an error. They do not matter here.
 fn without_place(text: &str) -> &str {
     text.split(" script: ").next().unwrap_or(text)
 }

@@ -12,11 +12,11 @@ use std::fmt;
 pub struct Script {
     pub name: String,
     pub text: String,
-    /// Where the replies that begin with this word have the time to ask again.
+    /// The position of `retry_after` in the replies that begin with this word.
     pub retry_after: Vec<(String, usize)>,
 }
 
-/// The scripts of the manifest, and `holds`, which is a part for scripts of users.
+/// The scripts of the manifest, and `holds`, which is a part for users' own scripts.
 pub fn scripts() -> Vec<Script> {
     let lua = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/");
     let read = |path: &str| std::fs::read_to_string(format!("{lua}{path}")).unwrap();
@@ -42,7 +42,7 @@ pub fn scripts() -> Vec<Script> {
     scripts
 }
 
-/// An id, this argument, and now and then a fence or a ticket: most often what the id was told last.
+/// An id, this argument, and sometimes a fence or ticket: usually the last one that this id got.
 fn with_fence(rng: &mut StdRng, argument: Word) -> Vec<Word> {
     let named = *pick(rng, &IDS);
     let told = if once_in(rng, 4) { *pick(rng, &IDS) } else { named };
@@ -56,12 +56,12 @@ fn with_fence(rng: &mut StdRng, argument: Word) -> Vec<Word> {
     words
 }
 
-/// An argument. What the test's prefix belongs to, and what an earlier reply said, is put in when it runs.
+/// An argument. The test's prefix and values of earlier replies are filled in at run time.
 #[derive(Clone)]
 pub enum Word {
     Text(Vec<u8>),
     Inbox(u8),
-    /// The last ticket, or fence, that this id was told; 0 where there is none.
+    /// The last ticket or fence that this id got; 0 if none.
     Ticket(String),
     Fence(String),
 }
@@ -77,7 +77,7 @@ impl fmt::Debug for Word {
     }
 }
 
-/// A call; keys stand without the prefix.
+/// A call; its keys have no prefix yet.
 #[derive(Clone)]
 pub struct Call {
     pub script: String,
@@ -103,7 +103,7 @@ fn latch() -> Vec<String> {
     ["latch", "latch.waiters"].map(|kind| format!("{kind}:{{g}}:l")).to_vec()
 }
 
-/// Every key that a call may touch.
+/// Every key that a call may use.
 pub fn all_keys() -> Vec<String> {
     let mut keys: Vec<String> = SEMAPHORES.iter().flat_map(|name| semaphore(name)).collect();
     keys.extend(latch());
@@ -127,7 +127,7 @@ fn inbox(rng: &mut StdRng) -> Word {
     if once_in(rng, 4) { text("") } else { Word::Inbox(rng.random_range(0..INBOXES)) }
 }
 
-/// How long things last, in ms.
+/// Durations in ms.
 pub struct Times {
     pub leases: &'static [u64],
     pub waits: &'static [u64],
@@ -137,7 +137,7 @@ pub struct Times {
 const CONTACTS: [&[u8]; 9] = [b"", b"Al", b"alan", b"ALICE", b"bob", b"b\xff", b"\xff\xff", b"\xc3\x89va", b"al\0a"];
 const PREFIXES: [&[u8]; 8] = [b"", b"a", b"AL", b"b", b"\xff", b"\xc3", b"al\0", b"b\xff"];
 
-/// A call of this script as a client would make it, or, where it is `hostile`, now and then as none should.
+/// A call of this script as a client would send it. If `hostile`, it is sometimes invalid.
 pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Call {
     let one = semaphore(pick::<&str>(rng, &SEMAPHORES)).to_vec();
     let (mut keys, mut words) = match script {
@@ -157,7 +157,7 @@ pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Cal
 }
 
 fn unknown(script: &str) -> ! {
-    panic!("this test knows no arguments for the script {script}: add them here")
+    panic!("no arguments are defined for the script {script}: add them here")
 }
 
 fn words_to_semaphore(rng: &mut StdRng, script: &str, times: &Times) -> Vec<Word> {
@@ -194,7 +194,7 @@ fn acquire(rng: &mut StdRng, times: &Times) -> Vec<Word> {
     let wait = if once_in(rng, 3) { text("0") } else { number(rng, times.waits) };
     let lease = number(rng, times.leases);
     let mut words = vec![text(id), text(permits), number(rng, &limits), lease, wait, inbox(rng), ticket];
-    // The last two may be left out.
+    // The last two arguments are optional.
     match rng.random_range(0..4) {
         0 => {}
         1 => words.push(number(rng, &[0, 1, 2, 3])),
@@ -254,7 +254,7 @@ fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
         4 if !keys.is_empty() => {
             let at = rng.random_range(0..keys.len());
             let other = pick(rng, &all_keys()).clone();
-            // What a range by bytes is of a set whose scores differ is not said anywhere.
+            // The result of a range by bytes is undefined for a set with different scores.
             if !keys[at].starts_with("prefix") || !other.starts_with("mutex.") && !other.starts_with("latch.") {
                 keys[at] = other;
             }
@@ -275,7 +275,7 @@ fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
     }
 }
 
-/// The tickets and fences that ids were told last, as words of later calls name them.
+/// The last tickets and fences of the ids, for later calls.
 #[derive(Default)]
 pub struct Told(BTreeMap<(String, bool), i64>);
 
@@ -295,7 +295,7 @@ impl Told {
         }
     }
 
-    /// A call as it is sent. `full` is the name, on the server, of a key or channel.
+    /// The words of a call to send. `full` returns the full name of a key or channel.
     pub fn words(&self, call: &Call, sha1: &str, full: impl Fn(&str) -> String) -> Vec<Vec<u8>> {
         let number = |id: &String, is_ticket| {
             let number = self.0.get(&(id.clone(), is_ticket)).copied();

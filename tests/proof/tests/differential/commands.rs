@@ -7,7 +7,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use std::fmt;
 
-/// Texts that are no number, no number that the place takes, or an odd way to write one.
+/// Texts that are not numbers, numbers out of range, and unusual spellings of numbers.
 pub const ODD: [&[u8]; 40] = [
     b"",
     b"abc",
@@ -94,11 +94,11 @@ const PLACES: [&[u8]; 12] = [
     b"3",
 ];
 
-/// How many keys there are; their names are the test's own.
+/// The number of keys. Their names are unique to this test.
 const KEYS: u8 = 5;
-/// The only key that is a sorted set whose scores differ: what a range by bytes is of such a set is not said anywhere.
+/// The only sorted-set key with different scores. The result of a range by bytes is undefined for it.
 const SCORED: u8 = 1;
-/// Of PEXPIREAT, against the clock: hours, so that the two clocks' distance is nothing beside it.
+/// Times for PEXPIREAT, relative to now. Compared with hours, the difference between the two clocks is negligible.
 const HOURS: [i64; 5] = [-30, -1, 1, 2, 100];
 
 #[derive(Clone)]
@@ -106,7 +106,7 @@ pub enum Word {
     Text(Vec<u8>),
     Key(u8),
     Channel(u8),
-    /// A time, in hours from the start of the sequence, in ms since 1970.
+    /// A time in hours from the start of the sequence, sent as ms since 1970.
     Hours(i64),
 }
 
@@ -149,7 +149,7 @@ impl Commands {
     }
 }
 
-/// Bytes for people to read.
+/// Bytes as readable text.
 pub fn escaped(bytes: &[u8]) -> String {
     format!("'{}'", bytes.escape_ascii())
 }
@@ -158,7 +158,7 @@ fn text(text: impl AsRef<[u8]>) -> Word {
     Word::Text(text.as_ref().to_vec())
 }
 
-/// What a command takes after its key.
+/// The arguments of a command after its key.
 fn arguments(rng: &mut StdRng, command: &str) -> Vec<Word> {
     let many = rng.random_range(1..4);
     let members = |rng: &mut StdRng| (0..many).map(|_| text(pick(rng, &MEMBERS))).collect::<Vec<_>>();
@@ -254,7 +254,7 @@ fn call(rng: &mut StdRng) -> Vec<Word> {
     if once_in(rng, 20) {
         return other_call(rng);
     }
-    // Those that write come more often, and each key has mostly its own type.
+    // Writing commands are more frequent. Each key has mostly its own type.
     let command =
         if once_in(rng, 3) { *pick(rng, &["HSET", "ZADD", "ZADD", "LPUSH", "SET"]) } else { *pick(rng, &COMMANDS) };
     let usual = match command.as_bytes()[0] {
@@ -272,7 +272,7 @@ fn call(rng: &mut StdRng) -> Vec<Word> {
     let mut words = vec![text(name), Word::Key(key)];
     words.extend(arguments(rng, command));
     if command == "ZADD" && key != SCORED {
-        let first = words.len() % 2; // behind GT, where that stands
+        let first = words.len() % 2; // after GT, if present
         for score in words[2 + first..].iter_mut().step_by(2) {
             *score = text("0");
         }
@@ -282,14 +282,14 @@ fn call(rng: &mut StdRng) -> Vec<Word> {
     words
 }
 
-/// Too few words, too many, or an odd one.
+/// Removes a word, adds one, or replaces one by an unusual one.
 fn spoil(rng: &mut StdRng, words: &mut Vec<Word>) {
     match rng.random_range(0..5) {
         0 => drop(words.pop()),
         1 => {
             let word = *pick(rng, &ODD);
             if word.is_ascii() {
-                words.push(text(word)); // an error that says the word is else no text for a client
+                words.push(text(word)); // else an error that quotes the word is not valid text
             }
         }
         _ if words.len() > 2 => {
@@ -300,7 +300,7 @@ fn spoil(rng: &mut StdRng, words: &mut Vec<Word>) {
     }
 }
 
-/// Commands without a key of a type.
+/// Commands without a typed key.
 fn other_call(rng: &mut StdRng) -> Vec<Word> {
     let channel = Word::Channel(rng.random_range(0..3));
     match rng.random_range(0..8) {
@@ -370,14 +370,14 @@ impl Layer for Commands {
             }
             let is_ttl = words[0].eq_ignore_ascii_case(b"PTTL");
             let same = match (&real, &model) {
-                // The model's clock stands still for the sequence; ends are hours apart.
+                // The model's clock does not advance during the sequence; expiry times are hours apart.
                 (Answer::Int(real), Answer::Int(model)) if is_ttl && *real > 0 => real.abs_diff(*model) < 600_000,
                 (real, model) => real.says(model, self.pair.version),
             };
             if !same {
                 return Err((
                     at,
-                    format!("the answer to the last is\n    on the server: {real:?}\n    in the model:  {model:?}"),
+                    format!("the reply to the last step is\n    on the server: {real:?}\n    in the model:  {model:?}"),
                 ));
             }
         }

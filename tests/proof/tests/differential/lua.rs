@@ -1,4 +1,4 @@
-//! Lua itself: what a script computes, and how what it returns or raises becomes a reply.
+//! Lua itself: what a script computes, and how its results and errors become replies.
 
 use super::commands::ODD;
 use super::pair::Pair;
@@ -27,7 +27,7 @@ impl Lua {
     }
 }
 
-/// `N` stands for a number, `T` for a text, `O` for an odd one, `P` for a pattern of the scripts.
+/// `N` is replaced by a number, `T` by a text, `O` by an unusual text, `P` by a pattern of the scripts.
 const FORMS: [&str; 80] = [
     "return N",
     "return tostring(N)",

@@ -1,11 +1,11 @@
-//! A real server and the model of it, side by side.
+//! A real server and the model of it.
 
 use super::answer::Answer;
 use super::support::Server;
 use luagate_memory as memory;
 use redis::{Connection, ConnectionLike};
 
-/// Which server it is, as far as that decides what it answers.
+/// The server's version, as far as it affects replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     pub is_valkey: bool,
@@ -23,23 +23,26 @@ impl Version {
         Version { is_valkey: valkey.is_some(), major: numbers.next().unwrap(), minor: numbers.next().unwrap() }
     }
 
-    /// Whether it is Redis from this version on. Every Valkey began as 7.2, and has what came with 7.4 too.
+    /// Whether it behaves like Redis of this version or later. Every Valkey is based on Redis 7.2 and also behaves like
+    /// 7.4.
     fn is_from(self, major: u32, minor: u32) -> bool {
         self.is_valkey || (self.major, self.minor) >= (major, minor)
     }
 
-    /// Before 7.4 numbers have 17 digits or an exponent also where fewer say the same, in scores or in what Lua gives to a command.
+    /// Before 7.4, scores and numbers that Lua passes to a command have 17 digits or an exponent, even if a shorter
+    /// form is exact.
     pub fn writes_short_numbers(self) -> bool {
         self.is_from(7, 4)
     }
 
-    /// Before 7.4 some errors are worded in another way; the codes are the same.
+    /// Before 7.4, some errors have other texts but the same codes.
     pub fn has_these_texts(self) -> bool {
         self.is_from(7, 4)
     }
 
-    /// Before 7.0 an error that a script raises has the code ERR, and its own code is in the text, unless it is a table, which the
-    /// server's own handler fails on. One of `pcall` has a place as its code, and one of `error_reply` what it was given.
+    /// Before 7.0, an error that a script raises has the code ERR, with its own code in the text. If the error is a
+    /// table, the server's own handler fails. An error of `pcall` has a position as its code, one of `error_reply` the
+    /// given text.
     pub fn keeps_codes(self) -> bool {
         self.is_from(7, 0)
     }
@@ -48,7 +51,7 @@ impl Version {
         self.is_from(7, 0)
     }
 
-    /// Before 7.4 LREM takes the least number there is.
+    /// Before 7.4, LREM accepts the lowest integer.
     pub fn takes_least_count(self) -> bool {
         !self.is_from(7, 4)
     }
@@ -73,7 +76,7 @@ impl Pair {
         Pair { server, con, model: memory::Server::new().unwrap(), version, listing, is_full: false }
     }
 
-    /// Forgets everything on both sides.
+    /// Deletes everything on both sides.
     pub fn clear(&mut self, keys: &[String]) {
         let mut del = redis::cmd("DEL");
         del.arg(keys).exec(&mut self.con).unwrap();
@@ -81,7 +84,7 @@ impl Pair {
         self.model.take_published();
     }
 
-    /// Whether memory is full, from here on. The real server has to be the test's own.
+    /// Sets whether memory is full. The real server must belong to the test.
     pub fn fill(&mut self, full: bool) {
         if full == self.is_full {
             return;
@@ -98,13 +101,13 @@ impl Pair {
         self.is_full
     }
 
-    /// What the real server answers.
+    /// The reply of the real server.
     pub fn real(&mut self, words: &[impl AsRef<[u8]>]) -> Answer {
         send(&mut self.con, words);
         receive(&mut self.con)
     }
 
-    /// What the model answers.
+    /// The reply of the model.
     pub fn model(&mut self, words: &[impl AsRef<[u8]>]) -> Answer {
         model(&mut self.model, words)
     }
@@ -114,7 +117,7 @@ impl Pair {
         micros(&self.real(&["TIME"]))
     }
 
-    /// Where what the keys hold, and when they end, differs.
+    /// Compares the content and expiry of keys, and describes the first difference.
     pub fn difference(&mut self, keys: &[String]) -> Result<(), String> {
         let mut words = vec!["EVALSHA".to_owned(), self.listing.clone(), keys.len().to_string()];
         words.extend_from_slice(keys);
@@ -144,7 +147,7 @@ impl Pair {
         Ok(())
     }
 
-    /// What the model has under a key, in the form that the listing has.
+    /// The content of a key in the model, in the form of the listing.
     pub fn content(&mut self, key: &str) -> Answer {
         let Answer::Status(kind) = self.model(&["TYPE", key]) else {
             panic!("TYPE is a status");
@@ -156,7 +159,7 @@ impl Pair {
             "list" => self.model(&["LRANGE", key, "0", "-1"]),
             _ => Answer::Nil,
         };
-        // As the listing has it: through a number of Lua's.
+        // As in the listing: converted through a Lua number.
         let end = self.model(&["PEXPIRETIME", key]).number();
         let end = Answer::bytes(format!("{end:.0}"));
         let mut parts = vec![Answer::bytes(kind), what, end];
@@ -165,7 +168,7 @@ impl Pair {
     }
 }
 
-/// Each key's type, content and end.
+/// The type, content and expiry of each key.
 const LISTING: &str = "
   local clock, all = redis.call('TIME'), {}
   for i, key in ipairs(KEYS) do
@@ -211,7 +214,7 @@ pub fn model(model: &mut memory::Server, words: &[impl AsRef<[u8]>]) -> Answer {
     model.req_packed_command(&command(words)).into()
 }
 
-/// The reply to TIME.
+/// The reply to TIME, in µs.
 pub fn micros(time: &Answer) -> u64 {
     let part = |part: &Answer| match part {
         Answer::Bytes(text) => String::from_utf8_lossy(text).parse::<u64>().unwrap(),

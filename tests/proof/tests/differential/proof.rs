@@ -1,22 +1,23 @@
-//! Runs of random steps by seed, and what is printed of one that shows a difference.
+//! Runs random steps by seed, and prints the steps that lead to a difference.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::fmt::Debug;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What is compared, by random steps that each mean the same to both.
+/// A comparison of server and model by random steps that mean the same to both.
 pub trait Layer {
     type Step: Clone + Debug;
 
     fn steps(&self, rng: &mut StdRng) -> Vec<Self::Step>;
 
-    /// Runs these steps from a fresh start. The error is the place of the step that shows a difference, and the difference.
+    /// Runs these steps from an empty state. The error contains the index of the step with a difference, and the
+    /// difference.
     fn run(&mut self, steps: &[Self::Step]) -> Result<(), (usize, String)>;
 }
 
-/// Runs so many sequences; many more with `LUAGATE_PROVE=long`, from a seed that the clock gives; with `LUAGATE_SEED` that one
-/// alone.
+/// Runs this number of sequences. `LUAGATE_PROVE=long`: many more, from a seed by the clock. `LUAGATE_SEED`: only that
+/// sequence.
 pub fn prove<L: Layer>(layer: &mut L, name: &str, sequences: u64) {
     let seed = std::env::var("LUAGATE_SEED").ok().map(|seed| seed.parse().expect("LUAGATE_SEED is a number"));
     let long = std::env::var("LUAGATE_PROVE").is_ok_and(|form| form == "long");
@@ -38,13 +39,13 @@ pub fn prove<L: Layer>(layer: &mut L, name: &str, sequences: u64) {
         let (steps, difference) = shrink(layer, &steps[..=at], difference);
         let shown: Vec<_> = steps.iter().map(|step| format!("  {step:?}")).collect();
         panic!(
-            "{name}: server and model differ; again with LUAGATE_SEED={seed}\nafter\n{}\n{difference}",
+            "{name}: server and model differ; repeat with LUAGATE_SEED={seed}\nafter\n{}\n{difference}",
             shown.join("\n")
         );
     }
 }
 
-/// A seed that is printed also when something else fails than what is compared.
+/// Prints the seed if something other than a comparison fails.
 struct ShownInPanic(u64);
 
 impl Drop for ShownInPanic {
@@ -55,7 +56,7 @@ impl Drop for ShownInPanic {
     }
 }
 
-/// Leaves out steps as long as a difference stays.
+/// Leaves out steps while a difference remains.
 fn shrink<L: Layer>(layer: &mut L, steps: &[L::Step], difference: String) -> (Vec<L::Step>, String) {
     let (mut steps, mut difference) = (steps.to_vec(), difference);
     let mut part = steps.len() / 2;
@@ -81,7 +82,7 @@ pub fn pick<'a, T>(rng: &mut StdRng, list: &'a [T]) -> &'a T {
     &list[rng.random_range(0..list.len())]
 }
 
-/// Whether to do what is done once in so many times.
+/// True once in `times` times.
 pub fn once_in(rng: &mut StdRng, times: u32) -> bool {
     rng.random_range(0..times) == 0
 }

@@ -1,9 +1,10 @@
-//! Random calls of the scripts, their text exactly as it is, in real time: what the prelude of `scripts` replaces is compared here.
+//! Random calls of the scripts in real time, with their unchanged text. This covers the parts that `scripts` replaces
+//! by its prelude.
 //!
-//! The server's clock is read before and after each call, in one packet with it. The model runs the call at both readings, and as
-//! much earlier as its times may be behind the server's. Where what it answers differs but for times, an end lies between the two
-//! clocks: nobody can say what is right, so the sequence ends there. Otherwise the server has to answer the same, times
-//! within the distance of the readings.
+//! The server's clock is read before and after each call, in one packet with the call. The model runs the call at both
+//! times, the earlier time reduced by the lag of the model's data. If the two replies differ in more than times,
+//! something ends between the two times. The right reply is then unknown, and the sequence ends. Otherwise the server's
+//! reply must be the same, with times that differ at most by the distance between the readings.
 
 use super::answer::Answer;
 use super::calls::{Call, Script, Times, Told, Word, all_keys, call, scripts};
@@ -23,7 +24,7 @@ const TIMES: Times = Times {
     lives: &[1, 5, 20, 5_000],
 };
 
-/// Readings of the clock that are further apart, in µs, say too little.
+/// The largest useful distance between clock readings, in µs.
 const TOO_FAR: u64 = 20_000;
 
 #[derive(Clone)]
@@ -63,7 +64,7 @@ impl RealTime {
             let load = ["SCRIPT", "LOAD", &script.text];
             let (real, model) = (pair.real(&load), pair.model(&load));
             let (Answer::Bytes(sha1), true) = (&real, real == model) else {
-                panic!("{} is loaded as {real:?} and {model:?}", script.name);
+                panic!("{} was loaded as {real:?} and {model:?}", script.name);
             };
             sha1s.insert(script.name.clone(), String::from_utf8(sha1.clone()).unwrap());
         }
@@ -88,13 +89,13 @@ impl RealTime {
         }
     }
 
-    /// The words of a call, with what the ids were told on this side.
+    /// The words of a call, with the tickets and fences of this side.
     fn words(&self, call: &Call, side: usize) -> Vec<Vec<u8>> {
         let full = |name: &str| format!("{}:{name}", self.pair.server.prefix);
         self.told[side].words(call, &self.sha1s[&call.script], full)
     }
 
-    /// What the model answers at a time, and keeps after it.
+    /// The model's reply at a time, and its data afterwards.
     fn model_at(&mut self, micros: u64, before: &Store, words: &[Vec<u8>]) -> (Answer, Store) {
         self.pair.model.set_store(before.clone());
         self.pair.model.with_store(|store| store.set_micros(micros));
@@ -102,14 +103,14 @@ impl RealTime {
         (answer, self.pair.model.store())
     }
 
-    /// How many entries each key has in a store, which the model keeps from here on.
+    /// The number of entries of each key in a store, which becomes the model's store.
     fn counts(&mut self, store: Store) -> Vec<[Answer; 2]> {
         self.pair.model.set_store(store);
         let count = |key: &String| ["HLEN", "ZCARD"].map(|count| self.pair.model(&[count, key.as_str()]));
         self.keys.iter().map(count).collect()
     }
 
-    /// Whether the sequence goes on.
+    /// Runs a call. Returns whether the sequence continues.
     fn call(&mut self, call: &Call) -> Result<bool, String> {
         let words = self.words(call, 0);
         let con = &mut self.pair.con;
@@ -128,7 +129,7 @@ impl RealTime {
         let (early, after_early) = self.model_at(first - self.distance - 1_000, &before, &words);
         let (late, after_late) = self.model_at(last + 1_000, &before, &words);
         let (model, after) = self.model_at(first, &before, &words);
-        // A lease that has ended is taken back by some calls without a word, and shows in a later reply.
+        // Some calls take back an ended lease without showing it in their reply; a later reply shows it.
         let [kept_early, kept_late, kept] = [after_early, after_late, after].map(|store| self.counts(store));
         let shape = self.shape(call, &model);
         let as_it_is = sorted(model.clone());
@@ -153,7 +154,7 @@ impl RealTime {
         Ok(true)
     }
 
-    /// An answer without its times: those since 1970 by their size, and the time to ask again by its place.
+    /// A reply without its times: times since 1970 are recognised by their size, `retry_after` by its position.
     fn shape(&self, call: &Call, answer: &Answer) -> Answer {
         let mut answer = sorted(answer.clone());
         if let Answer::List(list) = &mut answer
@@ -170,7 +171,7 @@ impl RealTime {
         without_times(answer)
     }
 
-    /// Whether the numbers of two answers of one shape are as near as the clocks.
+    /// Whether the numbers of two replies of the same shape differ at most by the distance of the clocks.
     fn near(&self, real: &Answer, model: &Answer) -> bool {
         match (real, model) {
             (Answer::List(real), Answer::List(model)) => {
@@ -186,7 +187,7 @@ impl RealTime {
     }
 }
 
-/// Times since 1970 are above these, and no other number is.
+/// Times since 1970 are above these values; other numbers are below.
 const MILLIS: i64 = 1_000_000_000_000;
 const MICROS: i64 = 1_000_000_000_000_000;
 
@@ -199,7 +200,7 @@ fn without_times(answer: Answer) -> Answer {
     }
 }
 
-/// Holders come in the order of their ends, and near ones may end in either: so in that of their ids.
+/// Sorts holders by id: the reply lists them by their ends, which may have either order if they are close.
 fn sorted(answer: Answer) -> Answer {
     let Answer::List(mut list) = answer else {
         return answer;
@@ -231,7 +232,7 @@ impl Layer for RealTime {
             let name = if acquires { "semaphore/acquire" } else { *pick(rng, &names) };
             let mut call = call(rng, name, &TIMES, true);
             if name == "semaphore/inspect" {
-                call.words = ["0", "1000"].map(|word| Word::Text(word.into())).to_vec(); // all, since their order is open
+                call.words = ["0", "1000"].map(|word| Word::Text(word.into())).to_vec(); // all: their order is undefined
             }
             steps.push(Step::Call(call));
         }

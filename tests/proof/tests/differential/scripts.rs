@@ -1,8 +1,8 @@
-//! Random calls of the scripts with a clock of the test's own: all of what they answer, say and keep is compared.
+//! Random calls of the scripts with a virtual clock. All replies, messages and stored data are compared.
 //!
-//! The text of a script has a prelude in front, on both sides, that takes the time from the call. Everything else is the real
-//! server's, so virtual time runs ahead of the real clock: then nothing ends by itself there, and what the model says has ended is
-//! deleted by hand.
+//! On both sides each script gets a prelude that takes the time from the arguments of the call. Everything else is
+//! unchanged. Virtual time is ahead of the real clock, so keys do not expire on the real server. The test deletes the
+//! keys that have expired in the model.
 
 use super::answer::Answer;
 use super::calls::{Call, INBOXES, Script, Times, Told, all_keys, call, scripts};
@@ -16,8 +16,8 @@ use redis::{Connection, Msg};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// In front of each script: TIME is what the last two arguments say, and an end that is not after it deletes the key, as a
-/// server does by its own clock.
+/// The prelude of each script. TIME returns the last two arguments. An expiry that is not in the future deletes the
+/// key, as a server does by its own clock.
 const PRELUDE: &str = "
 local redis = (function(real)
   local micros, seconds = table.remove(ARGV), table.remove(ARGV)
@@ -44,18 +44,18 @@ const DAY: i64 = 86_400_000_000; // µs
 #[derive(Clone)]
 pub enum Step {
     Call(Call),
-    /// So many µs ahead, or back.
+    /// Moves the clock by this number of µs.
     Jump(i64),
-    /// To so many µs after the next lease, patience or key ends.
+    /// Moves the clock to this number of µs after the next end of a lease, a waiter's deadline or a key.
     End(i64),
-    /// Somebody subscribes to an inbox, or nobody is left.
+    /// Subscribes to an inbox, or unsubscribes.
     Listen(u8, bool),
     Full(bool),
-    /// Keeps a copy of everything, for `Restore`.
+    /// Copies all keys, for `Restore`.
     Copy,
-    /// One key as it was in the copy.
+    /// Restores one key from the copy.
     Restore(String),
-    /// A command from outside to a key.
+    /// A command of a third party to a key.
     Outside(&'static str, String, Vec<&'static str>),
 }
 
@@ -65,10 +65,10 @@ impl fmt::Debug for Step {
             Step::Call(call) => call.fmt(f),
             Step::Jump(micros) => write!(f, "the clock jumps by {micros} us"),
             Step::End(micros) => write!(f, "the clock jumps to {micros} us after the next end"),
-            Step::Listen(inbox, true) => write!(f, "somebody listens to inbox:{inbox}"),
-            Step::Listen(inbox, false) => write!(f, "nobody listens to inbox:{inbox}"),
+            Step::Listen(inbox, true) => write!(f, "a client subscribes to inbox:{inbox}"),
+            Step::Listen(inbox, false) => write!(f, "inbox:{inbox} has no subscriber"),
             Step::Full(full) => write!(f, "memory is full: {full}"),
-            Step::Copy => f.write_str("a copy is kept of all keys"),
+            Step::Copy => f.write_str("all keys are copied"),
             Step::Restore(key) => write!(f, "{key} is restored from the copy"),
             Step::Outside(command, key, words) => write!(f, "{command} {key} {words:?}"),
         }
@@ -78,13 +78,13 @@ impl fmt::Debug for Step {
 pub struct Scripts {
     pair: Pair,
     scripts: Vec<Script>,
-    /// The name of each script's text.
+    /// The SHA-1 of each script.
     sha1s: BTreeMap<String, String>,
     keys: Vec<String>,
-    /// Who subscribes to inboxes, and to which.
+    /// The connection that subscribes to inboxes, and those inboxes.
     subscriber: Connection,
     subscribed: BTreeSet<u8>,
-    /// Hears everything.
+    /// Receives all messages.
     monitor: Connection,
     /// The µs of the virtual clock.
     micros: u64,
@@ -149,7 +149,7 @@ impl Scripts {
         }
         self.copy = Copied::default();
         self.told = Told::default();
-        // Whole seconds, so that a seed means the same whenever it runs.
+        // Whole seconds: a seed gives the same calls at any time.
         let start = self.pair.real_micros() / 1_000_000 * 1_000_000;
         self.least_micros = start + 10 * DAY as u64;
         self.set_clock(start + 30 * DAY as u64);
@@ -175,7 +175,7 @@ impl Scripts {
                 all.extend(words);
                 let (real, model) = (self.pair.real(&all), self.pair.model(&all));
                 if !real.says(&model, self.pair.version) {
-                    return Err(format!("the answer is\n    on the server: {real:?}\n    in the model:  {model:?}"));
+                    return Err(format!("the reply is\n    on the server: {real:?}\n    in the model:  {model:?}"));
                 }
             }
         }
@@ -198,7 +198,7 @@ impl Scripts {
         self.pair.model.with_store(|store| store.set_micros(micros));
     }
 
-    /// The next time in ms at which a lease or a patience is over, or a key ends.
+    /// The next time in ms when a lease, a waiter's deadline or a key ends.
     fn next_end(&mut self) -> Option<u64> {
         let now = self.micros / 1_000;
         let mut ends = Vec::new();
@@ -206,7 +206,7 @@ impl Scripts {
             if let Some(Some(end)) = self.pair.model.with_store(|store| store.expires_at(key.as_bytes())) {
                 ends.push(end);
             }
-            // Scores, and the numbers in records; whatever is no time is far away.
+            // Scores, and the numbers in records. Numbers that are not times are far away.
             let content = format!("{:?}", self.pair.content(&key));
             let numbers = content.split(|c: char| !c.is_ascii_digit());
             ends.extend(numbers.filter_map(|number| number.parse::<u64>().ok()));
@@ -223,7 +223,7 @@ impl Scripts {
         let (word, reply) = if on { ("SUBSCRIBE", "subscribe") } else { ("UNSUBSCRIBE", "unsubscribe") };
         send(&mut self.subscriber, &[word, &channel]);
         loop {
-            // What it heard before comes first.
+            // Earlier messages come first.
             let value = self.subscriber.recv_response().unwrap();
             if is_confirmation(&value, reply) {
                 break;
@@ -257,7 +257,7 @@ impl Scripts {
                 let words: [&[u8]; 6] = [b"RESTORE", key.as_bytes(), end.as_bytes(), dump, b"REPLACE", b"ABSTTL"];
                 let full = self.pair.is_full();
                 if full {
-                    self.pair.fill(false); // a restore is none of what scripts do
+                    self.pair.fill(false); // scripts never call RESTORE
                 }
                 let done = self.pair.real(&words);
                 assert_eq!(done, Answer::Status("OK".to_owned()));
@@ -297,7 +297,7 @@ impl Scripts {
         Ok(())
     }
 
-    /// What was published since this was last asked.
+    /// The messages that were published since the last call.
     fn heard(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let end = self.full_name("end");
         self.pair.real(&["PUBLISH", &end, ""]);
@@ -327,7 +327,7 @@ impl Layer for Scripts {
     fn steps(&self, rng: &mut StdRng) -> Vec<Step> {
         let keys = all_keys();
         let names: Vec<&str> = self.scripts.iter().map(|script| script.name.as_str()).collect();
-        // A sequence of one family shows more of it.
+        // A sequence about one family covers more of it.
         let family = *pick(rng, &["semaphore", "semaphore", "semaphore", "latch", "autocomplete", ""]);
         let names: Vec<&str> = names
             .into_iter()
@@ -368,10 +368,10 @@ impl Layer for Scripts {
     }
 }
 
-/// As long as a state is, and what it stands for are numbers beyond all sense.
+/// As long as a state, but its numbers are invalid.
 const FIFTY_BYTES: &str = "what is as long as a state, and has nothing in it.";
 
-/// From outside a key is lost, gets another type, or is damaged.
+/// Third parties delete a key, change its type, or damage it.
 const OUTSIDE: [(&str, &[&str]); 13] = [
     ("DEL", &[]),
     ("DEL", &[]),

@@ -1,4 +1,4 @@
-//! A scene, played by threads or by tasks: workers ask, hold and give back, until the time is over.
+//! Runs a scene with threads or tasks: workers acquire, hold and release until the time is over.
 
 use std::io::{BufRead, Write};
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "tokio")]
 pub mod tasks;
 
-/// What the arguments of a program ask for; the README of the folder `peers` tells them.
+/// The arguments of a program; the README of the folder `peers` describes them.
 #[derive(Clone, Debug)]
 pub struct Scene {
     pub url: String,
@@ -15,7 +15,7 @@ pub struct Scene {
     pub permits: u32,
     pub hold: Duration,
     pub time: Duration,
-    /// Whether each takes one turn, then waits until all have; otherwise it asks again at once.
+    /// Whether each worker takes one turn, then waits for all others; otherwise it asks again at once.
     pub once: bool,
 }
 
@@ -35,7 +35,7 @@ impl Scene {
         }
     }
 
-    /// Plays it with a thread for each worker. `enter` is given the number of a lock, below `locks`.
+    /// Runs the scene with a thread for each worker. `enter` receives the number of a lock, below `locks`.
     pub fn play<P>(
         &self,
         locks: usize,
@@ -72,7 +72,7 @@ struct Log {
 }
 
 impl Log {
-    /// Says that the program is ready, and begins once it is told to.
+    /// Prints that the program is ready, and waits for the line that starts the scene.
     fn when_told(time: Duration) -> Log {
         println!("ready");
         std::io::stdin()
@@ -99,7 +99,7 @@ impl Log {
     }
 
     fn print(&self) {
-        // An array of numbers is written alike in JSON and by `Debug`.
+        // `Debug` prints an array of numbers as JSON does.
         let mut out = std::io::stdout().lock();
         writeln!(out, "{{\"stays\":{:?}}}", self.stays.lock().unwrap()).unwrap();
     }

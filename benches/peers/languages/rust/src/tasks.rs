@@ -1,11 +1,11 @@
-//! The same by tasks of tokio.
+//! The same with tasks of tokio.
 
 use crate::{Log, Scene};
 use std::future::Future;
 use std::sync::Arc;
 
 impl Scene {
-    /// Plays it with a task for each worker. `enter` is given the number of a lock, below `locks`.
+    /// Runs the scene with a task for each worker. `enter` receives the number of a lock, below `locks`.
     pub async fn play_tasks<P, E, L>(
         self,
         locks: usize,
@@ -28,7 +28,7 @@ impl Scene {
                     let permit = enter(lock).await;
                     let entered = log.now();
                     if !hold.is_zero() {
-                        // Tokio's own clock ticks in milliseconds: a task that sleeps for one holds for up to two.
+                        // Tokio's timer has a resolution of 1 ms: a task that sleeps for 1 ms could hold for 2 ms.
                         tokio::task::spawn_blocking(move || std::thread::sleep(hold))
                             .await
                             .unwrap();

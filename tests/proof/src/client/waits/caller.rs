@@ -1,4 +1,4 @@
-//! A caller: what its thread does, and what it hears of.
+//! A caller: the work of its thread, and the messages to it.
 
 use super::waiting::Waiting;
 use crate::client::held::Change;
@@ -11,10 +11,10 @@ use crate::protocol::message::Received;
 use crate::protocol::waiter::{LatchTarget, PermitTarget};
 use std::time::Instant;
 
-/// What the thread of a caller does.
+/// The task of a caller's thread.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
-    /// Lets an earlier release of its own id be confirmed first.
+    /// Waits until an earlier release of its fixed id is confirmed.
     Settles(Box<Settles>),
     /// Asks once.
     Tries { want: Want, target: Box<PermitTarget> },
@@ -22,7 +22,7 @@ pub(crate) enum Caller {
     TriesAll(Vec<Want>),
     /// Waits in line.
     Waits(Box<Waiting<PermitTarget>>, Want),
-    /// Gives back what the server gave the id of a wait that is over.
+    /// Releases what the server may have granted to an ended wait.
     GivesBack {
         waiting: Box<Waiting<PermitTarget>>,
         want: Want,
@@ -36,7 +36,7 @@ pub(crate) enum Caller {
         waiting: Box<Waiting<LatchTarget>>,
         keys: LatchKeys,
         patience: Patience,
-        /// By the true time.
+        /// In true time.
         begun: u64,
     },
     /// Changes a permit that it holds.
@@ -48,7 +48,7 @@ pub(crate) struct Settles {
     pub(super) want: Want,
     pub(super) since: Instant,
     pub(super) until: Instant,
-    /// The release whose answer it waits for; nothing: another thread does.
+    /// The release whose reply it awaits; `None`: another thread awaits it.
     pub(super) released: Option<Released>,
 }
 
@@ -64,7 +64,7 @@ impl Caller {
         }
     }
 
-    /// The same, of each semaphore.
+    /// The same, for each semaphore.
     pub(crate) fn wants(&self) -> &[Want] {
         match self {
             Caller::TriesAll(wants) => wants,
@@ -80,7 +80,7 @@ impl Caller {
         }
     }
 
-    /// When it looks again, unless it waits for an answer.
+    /// When it continues, unless it awaits a reply.
     pub(in crate::client) fn wakes_at(&self) -> Option<Instant> {
         match self {
             Caller::Settles(settles) => Some(settles.until),
@@ -106,7 +106,7 @@ impl Caller {
         }
     }
 
-    /// A message that may be for it.
+    /// Delivers a message that may be for it.
     pub(in crate::client) fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
         let mailbox = self.mailbox();
         let is_mine = mailbox.is_some_and(|mailbox| mailbox.put(channel, received, now));
@@ -122,7 +122,7 @@ impl Caller {
         self.rouse(now);
     }
 
-    /// Its wait is to end.
+    /// Cancels its wait.
     pub(crate) fn cancel(&mut self, now: Moment) {
         if let Some(mailbox) = self.mailbox() {
             mailbox.cancel();

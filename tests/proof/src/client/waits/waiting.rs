@@ -1,4 +1,4 @@
-//! A wait of a caller, by the waiter of the library.
+//! A wait of a caller, run by the library's waiter.
 
 use crate::client::flights::{Answered, Unanswered};
 use crate::error::CallError;
@@ -8,21 +8,21 @@ use crate::protocol::waiter::{Action, ActionOf, Event, State, Target, Waiter};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A wait, and what is around it.
+/// A wait and its surroundings.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting<T: Target> {
     pub(crate) waiter: Waiter<T>,
     pub(crate) mailbox: Mailbox,
     pub(super) number: Arc<u64>,
     pub(crate) since: Instant,
-    /// Until when it sleeps, and when it looks again before that.
+    /// Until when it sleeps, and when it checks again before that.
     pub(crate) sleeps: Option<(Instant, Instant)>,
-    /// The connection of the last call that was not answered.
+    /// The connection of the last call without a reply.
     pub(crate) connection: Option<u64>,
-    /// A call was not answered.
+    /// A call had no reply.
     pub(crate) unknown: bool,
-    /// Something happened to the server, so that a message may tell too much. The answer to a call that is sent at this time or
-    /// later ends that.
+    /// Something happened to the server, so a message may be out of date. This ends with the reply to a call that is
+    /// sent at this time or later.
     pub(crate) excused_until: Option<Instant>,
     /// How many calls it sent.
     pub(crate) asks: u64,
@@ -43,7 +43,7 @@ impl<T: Target> Waiting<T> {
         }
     }
 
-    /// Does what the waiter says, until it sends a call, sleeps, or is done.
+    /// Performs the waiter's actions until it sends a call, sleeps, or is done.
     pub(super) fn go_on(&mut self, mut action: ActionOf<T>, now: Moment) -> ActionOf<T> {
         loop {
             let Action::Sleep { until, .. } = action else {
@@ -64,14 +64,14 @@ impl<T: Target> Waiting<T> {
         }
     }
 
-    /// After a sleep.
+    /// Continues after a sleep.
     pub(super) fn wake(&mut self, now: Moment) -> ActionOf<T> {
         let until = self.sleeps.map_or(now.instant(), |(until, _)| until);
         let is_due = false;
         self.go_on(Action::Sleep { until, is_due }, now)
     }
 
-    /// After an answer.
+    /// Continues after a reply.
     pub(super) fn answered(&mut self, answered: Answered, now: Moment) -> ActionOf<T> {
         let State::Asks(ask) = self.waiter.state else {
             panic!("it did not ask");

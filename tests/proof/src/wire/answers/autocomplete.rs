@@ -17,7 +17,7 @@ pub(super) fn check(wire: &mut Wire) {
     }
     let remove = || words::recent_remove("recent", b"bob");
     wire.call("autocomplete/recent_remove", remove(), "K bob");
-    wire.call("autocomplete/recent_remove", remove(), "K bob"); // it is not there any more
+    wire.call("autocomplete/recent_remove", remove(), "K bob"); // already removed
     refuse(&remove(), Value::Int(2));
     wire.keys = "1 prefix";
     let add = words::prefix_add("prefix", &["al", "bob", "alan"]);

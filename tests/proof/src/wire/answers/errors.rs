@@ -8,7 +8,7 @@ use crate::wire::server_error;
 use redis::RedisError;
 use std::io;
 
-/// What errors mean: of which it is known that nothing was run, and of which not.
+/// The meaning of errors: for which of them it is known that nothing was executed.
 pub(super) fn check() {
     match unexpected(&"é".repeat(300)) {
         CallError::Unknown(failure) => assert_eq!(failure.text().chars().count(), 200),

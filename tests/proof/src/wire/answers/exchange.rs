@@ -1,4 +1,4 @@
-//! One call, carried out by a server, with every word of it and its answer checked.
+//! One call, executed by a server. Checks every word of it and how its reply is read.
 
 use super::fields::{assert_fields, plain, text_of};
 use super::wrong::{refuse, wrong_fields, wrong_rows};
@@ -10,19 +10,19 @@ use redis::{ConnectionLike, Value};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-/// A server, and the keys that stand for `K` in the words of commands.
+/// A server, and the keys that replace `K` in the expected commands.
 pub(super) struct Wire<'a> {
     pub(super) scripts: &'a Scripts,
     pub(super) server: Server,
     pub(super) loaded: Loaded,
     pub(super) keys: &'a str,
-    /// Each script, with the first word of each reply that it gave.
+    /// Each script, with the first word of each of its replies.
     pub(super) seen: BTreeSet<(String, String)>,
 }
 
 impl Wire<'_> {
-    /// A call of this script has these words after the SHA-1, and each field of its answer the value that has the same name in
-    /// the reply.
+    /// Checks that a call of this script has these words after the SHA-1, and that each field of the parsed answer
+    /// equals the field of the same name in the reply.
     #[track_caller]
     pub(super) fn call<C: Call>(&mut self, script: &str, call: C, expected: &str)
     where

@@ -1,13 +1,13 @@
-//! The fields of a reply, each of which is in the answer.
+//! The fields of a reply. Each one must be in the parsed answer.
 
 use redis::Value;
 
-/// The fields of 32 bits.
+/// Fields of 32 bits.
 pub(super) const SMALL: &str = "permits in_use limit left count old new current kept added removed";
-/// Those that are yes or no.
+/// Fields with yes or no.
 pub(super) const FLAGS: [&str; 2] = ["pinned", "cooling_down"];
 
-/// Those for which -1 stands for never.
+/// Fields in which -1 means never.
 pub(super) const MAY_BE_NEVER: [&str; 2] = ["expires_at", "next_expiry"];
 
 pub(super) fn plain(script: &str, reply: &Value) -> String {
@@ -22,7 +22,7 @@ pub(super) fn plain(script: &str, reply: &Value) -> String {
     }
 }
 
-/// An answer, as it is displayed, has each of these fields with its value.
+/// Checks that the displayed answer contains each of these fields with its value.
 #[track_caller]
 pub(super) fn assert_fields(fields: &[&str], reply: &Value, answer: &str) {
     let Value::Array(values) = reply else { panic!("{reply:?}") };
@@ -49,11 +49,11 @@ pub(super) fn assert_fields(fields: &[&str], reply: &Value, answer: &str) {
 pub(super) fn text_of(value: &Value) -> &str {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).unwrap(),
-        other => panic!("no text: {other:?}"),
+        other => panic!("not a text: {other:?}"),
     }
 }
 
-/// What each row of a list has.
+/// The fields in each row of a list.
 pub(super) fn fields_of(list: &str) -> &'static [&'static str] {
     match list {
         "holders" => &["id", "permits", "fence", "expires_at", "cooling_down"],

@@ -9,7 +9,7 @@ use crate::protocol::semaphore::{
 };
 use redis::Value;
 
-/// The server's clock, which stands still, in ms.
+/// The server's clock, which does not advance, in ms.
 const NOW: i64 = 1_577_836_800_000;
 
 pub(super) fn one(wire: &mut Wire) {
@@ -64,10 +64,10 @@ pub(super) fn one(wire: &mut Wire) {
     resize(wire, 5, None, "K 5 -1");
     resize(wire, 9, Some(2), "K 9 2"); // unchanged
     inspect(wire, 1, 2, "K 1 2");
-    inspect(wire, 99, 10, "K 99 10"); // each number of digits begins or ends at one of these
+    inspect(wire, 99, 10, "K 99 10"); // the boundaries between numbers of digits
 }
 
-/// What may be left out: a bound on the line, and a minimum hold.
+/// The optional arguments: a bound on the line, and a minimum hold.
 pub(super) fn with_bounds(wire: &mut Wire) {
     wire.keys = "3 app:semaphore:{b} app:semaphore.holders:{b} app:semaphore.queue:{b}";
     let keys = &Keys::semaphore("app", "b").unwrap();
@@ -80,7 +80,7 @@ pub(super) fn with_bounds(wire: &mut Wire) {
     acquire(wire, "cid", 15_000, 1, 0, "K cid 1 2 9 15000 '' 0 1"); // queued
     acquire(wire, "dan", 15_000, 1, 40, "K dan 1 2 9 15000 '' 0 1 40"); // denied: the line is full
     let (refresh, release) = ("semaphore/refresh", "semaphore/release");
-    wire.call(refresh, Refresh { keys, id: "ann", lease_ms: 9, fence: None }, "K ann 9"); // for 40 ms still
+    wire.call(refresh, Refresh { keys, id: "ann", lease_ms: 9, fence: None }, "K ann 9"); // still for 40 ms
     wire.call(release, Release { keys, id: "ann", keep: 0, fence: None }, "K ann 0");
     wire.call("semaphore/inspect", Inspect { keys, offset: 1, count: 1 }, "K 1 1"); // cooling down
 }
@@ -129,7 +129,7 @@ pub(super) fn several(wire: &mut Wire) {
     }
 }
 
-/// Nobody holds nothing, or by a lease that has ended or that it did not ask for.
+/// A grant must have at least one permit and a lease that has not ended and was asked for.
 pub(super) fn grants_that_cannot_be() {
     let keys = &Keys::semaphore("app", "s").unwrap();
     let acquire = |permits, lease_ms| {
@@ -155,7 +155,7 @@ pub(super) fn grants_that_cannot_be() {
     let shortest = acquire(Some(1), 1);
     assert!(matches!(shortest.answer(reply("granted", [1, 7, 1])), Ok(Answer::Granted(..))));
     refuse(&shortest, reply("granted", [1, 7, -1]));
-    // A minimum hold makes a lease longer.
+    // A minimum hold extends a lease.
     let mut longer = acquire(Some(1), 30_000);
     longer.ask.at_least_ms = 40_000;
     for left in [30_000, 39_999, 40_001] {

@@ -1,4 +1,4 @@
-//! Replies that no script gives.
+//! Replies that no script sends.
 
 use super::fields::{FLAGS, MAY_BE_NEVER, SMALL, fields_of};
 use crate::error::CallError;
@@ -7,7 +7,7 @@ use crate::protocol::call::Call;
 use redis::Value;
 use std::fmt::Debug;
 
-/// No script replies so to this call.
+/// Checks that this reply is rejected; no script sends it.
 #[track_caller]
 pub(super) fn refuse<C: Call>(call: &C, reply: Value)
 where
@@ -19,10 +19,10 @@ where
     }
 }
 
-/// Replies like this one that fit no script, each with one thing wrong.
+/// Invalid variants of this reply, each with one error.
 pub(super) fn wrong_rows(fields: &[&str], reply: &Value) -> Vec<Value> {
     let Value::Array(values) = reply else {
-        panic!("no list: {reply:?}");
+        panic!("not a list: {reply:?}");
     };
     let longer = [values.as_slice(), &[Value::Int(0)]].concat();
     let mut wrong = vec![Value::Int(0), Value::Array(longer)];

@@ -1,4 +1,4 @@
-//! What threads of clients want, and what they do with what they have.
+//! Requests by threads of clients, and their use of permits.
 
 use super::{COUNT, LIFE_MS, of};
 use crate::action::Action;
@@ -132,7 +132,7 @@ impl World {
         self.look_after(name)
     }
 
-    /// A client tries for many permits at once, and is answered at once.
+    /// A client tries for many permits at once, and gets each reply at once.
     pub(super) fn collect(&mut self, name: usize, action: &Action) -> Check {
         let Action::Collect { count, lease_ms, at_least_ms, .. } = *action else {
             return Ok(());
@@ -166,8 +166,8 @@ impl World {
     }
 }
 
-/// Whether a caller may use this id of its own: nobody else does, and no call with it is still on its way that nothing is
-/// going to undo.
+/// Whether a caller may use this fixed id: it is not in use, and no call with it is on its way that no pending release
+/// will undo.
 fn may_use(client: &Client, keys: &Keys, id: &str) -> bool {
     let is_used = |other: &Keys, used: &str| other == keys && used == id;
     let mut held = client.permits.values().map(|permit| &permit.identity);

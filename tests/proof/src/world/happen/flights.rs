@@ -26,12 +26,12 @@ impl World {
                 self.with(name, |c, now| c.break_connection(connection, true, now));
             }
             Action::Break { is_lost, .. } => {
-                self.tell(|| format!("the connection breaks of {flight}"));
+                self.tell(|| format!("the connection breaks: {flight}"));
                 let (connection, is_lost) = (flight.connection, *is_lost);
                 self.with(name, |c, now| c.break_connection(connection, is_lost, now));
             }
             Action::GiveUp { is_kept, .. } if flight.thread.is_some() => {
-                self.tell(|| format!("no answer in time to {flight}"));
+                self.tell(|| format!("timeout of {flight}"));
                 self.with(name, |c, now| c.give_up_call(number, *is_kept, now));
             }
             Action::Refuse { why, .. } => {
@@ -53,7 +53,7 @@ impl World {
         self.look_after(name)
     }
 
-    /// The answer that comes back may tell a place in line.
+    /// Notes the place in line, if the delivered reply contains one.
     fn note_ticket(&mut self, name: usize, number: u64) {
         let mut flights = self.hosts[name].client.flights.iter();
         let flight = flights.find(|flight| flight.number == number);

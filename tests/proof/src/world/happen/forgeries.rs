@@ -1,4 +1,4 @@
-//! Messages of somebody who may publish on the channel of a client.
+//! Messages of a third party that may publish on the channel of a client.
 
 use super::of;
 use crate::action::{Forgery, Lie, Signature};
@@ -7,7 +7,7 @@ use crate::model::signed;
 use crate::world::World;
 
 impl World {
-    /// Somebody who may publish on the channel of a client sends something.
+    /// A third party publishes a message on the channel of a client.
     pub(super) fn forge(&mut self, name: usize, caller: usize, forgery: Forgery) {
         let now = self.now();
         let host = &self.hosts[name];
@@ -30,7 +30,7 @@ impl World {
                     let secret = mailbox.secret.clone().unwrap_or_default();
                     (want.id.clone(), secret)
                 });
-                let valid: Vec<_> = secrets.collect(); // an own id may wait for several semaphores
+                let valid: Vec<_> = secrets.collect(); // a fixed id may wait for several semaphores
                 let waiting = waiting.get(of(caller, waiting.len()));
                 waiting.and_then(|(mailbox, want)| {
                     let (id, permits) = (&want.id, want.permits.unwrap_or(1));
@@ -62,7 +62,7 @@ impl World {
         if let Some(text) = text
             && self.hosts[name].client.hears
         {
-            self.tell(|| format!("somebody sends c{name}: {text}"));
+            self.tell(|| format!("a third party sends to c{name}: {text}"));
             self.hosts[name].client.mail.push(text);
         }
     }

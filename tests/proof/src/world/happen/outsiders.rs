@@ -1,4 +1,4 @@
-//! Calls of others than the clients that are simulated: each is answered at once.
+//! Calls of third parties, which are not simulated as clients: each is executed at once.
 
 use super::{COUNT, LIFE_MS, of};
 use crate::action::Action;
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Many ask at once, whom nobody hears of again.
+    /// Many callers ask at once and never call again.
     fn crowd(&mut self, gate: usize, count: usize, action: &Action) -> Check {
         let Action::Crowd { lease_ms, wait_ms, max_waiting, at_least_ms, .. } = *action else {
             return Ok(());
@@ -139,9 +139,9 @@ impl World {
         }
     }
 
-    /// Somebody takes away what an id has. Its client may learn of it late.
+    /// A third party revokes what an id has. The client may notice it late.
     fn revoke(&mut self, gate: usize, name: usize) -> Check {
-        // Rather what somebody was granted who does not know yet.
+        // Preferably a grant whose client does not know of it yet.
         let mut mail = self.hosts[name].client.mail.iter();
         let told = mail.find_map(|text| {
             let id = text.split(' ').next()?;

@@ -1,4 +1,4 @@
-//! Processes of clients end, begin, stand still, lose their subscription, and have their clocks set.
+//! Processes of clients end, start, pause, lose their subscription, and have their clocks changed.
 
 use super::of;
 use crate::action::Action;
@@ -49,8 +49,8 @@ impl World {
                 self.with(name, |client, now| client.subscribe(now));
                 self.tell(|| format!("c{name} subscribes again"));
             }
-            // Of each client one clock may be wrong: of every other one the monotonic clock, which stands still, and of the
-            // others the wall clock.
+            // Each client has at most one wrong clock: every second client a monotonic clock that stops, the others a
+            // wrong wall clock.
             Action::Suspend { .. } => host.is_suspended = name.is_multiple_of(2),
             Action::Resume { .. } => host.is_suspended = false,
             Action::StepWall { ms, .. } => {

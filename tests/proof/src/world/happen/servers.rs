@@ -56,13 +56,13 @@ impl World {
         }
     }
 
-    /// What clients hold may be lost from here on without a word.
+    /// From here on, clients may have lost permits unnoticed.
     fn excuse(&mut self) -> Check {
         for name in 0..self.hosts.len() {
             let host = &mut self.hosts[name];
             host.client.mail.clear();
             host.promised.clear();
-            // An entry of the copy may have come back, which ends by itself.
+            // The copy may have brought back an entry; it ends with its lease or its deadline.
             host.ids.values_mut().for_each(|noted| noted.is_late = true);
             self.with(name, |client, now| client.excuse(now, |_| true));
             self.lose_replies(name)?;
@@ -109,7 +109,7 @@ impl World {
         if self.gates[gate].replace_key(&mut self.server, key, by) {
             self.excuse()?;
             self.count.losses += 1;
-            self.tell(|| format!("key {key} of {gate} is evicted or put back"));
+            self.tell(|| format!("key {key} of {gate} is evicted or restored"));
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ impl World {
         for (gate, ask) in GROUP.zip(asked) {
             let number = if at_once { shared } else { self.hosts[name].client.next_number() };
             let is_mutex = World::is_mutex(gate);
-            // What is held is renewed while the next one is waited for.
+            // Held permits are renewed while the caller waits for the next one.
             let renewed = ask.lease_ms >= 30 && (*renewed || !at_once);
             wants.push_back(Want {
                 keys: self.gates[gate].keys.clone(),
@@ -46,7 +46,7 @@ impl World {
         }
         if at_once {
             for (gate, want) in GROUP.zip(&wants) {
-                self.tell(|| format!("c{name} wants together {want}"));
+                self.tell(|| format!("c{name} wants at once {want}"));
                 self.note_id(name, gate, &want.id);
             }
             return self.with(name, |client, now| client.try_all(wants.into(), now));
@@ -64,7 +64,8 @@ impl World {
         self.want_next(name, last);
     }
 
-    /// Waits for the next semaphore. Once it has all it gives them new leases; where its time is over, it gives them back.
+    /// Waits for the next semaphore. Once the caller has all of them, it refreshes them. If its time is over, it
+    /// releases them.
     fn want_next(&mut self, name: usize, place: usize) {
         let now = self.hosts[name].now(self.mono).instant();
         let group = &mut self.hosts[name].groups[place];
@@ -94,7 +95,7 @@ impl World {
         });
     }
 
-    /// Something came of what a caller wanted.
+    /// Continues a group after an outcome of its caller.
     pub(in crate::world) fn go_on_with_group(&mut self, name: usize, outcome: &Outcome) {
         let host = &self.hosts[name];
         let id = match outcome {

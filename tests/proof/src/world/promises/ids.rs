@@ -1,43 +1,43 @@
-//! What becomes of the ids that callers use.
+//! Promises about the ids that callers use.
 
 use crate::call::Sent;
 use crate::client::Outcome;
 use crate::ledger::{Check, broken};
 use crate::world::{Host, World};
 
-/// How long a client remembers a wait that it gave up, in µs; a little less.
+/// Slightly less than the time for which a client remembers a wait that it gave up, in µs.
 const MEMORY: u64 = 110_000_000;
 
-/// For how long a release that is not confirmed is repeated at least, in µs. What a call is granted that is carried out later
-/// ends by itself.
+/// The shortest time for which an unconfirmed release is repeated, in µs. A later grant ends with its
+/// lease.
 const RELEASED_FOR: u64 = 15_000_000;
 
-/// An id that has nothing any more, as its client was told, or will have nothing soon.
+/// An id that has nothing, or soon will have nothing, according to its client.
 pub(in crate::world) struct Promised {
     gate: usize,
     id: String,
     since: u64,
-    /// A call of the wait was not answered, so its client knows that it may still be carried out.
+    /// A call of the wait had no reply, so the client knows that it may still be executed.
     unknown: bool,
 }
 
-/// What happened to an id since a caller began to use it.
+/// The events of an id since a caller began to use it.
 #[derive(Default)]
 pub(in crate::world) struct Noted {
-    /// The place in line that its caller was told.
+    /// The place in line that its caller got.
     pub(in crate::world) ticket: Option<u64>,
-    /// Somebody took away what it had.
+    /// A third party revoked what it had.
     pub(in crate::world) is_revoked: bool,
-    /// A release was carried out.
+    /// A release was executed.
     is_released: bool,
-    /// What it has comes from a call that nobody waited for, which was carried out before a release, or after it. Then it ends by
-    /// itself.
+    /// The id has a permit or a place from a call whose reply was not awaited. The call was executed before a release
+    /// (`is_stray`) or after it (`is_late`; then the permit ends with its lease).
     is_stray: bool,
     pub(in crate::world) is_late: bool,
 }
 
 impl World {
-    /// Whether the id has something, as far as that can be known.
+    /// Whether the id has something, as far as it can be known.
     fn has_something(&self, gate: usize, id: &str) -> bool {
         let (gate, now) = (&self.gates[gate], self.now());
         let holder = gate.model.holders.get(id);
@@ -47,7 +47,7 @@ impl World {
                 || waiter.is_some_and(|waiter| waiter.patience_until > now))
     }
 
-    /// A call of a client was carried out.
+    /// A call of a client was executed.
     pub(in crate::world) fn note_call(&mut self, name: usize, sent: &Sent, is_awaited: bool) {
         let Some(id) = sent.arguments.first() else {
             return;
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// A message reaches its client, which has to release a grant of a wait that it gave up.
+    /// A message reaches its client. If it is a grant for a wait that the client gave up, the client must release it.
     pub(in crate::world) fn note_message(&mut self, name: usize, text: &str) {
         let words: Vec<&str> = text.split(' ').collect();
         let Host { promised, ids, .. } = &mut self.hosts[name];
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// Something came of what a caller wanted.
+    /// Takes an outcome of a caller.
     pub(in crate::world) fn take_outcome(&mut self, name: usize, outcome: Outcome) -> Check {
         let (keys, id, why, unknown) = match outcome {
             Outcome::Granted(number) => {
@@ -118,14 +118,15 @@ impl World {
         if why.starts_with("Revoked") && !is_revoked {
             return broken("revoked", format!("{id} was not revoked"));
         }
-        // What another caller has is left to it.
+        // A permit of another caller is not released.
         if !why.starts_with("AlreadyHeld") {
             host.promised.push(Promised { gate, id, since: self.mono, unknown });
         }
         Ok(())
     }
 
-    /// Who was told to have nothing has nothing, once everything that may change this was carried out or is lost.
+    /// Checks that an id that has nothing according to its client has nothing on the server, once every call that could
+    /// change this was executed or lost.
     pub(in crate::world) fn check_promised(&mut self, name: usize) -> Check {
         let promised = std::mem::take(&mut self.hosts[name].promised);
         for promised in promised {
@@ -143,7 +144,7 @@ impl World {
             let noted = self.hosts[name].ids.get(&(*gate, id.clone()));
             let ends_by_itself = noted.is_some_and(|noted| noted.is_late || noted.is_stray && !promised.unknown);
             if has && !is_open && !ends_by_itself && !is_old {
-                let text = format!("{id} was told that it has nothing: {:?}", self.gates[*gate].model);
+                let text = format!("{id} should have nothing: {:?}", self.gates[*gate].model);
                 return broken("nothing left behind", text);
             }
             let host = &mut self.hosts[name];
@@ -161,7 +162,7 @@ impl World {
         let may_be_of_copy = self.count.losses > 0 && (has || self.gates[gate].is_in_doubt());
         let host = &mut self.hosts[name];
         host.promised.retain(|promised| promised.gate != gate || promised.id != id);
-        // What an earlier call or a copy left behind ends by itself.
+        // Remains of an earlier call or of a copy end with their lease.
         let is_stray = host.ids.get(&key).is_some_and(|before| before.is_stray || before.is_late);
         let is_late = may_be_of_copy || is_stray && has;
         host.ids.insert(key, Noted { is_late, ..Noted::default() });

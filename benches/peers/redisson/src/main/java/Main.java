@@ -8,7 +8,7 @@ import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Locks and semaphores of Redisson, with its defaults; the last argument says which. */
+/** Locks and semaphores of Redisson, with its defaults; the last argument selects one. */
 class Main {
   public static void main(String[] arguments) throws Exception {
     Scene scene = Scene.of(arguments);

@@ -6,18 +6,18 @@ import java.util.StringJoiner;
 import java.util.concurrent.ThreadLocalRandom;
 
 /**
- * A scene, played by threads: workers ask, hold and give back, until the time is over.
+ * Runs a scene with threads: workers acquire, hold and release until the time is over.
  *
- * @param once each takes one turn, then waits until all have; otherwise it asks again at once
+ * @param once each worker takes one turn, then waits for all others; otherwise it asks again at once
  */
 record Scene(String url, int workers, int permits, long holdMicros, double seconds, boolean once) {
   /** A lock, or a semaphore. */
   interface Gate {
-    /** What gives back what was granted. */
+    /** Acquires, and returns the action that releases. */
     Runnable enter() throws InterruptedException;
   }
 
-  /** What the arguments of the program ask for; the README of the folder `peers` tells them. */
+  /** The arguments of the program; the README of the folder `peers` describes them. */
   static Scene of(String[] arguments) {
     return new Scene(
         arguments[0],
@@ -28,7 +28,7 @@ record Scene(String url, int workers, int permits, long holdMicros, double secon
         arguments[5].equals("once"));
   }
 
-  /** Each turn is in one of the gates, taken at random. */
+  /** Runs the scene. Each turn uses one of the gates, chosen at random. */
   void play(List<Gate> gates) throws IOException, InterruptedException {
     System.out.println("ready");
     System.in.read();
@@ -63,7 +63,7 @@ record Scene(String url, int workers, int permits, long holdMicros, double secon
         leave.run();
       } while (goesOn(start) && !once);
     } catch (Throwable error) {
-      // A worker that stops would only make the others faster.
+      // Without a failed worker the others would be faster, and the figures wrong.
       error.printStackTrace();
       System.exit(1);
     }

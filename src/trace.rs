@@ -204,13 +204,13 @@ mod told {
     /// A permit turned out to be lost. Its fence tells which; an id may be something of the user's own.
     pub(crate) fn lost(keys: &Keys, fence: u64) {
         let (kind, name) = keys::parts(&keys.meta);
-        tracing::warn!(target: "luagate", kind, name, fence, "a permit is lost");
+        tracing::warn!(target: "luagate", kind, name, fence, "permit lost");
     }
 
     /// The renewal thread renewed a lease.
     pub(crate) fn renewed(keys: &Keys, fence: u64) {
         let (kind, name) = keys::parts(&keys.meta);
-        tracing::debug!(target: "luagate", kind, name, fence, "a lease is renewed");
+        tracing::debug!(target: "luagate", kind, name, fence, "lease renewed");
     }
 
     /// The renewal thread could not renew the leases of so many permits, this one among them, and tries again.
@@ -222,7 +222,7 @@ mod told {
             name,
             permits,
             %error,
-            "leases could not be renewed, which is tried again"
+            "leases not renewed; the renewal is retried"
         );
     }
 

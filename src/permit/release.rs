@@ -58,7 +58,7 @@ impl ReleaseError {
     }
 }
 
-try_again!(ReleaseError "not released, try again with the permit in this error");
+try_again!(ReleaseError "the release is not confirmed" "Call `into_permit` and try again");
 
 /// Gives these back, in one packet for each gate. Those that the server confirmed are not armed any more.
 pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError> {

@@ -21,7 +21,10 @@ pub(crate) fn error_of(error: RedisError) -> CallError {
     }
     if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
         // A cluster refuses them before the script could.
-        return CallError::Invalid(Invalid::new("keys", "takes keys of one hash tag"));
+        return CallError::Invalid(Invalid::new(
+            "keys",
+            "no hash tag, or different ones. Accepted: keys with one hash tag",
+        ));
     }
     let failure = Failure::from(error);
     match failure.leaves_unknown() {

@@ -47,8 +47,10 @@ pub(crate) fn open(client: &Client, within: Duration) -> Result<Connection, Fail
         let failure = Failure::from(error);
         match failure.kind() {
             // Whatever the socket said: a connection that was never made is not one that broke.
-            FailureKind::Disconnected | FailureKind::TimedOut => {
-                Failure::new(FailureKind::Unreachable, failure.to_string())
+            FailureKind::Disconnected => Failure::new(FailureKind::Unreachable, failure.text()),
+            FailureKind::TimedOut => {
+                let text = format!("no answer within {within:?}: {}", failure.text());
+                Failure::new(FailureKind::Unreachable, text)
             }
             _ => failure,
         }

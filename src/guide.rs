@@ -13,6 +13,7 @@
 //! | rate limiters, ShedLock | [`rate_limits`] |
 //! | operations, and are to keep it running: settings, memory, failovers, upgrades, stuck holders, permissions | [`production`] |
 //! | what breaks, and want to know what you will see | [`faults`] |
+//! | an error text, and want to know its cause and what to do | [`errors`] |
 //! | one server, and want a cluster, sentinels, or a pool of your own | [`deployments`] |
 //! | dashboards and logs, and want to see what locks do, and to be woken up when one is lost | [`observability`] |
 //! | tokio, and want to use this crate in an async program | [`tokio`] |
@@ -48,6 +49,9 @@ pub mod observability {}
 
 #[doc = include_str!("guide/faults.md")]
 pub mod faults {}
+
+#[doc = include_str!("guide/errors.md")]
+pub mod errors {}
 
 #[doc = include_str!("guide/production.md")]
 pub mod production {}

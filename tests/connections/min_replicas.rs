@@ -105,7 +105,7 @@ fn what_too_few_confirm_is_given_back_with_an_error_that_says_so() {
         panic!("no replica is there");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
-    assert!(failure.to_string().contains("0 of 1 within 1s"), "{failure}");
+    assert!(failure.to_string().contains("0 of 1 confirmed within 1s"), "{failure}");
     let Err(AcquireError::Failed(failure)) = semaphore.acquire_timeout(Duration::from_secs(5)) else {
         panic!("no replica is there");
     };

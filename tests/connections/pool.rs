@@ -121,5 +121,5 @@ fn a_pool_that_is_used_up_is_told() {
     let gate = builder.read_timeout(Duration::from_millis(200)).open().unwrap();
     let _mine = pool.get().unwrap();
     let error = gate.mutex("m").try_lock().unwrap_err();
-    assert!(error.to_string().contains("all connections are busy"), "{error}");
+    assert!(error.to_string().contains("all connections of the gate are busy"), "{error}");
 }

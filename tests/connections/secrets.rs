@@ -158,7 +158,7 @@ fn of_a_server_that_cannot_be_reached() {
 fn of_a_server_that_refuses_it_or_the_user() {
     let server = own!(Server::private_tcp(&["--requirepass", "another"]));
     let error = fails(with_client(&server.url));
-    assert!(error.to_string().contains("refused user name and password"), "{error}");
+    assert!(error.to_string().contains("refused the user name or password"), "{error}");
     fails(Gate::builder(&server.url.replace("//", "//:hunter2@")));
     let mut con = Client::open(server.url.replace("//", "//:another@")).unwrap().get_connection().unwrap();
     let mut user = redis::cmd("ACL");

@@ -124,7 +124,7 @@ fn what_is_wrong_with_sentinels_is_told() {
     let group = own!(Sentinels::new());
     let other = url(&group).replace(MASTER, "another");
     let error = Gate::open(&other).unwrap_err();
-    assert!(error.to_string().contains("know no master \"another\""), "{error}");
+    assert!(error.to_string().contains("do not know the master \"another\""), "{error}");
     // A server that is no sentinel.
     let server = group.urls()[0].trim_start_matches("redis://").trim_end_matches('/').to_owned();
     let error = Gate::open(&format!("redis+sentinel://{server}/{MASTER}")).unwrap_err();

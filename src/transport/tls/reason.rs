@@ -68,7 +68,6 @@ fn of_certificate(error: &CertificateError) -> &'static str {
         UnknownIssuer | BadSignature => {
             "the CA of the server's certificate is not trusted. Pass the certificate of that CA with `root_certificates`"
         }
-        Revoked => "the server's certificate was revoked. Renew it",
         _ => "the server's certificate is not accepted. Replace it",
     }
 }

@@ -18,13 +18,13 @@ fn one_side_speaks_tls_and_the_other_does_not() {
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let plain = server.url.replace("rediss://", "redis://");
     for url in [&plain, &plain.replace("//", "//user:secret@")] {
-        assert_told(Gate::open(url), &["speaks TLS at this port", "rediss in place of redis"]);
+        assert_told(Gate::open(url), &["uses TLS at this port", "rediss instead of redis"]);
     }
     let server = own!(Server::private_tcp(&["--requirepass", "secret"]));
     let secure = server.url.replace("redis://", "rediss://");
     for url in [&secure, &secure.replace("//", "//:secret@")] {
         let gate = Gate::builder(url).connect_timeout(Duration::from_secs(1));
-        assert_told(gate.open(), &["speaks no TLS at this port", "redis in place of rediss"]);
+        assert_told(gate.open(), &["does not use TLS at this port", "redis instead of rediss"]);
     }
 }
 
@@ -36,7 +36,7 @@ fn no_cipher_in_common() {
     let arguments = [&["--tls-protocols", "TLSv1.3"], &arguments[..]].concat();
     let server = own_tls!(authority.server(&authority.identity(), &arguments));
     let gate = both(&server.url, &authority, &authority.identity());
-    assert_told(gate.open(), &["no cipher in common"]);
+    assert_told(gate.open(), &["no TLS version or cipher in common"]);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn something_else_that_answers() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });
-    assert_told(Gate::open(&url), &["does not speak TLS", "redis in place of rediss"]);
+    assert_told(Gate::open(&url), &["does not use TLS", "redis instead of rediss"]);
 }
 
 #[test]

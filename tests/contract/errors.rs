@@ -40,8 +40,10 @@ struct Printed {
 impl Printed {
     fn text(&mut self, text: impl Display) {
         let text = text.to_string();
-        println!("{text}");
-        self.texts.insert(text);
+        if !self.texts.contains(&text) {
+            println!("{text}");
+            self.texts.insert(text);
+        }
     }
 
     /// An error of one type.

@@ -118,7 +118,7 @@ fn lost_while_another_is_awaited(printed: &mut Printed, gate: &Gate) {
 
 /// A server that grants so late that the timeout ends before the second semaphore is asked.
 fn over_before_the_second(printed: &mut Printed) {
-    let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:9999999999999\r\n:1\r\n:1\r\n:1\r\n";
+    let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:31000\r\n:1000\r\n:1\r\n:1\r\n";
     let scripts = Arc::new(AtomicUsize::new(0));
     let address = forged::server(move |words| {
         if words.contains("EVALSHA") && scripts.fetch_add(1, Ordering::Relaxed) == 0 {

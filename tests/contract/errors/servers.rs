@@ -85,7 +85,7 @@ fn busy(printed: &mut Printed) {
         printed.error(gate.mutex("m").try_lock_for(Duration::from_millis(50)));
     });
     // A release of a chosen id that is not confirmed comes before the next call with this id.
-    let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:9999999999999\r\n:1\r\n:1\r\n:1\r\n";
+    let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:31000\r\n:1000\r\n:1\r\n:1\r\n";
     let gate = soon(&replies_once(granted, "")).open().unwrap();
     let own = gate.semaphore("s", 1).id("own");
     drop(own.try_acquire().unwrap());
@@ -122,7 +122,7 @@ fn confirmations(printed: &mut Printed) {
     let gate = builder.min_replicas(5, Duration::from_millis(20)).open().unwrap();
     printed.error(gate.mutex("m").try_lock());
     // The permanent lease begins with a second call.
-    let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:9999999999999\r\n:1\r\n:1\r\n:1\r\n";
+    let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:31000\r\n:1000\r\n:1\r\n:1\r\n";
     let gate = soon(&replies_once(granted, "*2\r\n$4\r\nlost\r\n:1\r\n")).open().unwrap();
     printed.error(gate.semaphore("s", 1).permanent().try_acquire());
 }

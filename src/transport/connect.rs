@@ -49,7 +49,7 @@ pub(crate) fn open(client: &Client, within: Duration) -> Result<Connection, Fail
             // Whatever the socket said: a connection that was never made is not one that broke.
             FailureKind::Disconnected => Failure::new(FailureKind::Unreachable, failure.text()),
             FailureKind::TimedOut => {
-                let text = format!("no answer within {within:?}: {}", failure.text());
+                let text = format!("no answer within {within:.0?}: {}", failure.text());
                 Failure::new(FailureKind::Unreachable, text)
             }
             _ => failure,

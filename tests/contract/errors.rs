@@ -21,8 +21,9 @@ use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
 
 /// Texts that no test program with all features can produce, each with the source that contains it.
-const IN_THE_SOURCE: [(&str, &str); 4] = [
+const IN_THE_SOURCE: [(&str, &str); 5] = [
     ("url: luagate was compiled without", include_str!("../../src/transport/address.rs")),
+    ("url: the path of the socket cannot be used", include_str!("../../src/transport/address/wrong_part.rs")),
     ("cannot make a TLS connection: rustls has no", include_str!("../../src/transport/tls/provider.rs")),
     ("cannot make a TLS connection: rustls has several", include_str!("../../src/transport/tls/provider.rs")),
     ("the in-memory server cannot start", include_str!("../../src/memory.rs")),

@@ -37,8 +37,8 @@ impl Row {
         let lines = source.split("\\\n").map(str::trim_start);
         let source: String = lines.collect();
         let prefixes = ["url: ", "cannot make a TLS connection: "];
-        self.parts.iter().all(|part| {
-            let part = prefixes.iter().fold(part.as_str(), |part, prefix| part.strip_prefix(prefix).unwrap_or(part));
+        self.parts.iter().map(|part| part.trim_end_matches(". Accepted: ")).all(|part| {
+            let part = prefixes.iter().fold(part, |part, prefix| part.strip_prefix(prefix).unwrap_or(part));
             source.contains(part)
         })
     }

@@ -1,5 +1,6 @@
 //! Servers of a few lines that reply what a test chooses.
 
+use luagate::{Gate, GateBuilder};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -42,8 +43,16 @@ pub(super) fn nowhere() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
-/// Settings with which a failure comes soon.
-pub(super) fn soon(url: &str) -> luagate::GateBuilder {
-    let time = Duration::from_millis(300);
-    luagate::Gate::builder(url).connect_timeout(time).read_timeout(time).outage(time)
+/// Settings for a server that does not answer: the failure comes soon.
+pub(super) fn soon(url: &str) -> GateBuilder {
+    within(url, Duration::from_millis(300))
+}
+
+/// Settings for a server that answers, also on a slow machine.
+pub(super) fn patient(url: &str) -> GateBuilder {
+    within(url, Duration::from_secs(20))
+}
+
+fn within(url: &str, time: Duration) -> GateBuilder {
+    Gate::builder(url).connect_timeout(time).read_timeout(time).outage(Duration::from_millis(100))
 }

@@ -146,7 +146,7 @@ fn grant_late(printed: &mut Printed) {
 
 /// The server ends before these are released.
 fn unconfirmed(printed: &mut Printed, mut server: Server) {
-    let gate = forged::soon(&server.url).prefix(&server.prefix).open().unwrap();
+    let gate = forged::patient(&server.url).prefix(&server.prefix).open().unwrap();
     let permit = gate.semaphore("s", 1).try_acquire().unwrap();
     let (lock, writes) = (gate.mutex("m").lock().unwrap(), gate.rwlock("r").write().unwrap());
     server.kill();

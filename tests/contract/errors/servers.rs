@@ -1,7 +1,7 @@
 //! Failures: servers that cannot be reached, refuse, or reply what no script returns.
 
 use super::Printed;
-use super::forged::{self, nowhere, replying, soon};
+use super::forged::{self, nowhere, patient, replying, soon};
 use crate::fuzz_replies::StandIn;
 use crate::support::Server;
 
@@ -39,8 +39,11 @@ pub(super) fn print(printed: &mut Printed) {
 fn addresses(printed: &mut Printed) {
     let silent = forged::server(|_| Some(Vec::new()));
     let http = forged::server(|_| Some(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()));
-    for address in [&nowhere(), &silent, &format!("user:secret@{silent}"), &http] {
+    for address in [&silent, &format!("user:secret@{silent}")] {
         printed.call(soon(&format!("redis://{address}/")).open());
+    }
+    for address in [&nowhere(), &http] {
+        printed.call(patient(&format!("redis://{address}/")).open());
     }
 }
 
@@ -59,14 +62,14 @@ fn refusals(printed: &mut Printed) {
         "+OK\r\n",
         "*7\r\n$6\r\nqueued\r\n:5\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
     ] {
-        let gate = soon(&format!("redis://{}/", replying(reply))).open().unwrap();
+        let gate = patient(&format!("redis://{}/", replying(reply))).open().unwrap();
         printed.error(gate.mutex("m").try_lock());
         if !reply.starts_with('*') {
             printed.call(gate.semaphore("s", 1).inspect());
         }
     }
     let breaks = forged::server(|words| words.contains("PING").then(|| b"+PONG\r\n".to_vec()));
-    let gate = soon(&format!("redis://{breaks}/")).open().unwrap();
+    let gate = patient(&format!("redis://{breaks}/")).open().unwrap();
     printed.call(gate.semaphore("s", 1).inspect());
     printed.error(gate.mutex("m").try_lock());
 }
@@ -91,7 +94,7 @@ fn busy(printed: &mut Printed) {
     }
     // A release of a chosen id that is not confirmed comes before the next call with this id.
     let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:31000\r\n:1000\r\n:1\r\n:1\r\n";
-    let gate = soon(&replies_once(granted, "")).open().unwrap();
+    let gate = soon(&replies_once(granted, "")).read_timeout(Duration::from_secs(2)).open().unwrap();
     let own = gate.semaphore("s", 1).id("own");
     drop(own.try_acquire().unwrap());
     printed.error(own.try_acquire());
@@ -101,7 +104,7 @@ fn busy(printed: &mut Printed) {
         let client = redis::Client::open(server.url.as_str()).unwrap();
         let pool = r2d2::Pool::builder().max_size(1).build(client.clone()).unwrap();
         let gate = luagate::GateBuilder::pool(pool.clone(), &client).prefix(&server.prefix);
-        let gate = gate.read_timeout(Duration::from_millis(100)).open().unwrap();
+        let gate = gate.read_timeout(Duration::from_secs(1)).open().unwrap();
         let _busy = pool.get().unwrap();
         printed.error(gate.mutex("m").try_lock());
     }
@@ -128,7 +131,7 @@ fn confirmations(printed: &mut Printed) {
     printed.error(gate.mutex("m").try_lock());
     // The permanent lease begins with a second call.
     let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:31000\r\n:1000\r\n:1\r\n:1\r\n";
-    let gate = soon(&replies_once(granted, "*2\r\n$4\r\nlost\r\n:1\r\n")).open().unwrap();
+    let gate = patient(&replies_once(granted, "*2\r\n$4\r\nlost\r\n:1\r\n")).open().unwrap();
     printed.error(gate.semaphore("s", 1).permanent().try_acquire());
 }
 
@@ -190,19 +193,19 @@ fn node(slots: &'static str, reply: &'static str) -> String {
 fn cluster(printed: &mut Printed) {
     const ALL: &str = "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:PORT\r\n";
     const ONE: &str = "*1\r\n*3\r\n:0\r\n:0\r\n*2\r\n$9\r\n127.0.0.1\r\n:PORT\r\n";
-    printed.call(soon(&node("*0\r\n", "")).open());
-    printed.call(soon(&node("+OK\r\n", "")).open());
-    printed.call(soon(&node(ONE, "+OK\r\n")).open().unwrap().semaphore("s", 1).inspect());
-    printed.call(soon(&node(ALL, "-MOVED 1 nowhere\r\n")).open().unwrap().semaphore("s", 1).inspect());
+    printed.call(patient(&node("*0\r\n", "")).open());
+    printed.call(patient(&node("+OK\r\n", "")).open());
+    printed.call(patient(&node(ONE, "+OK\r\n")).open().unwrap().semaphore("s", 1).inspect());
+    printed.call(patient(&node(ALL, "-MOVED 1 nowhere\r\n")).open().unwrap().semaphore("s", 1).inspect());
 }
 
 #[cfg(feature = "sentinel")]
 fn sentinels(printed: &mut Printed) {
     let url = |sentinel: &str| format!("redis+sentinel://{sentinel}/orders");
-    printed.call(soon(&url(&replying("*-1\r\n"))).open());
+    printed.call(patient(&url(&replying("*-1\r\n"))).open());
     let replica = replying("*1\r\n$5\r\nslave\r\n");
     let (host, port) = replica.split_once(':').unwrap();
     let named = format!("*2\r\n${}\r\n{host}\r\n${}\r\n{port}\r\n", host.len(), port.len());
     let sentinel = forged::server(move |_| Some(named.clone().into_bytes()));
-    printed.call(soon(&url(&sentinel)).open());
+    printed.call(patient(&url(&sentinel)).open());
 }

@@ -13,8 +13,8 @@ use rustls::{ServerConfig, ServerConnection};
 use std::net::TcpListener;
 use std::sync::Arc;
 
-fn soon(address: &str) -> GateBuilder {
-    forged::soon(&format!("rediss://{address}/"))
+fn gate(address: &str) -> GateBuilder {
+    forged::patient(&format!("rediss://{address}/"))
 }
 
 pub(super) fn print(printed: &mut Printed) {
@@ -25,14 +25,14 @@ pub(super) fn print(printed: &mut Printed) {
     // A server without TLS waits for the rest of what it takes for a long word.
     let waits =
         forged::server(|words| Some(if words.starts_with("PING") { b"+PONG\r\n".to_vec() } else { Vec::new() }));
-    printed.call(soon(&waits).open());
-    printed.call(soon(&forged::server(|_| Some(b"-ERR what?\r\n".to_vec()))).open());
+    printed.call(forged::soon(&format!("rediss://{waits}/")).open());
+    printed.call(gate(&forged::server(|_| Some(b"-ERR what?\r\n".to_vec()))).open());
     let alert = forged::server(|_| Some(vec![21, 3, 1, 0, 2, 2, 50]));
-    printed.call(forged::soon(&format!("redis://{alert}/")).open());
+    printed.call(forged::patient(&format!("redis://{alert}/")).open());
     // The end of a handshake that has not begun.
-    printed.call(soon(&forged::server(|_| Some(vec![22, 3, 3, 0, 4, 20, 0, 0, 0]))).open());
-    printed.call(soon("a..b").open());
-    printed.call(forged::soon(&format!("rediss://{address}/#insecure")).open());
+    printed.call(gate(&forged::server(|_| Some(vec![22, 3, 3, 0, 4, 20, 0, 0, 0]))).open());
+    printed.call(gate("a..b").open());
+    printed.call(forged::patient(&format!("rediss://{address}/#insecure")).open());
     let url = format!("rediss://{address}/");
     let output = process("open", &[&url]).env("SSL_CERT_FILE", "/no/such/file").output().unwrap();
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -59,8 +59,8 @@ fn server(identity: &Identity) -> String {
 
 fn certificates_of_the_server(printed: &mut Printed) {
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
-    let trusting = |identity: &Identity| soon(&server(identity)).root_certificates(&authority.pem);
-    printed.call(soon(&server(&authority.identity())).root_certificates(&other.pem).open());
+    let trusting = |identity: &Identity| gate(&server(identity)).root_certificates(&authority.pem);
+    printed.call(gate(&server(&authority.identity())).root_certificates(&other.pem).open());
     for (host, years) in [("127.0.0.1", (2001, 2002)), ("127.0.0.1", (3001, 3002)), ("redis.example", (2020, 4000))] {
         printed.call(trusting(&authority.sign(host, years)).open());
     }
@@ -71,23 +71,23 @@ fn certificates_of_the_server(printed: &mut Printed) {
     let key = KeyPair::generate().unwrap();
     let chain = params.self_signed(&key).unwrap().pem();
     let itself = Identity { chain, key: key.serialize_pem() };
-    printed.call(soon(&server(&itself)).root_certificates(&itself.chain).open());
+    printed.call(gate(&server(&itself)).root_certificates(&itself.chain).open());
 }
 
 fn certificates_of_the_client(printed: &mut Printed) {
     let authority = Authority::new("one");
     let (own, other) = (authority.identity(), authority.identity());
-    let builder = || soon(&server(&own)).root_certificates(&authority.pem);
+    let builder = || gate(&server(&own)).root_certificates(&authority.pem);
     printed.call(builder().client_certificate(&own.chain, &other.key).open());
     printed.call(builder().client_certificate("no PEM", &own.key).open());
     printed.call(builder().client_certificate(&own.chain, "no PEM").open());
     printed.call(builder().root_certificates("no PEM").open());
-    printed.call(forged::soon("redis://127.0.0.1:1/").root_certificates(&authority.pem).open());
+    printed.call(forged::patient("redis://127.0.0.1:1/").root_certificates(&authority.pem).open());
 }
 
 /// What a server says against the client, by its number in the protocol.
 fn alerts(printed: &mut Printed) {
     for alert in [116, 40, 45, 48, 112, 70, 80] {
-        printed.call(soon(&forged::server(move |_| Some(vec![21, 3, 3, 0, 2, 2, alert]))).open());
+        printed.call(gate(&forged::server(move |_| Some(vec![21, 3, 3, 0, 2, 2, alert]))).open());
     }
 }

@@ -13,8 +13,8 @@ pub(crate) use outcome::{MOST, Used};
 use crate::error::failure::{Failure, FailureKind};
 use std::fmt;
 
-/// An invalid argument: its name, what is wrong and what is accepted. Nothing was sent, or the script refused the call and
-/// changed nothing.
+/// An invalid argument: its name, the defect and the accepted input. Nothing was sent, or the script refused the call
+/// and changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     what: String,
@@ -46,7 +46,7 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// What the caller can do about an outcome, after the words for the outcome itself.
+/// Remedies, which follow the text of an outcome.
 macro_rules! later {
     () => {
         ". Try again later, or wait in line"
@@ -63,7 +63,8 @@ macro_rules! shorter {
     };
 }
 
-/// Defines an enum whose variants each hold one value. A variant displays its words before that value, and its remedy after it.
+/// Defines an enum whose variants each hold one value. A variant displays its words before that value, and its remedy
+/// after it.
 macro_rules! one_of {
     ($(#[$docs:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident($inner:ty) $words:literal $($remedy:ident)?,)* }) => {
         $(#[$docs])*
@@ -73,11 +74,13 @@ macro_rules! one_of {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self { $($name::$variant(inner) => write!(f, "{}{inner}{}", $words, concat!("" $(, $remedy!())?)),)* }
+                match self { $($name::$variant(inner) => {
+                    write!(f, "{}{inner}{}", $words, concat!("" $(, $remedy!())?))
+                })* }
             }
         }
 
-        /// The displayed text: Rust prints the `Debug` form of an error that `main` returns.
+        /// The variant and the displayed text. Rust prints this form of an error that `main` returns.
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self { $($name::$variant(_) => write!(f, "{}: {self}", stringify!($variant)),)* }
@@ -213,7 +216,8 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used. The permit is held until its lease ends.
         Failed(Failure) "",
-        /// The call was sent, but no reply came. The permit counts until its old or its new lease ends, whichever is first.
+        /// The call was sent, but no reply came. The permit counts until its old or its new lease ends, whichever is
+        /// first.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -266,7 +270,8 @@ one_of! {
     }
 }
 
-/// Converts a smaller set of outcomes into a larger one, variant by variant; `in` names an outcome that wraps the value.
+/// Converts a smaller set of outcomes into a larger one, variant by variant; `in` names an outcome that wraps the
+/// value.
 macro_rules! widen {
     ($($source:ident => $target:ident { $($variant:ident $(in $outer:path)?),* })*) => {
         $(impl From<$source> for $target {

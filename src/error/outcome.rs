@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The highest limit of a semaphore and the highest count of a latch. The writer of a reader-writer lock takes as many permits.
+/// The highest limit of a semaphore and the highest count of a latch. The writer of a reader-writer lock takes as many
+/// permits.
 pub(crate) const MOST: u32 = i32::MAX as u32;
 
 /// Not granted: too few permits are free, or other callers wait in line. Not a failure.
@@ -16,11 +17,11 @@ pub struct Denied {
     pub limit: u32,
     /// How many callers wait in line.
     pub waiting: u64,
-    /// The time until the next lease expires, unless its holder renews it. `None`: no current lease expires. If the line is
-    /// full, this is a lower bound: a lease that was renewed before can expire later.
+    /// The time until the next lease expires, unless its holder renews it. `None`: no current lease expires. If the
+    /// line is full, this is a lower bound: a lease that was renewed before can expire later.
     ///
-    /// This does not say when a permit becomes free. A holder can release long before, and a renewed lease expires only if
-    /// its holder crashes. For the `Retry-After` of a web service use [`retry_after`](Denied::retry_after).
+    /// This does not say when a permit becomes free. A holder can release long before, and a renewed lease expires only
+    /// if its holder crashes. For the `Retry-After` of a web service use [`retry_after`](Denied::retry_after).
     pub next_expiry: Option<Duration>,
 }
 
@@ -77,7 +78,8 @@ pub struct Blocked {
     pub name: String,
     /// Why it did not grant. `None`: the timeout ended before the call reached this semaphore.
     pub denied: Option<Denied>,
-    /// The usage of each semaphore, in the order of the calls. Empty after a wait in line, which asks one semaphore at a time.
+    /// The usage of each semaphore, in the order of the calls. Empty after a wait in line, which asks one semaphore at
+    /// a time.
     pub usages: Vec<NamedUsage>,
 }
 
@@ -108,8 +110,9 @@ impl std::error::Error for Blocked {}
 
 /// The chosen id already holds a permit, and an id can hold only one.
 ///
-/// Another caller may use the same id, or the reply to an earlier call of this caller was lost. To take the permit over, call
-/// [`Semaphore::adopt`](crate::Semaphore::adopt). To release it, call [`Semaphore::revoke`](crate::Semaphore::revoke).
+/// Another caller may use the same id, or the reply to an earlier call of this caller was lost. To take the permit
+/// over, call [`Semaphore::adopt`](crate::Semaphore::adopt). To release it, call
+/// [`Semaphore::revoke`](crate::Semaphore::revoke).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AlreadyHeld {
@@ -150,8 +153,8 @@ impl LimitMismatch {
 
 /// The caller asked for more permits than the limit in force, so waiting cannot help. The caller holds nothing.
 ///
-/// The limit in force can differ from the declared one: a call of [`Semaphore::resize`](crate::Semaphore::resize) changed
-/// it, or the first grant stored another.
+/// The limit in force can differ from the declared one: a call of [`Semaphore::resize`](crate::Semaphore::resize)
+/// changed it, or the first grant stored another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AboveLimit {
@@ -171,7 +174,8 @@ pub struct PlaceRevoked {
     pub id: String,
 }
 
-/// The permit no longer belongs to this holder: its lease ended, it was released or revoked, or the server lost its data.
+/// The permit no longer belongs to this holder: its lease ended, it was released or revoked, or the server lost its
+/// data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
@@ -194,7 +198,7 @@ pub struct StillClosed {
 #[non_exhaustive]
 pub struct Cancelled;
 
-/// What the caller waited for when the timeout ended, and its state at that time.
+/// The object that the caller waited for when the timeout ended, and its state at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimedOut {

@@ -8,8 +8,8 @@ pub(crate) fn is_refusal(text: &str) -> bool {
     SIGNS.iter().any(|sign| text.contains(sign))
 }
 
-/// Adds the missing permission to the error of a refused script. Redis never names the key. Before 7.2 it does not name the
-/// command inside a script either, but only the line.
+/// Adds the missing permission to the error of a refused script. Redis never names the key. Before 7.2 it does not name
+/// the command inside a script either, but only the line.
 pub(crate) fn name_in_script(error: RedisError, script: &str, keys: impl FnOnce() -> Vec<String>) -> RedisError {
     let text = match (error.code(), error.detail()) {
         (Some("NOPERM"), text) => text.unwrap_or_default(),

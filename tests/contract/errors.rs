@@ -1,5 +1,6 @@
-//! Promise: `guide::errors` lists every error text that users can see. Each text is produced here, most of them by the call that
-//! returns it, and compared with the page. So a changed text, a new variant and a row without an error fail this test.
+//! Promise: `guide::errors` lists every error text that users can see. Each text is produced here, most of them by the
+//! call that returns it, and compared with the page. So a changed text, a new variant and a row without an error fail
+//! this test.
 
 mod arguments;
 mod forged;
@@ -56,7 +57,7 @@ impl Printed {
         self.variants.insert((name.to_owned(), variant.to_owned()));
     }
 
-    /// An error and what it converts into.
+    /// An error, and the `Error` that it converts into.
     #[track_caller]
     fn error<T: Debug, E: Display + Debug + Clone + Into<Error>>(&mut self, result: Result<T, E>) {
         let error = result.unwrap_err();

@@ -1,4 +1,4 @@
-//! Errors of arguments. The server is asked for none of them, but for the last ones.
+//! Errors of arguments. Most are found without a call to the server.
 
 use super::Printed;
 use crate::support::{Server, eventually};

@@ -64,7 +64,7 @@ fn at_once(printed: &mut Printed, gate: &Gate) {
     writes.unlock().unwrap();
 }
 
-/// What ends waits for this semaphore: the time, a full line, a handle, an operator.
+/// The ends of a wait without a permit: a timeout, a full line, a handle, a revocation.
 fn in_line(printed: &mut Printed, gate: &Gate) {
     let semaphore = gate.semaphore("line", 1);
     let held = semaphore.try_acquire().unwrap();
@@ -116,7 +116,8 @@ fn lost_while_another_is_awaited(printed: &mut Printed, gate: &Gate) {
     });
 }
 
-/// A server that grants so late that the timeout ends before the second semaphore is asked. On a slow machine it may be too late.
+/// A server that grants so late that the timeout ends before the second semaphore is asked. On a slow machine it may be
+/// too late.
 fn over_before_the_second(printed: &mut Printed) {
     let is_printed =
         |printed: &Printed| printed.texts.iter().any(|text| text.contains("before this semaphore was asked"));

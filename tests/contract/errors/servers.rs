@@ -47,7 +47,7 @@ fn addresses(printed: &mut Printed) {
     }
 }
 
-/// What is refused after the gate was opened.
+/// Calls that the server refuses after the gate was opened.
 fn refusals(printed: &mut Printed) {
     for reply in [
         "-NOAUTH Authentication required.\r\n",

@@ -22,7 +22,7 @@ pub(super) fn print(printed: &mut Printed) {
     certificates_of_the_client(printed);
     alerts(printed);
     let address = replying("+OK\r\n");
-    // A server without TLS waits for the rest of what it takes for a long word.
+    // A server without TLS reads the handshake as the start of a long command and waits for the rest.
     let waits =
         forged::server(|words| Some(if words.starts_with("PING") { b"+PONG\r\n".to_vec() } else { Vec::new() }));
     printed.call(forged::soon(&format!("rediss://{waits}/")).open());
@@ -85,7 +85,7 @@ fn certificates_of_the_client(printed: &mut Printed) {
     printed.call(forged::patient("redis://127.0.0.1:1/").root_certificates(&authority.pem).open());
 }
 
-/// What a server says against the client, by its number in the protocol.
+/// The alerts of a server, by their number in the protocol.
 fn alerts(printed: &mut Printed) {
     for alert in [116, 40, 45, 48, 112, 70, 80] {
         printed.call(gate(&forged::server(move |_| Some(vec![21, 3, 3, 0, 2, 2, alert]))).open());

@@ -7,20 +7,20 @@ use std::time::Duration;
 
 pub(super) fn print(printed: &mut Printed) {
     for url in [
-        "localhost",
+        "user:hunter2@localhost",
         "http://localhost",
         "redis://",
         "redis://[x]",
         "redis://0.0.0.0",
         "redis://a b",
-        "redis://a:b",
-        "redis://a/b",
-        "redis://:%ff@a",
-        "redis://:a/b@c",
+        "redis://user:hunter2@a:b",
+        "redis://:hunter2@a/b",
+        "redis://:hunter2%ff@a",
+        "redis://:hunter2/b@c",
         "unix://a",
         "redis://a?protocol=9",
         "redis://[::1",
-        "unix:///a?db=b",
+        "unix:///a?db=b&pass=hunter2",
     ] {
         printed.call(Gate::open(url));
     }
@@ -66,7 +66,7 @@ fn settings(printed: &mut Printed) {
 #[cfg(feature = "cluster")]
 fn cluster(printed: &mut Printed) {
     printed.call(Gate::open("redis+cluster://a:1,b:x"));
-    printed.call(Gate::open("redis+cluster://:a/b@c"));
+    printed.call(Gate::open("redis+cluster://:a/hunter2@c"));
     let none: [&str; 0] = [];
     printed.call(GateBuilder::cluster(&none).open());
     printed.call(GateBuilder::cluster(&["redis://127.0.0.1:1/3"]).open());
@@ -77,7 +77,7 @@ fn cluster(printed: &mut Printed) {
 
 #[cfg(feature = "sentinel")]
 fn sentinel(printed: &mut Printed) {
-    printed.call(Gate::open("redis+sentinel://a:1"));
+    printed.call(Gate::open("redis+sentinel://:hunter2@a:1"));
     printed.call(Gate::open("redis+sentinel://a,,c/orders"));
     let none: [&str; 0] = [];
     printed.call(GateBuilder::sentinel(&none, "orders", "redis://a").open());

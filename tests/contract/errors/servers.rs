@@ -39,7 +39,7 @@ pub(super) fn print(printed: &mut Printed) {
 fn addresses(printed: &mut Printed) {
     let silent = forged::server(|_| Some(Vec::new()));
     let http = forged::server(|_| Some(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()));
-    for address in [&silent, &format!("user:secret@{silent}")] {
+    for address in [&silent, &format!("user:hunter2@{silent}")] {
         printed.call(soon(&format!("redis://{address}/")).open());
     }
     for address in [&nowhere(), &http] {

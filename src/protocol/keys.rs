@@ -136,6 +136,10 @@ pub(crate) fn is_valid(name: &str) -> bool {
 fn tagged(name: &str) -> Result<String, Invalid> {
     if let Some((group, rest)) = name.strip_prefix('{').and_then(|n| n.split_once("}:")) {
         check_word("name", name)?;
+        if group.is_empty() || rest.is_empty() {
+            let why = "has an empty group, or nothing after the group. Accepted: `name` or `{group}:name`";
+            return Err(Invalid::new("name", format!("{name:?} {why}")));
+        }
         check_plain(group)?;
         check_plain(rest)?;
         return Ok(name.to_owned());

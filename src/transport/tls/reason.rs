@@ -81,7 +81,7 @@ fn of_alert(alert: AlertDescription) -> &'static str {
         }
         // Until TLS 1.2 a missing certificate is told so, too.
         HandshakeFailure => {
-            "the server requires a certificate of this client, or has no cipher in common. Pass one with `client_certificate`"
+            "the server requires a certificate of this client, or has no cipher in common. Pass one with `client_certificate`, or compare the ciphers"
         }
         CertificateExpired => "the client's certificate has expired. Renew it",
         UnknownCA

@@ -29,7 +29,7 @@ pub(super) fn print(printed: &mut Printed) {
 
 fn names(printed: &mut Printed, gate: &Gate) {
     let long = "x".repeat(201);
-    for name in ["", "a b", "a{b", "{a}b", &long] {
+    for name in ["", "a b", "a{b", "{a}b", "{}:a", "{a}:", &long] {
         printed.error(gate.semaphore(name, 1).try_acquire());
         printed.error(gate.mutex(name).lock());
     }

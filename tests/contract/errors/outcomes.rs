@@ -6,8 +6,6 @@ use crate::support::{Server, eventually};
 
 use luagate::errors::{AcquireError, AcquireSeveralError};
 use luagate::{Cancel, Gate};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(40);
@@ -20,7 +18,7 @@ pub(super) fn print(printed: &mut Printed) {
     in_line(printed, &gate);
     several(printed, &gate);
     lost_while_another_is_awaited(printed, &gate);
-    over_before_the_second(printed);
+    over_before_the_last(printed, &gate);
     let latch = gate.latch("latch", 2);
     printed.error(latch.wait_timeout(SOON));
     printed.error(latch.cancelled_by(&cancelled()).wait());
@@ -116,33 +114,10 @@ fn lost_while_another_is_awaited(printed: &mut Printed, gate: &Gate) {
     });
 }
 
-/// A server that grants so late that the timeout ends before the second semaphore is asked. On a slow machine it may be
-/// too late.
-fn over_before_the_second(printed: &mut Printed) {
-    let is_printed =
-        |printed: &Printed| printed.texts.iter().any(|text| text.contains("before this semaphore was asked"));
-    for _ in 0..20 {
-        grant_late(printed);
-        if is_printed(printed) {
-            return;
-        }
-    }
-}
-
-fn grant_late(printed: &mut Printed) {
-    let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:31000\r\n:1000\r\n:1\r\n:1\r\n";
-    let scripts = Arc::new(AtomicUsize::new(0));
-    let address = forged::server(move |words| {
-        if words.contains("EVALSHA") && scripts.fetch_add(1, Ordering::Relaxed) == 0 {
-            std::thread::sleep(SOON + Duration::from_millis(15));
-            return Some(granted.into());
-        }
-        Some(if words.contains("PING") { "+PONG\r\n" } else { "-ERR no\r\n" }.into())
-    });
-    let gate = Gate::open(&format!("redis://{address}/")).unwrap();
-    if let Err(error) = gate.mutexes(["a", "b"]).acquire_timeout(SOON) {
-        printed.error(Err::<(), _>(error));
-    }
+/// The calls for 64 locks take longer than this timeout.
+fn over_before_the_last(printed: &mut Printed, gate: &Gate) {
+    let names: Vec<String> = (0..64).map(|number| format!("lock:{number}")).collect();
+    printed.error(gate.mutexes(names).acquire_timeout(Duration::from_millis(1)));
 }
 
 /// The server ends before these are released.

@@ -53,7 +53,7 @@ fn arguments_that_cannot_be_change_nothing_and_say_what_they_take() {
         assert!(error.to_string().contains(takes), "{error}");
     };
     for wrong in [0, 1_001, u32::MAX] {
-        let range = "takes 1 to 1000";
+        let range = "Accepted: 1 to 1000";
         refused("keep", range, recent.clone().keep(wrong).add("new").err());
         let found = recent.matching("al", wrong);
         refused("count", range, found.err());

@@ -61,8 +61,8 @@ fn arguments_that_cannot_be_change_nothing_and_say_what_they_take() {
         refused("count", range, found.err());
     }
     let many = names(1_001);
-    refused("members", "takes 0 to 1000", group.add(&many).err());
-    refused("members", "takes 0 to 1000", group.remove(&many).err());
+    refused("members", "Accepted: 0 to 1000", group.add(&many).err());
+    refused("members", "Accepted: 0 to 1000", group.remove(&many).err());
     assert_eq!(dump(&server, &mut con), before);
 }
 

@@ -16,7 +16,9 @@ local function word(at, name, most)
 end
 -- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
-  if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
+  if #KEYS ~= key_count then refuse('keys: wrong number of keys. Accepted: ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
-  if #ARGV ~= count then refuse('arguments: takes ' .. count .. (count > 0 and ': ' .. arguments or '')) end
+  if #ARGV ~= count then
+    refuse('arguments: wrong number of arguments. Accepted: ' .. count .. (count > 0 and ': ' .. arguments or ''))
+  end
 end

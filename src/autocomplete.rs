@@ -200,8 +200,7 @@ fn texts(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<String>, CallError> {
     let text = |(index, bytes): (usize, Vec<u8>)| {
         String::from_utf8(bytes).map_err(|error| {
             let number = index + 1;
-            let why =
-                format!("number {number} of those found is not UTF-8 ({error}); `matching_bytes` takes any bytes");
+            let why = format!("match number {number} is not UTF-8 ({error}). For any bytes, use `matching_bytes`");
             CallError::Invalid(Invalid::new(what, why))
         })
     };

@@ -190,4 +190,4 @@ impl<G> UnlockError<G> {
     }
 }
 
-try_again!(UnlockError<G> "not unlocked, try again with the guard in this error");
+try_again!(UnlockError<G> "the unlock is not confirmed" "Call `into_guard` and try again");

@@ -17,6 +17,7 @@
 //! | [`performance`] | judge what it costs |
 //! | [`observability`] | count, log, and alert on lost permits |
 //! | [`faults`] | predict what a caller sees when something breaks |
+//! | [`errors`] | look up an error text: its cause, accepted input, and what to do |
 //! | [`proof`] | judge which promises are proved, and which are not |
 //! | [`internals`] | read and change the code of this crate |
 //!
@@ -77,6 +78,9 @@ pub mod observability {}
 
 #[doc = include_str!("guide/faults.md")]
 pub mod faults {}
+
+#[doc = include_str!("guide/errors.md")]
+pub mod errors {}
 
 #[doc = include_str!("guide/proof.md")]
 pub mod proof {}

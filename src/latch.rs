@@ -161,7 +161,7 @@ impl CountDownLatch {
     /// [`wait`](CountDownLatch::wait).
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
         if timeout.is_zero() {
-            let why = "takes more than zero; to look at once there is `count`";
+            let why = "got 0. Accepted: more than 0. To read the state without waiting, use `count`";
             return Err(Invalid::new("timeout", why).into());
         }
         self.wait_until(self.shared.now().checked_add(timeout)) // no time limit if the clock cannot hold the deadline
@@ -181,13 +181,13 @@ impl CountDownLatch {
     fn checked(&self) -> Result<(&LatchKeys, u64), Invalid> {
         let keys = self.keys.as_ref().map_err(Invalid::clone)?;
         if !(1..=MOST).contains(&self.count) {
-            let why = format!("takes 1 to {MOST}, got {}", self.count);
+            let why = format!("{} is out of range. Accepted: 1 to {MOST}", self.count);
             return Err(Invalid::new("count", why));
         }
         match u64::try_from(self.life.as_millis()) {
             Ok(ms) if (1..=LONGEST_MS).contains(&ms) => Ok((keys, ms)),
             _ => {
-                let why = format!("takes 1 ms to 100 years, got {:?}", self.life);
+                let why = format!("{:?} is out of range. Accepted: 1 ms to 100 years", self.life);
                 Err(Invalid::new("life", why))
             }
         }

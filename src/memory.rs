@@ -112,7 +112,7 @@ impl Memory {
         let date = time.clone();
         let listener = Server::new().and_then(|server| Listener::new(server, move || date.date()));
         let listener = listener.map_err(|error| {
-            let text = format!("the in-memory server does not start: {error}");
+            let text = format!("the in-memory server cannot start: {error}");
             CallError::Failed(Failure::new(FailureKind::Other, text))
         })?;
         Ok(Memory { time, listener: Arc::new(listener) })

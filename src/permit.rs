@@ -212,7 +212,9 @@ impl Permit {
         }
         let held = self.permits();
         if permits == 0 || permits >= held {
-            let why = format!("takes 1 to {}, got {permits}; `release` gives all back", held.saturating_sub(1));
+            let why = format!(
+                "{permits} of {held}. Accepted: 1 or more, and fewer than {held}. To release all, call `release`"
+            );
             return Err(Invalid::new("permits", why).into());
         }
         let release = Release {

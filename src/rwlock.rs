@@ -221,4 +221,4 @@ impl DowngradeError {
     }
 }
 
-try_again!(DowngradeError "not downgraded");
+try_again!(DowngradeError "the downgrade is not confirmed" "Call `into_guard` and try again");

@@ -55,7 +55,7 @@ impl Semaphore {
     pub(crate) fn new(shared: Arc<Shared>, kind: &str, name: &str, limit: Option<u32>) -> Semaphore {
         let keys = match limit {
             Some(limit) if !(1..=MOST).contains(&limit) => {
-                let why = format!("takes 1 to {MOST}, got {limit}");
+                let why = format!("{limit} is out of range. Accepted: 1 to {MOST}");
                 Err(Invalid::new("limit", why))
             }
             _ => Keys::of(kind, &shared.prefix, name),
@@ -147,7 +147,7 @@ impl Semaphore {
     /// As [`acquire_timeout`](Semaphore::acquire_timeout) and [`acquire_many`](Semaphore::acquire_many).
     pub fn acquire_many_timeout(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
         if timeout.is_zero() {
-            let why = "takes more than zero; `try_acquire_many` takes permits at once or not at all";
+            let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire_many`";
             return Err(Invalid::new("timeout", why).into());
         }
         let deadline = self.shared.now().checked_add(timeout); // no time limit if the clock cannot hold the deadline

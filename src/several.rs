@@ -127,24 +127,30 @@ impl Several {
         let semaphores = self.members.iter().map(|member| &member.semaphore);
         let keys: Vec<&Keys> = semaphores.clone().map(Semaphore::keys).collect::<Result<_, _>>()?;
         let Some(first) = semaphores.clone().next().filter(|_| keys.len() <= MOST_SEMAPHORES) else {
-            let why = format!("takes 1 to {MOST_SEMAPHORES}, got {}", keys.len());
+            let why = format!("got {}. Accepted: 1 to {MOST_SEMAPHORES}", keys.len());
             return Err(Invalid::new("semaphores", why));
         };
         for (index, semaphore) in semaphores.enumerate() {
             if semaphore.has_own_id() {
                 let why = format!(
-                    "{} has an id of its own; together with others each acquire makes a new id",
+                    "the semaphore {} has a chosen id. Accepted: semaphores without `id`. Remove the call of `id`",
                     semaphore.name()
                 );
                 return Err(Invalid::new("id", why));
             }
             let mut before = self.members.iter().take(index).map(|member| &member.semaphore);
             if before.any(|other| other.is_same(semaphore)) {
-                return Err(Invalid::new("semaphores", format!("takes each once, got {:?} twice", semaphore.name())));
+                return Err(Invalid::new(
+                    "semaphores",
+                    format!("{:?} twice. Accepted: each semaphore once", semaphore.name()),
+                ));
             }
         }
         if let Some(member) = self.members.iter().find(|member| member.permits == 0) {
-            return Err(Invalid::new("permits", format!("takes 1 to the limit, got 0 of {}", member.semaphore.name())));
+            return Err(Invalid::new(
+                "permits",
+                format!("got 0 of {}. Accepted: 1 to the limit", member.semaphore.name()),
+            ));
         }
         Ok((first, keys))
     }
@@ -153,8 +159,8 @@ impl Several {
         let shared = &first.shared;
         let is_elsewhere = |member: &Member| !Arc::ptr_eq(&member.semaphore.shared, shared);
         if self.members.iter().any(is_elsewhere) || keys.iter().any(|other| other.tag() != first_tag(keys)) {
-            let why = "takes semaphores of one gate with names of one group, as in `{trade}:sword` and `{trade}:shield`; \
-                       `acquire_timeout` takes any";
+            let why = "different gates or groups. Accepted: one gate and one group, as in `{trade}:sword` and `{trade}:shield`. \
+                       For any other semaphores use `acquire_timeout`";
             return Err(Invalid::new("semaphores", why).into());
         }
         let id = first.next_id()?;

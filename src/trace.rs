@@ -205,13 +205,13 @@ mod told {
     /// the user.
     pub(crate) fn lost(keys: &Keys, fence: u64) {
         let (kind, name) = keys::parts(&keys.meta);
-        tracing::warn!(target: "luagate", kind, name, fence, "a permit is lost");
+        tracing::warn!(target: "luagate", kind, name, fence, "permit lost");
     }
 
     /// The renewal thread renewed a lease.
     pub(crate) fn renewed(keys: &Keys, fence: u64) {
         let (kind, name) = keys::parts(&keys.meta);
-        tracing::debug!(target: "luagate", kind, name, fence, "a lease is renewed");
+        tracing::debug!(target: "luagate", kind, name, fence, "lease renewed");
     }
 
     /// The renewal thread could not renew the leases of this many permits and retries. `keys`: of one of them.
@@ -223,7 +223,7 @@ mod told {
             name,
             permits,
             %error,
-            "leases could not be renewed, which is tried again"
+            "leases not renewed; the renewal is retried"
         );
     }
 

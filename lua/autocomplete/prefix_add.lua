@@ -7,7 +7,7 @@
 -- include: checks.lua
 
 takes('prefix', 1, 'member ...', #ARGV)
-if #ARGV > 1000 then refuse('members: takes 0 to 1000, got ' .. #ARGV) end
+if #ARGV > 1000 then refuse('members: got ' .. #ARGV .. '. Accepted: 0 to 1000 in one call') end
 if problem then return redis.error_reply(problem) end
 
 if #ARGV == 0 then return 0 end

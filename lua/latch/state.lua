@@ -3,9 +3,13 @@
 -- The latch hash has one field that is not an id; its name contains a space, which no id can:
 --   'the state'   count counted expiry, as numbers
 -- and, until the latch opens, a field for each id that counted down. An open latch does not need them.
-if #KEYS < 2 then return redis.error_reply('LUAGATE keys: takes 2: latch waiters') end -- there is nothing to read
+if #KEYS < 2 then -- there is nothing to read
+  return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 2: latch waiters')
+end
 local latch, waiters = KEYS[1], KEYS[2]
-if latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each once: latch waiters') end
+if latch == waiters then
+  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 2 different keys: latch waiters')
+end
 
 local fields = call('HLEN', latch)
 local waiting = call('ZCARD', waiters)

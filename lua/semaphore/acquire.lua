@@ -20,7 +20,8 @@
 -- include: arguments.lua
 if #ARGV < 7 or #ARGV > 9 then
   return redis.error_reply(
-    'LUAGATE arguments: takes 7 to 9: id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms')
+    'LUAGATE arguments: wrong number of arguments. Accepted: 7 to 9: '
+      .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms')
 end
 local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms = unpack(ARGV)
 want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
@@ -30,13 +31,14 @@ wait_ms = wait_ms == '0' and 0 or find(wait_ms, DIGITS) and wait_ms + 0 or -1
 ticket = ticket == '0' and 0 or find(ticket, DIGITS) and ticket + 0 or -1
 local longest_wait = inbox == '' and 60000 or 86400000
 local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
-  or want and (want < 1 or want > 2147483647) and string.format(NO_NUMBER, 'permits', 1, 2147483647)
+  or want and (want < 1 or want > 2147483647) and string.format(NO_NUMBER, 'permits', 1, 2147483647) .. ', or all'
   or (declared < 0 or declared > 2147483647) and string.format(NO_NUMBER, 'limit', 0, 2147483647)
   or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
   or (wait_ms < 0 or wait_ms > longest_wait) and string.format(NO_NUMBER, 'wait_ms', 0, longest_wait)
   or (ticket < 0 or ticket > 4503599627370496) and string.format(NO_NUMBER, 'ticket', 0, 4503599627370496)
   or inbox ~= '' and ((#inbox > 300 or not find(inbox, WORD)) and string.format(NO_WORD, 'inbox', 300)
-    or find(inbox, '#') and not find(inbox, '^[^#]+#.') and 'LUAGATE inbox: takes <channel> or <channel>#<secret>')
+    or find(inbox, '#') and not find(inbox, '^[^#]+#.')
+      and 'LUAGATE inbox: empty channel or secret. Accepted: `channel` or `channel#secret`')
 if max_waiting then
   max_waiting = max_waiting == '0' and 0 or find(max_waiting, DIGITS) and max_waiting + 0 or -1
   at_least_ms = (not at_least_ms or at_least_ms == '0') and 0 or find(at_least_ms, DIGITS) and at_least_ms + 0 or -1
@@ -62,7 +64,8 @@ end
 local stored_limit = limit
 if limit == 0 then limit = declared end -- stored with the state
 if limit == 0 then
-  return redis.error_reply('LUAGATE no limit: none is stored for this semaphore, so the caller must declare one')
+  return redis.error_reply(
+    'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
 end
 -- include: semaphore/expire.lua
 -- include: semaphore/place.lua

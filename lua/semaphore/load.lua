@@ -4,9 +4,9 @@
 -- include: semaphore/layout.lua
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
+if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
 if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
+  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
 end
 local stored = call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
@@ -19,8 +19,8 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: takes version ' .. VERSION .. ' of the stored state, found ' .. version
-      .. '; all programs that use a semaphore need scripts of this version')
+    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore')
   end
 end
 local fence, weight, least_end

@@ -8,7 +8,9 @@
 -- REPLY refreshed permits fence expires_at now
 --       lost      now
 -- include: arguments.lua
-if #ARGV ~= 2 and #ARGV ~= 3 then return redis.error_reply('LUAGATE arguments: takes 2 or 3: id lease_ms fence') end
+if #ARGV ~= 2 and #ARGV ~= 3 then
+  return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 2 or 3: id lease_ms fence')
+end
 local id, lease_ms, only = ARGV[1], ARGV[2], ARGV[3] or '0'
 lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1

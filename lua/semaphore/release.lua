@@ -9,7 +9,9 @@
 --       cancelled   the id was in line; the waiter receives a message
 --       gone        the lease had ended, or the permit was released before, or the id has another fence or ticket now
 -- include: arguments.lua
-if #ARGV ~= 2 and #ARGV ~= 3 then return redis.error_reply('LUAGATE arguments: takes 2 or 3: id keep fence') end
+if #ARGV ~= 2 and #ARGV ~= 3 then
+  return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 2 or 3: id keep fence')
+end
 local id, keep, only = ARGV[1], ARGV[2], ARGV[3] or '0'
 keep = keep == '0' and 0 or find(keep, DIGITS) and keep + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
@@ -31,7 +33,7 @@ local word, leaves_last = 'gone'
 local is_live = gives_back or (fence or suspended or not consistent) and tonumber(call('ZSCORE', holders, id) or 0) > now
 if record and keep > 0 then
   if is_live and keep > (weight or 0) or not fence then
-    return redis.error_reply('LUAGATE keep: takes 0 to the permits that this id holds, ' .. (weight or 0))
+    return redis.error_reply('LUAGATE keep: more permits than this id holds. Accepted: 0 to ' .. (weight or 0))
   end
   if is_live and consistent then
     word = 'released'

@@ -18,15 +18,18 @@
 local count, seen_keys, asked = #KEYS / 3, {}, {}
 local tag = string.match(KEYS[1] or '', '{(.-)}')
 if count % 1 ~= 0 or count < 1 or count > 64 then
-  refuse('keys: takes meta holders queue of 1 to 64 semaphores')
+  refuse('keys: wrong number of keys. Accepted: meta holders queue of 1 to 64 semaphores')
 end
 for _, key in ipairs(KEYS) do
-  if seen_keys[key] then refuse('keys: takes each semaphore once, got ' .. key .. ' twice') end
-  if not tag or string.match(key, '{(.-)}') ~= tag then refuse('keys: takes semaphores of one hash tag') end
+  if seen_keys[key] then refuse('keys: ' .. key .. ' twice. Accepted: each semaphore once') end
+  if not tag or string.match(key, '{(.-)}') ~= tag then
+    refuse('keys: no hash tag, or different ones. Accepted: keys with one hash tag')
+  end
   seen_keys[key] = true
 end
 if #ARGV ~= 1 + 4 * count then
-  refuse('arguments: takes ' .. 1 + 4 * count .. ': id, and permits limit lease_ms at_least_ms of each semaphore')
+  refuse('arguments: wrong number of arguments. Accepted: ' .. 1 + 4 * count
+    .. ': id, and permits limit lease_ms at_least_ms of each semaphore')
 end
 local id = word(1, 'id', 200)
 for at = 2, problem and 0 or #ARGV, 4 do
@@ -46,7 +49,8 @@ local function open(KEYS, want, declared, lease_ms, at_least_ms)
   if limit == 0 then limit = declared end
   local in_force = limit
   if limit == 0 then
-    return redis.error_reply('LUAGATE no limit: none is stored for this semaphore, so the caller must declare one')
+    return redis.error_reply(
+      'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
   end
   local own_end = fence and call('ZSCORE', holders, id)
   local is_held, can_have = own_end and tonumber(own_end) > now, nil

@@ -1,54 +1,54 @@
-//! A server that could not be used: what happened, told from the errors of the connection and of the server.
+//! Failures of the server or the connection, classified by the error that was reported.
 
 use crate::error::permission;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use std::fmt;
 
-/// What kept the server from answering as it should.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// No connection could be made: nobody listens there, or the address does not resolve.
+    /// No connection could be made: no program listens at the address, or the address does not resolve.
     Unreachable,
     /// No reply came in time.
     TimedOut,
     /// The connection broke.
     Disconnected,
-    /// All connections of the pool were busy for as long as a call may take.
+    /// All connections of the pool were busy for the whole time that a call may take.
     PoolExhausted,
-    /// The server wants a user name and a password, or other ones.
+    /// The server requires a user name or a password, or refused the given ones.
     Authentication,
-    /// The user of this connection may not do what is needed; the text names the command, the keys or the channel.
+    /// The user of this connection lacks a permission. The text names the command, the keys or the channel.
     Permission,
-    /// No secure connection could be made: a certificate is not accepted, or only one of both sides speaks TLS.
+    /// No TLS connection could be made: a certificate was not accepted, or only one of both sides uses TLS.
     Tls,
-    /// The server is a replica, which takes no writes.
+    /// The server is a replica and refuses writes.
     ReadOnly,
-    /// Fewer replicas confirmed than the gate asks for.
+    /// Fewer replicas confirmed than the gate requires.
     TooFewReplicas,
     /// The server is out of memory (`maxmemory`).
     OutOfMemory,
-    /// A key holds something else than it is for.
+    /// A key holds another type of data.
     WrongType,
-    /// The keys hold the state of another version of luagate, which stores it in another layout. Nothing was changed.
+    /// The keys hold the state of another version of luagate, with another layout. Nothing was changed.
     WrongVersion,
-    /// The key lives on another node of a cluster.
+    /// The key is on another node of a cluster.
     Moved,
-    /// The server is up but does not serve yet: it loads its data, looks for its master, or moves a slot.
+    /// The server runs but does not serve yet: it loads its data, searches for its master, or moves a slot.
     NotReady,
-    /// What answered does not speak the protocol of Redis.
+    /// The program at this address does not use the protocol of Redis.
     NotRedis,
-    /// The reply does not fit the contract of the scripts.
+    /// The scripts never return this reply.
     UnexpectedReply,
-    /// This process was forked from the one that opened the gate.
+    /// This process is a fork of the process that opened the gate.
     Forked,
-    /// Anything else; the text is the server's or the system's.
+    /// Any other failure. The text is from the server or the system.
     Other,
 }
 
-/// The server could not be used: what happened, and what to do about it.
+/// The server could not be used: the kind of the failure, and a text with its remedy.
 #[derive(Clone, Debug)]
-pub struct Failure(Box<Cause>); // in a box, since every call returns an error of this size or its answer
+pub struct Failure(Box<Cause>); // boxed, since every result of a call has the size of its error
 
 #[derive(Clone, Debug)]
 struct Cause {
@@ -62,34 +62,34 @@ impl Failure {
         Failure(Box::new(Cause { kind, text: text.into(), source: None }))
     }
 
-    /// A failure of this kind, whatever `error` looks like by itself.
+    /// A failure of this kind with `error` as its source.
     pub(crate) fn of_error(kind: FailureKind, text: String, error: RedisError) -> Failure {
         Failure(Box::new(Cause { kind, text, source: Some(error) }))
     }
 
-    /// What the server or the system said, without advice.
+    /// The text of the server or the system, without the remedy.
     pub(crate) fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// What happened.
+    /// The kind of the failure.
     pub fn kind(&self) -> FailureKind {
         self.0.kind
     }
 
-    /// The connection is of no use any more.
+    /// Whether the connection can no longer be used.
     pub(crate) fn is_broken(&self) -> bool {
         use FailureKind::*;
         matches!(self.0.kind, Disconnected | Unreachable | NotRedis | ReadOnly)
     }
 
-    /// Time may heal it: worth another try, on a new connection.
+    /// Whether a retry on a new connection can succeed without any other change.
     pub(crate) fn is_passing(&self) -> bool {
         use FailureKind::*;
         matches!(self.0.kind, Disconnected | Unreachable | TimedOut | NotReady | ReadOnly | PoolExhausted)
     }
 
-    /// Where a node of a cluster sends the call. It has not run the script.
+    /// Where a node of a cluster redirects the call. The node has not run the script.
     #[cfg(feature = "cluster")]
     pub(crate) fn redirect(&self) -> Option<Redirect<'_>> {
         let error = self.0.source.as_ref()?;
@@ -102,28 +102,28 @@ impl Failure {
         }
     }
 
-    /// The node may be gone, or no master any more, and another one have its slots.
+    /// Whether another node may own the slots now, since this node is gone or is no longer a master.
     #[cfg(feature = "cluster")]
     pub(crate) fn may_mean_another_owner(&self) -> bool {
         use FailureKind::*;
         matches!(self.0.kind, Disconnected | Unreachable | TimedOut | ReadOnly | NotReady)
     }
 
-    /// No reply was seen, so the server may have run the script or not.
+    /// Whether the server may have run the script, since no valid reply came.
     pub(crate) fn leaves_unknown(&self) -> bool {
         use FailureKind::*;
         matches!(self.0.kind, Disconnected | TimedOut | NotRedis | UnexpectedReply)
     }
 }
 
-/// Where a node of a cluster sends a call.
+/// Where a node of a cluster redirects a call.
 #[cfg(feature = "cluster")]
 pub(crate) enum Redirect<'a> {
-    /// For good.
+    /// Permanently.
     Moved(&'a str),
-    /// This once: the slot is on its way there.
+    /// For this call only: the slot is being moved there.
     Ask(&'a str),
-    /// Nowhere yet: the slot is on its way, and some of the keys are there and some here.
+    /// To no node yet: the slot is being moved, and its keys are on both nodes.
     TryAgain,
 }
 
@@ -162,10 +162,10 @@ fn kind_of(error: &RedisError, text: &str) -> FailureKind {
     }
     match error.code() {
         Some("NOAUTH" | "WRONGPASS") => FailureKind::Authentication,
-        Some("BUSY") => FailureKind::NotReady, // some other script runs for long
+        Some("BUSY") => FailureKind::NotReady, // another script runs for a long time
         Some("OOM") => FailureKind::OutOfMemory,
         Some("WRONGTYPE") => FailureKind::WrongType,
-        // Redis 6 wraps the error of a command in a script into one of its own, and keeps only the text.
+        // Redis 6 wraps the error of a command in a script into another error and keeps only the text.
         _ if text.contains("READONLY ") => FailureKind::ReadOnly,
         _ if text.contains("max number of clients") => FailureKind::NotReady,
         _ if text.contains("OOM ") => FailureKind::OutOfMemory,
@@ -180,32 +180,32 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use FailureKind::*;
         let advice = match self.0.kind {
-            Unreachable => "the server cannot be reached; check that it runs and that the address is right",
-            TimedOut => "the server did not answer in time; it is stalled or far away, or the timeout is too short",
-            Disconnected => "the connection to the server broke; call again",
-            PoolExhausted => "all connections are busy; give the gate more with `connections`",
-            Authentication => "the server refused user name and password; check the ones in the address",
-            Permission => {
-                "the server's ACL does not let this user do this; `guide::production` has the permissions that luagate needs"
-            }
-            Tls => return write!(f, "no secure connection could be made: {}", self.0.text),
-            ReadOnly => "the server is a read-only replica; connect to its master",
+            Unreachable => "cannot connect to the server. Check that it runs and that the address is right",
+            TimedOut => "the server did not answer in time. Check its load and the network, or raise the timeout",
+            Disconnected => "the connection to the server broke. Call again",
+            PoolExhausted => "all connections of the gate are busy. Allow more with `connections`, or call again later",
+            Authentication => "the server refused the user name or password. Correct them in the address",
+            Permission => "the server's ACL does not permit this. Grant the permissions listed in `guide::production`",
+            Tls => return write!(f, "cannot make a TLS connection: {}", self.0.text),
+            ReadOnly => "the server is a read-only replica. Connect to its master",
             TooFewReplicas => {
-                "too few replicas confirmed, so it does not count; check that they follow their master, or ask for fewer with `min_replicas`"
+                "too few replicas confirmed, so the call failed. Check that they follow their master, or lower `min_replicas`"
             }
-            OutOfMemory => "the server is out of memory; raise `maxmemory`, releasing and removing still work",
-            WrongType => "a key of this name holds something else; choose another name or prefix",
+            OutOfMemory => "the server is out of memory. Raise `maxmemory`; releasing and removing still work",
+            WrongType => "a key of this name holds another type of data. Choose another name or prefix",
             WrongVersion => {
-                "another version of luagate wrote this state; use the same version in all programs, or choose another prefix"
+                "another version of luagate wrote this state. Use one version in all programs, or choose another prefix"
             }
             Moved => {
-                "the server is one node of a cluster, and another has this key; open the gate on the cluster, with an address that begins with redis+cluster://"
+                "this server is one node of a cluster, and another node has the key. Use an address that begins with redis+cluster://"
             }
-            NotReady => "the server is not ready; call again",
-            NotRedis => "what answers at this address is not Redis or Valkey; check host and port",
-            UnexpectedReply => "the reply is none that the scripts give; is there a proxy that changes replies?",
-            Forked => "the gate was opened before this process was forked; open one of its own here",
-            Other => "the server refused the call",
+            NotReady => "the server is not ready. Call again",
+            NotRedis => "the program at this address is not Redis or Valkey. Check host and port",
+            UnexpectedReply => {
+                "unexpected reply; the scripts never return this. Check for a proxy that changes replies"
+            }
+            Forked => "this process is a fork of the one that opened the gate. Open a new gate in this process",
+            Other => "the call failed. Correct the cause that follows, then call again",
         };
         write!(f, "{advice} ({})", self.0.text)
     }

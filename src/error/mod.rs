@@ -1,4 +1,4 @@
-//! What can go wrong, told apart by type: one small enum for each kind of operation, all of which turn into [`Error`].
+//! The errors: one small enum for each kind of operation. All of them convert into [`Error`].
 
 pub(crate) mod failure;
 mod outcome;
@@ -13,8 +13,8 @@ pub(crate) use outcome::{MOST, Used};
 use crate::error::failure::{Failure, FailureKind};
 use std::fmt;
 
-/// An argument that cannot be: which one, and what it takes. Nothing was sent, or the script refused it and changed
-/// nothing.
+/// An invalid argument: its name, the defect and the accepted input. Nothing was sent, or the script refused the call
+/// and changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     what: String,
@@ -26,7 +26,7 @@ impl Invalid {
         Invalid { what: what.to_owned(), why: why.into() }
     }
 
-    /// The same, with where it was found in front.
+    /// The same error, with the place of the argument before the reason.
     #[cfg(any(feature = "cluster", feature = "sentinel"))]
     pub(crate) fn within(self, place: &str) -> Invalid {
         Invalid { why: format!("{place}: {}", self.why), ..self }
@@ -46,9 +46,27 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// Writes an enum whose variants each hold one value that explains itself, after a few words of the variant's own.
+/// Remedies, which follow the text of an outcome.
+macro_rules! later {
+    () => {
+        ". Try again later, or wait in line"
+    };
+}
+macro_rules! longer {
+    () => {
+        ". Call again to wait again, or use a longer timeout"
+    };
+}
+macro_rules! shorter {
+    () => {
+        ". Try again later, or raise `max_waiting`"
+    };
+}
+
+/// Defines an enum whose variants each hold one value. A variant displays its words before that value, and its remedy
+/// after it.
 macro_rules! one_of {
-    ($(#[$docs:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident($inner:ty) $words:literal,)* }) => {
+    ($(#[$docs:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident($inner:ty) $words:literal $($remedy:ident)?,)* }) => {
         $(#[$docs])*
         #[derive(Clone)]
         #[non_exhaustive]
@@ -56,11 +74,13 @@ macro_rules! one_of {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self { $($name::$variant(inner) => write!(f, "{}{inner}", $words),)* }
+                match self { $($name::$variant(inner) => {
+                    write!(f, "{}{inner}{}", $words, concat!("" $(, $remedy!())?))
+                })* }
             }
         }
 
-        /// As it is displayed: this is what people see of an error that leaves `main`.
+        /// The variant and the displayed text. Rust prints this form of an error that `main` returns.
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self { $($name::$variant(_) => write!(f, "{}: {self}", stringify!($variant)),)* }
@@ -76,19 +96,19 @@ macro_rules! one_of {
 }
 
 one_of! {
-    /// Why an operation that nobody waits for and nothing is granted by failed.
+    /// Why an operation failed that neither waits nor grants.
     CallError {
-        /// An argument cannot be; nothing was changed.
+        /// An argument is invalid. Nothing was changed.
         Invalid(Invalid) "",
-        /// The server could not be used; nothing was changed.
+        /// The server could not be used. Nothing was changed.
         Failed(Failure) "",
-        /// The call was sent, also again with the same id, and no reply came: it may have been carried out or not.
-        Unknown(Failure) "whether the server ran the call is not known: ",
+        /// The call was sent, and sent again with the same id, but no reply came. The server may have run it or not.
+        Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
 
 impl CallError {
-    /// Time may heal it: worth another try.
+    /// Whether a retry can succeed without any other change.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             CallError::Failed(failure) | CallError::Unknown(failure) => failure.is_passing(),
@@ -98,158 +118,160 @@ impl CallError {
 }
 
 one_of! {
-    /// Why nothing was granted at once.
+    /// Why no permit was granted at once.
     TryAcquireError {
-        /// Too many are inside, or others wait in front.
-        Denied(Denied) "",
-        /// The chosen id holds already.
+        /// Too few permits are free, or other callers wait in line.
+        Denied(Denied) "denied: " later,
+        /// The chosen id already holds a permit.
         AlreadyHeld(AlreadyHeld) "",
-        /// The semaphore is strict and another limit is in force.
+        /// The semaphore is strict, and another limit is in force.
         LimitMismatch(LimitMismatch) "",
-        /// More permits were asked for than the limit in force allows.
+        /// The caller asked for more permits than the limit in force.
         AboveLimit(AboveLimit) "",
-        /// An argument cannot be; nothing was changed.
+        /// An argument is invalid. Nothing was changed.
         Invalid(Invalid) "",
-        /// The server could not be used; nothing is held.
+        /// The server could not be used. The caller holds nothing.
         Failed(Failure) "",
-        /// The call was sent and no reply came. A release for its id follows in the background, so nothing stays held.
-        Unknown(Failure) "whether the server ran the call is not known: ",
+        /// The call was sent, but no reply came. The background sends a release for its id, so nothing stays held.
+        Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
 
 one_of! {
-    /// Why waiting in line ended without a permit.
+    /// Why a wait in line ended without a permit.
     AcquireError {
-        /// The time was over. The place in line is given up.
-        TimedOut(Denied) "timed out in line: ",
-        /// As many wait in front as `max_waiting` allows.
-        LineFull(Denied) "the line is full: ",
-        /// The handle given with `cancelled_by` ended the wait. The place in line is given up.
+        /// The timeout ended. The place in line is given up.
+        TimedOut(Denied) "timed out in line: " longer,
+        /// As many callers wait in line as `max_waiting` allows.
+        LineFull(Denied) "the line is full: " shorter,
+        /// The `cancelled_by` handle ended the wait. The place in line is given up.
         Cancelled(Cancelled) "",
-        /// Somebody took the place in line away with `revoke`.
+        /// An operator or another program revoked the place in line with `revoke`.
         Revoked(PlaceRevoked) "",
-        /// The chosen id holds already.
+        /// The chosen id already holds a permit.
         AlreadyHeld(AlreadyHeld) "",
-        /// The semaphore is strict and another limit is in force.
+        /// The semaphore is strict, and another limit is in force.
         LimitMismatch(LimitMismatch) "",
-        /// More permits were asked for than the limit in force allows.
+        /// The caller asked for more permits than the limit in force.
         AboveLimit(AboveLimit) "",
-        /// An argument cannot be; nothing was changed.
+        /// An argument is invalid. Nothing was changed.
         Invalid(Invalid) "",
-        /// The server could not be used; nothing is held.
+        /// The server could not be used. The caller holds nothing.
         Failed(Failure) "",
-        /// The call was sent and no reply came. A release for its id follows in the background, so nothing stays held.
-        Unknown(Failure) "whether the server ran the call is not known: ",
+        /// The call was sent, but no reply came. The background sends a release for its id, so nothing stays held.
+        Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
 
 one_of! {
-    /// Why permits of several semaphores were not granted at once. Nothing is held of any of them.
+    /// Why permits of several semaphores were not granted at once. The caller holds none of them.
     TryAcquireSeveralError {
-        /// One of them has too little free, or others wait in front.
-        Blocked(Blocked) "",
-        /// A semaphore is strict and another limit is in force.
+        /// One semaphore has too few free permits, or other callers wait in its line.
+        Blocked(Blocked) "denied: " later,
+        /// A semaphore is strict, and another limit is in force.
         LimitMismatch(LimitMismatch) "",
-        /// More permits of one of them were asked for than the limit in force allows.
+        /// The caller asked for more permits of one semaphore than its limit in force.
         AboveLimit(AboveLimit) "",
-        /// An argument cannot be; nothing was changed.
+        /// An argument is invalid. Nothing was changed.
         Invalid(Invalid) "",
         /// The server could not be used.
         Failed(Failure) "",
-        /// The call was sent and no reply came. A release follows in the background, so nothing stays held.
-        Unknown(Failure) "whether the server ran the call is not known: ",
+        /// The call was sent, but no reply came. The background sends a release, so nothing stays held.
+        Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
 
 one_of! {
-    /// Why waiting for permits of several semaphores ended without them. Nothing is held of any of them.
+    /// Why a wait for permits of several semaphores ended without them. The caller holds none of them.
     AcquireSeveralError {
-        /// The time was over while waiting for this one. The place in line is given up.
-        TimedOut(Blocked) "timed out in line: ",
-        /// In front of this one as many wait as `max_waiting` allows.
-        LineFull(Blocked) "the line is full: ",
-        /// The handle given with `cancelled_by` ended the wait. The place in line is given up.
+        /// The timeout ended while the caller waited for this semaphore. The place in line is given up.
+        TimedOut(Blocked) "timed out in line: " longer,
+        /// As many callers wait for this semaphore as `max_waiting` allows.
+        LineFull(Blocked) "the line is full: " shorter,
+        /// The `cancelled_by` handle ended the wait. The place in line is given up.
         Cancelled(Cancelled) "",
-        /// Somebody took the place in line away with `revoke`.
+        /// An operator or another program revoked the place in line with `revoke`.
         Revoked(PlaceRevoked) "",
-        /// Permits that were granted already were lost while waiting for another semaphore.
+        /// Permits that were already granted were lost during the wait for another semaphore.
         Lost(Lost) "",
-        /// A semaphore is strict and another limit is in force.
+        /// A semaphore is strict, and another limit is in force.
         LimitMismatch(LimitMismatch) "",
-        /// More permits of one of them were asked for than the limit in force allows.
+        /// The caller asked for more permits of one semaphore than its limit in force.
         AboveLimit(AboveLimit) "",
-        /// An argument cannot be; nothing was changed.
+        /// An argument is invalid. Nothing was changed.
         Invalid(Invalid) "",
         /// The server could not be used.
         Failed(Failure) "",
-        /// A call was sent and no reply came. A release follows in the background, so nothing stays held.
-        Unknown(Failure) "whether the server ran the call is not known: ",
+        /// A call was sent, but no reply came. The background sends a release, so nothing stays held.
+        Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
 
 one_of! {
     /// Why a lease was not extended.
     RefreshError {
-        /// The permit is not this holder's any more.
+        /// The permit no longer belongs to this holder.
         Lost(Lost) "",
-        /// An argument cannot be; nothing was changed.
+        /// An argument is invalid. Nothing was changed.
         Invalid(Invalid) "",
-        /// The server could not be used. The permit lives on until its lease ends.
+        /// The server could not be used. The permit is held until its lease ends.
         Failed(Failure) "",
-        /// The call was sent and no reply came. The permit counts by its old lease or by the new one, whichever ends first.
-        Unknown(Failure) "whether the server ran the call is not known: ",
+        /// The call was sent, but no reply came. The permit counts until its old or its new lease ends, whichever is
+        /// first.
+        Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
 
 one_of! {
-    /// Why waiting for a latch ended before it was known to be open.
+    /// Why a wait for a latch ended before the latch was known to be open.
     WaitError {
-        /// The time was over.
-        TimedOut(StillClosed) "timed out: ",
-        /// The handle given with `cancelled_by` ended the wait.
+        /// The timeout ended.
+        TimedOut(StillClosed) "timed out at the latch: " longer,
+        /// The `cancelled_by` handle ended the wait.
         Cancelled(Cancelled) "",
-        /// An argument cannot be; nothing was changed.
+        /// An argument is invalid. Nothing was changed.
         Invalid(Invalid) "",
         /// The server could not be used.
         Failed(Failure) "",
-        /// The call was sent and no reply came. A wait holds nothing, so it may simply be made again.
-        Unknown(Failure) "whether the server ran the call is not known: ",
+        /// The call was sent, but no reply came. A wait holds nothing: call again.
+        Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
 
 one_of! {
-    /// Anything that can go wrong here. Every other error of this crate turns into it.
+    /// Any error of this crate. Every other error type converts into it.
     Error {
-        /// Too many are inside, or others wait in front.
-        Denied(Denied) "",
-        /// The time to wait was over: in line, for several semaphores, or for a latch.
-        TimedOut(TimedOut) "timed out ",
-        /// As many wait in front as `max_waiting` allows.
-        LineFull(LineFull) "the line is full: ",
+        /// Too few permits are free, or other callers wait in line.
+        Denied(Denied) "denied: " later,
+        /// The timeout ended: in line, for several semaphores, or for a latch.
+        TimedOut(TimedOut) "timed out " longer,
+        /// As many callers wait in line as `max_waiting` allows.
+        LineFull(LineFull) "the line is full: " shorter,
         /// Of several semaphores, this one did not grant at once.
-        Blocked(Blocked) "",
+        Blocked(Blocked) "denied: " later,
         /// The wait was cancelled.
         Cancelled(Cancelled) "",
         /// The place in line was revoked.
         Revoked(PlaceRevoked) "",
-        /// The chosen id holds already.
+        /// The chosen id already holds a permit.
         AlreadyHeld(AlreadyHeld) "",
-        /// Another limit is in force than the one declared.
+        /// The limit in force is not the declared one.
         LimitMismatch(LimitMismatch) "",
-        /// More permits were asked for than the limit in force allows.
+        /// The caller asked for more permits than the limit in force.
         AboveLimit(AboveLimit) "",
-        /// The permit is not this holder's any more.
+        /// The permit no longer belongs to this holder.
         Lost(Lost) "",
-        /// An argument cannot be.
+        /// An argument is invalid.
         Invalid(Invalid) "",
         /// The server could not be used.
         Failed(Failure) "",
-        /// No reply came: the call may have been carried out or not.
-        Unknown(Failure) "whether the server ran the call is not known: ",
+        /// No reply came. The server may have run the call or not.
+        Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
 
-/// A smaller set of outcomes turns into a larger one, variant by variant, `in` another outcome where that is said.
+/// Converts a smaller set of outcomes into a larger one, variant by variant; `in` names an outcome that wraps the
+/// value.
 macro_rules! widen {
     ($($source:ident => $target:ident { $($variant:ident $(in $outer:path)?),* })*) => {
         $(impl From<$source> for $target {
@@ -283,7 +305,7 @@ widen! {
     }
 }
 
-/// One outcome turns into the sets that have it.
+/// Converts one outcome into the sets that contain it.
 macro_rules! wrap {
     ($($variant:ident => $($target:ident)*,)*) => {
         $($(impl From<$variant> for $target {
@@ -301,7 +323,7 @@ wrap! {
 }
 
 impl TryAcquireError {
-    /// What an error of a wait is for a caller that does not wait.
+    /// The error of a wait, for a caller that does not wait.
     pub(crate) fn of(error: AcquireError) -> TryAcquireError {
         match error {
             AcquireError::TimedOut(denied) | AcquireError::LineFull(denied) => TryAcquireError::Denied(denied),
@@ -318,7 +340,7 @@ impl TryAcquireError {
         }
     }
 
-    /// What it is for a caller whose time to wait was over before it asked.
+    /// The error for a caller whose timeout ended before it asked.
     pub(crate) fn too_late(self) -> AcquireError {
         match self {
             TryAcquireError::Denied(denied) => AcquireError::TimedOut(denied),
@@ -332,12 +354,12 @@ impl TryAcquireError {
     }
 }
 
-/// What the errors say that have a guard with which to try again: these words, and why it failed.
+/// The traits of an error that contains a guard for another try: it displays its words, the cause and the remedy.
 macro_rules! try_again {
-    ($type:ident $(<$guard:ident>)? $words:literal) => {
+    ($type:ident $(<$guard:ident>)? $words:literal $remedy:literal) => {
         impl $(<$guard>)? std::fmt::Display for $type $(<$guard>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "{}: {}", $words, self.error)
+                write!(f, "{}: {}. {}", $words, self.error, $remedy)
             }
         }
 

@@ -1,12 +1,13 @@
-//! What an operation came to that is not a failure: refused, lost, timed out.
+//! The outcomes that are no failures: denied, lost, timed out and others.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The highest limit of a semaphore, which is what a writer takes of a reader-writer lock, and the highest count of a latch.
+/// The highest limit of a semaphore and the highest count of a latch. The writer of a reader-writer lock takes as many
+/// permits.
 pub(crate) const MOST: u32 = i32::MAX as u32;
 
-/// Not granted: too many are inside, or others wait in front. Not a failure.
+/// Not granted: too few permits are free, or other callers wait in line. Not a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denied {
@@ -16,17 +17,17 @@ pub struct Denied {
     pub limit: u32,
     /// How many callers wait in line.
     pub waiting: u64,
-    /// When the next lease expires, unless its holder renews it. `None`: no lease that runs now ever expires. Where the line is
-    /// full this is the earliest time: a lease that was renewed before may expire later.
+    /// The time until the next lease expires, unless its holder renews it. `None`: no current lease expires. If the
+    /// line is full, this is a lower bound: a lease that was renewed before can expire later.
     ///
-    /// This is not when a permit will be free: a holder may release long before, and a lease that is renewed expires only if
-    /// its holder crashes. For the `Retry-After` of a web service take [`retry_after`](Denied::retry_after).
+    /// This does not say when a permit becomes free. A holder can release long before, and a renewed lease expires only
+    /// if its holder crashes. For the `Retry-After` of a web service use [`retry_after`](Denied::retry_after).
     pub next_expiry: Option<Duration>,
 }
 
 impl Denied {
-    /// An estimate of when a permit will be free for the caller, if each permit is held for `hold`, the typical time of the
-    /// work: `hold` × (`waiting` + 1) / `limit`. At least one millisecond. Asks nobody.
+    /// Estimates the time until a permit is free for the caller: `hold` × (`waiting` + 1) / `limit`, at least one
+    /// millisecond. `hold` is the typical time for which a permit is held. Sends nothing to the server.
     ///
     /// ```
     /// # fn answer(denied: &luagate::errors::Denied) {
@@ -45,47 +46,48 @@ impl Denied {
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let used = Used(self.in_use, self.limit);
-        write!(f, "{used} and {} wait", self.waiting)?;
+        write!(f, "{used}, waiting in line: {}, ", self.waiting)?;
         match self.next_expiry {
-            Some(after) => write!(f, "; the next lease expires in {after:?} or later"),
-            None => write!(f, "; no lease expires"),
+            Some(after) => write!(f, "next lease end: in {after:?} or later"),
+            None => write!(f, "next lease end: never"),
         }
     }
 }
 
 impl std::error::Error for Denied {}
 
-/// How full a semaphore is, in words: of this limit so many are in use. Only a reader-writer lock has the highest limit.
+/// Displays the permits in use (first) of the limit (second). Only a reader-writer lock has the highest limit.
 pub(crate) struct Used(pub(crate) u32, pub(crate) u32);
 
 impl fmt::Display for Used {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Used(0, MOST) => f.write_str("neither read nor written"),
-            Used(MOST, MOST) => f.write_str("being written"),
-            Used(readers, MOST) => write!(f, "being read by {readers}"),
+            Used(0, MOST) => f.write_str("not locked"),
+            Used(MOST, MOST) => f.write_str("locked for writing"),
+            Used(readers, MOST) => write!(f, "locked for reading by {readers}"),
             Used(in_use, limit) => write!(f, "{in_use} of {limit} permits are in use"),
         }
     }
 }
 
-/// Of several semaphores, the first that did not grant. Nothing is held of any of them.
+/// Of several semaphores, the first that did not grant. The caller holds permits of none of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Blocked {
-    /// Its name.
+    /// The name of the semaphore.
     pub name: String,
-    /// How it was refused; `None`: the time was over before it was asked for permits.
+    /// Why it did not grant. `None`: the timeout ended before the call reached this semaphore.
     pub denied: Option<Denied>,
-    /// How full each is, in the order in which they are asked; empty after a wait in line, where they are asked one by one.
+    /// The usage of each semaphore, in the order of the calls. Empty after a wait in line, which asks one semaphore at
+    /// a time.
     pub usages: Vec<NamedUsage>,
 }
 
-/// How full a semaphore is, by its name.
+/// The usage of one semaphore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamedUsage {
-    /// Its name.
+    /// The name of the semaphore.
     pub name: String,
     /// How many permits are in use.
     pub in_use: u32,
@@ -99,43 +101,43 @@ impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.denied {
             Some(denied) => write!(f, "{}: {denied}", self.name),
-            None => write!(f, "the time was over before {} was asked for permits", self.name),
+            None => write!(f, "{}: the timeout ended before this semaphore was asked", self.name),
         }
     }
 }
 
 impl std::error::Error for Blocked {}
 
-/// The id that was chosen for this call holds already, and an id holds one permit at most.
+/// The chosen id already holds a permit, and an id can hold only one.
 ///
-/// It may be another caller with the same id, or an earlier call of this one whose reply was lost:
-/// [`Semaphore::adopt`](crate::Semaphore::adopt) takes the permit over, [`Semaphore::revoke`](crate::Semaphore::revoke)
-/// gives it back.
+/// Another caller may use the same id, or the reply to an earlier call of this caller was lost. To take the permit
+/// over, call [`Semaphore::adopt`](crate::Semaphore::adopt). To release it, call
+/// [`Semaphore::revoke`](crate::Semaphore::revoke).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AlreadyHeld {
     /// The id.
     pub id: String,
-    /// How many permits it holds.
+    /// How many permits the id holds.
     pub permits: u32,
-    /// The fence of the permit that it holds.
+    /// The fence of the permit that the id holds.
     pub fence: u64,
 }
 
-/// A strict semaphore found another limit in force than the one it declares. Nothing is held.
+/// The semaphore is strict, and the limit in force is not the one that it declares. The caller holds nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitMismatch {
     /// The name of the semaphore.
     pub name: String,
-    /// What this caller declares.
+    /// The limit that this caller declares.
     pub declared: u32,
-    /// What is in force.
+    /// The limit in force.
     pub in_force: u32,
 }
 
 impl LimitMismatch {
-    /// Whether a strict caller may take permits under this limit. 0: it declares none.
+    /// Checks whether a strict caller accepts this limit. 0: the caller declares none.
     pub(crate) fn check<'a>(
         name: impl FnOnce() -> &'a str,
         strict: Option<u32>,
@@ -149,22 +151,22 @@ impl LimitMismatch {
     }
 }
 
-/// More permits were asked for than the limit in force allows, so waiting cannot help. Nothing is held.
+/// The caller asked for more permits than the limit in force, so waiting cannot help. The caller holds nothing.
 ///
-/// The limit may be another one than the caller declares: somebody changed it with
-/// [`Semaphore::resize`](crate::Semaphore::resize), or the first grant stored another.
+/// The limit in force can differ from the declared one: a call of [`Semaphore::resize`](crate::Semaphore::resize)
+/// changed it, or the first grant stored another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AboveLimit {
     /// The name of the semaphore.
     pub name: String,
-    /// How many permits were asked for.
+    /// How many permits the caller asked for.
     pub permits: u32,
     /// The limit in force.
     pub limit: u32,
 }
 
-/// Somebody took the place in line away with [`Semaphore::revoke`](crate::Semaphore::revoke). Nothing is held.
+/// The place in line was revoked with [`Semaphore::revoke`](crate::Semaphore::revoke). The caller holds nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlaceRevoked {
@@ -172,30 +174,31 @@ pub struct PlaceRevoked {
     pub id: String,
 }
 
-/// The permit is not this holder's any more: its lease ended, it was released or revoked, or the server forgot it.
+/// The permit no longer belongs to this holder: its lease ended, it was released or revoked, or the server lost its
+/// data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
-    /// The id that held it.
+    /// The id that held the permit.
     pub id: String,
 }
 
-/// The latch is not open: not all have counted down.
+/// The latch is not open yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StillClosed {
-    /// How many have still to count down.
+    /// How many ids must still count down.
     pub left: u32,
-    /// How many there are in all.
+    /// How many ids must count down in all.
     pub count: u32,
 }
 
-/// The wait was ended by a [`Cancel`](crate::Cancel): from another thread, or since its time was over.
+/// A [`Cancel`](crate::Cancel) handle ended the wait: another thread cancelled it, or its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cancelled;
 
-/// What was waited for when the time was over, and how it stood then.
+/// The object that the caller waited for when the timeout ended, and its state at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimedOut {
@@ -212,20 +215,20 @@ impl fmt::Display for TimedOut {
         match self {
             TimedOut::Acquire(denied) => write!(f, "in line: {denied}"),
             TimedOut::Several(blocked) => write!(f, "in line: {blocked}"),
-            TimedOut::Latch(closed) => write!(f, "waiting for a latch: {closed}"),
+            TimedOut::Latch(closed) => write!(f, "at the latch: {closed}"),
         }
     }
 }
 
 impl std::error::Error for TimedOut {}
 
-/// Which line was full, and how it stood then.
+/// Which line was full, and the state of its semaphore at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineFull {
-    /// That of a semaphore, or a lock.
+    /// The line of a semaphore or a lock.
     Acquire(Denied),
-    /// That of one of several semaphores.
+    /// The line of one of several semaphores.
     Several(Blocked),
 }
 
@@ -240,7 +243,7 @@ impl fmt::Display for LineFull {
 
 impl std::error::Error for LineFull {}
 
-/// What each of these says of itself.
+/// The displayed text of each outcome.
 macro_rules! say {
     ($($type:ident { $($field:ident),* } $text:literal,)*) => {
         $(impl fmt::Display for $type {
@@ -255,13 +258,14 @@ macro_rules! say {
 }
 
 say! {
-    AlreadyHeld { id, fence } "the id {id} holds already (fence {fence}); adopt it, revoke it, or use another id",
+    AlreadyHeld { id, fence }
+        "the id {id} already holds a permit (fence {fence}). Take it over with `adopt`, release it with `revoke`, or use another id",
     LimitMismatch { name, declared, in_force }
-        "{name}: the limit in force is {in_force}, not {declared} as declared here; `resize` it, or declare the same everywhere",
+        "{name}: the limit in force is {in_force}, this caller declares {declared}. Declare {in_force}, or change the limit with `resize`",
     AboveLimit { name, permits, limit }
-        "{name}: {permits} permits were asked for, but the limit in force is {limit}; ask for fewer, or raise the limit with `resize`",
-    PlaceRevoked { id } "the place in line of {id} was revoked",
-    Lost { id } "{id} no longer holds its permit; stop what it protects, then acquire anew",
-    StillClosed { left, count } "{left} of {count} have still to count down",
-    Cancelled {} "the wait was cancelled",
+        "{name}: {permits} permits are more than the limit in force. Accepted: 1 to {limit}. Ask for fewer, or raise the limit with `resize`",
+    PlaceRevoked { id } "the place in line of the id {id} was revoked. Call again to join the end of the line",
+    Lost { id } "the id {id} no longer holds its permit. Stop the work that the permit protects, then acquire again",
+    StillClosed { left, count } "{left} of {count} must still count down",
+    Cancelled {} "the wait was cancelled by its `Cancel` handle. Call again with a new handle to wait again",
 }

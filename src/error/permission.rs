@@ -1,15 +1,15 @@
-//! Permissions that the server's ACL does not give to the user of a connection, by the names that `ACL SETUSER` takes.
+//! Finds the permission that the user of a connection lacks, in the form that `ACL SETUSER` accepts.
 
 use redis::RedisError;
 
-/// Whether this is how a server refuses what a user may not do.
+/// Whether a server refuses a missing permission with such a text.
 pub(crate) fn is_refusal(text: &str) -> bool {
     const SIGNS: [&str; 4] = ["permissions to ", "ACL failure", "can't run this command", "can't access"];
     SIGNS.iter().any(|sign| text.contains(sign))
 }
 
-/// The error of a script that was refused, with the name of what is missing: Redis names no key, and before 7.2 no command
-/// inside a script either, but the line.
+/// Adds the missing permission to the error of a refused script. Redis never names the key. Before 7.2 it does not name
+/// the command inside a script either, but only the line.
 pub(crate) fn name_in_script(error: RedisError, script: &str, keys: impl FnOnce() -> Vec<String>) -> RedisError {
     let text = match (error.code(), error.detail()) {
         (Some("NOPERM"), text) => text.unwrap_or_default(),
@@ -26,27 +26,27 @@ pub(crate) fn name_in_script(error: RedisError, script: &str, keys: impl FnOnce(
     if missing.is_empty() {
         return error;
     }
-    let named = format!("{missing} is missing: {text}");
+    let named = format!("the permission {missing} is missing: {text}");
     redis::make_extension_error("NOPERM".to_owned(), Some(named))
 }
 
-/// The refusal of a channel, which is not named either.
+/// Adds the missing channel pattern to a refusal: Redis does not name the channel.
 pub(crate) fn name_channel(text: &str, channel: &str) -> String {
     if !text.contains(" channel") {
         return text.to_owned();
     }
     let pattern = channel.rsplit_once(':').map_or(channel, |(start, _)| start);
-    format!("&{pattern}:* is missing: {text}")
+    format!("the permission &{pattern}:* is missing: {text}")
 }
 
-/// The line of the script at which the server stopped it.
+/// The line of the script at which the server stopped.
 fn line_of(text: &str) -> Option<usize> {
     let (_, after) = text.split_once("@user_script:")?;
     let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
 
-/// The commands that a line of Lua calls: what is in quotes in the first argument of each call.
+/// The commands that a line of Lua calls: the quoted words in the first argument of each call.
 fn commands_in(line: &str) -> impl Iterator<Item = &str> {
     line.split("call(")
         .skip(1)
@@ -54,7 +54,7 @@ fn commands_in(line: &str) -> impl Iterator<Item = &str> {
         .flat_map(|argument| argument.split('\'').skip(1).step_by(2))
 }
 
-/// The patterns that keys of luagate fit: `~<prefix>:*`. Other keys stand for themselves.
+/// The patterns of luagate's keys, `~<prefix>:*`. Another key is its own pattern.
 fn patterns_of(keys: &[String]) -> String {
     let mut patterns: Vec<String> = keys
         .iter()

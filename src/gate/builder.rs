@@ -181,18 +181,18 @@ impl GateBuilder {
         let Timeouts { connect, read, write } = self.timeouts;
         for (what, timeout) in [("connect_timeout", connect), ("read_timeout", read), ("write_timeout", write)] {
             if !(Duration::from_millis(1)..=LONGEST_TIMEOUT).contains(&timeout) {
-                let why = format!("takes 1 ms to a day, got {timeout:?}");
+                let why = format!("{timeout:?} is out of range. Accepted: 1 ms to 24 hours");
                 return Err(Invalid::new(what, why).into());
             }
         }
         if self.connections == 0 {
-            return Err(Invalid::new("connections", "takes 1 or more, got 0").into());
+            return Err(Invalid::new("connections", "got 0. Accepted: 1 or more").into());
         }
         if let Some(MinReplicas { count, timeout }) = self.replicas
             && (count == 0 || timeout.is_zero() || timeout >= read)
         {
             let why = format!(
-                "takes 1 replica or more, and a timeout of 1 ms up to the read timeout of {read:?}, got {count} and {timeout:?}"
+                "got {count} replicas and {timeout:?}. Accepted: 1 replica or more, and a timeout above 0 and below the read timeout of {read:?}"
             );
             return Err(Invalid::new("min_replicas", why).into());
         }

@@ -93,7 +93,7 @@ impl Releases {
                 Settled::Soon => {
                     let left = until.saturating_duration_since(now);
                     if left.is_zero() {
-                        let late = Failure::new(TimedOut, "no answer yet");
+                        let late = Failure::new(TimedOut, "no answer in time");
                         return Err(unsettled(CallError::Failed(late)));
                     }
                     state = wait_for(&self.shared.answered, state, left);
@@ -109,7 +109,7 @@ fn unsettled(error: CallError) -> CallError {
         CallError::Failed(failure) | CallError::Unknown(failure) => (failure.kind(), failure.text()),
         CallError::Invalid(_) => return error,
     };
-    let text = format!("an earlier release of this id is not confirmed yet: {text}");
+    let text = format!("an earlier release of this id is not confirmed: {text}");
     CallError::Failed(Failure::new(kind, text))
 }
 

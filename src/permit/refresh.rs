@@ -16,7 +16,7 @@ pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
     }
     refresh_all(permits, None, None).map_err(|error| match error {
         RefreshError::Lost(lost) => {
-            let text = format!("could not be confirmed in time: {lost}");
+            let text = format!("the lease of the id {} ended before it was confirmed", lost.id);
             CallError::Failed(Failure::new(FailureKind::TimedOut, text))
         }
         RefreshError::Invalid(invalid) => CallError::Invalid(invalid),

@@ -58,7 +58,7 @@ impl ReleaseError {
     }
 }
 
-try_again!(ReleaseError "not released, try again with the permit in this error");
+try_again!(ReleaseError "the release is not confirmed" "Call `into_permit` and try again");
 
 /// Releases these permits, in one packet for each gate. A permit whose release was confirmed is no longer armed.
 pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError> {

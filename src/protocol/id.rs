@@ -17,7 +17,7 @@ pub(crate) fn new_id(label: Option<&str>) -> Result<String, Invalid> {
     };
     let id = format!("{label}/{uuid}");
     if label.is_empty() || id.len() > 200 {
-        return Err(Invalid::new("label", format!("takes 1 to 163 bytes, got {}", label.len())));
+        return Err(Invalid::new("label", format!("it has {} bytes. Accepted: 1 to 163 bytes", label.len())));
     }
     check_word("label", label)?;
     Ok(id)

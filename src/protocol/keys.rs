@@ -139,6 +139,10 @@ pub(crate) fn is_valid(name: &str) -> bool {
 fn tagged(name: &str) -> Result<String, Invalid> {
     if let Some((group, rest)) = name.strip_prefix('{').and_then(|n| n.split_once("}:")) {
         check_word("name", name)?;
+        if group.is_empty() || rest.is_empty() {
+            let why = "has an empty group, or nothing after the group. Accepted: `name` or `{group}:name`";
+            return Err(Invalid::new("name", format!("{name:?} {why}")));
+        }
         check_plain(group)?;
         check_plain(rest)?;
         return Ok(name.to_owned());
@@ -152,7 +156,7 @@ fn check_plain(name: &str) -> Result<(), Invalid> {
     if name.contains(['{', '}']) {
         return Err(Invalid::new(
             "name",
-            format!("{name:?} has a brace; braces only enclose a group, as in `{{group}}:name`"),
+            format!("{name:?} contains a brace. Accepted: braces only around a group, as in `{{group}}:name`"),
         ));
     }
     Ok(())
@@ -161,13 +165,13 @@ fn check_plain(name: &str) -> Result<(), Invalid> {
 /// 1 to 200 bytes without white space or control characters.
 pub(super) fn check_word(what: &'static str, word: &str) -> Result<(), Invalid> {
     if word.is_empty() || word.len() > 200 {
-        return Err(Invalid::new(what, format!("takes 1 to 200 bytes, got {}", word.len())));
+        return Err(Invalid::new(what, format!("it has {} bytes. Accepted: 1 to 200 bytes", word.len())));
     }
     let is_plain = word.bytes().all(|byte| byte.is_ascii_graphic()); // faster, and true for most names
     if !is_plain && word.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(Invalid::new(
             what,
-            format!("{word:?} has white space or a control character, which none may have"),
+            format!("{word:?} contains white space or a control character. Accepted: all other characters"),
         ));
     }
     Ok(())
@@ -178,7 +182,9 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<(), Invalid> {
     if prefix.is_empty() || prefix.len() > 64 || !prefix.chars().all(allowed) {
         return Err(Invalid::new(
             "prefix",
-            format!("takes 1 to 64 of letters, digits, `.`, `_`, `-` and `:`, got {prefix:?}"),
+            format!(
+                "{prefix:?} is not valid. Accepted: 1 to 64 of the letters a-z and A-Z, digits, `.`, `_`, `-` and `:`"
+            ),
         ));
     }
     Ok(())

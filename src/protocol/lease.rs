@@ -105,14 +105,17 @@ impl LeaseOptions {
 /// A lease in the scripts' unit: whole milliseconds.
 pub(crate) fn to_ms(lease: Duration) -> Result<u64, Invalid> {
     checked_ms(lease).ok_or_else(|| {
-        let why = format!("takes 1 ms to 100 years, got {lease:?}; for a lease without an end use `permanent`");
+        let why = format!(
+            "{lease:?} is out of range. Accepted: 1 ms to 100 years. For a lease without an end, use `permanent`"
+        );
         Invalid::new("lease", why)
     })
 }
 
 /// A minimum hold in the scripts' unit: whole milliseconds.
 pub(crate) fn at_least_ms(least: Duration) -> Result<u64, Invalid> {
-    checked_ms(least).ok_or_else(|| Invalid::new("at_least", format!("takes 1 ms to 100 years, got {least:?}")))
+    checked_ms(least)
+        .ok_or_else(|| Invalid::new("at_least", format!("{least:?} is out of range. Accepted: 1 ms to 100 years")))
 }
 
 fn checked_ms(duration: Duration) -> Option<u64> {

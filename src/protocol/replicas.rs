@@ -32,7 +32,7 @@ impl MinReplicas {
             return Ok(());
         }
         let MinReplicas { count, timeout } = self;
-        let text = format!("{confirmed} of {count} within {timeout:?}");
+        let text = format!("{confirmed} of {count} confirmed within {timeout:?}");
         Err(Failure::new(FailureKind::TooFewReplicas, text))
     }
 }

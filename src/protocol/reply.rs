@@ -22,7 +22,10 @@ pub(crate) fn error_of(error: RedisError) -> CallError {
     }
     if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
         // A cluster refuses such keys before the script runs.
-        return CallError::Invalid(Invalid::new("keys", "takes keys of one hash tag"));
+        return CallError::Invalid(Invalid::new(
+            "keys",
+            "no hash tag, or different ones. Accepted: keys with one hash tag",
+        ));
     }
     let failure = Failure::from(error);
     match failure.leaves_unknown() {

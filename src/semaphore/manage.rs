@@ -96,7 +96,7 @@ impl Semaphore {
 
     fn set_limit(&self, limit: u32, expected: Option<u32>) -> Result<Resized, CallError> {
         if limit == 0 {
-            let why = "takes 1 to 2147483647, got 0; `unpin` lets a limit expire";
+            let why = "0 is out of range. Accepted: 1 to 2147483647. To let a limit expire, use `unpin`";
             return Err(Invalid::new("limit", why).into());
         }
         let keys = self.keys()?;
@@ -118,7 +118,7 @@ impl Semaphore {
         let state = self.look(0, 0)?;
         match (state.limit, self.limit) {
             (0, 0) => {
-                let why = "none is stored for this semaphore; `resize` stores one";
+                let why = "this handle declares no limit and none is stored. Store one with `resize`";
                 Err(Invalid::new("no limit", why).into())
             }
             (0, declared) => Ok(declared),

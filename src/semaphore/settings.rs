@@ -145,8 +145,9 @@ impl Semaphore {
             None => Ok(0),
             Some(n @ 1..=MOST) => Ok(n),
             Some(n) => {
-                let why =
-                    format!("takes 1 to {MOST}, got {n}; to take permits at once or not at all there is `try_acquire`");
+                let why = format!(
+                    "{n} is out of range. Accepted: 1 to {MOST}. To acquire without waiting, use `try_acquire`"
+                );
                 Err(Invalid::new("max_waiting", why))
             }
         }
@@ -158,7 +159,7 @@ impl Semaphore {
         if renewed && lease < lease::SHORTEST_RENEWED {
             let shortest = lease::SHORTEST_RENEWED;
             let why = format!(
-                "takes {shortest:?} or more with `auto_renew`, got {lease:?}; a shorter lease would end before a renewal is answered"
+                "{lease:?} is too short for `auto_renew`. Accepted: {shortest:?} or more. Use a longer lease, or leave out `auto_renew`"
             );
             return Err(Invalid::new("lease", why));
         }

@@ -17,7 +17,7 @@ pub(super) fn acquire(
     timeout: Duration,
 ) -> Result<SeveralPermits, AcquireSeveralError> {
     if timeout.is_zero() {
-        let why = "takes more than zero; to take permits at once or not at all there is `try_acquire`";
+        let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire`";
         return Err(Invalid::new("timeout", why).into());
     }
     let deadline = first.shared.now().checked_add(timeout); // no time limit if the clock cannot hold the deadline

@@ -60,7 +60,7 @@ impl Address {
         like: ConnectionInfo,
     ) -> Result<Address, Invalid> {
         if master.is_empty() || sentinels.is_empty() {
-            let why = "takes one sentinel or more, and the name by which they know the master";
+            let why = "no sentinel, or no name of the master. Accepted: 1 sentinel or more, and the name that they use for the master";
             return Err(Invalid::new("sentinels", why));
         }
         Ok(Address::Sentinel { sentinels: infos(sentinels, wrong_part::ONE)?, master: master.to_owned(), like })
@@ -70,7 +70,7 @@ impl Address {
     pub(crate) fn prepared(mut self, certificates: &Certificates) -> Result<Address, CallError> {
         let mut infos = self.infos();
         if certificates.are_given() && !infos.iter().any(|info| tls::is_used(info)) {
-            let why = "takes rediss:// where certificates are given, since nothing else uses them";
+            let why = "certificates are given, but no address uses TLS. Accepted: rediss:// with certificates";
             return Err(Invalid::new("url", why).into());
         }
         for info in &mut infos {
@@ -99,7 +99,7 @@ impl Address {
         let (login, hosts, path) = parts(rest, form)?;
         let (master, db) = path.split_once('/').unwrap_or((path, "0"));
         if master.is_empty() {
-            let why = format!("the master is missing: its name follows the hosts; takes {form}");
+            let why = format!("the name of the master is missing after the hosts. Accepted: {form}");
             return Err(Invalid::new("url", why));
         }
         let like = info_of(&format!("{scheme}://{login}localhost/{db}"), form)?;
@@ -117,7 +117,8 @@ impl Address {
 }
 
 fn needs(feature: &str) -> Invalid {
-    let why = format!("needs the feature `{feature}` of luagate, which is off");
+    let why =
+        format!("luagate was compiled without its feature `{feature}`. Enable the feature `{feature}` in Cargo.toml");
     Invalid::new("url", why)
 }
 
@@ -136,7 +137,7 @@ fn has_port(host: &str) -> bool {
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 fn parts<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str, &'a str), Invalid> {
     if let Some(why) = wrong_part::password(rest) {
-        return Err(Invalid::new("url", format!("{why}; takes {form}")));
+        return Err(Invalid::new("url", format!("{why}. Accepted: {form}")));
     }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let login = authority.rfind('@').map_or(0, |at| at + 1);

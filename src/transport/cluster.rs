@@ -51,14 +51,14 @@ impl Cluster {
     /// Stores these addresses. Does not connect yet.
     pub(crate) fn new(nodes: &[ConnectionInfo], options: PoolOptions) -> Result<Cluster, CallError> {
         let Some(like) = nodes.first().cloned() else {
-            return Err(Invalid::new("nodes", "takes the address of one node or more, got none").into());
+            return Err(Invalid::new("nodes", "got none. Accepted: the address of 1 node or more").into());
         };
         if nodes.iter().any(|info| info.redis_settings().db() != 0) {
-            let why = "a cluster has only the database 0; leave the number out";
+            let why = "the database is not 0. Accepted: no database, since a cluster has only the database 0";
             return Err(Invalid::new("url", why).into());
         }
         if nodes.iter().any(|info| tls::is_used(info) != tls::is_used(&like)) {
-            let why = "the nodes of a cluster are all reached by TLS, or none of them";
+            let why = "some addresses use TLS and some do not. Accepted: TLS for all nodes of a cluster, or for none";
             return Err(Invalid::new("url", why).into());
         }
         let cluster = Cluster { options, like, map: Mutex::default(), asking: Mutex::default() };
@@ -68,7 +68,7 @@ impl Cluster {
                 ConnectionAddr::Tcp(host, port) => (host.clone(), *port),
                 ConnectionAddr::TcpTls { host, port, .. } => (host.clone(), *port),
                 _ => {
-                    let why = "the nodes of a cluster are reached by host and port";
+                    let why = "a node has no host and port. Accepted: host and port for each node of a cluster";
                     return Err(Invalid::new("url", why).into());
                 }
             };
@@ -192,7 +192,7 @@ impl Cluster {
     fn ask_nodes(&self, _asking: &MutexGuard<()>, last: Option<NodeId>, until: Option<Instant>) -> Result<(), Failure> {
         let mut nodes = self.nodes();
         nodes.sort_by_key(|node| (Some(node.node()) == last, node.is_retired()));
-        let mut failure = Failure::new(FailureKind::Unreachable, "no node was named");
+        let mut failure = Failure::new(FailureKind::Unreachable, "no node is known");
         for node in nodes {
             let latest = self.options.clock.now() + TOLD_WITHIN;
             match slots(&node, until.map_or(latest, |until| until.min(latest))) {
@@ -231,7 +231,7 @@ impl Cluster {
 }
 
 fn no_address(to: &str) -> Failure {
-    let text = format!("a node names another one as {to:?}, which is no address");
+    let text = format!("a node of the cluster redirects to {to:?}, which is not an address");
     Failure::new(FailureKind::UnexpectedReply, text)
 }
 
@@ -255,7 +255,7 @@ fn slots(node: &Pool, until: Instant) -> Result<Vec<Range>, Failure> {
     let sending = Sending { until: Some(until), ..Sending::default() };
     let reply = node.command(&command, sending)??;
     let unreadable = || {
-        let text = "CLUSTER SLOTS is answered in no form that is known";
+        let text = "the reply to CLUSTER SLOTS has an unknown form";
         Failure::new(FailureKind::UnexpectedReply, text)
     };
     let Value::Array(rows) = reply else {
@@ -264,7 +264,7 @@ fn slots(node: &Pool, until: Instant) -> Result<Vec<Range>, Failure> {
     let ranges: Option<Vec<Range>> = rows.iter().map(range).collect();
     match ranges {
         Some(ranges) if ranges.is_empty() => {
-            let text = "the cluster has given no slots to its nodes yet";
+            let text = "the cluster has not assigned slots to its nodes yet";
             Err(Failure::new(FailureKind::NotReady, text))
         }
         Some(ranges) => Ok(ranges),

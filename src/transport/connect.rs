@@ -47,8 +47,10 @@ pub(crate) fn open(client: &Client, within: Duration) -> Result<Connection, Fail
         let failure = Failure::from(error);
         match failure.kind() {
             // The connection was never established, so it did not break, even if the socket reports that.
-            FailureKind::Disconnected | FailureKind::TimedOut => {
-                Failure::new(FailureKind::Unreachable, failure.to_string())
+            FailureKind::Disconnected => Failure::new(FailureKind::Unreachable, failure.text()),
+            FailureKind::TimedOut => {
+                let text = format!("no answer within {within:.0?}: {}", failure.text());
+                Failure::new(FailureKind::Unreachable, text)
             }
             _ => failure,
         }

@@ -34,8 +34,8 @@ impl fmt::Display for Warning {
         let Warning::Evicts { server, policy, maxmemory } = self;
         write!(
             f,
-            "{server} evicts locks and semaphores when its memory is full ({maxmemory} bytes, `maxmemory-policy {policy}`); \
-             set `maxmemory-policy noeviction`, or give them a server of their own"
+            "{server} evicts locks and semaphores when its memory is full ({maxmemory} bytes, `maxmemory-policy {policy}`). \
+             Set `maxmemory-policy noeviction`, or use a separate server for them"
         )
     }
 }

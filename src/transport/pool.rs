@@ -211,7 +211,7 @@ impl Pool {
             Some(_) => pending.connection.try_lock().ok(),
         };
         let Some(mut slot) = slot else {
-            let text = "its connection is busy";
+            let text = "the connection of the first attempt is busy";
             return Some(Err(Failure::new(FailureKind::TimedOut, text)));
         };
         let mut counted = slot.take()?;

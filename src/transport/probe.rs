@@ -51,12 +51,12 @@ fn mismatch(address: &ConnectionAddr, kind: FailureKind, time: Duration) -> Opti
         (ConnectionAddr::Tcp(host, port), Unreachable | Disconnected | NotRedis) => {
             let reply = ask(host, *port, &EMPTY_HELLO, time);
             (reply == Some(ALERT))
-                .then_some("the server speaks TLS at this port; write rediss in place of redis in its address")
+                .then_some("the server uses TLS at this port. Write rediss instead of redis in its address")
         }
         (ConnectionAddr::TcpTls { host, port, .. }, Unreachable | Disconnected | TimedOut) => {
             let reply = ask(host, *port, b"PING\r\n", time);
             matches!(reply, Some([b'+' | b'-', _])).then_some(
-                "the server speaks no TLS at this port; write redis in place of rediss in its address, or the port that it has for TLS",
+                "the server does not use TLS at this port. Write redis instead of rediss in its address, or use its TLS port",
             )
         }
         _ => None,

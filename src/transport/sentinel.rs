@@ -86,7 +86,7 @@ impl Sentinels {
         let deadline = machine_now() + within;
         let count = self.sentinels.len();
         let first = self.first.load(Ordering::Relaxed);
-        let mut last = Failure::new(FailureKind::Unreachable, "no sentinel was named");
+        let mut last = Failure::new(FailureKind::Unreachable, "no sentinel is known");
         for step in 0..count {
             let index = (first + step) % count;
             let Some(sentinel) = self.sentinels.get(index) else {
@@ -130,7 +130,7 @@ impl Sentinels {
         let address: Option<(String, u16)> =
             redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master).query(&mut con)?;
         address.ok_or_else(|| {
-            let text = format!("the sentinels know no master {:?}", self.master);
+            let text = format!("the sentinels do not know the master {:?}", self.master);
             Failure::new(FailureKind::NotReady, text)
         })
     }
@@ -153,7 +153,7 @@ impl Sentinels {
         match &role {
             Value::Array(parts) if parts.first() == Some(&Value::BulkString(b"master".to_vec())) => Ok(con),
             _ => {
-                let text = format!("what the sentinels call the master {:?} is none", self.master);
+                let text = format!("the server that the sentinels report for {:?} is not a master", self.master);
                 Err(Failure::new(FailureKind::NotReady, text))
             }
         }

@@ -56,7 +56,7 @@ impl Servers {
     pub(crate) fn check_process(&self) -> Result<(), Failure> {
         match self.is_own_process() {
             true => Ok(()),
-            false => Err(Failure::new(FailureKind::Forked, "forked process")),
+            false => Err(Failure::new(FailureKind::Forked, "the gate cannot be used in a forked process")),
         }
     }
 

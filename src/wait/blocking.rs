@@ -70,7 +70,9 @@ impl Waits {
         self.prepare(&target, deadline)?;
         let (keys, id) = (target.keys.clone(), target.id.clone());
         let Some(registered) = self.inboxes.registry.register(&keys, &id, cancel.is_some()) else {
-            let why = format!("{id} waits here already; an id asks once at a time");
+            let why = format!(
+                "{id} already waits for this semaphore. Accepted: one wait per id. Use another id, or end the other wait"
+            );
             return Err(Invalid::new("id", why).into());
         };
         let end = self.run(&registered, &keys.meta, target, deadline, cancel);

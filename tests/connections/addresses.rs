@@ -20,16 +20,16 @@ const WRONG: &[(&str, &str)] = &[
     ("localhost:6379", "the scheme is missing"),
     ("user:secret@host:6379", "the scheme is missing"),
     ("redis:/host", "the scheme is missing"),
-    ("http://:secret@host", "the scheme is not known"),
-    ("secret://host", "the scheme is not known"),
-    ("redis+tls://host", "the scheme is not known"),
-    ("://host", "the scheme is not known"),
+    ("http://:secret@host", "the scheme is unknown"),
+    ("secret://host", "the scheme is unknown"),
+    ("redis+tls://host", "the scheme is unknown"),
+    ("://host", "the scheme is unknown"),
     ("redis://", "the host is missing"),
     ("redis://:6379", "the host is missing"),
     ("redis://:secret@", "the host is missing"),
     ("redis://:secret@:6379/0", "the host is missing"),
-    ("redis://:secret@ho st", "the host has"),
-    ("redis://:secret@ho<st/0", "the host has"),
+    ("redis://:secret@ho st", "the host contains"),
+    ("redis://:secret@ho<st/0", "the host contains"),
     ("redis://[::1", "the host has a bracket"),
     ("redis://[secret]:6379", "the host has a bracket"),
     ("redis://0.0.0.0", "the host is the wildcard"),
@@ -46,11 +46,11 @@ const WRONG: &[(&str, &str)] = &[
     ("redis://host:6379/0/1", "the database is"),
     ("redis://host/99999999999999999999", "the database is"),
     ("valkey://:secret@host/db", "the database is"),
-    ("redis://:a/secret@host", "the password has"),
-    ("redis://:secret/a@host", "the password has"),
-    ("redis://user:6379/secret@host", "the password has"),
-    ("redis://:sec#secret@host", "the password has"),
-    ("redis://:sec?secret@host:6379/0", "the password has"),
+    ("redis://:a/secret@host", "the password contains"),
+    ("redis://:secret/a@host", "the password contains"),
+    ("redis://user:6379/secret@host", "the password contains"),
+    ("redis://:sec#secret@host", "the password contains"),
+    ("redis://:sec?secret@host:6379/0", "the password contains"),
     ("redis://:secret%ff@host", "the user or the password is"),
     ("redis://%ff:secret@host", "the user or the password is"),
     ("redis://:secret@host/0?protocol=secret", "the protocol is"),
@@ -85,12 +85,12 @@ fn the_error_names_the_wrong_part_and_address_of_a_cluster_url() {
         ("redis+cluster://:secret@a:1,,c:3", "address 2 of 3: the host is missing"),
         ("redis+cluster://:secret@a:1,b:x", "address 2 of 2: the port is"),
         ("redis+cluster://:secret@a:1,b:2/x", "address 1 of 2: the database is"),
-        ("redis+cluster://:a/secret@a:1,b:2", "the password has"),
-        ("redis+cluster://user:1/secret@a:1", "the password has"),
-        ("redis+cluster://:secret#@a:1", "the password has"),
+        ("redis+cluster://:a/secret@a:1,b:2", "the password contains"),
+        ("redis+cluster://user:1/secret@a:1", "the password contains"),
+        ("redis+cluster://:secret#@a:1", "the password contains"),
     ] {
         let told = assert_told(url, part);
-        assert!(told.contains("takes redis+cluster://"), "{url}: {told}");
+        assert!(told.contains("Accepted: redis+cluster://"), "{url}: {told}");
     }
 }
 
@@ -98,20 +98,20 @@ fn the_error_names_the_wrong_part_and_address_of_a_cluster_url() {
 #[cfg(feature = "sentinel")]
 fn the_error_names_the_wrong_part_and_address_of_a_sentinel_url() {
     for (url, part) in [
-        ("redis+sentinel://", "the master is missing"),
-        ("redis+sentinel://:secret@host", "the master is missing"),
-        ("redis+sentinel://:secret@a:1,b:2/", "the master is missing"),
-        ("redis+sentinel://a//3", "the master is missing"),
+        ("redis+sentinel://", "the name of the master is missing"),
+        ("redis+sentinel://:secret@host", "the name of the master is missing"),
+        ("redis+sentinel://:secret@a:1,b:2/", "the name of the master is missing"),
+        ("redis+sentinel://a//3", "the name of the master is missing"),
         ("redis+sentinel://:secret@/orders", "the host is missing"),
         ("redis+sentinel://:secret@a:1,b:x/orders", "address 2 of 2: the port is"),
         ("redis+sentinel://:secret@a,,c/orders", "address 2 of 3: the host is missing"),
         ("redis+sentinel://:secret@a/orders/x", "the database is"),
-        ("redis+sentinel://:a/secret@a/orders", "the password has"),
-        ("redis+sentinel://:a@b/secret@a/orders", "the password has"),
+        ("redis+sentinel://:a/secret@a/orders", "the password contains"),
+        ("redis+sentinel://:a@b/secret@a/orders", "the password contains"),
         ("redis+sentinel://:secret%ff@a/orders", "the user or the password is"),
     ] {
         let told = assert_told(url, part);
-        assert!(told.contains("takes redis+sentinel://"), "{url}: {told}");
+        assert!(told.contains("Accepted: redis+sentinel://"), "{url}: {told}");
     }
 }
 
@@ -120,7 +120,7 @@ fn assert_told(url: &str, part: &str) -> String {
     let told = error_of(url).expect(url);
     assert!(told.starts_with("url: "), "{url}: {told}");
     assert!(told.contains(part), "{url}: {told}");
-    assert!(told.contains("takes "), "{url}: {told}");
+    assert!(told.contains("Accepted: "), "{url}: {told}");
     assert!(!told.contains("secret"), "{url}: {told}");
     told
 }

@@ -105,7 +105,7 @@ fn a_grant_that_too_few_replicas_confirm_is_released_and_an_error() {
         panic!("granted without a replica");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
-    assert!(failure.to_string().contains("0 of 1 within 1s"), "{failure}");
+    assert!(failure.to_string().contains("0 of 1 confirmed within 1s"), "{failure}");
     let Err(AcquireError::Failed(failure)) = semaphore.acquire_timeout(Duration::from_secs(5)) else {
         panic!("granted without a replica");
     };

@@ -122,5 +122,5 @@ fn an_exhausted_pool_is_an_error_that_names_it() {
     let gate = builder.read_timeout(Duration::from_millis(200)).open().unwrap();
     let _mine = pool.get().unwrap();
     let error = gate.mutex("m").try_lock().unwrap_err();
-    assert!(error.to_string().contains("all connections are busy"), "{error}");
+    assert!(error.to_string().contains("all connections of the gate are busy"), "{error}");
 }

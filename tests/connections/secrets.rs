@@ -158,7 +158,7 @@ fn secrets_are_hidden_if_the_server_is_unreachable() {
 fn secrets_are_hidden_if_the_server_refuses_password_or_user() {
     let server = own!(Server::private_tcp(&["--requirepass", "another"]));
     let error = fails(with_client(&server.url));
-    assert!(error.to_string().contains("refused user name and password"), "{error}");
+    assert!(error.to_string().contains("refused the user name or password"), "{error}");
     fails(Gate::builder(&server.url.replace("//", "//:hunter2@")));
     let mut con = Client::open(server.url.replace("//", "//:another@")).unwrap().get_connection().unwrap();
     let mut user = redis::cmd("ACL");

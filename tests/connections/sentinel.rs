@@ -125,7 +125,7 @@ fn errors_about_sentinels_name_the_cause() {
     let group = own!(Sentinels::new());
     let other = url(&group).replace(MASTER, "another");
     let error = Gate::open(&other).unwrap_err();
-    assert!(error.to_string().contains("know no master \"another\""), "{error}");
+    assert!(error.to_string().contains("do not know the master \"another\""), "{error}");
     // A server that is not a sentinel.
     let server = group.urls()[0].trim_start_matches("redis://").trim_end_matches('/').to_owned();
     let error = Gate::open(&format!("redis+sentinel://{server}/{MASTER}")).unwrap_err();

@@ -166,7 +166,7 @@ fn the_typed_functions_report_which_argument_is_invalid() {
     let mut raw = in_use(&server);
     let Err(CallError::Invalid(invalid)) = raw.try_acquire(Ask { permits: Some(0), ..raw.ask("id") }) else { panic!() };
     assert_eq!(invalid.what(), "permits");
-    assert!(invalid.to_string().contains("takes 1 to 2147483647"), "{invalid}");
+    assert!(invalid.to_string().contains("Accepted: 1 to 2147483647"), "{invalid}");
     let Err(CallError::Invalid(invalid)) = raw.keep("holder", 3) else { panic!() };
     assert_eq!(invalid.what(), "keep");
     assert!(matches!(raw.acquire(raw.ask("holder")), Answer::Held(..)));

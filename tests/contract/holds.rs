@@ -165,7 +165,7 @@ fn a_state_of_another_layout_version_is_an_error() {
     let _: () = raw.con.hset(&meta, "the state", newer).unwrap();
     let error = write.try_write("id", grant.fence, "never").unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("LUAGATE layout: takes version 1, found 2"), "{text}");
+    assert!(text.contains("LUAGATE layout: the stored state has version 2. Accepted: version 1"), "{text}");
     assert_eq!(write.value(), None);
 }
 

@@ -5,11 +5,15 @@
 mod fuzz;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "tls")]
+#[path = "../support/tls_server.rs"]
+mod tls_server;
 
 mod all_or_nothing;
 mod bounded_work;
 mod capacity;
 mod contract;
+mod errors;
 mod fuzz_arguments;
 mod fuzz_names;
 mod fuzz_replies;
@@ -22,3 +26,14 @@ mod readme_of_scripts;
 mod refusals;
 mod same_id;
 mod versions;
+
+#[test]
+fn process_of_a_test() {
+    let Some((job, arguments)) = support::job() else {
+        return;
+    };
+    match job.as_str() {
+        "open" => errors::open(&arguments),
+        other => panic!("there is no job {other}"),
+    }
+}

@@ -193,8 +193,15 @@ fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
         for count in [keys.len() - 1, keys.len() + 1] {
             let error = error(count, argv.len());
             match several {
-                true => assert!(error.starts_with(&format!("LUAGATE keys: takes {key_names} of ")), "{name}: {error}"),
-                false => assert_eq!(error, format!("LUAGATE keys: takes {}: {key_names}", keys.len()), "{name}"),
+                true => assert!(
+                    error.starts_with(&format!("LUAGATE keys: wrong number of keys. Accepted: {key_names} of ")),
+                    "{name}: {error}"
+                ),
+                false => assert_eq!(
+                    error,
+                    format!("LUAGATE keys: wrong number of keys. Accepted: {}: {key_names}", keys.len()),
+                    "{name}"
+                ),
             }
         }
         if argv.last().is_some_and(|last| last.ends_with(" ...")) {
@@ -203,10 +210,11 @@ fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
         // The number of last arguments that are optional.
         let optional = script.get("optional").map_or(0, |count| count.as_u64().unwrap() as usize);
         let least = argv.len() - optional;
-        let mut refused = format!("LUAGATE arguments: takes {}", argv.len());
+        let mut refused = format!("LUAGATE arguments: wrong number of arguments. Accepted: {}", argv.len());
         if optional > 0 {
             let between = if optional == 1 { "or" } else { "to" };
-            refused = format!("LUAGATE arguments: takes {least} {between} {}", argv.len());
+            refused =
+                format!("LUAGATE arguments: wrong number of arguments. Accepted: {least} {between} {}", argv.len());
         }
         if !argv.is_empty() {
             refused = format!("{refused}: {}", argv.join(" "));

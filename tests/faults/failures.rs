@@ -217,8 +217,8 @@ fn a_state_of_another_version_is_an_error_that_says_what_to_do() {
         let Err(Error::Failed(failure)) = failure else { panic!("{failure:?}") };
         assert_eq!(failure.kind(), FailureKind::WrongVersion, "{failure}");
         let text = failure.to_string();
-        let advice = "use the same version in all programs";
-        assert!(text.contains(advice) && text.contains("found 2"), "{text}");
+        let advice = "Use one version in all programs";
+        assert!(text.contains(advice) && text.contains("has version 2"), "{text}");
     }
     let stored: Vec<u8> = server.connection().hget(&meta, "the state").unwrap();
     assert_eq!(stored, newer);
@@ -275,14 +275,14 @@ fn errors_say_what_to_do() {
     assert_eq!((details.in_use, details.limit, details.waiting), (1, 1, 0));
     let after = details.next_expiry.unwrap();
     assert!(after > Duration::from_secs(15) && after <= Duration::from_secs(20), "{after:?}");
-    assert!(denied.to_string().starts_with("1 of 1 permits are in use"), "{denied}");
+    assert!(denied.to_string().starts_with("denied: 1 of 1 permits are in use"), "{denied}");
     let timed_out = semaphore.acquire_timeout(Duration::from_millis(20)).unwrap_err();
     assert!(timed_out.to_string().starts_with("timed out in line: 1 of 1"), "{timed_out}");
     let invalid: Invalid = match semaphore.try_acquire_many(0) {
         Err(TryAcquireError::Invalid(invalid)) => invalid,
         other => panic!("{other:?}"),
     };
-    assert_eq!(invalid.to_string(), "permits: takes 1 to the limit, got 0");
+    assert_eq!(invalid.to_string(), "permits: got 0. Accepted: 1 to the limit");
     permit.release().unwrap();
 }
 

@@ -80,9 +80,9 @@ fn a_waiting_writer_blocks_new_readers() {
         let Err(TryAcquireError::Denied(denied)) = lock.try_read() else { panic!("overtook the writer") };
         assert_eq!((denied.in_use, denied.waiting), (1, 1));
         let seen = lock.inspect().unwrap().to_string();
-        assert!(seen.starts_with("being read by 1\n  holds "), "{seen}");
+        assert!(seen.starts_with("locked for reading by 1\n  holds "), "{seen}");
         assert!(seen.ends_with(", writing, place 1"), "{seen}");
-        assert!(denied.to_string().starts_with("being read by 1"), "{denied}");
+        assert!(denied.to_string().starts_with("locked for reading by 1, "), "{denied}");
         scope.spawn(|| {
             let guard = lock.read().unwrap();
             order.lock().unwrap().push("reader");
@@ -221,7 +221,7 @@ fn tries_and_timeouts_work_for_readers_and_writers() {
     let soon = Duration::from_millis(30);
     let writing = lock.try_write_for(soon).unwrap();
     let Err(TryAcquireError::Denied(denied)) = lock.try_read() else { panic!() };
-    assert!(denied.to_string().starts_with("being written"), "{denied}");
+    assert!(denied.to_string().starts_with("locked for writing, "), "{denied}");
     assert!(matches!(lock.try_read_for(soon), Err(AcquireError::TimedOut(_))));
     let deadline = || std::time::Instant::now() + soon;
     assert!(matches!(lock.try_write_until(deadline()), Err(AcquireError::TimedOut(_))));

@@ -23,7 +23,7 @@ fn a_lost_permit_is_a_warning() {
     };
     assert_eq!(told.level, Level::WARN);
     assert_eq!((told.field("kind"), told.field("name")), ("mutex", "shortly"));
-    assert_eq!(told.field("message"), "a permit is lost");
+    assert_eq!(told.field("message"), "permit lost");
 }
 
 fn at<'a>(told: &'a [Told], message: &str) -> Vec<&'a Told> {
@@ -49,7 +49,7 @@ fn renewals_and_failed_renewals_are_events() {
     server.kill();
     eventually("the permit is lost", || permit.is_lost().then_some(()));
     let told = events("looked-after");
-    let failed = at(&told, "tried again");
+    let failed = at(&told, "retried");
     assert_eq!(failed[0].level, Level::INFO);
     assert_eq!(failed[0].field("permits"), "1");
     assert!(!failed[0].field("error").is_empty());

@@ -9,8 +9,8 @@
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
-local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
-local NO_WORD = 'LUAGATE %s: takes 1 to %d bytes without white space or control characters'
+local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
+local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 local problem
 local function refuse(text) problem = problem or 'LUAGATE ' .. text end
 -- ARGV[at] as a number.
@@ -27,13 +27,15 @@ local function word(at, name, most)
 end
 -- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
-  if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
+  if #KEYS ~= key_count then refuse('keys: wrong number of keys. Accepted: ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
-  if #ARGV ~= count then refuse('arguments: takes ' .. count .. (count > 0 and ': ' .. arguments or '')) end
+  if #ARGV ~= count then
+    refuse('arguments: wrong number of arguments. Accepted: ' .. count .. (count > 0 and ': ' .. arguments or ''))
+  end
 end
 
 takes('prefix', 1, 'member ...', #ARGV)
-if #ARGV > 1000 then refuse('members: takes 0 to 1000, got ' .. #ARGV) end
+if #ARGV > 1000 then refuse('members: got ' .. #ARGV .. '. Accepted: 0 to 1000 in one call') end
 if problem then return redis.error_reply(problem) end
 
 if #ARGV == 0 then return 0 end

@@ -10,8 +10,8 @@
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
-local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
-local NO_WORD = 'LUAGATE %s: takes 1 to %d bytes without white space or control characters'
+local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
+local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 local problem
 local function refuse(text) problem = problem or 'LUAGATE ' .. text end
 -- ARGV[at] as a number.
@@ -28,9 +28,11 @@ local function word(at, name, most)
 end
 -- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
-  if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
+  if #KEYS ~= key_count then refuse('keys: wrong number of keys. Accepted: ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
-  if #ARGV ~= count then refuse('arguments: takes ' .. count .. (count > 0 and ': ' .. arguments or '')) end
+  if #ARGV ~= count then
+    refuse('arguments: wrong number of arguments. Accepted: ' .. count .. (count > 0 and ': ' .. arguments or ''))
+  end
 end
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
 local call = redis.call
@@ -42,9 +44,13 @@ local now = (micros - micros % 1000) / 1000 -- ms
 -- The latch hash has one field that is not an id; its name contains a space, which no id can:
 --   'the state'   count counted expiry, as numbers
 -- and, until the latch opens, a field for each id that counted down. An open latch does not need them.
-if #KEYS < 2 then return redis.error_reply('LUAGATE keys: takes 2: latch waiters') end -- there is nothing to read
+if #KEYS < 2 then -- there is nothing to read
+  return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 2: latch waiters')
+end
 local latch, waiters = KEYS[1], KEYS[2]
-if latch == waiters then return redis.error_reply('LUAGATE keys: takes 2, each once: latch waiters') end
+if latch == waiters then
+  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 2 different keys: latch waiters')
+end
 
 local fields = call('HLEN', latch)
 local waiting = call('ZCARD', waiters)

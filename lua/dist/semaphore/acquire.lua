@@ -21,11 +21,12 @@
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
-local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
-local NO_WORD = 'LUAGATE %s: takes 1 to %d bytes without white space or control characters'
+local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
+local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 if #ARGV < 7 or #ARGV > 9 then
   return redis.error_reply(
-    'LUAGATE arguments: takes 7 to 9: id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms')
+    'LUAGATE arguments: wrong number of arguments. Accepted: 7 to 9: '
+      .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms')
 end
 local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms = unpack(ARGV)
 want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
@@ -35,13 +36,14 @@ wait_ms = wait_ms == '0' and 0 or find(wait_ms, DIGITS) and wait_ms + 0 or -1
 ticket = ticket == '0' and 0 or find(ticket, DIGITS) and ticket + 0 or -1
 local longest_wait = inbox == '' and 60000 or 86400000
 local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
-  or want and (want < 1 or want > 2147483647) and string.format(NO_NUMBER, 'permits', 1, 2147483647)
+  or want and (want < 1 or want > 2147483647) and string.format(NO_NUMBER, 'permits', 1, 2147483647) .. ', or all'
   or (declared < 0 or declared > 2147483647) and string.format(NO_NUMBER, 'limit', 0, 2147483647)
   or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
   or (wait_ms < 0 or wait_ms > longest_wait) and string.format(NO_NUMBER, 'wait_ms', 0, longest_wait)
   or (ticket < 0 or ticket > 4503599627370496) and string.format(NO_NUMBER, 'ticket', 0, 4503599627370496)
   or inbox ~= '' and ((#inbox > 300 or not find(inbox, WORD)) and string.format(NO_WORD, 'inbox', 300)
-    or find(inbox, '#') and not find(inbox, '^[^#]+#.') and 'LUAGATE inbox: takes <channel> or <channel>#<secret>')
+    or find(inbox, '#') and not find(inbox, '^[^#]+#.')
+      and 'LUAGATE inbox: empty channel or secret. Accepted: `channel` or `channel#secret`')
 if max_waiting then
   max_waiting = max_waiting == '0' and 0 or find(max_waiting, DIGITS) and max_waiting + 0 or -1
   at_least_ms = (not at_least_ms or at_least_ms == '0') and 0 or find(at_least_ms, DIGITS) and at_least_ms + 0 or -1
@@ -88,9 +90,9 @@ local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
+if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
 if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
+  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
 end
 local stored = call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
@@ -103,8 +105,8 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: takes version ' .. VERSION .. ' of the stored state, found ' .. version
-      .. '; all programs that use a semaphore need scripts of this version')
+    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore')
   end
 end
 local fence, weight, least_end
@@ -149,7 +151,8 @@ end
 local stored_limit = limit
 if limit == 0 then limit = declared end -- stored with the state
 if limit == 0 then
-  return redis.error_reply('LUAGATE no limit: none is stored for this semaphore, so the caller must declare one')
+  return redis.error_reply(
+    'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
 end
 -- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
 -- In   the results of `load` and `count`; `fence`: the caller's own lease has ended

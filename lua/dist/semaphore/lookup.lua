@@ -10,8 +10,8 @@
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
-local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
-local NO_WORD = 'LUAGATE %s: takes 1 to %d bytes without white space or control characters'
+local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
+local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 local problem
 local function refuse(text) problem = problem or 'LUAGATE ' .. text end
 -- ARGV[at] as a number.
@@ -28,9 +28,11 @@ local function word(at, name, most)
 end
 -- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
-  if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
+  if #KEYS ~= key_count then refuse('keys: wrong number of keys. Accepted: ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
-  if #ARGV ~= count then refuse('arguments: takes ' .. count .. (count > 0 and ': ' .. arguments or '')) end
+  if #ARGV ~= count then
+    refuse('arguments: wrong number of arguments. Accepted: ' .. count .. (count > 0 and ': ' .. arguments or ''))
+  end
 end
 takes('meta holders queue', 3, 'id', 1)
 local id = word(1, 'id', 200)
@@ -70,9 +72,9 @@ local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
+if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
 if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
+  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
 end
 local stored = call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
@@ -85,8 +87,8 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: takes version ' .. VERSION .. ' of the stored state, found ' .. version
-      .. '; all programs that use a semaphore need scripts of this version')
+    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore')
   end
 end
 local fence, weight, least_end

@@ -12,9 +12,11 @@
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
-local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
-local NO_WORD = 'LUAGATE %s: takes 1 to %d bytes without white space or control characters'
-if #ARGV ~= 2 and #ARGV ~= 3 then return redis.error_reply('LUAGATE arguments: takes 2 or 3: id keep fence') end
+local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
+local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
+if #ARGV ~= 2 and #ARGV ~= 3 then
+  return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 2 or 3: id keep fence')
+end
 local id, keep, only = ARGV[1], ARGV[2], ARGV[3] or '0'
 keep = keep == '0' and 0 or find(keep, DIGITS) and keep + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
@@ -53,9 +55,9 @@ local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
+if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
 if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
+  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
 end
 local stored = call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
@@ -68,8 +70,8 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: takes version ' .. VERSION .. ' of the stored state, found ' .. version
-      .. '; all programs that use a semaphore need scripts of this version')
+    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore')
   end
 end
 local fence, weight, least_end
@@ -137,7 +139,7 @@ local word, leaves_last = 'gone'
 local is_live = gives_back or (fence or suspended or not consistent) and tonumber(call('ZSCORE', holders, id) or 0) > now
 if record and keep > 0 then
   if is_live and keep > (weight or 0) or not fence then
-    return redis.error_reply('LUAGATE keep: takes 0 to the permits that this id holds, ' .. (weight or 0))
+    return redis.error_reply('LUAGATE keep: more permits than this id holds. Accepted: 0 to ' .. (weight or 0))
   end
   if is_live and consistent then
     word = 'released'

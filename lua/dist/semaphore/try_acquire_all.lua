@@ -19,8 +19,8 @@
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
-local NO_NUMBER = 'LUAGATE %s: takes %.0f to %.0f, in decimal digits'
-local NO_WORD = 'LUAGATE %s: takes 1 to %d bytes without white space or control characters'
+local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
+local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 local problem
 local function refuse(text) problem = problem or 'LUAGATE ' .. text end
 -- ARGV[at] as a number.
@@ -37,22 +37,27 @@ local function word(at, name, most)
 end
 -- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
-  if #KEYS ~= key_count then refuse('keys: takes ' .. key_count .. ': ' .. keys) end
+  if #KEYS ~= key_count then refuse('keys: wrong number of keys. Accepted: ' .. key_count .. ': ' .. keys) end
   -- Some clients remove white space at the end of an error, so no error ends with it.
-  if #ARGV ~= count then refuse('arguments: takes ' .. count .. (count > 0 and ': ' .. arguments or '')) end
+  if #ARGV ~= count then
+    refuse('arguments: wrong number of arguments. Accepted: ' .. count .. (count > 0 and ': ' .. arguments or ''))
+  end
 end
 local count, seen_keys, asked = #KEYS / 3, {}, {}
 local tag = string.match(KEYS[1] or '', '{(.-)}')
 if count % 1 ~= 0 or count < 1 or count > 64 then
-  refuse('keys: takes meta holders queue of 1 to 64 semaphores')
+  refuse('keys: wrong number of keys. Accepted: meta holders queue of 1 to 64 semaphores')
 end
 for _, key in ipairs(KEYS) do
-  if seen_keys[key] then refuse('keys: takes each semaphore once, got ' .. key .. ' twice') end
-  if not tag or string.match(key, '{(.-)}') ~= tag then refuse('keys: takes semaphores of one hash tag') end
+  if seen_keys[key] then refuse('keys: ' .. key .. ' twice. Accepted: each semaphore once') end
+  if not tag or string.match(key, '{(.-)}') ~= tag then
+    refuse('keys: no hash tag, or different ones. Accepted: keys with one hash tag')
+  end
   seen_keys[key] = true
 end
 if #ARGV ~= 1 + 4 * count then
-  refuse('arguments: takes ' .. 1 + 4 * count .. ': id, and permits limit lease_ms at_least_ms of each semaphore')
+  refuse('arguments: wrong number of arguments. Accepted: ' .. 1 + 4 * count
+    .. ': id, and permits limit lease_ms at_least_ms of each semaphore')
 end
 local id = word(1, 'id', 200)
 for at = 2, problem and 0 or #ARGV, 4 do
@@ -99,9 +104,9 @@ local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: takes 3: meta holders queue') end
+if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
 if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: takes 3, each once: meta holders queue')
+  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
 end
 local stored = call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
@@ -114,8 +119,8 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: takes version ' .. VERSION .. ' of the stored state, found ' .. version
-      .. '; all programs that use a semaphore need scripts of this version')
+    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore')
   end
 end
 local fence, weight, least_end
@@ -154,7 +159,8 @@ end
   if limit == 0 then limit = declared end
   local in_force = limit
   if limit == 0 then
-    return redis.error_reply('LUAGATE no limit: none is stored for this semaphore, so the caller must declare one')
+    return redis.error_reply(
+      'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
   end
   local own_end = fence and call('ZSCORE', holders, id)
   local is_held, can_have = own_end and tonumber(own_end) > now, nil

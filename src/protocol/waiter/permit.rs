@@ -69,7 +69,7 @@ impl PermitTarget {
     /// Reports arguments that are invalid for every server.
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         if self.permits == Some(0) {
-            return Err(Invalid::new("permits", "takes 1 to the limit, got 0"));
+            return Err(Invalid::new("permits", "got 0. Accepted: 1 to the limit"));
         }
         match self.lease.own_id {
             true => check_id(&self.id),
@@ -297,6 +297,6 @@ pub(crate) fn denied(usage: Usage, waiting: u64, next_expiry: Option<u64>) -> De
 
 /// The script answered `queued` to a caller that does not wait.
 fn out_of_turn() -> CallError {
-    let text = "`queued`, though nobody asked to wait";
+    let text = "`queued` in reply to a call that does not wait";
     CallError::Unknown(Failure::new(FailureKind::UnexpectedReply, text))
 }

@@ -12,25 +12,25 @@ const TCP: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 const SOCKETS: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
 
 /// The message for an unescaped password that ends its part of the URL.
-const PASSWORD: &str = "the password has a character to be escaped: write / as %2F, ? as %3F, # as %23, @ as %40";
+const PASSWORD: &str = "the password contains a character to escape. Write / as %2F, ? as %3F, # as %23 and @ as %40";
 
 /// Names the wrong part of the URL of one server, and the accepted form. `form`: that of such a URL.
 pub(super) fn why(url: &str, form: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
-        return unknown_scheme("the scheme is missing: begin with redis://");
+        return unknown_scheme("the scheme is missing");
     };
     let scheme = scheme.to_ascii_lowercase();
     if TCP.contains(&scheme.as_str()) {
-        return format!("{}; takes {form}", of_tcp(rest));
+        return format!("{}. Accepted: {form}", of_tcp(rest));
     }
     if SOCKETS.contains(&scheme.as_str()) {
-        return format!("{}; takes {UNIX}", of_socket(rest));
+        return format!("{}. Accepted: {UNIX}", of_socket(rest));
     }
-    unknown_scheme("the scheme is not known")
+    unknown_scheme("the scheme is unknown")
 }
 
 fn unknown_scheme(what: &str) -> String {
-    format!("{what}; takes {ONE}, {UNIX}, {CLUSTER} or {SENTINEL}")
+    format!("{what}. Accepted: {ONE}, {UNIX}, {CLUSTER} or {SENTINEL}")
 }
 
 /// Whether an unescaped password seems to end the part with the hosts.
@@ -47,7 +47,7 @@ fn of_tcp(rest: &str) -> &'static str {
     let (login, address) = authority.rsplit_once('@').unwrap_or(("", authority));
     let (host, port) = match address.strip_prefix('[').map(|a| a.split_once(']')) {
         Some(Some((host, port))) if host.parse::<Ipv6Addr>().is_ok() => (host, port),
-        Some(_) => return "the host has a bracket, but no IPv6 address in brackets",
+        Some(_) => return "the host has a bracket but is not an IPv6 address in brackets",
         None => split(address, &[':']),
     };
     let (path, options) = split(others, &['?', '#']);
@@ -59,7 +59,7 @@ fn of_tcp(rest: &str) -> &'static str {
         return "the port is not a number from 0 to 65535";
     }
     if ["0.0.0.0", "::"].contains(&host) {
-        return "the host is the wildcard address, to which nobody can connect";
+        return "the host is the wildcard address, which accepts no connections";
     }
     if !path.is_empty() && path.parse::<i64>().is_err() {
         return "the database is not a number";
@@ -67,13 +67,13 @@ fn of_tcp(rest: &str) -> &'static str {
     if !is_utf_8(login) {
         return "the user or the password is not UTF-8 after unescaping";
     }
-    of_options(options).unwrap_or("the host has a character that no host has")
+    of_options(options).unwrap_or("the host contains a character that is not permitted")
 }
 
 fn of_socket(rest: &str) -> &'static str {
     let (path, options) = split(rest, &['?', '#']);
     if !path.starts_with('/') {
-        return "the path of the socket is missing or relative: begin with three slashes";
+        return "the path of the socket is missing or relative. Write three slashes before it";
     }
     let databases = options.trim_start_matches('?').split(['&', '#']);
     let mut databases = databases.filter_map(|option| option.strip_prefix("db="));

@@ -109,7 +109,7 @@ impl Pool {
 }
 
 pub(super) fn all_busy(most: usize) -> Failure {
-    let text = format!("{most} connections, all busy");
+    let text = format!("the gate has {most}");
     Failure::new(FailureKind::PoolExhausted, text)
 }
 

@@ -52,7 +52,10 @@ impl Certificates {
         check("client_certificate", chain)?;
         match redis::Client::build_with_tls(info, given.clone()) {
             Ok(client) => Ok(client.get_connection_info().clone()),
-            Err(error) => Err(Invalid::new("certificates", error.to_string())),
+            Err(error) => {
+                let why = format!("not readable ({error}). Accepted: certificates and a private key in PEM");
+                Err(Invalid::new("certificates", why))
+            }
         }
     }
 }
@@ -62,7 +65,7 @@ fn check(what: &str, pem: Option<&[u8]>) -> Result<(), Invalid> {
     use rustls::pki_types::{CertificateDer, pem::PemObject};
     match pem {
         Some(pem) if CertificateDer::pem_slice_iter(pem).next().is_none() => {
-            let why = "takes certificates in PEM, and found none in what was given";
+            let why = "no certificate found. Accepted: certificates in PEM";
             Err(Invalid::new(what, why))
         }
         _ => Ok(()),

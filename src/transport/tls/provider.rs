@@ -19,11 +19,11 @@ fn missing(is_chosen: bool, compiled: usize) -> Option<&'static str> {
     match (is_chosen, compiled) {
         (true, _) | (false, 1) => None,
         (false, 0) => Some(
-            "rustls has no cryptography; let your program depend on `rustls` with its feature `ring` or `aws-lc-rs`",
+            "rustls has no cryptography provider. Add `rustls` to your program with its feature `ring` or `aws-lc-rs`",
         ),
         (false, _) => Some(
-            "rustls has several cryptographies, and none of them is chosen; let your program begin with \
-             `rustls::crypto::ring::default_provider().install_default()`, or the same of `aws_lc_rs`",
+            "rustls has several cryptography providers and none is chosen. Call \
+             `rustls::crypto::ring::default_provider().install_default()` or the same of `aws_lc_rs` at the start of your program",
         ),
     }
 }

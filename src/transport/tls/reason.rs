@@ -11,10 +11,10 @@ pub(crate) fn failure_of(error: &RedisError) -> Option<Failure> {
     let reason = match error.kind() {
         ErrorKind::Io | ErrorKind::Client => of_cause(error)?,
         ErrorKind::InvalidClientConfig if text.contains("TLS parameters") => {
-            "this client's certificate and key do not belong together; look at `client_certificate`"
+            "the client's certificate and key do not belong together. Correct `client_certificate`"
         }
         ErrorKind::InvalidClientConfig if text.contains("insecure client") => {
-            "an address that ends in #insecure needs the feature `tls-rustls-insecure` of `redis`"
+            "an address that ends in #insecure requires a feature. Enable `tls-rustls-insecure` of `redis`"
         }
         _ => return None,
     };
@@ -30,10 +30,10 @@ fn of_cause(error: &RedisError) -> Option<&'static str> {
     }
     // Errors that are not from the network occur before anything is sent.
     if cause.is::<rustls::pki_types::InvalidDnsNameError>() {
-        return Some("the host in the address is no name that a certificate could have");
+        return Some("the host in the address is not a valid name for a certificate. Use a DNS name or an IP address");
     }
     Some(
-        "the certificates that this system trusts cannot be read; look at SSL_CERT_FILE and SSL_CERT_DIR, or what is in their place",
+        "the certificates that this system trusts cannot be read. Check SSL_CERT_FILE, SSL_CERT_DIR and the system's certificates",
     )
 }
 
@@ -43,33 +43,32 @@ fn of_rustls(error: &Error) -> &'static str {
         Error::AlertReceived(alert) => of_alert(*alert),
         Error::PeerIncompatible(_) => NOTHING_IN_COMMON,
         Error::InvalidMessage(_) => {
-            "what answers there does not speak TLS; for a server without it write redis in place of rediss in its address"
+            "the server does not use TLS at this port. Write redis instead of rediss in its address, or use its TLS port"
         }
-        _ => "the handshake failed",
+        _ => "the handshake failed. Compare the TLS settings of server and client",
     }
 }
 
-const NOTHING_IN_COMMON: &str = "server and client have no version of TLS, or no cipher, in common; the client has TLS 1.3, \
-     and 1.2 only with the feature `tls12` of `rustls`";
+const NOTHING_IN_COMMON: &str = "server and client have no TLS version or cipher in common. Enable TLS 1.3 at the server, \
+     or the feature `tls12` of `rustls`";
 
 fn of_certificate(error: &CertificateError) -> &'static str {
     use CertificateError::*;
     match error {
         Expired | ExpiredContext { .. } => {
-            "the server's certificate has expired; renew it, or set this machine's clock"
+            "the server's certificate has expired. Renew it, or correct this machine's clock"
         }
         NotValidYet | NotValidYetContext { .. } => {
-            "the server's certificate is not valid yet; set this machine's clock, or that of who made it"
+            "the server's certificate is not valid yet. Correct the clock of this machine or of the issuer"
         }
         NotValidForName | NotValidForNameContext { .. } => {
-            "the server's certificate is for another host; connect by a name that it has, or add this one to it"
+            "the server's certificate is for another host. Connect by a name in the certificate, or add this name to it"
         }
         // A bad signature: the client trusts another CA with the same name.
         UnknownIssuer | BadSignature => {
-            "the server's certificate comes from a CA that is not trusted here; give that CA's with `root_certificates`"
+            "the CA of the server's certificate is not trusted. Pass the certificate of that CA with `root_certificates`"
         }
-        Revoked => "the server's certificate was revoked",
-        _ => "the server's certificate is not accepted",
+        _ => "the server's certificate is not accepted. Replace it",
     }
 }
 
@@ -78,13 +77,13 @@ fn of_alert(alert: AlertDescription) -> &'static str {
     use AlertDescription::*;
     match alert {
         CertificateRequired | NoCertificate => {
-            "the server wants a certificate of this client; give one with `client_certificate`"
+            "the server requires a certificate of this client. Pass one with `client_certificate`"
         }
         // Up to TLS 1.2 this alert is also sent if a certificate is missing.
         HandshakeFailure => {
-            "the server wants a certificate of this client, which `client_certificate` gives, or has no cipher in common with it"
+            "the server requires a certificate of this client, or has no cipher in common. Pass one with `client_certificate`, or compare the ciphers"
         }
-        CertificateExpired => "this client's certificate has expired; renew it",
+        CertificateExpired => "the client's certificate has expired. Renew it",
         UnknownCA
         | BadCertificate
         | UnsupportedCertificate
@@ -92,10 +91,10 @@ fn of_alert(alert: AlertDescription) -> &'static str {
         | CertificateUnknown
         | AccessDenied
         | DecryptError => {
-            "the server refuses this client's certificate; give one with `client_certificate` that comes from a CA which it trusts"
+            "the server refuses the client's certificate. Pass one of a CA that the server trusts with `client_certificate`"
         }
         ProtocolVersion | InsufficientSecurity => NOTHING_IN_COMMON,
-        UnrecognisedName => "the server does not know the host in the address",
-        _ => "the server ended the handshake",
+        UnrecognisedName => "the server does not know the host in the address. Use a name that the server knows",
+        _ => "the server ended the handshake. Read the log of the server",
     }
 }

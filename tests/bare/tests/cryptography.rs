@@ -11,5 +11,5 @@ fn missing_cryptography_is_an_error_before_anything_is_sent() {
     let Err(CallError::Failed(failure)) = Gate::open("rediss://127.0.0.1:1/") else { panic!() };
     assert_eq!(failure.kind(), FailureKind::Tls);
     let text = failure.to_string();
-    assert!(text.contains("`rustls` with its feature `ring` or `aws-lc-rs`"), "{text}");
+    assert!(text.contains("Add `rustls` to your program with its feature `ring` or `aws-lc-rs`"), "{text}");
 }

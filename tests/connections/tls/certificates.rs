@@ -13,7 +13,7 @@ fn an_untrusted_server_certificate_is_reported_with_what_to_do() {
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let own = authority.identity();
-    let words = ["CA that is not trusted", "`root_certificates`"];
+    let words = ["CA of the server's certificate is not trusted", "`root_certificates`"];
     assert_told(both(&server.url, &other, &own).open(), &words);
     // Another CA with the same name, as after it was created again.
     let same = Authority::new("one");
@@ -25,7 +25,7 @@ fn an_untrusted_server_certificate_is_reported_with_what_to_do() {
 #[test]
 fn an_expired_or_future_server_certificate_is_reported() {
     let authority = Authority::new("one");
-    for (years, words) in [((2001, 2002), ["has expired", "renew it"]), ((3001, 3002), ["not valid yet", "clock"])] {
+    for (years, words) in [((2001, 2002), ["has expired", "Renew it"]), ((3001, 3002), ["not valid yet", "clock"])] {
         let identity = authority.sign("127.0.0.1", years);
         let server = own_tls!(authority.server(&identity, &[]));
         let gate = both(&server.url, &authority, &authority.identity());
@@ -50,11 +50,11 @@ fn a_missing_or_refused_client_certificate_is_reported() {
         let arguments = ["--tls-protocols", version];
         let server = own_tls!(authority.server(&authority.identity(), &arguments));
         let none = Gate::builder(&server.url).root_certificates(&authority.pem);
-        assert_told(none.open(), &["wants a certificate", "`client_certificate`"]);
+        assert_told(none.open(), &["requires a certificate", "`client_certificate`"]);
         let strange = both(&server.url, &authority, &other.identity());
-        assert_told(strange.open(), &["refuses this client's certificate", "`client_certificate`"]);
+        assert_told(strange.open(), &["refuses the client's certificate", "`client_certificate`"]);
         let expired = both(&server.url, &authority, &expired);
-        assert_told(expired.open(), &["this client's certificate has expired"]);
+        assert_told(expired.open(), &["the client's certificate has expired"]);
     }
 }
 
@@ -82,14 +82,14 @@ fn invalid_certificates_are_refused() {
 
 #[test]
 fn a_host_name_that_no_certificate_can_contain_is_reported() {
-    assert_told(Gate::open("rediss://a..b/"), &["no name that a certificate could have"]);
+    assert_told(Gate::open("rediss://a..b/"), &["not a valid name for a certificate"]);
 }
 
 #[test]
 fn unreadable_system_certificates_are_reported_with_their_file() {
     let output = process("open", &["rediss://127.0.0.1:1/"]).env("SSL_CERT_FILE", "/no/such/file").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    for word in ["no secure connection", "SSL_CERT_FILE", "/no/such/file"] {
+    for word in ["cannot make a TLS connection", "SSL_CERT_FILE", "/no/such/file"] {
         assert!(said.contains(word), "no {word} in: {said}");
     }
 }

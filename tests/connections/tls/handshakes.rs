@@ -19,13 +19,13 @@ fn tls_on_one_side_only_is_reported_with_the_scheme_to_use() {
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let plain = server.url.replace("rediss://", "redis://");
     for url in [&plain, &plain.replace("//", "//user:secret@")] {
-        assert_told(Gate::open(url), &["speaks TLS at this port", "rediss in place of redis"]);
+        assert_told(Gate::open(url), &["uses TLS at this port", "rediss instead of redis"]);
     }
     let server = own!(Server::private_tcp(&["--requirepass", "secret"]));
     let secure = server.url.replace("redis://", "rediss://");
     for url in [&secure, &secure.replace("//", "//:secret@")] {
         let gate = Gate::builder(url).connect_timeout(Duration::from_secs(1));
-        assert_told(gate.open(), &["speaks no TLS at this port", "redis in place of rediss"]);
+        assert_told(gate.open(), &["does not use TLS at this port", "redis instead of rediss"]);
     }
 }
 
@@ -51,7 +51,7 @@ fn a_server_that_does_not_speak_tls_is_reported() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });
-    assert_told(Gate::open(&url), &["does not speak TLS", "redis in place of rediss"]);
+    assert_told(Gate::open(&url), &["does not use TLS", "redis instead of rediss"]);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn invalid_arguments_change_nothing_and_errors_say_what_is_accepted() {
         assert!(error.to_string().contains(takes), "{error}");
     };
     for wrong in [0, 1_001, u32::MAX] {
-        let range = "takes 1 to 1000";
+        let range = "Accepted: 1 to 1000";
         refused("keep", range, recent.clone().keep(wrong).add("new").err());
         let found = recent.matching("al", wrong);
         refused("count", range, found.err());
@@ -61,8 +61,8 @@ fn invalid_arguments_change_nothing_and_errors_say_what_is_accepted() {
         refused("count", range, found.err());
     }
     let many = names(1_001);
-    refused("members", "takes 0 to 1000", group.add(&many).err());
-    refused("members", "takes 0 to 1000", group.remove(&many).err());
+    refused("members", "Accepted: 0 to 1000", group.add(&many).err());
+    refused("members", "Accepted: 0 to 1000", group.remove(&many).err());
     assert_eq!(dump(&server, &mut con), before);
 }
 

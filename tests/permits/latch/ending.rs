@@ -18,7 +18,7 @@ fn a_timeout_is_kept_within_50_ms() {
         .map(|_| {
             let start = Instant::now();
             let error = latch.wait_timeout(timeout).unwrap_err();
-            assert_eq!(error.to_string(), "timed out: 2 of 3 have still to count down");
+            assert_eq!(error.to_string(), "timed out at the latch: 2 of 3 must still count down. Call again to wait again, or use a longer timeout");
             start.elapsed().checked_sub(timeout).expect("it timed out too early")
         })
         .collect();

@@ -77,13 +77,13 @@ fn ends() {
         assert_eq!(wait.timer(500), "asks Last until 540");
         wait
     };
-    assert_eq!(last().replied("closed 1 3 1000", 510), "timed out: 1 of 3 have still to count down");
-    assert_eq!(last().replied("none 1000", 510), "timed out: 3 of 3 have still to count down");
+    assert_eq!(last().replied("closed 1 3 1000", 510), timed_out(1));
+    assert_eq!(last().replied("none 1000", 510), timed_out(3));
     assert_eq!(last().replied("open 3 1000", 510), "open");
-    assert_eq!(Wait::new(None).cancelled(), "the wait was cancelled");
+    assert_eq!(Wait::new(None).cancelled(), CANCELLED);
     let mut wait = Wait::new(None);
     wait.asks(0);
-    assert_eq!(wait.cancelled(), "the wait was cancelled, gives back now true, later false");
+    assert_eq!(wait.cancelled(), format!("{CANCELLED}, gives back now true, later false"));
     let away = || CallError::Failed(Failure::new(FailureKind::Disconnected, "no answer"));
     let mut wait = Wait::new(None);
     wait.asks(0);
@@ -92,4 +92,13 @@ fn ends() {
     let mut first = Wait::new(None);
     first.timer(0);
     assert!(first.unanswered(away(), 0).contains("no answer"));
+}
+
+const CANCELLED: &str = "the wait was cancelled by its `Cancel` handle. Call again with a new handle to wait again";
+
+/// The error of a wait that ended with so many of three ids left.
+fn timed_out(left: u32) -> String {
+    format!(
+        "timed out at the latch: {left} of 3 must still count down. Call again to wait again, or use a longer timeout"
+    )
 }

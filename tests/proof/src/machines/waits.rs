@@ -208,7 +208,7 @@ fn timeouts() {
     }
     let error = last().unanswered(failed(FailureKind::Permission), 540);
     assert!(error.starts_with("Failed") && error.ends_with("later true"), "{error}");
-    let invalid = CallError::Invalid(Invalid::new("permits", "takes 1 to the limit, got 0"));
+    let invalid = CallError::Invalid(Invalid::new("permits", "got 0. Accepted: 1 to the limit"));
     let error = last().unanswered(invalid, 540);
     assert!(error.starts_with("Invalid") && error.ends_with("later true"), "{error}");
     // The same if the wait timed out during a call before the last one.

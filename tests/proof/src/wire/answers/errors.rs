@@ -20,7 +20,7 @@ pub(super) fn check() {
     for (reply, invalid, failed) in [
         ("LUAGATE id: takes: 1", "id: takes: 1", None),
         ("LUAGATE takes 3 keys", "call: takes 3 keys", None),
-        ("CROSSSLOT Keys do not", "keys: takes keys of one hash tag", None),
+        ("CROSSSLOT Keys do not", "keys: no hash tag, or different ones. Accepted: keys with one hash tag", None),
         ("LUAGATE layout: has 9", "has 9", Some(WrongVersion)),
         ("OOM command not allowed", "OOM", Some(OutOfMemory)),
         ("NOSCRIPT No matching script", "NoScript", Some(Other)),

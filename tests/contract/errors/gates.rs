@@ -1,0 +1,84 @@
+//! Errors of opening a gate, without a server.
+
+use super::Printed;
+
+use luagate::{Gate, GateBuilder};
+use std::time::Duration;
+
+pub(super) fn print(printed: &mut Printed) {
+    for url in [
+        "user:hunter2@localhost",
+        "http://localhost",
+        "redis://",
+        "redis://[x]",
+        "redis://0.0.0.0",
+        "redis://a b",
+        "redis://user:hunter2@a:b",
+        "redis://:hunter2@a/b",
+        "redis://:hunter2%ff@a",
+        "redis://:hunter2/b@c",
+        "unix://a",
+        "redis://a?protocol=9",
+        "redis://[::1",
+        "unix:///a?db=b&pass=hunter2",
+    ] {
+        printed.call(Gate::open(url));
+    }
+    #[cfg(feature = "tls")]
+    printed.call(Gate::open("rediss://a#b"));
+    #[cfg(feature = "cluster")]
+    cluster(printed);
+    #[cfg(feature = "sentinel")]
+    sentinel(printed);
+    for scheme in ["rediss", "redis+cluster", "redis+sentinel"] {
+        let has_feature = match scheme {
+            "rediss" => cfg!(feature = "tls"),
+            "redis+cluster" => cfg!(feature = "cluster"),
+            _ => cfg!(feature = "sentinel"),
+        };
+        if !has_feature {
+            printed.call(Gate::open(&format!("{scheme}://a")));
+        }
+    }
+    settings(printed);
+}
+
+fn settings(printed: &mut Printed) {
+    let builder = || Gate::builder("redis://127.0.0.1:1/");
+    let second = Duration::from_secs(1);
+    for builder in [
+        builder().prefix(""),
+        builder().prefix("a b"),
+        builder().label(""),
+        builder().label(&"x".repeat(164)),
+        builder().label("a b"),
+        builder().connect_timeout(Duration::ZERO),
+        builder().read_timeout(25 * 3_600 * second),
+        builder().write_timeout(Duration::from_micros(1)),
+        builder().connections(0),
+        builder().min_replicas(0, second),
+        builder().read_timeout(second).min_replicas(1, second),
+    ] {
+        printed.call(builder.open());
+    }
+}
+
+#[cfg(feature = "cluster")]
+fn cluster(printed: &mut Printed) {
+    printed.call(Gate::open("redis+cluster://a:1,b:x"));
+    printed.call(Gate::open("redis+cluster://:a/hunter2@c"));
+    let none: [&str; 0] = [];
+    printed.call(GateBuilder::cluster(&none).open());
+    printed.call(GateBuilder::cluster(&["redis://127.0.0.1:1/3"]).open());
+    printed.call(GateBuilder::cluster(&["unix:///a"]).open());
+    #[cfg(feature = "tls")]
+    printed.call(GateBuilder::cluster(&["redis://127.0.0.1:1", "rediss://127.0.0.1:2"]).open());
+}
+
+#[cfg(feature = "sentinel")]
+fn sentinel(printed: &mut Printed) {
+    printed.call(Gate::open("redis+sentinel://:hunter2@a:1"));
+    printed.call(Gate::open("redis+sentinel://a,,c/orders"));
+    let none: [&str; 0] = [];
+    printed.call(GateBuilder::sentinel(&none, "orders", "redis://a").open());
+}

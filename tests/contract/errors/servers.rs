@@ -1,0 +1,211 @@
+//! Failures: servers that cannot be reached, refuse, or reply what no script returns.
+
+use super::Printed;
+use super::forged::{self, nowhere, patient, replying, soon};
+use crate::fuzz_replies::StandIn;
+use crate::support::Server;
+
+use luagate::Gate;
+use luagate::errors::TryAcquireError;
+use luagate::scripts::semaphore::{self, Ask};
+use luagate::scripts::{Keys, autocomplete};
+use redis::Commands;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+pub(super) fn print(printed: &mut Printed) {
+    addresses(printed);
+    refusals(printed);
+    busy(printed);
+    confirmations(printed);
+    by_a_connection_of_the_users_own(printed);
+    #[cfg(feature = "cluster")]
+    cluster(printed);
+    #[cfg(feature = "sentinel")]
+    sentinels(printed);
+    another_version(printed);
+    let server = Server::any();
+    let (kind, text) = forked(&server.gate());
+    printed.kinds.insert(kind);
+    printed.text(text);
+    if let Some(server) = Server::private(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]) {
+        let gate = server.gate();
+        drop(gate.semaphore("evicts", 1).acquire().unwrap());
+        printed.text(&gate.warnings()[0]);
+    }
+}
+
+fn addresses(printed: &mut Printed) {
+    let silent = forged::server(|_| Some(Vec::new()));
+    let http = forged::server(|_| Some(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()));
+    for address in [&silent, &format!("user:hunter2@{silent}")] {
+        printed.call(soon(&format!("redis://{address}/")).open());
+    }
+    for address in [&nowhere(), &http] {
+        printed.call(patient(&format!("redis://{address}/")).open());
+    }
+}
+
+/// Calls that the server refuses after the gate was opened.
+fn refusals(printed: &mut Printed) {
+    for reply in [
+        "-NOAUTH Authentication required.\r\n",
+        "-NOPERM No permissions to access a key\r\n",
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+        "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+        "-MOVED 1 127.0.0.1:1\r\n",
+        "-LOADING Redis is loading the dataset in memory\r\n",
+        "-ERR any other\r\n",
+        "-CROSSSLOT Keys in request don't hash to the same slot\r\n",
+        "+OK\r\n",
+        "*7\r\n$6\r\nqueued\r\n:5\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+    ] {
+        let gate = patient(&format!("redis://{}/", replying(reply))).open().unwrap();
+        printed.error(gate.mutex("m").try_lock());
+        if !reply.starts_with('*') {
+            printed.call(gate.semaphore("s", 1).inspect());
+        }
+    }
+    let breaks = forged::server(|words| words.contains("PING").then(|| b"+PONG\r\n".to_vec()));
+    let gate = patient(&format!("redis://{breaks}/")).open().unwrap();
+    printed.call(gate.semaphore("s", 1).inspect());
+    printed.error(gate.mutex("m").try_lock());
+}
+
+/// A server that answers no script.
+fn stalled() -> String {
+    let reply = |words: &str| Some(if words.contains("PING") { b"+PONG\r\n".to_vec() } else { Vec::new() });
+    format!("redis://{}/", forged::server(reply))
+}
+
+fn busy(printed: &mut Printed) {
+    // On a slow machine the first call may end before the second one begins.
+    for seconds in [1, 5, 20] {
+        let gate = soon(&stalled()).read_timeout(Duration::from_secs(seconds)).connections(1).open().unwrap();
+        let first = gate.mutex("m");
+        std::thread::spawn(move || drop(first.try_lock()));
+        std::thread::sleep(Duration::from_millis(200));
+        printed.error(gate.mutex("m").try_lock_for(Duration::from_millis(50)));
+        if printed.kinds.contains("PoolExhausted") {
+            break;
+        }
+    }
+    // A release of a chosen id that is not confirmed comes before the next call with this id.
+    let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:31000\r\n:1000\r\n:1\r\n:1\r\n";
+    let gate = soon(&replies_once(granted, "")).read_timeout(Duration::from_secs(2)).open().unwrap();
+    let own = gate.semaphore("s", 1).id("own");
+    drop(own.try_acquire().unwrap());
+    printed.error(own.try_acquire());
+    #[cfg(feature = "r2d2")]
+    {
+        let server = Server::any();
+        let client = redis::Client::open(server.url.as_str()).unwrap();
+        let pool = r2d2::Pool::builder().max_size(1).build(client.clone()).unwrap();
+        let gate = luagate::GateBuilder::pool(pool.clone(), &client).prefix(&server.prefix);
+        let gate = gate.read_timeout(Duration::from_secs(1)).open().unwrap();
+        let _busy = pool.get().unwrap();
+        printed.error(gate.mutex("m").try_lock());
+    }
+}
+
+/// The url of a server that answers the first script with `first`, and every later one with `later`.
+fn replies_once(first: &'static str, later: &'static str) -> String {
+    let scripts = Arc::new(AtomicUsize::new(0));
+    let address = forged::server(move |words| {
+        let reply = match words {
+            words if words.contains("PING") => "+PONG\r\n",
+            words if words.contains("EVALSHA") && scripts.fetch_add(1, Ordering::Relaxed) == 0 => first,
+            _ => later,
+        };
+        Some(reply.into())
+    });
+    format!("redis://{address}/")
+}
+
+fn confirmations(printed: &mut Printed) {
+    let server = Server::any();
+    let builder = Gate::builder(&server.url).prefix(&server.prefix);
+    let gate = builder.min_replicas(5, Duration::from_millis(20)).open().unwrap();
+    printed.error(gate.mutex("m").try_lock());
+    // The permanent lease begins with a second call.
+    let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:31000\r\n:1000\r\n:1\r\n:1\r\n";
+    let gate = patient(&replies_once(granted, "*2\r\n$4\r\nlost\r\n:1\r\n")).open().unwrap();
+    printed.error(gate.semaphore("s", 1).permanent().try_acquire());
+}
+
+fn by_a_connection_of_the_users_own(printed: &mut Printed) {
+    let unknown_script = redis::parse_redis_value(b"-NOSCRIPT No matching script.\r\n").unwrap();
+    let mut con = StandIn { single: unknown_script.extract_error(), several: Ok(Vec::new()) };
+    let keys = Keys::mutex("luagate", "m").unwrap();
+    printed.call(semaphore::acquire(&mut con, &keys, &Ask { id: "id", ..Ask::default() }));
+    let server = Server::any();
+    let key = format!("{}:other", server.prefix);
+    let _: () = server.connection().set(&key, "text").unwrap();
+    printed.call(autocomplete::recent_add(&mut server.connection(), &key, "a", 1));
+}
+
+fn another_version(printed: &mut Printed) {
+    let server = Server::any();
+    let permit = server.gate().semaphore("newer", 1).try_acquire().unwrap();
+    let newer = vec![8_u8; 60];
+    let _: () = server.connection().hset(permit.keys().names()[0], "the state", newer).unwrap();
+    printed.call(server.gate().semaphore("newer", 1).inspect());
+}
+
+/// The error of a child of this process: its kind and its text.
+fn forked(gate: &Gate) -> (String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("error");
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            let Err(TryAcquireError::Failed(failure)) = gate.mutex("m").try_lock() else { std::process::exit(1) };
+            let text = format!("{:?}\n{failure}", failure.kind());
+            std::process::exit(std::fs::write(&file, text).is_err().into());
+        }
+        fork::Fork::Parent(child) => fork::waitpid(child).unwrap(),
+    };
+    let text = std::fs::read_to_string(file).unwrap();
+    let (kind, text) = text.split_once('\n').unwrap();
+    (kind.to_owned(), text.to_owned())
+}
+
+/// A node that gives `slots` in reply to `CLUSTER SLOTS`, with its own port in place of `PORT`, and `reply` to scripts.
+#[cfg(feature = "cluster")]
+fn node(slots: &'static str, reply: &'static str) -> String {
+    let port = Arc::new(AtomicUsize::new(0));
+    let own = port.clone();
+    let address = forged::server(move |words| {
+        let reply = match words {
+            words if words.contains("PING") => "+PONG\r\n".to_owned(),
+            words if words.contains("SLOTS") => slots.replace("PORT", &own.load(Ordering::Relaxed).to_string()),
+            _ => reply.to_owned(),
+        };
+        Some(reply.into_bytes())
+    });
+    let (_, number) = address.split_once(':').unwrap();
+    port.store(number.parse().unwrap(), Ordering::Relaxed);
+    format!("redis+cluster://{address}")
+}
+
+#[cfg(feature = "cluster")]
+fn cluster(printed: &mut Printed) {
+    const ALL: &str = "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:PORT\r\n";
+    const ONE: &str = "*1\r\n*3\r\n:0\r\n:0\r\n*2\r\n$9\r\n127.0.0.1\r\n:PORT\r\n";
+    printed.call(patient(&node("*0\r\n", "")).open());
+    printed.call(patient(&node("+OK\r\n", "")).open());
+    printed.call(patient(&node(ONE, "+OK\r\n")).open().unwrap().semaphore("s", 1).inspect());
+    printed.call(patient(&node(ALL, "-MOVED 1 nowhere\r\n")).open().unwrap().semaphore("s", 1).inspect());
+}
+
+#[cfg(feature = "sentinel")]
+fn sentinels(printed: &mut Printed) {
+    let url = |sentinel: &str| format!("redis+sentinel://{sentinel}/orders");
+    printed.call(patient(&url(&replying("*-1\r\n"))).open());
+    let replica = replying("*1\r\n$5\r\nslave\r\n");
+    let (host, port) = replica.split_once(':').unwrap();
+    let named = format!("*2\r\n${}\r\n{host}\r\n${}\r\n{port}\r\n", host.len(), port.len());
+    let sentinel = forged::server(move |_| Some(named.clone().into_bytes()));
+    printed.call(patient(&url(&sentinel)).open());
+}

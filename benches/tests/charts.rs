@@ -90,7 +90,7 @@ fn contrast(one: &str, other: &str) -> f64 {
 }
 
 #[test]
-fn every_colour_is_seen_on_a_light_and_on_a_dark_page() {
+fn every_colour_has_contrast_on_a_light_and_on_a_dark_page() {
     let mut charts = charts_of(&results());
     charts.push(lines());
     for Chart { file, svg, .. } in charts {
@@ -153,7 +153,7 @@ fn a_peer_is_shown_as_it_was_measured() {
 }
 
 #[test]
-fn without_peers_there_are_no_charts_of_them_and_a_broken_file_is_told() {
+fn missing_results_give_no_charts_and_a_broken_file_gives_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("results.json");
     assert!(peers::charts(&file).unwrap().is_empty());
@@ -163,7 +163,7 @@ fn without_peers_there_are_no_charts_of_them_and_a_broken_file_is_told() {
 }
 
 #[test]
-fn pages_show_charts_that_are_there() {
+fn every_chart_shown_on_a_page_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (page, most) in [("README.md", 1), ("benches/README.md", usize::MAX)] {
         let text = std::fs::read_to_string(root.join(page)).unwrap();
@@ -171,7 +171,7 @@ fn pages_show_charts_that_are_there() {
         let shown: Vec<&str> = shown.map(|rest| rest.split(')').next().unwrap()).collect();
         assert!((1..=most).contains(&shown.len()), "{page}: {shown:?}");
         for file in shown {
-            assert!(root.join("docs/charts").join(file).is_file(), "{page}: {file} is not there");
+            assert!(root.join("docs/charts").join(file).is_file(), "{page}: {file} does not exist");
         }
     }
 }

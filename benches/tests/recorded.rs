@@ -171,7 +171,7 @@ mod comparing {
     }
 
     #[test]
-    fn what_is_better_by_five_percent_is_told() {
+    fn a_measurement_that_is_five_percent_better_is_reported() {
         assert_eq!(against(100.0, 95.1, Bound::ABOUT), Ok(vec![]));
         let better = against(100.0, 94.9, Bound::ABOUT).unwrap();
         assert!(better[1].contains("record it") && better[1].contains(HOW), "{better:?}");
@@ -185,7 +185,7 @@ mod comparing {
     }
 
     #[test]
-    fn what_is_only_on_one_side_fails() {
+    fn an_entry_on_only_one_side_fails() {
         let nothing = compare(&Map::new(), &[("a pair".to_owned(), 7.0)], "calls", Bound::ABOUT);
         assert!(nothing.unwrap_err().contains("nothing is recorded"));
         let recorded = numbers(&[("a pair".to_owned(), 7.0)]);
@@ -194,7 +194,7 @@ mod comparing {
     }
 
     #[test]
-    fn what_is_put_is_found_and_the_rest_stays() {
+    fn recorded_numbers_are_found_and_others_stay() {
         let folder = tempfile::tempdir().unwrap();
         let record = Record::at(&folder.path().join("recorded.json"));
         let of = |number: f64| numbers(&[("a holder".to_owned(), number)]);

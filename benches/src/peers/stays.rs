@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_stays_is_refused() {
+    fn invalid_output_is_rejected() {
         assert_eq!(read("{\"stays\":[[0,1,2]]}"), None);
         assert_eq!(read("{\"stays\":[[0,1,2,-3]]}"), None);
         assert_eq!(read("Traceback"), None);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_is_the_one_that_so_many_do_not_exceed() {
+    fn a_percentile_is_the_value_that_this_share_does_not_exceed() {
         let hundred: Vec<u64> = (1..=100).collect();
         assert_eq!(percentile(&hundred, 50), Some(50));
         assert_eq!(percentile(&hundred, 99), Some(99));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_in_beyond_the_limit_is_counted_for_each_lock() {
+    fn violations_are_counted_for_each_lock() {
         let three = stays(&[[0, 0, 10, 20], [0, 0, 12, 22], [0, 0, 14, 24]]);
         assert_eq!(violations(&three, 3), 0);
         assert_eq!(violations(&three, 2), 1);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handover_is_from_free_to_inside_for_who_had_waited() {
+    fn a_handover_lasts_from_free_to_held_and_counts_only_for_waiters() {
         let one = stays(&[[0, 0, 5, 100], [0, 1, 140, 200], [0, 2, 230, 300]]);
         assert_eq!(handovers(&one, 1), [30, 40]);
         // The second worker asked only after the permit had become free.
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lead_in_counts_only_where_there_is_nothing_else() {
+    fn the_lead_in_counts_only_without_later_stays() {
         let early = stays(&[[0, 10, 20, 30]]);
         assert_eq!(settled(&early), early);
         let both = stays(&[[0, 10, 20, 30], [0, LEAD_IN + 10, LEAD_IN + 20, LEAD_IN + 30]]);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn time_begins_when_the_first_asks_and_a_part_that_is_not_over_is_not_told() {
+    fn time_begins_with_the_first_request_and_an_incomplete_part_is_left_out() {
         let some = stays(&[[0, 0, 1, 2], [0, 2, 3, 99], [0, 99, 100, 250], [0, 250, 251, 260]]);
         assert_eq!(in_parts(&some, 100), [2, 0]);
         assert_eq!(within(&some, 99), 2);

@@ -2,7 +2,7 @@
 
 use super::Printed;
 
-use luagate::{Gate, GateBuilder};
+use luagate::Gate;
 use std::time::Duration;
 
 pub(super) fn print(printed: &mut Printed) {
@@ -68,11 +68,11 @@ fn cluster(printed: &mut Printed) {
     printed.call(Gate::open("redis+cluster://a:1,b:x"));
     printed.call(Gate::open("redis+cluster://:a/hunter2@c"));
     let none: [&str; 0] = [];
-    printed.call(GateBuilder::cluster(&none).open());
-    printed.call(GateBuilder::cluster(&["redis://127.0.0.1:1/3"]).open());
-    printed.call(GateBuilder::cluster(&["unix:///a"]).open());
+    printed.call(luagate::GateBuilder::cluster(&none).open());
+    printed.call(luagate::GateBuilder::cluster(&["redis://127.0.0.1:1/3"]).open());
+    printed.call(luagate::GateBuilder::cluster(&["unix:///a"]).open());
     #[cfg(feature = "tls")]
-    printed.call(GateBuilder::cluster(&["redis://127.0.0.1:1", "rediss://127.0.0.1:2"]).open());
+    printed.call(luagate::GateBuilder::cluster(&["redis://127.0.0.1:1", "rediss://127.0.0.1:2"]).open());
 }
 
 #[cfg(feature = "sentinel")]
@@ -80,5 +80,5 @@ fn sentinel(printed: &mut Printed) {
     printed.call(Gate::open("redis+sentinel://:hunter2@a:1"));
     printed.call(Gate::open("redis+sentinel://a,,c/orders"));
     let none: [&str; 0] = [];
-    printed.call(GateBuilder::sentinel(&none, "orders", "redis://a").open());
+    printed.call(luagate::GateBuilder::sentinel(&none, "orders", "redis://a").open());
 }

@@ -26,10 +26,14 @@ const patience = 15 * time.Second
 var grouped = regexp.MustCompile(`^\{[^{}]+\}:[^{}]+$`)
 
 var (
-	ErrDenied     = errors.New("luagate: denied")              // not enough is free
-	ErrLost       = errors.New("luagate: permit lost")         // its lease has ended, or it was released
-	ErrAboveLimit = errors.New("luagate: more than the limit") // of the semaphore, so never granted
-	ErrRevoked    = errors.New("luagate: place revoked")       // somebody took the place in line away
+	// ErrDenied: not enough permits are free, or callers wait in line.
+	ErrDenied = errors.New("luagate: denied: not enough permits are free")
+	// ErrLost: the lease of the permit ended, or it was released or revoked.
+	ErrLost = errors.New("luagate: the permit is lost: its lease ended, or it was released or revoked")
+	// ErrAboveLimit: more permits than the limit are never granted.
+	ErrAboveLimit = errors.New("luagate: more permits than the limit in force: ask for fewer")
+	// ErrRevoked: another client removed the caller from the line.
+	ErrRevoked = errors.New("luagate: the wait was revoked")
 )
 
 // LineFullError says that as many wait in line as MaxWaiting allows.
@@ -39,7 +43,7 @@ type LineFullError struct {
 }
 
 func (e LineFullError) Error() string {
-	return fmt.Sprintf("luagate: %s: %d wait in line already, and MaxWaiting is %d: try again later",
+	return fmt.Sprintf("luagate: %s: %d callers wait in line already, and MaxWaiting is %d: try again later",
 		e.Name, e.Waiting, e.MaxWaiting)
 }
 
@@ -142,7 +146,7 @@ func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 			return nil, ErrRevoked
 		}
 	}
-	over := fmt.Errorf("luagate: in line for %s: %w", s.keys[0], ctx.Err())
+	over := fmt.Errorf("luagate: %s: not granted before the context ended: %w", s.keys[0], ctx.Err())
 	return p.try(context.WithoutCancel(ctx), over)
 }
 

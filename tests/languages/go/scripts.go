@@ -39,7 +39,8 @@ func Load(folder string) (map[string]*Script, error) {
 		return nil, err
 	}
 	if manifest.Contract != contract {
-		return nil, fmt.Errorf("luagate: the scripts in %s have contract %d, not %d", folder, manifest.Contract, contract)
+		return nil, fmt.Errorf("luagate: %s: got contract %d. Accepted: contract %d. Use the folder lua/ that belongs to this "+
+			"package", folder, manifest.Contract, contract)
 	}
 	for name, script := range manifest.Scripts {
 		text, err := os.ReadFile(filepath.Join(folder, script.File))
@@ -47,7 +48,8 @@ func Load(folder string) (map[string]*Script, error) {
 			return nil, err
 		}
 		if script.text = string(text); fmt.Sprintf("%x", sha1.Sum(text)) != script.SHA1 {
-			return nil, fmt.Errorf("luagate: %s: the SHA-1 of %s is not that of the manifest", name, script.File)
+			return nil, fmt.Errorf("luagate: %s: the SHA-1 of %s differs from the manifest. Copy the folder lua/ again, byte for "+
+				"byte", name, script.File)
 		}
 	}
 	return manifest.Scripts, nil

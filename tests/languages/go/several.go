@@ -47,8 +47,8 @@ func (s *Several) TryAcquire(ctx context.Context) (Permits, error) {
 	}
 	slices.Sort(tags)
 	if tags = slices.Compact(tags); len(tags) > 1 {
-		return nil, fmt.Errorf("luagate: TryAcquire takes names of one hash tag, as {x}:a and {x}:b, got %s; Acquire takes any",
-			strings.Join(tags, ", "))
+		return nil, fmt.Errorf("luagate: TryAcquire: got the hash tags %s. Accepted: names with one hash tag, as {x}:a and "+
+			"{x}:b. For other names, call Acquire", strings.Join(tags, ", "))
 	}
 	return s.try(ctx)
 }
@@ -155,16 +155,17 @@ func (p *Permit) keep(ctx context.Context, stop context.CancelCauseFunc) {
 
 func (s *Several) check() error {
 	if n := len(s.wants); n < 1 || n > mostSemaphores {
-		return fmt.Errorf("luagate: Several takes 1 to %d semaphores, not %d", mostSemaphores, n)
+		return fmt.Errorf("luagate: Several: got %d semaphores. Accepted: 1 to %d", n, mostSemaphores)
 	}
 	seen := map[string]bool{}
 	for _, want := range s.wants {
 		name := want.Semaphore.keys[0]
 		if want.Semaphore.client != s.client {
-			return fmt.Errorf("luagate: Several takes semaphores of the same Client, and %s is of another", name)
+			return fmt.Errorf("luagate: Several: got %s of another Client. Accepted: semaphores of the same Client", name)
 		}
 		if seen[name] {
-			return fmt.Errorf("luagate: Several takes each semaphore once, got %s twice; ask for more permits of it instead", name)
+			return fmt.Errorf("luagate: Several: got %s twice. Accepted: each semaphore once. Ask for more permits of it instead",
+				name)
 		}
 		seen[name] = true
 	}

@@ -126,7 +126,9 @@ class Semaphore {
   // The same, and refreshes what is held already.
   async acquireBeside(held, permits, timeout, until) {
     const permit = await this.#acquire(permits, until, await this.luagate.inbox(), held);
-    if (!permit) throw new WaitTimeoutError(`${this.name}: not granted within ${timeout} ms`);
+    if (!permit) {
+      throw new WaitTimeoutError(`${this.name}: ${permits} of ${this.limit} permits were not granted within ${timeout} ms`);
+    }
     return permit;
   }
 
@@ -141,7 +143,8 @@ class Semaphore {
   }
 
   aboveLimit(permits, limit) {
-    return new RangeError(`${this.name}: ${permits} are more than ${limit}`);
+    const why = `${permits} permits are more than the limit in force`;
+    return new RangeError(`${this.name}: ${why}. Accepted: 1 to ${limit}. Ask for fewer`);
   }
 
   async #acquire(permits, until, channel, held) {
@@ -176,8 +179,8 @@ class Semaphore {
       const wait_ms = performance.now() < until ? PATIENCE_MS : 0;
       const reply = await this.run('acquire', { ...terms, wait_ms, ticket });
       if (reply.word === 'denied' && wait_ms > 0) {
-        const why = `${reply.waiting} wait in line already, and maxWaiting is ${this.maxWaiting}: try again later`;
-        throw new LineFullError(`${this.name}: ${why}`, reply.waiting);
+        const why = `${reply.waiting} callers wait in line already, and maxWaiting is ${this.maxWaiting}`;
+        throw new LineFullError(`${this.name}: ${why}. Try again later`, reply.waiting);
       }
       if (reply.word === 'denied') return null;
       if (reply.word === 'above_limit') throw this.aboveLimit(permits, reply.limit);
@@ -195,7 +198,7 @@ class Semaphore {
             const permit = new Permit(this, id, ticket, message, Math.min(message.clock, reply.clock));
             if (!permit.isLost) return permit;
           } else if (message.fence === 0 && message.now >= reply.now) {
-            if (message.expires_at === -1) throw new WaitRevokedError(`${this.name}: ${id}`);
+            if (message.expires_at === -1) throw new WaitRevokedError(`${this.name}: the wait of ${id} was revoked`);
             askAt = Math.min(askAt, message.expires_at + message.clock); // a hint, with the time to ask at
           }
         }
@@ -213,14 +216,14 @@ class Several {
     const names = wants.map(([semaphore]) => semaphore.name);
     const twice = names.find((name, i) => names.indexOf(name) < i);
     if (names.length < 1 || names.length > MOST_SEMAPHORES) {
-      throw new RangeError(`several: takes 1 to ${MOST_SEMAPHORES} semaphores, not ${names.length}`);
+      throw new RangeError(`several: got ${names.length} semaphores. Accepted: 1 to ${MOST_SEMAPHORES}`);
     }
     if (twice) {
-      const instead = 'ask for more permits of it instead';
-      throw new RangeError(`several: takes each semaphore once, got ${twice} twice; ${instead}`);
+      const instead = 'Ask for more permits of it instead';
+      throw new RangeError(`several: got ${twice} twice. Accepted: each semaphore once. ${instead}`);
     }
     if (wants.some(([semaphore]) => semaphore.luagate !== luagate)) {
-      throw new RangeError('several: takes semaphores of the same Luagate; make them by its methods');
+      throw new RangeError('several: got a semaphore of another Luagate. Accepted: semaphores of the same Luagate');
     }
     this.#luagate = luagate;
     this.#wants = wants.map(([semaphore, permits]) => ({ semaphore, permits }));
@@ -230,8 +233,8 @@ class Several {
   async tryAcquire() {
     const tags = new Set(this.#wants.map(({ semaphore }) => /\{(.*?)\}/.exec(semaphore.name)[1]));
     if (tags.size > 1) {
-      const got = `got ${[...tags].join(', ')}; acquire takes any`;
-      throw new RangeError(`tryAcquire: takes names of one hash tag, as {x}:a and {x}:b, ${got}`);
+      const accepted = 'names with one hash tag, as {x}:a and {x}:b. For other names, call acquire';
+      throw new RangeError(`tryAcquire: got the hash tags ${[...tags].join(', ')}. Accepted: ${accepted}`);
     }
     const id = randomUUID();
     try {
@@ -280,7 +283,7 @@ class Several {
         granted.set(semaphore, permit);
       }
       await allOf(held.permits.slice(0, -1), (permit) => permit.refresh());
-      if (held.isLost) throw new PermitLostError('several: a lease has ended before all permits were granted');
+      if (held.isLost) throw new PermitLostError('several: a lease ended before all permits were granted');
     } catch (error) {
       await held.release().catch(() => {});
       throw error;

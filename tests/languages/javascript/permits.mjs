@@ -39,7 +39,10 @@ export class Permit {
     const args = { id: this.id, lease_ms: this.#semaphore.lease };
     const { word, expires_at, now, clock } = await this.#semaphore.run('refresh', args);
     this.#lasts(word === 'lost' ? now : expires_at, clock);
-    if (word === 'lost') throw new PermitLostError(`${this.#semaphore.name}: the lease of ${this.id} has ended`);
+    if (word === 'lost') {
+      const why = `the lease of ${this.id} ended, or its permit was released or revoked`;
+      throw new PermitLostError(`${this.#semaphore.name}: ${why}`);
+    }
   }
 
   /** Gives the permits back. Says whether they were still held. */

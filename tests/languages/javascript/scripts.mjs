@@ -12,10 +12,16 @@ export const sha1 = (bytes) => createHash('sha1').update(bytes).digest('hex');
 /** Reads the scripts that the manifest of the folder lists, by their names. */
 export function loadScripts(folder) {
   const { contract, scripts } = JSON.parse(readFileSync(`${folder}/manifest.json`, 'utf8'));
-  if (contract !== CONTRACT) throw new Error(`${folder} has contract ${contract}, and this client knows ${CONTRACT}`);
+  if (contract !== CONTRACT) {
+    const accepted = `contract ${CONTRACT}. Use the folder lua/ that belongs to this client`;
+    throw new Error(`${folder}: got contract ${contract}. Accepted: ${accepted}`);
+  }
   for (const [name, script] of Object.entries(scripts)) {
     script.text = readFileSync(`${folder}/${script.file}`, 'utf8');
-    if (sha1(script.text) !== script.sha1) throw new Error(`${name}: the SHA-1 of ${script.file} is not that of the manifest`);
+    if (sha1(script.text) !== script.sha1) {
+      const why = `the SHA-1 of ${script.file} differs from the manifest`;
+      throw new Error(`${name}: ${why}. Copy the folder lua/ again, byte for byte`);
+    }
   }
   return scripts;
 }

@@ -124,7 +124,7 @@ class Semaphore:
             if not request.is_abandoned:
                 inbox.requests.pop(request.id, None)  # unless a late grant was released there
         if permit is None:
-            raise TimedOut(f"{self.keys[0]}: {permits} of {self.limit} were not granted within {timeout} s")
+            raise TimedOut(f"{self.keys[0]}: {permits} of {self.limit} permits were not granted within {timeout} s")
         return permit
 
     def call(self, name, **arguments):
@@ -160,11 +160,12 @@ class Request:
         if reply.word == "above_limit":
             raise self.above(reply.limit)
         if reply.word == "denied" and patience:
-            why = f"{reply.waiting} wait in line already, and max_waiting is {semaphore.max_waiting}: try again later"
+            why = f"{reply.waiting} callers wait in line already, and max_waiting is {semaphore.max_waiting}. Try again later"
             raise LineFull(f"{semaphore.keys[0]}: {why}", reply.waiting)
 
     def above(self, limit):
-        return ValueError(f"{self.semaphore.keys[0]}: {self.permits} permits are more than the limit {limit}")
+        why = f"{self.permits} permits are more than the limit in force. Accepted: 1 to {limit}. Ask for fewer"
+        return ValueError(f"{self.semaphore.keys[0]}: {why}")
 
     def wait(self, inbox, end):
         """Asks in line, again and again. None: the time is over."""
@@ -191,7 +192,7 @@ class Request:
             if now < self.reply.now:
                 continue  # old news
             if fence == 0 and at == -1:
-                raise Revoked(f"{self.semaphore.keys[0]}: {self.id}")
+                raise Revoked(f"{self.semaphore.keys[0]}: the wait of {self.id} was revoked")
             if fence == 0:
                 until = min(until, received + (at - now) / 1000)
             elif fence > self.ticket and permits == self.permits:
@@ -240,7 +241,7 @@ class Permit:
         reply = self._semaphore.call("refresh", id=self.id, lease_ms=int(self._semaphore.lease * 1000))
         if reply.word == "lost":
             self._deadline = -math.inf
-            raise Lost(f"{self._semaphore.keys[0]}: {self.id}")
+            raise Lost(f"{self._semaphore.keys[0]}: the lease of {self.id} ended, or its permit was released or revoked")
         self.expires_at, self._deadline = reply.expires_at, _deadline(asked, reply.expires_at, reply.now)
 
     def release(self):
@@ -262,19 +263,20 @@ class Several:
         self.gate, self.wants = gate, list(wants)
         self.keys = [semaphore.keys[0] for semaphore, _ in self.wants]
         if not 1 <= len(self.keys) <= MOST_SEMAPHORES:
-            raise ValueError(f"several: takes 1 to {MOST_SEMAPHORES} semaphores, not {len(self.keys)}")
+            raise ValueError(f"several: got {len(self.keys)} semaphores. Accepted: 1 to {MOST_SEMAPHORES}")
         for key in self.keys:
             if self.keys.count(key) > 1:
-                raise ValueError(f"several: takes each semaphore once, got {key} twice; ask for more permits of it instead")
+                raise ValueError(f"several: got {key} twice. Accepted: each semaphore once. Ask for more permits of it instead")
         if any(semaphore.gate is not gate for semaphore, _ in self.wants):
-            raise ValueError("several: takes semaphores of the same Luagate; make them by its methods")
+            raise ValueError("several: got a semaphore of another Luagate. Accepted: semaphores of the same Luagate")
 
     def try_acquire(self):
         """Permits of all at once, or None. The names share a group, as `{market}:user:7` and `{market}:total` do."""
         tags = {key.partition("{")[2].partition("}")[0] for key in self.keys}
         if len(tags) > 1:
             tags = ", ".join(sorted(tags))
-            raise ValueError(f"try_acquire: takes names of one hash tag, as {{x}}:a and {{x}}:b, got {tags}; acquire takes any")
+            accepted = "names with one hash tag, as {x}:a and {x}:b. For other names, call acquire"
+            raise ValueError(f"try_acquire: got the hash tags {tags}. Accepted: {accepted}")
         requests = [Request(*want) for want in self.wants]
         for request in requests:
             request.id = requests[0].id
@@ -313,7 +315,7 @@ class Several:
             for permit in held.permits[:-1]:
                 permit.refresh()
             if held.is_lost:
-                raise Lost(f"several: a lease ended before all of {', '.join(self.keys)} were granted")
+                raise Lost(f"several: a lease ended before the permits of all of {', '.join(self.keys)} were granted")
         except BaseException:
             with contextlib.suppress(redis.RedisError):
                 held.release()

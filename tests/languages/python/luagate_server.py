@@ -25,14 +25,16 @@ class Scripts:
     def __init__(self, client, folder):
         manifest = json.loads(Path(folder, "manifest.json").read_text("utf-8"))
         if manifest["contract"] != CONTRACT:
-            raise ValueError(f"{folder} has contract {manifest['contract']}, this client knows {CONTRACT}")
+            accepted = f"contract {CONTRACT}. Use the folder lua/ that belongs to this client"
+            raise ValueError(f"{folder}: got contract {manifest['contract']}. Accepted: {accepted}")
         self.manifest = manifest["scripts"]
         # What is registered is called by EVALSHA, and loaded where the server does not know it.
         self.run = {}
         for name, script in self.manifest.items():
             self.run[name] = client.register_script(Path(folder, script["file"]).read_bytes())
             if self.run[name].sha != script["sha1"]:
-                raise ValueError(f"{name}: the SHA-1 of {script['file']} is not that of the manifest")
+                why = f"the SHA-1 of {script['file']} differs from the manifest. Copy the folder lua/ again, byte for byte"
+                raise ValueError(f"{name}: {why}")
 
     def call(self, name, keys, **arguments):
         """The reply to arguments by their names."""

@@ -63,7 +63,8 @@ final class Inbox extends JedisPubSub {
   /** The channel, once it is subscribed; empty where the server sees no subscriber. */
   String channel(Duration timeout) throws InterruptedException, TimeoutException {
     if (!confirmed.await(timeout.toNanos(), NANOSECONDS)) {
-      throw new TimeoutException("not subscribed within " + timeout);
+      throw new TimeoutException(
+          "the subscription to " + this.channel + " was not confirmed within " + timeout);
     }
     if (!heard) {
       var numsub = new CommandArguments(Command.PUBSUB).add("NUMSUB").add(channel);

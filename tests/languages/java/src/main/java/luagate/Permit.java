@@ -10,7 +10,7 @@ public final class Permit implements AutoCloseable {
   /** The permit is not held any more. */
   public static final class LostException extends RuntimeException {
     LostException(String id) {
-      super("the lease had ended, or the permit was released: " + id);
+      super("the permit is lost: its lease ended, or it was released or revoked: " + id);
     }
   }
 

@@ -60,7 +60,9 @@ public final class Scripts {
     String json = Files.readString(folder.resolve("manifest.json"));
     Manifest manifest = new Gson().fromJson(json, Manifest.class);
     if (manifest.contract != CONTRACT) {
-      throw new IOException(folder + " has contract " + manifest.contract + ", not " + CONTRACT);
+      throw new IOException(
+          "%s: got contract %d. Accepted: contract %d. Use the folder lua/ that belongs to this client"
+              .formatted(folder, manifest.contract, CONTRACT));
     }
     this.redis = redis;
     scripts = manifest.scripts;
@@ -68,7 +70,9 @@ public final class Scripts {
       String file = scripts.get(name).file;
       String text = Files.readString(folder.resolve(file));
       if (!sha1(text).equals(scripts.get(name).sha1)) {
-        throw new IOException(name + ": the SHA-1 of " + file + " is not that of the manifest");
+        throw new IOException(
+            "%s: the SHA-1 of %s differs from the manifest. Copy the folder lua/ again, byte for byte"
+                .formatted(name, file));
       }
       texts.put(name, text);
     }

@@ -37,7 +37,7 @@ public final class Semaphore {
   Semaphore(Luagate gate, String kind, String name, int limit, Duration lease) {
     this(gate, keys(gate, kind, name), limit, lease.toMillis(), 0, 0);
     if (leaseMs < 1) {
-      throw new IllegalArgumentException("lease: takes 1 ms or more");
+      throw new IllegalArgumentException("lease: got " + lease + ". Accepted: 1 ms or more");
     }
   }
 
@@ -80,7 +80,7 @@ public final class Semaphore {
 
     LineFullException(String key, int waiting, int maxWaiting) {
       super(
-          "%s: %d wait in line already, and maxWaiting is %d: try again later"
+          "%s: %d callers wait in line already, and maxWaiting is %d. Try again later"
               .formatted(key, waiting, maxWaiting));
       this.waiting = waiting;
     }
@@ -94,7 +94,7 @@ public final class Semaphore {
   /** Somebody took the place in line away. */
   public static final class RevokedException extends RuntimeException {
     RevokedException(String id) {
-      super("the place in line was revoked: " + id);
+      super("the wait of " + id + " was revoked");
     }
   }
 
@@ -151,7 +151,9 @@ public final class Semaphore {
           throw new LineFullException(keys.get(0), waiting, maxWaiting);
         }
         if (reply.word().equals("denied")) {
-          throw new TimeoutException(keys.get(0) + ": not granted within " + timeout);
+          throw new TimeoutException(
+              "%s: %d of %d permits were not granted within %s"
+                  .formatted(keys.get(0), permits, limit, timeout));
         }
         if (reply.word().equals("queued")) {
           ticket = reply.number("ticket");
@@ -263,6 +265,7 @@ public final class Semaphore {
 
   IllegalArgumentException aboveLimit(int permits, Reply reply) {
     return new IllegalArgumentException(
-        keys.get(0) + ": " + permits + " permits are more than the limit " + reply.number("limit"));
+        "%s: %d permits are more than the limit in force. Accepted: 1 to %d. Ask for fewer"
+            .formatted(keys.get(0), permits, reply.number("limit")));
   }
 }

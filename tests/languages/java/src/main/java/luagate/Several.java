@@ -34,18 +34,18 @@ public final class Several {
   Several(Luagate gate, List<Want> wants) {
     if (wants.isEmpty() || wants.size() > MOST_SEMAPHORES) {
       throw new IllegalArgumentException(
-          "several: takes 1 to " + MOST_SEMAPHORES + " semaphores, not " + wants.size());
+          "several: got " + wants.size() + " semaphores. Accepted: 1 to " + MOST_SEMAPHORES);
     }
     var keys = new HashSet<String>();
     for (Want want : wants) {
       if (!keys.add(want.key())) {
         throw new IllegalArgumentException(
-            "several: takes each semaphore once, got %s twice; ask for more permits of it instead"
+            "several: got %s twice. Accepted: each semaphore once. Ask for more permits of it instead"
                 .formatted(want.key()));
       }
       if (want.semaphore.gate != gate) {
         throw new IllegalArgumentException(
-            "several: takes semaphores of the same Luagate; make them by its methods");
+            "several: got a semaphore of another Luagate. Accepted: semaphores of the same Luagate");
       }
     }
     this.gate = gate;
@@ -64,7 +64,8 @@ public final class Several {
             .collect(Collectors.joining(", "));
     if (tags.contains(", ")) {
       throw new IllegalArgumentException(
-          "tryAcquire: takes names of one hash tag, as {x}:a and {x}:b, got %s; acquire takes any"
+          ("tryAcquire: got the hash tags %s. Accepted: names with one hash tag, as {x}:a and {x}:b."
+                  + " For other names, call acquire")
               .formatted(tags));
     }
     String id = UUID.randomUUID().toString();

@@ -11,17 +11,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A message grants permits until at. With the fence 0 it grants nothing, and says to ask again at that time.
+// A message grants permits until at. With the fence 0 it is a hint: it grants nothing, and asks the waiter to call again at that
+// time.
 type message struct {
 	permits        int
 	fence, at, now int64
 	received       time.Time
 }
 
-// The text of a message: what is signed, which begins with the id, and the signature.
+// The text of a message: the signed part, which begins with the id, and the signature.
 var signed = regexp.MustCompile(`^((\S+) \d+ \d+ (?:\d+|-1) \d+) ([0-9a-f]{40})$`)
 
-// listen opens the inbox once. It is empty where a proxy keeps messages away, and who waits can only ask again.
+// listen opens the inbox once and returns its channel. If a proxy keeps messages away, the channel is empty, and waiters only
+// ask again from time to time.
 func (c *Client) listen(ctx context.Context) (string, error) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -31,7 +33,7 @@ func (c *Client) listen(ctx context.Context) (string, error) {
 	inbox := c.prefix + ":inbox:" + newID()
 	pubsub := c.rdb.Subscribe(ctx, inbox)
 	_, err := pubsub.ReceiveTimeout(ctx, c.rdb.Options().ReadTimeout)
-	if err == nil { // tried here, since the scripts pass over in silence what an ACL forbids
+	if err == nil { // if an ACL forbids it, only this call reports it: the scripts ignore the error
 		err = c.rdb.Publish(ctx, inbox, "hello").Err()
 	}
 	var listeners map[string]int64
@@ -45,19 +47,19 @@ func (c *Client) listen(ctx context.Context) (string, error) {
 	c.pubsub = pubsub
 	if listeners[inbox] > 0 {
 		c.inbox = inbox
-		go c.hear(pubsub.ChannelWithSubscriptions())
+		go c.receive(pubsub.ChannelWithSubscriptions())
 	}
 	return c.inbox, nil
 }
 
-// hear hands each message to the one who waits for it, if it is signed with that secret.
-func (c *Client) hear(events <-chan any) {
+// receive passes each message to its waiter if the signature is valid: only the server knows the waiter's secret.
+func (c *Client) receive(events <-chan any) {
 	for event := range events {
 		m := message{received: time.Now()}
 		switch event := event.(type) {
-		case *redis.Subscription: // it stands again, and messages were lost: a hint to all to ask now
+		case *redis.Subscription: // subscribed again: messages may have been lost, so all waiters ask now
 			m.at, m.now = math.MaxInt64, math.MaxInt64
-			c.waiting.Range(func(_, p any) bool { return p.(*Permit).tell(m) })
+			c.waiting.Range(func(_, p any) bool { return p.(*Permit).deliver(m) })
 		case *redis.Message:
 			parts := signed.FindStringSubmatch(event.Payload)
 			if parts == nil {
@@ -66,14 +68,14 @@ func (c *Client) hear(events <-chan any) {
 			fmt.Sscan(parts[1], new(string), &m.permits, &m.fence, &m.at, &m.now)
 			p, waits := c.waiting.Load(parts[2])
 			if waits && parts[3] == fmt.Sprintf("%x", sha1.Sum([]byte(p.(*Permit).secret+parts[1]))) {
-				p.(*Permit).tell(m)
+				p.(*Permit).deliver(m)
 			}
 		}
 	}
 }
 
-// tell drops a message when too many are unread, as asking again brings the same.
-func (p *Permit) tell(m message) bool {
+// deliver drops the message if the channel is full: the waiter's next call returns the same outcome.
+func (p *Permit) deliver(m message) bool {
 	select {
 	case p.messages <- m:
 	default:
@@ -81,7 +83,7 @@ func (p *Permit) tell(m message) bool {
 	return true
 }
 
-// sleep returns when it is time to ask again or ctx is done. It says whether a message has granted the permit.
+// sleep returns when it is time to ask again or ctx is done. It reports whether a message has granted the permit.
 func (p *Permit) sleep(ctx context.Context, last reply) bool {
 	pause := min(5*time.Second, millis(last["retry_after"]))
 	if ahead := last["position"] - 1; ahead > 0 {
@@ -96,7 +98,7 @@ func (p *Permit) sleep(ctx context.Context, last reply) bool {
 			return false
 		case m := <-p.messages:
 			switch {
-			case m.now < last["now"]: // old news
+			case m.now < last["now"]: // older than the last reply
 			case m.fence == 0 && m.at == -1:
 				p.revoked = true
 				return false
@@ -106,8 +108,8 @@ func (p *Permit) sleep(ctx context.Context, last reply) bool {
 				}
 			case m.fence > p.Ticket && m.permits == p.Permits:
 				granted := newLease(p.asked, m.at, last["now"])
-				if heard := newLease(m.received, m.at, m.now); heard.end.Before(granted.end) {
-					granted = heard
+				if received := newLease(m.received, m.at, m.now); received.end.Before(granted.end) {
+					granted = received
 				}
 				p.Fence = m.fence
 				p.lease.Store(granted)

@@ -1,5 +1,5 @@
-// Package luagate offers semaphores and mutexes on Redis or Valkey, by the scripts in lua/, which programs in other
-// languages run too. Everything here may be used by many goroutines at once.
+// Package luagate provides semaphores and mutexes on Redis or Valkey. It runs the scripts in lua/, like the clients in other
+// languages. Goroutines may share all of it.
 package luagate
 
 import (
@@ -16,46 +16,50 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// DefaultLease is how long a permit lives unless it is refreshed, where a lease of 0 is given.
+// DefaultLease is the lease of a permit if the lease argument is 0.
 const DefaultLease = 30 * time.Second
 
-// patience is how long a place in line is kept for who does not ask again.
+// patience is the time for which the server keeps a waiter's place after the waiter's last call.
 const patience = 15 * time.Second
 
-// A name whose group is its hash tag.
+// A name with a group, which is its hash tag.
 var grouped = regexp.MustCompile(`^\{[^{}]+\}:[^{}]+$`)
 
 var (
-	ErrDenied     = errors.New("luagate: denied")              // not enough is free
-	ErrLost       = errors.New("luagate: permit lost")         // its lease has ended, or it was released
-	ErrAboveLimit = errors.New("luagate: more than the limit") // of the semaphore, so never granted
-	ErrRevoked    = errors.New("luagate: place revoked")       // somebody took the place in line away
+	// ErrDenied: not enough permits are free, or callers wait in line.
+	ErrDenied = errors.New("luagate: denied: not enough permits are free")
+	// ErrLost: the lease of the permit ended, or it was released or revoked.
+	ErrLost = errors.New("luagate: the permit is lost: its lease ended, or it was released or revoked")
+	// ErrAboveLimit: more permits than the limit are never granted.
+	ErrAboveLimit = errors.New("luagate: more permits than the limit in force: ask for fewer")
+	// ErrRevoked: another client removed the caller from the line.
+	ErrRevoked = errors.New("luagate: the wait was revoked")
 )
 
-// LineFullError says that as many wait in line as MaxWaiting allows.
+// LineFullError: the line has MaxWaiting waiters or more.
 type LineFullError struct {
 	Name                string // the first key of the semaphore
 	Waiting, MaxWaiting int
 }
 
 func (e LineFullError) Error() string {
-	return fmt.Sprintf("luagate: %s: %d wait in line already, and MaxWaiting is %d: try again later",
+	return fmt.Sprintf("luagate: %s: %d callers wait in line already, and MaxWaiting is %d: try again later",
 		e.Name, e.Waiting, e.MaxWaiting)
 }
 
-// Client runs the scripts on a server, and listens there for all who wait.
+// Client runs the scripts on a server, and receives the messages for all its waiters.
 type Client struct {
 	rdb     *redis.Client
 	scripts map[string]*Script
 	prefix  string
-	waiting sync.Map   // the Permit of each id that waits
-	opening sync.Mutex // guards what the first wait opens
+	waiting sync.Map   // the Permit of each waiting id
+	opening sync.Mutex // guards the fields below, which the first wait sets
 	pubsub  *redis.PubSub
 	inbox   string
 }
 
-// New loads the scripts in the folder lua/. All keys begin with the prefix; an empty one is "luagate". Leave rdb its
-// retries, since they make a call again whose reply was lost. A ReadTimeout of 2 s suits.
+// New loads the scripts in the folder lua/. All keys begin with the prefix; an empty prefix means "luagate". Do not turn off the
+// retries of rdb: they repeat a call whose reply was lost. A ReadTimeout of 2 s is recommended.
 func New(rdb *redis.Client, folder, prefix string) (*Client, error) {
 	scripts, err := Load(folder)
 	if err != nil {
@@ -64,7 +68,7 @@ func New(rdb *redis.Client, folder, prefix string) (*Client, error) {
 	return &Client{rdb: rdb, scripts: scripts, prefix: cmp.Or(prefix, "luagate")}, nil
 }
 
-// Close ends the listening. It leaves rdb open.
+// Close ends the subscription. It leaves rdb open.
 func (c *Client) Close() error {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -74,12 +78,12 @@ func (c *Client) Close() error {
 	return c.pubsub.Close()
 }
 
-// Semaphore hands out permits, as many at a time as its limit.
+// Semaphore grants permits. At most its limit are held at a time.
 type Semaphore struct {
-	// While so many wait in line, Acquire returns a LineFullError; 0: no bound. Set it before the first call.
+	// If this number of callers or more wait in line, Acquire returns a LineFullError. 0: no bound. Set it before the first call.
 	MaxWaiting int
-	// A permit that is released earlier than this after its grant stays in use until then, and the lease is not shorter; 0:
-	// no minimum. Set it before the first call.
+	// A permit that is released earlier than this after its grant stays in use until then. The lease is not shorter. 0: no
+	// minimum. Set it before the first call.
 	AtLeast time.Duration
 
 	client *Client
@@ -88,8 +92,8 @@ type Semaphore struct {
 	lease  int64 // in ms
 }
 
-// Semaphore returns the semaphore of this name. Its first grant stores the limit, which is then in force for all. Names that
-// share a group, such as {market}:user:7 and {market}:total, can be acquired together at once: see Several.
+// Semaphore returns the semaphore of this name. Its first grant stores the limit, which is then in force for all clients.
+// Several.TryAcquire needs names that share a group, such as {market}:user:7 and {market}:total.
 func (c *Client) Semaphore(name string, limit int, lease time.Duration) *Semaphore {
 	return c.semaphore("semaphore", name, limit, lease)
 }
@@ -116,8 +120,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error
 	return p.try(ctx, ErrDenied)
 }
 
-// Acquire waits in line for a permit until ctx is done. What is free or on its way by then is taken all the same. Where the
-// line is full it returns a LineFullError at once.
+// Acquire waits in line for permits until ctx is done. Then it asks a last time, and returns permits that are free or already
+// granted. If the line is full, it returns a LineFullError at once.
 func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	inbox, err := s.client.listen(ctx)
 	if err != nil {
@@ -138,29 +142,29 @@ func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 			return p, nil
 		}
 		if p.revoked {
-			p.abandon(time.Now().Add(patience)) // a call that crossed the message may have brought the place back
+			p.abandon(time.Now().Add(patience)) // a call sent before the message arrived may have joined the line again
 			return nil, ErrRevoked
 		}
 	}
-	over := fmt.Errorf("luagate: in line for %s: %w", s.keys[0], ctx.Err())
+	over := fmt.Errorf("luagate: %s: not granted before the context ended: %w", s.keys[0], ctx.Err())
 	return p.try(context.WithoutCancel(ctx), over)
 }
 
-// Permit is held until it is released, or its lease has ended.
+// Permit is held until it is released or its lease ends.
 type Permit struct {
 	ID            string
 	Permits       int
-	Fence         int64 // higher than that of every permit before
-	Ticket        int64 // its place in line while it waited, else 0
+	Fence         int64 // higher than the fence of every earlier permit
+	Ticket        int64 // its ticket in line; 0: it did not wait
 	semaphore     *Semaphore
-	inbox, secret string // the messages to this wait are signed with the secret
+	inbox, secret string // the server signs the messages for this wait with the secret
 	messages      chan message
 	revoked       bool
-	asked         time.Time // before the last acquire was sent
+	asked         time.Time // an instant before the last acquire was sent
 	lease         atomic.Pointer[lease]
 }
 
-// ask calls acquire, which grants nothing twice to the same id.
+// ask calls the script acquire, which never grants the same id twice.
 func (p *Permit) ask(ctx context.Context, wait time.Duration) (reply, error) {
 	s := p.semaphore
 	arguments := map[string]any{
@@ -188,7 +192,7 @@ func (p *Permit) ask(ctx context.Context, wait time.Duration) (reply, error) {
 	return last, err
 }
 
-// try asks without waiting: that takes a permit which was on its way, or leaves the line.
+// try asks without waiting: this takes a grant whose message has not arrived yet, or leaves the line.
 func (p *Permit) try(ctx context.Context, denied error) (*Permit, error) {
 	if _, err := p.ask(ctx, 0); err != nil {
 		return nil, err
@@ -199,7 +203,7 @@ func (p *Permit) try(ctx context.Context, denied error) (*Permit, error) {
 	return p, nil
 }
 
-// abandon gives the id back, whatever has become of it. Where that fails it goes on, while the id may stand in line.
+// abandon releases the permits of the id, or its place in line. If that fails, it retries each second until the given time.
 func (p *Permit) abandon(until time.Time) {
 	if _, err := p.Release(context.Background()); err != nil && time.Now().Before(until) {
 		time.AfterFunc(time.Second, func() { p.abandon(until) })
@@ -209,13 +213,13 @@ func (p *Permit) abandon(until time.Time) {
 // ExpiresAt returns the end of the lease by the clock of the server, in ms since 1970.
 func (p *Permit) ExpiresAt() int64 { return p.lease.Load().expiresAt }
 
-// Remaining returns how long the permit is held for certain.
+// Remaining returns the time for which the permit is certainly still held.
 func (p *Permit) Remaining() time.Duration { return max(0, time.Until(p.lease.Load().end)) }
 
-// IsLost says whether the permit was released, or its lease may have ended.
+// IsLost reports whether the permit was released, or its lease may have ended.
 func (p *Permit) IsLost() bool { return p.Remaining() == 0 }
 
-// Refresh begins the lease anew, or returns ErrLost.
+// Refresh starts the lease anew, or returns ErrLost.
 func (p *Permit) Refresh(ctx context.Context) error {
 	old, asked := p.lease.Load(), time.Now()
 	word, last, err := p.semaphore.call(ctx, "refresh", map[string]any{"id": p.ID, "lease_ms": p.semaphore.lease})
@@ -230,7 +234,7 @@ func (p *Permit) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Release gives the permit back, even when ctx is done. It says whether it was still held, and may be called again.
+// Release releases the permit, even if ctx is done. It reports whether the permit was still held. A second call does no harm.
 func (p *Permit) Release(ctx context.Context) (bool, error) {
 	p.lease.Store(&lease{})
 	word, _, err := p.semaphore.call(context.WithoutCancel(ctx), "release", map[string]any{"id": p.ID, "keep": 0})
@@ -242,7 +246,7 @@ type lease struct {
 	end       time.Time // by the clock of this process
 }
 
-// newLease counts a lease from an instant before the server said now, less 1 ms for its rounding.
+// newLease counts a lease from an instant before the server's time was now, less 1 ms, because the server rounds.
 func newLease(from time.Time, expiresAt, now int64) *lease {
 	return &lease{expiresAt, from.Add(millis(expiresAt - now - 1))}
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// contract is the version of lua/README.md that this package keeps to.
+// contract is the version of lua/README.md that this package implements.
 const contract = 1
 
 // Script is a script of the manifest.
 type Script struct {
 	Keys, Argv       []string
-	Optional         int // so many of the last arguments may be left out
+	Optional         int // the number of last arguments that may be left out
 	Replies          map[string][]string
 	File, SHA1, text string
 }
 
-// reply has the numbers of a reply by the names of the manifest.
+// reply contains the numbers of a reply by their names in the manifest.
 type reply map[string]int64
 
 // Load reads the manifest in the folder lua/ and the scripts that it lists.
@@ -39,7 +39,8 @@ func Load(folder string) (map[string]*Script, error) {
 		return nil, err
 	}
 	if manifest.Contract != contract {
-		return nil, fmt.Errorf("luagate: the scripts in %s have contract %d, not %d", folder, manifest.Contract, contract)
+		return nil, fmt.Errorf("luagate: %s: got contract %d. Accepted: contract %d. Use the folder lua/ that belongs to this "+
+			"package", folder, manifest.Contract, contract)
 	}
 	for name, script := range manifest.Scripts {
 		text, err := os.ReadFile(filepath.Join(folder, script.File))
@@ -47,13 +48,14 @@ func Load(folder string) (map[string]*Script, error) {
 			return nil, err
 		}
 		if script.text = string(text); fmt.Sprintf("%x", sha1.Sum(text)) != script.SHA1 {
-			return nil, fmt.Errorf("luagate: %s: the SHA-1 of %s is not that of the manifest", name, script.File)
+			return nil, fmt.Errorf("luagate: %s: the SHA-1 of %s differs from the manifest. Copy the folder lua/ again, byte for "+
+				"byte", name, script.File)
 		}
 	}
 	return manifest.Scripts, nil
 }
 
-// Run runs the script, and loads it where the server does not know it.
+// Run runs the script, and loads it if the server does not have it.
 func (s *Script) Run(ctx context.Context, rdb *redis.Client, keys []string, args ...any) *redis.Cmd {
 	cmd := rdb.EvalSha(ctx, s.SHA1, keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
@@ -63,13 +65,13 @@ func (s *Script) Run(ctx context.Context, rdb *redis.Client, keys []string, args
 			return nil
 		})
 	}
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // another client's SCRIPT FLUSH came in between
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // another client's SCRIPT FLUSH ran in between
 		cmd = rdb.Eval(ctx, s.text, keys, args...)
 	}
 	return cmd
 }
 
-// call runs a script of the semaphore with arguments by name, and returns the word of its reply and the reply.
+// call runs a script of the semaphore with arguments by name. It returns the word and the numbers of the reply.
 func (s *Semaphore) call(ctx context.Context, name string, arguments map[string]any) (string, reply, error) {
 	script := s.client.scripts["semaphore/"+name]
 	var args []any
@@ -86,7 +88,7 @@ func (s *Semaphore) call(ctx context.Context, name string, arguments map[string]
 	return word, numbers, err
 }
 
-// ask runs a script and returns the word of its reply, and the fields by the names of the manifest.
+// ask runs a script. It returns the word of the reply, and its fields by their names in the manifest.
 func (s *Script) ask(ctx context.Context, rdb *redis.Client, keys []string, args []any) (string, map[string]any, error) {
 	values, err := s.Run(ctx, rdb, keys, args...).Slice()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// mostSemaphores is the number of semaphores of which permits are asked together.
+// mostSemaphores is the largest number of semaphores that Several takes.
 const mostSemaphores = 64
 
 // Want is a number of permits of one semaphore.
@@ -20,21 +20,21 @@ type Want struct {
 	Permits   int
 }
 
-// Several hands out permits of several semaphores, all or none.
+// Several grants permits of several semaphores, all or none.
 type Several struct {
 	client *Client
 	wants  []Want
 }
 
-// Several returns what hands out these permits together. TryAcquire and Acquire return an error unless these are 1 to 64
-// semaphores of this client, each once.
+// Several combines these wants. TryAcquire and Acquire return an error unless these are 1 to 64 semaphores of this client, each
+// once.
 func (c *Client) Several(wants ...Want) *Several { return &Several{c, wants} }
 
-// Permits are what was granted together, in the order of the wants. They are held until they are released, or until the first
-// of their leases has ended.
+// Permits are granted together, and listed in the order of the wants. They are held until they are released, or until the first
+// of their leases ends.
 type Permits []*Permit
 
-// TryAcquire returns permits of all at once, or ErrDenied. The names share a group, as {x}:a and {x}:b do.
+// TryAcquire returns permits of all at once, or ErrDenied. The names must share a group, as in {x}:a and {x}:b.
 func (s *Several) TryAcquire(ctx context.Context) (Permits, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func (s *Several) TryAcquire(ctx context.Context) (Permits, error) {
 	}
 	slices.Sort(tags)
 	if tags = slices.Compact(tags); len(tags) > 1 {
-		return nil, fmt.Errorf("luagate: TryAcquire takes names of one hash tag, as {x}:a and {x}:b, got %s; Acquire takes any",
-			strings.Join(tags, ", "))
+		return nil, fmt.Errorf("luagate: TryAcquire: got the hash tags %s. Accepted: names with one hash tag, as {x}:a and "+
+			"{x}:b. For other names, call Acquire", strings.Join(tags, ", "))
 	}
 	return s.try(ctx)
 }
@@ -86,8 +86,8 @@ func (s *Several) try(ctx context.Context) (Permits, error) {
 }
 
 // Acquire returns permits of all. It waits in line until ctx is done, for one semaphore after the other: by limit, the
-// smallest first, then by key. What is held already is refreshed meanwhile; ErrLost says that it was lost all the same. After
-// an error nothing stays held.
+// smallest first, then by key. It refreshes permits that are already held meanwhile, and returns ErrLost if one of them is
+// lost. After an error nothing stays held.
 func (s *Several) Acquire(ctx context.Context) (Permits, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (s *Several) Acquire(ctx context.Context) (Permits, error) {
 	return permits, nil
 }
 
-// acquire adds what it is granted.
+// acquire adds each granted permit to held.
 func (s *Several) acquire(ctx context.Context, held map[*Semaphore]*Permit) error {
 	waiting, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -118,7 +118,7 @@ func (s *Several) acquire(ctx context.Context, held map[*Semaphore]*Permit) erro
 	for _, want := range s.inOrder() {
 		p, err := want.Semaphore.Acquire(waiting, want.Permits)
 		if err != nil && ctx.Err() == nil && waiting.Err() != nil {
-			err = context.Cause(waiting) // of what was held
+			err = context.Cause(waiting) // the refresh error of a held permit
 		}
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ func (s *Several) acquire(ctx context.Context, held map[*Semaphore]*Permit) erro
 	return nil
 }
 
-// keep refreshes at a third of the lease until ctx is done. An error ends it, and stops who waits for the rest.
+// keep refreshes the permit at a third of its lease until ctx is done. If a refresh fails, it stops the wait for the others.
 func (p *Permit) keep(ctx context.Context, stop context.CancelCauseFunc) {
 	for {
 		select {
@@ -155,23 +155,24 @@ func (p *Permit) keep(ctx context.Context, stop context.CancelCauseFunc) {
 
 func (s *Several) check() error {
 	if n := len(s.wants); n < 1 || n > mostSemaphores {
-		return fmt.Errorf("luagate: Several takes 1 to %d semaphores, not %d", mostSemaphores, n)
+		return fmt.Errorf("luagate: Several: got %d semaphores. Accepted: 1 to %d", n, mostSemaphores)
 	}
 	seen := map[string]bool{}
 	for _, want := range s.wants {
 		name := want.Semaphore.keys[0]
 		if want.Semaphore.client != s.client {
-			return fmt.Errorf("luagate: Several takes semaphores of the same Client, and %s is of another", name)
+			return fmt.Errorf("luagate: Several: got %s of another Client. Accepted: semaphores of the same Client", name)
 		}
 		if seen[name] {
-			return fmt.Errorf("luagate: Several takes each semaphore once, got %s twice; ask for more permits of it instead", name)
+			return fmt.Errorf("luagate: Several: got %s twice. Accepted: each semaphore once. Ask for more permits of it instead",
+				name)
 		}
 		seen[name] = true
 	}
 	return nil
 }
 
-// inOrder returns the wants in the order of all clients, so that no two wait for each other.
+// inOrder returns the wants in the order that all clients use, so that no two callers wait for each other.
 func (s *Several) inOrder() []Want {
 	return slices.SortedFunc(slices.Values(s.wants), func(a, b Want) int {
 		return cmp.Or(cmp.Compare(a.Semaphore.limit, b.Semaphore.limit), cmp.Compare(a.Semaphore.keys[0], b.Semaphore.keys[0]))
@@ -187,7 +188,7 @@ func (p Permits) Fences() []int64 {
 	return fences
 }
 
-// Remaining returns how long all permits are held for certain.
+// Remaining returns the time for which all permits are certainly still held.
 func (p Permits) Remaining() time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for _, permit := range p {
@@ -196,10 +197,10 @@ func (p Permits) Remaining() time.Duration {
 	return least
 }
 
-// IsLost says whether they were released, or one of the leases may have ended.
+// IsLost reports whether they were released, or one of the leases may have ended.
 func (p Permits) IsLost() bool { return p.Remaining() == 0 }
 
-// Refresh begins all leases anew, or returns ErrLost when one of the permits is lost.
+// Refresh starts all leases anew, or returns ErrLost if one of the permits is lost.
 func (p Permits) Refresh(ctx context.Context) error {
 	for _, permit := range p {
 		if err := permit.Refresh(ctx); err != nil {
@@ -209,7 +210,7 @@ func (p Permits) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Release gives all permits back, even when ctx is done. It says whether all were still held, and may be called again.
+// Release releases all permits, even if ctx is done. It reports whether all were still held. A second call does no harm.
 func (p Permits) Release(ctx context.Context) (bool, error) {
 	wereHeld, failed := true, error(nil)
 	for _, permit := range p {

@@ -15,7 +15,7 @@ const subscriber = await redis.duplicate().connect();
 const KINDS = ['call', 'subscribe', 'unsubscribe', 'message', 'silence', 'pause_ms', 'ends', 'command', 'full', 'each'];
 const PATTERN = /^([$*<>]|\d+\.\.)/;
 
-// Texts are strings of one character for each byte.
+// Texts are strings with one character per byte.
 const latin1 = (bytes) => Buffer.from(bytes).toString('latin1');
 const plain = (reply) => (Array.isArray(reply) ? reply.map(plain) : Buffer.isBuffer(reply) ? latin1(reply) : reply);
 const send = async (...words) => plain(await redis.sendCommand(words));
@@ -40,14 +40,14 @@ class Channel extends EventEmitter {
   }
 
   async open() {
-    const hear = (message) => {
+    const receive = (message) => {
       this.#messages.push(latin1(message));
       this.emit('message');
     };
-    await subscriber.subscribe(this.#name, hear, true);
+    await subscriber.subscribe(this.#name, receive, true);
   }
 
-  /** The messages that were not read. All that were published are there once one of our own is. */
+  /** The messages that no step has consumed. A marker message ensures that all earlier messages have arrived. */
   async unread() {
     const marker = randomUUID();
     await redis.publish(this.#name, marker);
@@ -61,7 +61,7 @@ class Channel extends EventEmitter {
   }
 }
 
-/** One run of the steps of a case. Each kind of step has a method. */
+/** One run of a case. Each kind of step has a method. */
 class Run {
   paused = 0;
   #prefix = `conformance:${randomUUID()}`;
@@ -99,7 +99,7 @@ class Run {
 
     const watched = error !== undefined && keyList.length > 0;
     if (watched) await send('WATCH', ...keyList);
-    const start = serverTime(); // goes out in one packet with the script
+    const start = serverTime(); // sent in one packet with the script
     const got = await runScript(redis, script, keyList, args).then(plain, ({ message }) => ({ error: message }));
     this.#called = [await start, await serverTime()];
     this.#names.delete('now');
@@ -109,13 +109,13 @@ class Run {
     } else {
       check(got.error === undefined, reply, got);
       this.#compare(reply, got);
-      const { '': plain, [got[0]]: named = [] } = script.replies; // one plain field is the reply itself
+      const { '': plain, [got[0]]: named = [] } = script.replies; // one field without a word is the reply itself
       const fields = plain ?? ['word', ...named];
       check(plain?.length === 1 || got.length === fields.length, fields, got);
     }
     if (watched) {
       await send('MULTI');
-      check((await send('EXEC')) !== null, 'no change', 'a change');
+      check((await send('EXEC')) !== null, 'unchanged keys', 'a changed key');
     }
   }
 
@@ -137,7 +137,7 @@ class Run {
     const words = message.split(' ');
     if (secret) {
       const signature = words.pop();
-      check(signature === sha1(Buffer.from(secret + words.join(' '), 'latin1')), 'a signature', message);
+      check(signature === sha1(Buffer.from(secret + words.join(' '), 'latin1')), 'a valid signature', message);
     }
     const read = words.map((word) => (/^-?\d+$/.test(word) ? Number(word) : word));
     this.#compare(expected, read);
@@ -145,12 +145,12 @@ class Run {
 
   async silence({ silence: name }) {
     const unread = await this.#channels.get(name).unread();
-    check(unread.length === 0, 'silence', unread);
+    check(unread.length === 0, 'no message', unread);
   }
 
   async pause_ms({ pause_ms: pause }) {
     this.paused += pause;
-    await sleep(pause + 1); // a timer may be early by less than 1 ms
+    await sleep(pause + 1); // a timer can fire up to 1 ms early
   }
 
   async ends({ ends }) {
@@ -228,7 +228,7 @@ class Run {
   #fitsWord(word, got, tolerance) {
     if (word === '*') return true;
     if (word === '$now' && (got < this.#called[0] || got > this.#called[1])) return false;
-    if (word.startsWith('$') && got === this.#names.get(word.slice(1))) return true; // a text, perhaps
+    if (word.startsWith('$') && got === this.#names.get(word.slice(1))) return true; // the value may be a text
     const [, relation = '=', sum, to = sum] = /^([<>]=?)?(.+?)(?:\.\.(.+))?$/.exec(word);
     const [low, high] = [this.#sum(sum), this.#sum(to)];
     const ranges = {

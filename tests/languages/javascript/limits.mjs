@@ -1,7 +1,7 @@
-// Does what each line of its input says, and writes what came of it as a line: limits <url> <prefix>
+// Reads one command per line, runs it, and prints one line with its result: limits <url> <prefix>
 //
-// acquire MS WANT, try WANT, several MS WANT..., try_several WANT...; refresh, release and look at what was granted last.
-// A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
+// acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh, release, look: apply to the
+// permits granted last. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
 import { createInterface } from 'node:readline';
 import { createClient } from 'redis';
 import { LineFullError, Luagate, PermitLostError, WaitTimeoutError } from './luagate.mjs';
@@ -40,7 +40,7 @@ async function answer([verb, ...words]) {
   return held ? ['held', ...(held.fences ?? [held.fence])].join(' ') : 'none';
 }
 
-function told(error) {
+function resultOf(error) {
   if (error instanceof LineFullError) return `full ${error.waiting}`;
   if (error instanceof WaitTimeoutError) return 'timed_out';
   if (error instanceof PermitLostError) return 'lost';
@@ -48,7 +48,7 @@ function told(error) {
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
-  console.log(await answer(line.split(' ')).catch(told));
+  console.log(await answer(line.split(' ')).catch(resultOf));
 }
 gate.close();
 redis.destroy();

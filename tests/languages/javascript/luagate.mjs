@@ -1,9 +1,9 @@
-// Locks and counting semaphores on Redis and Valkey, by the scripts of luagate. Durations are in milliseconds.
+// Locks and counting semaphores on Redis and Valkey, with the scripts of luagate. Durations are in milliseconds.
 //
 //   const [user, total] = [gate.semaphore('{market}:user:7', 3), gate.semaphore('{market}:total', 100)];
 //   const permits = await gate.several([[user, 1], [total, 1]]).acquire({ timeout: 2_000 }); // one of each, or none
 //
-// Names that share a `{group}:` can be acquired together at once.
+// `tryAcquire` of several semaphores needs names with the same `{group}:`.
 import { randomUUID } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { allOf, Permit, PermitLostError, Permits, releasedAfter } from './permits.mjs';
@@ -11,17 +11,17 @@ import { loadScripts, runListed, runNamed, sha1, untilReplied } from './scripts.
 
 export { PermitLostError };
 
-const PATIENCE_MS = 15_000; // in line; the server wants to be asked again after a third of it, at the latest
+const PATIENCE_MS = 15_000; // after a call, the server keeps a waiter's place for this time; ask again after a third of it
 const MESSAGE = /^([!-~]+) (\d+) (\d+) (-1|\d+) (\d+) ([0-9a-f]{40})$/; // id permits fence expires_at now signature
-const ASK_NOW = { fence: 0, expires_at: 0, now: Infinity, clock: 0 }; // a hint that we give ourselves
+const ASK_NOW = { fence: 0, expires_at: 0, now: Infinity, clock: 0 }; // a hint that this client creates itself
 
-const MOST_SEMAPHORES = 64; // of which permits are asked together
-const GROUPED = /^\{[^{}]+\}:[^{}]+$/; // a name whose group is its hash tag
+const MOST_SEMAPHORES = 64; // the most semaphores that `several` takes
+const GROUPED = /^\{[^{}]+\}:[^{}]+$/; // a name with a group, which is its hash tag
 
-/** No permit was granted within the timeout. */
+/** The permits were not granted within the timeout. */
 export class WaitTimeoutError extends Error {}
 
-/** As many wait in line as `maxWaiting` allows; `waiting` is how many. */
+/** The line has `maxWaiting` waiters or more. `waiting` is their number. */
 export class LineFullError extends Error {
   constructor(message, waiting) {
     super(message);
@@ -29,10 +29,10 @@ export class LineFullError extends Error {
   }
 }
 
-/** Somebody took the place in line away. */
+/** Another client removed this waiter from the line. */
 export class WaitRevokedError extends Error {}
 
-/** Semaphores and mutexes under a prefix. Takes a connected client of node-redis, and the path of the folder `lua/`. */
+/** Semaphores and mutexes on one server. Takes a connected client of node-redis, and the path of the folder `lua/`. */
 export class Luagate {
   #subscriber;
   #inbox;
@@ -45,9 +45,11 @@ export class Luagate {
   }
 
   /**
-   * A semaphore: at most `limit` permits are held at once. Options: `lease`, 30 s unless it is given; `maxWaiting`: while
-   * so many wait in line, `acquire` throws a `LineFullError`, 0: no bound; `atLeast`: a permit that is released earlier
-   * than this after its grant stays in use until then, and the lease is not shorter.
+   * A semaphore: at most `limit` permits are held at a time. Options:
+   * - `lease`; default 30 s.
+   * - `maxWaiting`: if this number of callers or more wait in line, `acquire` throws a `LineFullError`. 0: no bound.
+   * - `atLeast`: a permit that is released earlier than this after its grant stays in use until then. The lease is not
+   *   shorter.
    */
   semaphore(name, limit, options) {
     return new Semaphore(this, 'semaphore', name, limit, options);
@@ -63,16 +65,16 @@ export class Luagate {
     return new Several(this, wants);
   }
 
-  /** Closes the connection that listens for grants. */
+  /** Closes the connection that receives grant messages. */
   close() {
     this.#subscriber?.destroy();
     this.#inbox = undefined;
   }
 
-  // The channel on which grants are told, opened once. Empty where they would not reach us: then one only asks.
+  // The channel for grant messages, opened once. Empty if messages cannot arrive: then waiters only ask again.
   inbox() {
     this.#inbox ??= untilReplied(() => this.#subscribe());
-    this.#inbox.catch(() => this.close()); // The next wait opens it anew.
+    this.#inbox.catch(() => this.close()); // the next wait opens it again
     return this.#inbox;
   }
 
@@ -80,16 +82,16 @@ export class Luagate {
     const channel = `${this.prefix}:inbox:${randomUUID()}`;
     this.#subscriber?.destroy();
     const subscriber = (this.#subscriber = this.redis.duplicate());
-    subscriber.on('error', () => {}); // It connects and subscribes again by itself. Then everybody asks.
+    subscriber.on('error', () => {}); // node-redis connects and subscribes again; then all waiters ask again
     subscriber.on('ready', () => this.waits.forEach((wait) => wait.emit('message', ASK_NOW)));
     await subscriber.connect();
-    await subscriber.subscribe(channel, (text) => this.#hear(text));
-    await this.redis.publish(channel, 'test'); // Fails where an ACL forbids it, of which the scripts say nothing.
+    await subscriber.subscribe(channel, (text) => this.#receive(text));
+    await this.redis.publish(channel, 'test'); // fails if an ACL forbids it; the scripts do not report that
     const [, listeners] = await this.redis.sendCommand(['PUBSUB', 'NUMSUB', channel]);
     return listeners > 0 ? channel : '';
   }
 
-  #hear(text) {
+  #receive(text) {
     const [, id, ...words] = MESSAGE.exec(text) ?? [];
     const wait = this.waits.get(id);
     const signed = text.slice(0, text.lastIndexOf(' '));
@@ -99,7 +101,7 @@ export class Luagate {
   }
 }
 
-/** Gives permits. Made by a `Luagate`. */
+/** Grants permits. Created by a `Luagate`. */
 class Semaphore {
   constructor(luagate, kind, name, limit, { lease = 30_000, maxWaiting = 0, atLeast = 0 } = {}) {
     const { redis, scripts, prefix } = luagate;
@@ -110,43 +112,47 @@ class Semaphore {
     Object.assign(this, { luagate, keys, limit, lease, maxWaiting, atLeast });
   }
 
-  /** Acquires permits that are free now: a `Permit`, or `null`. */
+  /** Acquires permits at once, without waiting. Returns a `Permit`, or `null`. */
   tryAcquire({ permits = 1 } = {}) {
     return this.#acquire(permits, 0, '', new Permits([]));
   }
 
   /**
-   * Acquires permits, for which it waits in line: a `Permit`. Throws a `WaitTimeoutError`, a `LineFullError` or a
+   * Waits in line for permits. Returns a `Permit`. Throws a `WaitTimeoutError`, a `LineFullError` or a
    * `WaitRevokedError`.
    */
   acquire({ permits = 1, timeout = Infinity } = {}) {
     return this.acquireBeside(new Permits([]), permits, timeout, performance.now() + timeout);
   }
 
-  // The same, and refreshes what is held already.
+  // Like `acquire`, and refreshes the permits `held` meanwhile.
   async acquireBeside(held, permits, timeout, until) {
     const permit = await this.#acquire(permits, until, await this.luagate.inbox(), held);
-    if (!permit) throw new WaitTimeoutError(`${this.name}: not granted within ${timeout} ms`);
+    if (!permit) {
+      throw new WaitTimeoutError(`${this.name}: ${permits} of ${this.limit} permits were not granted within ${timeout} ms`);
+    }
     return permit;
   }
 
-  /** Runs `work(permit)` with what `acquire(options)` gives, and releases it. */
+  /** Acquires a permit with `acquire(options)`, runs `work(permit)`, and releases the permit. */
   async use(options, work) {
     return releasedAfter(await this.acquire(options), work);
   }
 
-  // Gives back or gives up whatever the id has. Where that fails, its lease or its patience ends.
+  // Releases the permits of the id, or its place in line. If that fails, the lease or the waiter's deadline on the
+  // server ends.
   abandon(id) {
     return this.run('release', { id, keep: 0 }, 1).catch(() => {});
   }
 
   aboveLimit(permits, limit) {
-    return new RangeError(`${this.name}: ${permits} are more than ${limit}`);
+    const why = `${permits} permits are more than the limit in force`;
+    return new RangeError(`${this.name}: ${why}. Accepted: 1 to ${limit}. Ask for fewer`);
   }
 
   async #acquire(permits, until, channel, held) {
-    const wait = Object.assign(new EventEmitter(), { id: randomUUID(), secret: randomUUID(), permits, heard: [] });
-    wait.on('message', (message) => wait.heard.push(message));
+    const wait = Object.assign(new EventEmitter(), { id: randomUUID(), secret: randomUUID(), permits, messages: [] });
+    wait.on('message', (message) => wait.messages.push(message));
     this.luagate.waits.set(wait.id, wait);
     try {
       const permit = await this.#waitInLine(wait, until, channel && `${channel}#${wait.secret}`, held);
@@ -154,10 +160,10 @@ class Semaphore {
       return permit;
     } catch (error) {
       if (error instanceof LineFullError) {
-        this.luagate.waits.delete(wait.id); // It has nothing.
+        this.luagate.waits.delete(wait.id); // the id has no permits and no place in line
         throw error;
       }
-      wait.on('message', () => this.abandon(wait.id)); // a grant that comes too late
+      wait.on('message', () => this.abandon(wait.id)); // releases a grant that arrives too late
       setTimeout(() => this.luagate.waits.delete(wait.id), PATIENCE_MS).unref();
       await this.abandon(wait.id);
       throw error;
@@ -165,38 +171,38 @@ class Semaphore {
   }
 
   async #waitInLine(wait, until, inbox, held) {
-    const { id, permits, heard } = wait;
+    const { id, permits, messages } = wait;
     const terms = { id, permits, limit: this.limit, lease_ms: this.lease, inbox };
     const { maxWaiting: max_waiting, atLeast: at_least_ms } = this;
     if (max_waiting || at_least_ms) Object.assign(terms, { max_waiting, at_least_ms });
     let ticket = 0;
     for (;;) {
       await held.keep();
-      // The last call does not wait: it takes a grant that is on its way, or leaves the line.
+      // The last call does not wait: it takes a grant whose message has not arrived yet, or leaves the line.
       const wait_ms = performance.now() < until ? PATIENCE_MS : 0;
       const reply = await this.run('acquire', { ...terms, wait_ms, ticket });
       if (reply.word === 'denied' && wait_ms > 0) {
-        const why = `${reply.waiting} wait in line already, and maxWaiting is ${this.maxWaiting}: try again later`;
-        throw new LineFullError(`${this.name}: ${why}`, reply.waiting);
+        const why = `${reply.waiting} callers wait in line already, and maxWaiting is ${this.maxWaiting}`;
+        throw new LineFullError(`${this.name}: ${why}. Try again later`, reply.waiting);
       }
       if (reply.word === 'denied') return null;
       if (reply.word === 'above_limit') throw this.aboveLimit(permits, reply.limit);
       if (reply.word !== 'queued') return new Permit(this, id, ticket, reply, reply.clock);
       ticket = reply.ticket;
-      // Those in front may be dead, and then nobody else notices that a lease ends: with `n` in front ask after `n` s.
+      // If all `n` waiters ahead are dead, only this one notices the next lease end. So ask after `n` seconds.
       const pause = Math.min(reply.retry_after, (reply.position - 1) * 1_000 || Infinity);
       let askAt = Math.min(performance.now() + pause, until);
       while (performance.now() < askAt) {
         const pause = Math.min(await held.keep(), askAt - performance.now());
         const signal = AbortSignal.timeout(Math.max(0, Math.ceil(pause)));
-        if (!heard.length) await once(wait, 'message', { signal }).catch(() => {});
-        for (const message of heard.splice(0)) {
+        if (!messages.length) await once(wait, 'message', { signal }).catch(() => {});
+        for (const message of messages.splice(0)) {
           if (message.fence > ticket && message.permits === permits) {
             const permit = new Permit(this, id, ticket, message, Math.min(message.clock, reply.clock));
             if (!permit.isLost) return permit;
           } else if (message.fence === 0 && message.now >= reply.now) {
-            if (message.expires_at === -1) throw new WaitRevokedError(`${this.name}: ${id}`);
-            askAt = Math.min(askAt, message.expires_at + message.clock); // a hint, with the time to ask at
+            if (message.expires_at === -1) throw new WaitRevokedError(`${this.name}: the wait of ${id} was revoked`);
+            askAt = Math.min(askAt, message.expires_at + message.clock); // a hint: ask again at this time
           }
         }
       }
@@ -204,7 +210,7 @@ class Semaphore {
   }
 }
 
-/** Gives permits of several semaphores, all or none. Made by a `Luagate`. */
+/** Grants permits of several semaphores, all or none. Created by a `Luagate`. */
 class Several {
   #luagate;
   #wants;
@@ -213,25 +219,25 @@ class Several {
     const names = wants.map(([semaphore]) => semaphore.name);
     const twice = names.find((name, i) => names.indexOf(name) < i);
     if (names.length < 1 || names.length > MOST_SEMAPHORES) {
-      throw new RangeError(`several: takes 1 to ${MOST_SEMAPHORES} semaphores, not ${names.length}`);
+      throw new RangeError(`several: got ${names.length} semaphores. Accepted: 1 to ${MOST_SEMAPHORES}`);
     }
     if (twice) {
-      const instead = 'ask for more permits of it instead';
-      throw new RangeError(`several: takes each semaphore once, got ${twice} twice; ${instead}`);
+      const instead = 'Ask for more permits of it instead';
+      throw new RangeError(`several: got ${twice} twice. Accepted: each semaphore once. ${instead}`);
     }
     if (wants.some(([semaphore]) => semaphore.luagate !== luagate)) {
-      throw new RangeError('several: takes semaphores of the same Luagate; make them by its methods');
+      throw new RangeError('several: got a semaphore of another Luagate. Accepted: semaphores of the same Luagate');
     }
     this.#luagate = luagate;
     this.#wants = wants.map(([semaphore, permits]) => ({ semaphore, permits }));
   }
 
-  /** Acquires permits of all at once: `Permits`, or `null`. The names share a group, as `{x}:a` and `{x}:b` do. */
+  /** Acquires permits of all at once. Returns `Permits`, or `null`. Names must share a group, as in `{x}:a` and `{x}:b`. */
   async tryAcquire() {
     const tags = new Set(this.#wants.map(({ semaphore }) => /\{(.*?)\}/.exec(semaphore.name)[1]));
     if (tags.size > 1) {
-      const got = `got ${[...tags].join(', ')}; acquire takes any`;
-      throw new RangeError(`tryAcquire: takes names of one hash tag, as {x}:a and {x}:b, ${got}`);
+      const accepted = 'names with one hash tag, as {x}:a and {x}:b. For other names, call acquire';
+      throw new RangeError(`tryAcquire: got the hash tags ${[...tags].join(', ')}. Accepted: ${accepted}`);
     }
     const id = randomUUID();
     try {
@@ -261,9 +267,9 @@ class Several {
   }
 
   /**
-   * Acquires permits of all, in line for one semaphore after the other: by limit, the smallest first, then by key. What is
-   * held already is refreshed meanwhile. Throws what `acquire` of a semaphore throws, and a `PermitLostError`; then nothing
-   * stays held.
+   * Waits in line for permits of all, one semaphore after the other: by limit, the smallest first, then by key. Permits
+   * that are already held are refreshed meanwhile. Throws what `acquire` of a semaphore throws, and a `PermitLostError`.
+   * After an error nothing stays held.
    */
   async acquire({ timeout = Infinity } = {}) {
     const until = performance.now() + timeout;
@@ -280,7 +286,7 @@ class Several {
         granted.set(semaphore, permit);
       }
       await allOf(held.permits.slice(0, -1), (permit) => permit.refresh());
-      if (held.isLost) throw new PermitLostError('several: a lease has ended before all permits were granted');
+      if (held.isLost) throw new PermitLostError('several: a lease ended before all permits were granted');
     } catch (error) {
       await held.release().catch(() => {});
       throw error;
@@ -288,7 +294,7 @@ class Several {
     return new Permits(this.#wants.map(({ semaphore }) => granted.get(semaphore)));
   }
 
-  /** Runs `work(permits)` with what `acquire(options)` gives, and releases all. */
+  /** Acquires permits with `acquire(options)`, runs `work(permits)`, and releases all. */
   async use(options, work) {
     return releasedAfter(await this.acquire(options), work);
   }

@@ -1,9 +1,9 @@
-// What is held: permits of one semaphore, and those of several together.
+// Held permits: of one semaphore, and of several together.
 
-/** The permit is gone: its lease has ended, or it was released. */
+/** The permit is no longer held: its lease ended, or it was released or revoked. */
 export class PermitLostError extends Error {}
 
-/** Held permits: `id`, `permits`, `fence`, `ticket` (0: did not wait), `expiresAt` (the server's ms; -1: never). */
+/** Held permits: `id`, `permits`, `fence`, `ticket` (0: did not wait), `expiresAt` (server time in ms; -1: never). */
 export class Permit {
   #semaphore;
   #end;
@@ -19,7 +19,7 @@ export class Permit {
     this.#end = expiresAt === -1 ? Infinity : expiresAt + clock - 1;
   }
 
-  /** How long the lease still lasts. */
+  /** The time until the lease ends. */
   remaining() {
     return Math.max(0, this.#end - performance.now());
   }
@@ -34,15 +34,18 @@ export class Permit {
     return this.remaining() - (this.#semaphore.lease * 2) / 3;
   }
 
-  /** Begins the lease anew, at best when a third of it is over. Throws a `PermitLostError`. */
+  /** Starts the lease anew. Call it when a third of the lease is over. Throws a `PermitLostError`. */
   async refresh() {
     const args = { id: this.id, lease_ms: this.#semaphore.lease };
     const { word, expires_at, now, clock } = await this.#semaphore.run('refresh', args);
     this.#lasts(word === 'lost' ? now : expires_at, clock);
-    if (word === 'lost') throw new PermitLostError(`${this.#semaphore.name}: the lease of ${this.id} has ended`);
+    if (word === 'lost') {
+      const why = `the lease of ${this.id} ended, or its permit was released or revoked`;
+      throw new PermitLostError(`${this.#semaphore.name}: ${why}`);
+    }
   }
 
-  /** Gives the permits back. Says whether they were still held. */
+  /** Releases the permits. Returns whether they were still held. */
   async release() {
     this.#end = 0;
     const { word } = await this.#semaphore.run('release', { id: this.id, keep: 0 });
@@ -55,7 +58,7 @@ export class Permit {
   }
 }
 
-/** What was granted together: `permits`, in the order in which they were asked for. */
+/** Permits of several semaphores: `permits`, in the order of the request. */
 export class Permits {
   constructor(permits) {
     this.permits = permits;
@@ -66,7 +69,7 @@ export class Permits {
     return this.permits.map((permit) => permit.fence);
   }
 
-  /** How long the first lease that ends still lasts. */
+  /** The time until the first of the leases ends. */
   remaining() {
     return Math.min(...this.permits.map((permit) => permit.remaining()));
   }
@@ -76,12 +79,12 @@ export class Permits {
     return this.remaining() === 0;
   }
 
-  /** Begins all leases anew. Throws a `PermitLostError` where one was lost. */
+  /** Starts all leases anew. Throws a `PermitLostError` if one of the permits is lost. */
   async refresh() {
     await allOf(this.permits, (permit) => permit.refresh());
   }
 
-  // Refreshes those of which a third of the lease is over. Milliseconds until the next one is.
+  // Refreshes each permit when a third of its lease is over. Returns the milliseconds until the next one is due.
   async keep() {
     await allOf(
       this.permits.filter((permit) => permit.due <= 0),
@@ -90,7 +93,7 @@ export class Permits {
     return Math.min(...this.permits.map((permit) => permit.due));
   }
 
-  /** Gives all permits back. Says whether all were still held. */
+  /** Releases all permits. Returns whether all were still held. */
   async release() {
     const wereHeld = await allOf(this.permits, (permit) => permit.release());
     return wereHeld.every(Boolean);
@@ -102,7 +105,7 @@ export class Permits {
   }
 }
 
-/** Does this with each, and throws the first error when all are done. */
+/** Calls this for each permit. Waits for all calls, and then throws the first error. */
 export async function allOf(permits, call) {
   const results = await Promise.allSettled(permits.map(call));
   const failed = results.find(({ status }) => status === 'rejected');
@@ -110,7 +113,7 @@ export async function allOf(permits, call) {
   return results.map(({ value }) => value);
 }
 
-/** Runs `work(held)`, and releases what is held. */
+/** Runs `work(held)`, and then releases `held`. */
 export async function releasedAfter(held, work) {
   try {
     return await work(held);

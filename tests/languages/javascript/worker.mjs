@@ -1,4 +1,4 @@
-// One of many that share a semaphore: worker <url> <prefix> <seed>. It works until its standard input ends.
+// Takes turns on a semaphore that it shares with other processes, until its input ends: worker <url> <prefix> <seed>
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, ErrorReply } from 'redis';
@@ -6,7 +6,7 @@ import { Luagate } from './luagate.mjs';
 
 const [url, prefix, seed] = process.argv.slice(2);
 const redis = await createClient({ url })
-  .on('error', () => {}) // It connects again by itself.
+  .on('error', () => {}) // node-redis connects again
   .connect();
 const luagate = new Luagate(redis, `${import.meta.dirname}/../../../lua`, prefix);
 const together = luagate.semaphore('together', 3, { lease: 2_000 });
@@ -16,13 +16,13 @@ process.stdin.on('end', () => (isWorking = false)).resume();
 
 let throws = 0;
 
-/** A number from 0 up to 1, the same ones for the same seed. */
+/** A number from 0 up to 1. The same seed gives the same numbers. */
 function dice() {
   const hash = createHash('sha256').update(`${seed} ${throws++}`).digest();
   return hash.readUInt32BE() / 2 ** 32;
 }
 
-/** Writes an entry. One that was written although its reply was lost does no harm. */
+/** Adds an entry. Retries if the reply is lost: a second entry does no harm. */
 async function log(entry) {
   for (;;) {
     try {

@@ -1,4 +1,4 @@
-"""conformance.py URL CASES LUA: runs the cases of the folder CASES, as its README says, with the scripts of the folder LUA."""
+"""conformance.py URL CASES LUA: runs the cases in the folder CASES (see its README) with the scripts in the folder LUA."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 import redis
 from luagate_server import Scripts
 
-TRIES = 100  # on a machine that is too busy for the pauses of a case
+TRIES = 100  # runs of one case, if the machine is too busy for its pauses
 PATTERN = re.compile(r"[$*<>]|[0-9]+\.\.")
 RANGE = re.compile(r"(?P<op>[<>]=?)(?P<bound>.*)|(?P<least>.*)\.\.(?P<most>.*)")
 
@@ -26,7 +26,7 @@ def check(is_so, *what):
 
 
 class Case:
-    """One run of a case, under a prefix of its own."""
+    """One run of a case, under a unique prefix."""
 
     def __init__(self, client, scripts):
         self.client, self.scripts = client, scripts
@@ -43,7 +43,7 @@ class Case:
                 raise Failed(f"step {place}, {json.dumps(step)[:300]}: {error}") from None
 
     def finish(self):
-        """Nothing is unread, and nothing is left behind."""
+        """Checks that no message is unread, and cleans up."""
         try:
             for channel in self.inboxes:
                 self.silent(channel)
@@ -69,12 +69,12 @@ class Case:
         self.names.pop("now", None)
         self.span = range(least, self.now() + 1)
         if "error" in step:
-            check(isinstance(reply, redis.ResponseError), "no error, but", reply)
+            check(isinstance(reply, redis.ResponseError), "expected an error, got", reply)
             expected = " ".join(self.text(word) for word in step["error"].split(" "))
             said = f"{reply.status_code} {reply}" if reply.status_code else str(reply)
-            check(said == expected if expected.startswith("LUAGATE") else expected in said, "error", said)
+            check(said == expected if expected.startswith("LUAGATE") else expected in said, "unexpected error:", said)
         else:
-            check(not isinstance(reply, redis.ResponseError), "error", reply)
+            check(not isinstance(reply, redis.ResponseError), "unexpected error:", reply)
             self.compare(step["reply"], reply)
             self.count(self.scripts.manifest[step["call"]]["replies"], reply)
 
@@ -87,7 +87,7 @@ class Case:
         channel = self.text(step["subscribe"])
         inbox = self.client.pubsub()
         inbox.subscribe(channel)
-        check(inbox.get_message(timeout=5), "no subscription")
+        check(inbox.get_message(timeout=5), "the subscription was not confirmed")
         self.inboxes[channel] = (inbox, [])
 
     def unsubscribe(self, step):
@@ -95,7 +95,7 @@ class Case:
         self.silent(channel)
         inbox, _ = self.inboxes.pop(channel)
         inbox.unsubscribe(channel)
-        check(inbox.get_message(timeout=5), "no end of the subscription")
+        check(inbox.get_message(timeout=5), "the end of the subscription was not confirmed")
         inbox.close()
 
     def message(self, step):
@@ -105,7 +105,7 @@ class Case:
         if "secret" in step:
             message, _, signature = message.rpartition(" ")
             signed = step["secret"] + message
-            check(hashlib.sha1(signed.encode()).hexdigest() == signature, "the signature of", message)
+            check(hashlib.sha1(signed.encode()).hexdigest() == signature, "wrong signature:", message)
         words = [int(word) if re.fullmatch("-?[0-9]+", word) else word.encode() for word in message.split(" ")]
         self.compare(step["message"], words)
 
@@ -136,14 +136,14 @@ class Case:
         for value in range(1, values + 1) if isinstance(values, int) else values:
             self.run(_substitute(step["steps"], value))
 
-    # --- What steps need ---
+    # --- Helpers of steps ---
 
     def now(self):
         seconds, micros = self.client.time()
         return seconds * 1000 + micros // 1000
 
     def unread(self, channel):
-        """The messages that no step has told of; what was published before a message of our own is there when that is."""
+        """The messages that no step has consumed. A marker message ensures that all earlier messages have arrived."""
         inbox, unread = self.inboxes[channel]
         self.client.publish(channel, "END")
         while (message := inbox.get_message(timeout=5)["data"]) != b"END":
@@ -152,7 +152,7 @@ class Case:
 
     def silent(self, channel):
         unread = self.unread(channel)
-        check(not unread, "a message that no step tells of:", unread)
+        check(not unread, "unexpected messages:", unread)
 
     # --- Words of a case ---
 
@@ -171,7 +171,7 @@ class Case:
         return self.argument(word).decode()
 
     def sum(self, text):
-        """`$a-$b+3`, as a number."""
+        """The value of a sum such as `$a-$b+3`."""
         def value(term):
             if term == "$us":
                 return self.names["now"] * 1000
@@ -184,12 +184,12 @@ class Case:
         check(self.fits(expected, got), "expected", json.dumps(expected), "got", got)
 
     def count(self, replies, got):
-        """A reply has as many fields as the manifest says. One field without a word is the reply itself."""
+        """Checks the number of fields in a reply against the manifest. One field without a word is the reply itself."""
         fields = replies[""] if "" in replies else ["word", *replies[got[0].decode()]]
-        check(len(fields) == 1 and "" in replies or len(got) == len(fields), "the fields", fields, "but got", got)
+        check(len(fields) == 1 and "" in replies or len(got) == len(fields), "expected the fields", fields, "got", got)
 
     def bind(self, expected, got):
-        """The names in a reply that are not known yet."""
+        """Binds the names in an expected reply that are not bound yet."""
         if isinstance(expected, list) and isinstance(got, list):
             for pair in zip(expected, got):
                 self.bind(*pair)
@@ -250,7 +250,7 @@ def _substitute(step, value):
 
 
 def run(client, scripts, case):
-    """Runs a case until it passes, or fails though the machine kept up with it. What failed, or None."""
+    """Runs a case, again if it failed but took too long. Returns the failure, or None."""
     slack = case.get("slack_ms", 20) / 1000
     for _ in range(TRIES):
         attempt, begun = Case(client, scripts), time.monotonic()
@@ -264,7 +264,7 @@ def run(client, scripts, case):
             if time.monotonic() - begun - attempt.paused < slack:
                 return str(error)
             failed = error
-    return f"the machine is too busy: {failed}"
+    return f"failed {TRIES} times, each time too slowly for a valid result. The last failure: {failed}"
 
 
 def main(url, folder, lua):

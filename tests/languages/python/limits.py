@@ -1,7 +1,7 @@
-"""limits.py URL PREFIX: does what each line of its input says, and writes what came of it as a line.
+"""limits.py URL PREFIX: reads one command per line, runs it, and prints one line with its result.
 
-acquire MS WANT, try WANT, several MS WANT..., try_several WANT...; refresh, release and look at what was granted last. A WANT
-is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
+acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh, release, look: apply to the permits
+granted last. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
 """
 
 import sys
@@ -51,13 +51,13 @@ def answer(verb, words):
 for line in sys.stdin:
     try:
         verb, *words = line.split()
-        said = answer(verb, words)
+        result = answer(verb, words)
     except LineFull as full:
-        said = f"full {full.waiting}"
+        result = f"full {full.waiting}"
     except TimedOut:
-        said = "timed_out"
+        result = "timed_out"
     except Lost:
-        said = "lost"
+        result = "lost"
     except Exception as error:
-        said = f"refused {error}"
-    print(said, flush=True)
+        result = f"refused {error}"
+    print(result, flush=True)

@@ -1,4 +1,4 @@
-"""Counting semaphores and locks on Redis and Valkey, by the scripts of luagate.
+"""Counting semaphores and locks on Redis and Valkey, with the scripts of luagate.
 
     gate = Luagate(redis.Redis(socket_timeout=2), "lua")
     with gate.semaphore("market:account:17", 5).acquire(timeout=2):
@@ -8,8 +8,8 @@
     with gate.several([(user, 1), (total, 1)]).acquire(timeout=2):
         ...  # one permit of each, or none
 
-Threads may share everything here. Nothing is re-entrant. All durations are seconds. Names that share a `{group}:` can be
-acquired together at once.
+Threads may share all objects. Nothing is re-entrant. All durations are in seconds. `try_acquire` of several semaphores needs
+names with the same `{group}:`.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ import uuid
 import redis
 from luagate_server import RECHECK, Inbox, Scripts
 
-MOST_SEMAPHORES = 64  # of which permits are asked together
-GROUPED = re.compile(r"\{[^{}]+\}:[^{}]+")  # a name whose group is its hash tag
+MOST_SEMAPHORES = 64  # the most semaphores that `several` takes
+GROUPED = re.compile(r"\{[^{}]+\}:[^{}]+")  # a name with a group, which is its hash tag
 
 
 class TimedOut(Exception):
-    """The permits were not granted in time."""
+    """The permits were not granted within the timeout."""
 
 
 class LineFull(Exception):
-    """As many wait in line as `max_waiting` allows; `waiting` is how many."""
+    """The line has `max_waiting` waiters or more. `waiting` is their number."""
 
     def __init__(self, why, waiting):
         super().__init__(why)
@@ -41,15 +41,15 @@ class LineFull(Exception):
 
 
 class Lost(Exception):
-    """The permit is not held any more: its lease has ended, or it was released."""
+    """The permit is no longer held: its lease ended, or it was released or revoked."""
 
 
 class Revoked(Exception):
-    """Somebody took the place in line away."""
+    """Another client removed this waiter from the line."""
 
 
 class Luagate:
-    """Semaphores and mutexes of one server. `client` should have a socket_timeout."""
+    """Semaphores and mutexes on one server. `client` should have a `socket_timeout`."""
 
     def __init__(self, client, lua_folder, prefix="luagate"):
         self.client, self.prefix = client, prefix
@@ -57,16 +57,16 @@ class Luagate:
         self._inbox, self._opening = None, threading.Lock()
 
     def semaphore(self, name, limit, lease=30, max_waiting=0, at_least=0):
-        """So many permits are held at once at most, each until its lease ends unless it is refreshed.
+        """At most `limit` permits are held at a time. A permit ends with its lease, unless it is refreshed before.
 
-        While `max_waiting` callers wait in line, `acquire` raises LineFull instead of waiting behind them; 0: no bound.
+        If `max_waiting` or more callers wait in line, `acquire` raises LineFull and does not wait. 0: no bound.
         A permit that is released earlier than `at_least` seconds after its grant stays in use until then. The lease is not
         shorter than `at_least`.
         """
         return Semaphore(self, "semaphore", name, limit, lease, max_waiting, at_least)
 
     def mutex(self, name, lease=30, max_waiting=0, at_least=0):
-        """A lock: there is one permit. The rest is as for a semaphore."""
+        """A lock: a semaphore with one permit."""
         return Semaphore(self, "mutex", name, 1, lease, max_waiting, at_least)
 
     def several(self, wants):
@@ -74,13 +74,13 @@ class Luagate:
         return Several(self, wants)
 
     def inbox(self):
-        """Where this client hears of its waits: one subscription, opened by the first that waits."""
+        """The channel of all waiters of this client: one subscription, which the first waiter opens."""
         with self._opening:
             self._inbox = self._inbox or Inbox(self.client, f"{self.prefix}:inbox:{uuid.uuid4()}")
             return self._inbox
 
     def close(self):
-        """Ends the subscription. What is held stays held until it is released or its lease ends."""
+        """Ends the subscription. Permits stay held until they are released or their leases end."""
         with self._opening:
             if self._inbox:
                 self._inbox.is_closed = True
@@ -96,7 +96,7 @@ class Semaphore:
         self.keys = [f"{gate.prefix}:{kind}{part}:{tag}" for part in ("", ".holders", ".queue")]
 
     def try_acquire(self, permits=1):
-        """A permit at once, or None."""
+        """Returns permits at once, or None. Does not wait."""
         request = Request(self, permits)
         try:
             return request.ask()
@@ -105,26 +105,26 @@ class Semaphore:
             raise
 
     def acquire(self, permits=1, timeout=math.inf):
-        """A permit, in line: first come, first served. Blocks; raises TimedOut, LineFull or Revoked."""
+        """Waits in line for permits: first come, first served. Blocks. Raises TimedOut, LineFull or Revoked."""
         return self.acquire_beside(Permits([]), permits, timeout, time.monotonic() + timeout)
 
     def acquire_beside(self, held, permits, timeout, end):
-        """The same, and refreshes what is held already."""
+        """Like `acquire`, and refreshes the permits `held` meanwhile."""
         request, inbox = Request(self, permits, held.keep), self.gate.inbox()
         inbox.requests[request.id] = request
         try:
-            # The last word takes a grant that was on its way, or gives up the place.
+            # The last call takes a grant whose message has not arrived yet, or leaves the line.
             permit = request.wait(inbox, end) or request.ask()
         except LineFull:
-            raise  # the id has nothing
+            raise  # the id has no permits and no place in line
         except BaseException:
             request.abandon()
             raise
         finally:
             if not request.is_abandoned:
-                inbox.requests.pop(request.id, None)  # unless a late grant was released there
+                inbox.requests.pop(request.id, None)  # otherwise the inbox still releases a late grant
         if permit is None:
-            raise TimedOut(f"{self.keys[0]}: {permits} of {self.limit} were not granted within {timeout} s")
+            raise TimedOut(f"{self.keys[0]}: {permits} of {self.limit} permits were not granted within {timeout} s")
         return permit
 
     def call(self, name, **arguments):
@@ -132,17 +132,17 @@ class Semaphore:
 
 
 class Request:
-    """An id that asks for permits until they are granted, or it gives up."""
+    """The calls of one id for its permits, until they are granted or the caller gives up."""
 
     def __init__(self, semaphore, permits, keep=lambda: math.inf):
         self.semaphore, self.permits = semaphore, permits
-        self.keep = keep  # called while it waits; returns the seconds until it wants to be called again
+        self.keep = keep  # called during the wait; returns the seconds until its next call is due
         self.id, self.secret = str(uuid.uuid4()), secrets.token_hex(16)
         self.ticket, self.is_abandoned = 0, False
-        self.events = queue.SimpleQueue()  # messages, each with the time at which it came; None: ask again
+        self.events = queue.SimpleQueue()  # messages, each with the time of its arrival; None: ask again
 
     def ask(self, patience=0, inbox=""):
-        """One call. None: it is denied or, with patience, in line."""
+        """One call of the script `acquire`. None: denied or, with patience, in line."""
         semaphore = self.semaphore
         lease_ms, wait_ms = int(semaphore.lease * 1000), patience * 1000
         more = {}
@@ -160,25 +160,26 @@ class Request:
         if reply.word == "above_limit":
             raise self.above(reply.limit)
         if reply.word == "denied" and patience:
-            why = f"{reply.waiting} wait in line already, and max_waiting is {semaphore.max_waiting}: try again later"
+            why = f"{reply.waiting} callers wait in line already, and max_waiting is {semaphore.max_waiting}. Try again later"
             raise LineFull(f"{semaphore.keys[0]}: {why}", reply.waiting)
 
     def above(self, limit):
-        return ValueError(f"{self.semaphore.keys[0]}: {self.permits} permits are more than the limit {limit}")
+        why = f"{self.permits} permits are more than the limit in force. Accepted: 1 to {limit}. Ask for fewer"
+        return ValueError(f"{self.semaphore.keys[0]}: {why}")
 
     def wait(self, inbox, end):
-        """Asks in line, again and again. None: the time is over."""
+        """Waits in line, and asks again from time to time. None: the timeout ended."""
         while time.monotonic() < end:
             self.keep()
             if permit := self.ask(inbox.patience, inbox.channel):
                 return permit
-            in_front = self.reply.position - 1  # who may all be dead, and then it is on us to see the next lease end
-            sleep = min(self.reply.retry_after / 1000, RECHECK, in_front or RECHECK)
-            if permit := self.hear(min(end, self.asked + sleep)):
+            ahead = self.reply.position - 1  # if all these waiters are dead, only this one notices the next lease end
+            sleep = min(self.reply.retry_after / 1000, RECHECK, ahead or RECHECK)
+            if permit := self.receive(min(end, self.asked + sleep)):
                 return permit
 
-    def hear(self, until):
-        """Sleeps until it is time to ask again. A permit, if a message grants it before that."""
+    def receive(self, until):
+        """Sleeps until it is time to ask again. Returns a permit if a message grants it before that."""
         while time.monotonic() < until:
             pause = self.keep()
             try:
@@ -189,19 +190,23 @@ class Request:
                 return None
             received, permits, fence, at, now = event
             if now < self.reply.now:
-                continue  # old news
+                continue  # older than the last reply
             if fence == 0 and at == -1:
-                raise Revoked(f"{self.semaphore.keys[0]}: {self.id}")
+                raise Revoked(f"{self.semaphore.keys[0]}: the wait of {self.id} was revoked")
             if fence == 0:
                 until = min(until, received + (at - now) / 1000)
             elif fence > self.ticket and permits == self.permits:
-                # It may have been long on its way, so it does not count from when it came alone.
+                # The message may have been delayed: its arrival alone would give a deadline that is too late.
                 deadline = min(_deadline(self.asked, at, self.reply.now), _deadline(received, at, now))
                 permit = Permit(self, fence, at, deadline)
                 return None if permit.is_lost else permit
 
     def abandon(self):
-        """Gives back or gives up whatever the id has. Where that fails, the inbox does it when a grant comes, or else time."""
+        """Releases the permits of the id, or its place in line.
+
+        If the call fails, the inbox calls this again when a grant arrives. Otherwise the lease or the waiter's deadline on
+        the server ends.
+        """
         self.is_abandoned = True
         try:
             self.semaphore.call("release", id=self.id, keep=0)
@@ -211,7 +216,7 @@ class Request:
 
 
 class Permit:
-    """What was granted. Leaving its `with` block releases it."""
+    """Permits of one semaphore. Leaving the `with` block releases them."""
 
     def __init__(self, request, fence, expires_at, deadline):
         self.id, self.permits, self.ticket = request.id, request.permits, request.ticket
@@ -221,12 +226,12 @@ class Permit:
 
     @property
     def remaining(self):
-        """Seconds until the lease ends: by this machine's clock, and early rather than late."""
+        """Seconds until the lease ends, by this machine's clock: never later than on the server."""
         return max(0, self._deadline - time.monotonic())
 
     @property
     def is_lost(self):
-        """Whether somebody else may hold it by now. Asks nobody."""
+        """Whether another client may hold it by now. Sends no call."""
         return self.remaining == 0
 
     @property
@@ -235,16 +240,16 @@ class Permit:
         return self.remaining - self._semaphore.lease * 2 / 3
 
     def refresh(self):
-        """A lease as long as the first, from now on. Raises Lost. Call it at a third of the lease."""
+        """Starts the lease anew. Raises Lost. Call it when a third of the lease is over."""
         asked = time.monotonic()
         reply = self._semaphore.call("refresh", id=self.id, lease_ms=int(self._semaphore.lease * 1000))
         if reply.word == "lost":
             self._deadline = -math.inf
-            raise Lost(f"{self._semaphore.keys[0]}: {self.id}")
+            raise Lost(f"{self._semaphore.keys[0]}: the lease of {self.id} ended, or its permit was released or revoked")
         self.expires_at, self._deadline = reply.expires_at, _deadline(asked, reply.expires_at, reply.now)
 
     def release(self):
-        """Gives it back; again does no harm. Whether it was still held."""
+        """Releases the permit and returns whether it was still held. A second call does no harm."""
         self._deadline = -math.inf
         return self._semaphore.call("release", id=self.id, keep=0).word == "released"
 
@@ -256,25 +261,26 @@ class Permit:
 
 
 class Several:
-    """Permits of several semaphores, which are granted all or none."""
+    """Grants permits of several semaphores, all or none."""
 
     def __init__(self, gate, wants):
         self.gate, self.wants = gate, list(wants)
         self.keys = [semaphore.keys[0] for semaphore, _ in self.wants]
         if not 1 <= len(self.keys) <= MOST_SEMAPHORES:
-            raise ValueError(f"several: takes 1 to {MOST_SEMAPHORES} semaphores, not {len(self.keys)}")
+            raise ValueError(f"several: got {len(self.keys)} semaphores. Accepted: 1 to {MOST_SEMAPHORES}")
         for key in self.keys:
             if self.keys.count(key) > 1:
-                raise ValueError(f"several: takes each semaphore once, got {key} twice; ask for more permits of it instead")
+                raise ValueError(f"several: got {key} twice. Accepted: each semaphore once. Ask for more permits of it instead")
         if any(semaphore.gate is not gate for semaphore, _ in self.wants):
-            raise ValueError("several: takes semaphores of the same Luagate; make them by its methods")
+            raise ValueError("several: got a semaphore of another Luagate. Accepted: semaphores of the same Luagate")
 
     def try_acquire(self):
-        """Permits of all at once, or None. The names share a group, as `{market}:user:7` and `{market}:total` do."""
+        """Returns permits of all at once, or None. The names must share a group, as in `{market}:user:7` and `{market}:total`."""
         tags = {key.partition("{")[2].partition("}")[0] for key in self.keys}
         if len(tags) > 1:
             tags = ", ".join(sorted(tags))
-            raise ValueError(f"try_acquire: takes names of one hash tag, as {{x}}:a and {{x}}:b, got {tags}; acquire takes any")
+            accepted = "names with one hash tag, as {x}:a and {x}:b. For other names, call acquire"
+            raise ValueError(f"try_acquire: got the hash tags {tags}. Accepted: {accepted}")
         requests = [Request(*want) for want in self.wants]
         for request in requests:
             request.id = requests[0].id
@@ -302,9 +308,10 @@ class Several:
         return Permits(permits)
 
     def acquire(self, timeout=math.inf):
-        """Permits of all, in line for one semaphore after the other: by limit, smallest first, then by key.
+        """Waits in line for permits of all, one semaphore after the other: by limit, smallest first, then by key.
 
-        What is held already is refreshed meanwhile. Raises what Semaphore.acquire raises, and Lost; then nothing stays held.
+        Permits that are already held are refreshed meanwhile. Raises what `Semaphore.acquire` raises, and Lost. After an
+        exception nothing stays held.
         """
         end, held = time.monotonic() + timeout, Permits([])
         try:
@@ -313,7 +320,7 @@ class Several:
             for permit in held.permits[:-1]:
                 permit.refresh()
             if held.is_lost:
-                raise Lost(f"several: a lease ended before all of {', '.join(self.keys)} were granted")
+                raise Lost(f"several: a lease ended before the permits of all of {', '.join(self.keys)} were granted")
         except BaseException:
             with contextlib.suppress(redis.RedisError):
                 held.release()
@@ -323,7 +330,7 @@ class Several:
 
 
 class Permits:
-    """What was granted together, in the order in which it was asked for. Leaving its `with` block releases all."""
+    """Permits of several semaphores, in the order of the request. Leaving the `with` block releases all."""
 
     def __init__(self, permits):
         self.permits = permits
@@ -340,23 +347,23 @@ class Permits:
 
     @property
     def is_lost(self):
-        """Whether somebody else may hold one of them by now. Asks nobody."""
+        """Whether another client may hold one of them by now. Sends no call."""
         return self.remaining == 0
 
     def refresh(self):
-        """Refreshes all, each with the lease of its semaphore. Raises Lost when one of them is lost."""
+        """Refreshes all, each with the lease of its semaphore. Raises Lost if one of them is lost."""
         for permit in self.permits:
             permit.refresh()
 
     def keep(self):
-        """Refreshes those of which a third of the lease is over. Seconds until the next one is."""
+        """Refreshes each permit when a third of its lease is over. Returns the seconds until the next one is due."""
         for permit in self.permits:
             if permit.due <= 0:
                 permit.refresh()
         return min((permit.due for permit in self.permits), default=math.inf)
 
     def release(self):
-        """Gives all back; again does no harm. Whether all were still held."""
+        """Releases all and returns whether all were still held. A second call does no harm."""
         were_held, failed = True, None
         for permit in self.permits:
             try:
@@ -375,5 +382,5 @@ class Permits:
 
 
 def _deadline(instant, expires_at, now):
-    """The end of a lease by this machine's clock, counted from an instant that was before the server's `now`."""
+    """The end of a lease by this machine's clock, counted from an instant before the server's `now`."""
     return math.inf if expires_at == -1 else instant + (expires_at - now - 1) / 1000

@@ -1,4 +1,4 @@
-"""The calls to the server, and the messages that come from it."""
+"""The calls to the server, and the messages from the server."""
 
 import hashlib
 import hmac
@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import redis
 
-CONTRACT = 1  # the version of lua/README.md that this file keeps to
-PAUSES = (0.05, 0.2, 1, 2)  # before a call is made again whose reply was lost
-RECHECK = 5  # whoever waits asks again at the latest after so long
-PATIENCE = 15  # how long the server keeps the place of one who does not ask again
-PATIENCE_UNHEARD = 60  # the same where messages do not come through
+CONTRACT = 1  # the version of lua/README.md that this file implements
+PAUSES = (0.05, 0.2, 1, 2)  # before each retry of a call whose reply was lost
+RECHECK = 5  # a waiter asks again after this time at the latest
+PATIENCE = 15  # after a call, the server keeps a waiter's place for this time
+PATIENCE_UNHEARD = 60  # the same if messages do not reach the client
 MESSAGE = re.compile(r"(\S+) ([0-9]+) ([0-9]+) (-1|[0-9]+) ([0-9]+) ([0-9a-f]{40})")
 
 
@@ -25,17 +25,19 @@ class Scripts:
     def __init__(self, client, folder):
         manifest = json.loads(Path(folder, "manifest.json").read_text("utf-8"))
         if manifest["contract"] != CONTRACT:
-            raise ValueError(f"{folder} has contract {manifest['contract']}, this client knows {CONTRACT}")
+            accepted = f"contract {CONTRACT}. Use the folder lua/ that belongs to this client"
+            raise ValueError(f"{folder}: got contract {manifest['contract']}. Accepted: {accepted}")
         self.manifest = manifest["scripts"]
-        # What is registered is called by EVALSHA, and loaded where the server does not know it.
+        # redis-py calls a registered script with EVALSHA, and loads it if the server does not have it.
         self.run = {}
         for name, script in self.manifest.items():
             self.run[name] = client.register_script(Path(folder, script["file"]).read_bytes())
             if self.run[name].sha != script["sha1"]:
-                raise ValueError(f"{name}: the SHA-1 of {script['file']} is not that of the manifest")
+                why = f"the SHA-1 of {script['file']} differs from the manifest. Copy the folder lua/ again, byte for byte"
+                raise ValueError(f"{name}: {why}")
 
     def call(self, name, keys, **arguments):
-        """The reply to arguments by their names."""
+        """Calls a script with arguments by name, and returns the reply."""
         script = self.manifest[name]
         names = script["argv"]
         needed = len(names) - script.get("optional", 0)  # the last ones may be left out
@@ -43,7 +45,10 @@ class Scripts:
         return self.call_with(name, keys, argv)
 
     def call_with(self, name, keys, argv):
-        """The reply: its `word`, and its fields by name. Same id, same outcome, so it is asked again when a reply is lost."""
+        """Calls a script, and returns the reply: its `word`, and its fields by name.
+
+        Retries if the reply is lost: a call with the same id has the same outcome.
+        """
         for pause in (*PAUSES, None):
             try:
                 word, *fields = self.run[name](keys, argv)
@@ -56,7 +61,7 @@ class Scripts:
 
 
 class Inbox:
-    """The channel on which a client hears of its requests."""
+    """The channel on which a client receives messages for its requests."""
 
     def __init__(self, client, channel):
         self.channel, self.patience = channel, PATIENCE
@@ -65,9 +70,9 @@ class Inbox:
         self._pubsub.subscribe(channel)
         while self._pubsub.get_message(timeout=RECHECK) is None:
             pass
-        client.publish(channel, "")  # an error, where that is forbidden: scripts could not tell us anything, and would not say so
+        client.publish(channel, "")  # raises if an ACL forbids it; the scripts would only send no messages
         [(_, listeners)] = client.pubsub_numsub(channel)
-        if listeners == 0:  # a proxy is in between
+        if listeners == 0:  # a proxy keeps messages away
             self.channel, self.patience = "", PATIENCE_UNHEARD
         threading.Thread(target=self._listen, name="luagate-inbox", daemon=True).start()
 
@@ -76,11 +81,11 @@ class Inbox:
             try:
                 message = self._pubsub.get_message(timeout=1)
             except (redis.ConnectionError, redis.TimeoutError):
-                time.sleep(PAUSES[0])  # the next look connects and subscribes again
+                time.sleep(PAUSES[0])  # the next get_message connects and subscribes again
                 continue
             if message is None:
                 continue
-            if message["type"] == "subscribe":  # again: whatever was said in between is lost
+            if message["type"] == "subscribe":  # subscribed again: messages may have been lost, so all ask again
                 for request in list(self.requests.values()):
                     request.events.put(None)
             else:
@@ -88,7 +93,7 @@ class Inbox:
         self._pubsub.close()
 
     def _deliver(self, text, received):
-        """Hands a message to its request if the server sent it: then it is signed with the request's secret."""
+        """Passes a message to its request if its signature is valid: only the server knows the request's secret."""
         found = MESSAGE.fullmatch(text)
         request = found and self.requests.get(found[1])
         if not request:

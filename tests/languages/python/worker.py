@@ -1,4 +1,4 @@
-"""worker.py URL PREFIX SEED: one of many that share the semaphore `together`; see the README of this folder's parent."""
+"""worker.py URL PREFIX SEED: takes turns on the semaphore `together`, until its input ends. See the README in ../."""
 
 import random
 import sys
@@ -16,16 +16,16 @@ dice = random.Random(int(seed))
 client = redis.Redis.from_url(url, socket_timeout=2)
 gate = Luagate(client, Path(__file__).parents[3] / "lua", prefix)
 together = gate.semaphore("together", LIMIT, LEASE)
-told_to_end = threading.Event()
+should_end = threading.Event()
 
 
 def watch_standard_input():
     sys.stdin.read()
-    told_to_end.set()
+    should_end.set()
 
 
 def log(**fields):
-    """An entry, at the server's time. Made again when its reply was lost: twice does no harm."""
+    """Adds an entry, at the server's time. Retries if the reply is lost: a second entry does no harm."""
     while True:
         try:
             return client.xadd(f"{prefix}:log", fields)
@@ -55,7 +55,7 @@ def stay(permit):
 
 
 threading.Thread(target=watch_standard_input, daemon=True).start()
-while not told_to_end.is_set():
+while not should_end.is_set():
     try:
         if permit := enter():
             stay(permit)

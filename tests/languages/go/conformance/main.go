@@ -1,4 +1,4 @@
-// Conformance runs every case in a folder of cases, on a server that nobody else uses:
+// Conformance runs every case in a folder of cases. No other client may use the server:
 //
 //	conformance <url> <folder of the cases> <folder lua/>
 package main
@@ -31,7 +31,7 @@ type testCase struct {
 	Steps   []json.RawMessage
 }
 
-// A step has the fields of every kind of step. The steps in it are read when they run, with {each} replaced in them.
+// A step has the fields of every kind of step. Its inner steps are parsed when they run, after {each} is replaced.
 type step struct {
 	Call, Error, Subscribe, Unsubscribe, Inbox, Secret, Silence string
 	On, Reply, Each                                             any
@@ -42,13 +42,13 @@ type step struct {
 	Steps                                                       []json.RawMessage
 }
 
-// A run is one attempt at a case. Whatever does not hold panics.
+// A run is one attempt at a case. A failed check panics.
 type run struct {
 	rdb           *redis.Client
 	scripts       map[string]*luagate.Script
 	prefix        string
 	step          json.RawMessage
-	names         map[string]int64 // $name: what it is bound to
+	names         map[string]int64 // the value of each bound $name
 	before, after int64            // the server's time around the last call
 	inboxes       map[string]*redis.PubSub
 	paused        time.Duration
@@ -97,7 +97,7 @@ func main() {
 	}
 }
 
-// run tries again when an attempt failed that took longer than it should, as that says nothing.
+// run repeats an attempt that failed and took too long: such a result is meaningless.
 func (c testCase) run(rdb *redis.Client, scripts map[string]*luagate.Script) (problem error) {
 	slack := time.Duration(cmp.Or(c.SlackMS, 20)) * time.Millisecond
 	for range 100 {
@@ -180,7 +180,7 @@ func (r *run) steps(texts []json.RawMessage) {
 		case s.Each != nil:
 			r.each(s)
 		default:
-			panic("no such step")
+			panic("unknown kind of step")
 		}
 	}
 }
@@ -237,11 +237,11 @@ func (r *run) call(s step) {
 	expected := r.text(s.Error)
 	if err == nil || !strings.Contains(err.Error(), expected) ||
 		strings.HasPrefix(expected, "LUAGATE") && err.Error() != expected {
-		panic(fmt.Sprintf("got %v, error %v", reply, err))
+		panic(fmt.Sprintf("expected the error %s, got %v, error %v", expected, reply, err))
 	}
 }
 
-// count checks that a reply has as many fields as the manifest says. One field without a word is the reply itself.
+// count checks the number of fields in a reply against the manifest. One field without a word is the reply itself.
 func count(replies map[string][]string, reply any) {
 	fields, isPlain := replies[""]
 	if isPlain && len(fields) == 1 {
@@ -252,7 +252,7 @@ func count(replies map[string][]string, reply any) {
 		fields = append([]string{"word"}, replies[values[0].(string)]...)
 	}
 	if len(values) != len(fields) {
-		panic(fmt.Sprintf("got %v, not the fields %v", values, fields))
+		panic(fmt.Sprintf("expected the fields %v, got %v", fields, values))
 	}
 }
 
@@ -270,7 +270,7 @@ func (r *run) message(s step) {
 	if s.Secret != "" {
 		at := strings.LastIndex(text, " ")
 		if text[at+1:] != fmt.Sprintf("%x", sha1.Sum([]byte(s.Secret+text[:at]))) {
-			panic("a wrong signature: " + text)
+			panic("wrong signature: " + text)
 		}
 		text = text[:at]
 	}
@@ -285,11 +285,11 @@ func (r *run) message(s step) {
 	r.compare(s.Message, words)
 }
 
-// silence sends a message of its own, which has to be the next one.
+// silence publishes a marker, and checks that the marker is the next message.
 func (r *run) silence(channel string) {
 	must(r.rdb.Publish(ctx, channel, "silence").Result())
 	if text := r.next(channel); text != "silence" {
-		panic("unread: " + text)
+		panic("unexpected message: " + text)
 	}
 }
 
@@ -304,7 +304,7 @@ func (r *run) ends(expected map[string]any) {
 			slack = 2 + after.Val().Sub(before.Val()).Milliseconds()
 		}
 		if !r.fits(fmt.Sprint(pattern), end, slack) {
-			panic(fmt.Sprintf("%s: got %d, with %v", key, end, r.names))
+			panic(fmt.Sprintf("%s: got %d; bound names: %v", key, end, r.names))
 		}
 	}
 }

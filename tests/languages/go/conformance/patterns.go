@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// What the texts of a case stand for, and whether what came fits what is expected.
+// The patterns of a case: evaluates its texts, and compares replies and messages with them.
 
 var (
 	key      = regexp.MustCompile(`@(\w+)(:\w+)?`)
@@ -21,7 +21,7 @@ var (
 	term     = regexp.MustCompile(`([-+]?)(\$?\w+)`)
 )
 
-// text returns what a key, an argument or an expected text stands for.
+// text evaluates a key, an argument or an expected text.
 func (r *run) text(value any) string {
 	if bytes, ok := value.(map[string]any); ok {
 		if digits, ok := bytes["hex"]; ok {
@@ -39,11 +39,11 @@ func (r *run) text(value any) string {
 	})
 }
 
-// compare binds the names in a reply or a message, and then compares.
+// compare binds the names in an expected reply or message, and then compares.
 func (r *run) compare(expected, actual any) {
 	r.bind(expected, actual)
 	if !r.equal(expected, actual) {
-		panic(fmt.Sprintf("got %s, with %v", must(json.Marshal(actual)), r.names))
+		panic(fmt.Sprintf("got %s; bound names: %v", must(json.Marshal(actual)), r.names))
 	}
 }
 
@@ -90,7 +90,7 @@ func (r *run) equal(expected, actual any) bool {
 	}
 }
 
-// fits says whether a number fits every word of a pattern, give or take the slack.
+// fits reports whether a number fits every word of a pattern, with this tolerance.
 func (r *run) fits(pattern string, number, slack int64) bool {
 	for _, text := range strings.Fields(pattern) {
 		if text == "*" {
@@ -116,7 +116,7 @@ func (r *run) fits(pattern string, number, slack int64) bool {
 	return pattern != ""
 }
 
-// sum adds up a text of numbers and of names that are bound.
+// sum returns the sum of the numbers and bound names in a text.
 func (r *run) sum(text string) (total int64, ok bool) {
 	if !sum.MatchString(text) {
 		return 0, false

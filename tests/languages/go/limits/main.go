@@ -1,9 +1,9 @@
-// Limits does what each line of its input says, and writes what came of it as a line:
+// Limits reads one command per line, runs it, and prints one line with its result:
 //
 //	limits <url> <prefix>
 //
-// acquire MS WANT, try WANT, several MS WANT..., try_several WANT...; refresh, release and look at what was granted last. A
-// WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
+// acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh, release, look: apply to the
+// permits granted last. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"luagate"
 )
 
-// held is what is common to Permit and Permits.
+// held has the common methods of Permit and Permits.
 type held interface {
 	IsLost() bool
 	Remaining() time.Duration
@@ -48,11 +48,11 @@ func main() {
 	c := caller{client: client}
 	input := bufio.NewScanner(os.Stdin)
 	for input.Scan() {
-		said, err := c.answer(strings.Fields(input.Text()))
+		result, err := c.answer(strings.Fields(input.Text()))
 		var full luagate.LineFullError
 		switch {
 		case err == nil:
-			fmt.Println(said)
+			fmt.Println(result)
 		case errors.As(err, &full):
 			fmt.Println("full", full.Waiting)
 		case errors.Is(err, luagate.ErrDenied):

@@ -1,4 +1,4 @@
-// Worker works with permits of a semaphore that it shares with many others, until its standard input ends:
+// Worker takes turns on a semaphore that it shares with other processes, until its standard input ends:
 //
 //	worker <url> <prefix> <seed>
 package main
@@ -67,7 +67,7 @@ func main() {
 	fmt.Println("finished")
 }
 
-// round is one stay.
+// round acquires permits, holds them for a moment, and releases them.
 func (w *worker) round(ctx context.Context) error {
 	permit, err := w.acquire(ctx, 1+w.dice.IntN(2))
 	if err != nil {
@@ -82,7 +82,7 @@ func (w *worker) round(ctx context.Context) error {
 		}
 	}
 	if left := w.note(ctx, "event", "leave", "id", permit.ID); left != nil {
-		return errors.Join(err, left) // not released, as the log does not say that it left: its lease ends it
+		return errors.Join(err, left) // the log lacks the end of the stay, so the permit is not released: its lease ends
 	}
 	_, released := permit.Release(ctx)
 	return errors.Join(err, released)
@@ -97,7 +97,7 @@ func (w *worker) acquire(ctx context.Context, permits int) (*luagate.Permit, err
 	return w.semaphore.Acquire(ctx, permits)
 }
 
-// note writes to the log. After a connection error go-redis does so again.
+// note writes to the log. After a connection error go-redis retries.
 func (w *worker) note(ctx context.Context, values ...any) error {
 	return w.rdb.XAdd(ctx, &redis.XAddArgs{Stream: w.log, Values: values}).Err()
 }

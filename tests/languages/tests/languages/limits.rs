@@ -294,9 +294,9 @@ fn refused(language: &Language) -> Result<(), Failed> {
     let want = |name: &str| format!("{name}/1/1/30000/0/0");
     let many: Vec<String> = (0..65).map(|number| want(&format!("{{g}}:{number}"))).collect();
     let cases = [
-        (String::new(), "takes 1 to 64 semaphores, not 0"),
-        (many.join(" "), "takes 1 to 64 semaphores, not 65"),
-        (format!("{} {}", want("{g}:a"), want("{g}:a")), "takes each semaphore once, got"),
+        (String::new(), "got 0 semaphores. Accepted: 1 to 64"),
+        (many.join(" "), "got 65 semaphores. Accepted: 1 to 64"),
+        (format!("{} {}", want("{g}:a"), want("{g}:a")), "twice. Accepted: each semaphore once"),
     ];
     for verb in ["several 1000", "try_several"] {
         for (wants, says) in &cases {
@@ -306,7 +306,7 @@ fn refused(language: &Language) -> Result<(), Failed> {
     }
     let apart = format!("{} {}", want("a"), want("b"));
     let answer = caller.call(&format!("try_several {apart}"));
-    assert!(answer.starts_with("refused") && answer.contains("takes names of one hash tag"), "{answer}");
+    assert!(answer.starts_with("refused") && answer.contains("Accepted: names with one hash tag"), "{answer}");
     assert_eq!(server.all_keys(), [""; 0]);
     assert_eq!(caller.is_granted(&format!("try_several {}", many[1..].join(" "))).len(), 64);
     assert_eq!(caller.is_granted(&format!("several 1000 {apart}")).len(), 2);

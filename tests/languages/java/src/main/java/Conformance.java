@@ -25,12 +25,12 @@ import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.util.JedisURIHelper;
 
-/** One run of one case. The server's bytes are kept as text, a character for each. */
+/** One run of one case. The server's bytes are stored as text, one character per byte. */
 public final class Conformance implements AutoCloseable {
-  /** What a key holds, and when it ends. */
+  /** The value of a key, and its end. */
   private record State(Object value, long end) {}
 
-  /** What came of a step is not what should have. */
+  /** The result of a step differs from the expected one. */
   private static final class Mismatch extends Exception {
     Mismatch(Object step, Object expected, Object got) {
       super(step + ": expected " + expected + ", got " + got);
@@ -44,7 +44,7 @@ public final class Conformance implements AutoCloseable {
   private final Map<String, Queue<String>> unread = new HashMap<>();
   private long pausedMs;
 
-  /** {@code URL CASES LUA}: runs the cases of a folder, on a server that nobody else uses. */
+  /** {@code URL CASES LUA}: runs the cases of a folder. No other client may use the server. */
   public static void main(String[] args) throws Exception {
     int passed = 0;
     int failed = 0;
@@ -68,7 +68,7 @@ public final class Conformance implements AutoCloseable {
     System.exit(failed == 0 && passed > 0 ? 0 : 1);
   }
 
-  /** Runs a case; again where it failed but was too slow for that to say anything. */
+  /** Runs a case, again if it failed but took too long: such a result is meaningless. */
   private static void run(RedisClient redis, URI url, Scripts scripts, JsonObject test)
       throws Exception {
     long slackMs = test.has("slack_ms") ? test.get("slack_ms").getAsLong() : 20;
@@ -162,7 +162,7 @@ public final class Conformance implements AutoCloseable {
     if (!step.has("error")) {
       expect(step, step.get("reply"), reply, 0);
       if (!scripts.isReply(script, reply)) {
-        throw new Mismatch(step, "the fields of the manifest", reply);
+        throw new Mismatch(step, "the number of fields in the manifest", reply);
       }
       return;
     }
@@ -216,13 +216,13 @@ public final class Conformance implements AutoCloseable {
   private void message(JsonObject step) throws Mismatch {
     String message = next(Texts.text(texts.bytes(step.get("inbox"))));
     if (message == null) {
-      throw new Mismatch(step, "a message", "none");
+      throw new Mismatch(step, "a message", "no message");
     }
     if (step.has("secret")) {
       int end = Math.max(0, message.lastIndexOf(' '));
       String signed = step.get("secret").getAsString() + message.substring(0, end);
       if (!message.endsWith(" " + Scripts.sha1(signed))) {
-        throw new Mismatch(step, "the signature", message);
+        throw new Mismatch(step, "a valid signature", message);
       }
       message = message.substring(0, end);
     }
@@ -230,7 +230,7 @@ public final class Conformance implements AutoCloseable {
     expect(step, step.get("message"), words, 0);
   }
 
-  /** The next unread message of a channel, or null. One of our own marks where to stop reading. */
+  /** The next unread message of a channel, or null. A marker message ends the reading. */
   private String next(String channel) {
     String own = UUID.randomUUID().toString();
     redis.publish(channel.getBytes(ISO_8859_1), own.getBytes(ISO_8859_1));
@@ -269,7 +269,7 @@ public final class Conformance implements AutoCloseable {
     return new State(value, end(key));
   }
 
-  /** When a key ends, by the server's clock; below 0 what PTTL says. */
+  /** The end of a key, by the server's clock. A negative value is the reply of PTTL. */
   private long end(String key) {
     try (var pipeline = redis.pipelined()) {
       var time = pipeline.sendCommand(new CommandArguments(Command.TIME));

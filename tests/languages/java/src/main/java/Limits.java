@@ -15,15 +15,16 @@ import luagate.Several.Want;
 import redis.clients.jedis.RedisClient;
 
 /**
- * Does what each line of its input says, and writes what came of it as a line: {@code URL PREFIX}.
+ * Reads one command per line, runs it, and prints one line with its result: {@code URL PREFIX}.
  *
- * <p>acquire MS WANT, try WANT, several MS WANT..., try_several WANT...; refresh, release and look
- * at what was granted last. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
+ * <p>acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh,
+ * release, look: apply to the permits granted last. A WANT is
+ * NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
  */
 public final class Limits {
   private final Luagate gate;
   private Permits held;
-  private Permit permit; // where it is of one semaphore
+  private Permit permit; // if the permits are of one semaphore
 
   public static void main(String[] args) throws Exception {
     var out = new PrintStream(System.out, true, StandardCharsets.UTF_8);

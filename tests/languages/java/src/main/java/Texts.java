@@ -14,11 +14,11 @@ import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 
-/** What the texts of a case stand for, and whether what came fits what is expected. */
+/** The patterns of a case: evaluates its texts, and compares replies and messages with them. */
 final class Texts {
   private static final Pattern KEY = Pattern.compile("@(\\w+)(?::(\\w+))?");
 
-  /** With digits alone, since some cases have a number as a text. */
+  /** Digits alone are a pattern too, because some cases have a number as a text. */
   private static final Pattern PATTERN = Pattern.compile("[$*<>].*|\\d+(\\.\\..*)?");
 
   private static final Pattern COMPARISON =
@@ -32,7 +32,7 @@ final class Texts {
   private final Map<String, Object> names = new HashMap<>();
   private Range now = new Range(0, 0);
 
-  /** From here on the name is not bound, until a reply tells it. */
+  /** Unbinds the name, until the next reply binds it. */
   void forgetNow() {
     names.remove("now");
   }
@@ -42,7 +42,7 @@ final class Texts {
     now = new Range(least, most);
   }
 
-  /** Binds the names that stand here first. */
+  /** Binds the names that are not bound yet. */
   void bind(JsonElement expected, Object got) {
     if (expected.isJsonArray() && got instanceof List<?> list) {
       for (int i = 0; i < Math.min(expected.getAsJsonArray().size(), list.size()); i++) {
@@ -81,7 +81,7 @@ final class Texts {
   }
 
   private boolean fits(String word, Object got, long tolerance) {
-    if (word.equals("*") || got.equals(names.get(word.substring(1)))) { // a name, behind its $
+    if (word.equals("*") || got.equals(names.get(word.substring(1)))) { // a name without its $
       return true;
     }
     if (!(got instanceof Long number)) {
@@ -124,7 +124,7 @@ final class Texts {
     return new Range(value, value);
   }
 
-  /** A text with the keys and channels that it names. */
+  /** Replaces each {@code @kind:name} in a text by its key or channel. */
   String keys(String text) {
     return KEY.matcher(text)
         .replaceAll(

@@ -12,7 +12,7 @@ import redis.clients.jedis.Protocol.Command;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 
-/** One of many that share a semaphore, until its standard input ends: {@code URL PREFIX SEED}. */
+/** Takes turns on a shared semaphore, until its standard input ends: {@code URL PREFIX SEED}. */
 public final class Worker {
   private final RedisClient redis;
   private final Semaphore together;
@@ -37,7 +37,7 @@ public final class Worker {
     try {
       System.in.transferTo(OutputStream.nullOutputStream());
     } catch (IOException ended) {
-      // As good as its end.
+      // An error counts as the end of the input.
     }
   }
 
@@ -89,7 +89,7 @@ public final class Worker {
     }
   }
 
-  /** Adds an entry. One that failed is added again, since twice does no harm. */
+  /** Adds an entry. Retries if that fails: a second entry does no harm. */
   private void log(String... fields) throws InterruptedException {
     var entry = new CommandArguments(Command.XADD).key(log).add("*").addObjects((Object[]) fields);
     while (true) {

@@ -21,25 +21,25 @@ import redis.clients.jedis.JedisPubSub;
 import redis.clients.jedis.Protocol.Command;
 import redis.clients.jedis.exceptions.JedisException;
 
-/** The channel on which all waits of a client are told what has become of them. */
+/** The channel on which a client receives messages for all its waiters. */
 final class Inbox extends JedisPubSub {
   private static final Pattern MESSAGE =
       Pattern.compile("((\\S+) (\\d+) (\\d+) (\\d+|-1) (\\d+)) ([0-9a-f]{40})");
 
-  /** To ask again now. */
+  /** A hint that asks the waiter to ask again now. */
   private static final Map<String, Object> HINT =
       Map.of("permits", 0L, "fence", 0L, "expires_at", 0L, "now", Long.MAX_VALUE);
 
-  /** Who is given what is signed with the secret. */
+  /** A waiter. The listener receives the messages that are signed with the secret. */
   record Wait(String secret, Consumer<Reply> listener) {}
 
-  /** The waits that are told something, by id. */
+  /** The waiters by id. */
   final Map<String, Wait> waits = new ConcurrentHashMap<>();
 
   private final Scripts scripts;
   private final String channel;
   private final CountDownLatch confirmed = new CountDownLatch(1);
-  private volatile boolean heard;
+  private volatile boolean reachable;
   private volatile boolean closed;
 
   Inbox(Scripts scripts, String prefix) {
@@ -60,18 +60,19 @@ final class Inbox extends JedisPubSub {
     }
   }
 
-  /** The channel, once it is subscribed; empty where the server sees no subscriber. */
+  /** The channel, once it is subscribed. Empty if the server has no subscriber for it. */
   String channel(Duration timeout) throws InterruptedException, TimeoutException {
     if (!confirmed.await(timeout.toNanos(), NANOSECONDS)) {
-      throw new TimeoutException("not subscribed within " + timeout);
+      throw new TimeoutException(
+          "the subscription to " + this.channel + " was not confirmed within " + timeout);
     }
-    if (!heard) {
+    if (!reachable) {
       var numsub = new CommandArguments(Command.PUBSUB).add("NUMSUB").add(channel);
       var counts = (List<?>) scripts.retry(() -> scripts.redis.executeCommand(numsub));
-      heard = (Long) counts.get(1) > 0;
-      scripts.retry(() -> scripts.redis.publish(channel, "refused where an ACL forbids it"));
+      reachable = (Long) counts.get(1) > 0;
+      scripts.retry(() -> scripts.redis.publish(channel, "fails if an ACL forbids it"));
     }
-    return heard ? channel : "";
+    return reachable ? channel : "";
   }
 
   @Override
@@ -80,7 +81,7 @@ final class Inbox extends JedisPubSub {
       unsubscribe();
     }
     confirmed.countDown();
-    // What was said while nobody listened is lost, so everybody asks again.
+    // Messages may have been lost before the subscription, so all waiters ask again.
     Reply hint = new Reply("hint", HINT, System.nanoTime());
     waits.values().forEach(wait -> wait.listener.accept(hint));
   }
@@ -105,7 +106,7 @@ final class Inbox extends JedisPubSub {
     try {
       unsubscribe();
     } catch (JedisException notSubscribed) {
-      // Then it ends before it would subscribe again.
+      // The loop in `run` ends before the next subscription.
     }
   }
 }

@@ -8,9 +8,9 @@ import luagate.Several.Want;
 import redis.clients.jedis.RedisClient;
 
 /**
- * Semaphores and mutexes. Once somebody has waited, it keeps a connection of the pool for messages.
- * Names that share a group, such as {@code {market}:user:7} and {@code {market}:total}, can be
- * acquired together at once.
+ * Semaphores and mutexes on one server. From the first wait on, it keeps one connection of the pool
+ * for messages. {@link Several#tryAcquire} needs names that share a group, such as {@code
+ * {market}:user:7} and {@code {market}:total}.
  */
 public final class Luagate implements AutoCloseable {
   final Scripts scripts;
@@ -22,7 +22,7 @@ public final class Luagate implements AutoCloseable {
     this(redis, lua, "luagate");
   }
 
-  /** The same with another prefix of all keys. */
+  /** Reads the scripts from the folder {@code lua/}. All keys begin with the prefix. */
   public Luagate(RedisClient redis, Path lua, String prefix) throws IOException {
     this.scripts = new Scripts(redis, lua);
     this.prefix = prefix;
@@ -33,7 +33,7 @@ public final class Luagate implements AutoCloseable {
     return semaphore(name, limit, Duration.ofSeconds(30));
   }
 
-  /** A semaphore, of which at most {@code limit} permits are held at once. */
+  /** A semaphore: at most {@code limit} permits are held at a time. */
   public Semaphore semaphore(String name, int limit, Duration lease) {
     return new Semaphore(this, "semaphore", name, limit, lease);
   }
@@ -43,7 +43,7 @@ public final class Luagate implements AutoCloseable {
     return mutex(name, Duration.ofSeconds(30));
   }
 
-  /** A mutex, which is a semaphore of limit 1. */
+  /** A mutex: a semaphore with a limit of 1. */
   public Semaphore mutex(String name, Duration lease) {
     return new Semaphore(this, "mutex", name, 1, lease);
   }
@@ -60,7 +60,7 @@ public final class Luagate implements AutoCloseable {
     return inbox;
   }
 
-  /** Stops listening. What is held stays held, and the pool stays open. */
+  /** Ends the subscription. Permits stay held, and the pool stays open. */
   @Override
   public synchronized void close() {
     if (inbox != null) {

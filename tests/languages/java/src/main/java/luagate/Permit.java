@@ -5,12 +5,12 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import java.time.Duration;
 import luagate.Scripts.Reply;
 
-/** So many permits of a semaphore, held until they are released or their lease ends. */
+/** Permits of one semaphore, held until they are released or their lease ends. */
 public final class Permit implements AutoCloseable {
-  /** The permit is not held any more. */
+  /** The permit is no longer held. */
   public static final class LostException extends RuntimeException {
     LostException(String id) {
-      super("the lease had ended, or the permit was released: " + id);
+      super("the permit is lost: its lease ended, or it was released or revoked: " + id);
     }
   }
 
@@ -32,7 +32,7 @@ public final class Permit implements AutoCloseable {
     return id;
   }
 
-  /** How many permits it is. */
+  /** The number of permits. */
   public int permits() {
     return (int) lease.number("permits");
   }
@@ -42,22 +42,22 @@ public final class Permit implements AutoCloseable {
     return lease.number("fence");
   }
 
-  /** The place in line with which it waited; 0 where it was granted at once or that is unknown. */
+  /** The ticket with which it waited in line; 0 if it was granted at once, or if unknown. */
   public long ticket() {
     return ticket;
   }
 
-  /** When the lease ends, in ms on the server's clock. */
+  /** The end of the lease, in ms by the server's clock. */
   public long expiresAt() {
     return lease.number("expires_at");
   }
 
-  /** What is left of the lease, by this machine's monotonic clock. */
+  /** The time until the lease ends, by this machine's monotonic clock. */
   public Duration remaining() {
     return Duration.ofNanos(lost ? 0 : Math.max(0, lease.deadline() - System.nanoTime()));
   }
 
-  /** Whether the lease is over: others may hold what it held. */
+  /** Whether the lease has ended: another client may hold the permits. */
   public boolean isLost() {
     return remaining().isZero();
   }
@@ -67,7 +67,7 @@ public final class Permit implements AutoCloseable {
     return remaining().toNanos() - MILLISECONDS.toNanos(semaphore.leaseMs) / 3 * 2;
   }
 
-  /** Begins the lease anew; do so whenever a third of it is over. */
+  /** Starts the lease anew. Call it when a third of the lease is over. */
   public void refresh() {
     Reply reply = semaphore.refresh(id);
     if (reply.word().equals("lost")) {
@@ -77,13 +77,13 @@ public final class Permit implements AutoCloseable {
     lease = reply;
   }
 
-  /** Gives it back, and says whether it was still held. */
+  /** Releases the permits. Returns whether they were still held. */
   public boolean release() {
     lost = true;
     return semaphore.release(id);
   }
 
-  /** Gives it back. */
+  /** Releases the permits. */
   @Override
   public void close() {
     release();

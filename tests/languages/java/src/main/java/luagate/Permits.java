@@ -5,7 +5,7 @@ import java.util.Comparator;
 import java.util.List;
 import redis.clients.jedis.exceptions.JedisException;
 
-/** What was granted together, in the order in which it was asked for. */
+/** Permits of several semaphores, in the order of the request. */
 public final class Permits implements AutoCloseable {
   private final List<Permit> permits;
 
@@ -23,28 +23,28 @@ public final class Permits implements AutoCloseable {
     return permits.stream().map(Permit::fence).toList();
   }
 
-  /** What is left of the lease that ends first. */
+  /** The time until the first of the leases ends. */
   public Duration remaining() {
     return permits.stream().map(Permit::remaining).min(Comparator.naturalOrder()).orElseThrow();
   }
 
-  /** Whether one of the leases is over: others may hold what it held. */
+  /** Whether one of the leases has ended: another client may hold its permits. */
   public boolean isLost() {
     return remaining().isZero();
   }
 
-  /** Begins all leases anew; throws {@link Permit.LostException} where one was lost. */
+  /** Starts all leases anew. Throws {@link Permit.LostException} if one is lost. */
   public void refresh() {
     permits.forEach(Permit::refresh);
   }
 
-  /** Refreshes those of which a third of the lease is over; nanoseconds until the next one is. */
+  /** Refreshes each permit at a third of its lease. Returns the ns until the next one is due. */
   long keep() {
     permits.stream().filter(permit -> permit.due() <= 0).forEach(Permit::refresh);
     return permits.stream().mapToLong(Permit::due).min().orElse(Long.MAX_VALUE);
   }
 
-  /** Gives all back, and says whether all were still held. */
+  /** Releases all. Returns whether all were still held. */
   public boolean release() {
     boolean wereHeld = true;
     JedisException failed = null;
@@ -61,7 +61,7 @@ public final class Permits implements AutoCloseable {
     return wereHeld;
   }
 
-  /** Gives all back. */
+  /** Releases all. */
   @Override
   public void close() {
     release();

@@ -22,9 +22,9 @@ import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisNoScriptException;
 import redis.clients.jedis.util.SafeEncoder;
 
-/** The scripts of the folder {@code lua/}, called as its manifest says. */
+/** Runs the scripts of the folder {@code lua/}, as listed in its manifest. */
 public final class Scripts {
-  private static final int CONTRACT = 1; // the version of lua/README.md that this client keeps to
+  private static final int CONTRACT = 1; // the version of lua/README.md that this client implements
 
   private record Manifest(int contract, Map<String, Script> scripts) {}
 
@@ -33,19 +33,19 @@ public final class Scripts {
       String sha1,
       List<String> keys,
       List<String> argv,
-      int optional, // so many of the last arguments may be left out
+      int optional, // the number of last arguments that may be left out
       Map<String, List<String>> replies) {}
 
   /**
-   * A reply or a message: its word, its fields by name, and the instant from which its times count,
-   * which is before the call was sent, or when the message came.
+   * A reply or a message: its word, its fields by name, and the instant from which its times count.
+   * For a reply, that is an instant before the call was sent; for a message, its arrival.
    */
   record Reply(String word, Map<String, Object> fields, long instant) {
     long number(String field) {
       return (Long) fields.get(field);
     }
 
-    /** When the lease ends on this machine's clock. 1 ms less, since the server rounds. */
+    /** The end of the lease by this machine's clock, less 1 ms, because the server rounds. */
     long deadline() {
       return instant + MILLISECONDS.toNanos(number("expires_at") - number("now") - 1);
     }
@@ -60,7 +60,10 @@ public final class Scripts {
     String json = Files.readString(folder.resolve("manifest.json"));
     Manifest manifest = new Gson().fromJson(json, Manifest.class);
     if (manifest.contract != CONTRACT) {
-      throw new IOException(folder + " has contract " + manifest.contract + ", not " + CONTRACT);
+      throw new IOException(
+          ("%s: got contract %d. Accepted: contract %d."
+                  + " Use the folder lua/ that belongs to this client")
+              .formatted(folder, manifest.contract, CONTRACT));
     }
     this.redis = redis;
     scripts = manifest.scripts;
@@ -68,7 +71,10 @@ public final class Scripts {
       String file = scripts.get(name).file;
       String text = Files.readString(folder.resolve(file));
       if (!sha1(text).equals(scripts.get(name).sha1)) {
-        throw new IOException(name + ": the SHA-1 of " + file + " is not that of the manifest");
+        throw new IOException(
+            ("%s: the SHA-1 of %s differs from the manifest."
+                    + " Copy the folder lua/ again, byte for byte")
+                .formatted(name, file));
       }
       texts.put(name, text);
     }
@@ -79,7 +85,7 @@ public final class Scripts {
     return scripts.get(name).keys;
   }
 
-  /** Whether a reply has as many fields as the manifest says. One field without a word is the reply. */
+  /** Checks the number of fields against the manifest. One field without a word is the reply. */
   public boolean isReply(String name, Object reply) {
     var replies = scripts.get(name).replies;
     if (replies.containsKey("")) {
@@ -91,7 +97,7 @@ public final class Scripts {
     return fields != null && values.size() == 1 + fields.size();
   }
 
-  /** Runs a script; loads it first where the server does not know it. */
+  /** Runs a script, and loads it first if the server does not have it. */
   public Object run(String name, List<byte[]> keys, List<byte[]> argv) {
     byte[] sha1 = SafeEncoder.encode(scripts.get(name).sha1);
     try {
@@ -150,7 +156,7 @@ public final class Scripts {
   }
 
   /**
-   * Makes a call; again where its reply was lost, for 3 s. The same id is granted nothing twice.
+   * Makes a call. If the reply is lost, retries for 3 s: the same id is never granted twice.
    */
   <T> T retry(Supplier<T> call) {
     long end = System.nanoTime() + SECONDS.toNanos(3);

@@ -20,11 +20,11 @@ import luagate.Inbox.Wait;
 import luagate.Scripts.Reply;
 import redis.clients.jedis.exceptions.JedisException;
 
-/** Permits, of which at most {@code limit} are held at once. */
+/** Grants permits, of which at most {@code limit} are held at a time. */
 public final class Semaphore {
-  private static final int WAIT_MS = 15_000; // who has not asked for so long leaves the line
+  private static final int WAIT_MS = 15_000; // the server keeps a waiter's place for this time
 
-  /** A name whose group is its hash tag. */
+  /** A name with a group, which is its hash tag. */
   private static final Pattern GROUPED = Pattern.compile("\\{[^{}]+\\}:[^{}]+");
 
   final Luagate gate;
@@ -37,7 +37,7 @@ public final class Semaphore {
   Semaphore(Luagate gate, String kind, String name, int limit, Duration lease) {
     this(gate, keys(gate, kind, name), limit, lease.toMillis(), 0, 0);
     if (leaseMs < 1) {
-      throw new IllegalArgumentException("lease: takes 1 ms or more");
+      throw new IllegalArgumentException("lease: got " + lease + ". Accepted: 1 ms or more");
     }
   }
 
@@ -59,51 +59,51 @@ public final class Semaphore {
   }
 
   /**
-   * The same semaphore, where {@code acquire} throws {@link LineFullException} while so many wait
-   * in line; 0: no bound.
+   * The same semaphore with a bounded line: if this number of callers or more wait, {@code acquire}
+   * throws {@link LineFullException}. 0: no bound.
    */
   public Semaphore maxWaiting(int waiters) {
     return new Semaphore(gate, keys, limit, leaseMs, waiters, atLeastMs);
   }
 
   /**
-   * The same semaphore, where a permit that is released earlier than this after its grant stays in
-   * use until then. The lease is not shorter; zero: no minimum.
+   * The same semaphore with a minimum hold: a permit that is released earlier than this after its
+   * grant stays in use until then. The lease is not shorter. Zero: no minimum.
    */
   public Semaphore atLeast(Duration hold) {
     return new Semaphore(gate, keys, limit, leaseMs, maxWaiting, hold.toMillis());
   }
 
-  /** As many wait in line as {@code maxWaiting} allows. */
+  /** The line has {@code maxWaiting} waiters or more. */
   public static final class LineFullException extends RuntimeException {
     private final int waiting;
 
     LineFullException(String key, int waiting, int maxWaiting) {
       super(
-          "%s: %d wait in line already, and maxWaiting is %d: try again later"
+          "%s: %d callers wait in line already, and maxWaiting is %d. Try again later"
               .formatted(key, waiting, maxWaiting));
       this.waiting = waiting;
     }
 
-    /** How many wait. */
+    /** The number of waiters. */
     public int waiting() {
       return waiting;
     }
   }
 
-  /** Somebody took the place in line away. */
+  /** Another client removed this waiter from the line. */
   public static final class RevokedException extends RuntimeException {
     RevokedException(String id) {
-      super("the place in line was revoked: " + id);
+      super("the wait of " + id + " was revoked");
     }
   }
 
-  /** A permit, if one is free and nobody waits. */
+  /** Returns a permit if one is free and no caller waits. */
   public Optional<Permit> tryAcquire() {
     return tryAcquire(1);
   }
 
-  /** So many permits, if they are free and nobody waits. */
+  /** Returns this number of permits if they are free and no caller waits. */
   public Optional<Permit> tryAcquire(int permits) {
     String id = UUID.randomUUID().toString();
     try {
@@ -117,19 +117,19 @@ public final class Semaphore {
     }
   }
 
-  /** A permit, as soon as it is this caller's turn. */
+  /** Waits in line for a permit. */
   public Permit acquire(Duration timeout) throws InterruptedException, TimeoutException {
     return acquire(1, timeout);
   }
 
-  /** So many permits, as soon as it is this caller's turn. */
+  /** Waits in line for this number of permits. */
   public Permit acquire(int permits, Duration timeout)
       throws InterruptedException, TimeoutException {
     long end = System.nanoTime() + timeout.toNanos();
     return acquire(new Permits(List.of()), permits, timeout, end);
   }
 
-  /** The same, and refreshes what is held already. */
+  /** Like {@code acquire}, and refreshes the permits {@code held} meanwhile. */
   Permit acquire(Permits held, int permits, Duration timeout, long end)
       throws InterruptedException, TimeoutException {
     Inbox inbox = gate.inbox();
@@ -144,14 +144,16 @@ public final class Semaphore {
       while (true) {
         held.keep();
         boolean over = System.nanoTime() - end >= 0;
-        // With 0 a grant that is on its way is taken, or the line is left.
+        // With 0 the call takes a grant whose message has not arrived yet, or leaves the line.
         Reply reply = ask(id, permits, over ? 0 : WAIT_MS, address, ticket);
         if (reply.word().equals("denied") && !over) {
           int waiting = (int) reply.number("waiting");
           throw new LineFullException(keys.get(0), waiting, maxWaiting);
         }
         if (reply.word().equals("denied")) {
-          throw new TimeoutException(keys.get(0) + ": not granted within " + timeout);
+          throw new TimeoutException(
+              "%s: %d of %d permits were not granted within %s"
+                  .formatted(keys.get(0), permits, limit, timeout));
         }
         if (reply.word().equals("queued")) {
           ticket = reply.number("ticket");
@@ -163,10 +165,10 @@ public final class Semaphore {
         }
       }
     } catch (LineFullException full) {
-      inbox.waits.remove(id); // it has nothing
+      inbox.waits.remove(id); // the id has no permits and no place in line
       throw full;
     } catch (Exception failed) {
-      // A call that was given up as lost may still arrive and be granted, which is then released.
+      // A call that counts as lost may still be granted later. That grant is then released.
       Runnable abandon = () -> abandon(id);
       inbox.waits.put(id, new Wait(secret, late -> CompletableFuture.runAsync(abandon)));
       CompletableFuture.delayedExecutor(1, MINUTES).execute(() -> inbox.waits.remove(id));
@@ -185,7 +187,7 @@ public final class Semaphore {
       Permits held)
       throws InterruptedException {
     long ahead = queued.number("position") - 1;
-    // With n in front after n seconds: if they are dead, nobody else sees that a lease has ended.
+    // If all n waiters ahead are dead, only this one notices the next lease end: ask after n s.
     long longest = 1000 * (ahead == 0 ? 5 : Math.min(ahead, 5));
     long pause = MILLISECONDS.toNanos(Math.min(queued.number("retry_after"), longest));
     long next = Math.min(end, System.nanoTime() + pause);
@@ -196,15 +198,15 @@ public final class Semaphore {
         return null;
       }
       if (message == null) {
-        continue; // something that is held was due
+        continue; // only a refresh was due
       }
       long later = message.number("now") - queued.number("now");
       if (later < 0) {
-        continue; // old news
+        continue; // older than the last reply
       }
       if (message.number("fence") > queued.number("ticket")
           && message.number("permits") == permits) {
-        // From the earlier of the two instants that are known: its receipt, and when it was sent.
+        // The lease counts from the earlier of two instants: the arrival, and the estimated sending.
         long sent = queued.instant() + MILLISECONDS.toNanos(later);
         var granted = new Reply("granted", message.fields(), Math.min(sent, message.instant()));
         return granted.deadline() - System.nanoTime() > 0 ? granted : null;
@@ -219,23 +221,23 @@ public final class Semaphore {
     }
   }
 
-  /** Begins the lease of this id anew. */
+  /** Starts the lease of this id anew. */
   Reply refresh(String id) {
     return gate.scripts.call("semaphore/refresh", keys, Map.of("id", id, "lease_ms", leaseMs));
   }
 
-  /** Gives back what this id holds, or its place in line; whether it held. */
+  /** Releases the permits of this id, or its place in line. Returns whether it held permits. */
   boolean release(String id) {
     var arguments = Map.of("id", id, "keep", 0);
     return gate.scripts.call("semaphore/release", keys, arguments).word().equals("released");
   }
 
-  /** Gives back or gives up whatever the id has. */
+  /** Like {@code release}, without an exception if the server cannot be reached. */
   void abandon(String id) {
     try {
       release(id);
     } catch (JedisException unreachable) {
-      // Then its patience or its lease ends.
+      // The lease, or the waiter's deadline on the server, ends.
     }
   }
 
@@ -263,6 +265,7 @@ public final class Semaphore {
 
   IllegalArgumentException aboveLimit(int permits, Reply reply) {
     return new IllegalArgumentException(
-        keys.get(0) + ": " + permits + " permits are more than the limit " + reply.number("limit"));
+        "%s: %d permits are more than the limit in force. Accepted: 1 to %d. Ask for fewer"
+            .formatted(keys.get(0), permits, reply.number("limit")));
   }
 }

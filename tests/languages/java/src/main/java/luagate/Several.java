@@ -17,11 +17,11 @@ import java.util.stream.Collectors;
 import luagate.Scripts.Reply;
 import redis.clients.jedis.exceptions.JedisException;
 
-/** Permits of several semaphores, which are granted all or none. */
+/** Grants permits of several semaphores, all or none. */
 public final class Several {
-  private static final int MOST_SEMAPHORES = 64; // of which permits are asked together
+  private static final int MOST_SEMAPHORES = 64;
 
-  /** So many permits of one semaphore. */
+  /** A number of permits of one semaphore. */
   public record Want(Semaphore semaphore, int permits) {
     private String key() {
       return semaphore.keys.get(0);
@@ -34,18 +34,20 @@ public final class Several {
   Several(Luagate gate, List<Want> wants) {
     if (wants.isEmpty() || wants.size() > MOST_SEMAPHORES) {
       throw new IllegalArgumentException(
-          "several: takes 1 to " + MOST_SEMAPHORES + " semaphores, not " + wants.size());
+          "several: got " + wants.size() + " semaphores. Accepted: 1 to " + MOST_SEMAPHORES);
     }
     var keys = new HashSet<String>();
     for (Want want : wants) {
       if (!keys.add(want.key())) {
         throw new IllegalArgumentException(
-            "several: takes each semaphore once, got %s twice; ask for more permits of it instead"
+            ("several: got %s twice. Accepted: each semaphore once."
+                    + " Ask for more permits of it instead")
                 .formatted(want.key()));
       }
       if (want.semaphore.gate != gate) {
         throw new IllegalArgumentException(
-            "several: takes semaphores of the same Luagate; make them by its methods");
+            "several: got a semaphore of another Luagate."
+                + " Accepted: semaphores of the same Luagate");
       }
     }
     this.gate = gate;
@@ -53,8 +55,8 @@ public final class Several {
   }
 
   /**
-   * Permits of all at once, if they are free and nobody waits. The names share a group, as {@code
-   * {x}:a} and {@code {x}:b} do.
+   * Returns permits of all at once, if they are free and no caller waits. The names must share a
+   * group, as in {@code {x}:a} and {@code {x}:b}.
    */
   public Optional<Permits> tryAcquire() {
     String tags =
@@ -64,7 +66,9 @@ public final class Several {
             .collect(Collectors.joining(", "));
     if (tags.contains(", ")) {
       throw new IllegalArgumentException(
-          "tryAcquire: takes names of one hash tag, as {x}:a and {x}:b, got %s; acquire takes any"
+          ("tryAcquire: got the hash tags %s."
+                  + " Accepted: names with one hash tag, as {x}:a and {x}:b."
+                  + " For other names, call acquire")
               .formatted(tags));
     }
     String id = UUID.randomUUID().toString();
@@ -109,9 +113,9 @@ public final class Several {
   }
 
   /**
-   * Permits of all, in line for one semaphore after the other: by limit, the smallest first, then
-   * by key. What is held already is refreshed meanwhile; {@link Permit.LostException} says that it
-   * was lost all the same. After an exception nothing stays held.
+   * Waits in line for permits of all, one semaphore after the other: by limit, the smallest first,
+   * then by key. Permits that are already held are refreshed meanwhile; if one of them is lost, the
+   * call throws {@link Permit.LostException}. After an exception nothing stays held.
    */
   public Permits acquire(Duration timeout) throws InterruptedException, TimeoutException {
     long end = System.nanoTime() + timeout.toNanos();
@@ -134,13 +138,13 @@ public final class Several {
       try {
         new Permits(held).release();
       } catch (JedisException unreachable) {
-        failed.addSuppressed(unreachable); // then the leases end
+        failed.addSuppressed(unreachable); // the permits end with their leases
       }
       throw failed;
     }
   }
 
-  /** The order of all clients, in which no two wait for each other. */
+  /** The order that all clients use, so that no two callers wait for each other. */
   private List<Want> inOrder() {
     var byKey =
         Comparator.comparing((Want want) -> want.key().getBytes(UTF_8), Arrays::compareUnsigned);

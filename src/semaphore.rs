@@ -190,7 +190,7 @@ impl Semaphore {
         let (grant, sent) = self.shared.call_at(&refresh)?;
         let grant = grant.ok_or_else(lost)?;
         let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
-        let deadline = Deadline::told(sent, grant.left());
+        let deadline = Deadline::after(sent, grant.left());
         let permit = Permit::new(&self.shared, identity, &grant, deadline, self.on_lost.as_ref());
         Ok(permit.with_limit(self.limit))
     }

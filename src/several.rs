@@ -206,7 +206,7 @@ impl Several {
         for (Member { semaphore, .. }, (grant, usage)) in self.members.iter().zip(grants) {
             let (keys, lease) = (semaphore.keys()?.clone(), semaphore.lease_options()?);
             let identity = Identity { keys, id: call.id.to_owned(), fence: grant.fence, lease };
-            let deadline = Deadline::told(sent, grant.left());
+            let deadline = Deadline::after(sent, grant.left());
             let permit = Permit::new(shared, identity, grant, deadline, semaphore.on_lost_callback());
             permits.push(permit.with_limit(usage.limit));
             mismatch = mismatch.or(semaphore.check_limit(usage.limit).err());

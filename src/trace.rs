@@ -1,10 +1,10 @@
 //! Spans and events for the crate `tracing`: a span for each operation, an event for other occurrences. This is the
 //! only file that uses the feature `tracing`. Without it these functions do nothing.
 
-#[cfg(feature = "tracing")]
-pub(crate) use told::{lost, reconnected, renewed, unrenewed, warned};
 #[cfg(not(feature = "tracing"))]
-pub(crate) use untold::{lost, reconnected, renewed, unrenewed, warned};
+pub(crate) use disabled::{lost, reconnected, renewed, unrenewed, warned};
+#[cfg(feature = "tracing")]
+pub(crate) use enabled::{lost, reconnected, renewed, unrenewed, warned};
 
 /// Each operation: the name of its span, and the outcome that is recorded on success if the result has no word for it.
 macro_rules! operations {
@@ -22,8 +22,8 @@ macro_rules! operations {
                     $(Operation::$operation => tracing::debug_span!(
                         target: "luagate",
                         $name,
-                        kind = told::kind(keys.clone()),
-                        name = %told::Names(keys.clone()),
+                        kind = enabled::kind(keys.clone()),
+                        name = %enabled::Names(keys.clone()),
                         outcome = tracing::field::Empty,
                         waited_ms = tracing::field::Empty,
                     ),)*
@@ -88,7 +88,7 @@ macro_rules! words {
 pub(crate) use words;
 
 #[cfg(not(feature = "tracing"))]
-mod untold {
+mod disabled {
     use super::Operation;
     use crate::error::CallError;
     use crate::protocol::keys::Keys;
@@ -123,7 +123,7 @@ mod untold {
 }
 
 #[cfg(feature = "tracing")]
-mod told {
+mod enabled {
     use super::{Operation, Word};
     use crate::clock::{machine_now, since};
     use crate::error::{
@@ -173,7 +173,7 @@ mod told {
                 span.record("waited_ms", waited.unwrap_or(u64::MAX));
             }
             let outcome = match &result {
-                Ok(told) => success(told),
+                Ok(result) => success(result),
                 Err(error) => error.word(),
             };
             span.record("outcome", outcome);

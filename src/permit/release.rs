@@ -119,7 +119,7 @@ fn drop_of_gate(permits: &mut [Permit], bound: Duration) {
             connection,
             // Until the lease has ended on the server. A refresh whose reply was lost may have extended it.
             until: match permit.deadline() {
-                Some(told) if !lease.is_zero() => until.checked_add(lease).map(|latest| latest.max(told)),
+                Some(first) if !lease.is_zero() => until.checked_add(lease).map(|latest| latest.max(first)),
                 _ => None, // a permanent permit has no end
             },
         });

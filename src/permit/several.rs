@@ -96,12 +96,14 @@ fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
         let alive: Vec<&Permit> = alive.collect();
         let ends = alive.iter().filter_map(|permit| permit.deadline());
         let until = ends.min().map(|end| end.max(shared.now() + LEAST));
-        let told = refresh_each(shared, &alive, None, until);
-        let mut told = alive.iter().zip(told).peekable();
-        outcomes.extend(permits.iter().map(|permit| match told.next_if(|(other, _)| other.number == permit.number) {
-            Some((_, outcome)) => outcome,
-            None => Err(RefreshError::Lost(permit.identity.lost())),
-        }));
+        let refreshed = refresh_each(shared, &alive, None, until);
+        let mut refreshed = alive.iter().zip(refreshed).peekable();
+        outcomes.extend(permits.iter().map(
+            |permit| match refreshed.next_if(|(other, _)| other.number == permit.number) {
+                Some((_, outcome)) => outcome,
+                None => Err(RefreshError::Lost(permit.identity.lost())),
+            },
+        ));
         let error = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
         error.map_or(Ok(()), |error| Err(error.clone()))
     });
@@ -119,8 +121,8 @@ fn release_packet(permits: &mut [Permit]) -> Vec<Option<CallError>> {
     // The result is in `unconfirmed`.
     let _ = give_back(permits, None, &mut unconfirmed);
     for Unconfirmed { index, error, .. } in unconfirmed {
-        if let Some(told) = errors.get_mut(index) {
-            *told = Some(error);
+        if let Some(first) = errors.get_mut(index) {
+            *first = Some(error);
         }
     }
     errors

@@ -43,7 +43,7 @@ pub(crate) struct HeldPermit {
     /// earlier than the deadline, and the server may have run the refresh already.
     under_way: Vec<(u64, Deadline)>,
     /// The server's time in the reply that set the deadline.
-    told: ServerTime,
+    replied_at: ServerTime,
     /// Released, handed on, or known to be lost. This is final.
     over: bool,
     /// The permit was reported as lost. It stays lost, even if a clock is set back later.
@@ -57,7 +57,7 @@ impl HeldPermit {
             permits: grant.permits,
             deadline,
             under_way: Vec::new(),
-            told: grant.now,
+            replied_at: grant.now,
             over: false,
             seen_lost: false,
         }
@@ -107,7 +107,7 @@ impl HeldPermit {
     /// A refresh with this lease is about to be sent.
     pub(crate) fn refreshing(&mut self, lease_ms: u64, now: Moment) {
         if lease_ms > 0 {
-            let end = Deadline::told(now, Some(Duration::from_millis(lease_ms)));
+            let end = Deadline::after(now, Some(Duration::from_millis(lease_ms)));
             self.under_way.push((lease_ms, end));
         }
     }
@@ -128,13 +128,13 @@ impl HeldPermit {
         if is_other || self.over || self.seen_lost || self.deadline().is_past(now) {
             return false;
         }
-        let deadline = Deadline::told(sent, grant.left());
+        let deadline = Deadline::after(sent, grant.left());
         // Replies may arrive in another order than the server ran the calls. The call that it ran last counts.
-        self.deadline = match grant.now >= self.told {
+        self.deadline = match grant.now >= self.replied_at {
             true => deadline,
             false => deadline.earlier(self.deadline),
         };
-        self.told = self.told.max(grant.now);
+        self.replied_at = self.replied_at.max(grant.now);
         true
     }
 
@@ -142,7 +142,7 @@ impl HeldPermit {
     /// now.
     pub(crate) fn may_end(&mut self, sent: Moment, lease_ms: u64) {
         if lease_ms > 0 {
-            let end = Deadline::told(sent, Some(Duration::from_millis(lease_ms)));
+            let end = Deadline::after(sent, Some(Duration::from_millis(lease_ms)));
             self.deadline = self.deadline.earlier(end);
         }
     }

@@ -41,7 +41,7 @@ pub(crate) struct Deadline(Option<Moment>);
 impl Deadline {
     /// The end of a lease that the server reported in reply to a call sent at `sent`. The lease counts from before the
     /// call was sent, less 1 ms, which the server's rounding may have added. `None`: a permanent lease.
-    pub(crate) fn told(sent: Moment, left: Option<Duration>) -> Deadline {
+    pub(crate) fn after(sent: Moment, left: Option<Duration>) -> Deadline {
         let end = |left: Duration| {
             let left = left.saturating_sub(Duration::from_millis(1));
             Some(Moment { monotonic: sent.monotonic.checked_add(left)?, wall: sent.wall.checked_add(left)? })
@@ -133,10 +133,10 @@ mod tests {
     #[test]
     fn a_lease_counts_from_before_the_call_and_less_a_millisecond() {
         let sent = now();
-        let end = Deadline::told(sent, Some(Duration::from_millis(500)));
+        let end = Deadline::after(sent, Some(Duration::from_millis(500)));
         assert_eq!(end.instant(), Some(sent.instant() + Duration::from_millis(499)));
         assert!(!end.is_past(sent));
-        assert!(Deadline::told(sent, Some(Duration::ZERO)).is_past(sent));
+        assert!(Deadline::after(sent, Some(Duration::ZERO)).is_past(sent));
         assert_eq!(Deadline(None).remaining(sent), None);
     }
 
@@ -145,18 +145,18 @@ mod tests {
         let now = now();
         // While the machine was suspended, the monotonic clock stopped and the wall clock continued.
         let suspended = Moment { monotonic: now.monotonic, wall: now.wall - Duration::from_secs(60) };
-        assert!(Deadline::told(suspended, Some(Duration::from_secs(30))).is_past(now));
+        assert!(Deadline::after(suspended, Some(Duration::from_secs(30))).is_past(now));
         // The wall clock was set back by an hour. The monotonic clock still counts.
         let set_back =
             Moment { monotonic: now.monotonic - Duration::from_secs(31), wall: now.wall + Duration::from_secs(3600) };
-        assert!(Deadline::told(set_back, Some(Duration::from_secs(30))).is_past(now));
+        assert!(Deadline::after(set_back, Some(Duration::from_secs(30))).is_past(now));
     }
 
     #[test]
     fn the_earlier_of_two_ends_counts() {
         let sent = now();
-        let short = Deadline::told(sent, Some(Duration::from_secs(1)));
-        let long = Deadline::told(sent, Some(Duration::from_secs(9)));
+        let short = Deadline::after(sent, Some(Duration::from_secs(1)));
+        let long = Deadline::after(sent, Some(Duration::from_secs(9)));
         assert_eq!(short.earlier(long).instant(), short.instant());
         assert_eq!(Deadline(None).earlier(long).instant(), long.instant());
     }

@@ -49,8 +49,8 @@ impl Grant {
         let end = (lease_ms > 0).then(|| grant.now.saturating_add(lease_ms.max(at_least_ms.unwrap_or(0))));
         let fits = match (grant.expires_at, end) {
             // A refresh does not contain the minimum hold.
-            (Some(told), Some(end)) if at_least_ms.is_none() => told >= end,
-            (told, end) => told == end,
+            (Some(ends), Some(end)) if at_least_ms.is_none() => ends >= end,
+            (ends, end) => ends == end,
         };
         match fits {
             true => Ok(grant),

@@ -46,10 +46,10 @@ pub(crate) trait Target {
     fn answered(&mut self, ask: Ask, answer: Self::Answer, sent: Moment) -> StepOf<Self>;
 
     /// Handles a message.
-    fn heard(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<Self>;
+    fn message(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<Self>;
 
     /// Handles a hint to ask again. Returns when to ask.
-    fn called(&mut self, now: Instant) -> Instant;
+    fn hint(&mut self, now: Instant) -> Instant;
 
     /// Whether the server has stored this wait.
     fn is_queued(&self) -> bool;
@@ -187,12 +187,12 @@ impl<T: Target> Waiter<T> {
                 self.done(Err(self.target.cancelled()), give_back)
             }
             (_, Event::Called) => {
-                let at = self.target.called(now.instant());
+                let at = self.target.hint(now.instant());
                 self.next_ask = self.next_ask.min(at);
                 self.sleep()
             }
             (_, Event::Message { message, received }) => {
-                let step = self.target.heard(&message, received, now);
+                let step = self.target.message(&message, received, now);
                 self.go_on(step)
             }
             (State::Asks(ask), Event::Answered { answer, sent }) => {

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_tells_nothing_is_no_warning() {
-        for told in [
+        for reply in [
             "",
             ":",
             "maxmemory",
@@ -95,7 +95,7 @@ mod tests {
             "maxmemory:1\n",
             "maxmemory_policy:allkeys-lru\n",
         ] {
-            assert_eq!(policy(told), None, "{told:?}");
+            assert_eq!(policy(reply), None, "{reply:?}");
         }
     }
 }

@@ -169,8 +169,8 @@ fn listen(sentinels: &Weak<Sentinels>) {
             return;
         };
         drop(known);
-        let heard = hear(sentinels, index, &sentinel);
-        if heard.is_err_and(|failure| failure.kind() == FailureKind::Permission) {
+        let subscribed = hear(sentinels, index, &sentinel);
+        if subscribed.is_err_and(|failure| failure.kind() == FailureKind::Permission) {
             return;
         }
         let Some(known) = sentinels.upgrade() else {

@@ -105,11 +105,11 @@ impl Target for LatchTarget {
     }
 
     /// A message is only a hint to ask.
-    fn heard(&mut self, _: &Message, _: Moment, now: Moment) -> StepOf<LatchTarget> {
-        Step::AskBy(self.called(now.instant()))
+    fn message(&mut self, _: &Message, _: Moment, now: Moment) -> StepOf<LatchTarget> {
+        Step::AskBy(self.hint(now.instant()))
     }
 
-    fn called(&mut self, _: Instant) -> Instant {
+    fn hint(&mut self, _: Instant) -> Instant {
         self.called = true;
         let backoff = MAX_BACKOFF.min(BACKOFF.saturating_mul(self.false_calls));
         self.asked + backoff

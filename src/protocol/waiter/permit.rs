@@ -50,7 +50,7 @@ pub(crate) struct QueueEntry {
     /// When the last answered call was sent, and the server's time in its reply.
     pub(crate) asked: Option<(Moment, ServerTime)>,
     /// Fences of grant messages that were not sufficient; a call must confirm the grant.
-    pub(crate) heard: Vec<u64>,
+    pub(crate) received_fences: Vec<u64>,
     /// A grant to this id. Only a message can show whether it belongs to this wait.
     pub(crate) unconfirmed: Option<(Grant, Moment)>,
 }
@@ -121,7 +121,7 @@ impl PermitTarget {
             identity: Identity { keys: self.keys.clone(), id: self.id.clone(), fence: grant.fence, lease: self.lease },
             grant: *grant,
             limit,
-            deadline: Deadline::told(sent, grant.left()),
+            deadline: Deadline::after(sent, grant.left()),
             ticket: (self.entry.ticket > 0).then_some(self.entry.ticket),
         }
     }
@@ -142,7 +142,7 @@ impl PermitTarget {
     /// message to the inbox of the caller that asked last. It has arrived already, or will arrive soon.
     fn held(&mut self, grant: Grant, sent: Moment) -> StepOf<PermitTarget> {
         let entry = &mut self.entry;
-        if entry.heard.contains(&grant.fence) {
+        if entry.received_fences.contains(&grant.fence) {
             let limit = entry.usage.limit;
             return Step::Done(Ok(self.granted(&grant, limit, sent)));
         }
@@ -216,7 +216,7 @@ impl Target for PermitTarget {
         }
     }
 
-    fn heard(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<PermitTarget> {
+    fn message(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<PermitTarget> {
         if let Some((grant, sent)) = self.entry.unconfirmed {
             let limit = self.entry.usage.limit;
             return match message.fence == grant.fence {
@@ -231,14 +231,14 @@ impl Target for PermitTarget {
             return self.hinted(message, asked);
         }
         let entry = &mut self.entry;
-        if message.fence <= entry.ticket || entry.heard.contains(&message.fence) {
+        if message.fence <= entry.ticket || entry.received_fences.contains(&message.fence) {
             return Step::Continue; // for an earlier place in line, or repeated
         }
-        entry.heard.push(message.fence);
+        entry.received_fences.push(message.fence);
         // Two bounds for the same end: a delayed message must not extend the lease.
         let (sent, server_time) = asked;
-        let by_call = Deadline::told(sent, message.at.map(|end| between(server_time, end)));
-        let by_message = Deadline::told(received, message.at.map(|end| between(message.now, end)));
+        let by_call = Deadline::after(sent, message.at.map(|end| between(server_time, end)));
+        let by_message = Deadline::after(received, message.at.map(|end| between(message.now, end)));
         let deadline = by_call.earlier(by_message);
         // Older than the last answer: the grant was taken away again, or the server's clock was set back.
         let is_old = message.now < server_time;
@@ -253,7 +253,7 @@ impl Target for PermitTarget {
         Step::Done(Ok(Granted { deadline, ..self.granted(&grant, limit, sent) }))
     }
 
-    fn called(&mut self, now: Instant) -> Instant {
+    fn hint(&mut self, now: Instant) -> Instant {
         now
     }
 

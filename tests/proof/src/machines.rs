@@ -40,7 +40,7 @@ fn held(lease_ms: u64, renewed: bool) -> HeldPermit {
     let lease = LeaseOptions { lease_ms, renewed, own_id: false, at_least_ms: 0 };
     let identity = Identity { keys, id: "id".to_owned(), fence: FENCE, lease };
     let grant = grant(0, lease_ms);
-    HeldPermit::new(Arc::new(identity), &grant, Deadline::told(at(0), grant.left()))
+    HeldPermit::new(Arc::new(identity), &grant, Deadline::after(at(0), grant.left()))
 }
 
 fn keep(keeper: &mut Keeper, lease_ms: u64) -> Number {
@@ -268,11 +268,11 @@ fn leases() {
 
 /// The earlier of two ends counts, and the earlier of two clocks.
 fn clocks() {
-    let told = |wall: u64, ms| Deadline::told(moment(0, wall), Some(Duration::from_millis(ms)));
+    let told = |wall: u64, ms| Deadline::after(moment(0, wall), Some(Duration::from_millis(ms)));
     let earlier = told(9_000_000, 5_001).earlier(told(2_000_000, 9_001));
     let left = |mono, wall| earlier.remaining(moment(mono, wall)).map(|left| left.as_millis());
     assert_eq!([left(0, 0), left(0, 10_000_000), left(4_000_000, 0)], [Some(5_000), Some(1_000), Some(1_000)]);
-    assert!(!Deadline::told(at(0), None).is_past(at(1_000_000)));
+    assert!(!Deadline::after(at(0), None).is_past(at(1_000_000)));
 }
 
 /// The release that a message causes, if any: of which semaphore, which fence, and until when.

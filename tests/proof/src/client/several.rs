@@ -41,7 +41,7 @@ impl Client {
                 for (want, (grant, usage)) in wants.iter().zip(grants) {
                     let (keys, id, lease) = (want.keys.clone(), want.id.clone(), want.lease);
                     let identity = Identity { keys, id, fence: grant.fence, lease };
-                    let (deadline, limit) = (Deadline::told(sent, grant.left()), usage.limit);
+                    let (deadline, limit) = (Deadline::after(sent, grant.left()), usage.limit);
                     let granted = Granted { identity, grant, limit, deadline, ticket: None };
                     self.granted(want, granted, false, now);
                 }

@@ -76,7 +76,7 @@ impl View<'_> {
             mailbox.called.into(),
             mailbox.cancelled.into(),
             mailbox.messages.len() as u64,
-            place.heard.len() as u64,
+            place.received_fences.len() as u64,
         ]);
         self.add_instant(waiter.deadline);
         self.add_instant(waiter.deadline.and(Some(waiter.next_ask)));
@@ -91,7 +91,7 @@ impl View<'_> {
         self.add_ticket(place.ticket);
         let asked = place.asked.map(|(sent, then)| self.delay(sent.instant(), then));
         self.add([asked.map_or(0, |took| took + 1)]);
-        place.heard.iter().for_each(|fence| self.add_own(*fence));
+        place.received_fences.iter().for_each(|fence| self.add_own(*fence));
         for (message, received) in &mailbox.messages {
             self.message(message);
             self.add_past(Some(received.instant()));

@@ -10,16 +10,16 @@ const PACKET: usize = 500;
 const MOST: f64 = 1.5;
 
 /// A semaphore with this number of holders and waiters. The waiters have no inbox and a deadline in a minute.
-struct Crowd {
+struct Filled {
     acquire: Script,
     release: Script,
     keys: [String; 3],
     limit: String,
 }
 
-impl Crowd {
-    fn new(con: &mut Connection, server: &Server, name: &str, holders: usize, waiters: usize, room: usize) -> Crowd {
-        let crowd = Crowd {
+impl Filled {
+    fn new(con: &mut Connection, server: &Server, name: &str, holders: usize, waiters: usize, room: usize) -> Filled {
+        let filled = Filled {
             acquire: Script::of_manifest(con, "semaphore/acquire"),
             release: Script::of_manifest(con, "semaphore/release"),
             keys: server.keys(name).names().map(str::to_owned),
@@ -30,11 +30,11 @@ impl Crowd {
             let mut packet = redis::pipe();
             for (at, id) in part.iter().enumerate() {
                 let waits = place * 1_000 + at >= holders;
-                crowd.acquire(&mut packet, id, if waits { "60000" } else { "0" });
+                filled.acquire(&mut packet, id, if waits { "60000" } else { "0" });
             }
             packet.exec(con).unwrap();
         }
-        crowd
+        filled
     }
 
     fn acquire(&self, packet: &mut Pipeline, id: &str, wait_ms: &str) {
@@ -74,11 +74,11 @@ fn figure(con: &mut Connection, what: &str, many: &Pipeline, few: &Pipeline) -> 
 
 pub fn measure(server: &Server) -> Vec<Figure> {
     let mut con = server.connection();
-    let few = Crowd::new(&mut con, server, "few", 10, 0, 1).pairs("0");
-    let many = Crowd::new(&mut con, server, "many", 100_000, 0, 1).pairs("0");
+    let few = Filled::new(&mut con, server, "few", 10, 0, 1).pairs("0");
+    let many = Filled::new(&mut con, server, "many", 100_000, 0, 1).pairs("0");
     let holders = figure(&mut con, "acquire + release with 100,000 holders", &many, &few);
-    let few = Crowd::new(&mut con, server, "few-in-line", 1, 10, 0).pairs("60000");
-    let many = Crowd::new(&mut con, server, "many-in-line", 1, 10_000, 0).pairs("60000");
+    let few = Filled::new(&mut con, server, "few-in-line", 1, 10, 0).pairs("60000");
+    let many = Filled::new(&mut con, server, "many-in-line", 1, 10_000, 0).pairs("60000");
     let waiters = figure(&mut con, "join + leave the line with 10,000 waiters", &many, &few);
     vec![holders, waiters]
 }

@@ -17,7 +17,6 @@ pub mod calls;
 pub mod chapter6;
 pub mod chart;
 pub mod client;
-pub mod crowd;
 pub mod distance;
 pub mod figure;
 pub mod flood;
@@ -35,6 +34,7 @@ pub mod script_time;
 pub mod threads;
 pub mod throughput;
 pub mod version;
+pub mod waiters;
 pub mod wire;
 
 /// A server over TCP, for all connections.

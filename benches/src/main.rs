@@ -8,8 +8,8 @@ use luagate_benches::figure::{self, Figure};
 use luagate_benches::over_tcp;
 use luagate_benches::server::Server;
 use luagate_benches::{
-    autocomplete, bulk, chapter6, client, crowd, flood, growth, handover, latency, memory, peers, pool,
-    script_instructions, script_time, threads, throughput,
+    autocomplete, bulk, chapter6, client, flood, growth, handover, latency, memory, peers, pool, script_instructions,
+    script_time, threads, throughput, waiters,
 };
 use std::path::Path;
 
@@ -28,7 +28,7 @@ const MEASURES: [(&str, Measure); 14] = [
     ("bulk", |server| (bulk::measure(server), vec![])),
     ("hand-over", |server| (handover::measure(server), vec![])),
     ("latency", |server| (vec![], vec![latency::chart(server)])),
-    ("crowd", crowd::measure),
+    ("waiters", waiters::measure),
     ("flood", |server| (flood::measure(server), vec![])),
     ("Redis in Action", |server| (chapter6::measure(server), vec![])),
     ("autocomplete", |server| (autocomplete::measure(server), vec![])),

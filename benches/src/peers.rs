@@ -89,10 +89,10 @@ fn measure(peer: &Peer, scene: &Scene, glimpse: &Glimpse, server: &Server) -> Re
     }
     let pairs = all.len() as f64;
     let settled = stays::settled(&all);
-    let is_crowd = scene.workers > 1;
+    let is_contended = scene.workers > 1;
     let pairs_per_second = if scene.once {
         settled.len() as f64 / stays::span(&settled) as f64 * 1e6
-    } else if is_crowd {
+    } else if is_contended {
         // After that, fewer and fewer workers ask.
         stays::within(&settled, TIME.as_micros() as u64) as f64 / TIME.as_secs_f64()
     } else {
@@ -108,7 +108,7 @@ fn measure(peer: &Peer, scene: &Scene, glimpse: &Glimpse, server: &Server) -> Re
         commands_per_pair: after.commands_since(&before, glimpse) / pairs,
         wait_p50_ms: stays::percentile(&waits, 50).map(ms),
         wait_p99_ms: stays::percentile(&waits, 99).map(ms),
-        longest_wait_ms: stays::longest_wait(&all).filter(|_| is_crowd).map(ms),
+        longest_wait_ms: stays::longest_wait(&all).filter(|_| is_contended).map(ms),
         violations: stays::violations(&all, peer.limit(scene)),
     })
 }

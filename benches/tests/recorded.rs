@@ -5,7 +5,7 @@ use luagate_benches::figure::Figure;
 use luagate_benches::recorded::{Bound, HOW, Record, compare, numbers};
 use luagate_benches::script_instructions::{self, Counted};
 use luagate_benches::support::{self, Server};
-use luagate_benches::{calls, crowd, instructions, memory, own, version};
+use luagate_benches::{calls, instructions, memory, own, version, waiters};
 use serde_json::{Map, json};
 use std::io::Write;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn scripts_of_a_grant_while_many_wait() {
     let server = own!(Server::private(&[]));
     let (mut con, gate) = (server.connection(), server.gate());
     let measured = [10, 100, 300].map(|waiters| {
-        let runs = [(); 3].map(|()| crowd::scripts_a_grant(&mut con, &gate, waiters, 2 * waiters));
+        let runs = [(); 3].map(|()| waiters::scripts_a_grant(&mut con, &gate, waiters, 2 * waiters));
         let fewest = runs.into_iter().fold(f64::INFINITY, f64::min);
         (format!("{waiters} waiters"), fewest)
     });

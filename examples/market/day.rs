@@ -2,9 +2,9 @@
 //! checked.
 
 use crate::audit::{self, DeadHolder, DeadWaiter};
-use crate::crew::Crew;
 use crate::record::{Event, Record};
 use crate::screen::{Screen, seconds};
+use crate::workers::Workers;
 use crate::{LEASE, LIMIT, MARKET, Outcome, WORKERS, open_gate};
 use luagate::Semaphore;
 use luagate::inspection::Inspection;
@@ -30,7 +30,7 @@ pub fn run() -> Outcome {
 
 struct Day {
     market: Semaphore,
-    crew: Crew,
+    workers: Workers,
     record: Record,
     screen: Screen,
     remains: Option<Remains>,
@@ -53,7 +53,7 @@ impl Day {
         screen.note(&format!("{WORKERS} processes ask for permits of {MARKET}; at most {LIMIT} may be inside"))?;
         Ok(Day {
             market: gate.semaphore(MARKET, LIMIT),
-            crew: Crew::start(WORKERS, &prefix, &record)?,
+            workers: Workers::start(WORKERS, &prefix, &record)?,
             record,
             screen,
             remains: None,
@@ -68,7 +68,7 @@ impl Day {
             thread::sleep(TICK);
             let state = self.market.inspect()?;
             self.latest = self.latest.max(due.elapsed());
-            self.crew.check()?;
+            self.workers.check()?;
             self.note_what_is_gone(&state)?;
             self.screen.show(&state)?;
         }
@@ -141,14 +141,14 @@ impl Day {
     /// Kills the worker with this id, and inspects what the server still stores.
     fn kill(&mut self, id: &str) -> Outcome<(Event, Inspection)> {
         let (name, _) = id.split_once('/').ok_or("an id without a label")?;
-        let death = self.crew.kill(name, &self.record)?;
+        let death = self.workers.kill(name, &self.record)?;
         self.screen.mark_killed(name);
         Ok((death, self.market.inspect()?))
     }
 
     fn close(&mut self) -> Outcome {
         self.screen.note("the market closes")?;
-        self.crew.send_home()
+        self.workers.finish()
     }
 
     fn report(mut self, holder: &DeadHolder, waiter: &DeadWaiter) -> Outcome {

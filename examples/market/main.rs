@@ -11,11 +11,11 @@
 //! `worker.rs` shows how to use luagate. The other files observe and check.
 
 mod audit;
-mod crew;
 mod day;
 mod record;
 mod screen;
 mod worker;
+mod workers;
 
 use luagate::Gate;
 use std::env;

@@ -9,8 +9,8 @@ mod slots;
 pub use failures::wait_while_releases_are_pending;
 
 use crate::support::cluster::Cluster;
-use crate::support::crew::Home;
 use crate::support::eventually;
+use crate::support::workers::Home;
 
 use luagate::scripts::Keys;
 use luagate::{Gate, GateBuilder};

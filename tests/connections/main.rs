@@ -31,7 +31,7 @@ fn process_of_a_test() {
         return;
     };
     match job.as_str() {
-        support::crew::NAME => support::crew::work(&arguments),
+        support::workers::NAME => support::workers::work(&arguments),
         #[cfg(all(feature = "cluster", target_os = "linux"))]
         "away" => cluster::wait_while_releases_are_pending(),
         "fail" => secrets::fail(&arguments),

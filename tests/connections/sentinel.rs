@@ -2,10 +2,10 @@
 //! master.
 
 use crate::own;
-use crate::support::crew::{self, Crew, Home};
 use crate::support::history::{Forgotten, Op};
 use crate::support::sentinel::{MASTER, Sentinels};
 use crate::support::stub_sentinel::StubSentinel;
+use crate::support::workers::{self, Home, Workers};
 use crate::support::{SOON, Server, eventually};
 
 use luagate::errors::FailureKind;
@@ -143,19 +143,19 @@ fn errors_about_sentinels_name_the_cause() {
 #[test]
 fn a_crew_keeps_working_while_masters_crash() {
     let mut group = own!(Sentinels::new());
-    let crew = Crew::new(&group, &url(&group), 6);
+    let workers = Workers::new(&group, &url(&group), 6);
     for _ in 0..2 {
-        crew.goes_on(20);
+        workers.continue_for(20);
         let master = group.master();
-        crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+        workers.recorded(&Op::Forget(Forgotten::TheLast), || {
             group.kill(master);
             group.promoted(master);
         });
-        crew.goes_on(20);
+        workers.continue_for(20);
         group.start(master);
         group.settle();
     }
-    crew.finish(&group, &crew::broken_connections());
+    workers.finish(&group, &workers::broken_connections());
 }
 
 /// The former master keeps running and acts as a master until a sentinel reconfigures it.
@@ -200,11 +200,11 @@ fn after_a_manual_failover_the_former_master_receives_no_calls() {
 #[test]
 fn a_manual_failover_is_noticed() {
     let group = own!(Sentinels::new());
-    let crew = Crew::new(&group, &url(&group), 6);
-    crew.goes_on(20);
-    crew.recorded(&Op::TwoMasters, || {
-        crew.recorded(&Op::Forget(Forgotten::TheLast), || group.fail_over());
+    let workers = Workers::new(&group, &url(&group), 6);
+    workers.continue_for(20);
+    workers.recorded(&Op::TwoMasters, || {
+        workers.recorded(&Op::Forget(Forgotten::TheLast), || group.fail_over());
     });
-    crew.goes_on(20);
-    crew.finish(&group, &crew::broken_connections());
+    workers.continue_for(20);
+    workers.finish(&group, &workers::broken_connections());
 }

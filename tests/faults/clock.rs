@@ -3,8 +3,8 @@
 //! refreshes or releases. If a holder's own clock steps ahead, its permits end; a step back does not restore them.
 
 use crate::support::clock::{self, Clock};
-use crate::support::crew::{self, Crew};
 use crate::support::history::{Forgotten, Op, Rules};
+use crate::support::workers::{self, Workers};
 use crate::support::{self, SOON, Server, skip_since};
 
 use luagate::errors::{RefreshError, TryAcquireError};
@@ -107,9 +107,9 @@ pub fn lose_and_step_back(arguments: &[String]) {
 }
 
 /// Sets the clock. A step ahead ends all leases and expires the keys.
-fn step(crew: &Crew, clock: &Clock, from: i64, to: i64) {
+fn step(workers: &Workers, clock: &Clock, from: i64, to: i64) {
     if from < to {
-        crew.recorded(&Op::Forget(Forgotten::Everything), || clock.set(to));
+        workers.recorded(&Op::Forget(Forgotten::Everything), || clock.set(to));
     } else {
         clock.set(to);
     }
@@ -118,13 +118,13 @@ fn step(crew: &Crew, clock: &Clock, from: i64, to: i64) {
 #[test]
 fn a_crew_keeps_working_while_the_servers_clock_steps() {
     let (server, clock) = clock!();
-    let crew = Crew::new(&server, &server.url, 6);
+    let workers = Workers::new(&server, &server.url, 6);
     let mut from = 0;
     for to in [HOUR, 0, -HOUR, 0, -HOUR, HOUR, 0] {
-        step(&crew, &clock, from, to);
+        step(&workers, &clock, from, to);
         from = to;
-        crew.goes_on(20);
+        workers.continue_for(20);
     }
-    let rules = Rules { same_clock: false, ..Rules::new(crew::LIMIT) };
-    crew.finish(&server, &rules);
+    let rules = Rules { same_clock: false, ..Rules::new(workers::LIMIT) };
+    workers.finish(&server, &rules);
 }

@@ -24,7 +24,7 @@ fn process_of_a_test() {
         return;
     };
     match job.as_str() {
-        support::crew::NAME => support::crew::work(&arguments),
+        support::workers::NAME => support::workers::work(&arguments),
         "lose" => clock::lose_and_step_back(&arguments),
         "sleeper" => processes::sleep_over_the_lease(&arguments),
         "waiter" => processes::wait_in_line(&arguments),

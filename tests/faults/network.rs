@@ -2,8 +2,8 @@
 //! lost for ever. When the network works again, every waiter is granted.
 
 use crate::own;
-use crate::support::crew::{self, Crew};
 use crate::support::proxy::Proxy;
+use crate::support::workers::{self, Workers};
 use crate::support::{Server, eventually, kill_connections};
 
 use luagate::Gate;
@@ -15,53 +15,53 @@ use std::time::Duration;
 fn a_crew_keeps_working_while_a_proxy_delays_cuts_and_swallows() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
-    let crew = Crew::new(&server, &proxy.url, 6);
-    let seed = crew::seed();
+    let workers = Workers::new(&server, &proxy.url, 6);
+    let seed = workers::seed();
     println!("faults from seed {seed}");
     proxy.do_harm(seed);
     for _ in 0..8 {
-        crew.goes_on(20);
+        workers.continue_for(20);
     }
     let harmed = proxy.behave();
     assert!(harmed > 20, "only {harmed} connections had a fault");
-    crew.finish(&server, &crew::broken_connections());
+    workers.finish(&server, &workers::broken_connections());
 }
 
 #[test]
 fn a_crew_keeps_working_while_replies_are_lost_after_the_script_ran() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
-    let crew = Crew::new(&server, &proxy.url, 6);
+    let workers = Workers::new(&server, &proxy.url, 6);
     for count in 1..=30 {
         proxy.lose_replies(count % 4);
         eventually("the replies are lost", || proxy.is_done().then_some(()));
-        crew.goes_on(5);
+        workers.continue_for(5);
     }
-    crew.finish(&server, &crew::broken_connections());
+    workers.finish(&server, &workers::broken_connections());
 }
 
 #[test]
 fn a_crew_keeps_working_while_connections_go_silent() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
-    let crew = Crew::new(&server, &proxy.url, 6);
+    let workers = Workers::new(&server, &proxy.url, 6);
     for _ in 0..2 {
         proxy.go_silent();
-        crew.goes_on(20);
+        workers.continue_for(20);
     }
-    crew.finish(&server, &crew::broken_connections());
+    workers.finish(&server, &workers::broken_connections());
 }
 
 #[test]
 fn a_crew_keeps_working_while_its_connections_are_killed_all_the_time() {
     let server = own!(Server::private(&[]));
-    let crew = Crew::new(&server, &server.url, 6);
+    let workers = Workers::new(&server, &server.url, 6);
     let mut con = server.connection();
     for round in 0..30 {
         kill_connections(&mut con, if round % 2 == 0 { "pubsub" } else { "normal" });
-        crew.goes_on(3);
+        workers.continue_for(3);
     }
-    crew.finish(&server, &crew::broken_connections());
+    workers.finish(&server, &workers::broken_connections());
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! stopped beyond its lease detects this at its first check and writes nothing afterwards.
 
 use crate::own;
-use crate::support::crew::{self, Crew};
 use crate::support::history::Rules;
+use crate::support::workers::{self, Workers};
 use crate::support::{Server, eventually, process, signal};
 
 use luagate::Gate;
@@ -13,47 +13,47 @@ use std::process::Child;
 use std::time::Duration;
 
 /// The process of a holder or of a waiter, when there is one.
-fn somebody(crew: &Crew, server: &Server, holding: bool) -> u32 {
-    let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
+fn somebody(workers: &Workers, server: &Server, holding: bool) -> u32 {
+    let semaphore = server.gate().semaphore(workers::NAME, workers::LIMIT);
     eventually("there is one", || {
         let state = semaphore.inspect().unwrap();
         let holders = state.holders.iter().map(|holder| &holder.id);
         let waiters = state.waiters.iter().map(|waiter| &waiter.id);
         let ids: Vec<_> = if holding { holders.collect() } else { waiters.collect() };
-        ids.into_iter().find_map(|id| crew.process_of(id))
+        ids.into_iter().find_map(|id| workers.process_of(id))
     })
 }
 
 #[test]
 fn a_crew_keeps_working_while_holders_and_waiters_are_killed() {
     let server = Server::any();
-    let mut crew = Crew::new(&server, &server.url, 6);
+    let mut workers = Workers::new(&server, &server.url, 6);
     for round in 0..10 {
-        let victim = somebody(&crew, &server, round % 2 == 0);
-        crew.kill(victim);
-        crew.join();
-        crew.goes_on(10);
+        let victim = somebody(&workers, &server, round % 2 == 0);
+        workers.kill(victim);
+        workers.join();
+        workers.continue_for(10);
     }
-    crew.finish(&server, &Rules::new(crew::LIMIT));
+    workers.finish(&server, &Rules::new(workers::LIMIT));
 }
 
 #[test]
 fn a_crew_keeps_working_while_holders_and_waiters_are_stopped_beyond_their_lease() {
     let server = Server::any();
-    let crew = Crew::new(&server, &server.url, 6);
+    let workers = Workers::new(&server, &server.url, 6);
     for round in 0..3 {
-        let victim = somebody(&crew, &server, round % 2 == 0);
+        let victim = somebody(&workers, &server, round % 2 == 0);
         signal("-STOP", victim);
         let start = std::time::Instant::now();
-        eventually("the lease ends", || (start.elapsed() > crew::LEASE + Duration::from_millis(100)).then_some(()));
-        crew.goes_on(10);
+        eventually("the lease ends", || (start.elapsed() > workers::LEASE + Duration::from_millis(100)).then_some(()));
+        workers.continue_for(10);
         signal("-CONT", victim);
-        crew.goes_on(10);
+        workers.continue_for(10);
     }
     // If a process is stopped while it reads a reply, it calls again and finds its own grant: signal(7) says that the
     // read is interrupted.
-    let rules = Rules { repeated: true, ..Rules::new(crew::LIMIT) };
-    crew.finish(&server, &rules);
+    let rules = Rules { repeated: true, ..Rules::new(workers::LIMIT) };
+    workers.finish(&server, &rules);
 }
 
 const LEASE: Duration = Duration::from_millis(800);

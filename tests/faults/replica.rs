@@ -2,9 +2,9 @@
 //! holders are notified. Permits whose release is missing are free when their leases end. Fences keep increasing.
 
 use crate::own;
-use crate::support::crew::{self, Crew};
 use crate::support::history::{Forgotten, Op};
 use crate::support::proxy::Proxy;
+use crate::support::workers::{self, Workers};
 use crate::support::{SOON, Server, eventually};
 
 use luagate::errors::{RefreshError, TryAcquireError};
@@ -84,19 +84,19 @@ fn a_crew_keeps_working_with_a_stale_replica() {
     let proxy = Proxy::new(&master);
     // Few processes: each can delay the others by a lease. The replica can still list a holder or waiter from its last
     // write, and grant a permit to a waiter that has gone.
-    let crew = Crew::new(&master, &proxy.url, 4);
+    let workers = Workers::new(&master, &proxy.url, 4);
     for _ in 0..2 {
         let mut replica = replica_of(&master);
         replica.prefix.clone_from(&master.prefix);
         cut_off(&replica, &master);
-        crew.goes_on(30);
-        crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+        workers.continue_for(30);
+        workers.recorded(&Op::Forget(Forgotten::TheLast), || {
             fail_over(master, &replica, &proxy);
         });
         master = replica;
-        crew.goes_on(20);
+        workers.continue_for(20);
     }
-    crew.finish(&master, &crew::broken_connections());
+    workers.finish(&master, &workers::broken_connections());
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! with or without data, lost scripts, full memory and lost keys. When the server works again, every waiter is granted.
 
 use crate::own;
-use crate::support::crew::{self, Crew};
 use crate::support::history::{Forgotten, Op, Rules};
+use crate::support::workers::{self, Workers};
 use crate::support::{self, Server};
 
 use luagate::errors::{FailureKind, RefreshError, TryAcquireError};
@@ -20,16 +20,16 @@ fn bystander(server: &Server) -> Permit {
 fn a_server_killed_and_restarted_with_its_log_has_lost_nothing() {
     let server = Server::private(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut server = own!(server);
-    let crew = Crew::new(&server, &server.url, 6);
+    let workers = Workers::new(&server, &server.url, 6);
     let permit = bystander(&server);
     for _ in 0..3 {
         server.kill();
         server.start_again();
         permit.refresh().unwrap();
-        crew.goes_on(30);
+        workers.continue_for(30);
     }
-    assert!(!crew.errors().contains_key("Lost"), "{:?}", crew.errors());
-    crew.finish(&server, &crew::broken_connections());
+    assert!(!workers.errors().contains_key("Lost"), "{:?}", workers.errors());
+    workers.finish(&server, &workers::broken_connections());
     let other = server.gate().semaphore("bystander", 1);
     assert!(matches!(other.try_acquire(), Err(TryAcquireError::Denied(_))));
     assert_eq!(permit.release().unwrap(), Released::Released);
@@ -38,10 +38,10 @@ fn a_server_killed_and_restarted_with_its_log_has_lost_nothing() {
 #[test]
 fn after_a_restart_without_data_holders_are_notified_and_fences_keep_increasing() {
     let mut server = own!(Server::private(&[]));
-    let crew = Crew::new(&server, &server.url, 6);
+    let workers = Workers::new(&server, &server.url, 6);
     for _ in 0..3 {
         let permit = bystander(&server);
-        crew.recorded(&Op::Forget(Forgotten::Everything), || {
+        workers.recorded(&Op::Forget(Forgotten::Everything), || {
             server.kill();
             server.start_again();
         });
@@ -52,28 +52,28 @@ fn after_a_restart_without_data_holders_are_notified_and_fences_keep_increasing(
         assert_eq!(permit.release().unwrap(), Released::Gone);
         next.refresh().unwrap();
         next.release().unwrap();
-        crew.goes_on(30);
+        workers.continue_for(30);
     }
-    crew.finish(&server, &crew::broken_connections());
+    workers.finish(&server, &workers::broken_connections());
 }
 
 #[test]
 fn a_crew_keeps_working_while_scripts_are_flushed_all_the_time() {
     let server = own!(Server::private(&[]));
-    let crew = Crew::new(&server, &server.url, 6);
+    let workers = Workers::new(&server, &server.url, 6);
     let mut con = server.connection();
     for _ in 0..2_000 {
         redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
     }
-    crew.goes_on(30);
-    assert!(crew.errors().is_empty(), "{:?}", crew.errors());
-    crew.finish(&server, &Rules::new(crew::LIMIT));
+    workers.continue_for(30);
+    assert!(workers.errors().is_empty(), "{:?}", workers.errors());
+    workers.finish(&server, &Rules::new(workers::LIMIT));
 }
 
 #[test]
 fn with_full_memory_holders_release_and_nothing_is_granted() {
     let server = own!(Server::private(&[]));
-    let crew = Crew::new(&server, &server.url, 6);
+    let workers = Workers::new(&server, &server.url, 6);
     let mut con = server.connection();
     let mut set = |bytes: u32| {
         let mut set = redis::cmd("CONFIG");
@@ -85,19 +85,19 @@ fn with_full_memory_holders_release_and_nothing_is_granted() {
         let Err(TryAcquireError::Failed(failure)) = server.gate().semaphore("free", 1).try_acquire() else { panic!() };
         assert_eq!(failure.kind(), FailureKind::OutOfMemory);
         // All holders release. Then there is no holder, and no permit is granted.
-        let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
+        let semaphore = server.gate().semaphore(workers::NAME, workers::LIMIT);
         support::eventually("all permits are released", || (semaphore.inspect().unwrap().in_use == 0).then_some(()));
         let [released, refreshed] = held;
         refreshed.refresh().unwrap();
         assert_eq!(released.release().unwrap(), Released::Released);
         set(0);
         assert_eq!(refreshed.release().unwrap(), Released::Released);
-        crew.goes_on(20);
+        workers.continue_for(20);
     }
-    for what in crew.errors().keys() {
+    for what in workers.errors().keys() {
         assert_eq!(what, "Failed OutOfMemory");
     }
-    crew.finish(&server, &Rules::new(crew::LIMIT));
+    workers.finish(&server, &Rules::new(workers::LIMIT));
 }
 
 /// A permit of a third semaphore, with a lease longer than the fault.
@@ -109,17 +109,18 @@ fn other(server: &Server) -> Permit {
 #[test]
 fn a_crew_keeps_working_while_keys_are_evicted_again_and_again() {
     let server = Server::any();
-    let crew = Crew::new(&server, &server.url, 6);
+    let workers = Workers::new(&server, &server.url, 6);
     let mut con = server.connection();
-    let keys = server.keys(crew::NAME).names().map(str::to_owned);
-    let semaphore = server.gate().semaphore(crew::NAME, crew::LIMIT);
+    let keys = server.keys(workers::NAME).names().map(str::to_owned);
+    let semaphore = server.gate().semaphore(workers::NAME, workers::LIMIT);
     for round in 0..4 {
         // The next key is lost while granting is still suspended for the previous loss.
         for key in 0..=round % 3 {
-            let _: i64 = crew.recorded(&Op::Forget(Forgotten::OneKey), || con.del(&keys[(round + key) % 3]).unwrap());
+            let _: i64 =
+                workers.recorded(&Op::Forget(Forgotten::OneKey), || con.del(&keys[(round + key) % 3]).unwrap());
             semaphore.revoke("nobody").unwrap(); // every script detects the loss
         }
-        crew.goes_on(10);
+        workers.continue_for(10);
     }
-    crew.finish(&server, &Rules::new(crew::LIMIT));
+    workers.finish(&server, &Rules::new(workers::LIMIT));
 }

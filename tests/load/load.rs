@@ -44,9 +44,9 @@ fn phases() -> Phases {
 }
 
 /// The processes. They are killed at the end of the test.
-struct Crowd(Vec<Child>);
+struct Processes(Vec<Child>);
 
-impl Drop for Crowd {
+impl Drop for Processes {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -55,13 +55,13 @@ impl Drop for Crowd {
     }
 }
 
-impl Crowd {
-    fn new(server: &Server) -> Crowd {
+impl Processes {
+    fn new(server: &Server) -> Processes {
         let member = |seed: u64| {
             let arguments = [&*server.url, &server.prefix, &seed.to_string()];
             process("load", &arguments).spawn().unwrap()
         };
-        Crowd((0..PROCESSES).map(member).collect())
+        Processes((0..PROCESSES).map(member).collect())
     }
 
     fn usage(&self) -> Vec<Usage> {
@@ -200,7 +200,7 @@ fn until_all_are_connected(con: &mut Connection, alone: u64) {
 
 /// Measures all processes from `start` to the end, and checks held permits and keys. Returns the results after warm-up
 /// and at the end.
-fn watch(server: &Server, con: &mut Connection, crowd: &Crowd, start: Instant) -> (Middle, Middle) {
+fn watch(server: &Server, con: &mut Connection, processes: &Processes, start: Instant) -> (Middle, Middle) {
     let phases = phases();
     let mut raw = Raw::named(server, "any", 0);
     raw.con = patient(server);
@@ -212,7 +212,7 @@ fn watch(server: &Server, con: &mut Connection, crowd: &Crowd, start: Instant) -
         let is_early = (phases.warm_up..phases.warm_up + phases.look).contains(&now);
         if is_early || now >= phases.all - phases.look {
             let looks = if is_early { &mut early } else { &mut late };
-            looks.push(Look { processes: crowd.usage(), clients: clients(con) });
+            looks.push(Look { processes: processes.usage(), clients: clients(con) });
         }
         let keys: u64 = redis::cmd("DBSIZE").query(con).unwrap();
         assert!(keys <= 3 * NAMES + 1, "{keys} keys, with the ledger");
@@ -249,16 +249,16 @@ fn a_thousand_connections_leave_nothing_behind() {
         return support::skip_since("needs a server of 2,000 clients: raise `ulimit -n`");
     }
     let alone = clients(&mut con);
-    let crowd = Crowd::new(&server);
+    let processes = Processes::new(&server);
     until_all_are_connected(&mut con, alone);
 
     let start = Instant::now();
-    let (early, late) = watch(&server, &mut con, &crowd, start);
+    let (early, late) = watch(&server, &mut con, &processes, start);
     let seconds = start.elapsed().as_secs();
     println!("server: {} kB, {} us a call", told(&mut con, "used_memory") / 1024, time_of_a_call(&mut con));
     let scripts = told(&mut con, "number_of_cached_scripts");
     assert!(scripts < 10, "{scripts} scripts");
-    assert_counts(&crowd.end(), seconds);
+    assert_counts(&processes.end(), seconds);
     assert_nothing_grew(&early, &late);
 
     eventually("all connections close", || (clients(&mut con) <= alone + 1).then_some(()));

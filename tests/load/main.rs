@@ -4,18 +4,18 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod crowd;
 mod examples;
 mod histories;
 mod history_checker;
 mod history_forgotten;
+mod limit;
 #[cfg(target_os = "linux")] // memory and threads of a process are read from /proc
 mod load;
 mod planted_faults;
 mod rate;
 mod several;
 mod timeouts;
-mod versions_crowd;
+mod versions;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,7 +32,7 @@ fn process_of_a_test() {
         return;
     };
     match job.as_str() {
-        "crowd" => crowd::work(&arguments),
+        "limit" => limit::work(&arguments),
         "live" => histories::work(&arguments),
         #[cfg(target_os = "linux")]
         "load" => support::load::work(&arguments),

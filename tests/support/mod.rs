@@ -4,7 +4,6 @@
 pub mod clock;
 pub mod cluster;
 pub mod counts;
-pub mod crew;
 pub mod dice;
 pub mod group;
 pub mod history;
@@ -18,6 +17,7 @@ mod server;
 pub mod stub_sentinel;
 pub mod thin;
 pub mod usage;
+pub mod workers;
 
 pub use counts::{calls_in_scripts, command_counts, reset_counts};
 pub use server::*;

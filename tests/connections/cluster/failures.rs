@@ -4,8 +4,8 @@
 use super::{LEASE, builder, gate, slot_of, url, wait_in_line, waits};
 use crate::own;
 use crate::support::cluster::Cluster;
-use crate::support::crew::{self, Crew};
 use crate::support::history::{Forgotten, Op};
+use crate::support::workers::{self, Workers};
 use crate::support::{self, SOON, eventually, process};
 
 use std::time::{Duration, Instant};
@@ -106,41 +106,41 @@ fn connections_to_former_masters_are_closed() {
 #[test]
 fn a_crew_keeps_working_while_masters_crash() {
     let mut cluster = own!(Cluster::new());
-    let slot = slot_of(&cluster, crew::NAME);
-    let crew = Crew::new(&cluster, &url(&cluster), 6);
+    let slot = slot_of(&cluster, workers::NAME);
+    let workers = Workers::new(&cluster, &url(&cluster), 6);
     for _ in 0..2 {
-        crew.goes_on(20);
+        workers.continue_for(20);
         let master = cluster.master(slot);
-        crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+        workers.recorded(&Op::Forget(Forgotten::TheLast), || {
             cluster.kill(master);
             cluster.promoted(slot, master);
         });
-        crew.goes_on(20);
+        workers.continue_for(20);
         cluster.start(master);
         cluster.settle();
     }
-    crew.finish(&cluster, &crew::broken_connections());
+    workers.finish(&cluster, &workers::broken_connections());
 }
 
 #[test]
 fn a_crew_keeps_working_while_a_master_is_cut_off_and_returns() {
     let mut cluster = own!(Cluster::new());
-    let slot = slot_of(&cluster, crew::NAME);
-    let crew = Crew::new(&cluster, &url(&cluster), 6);
-    crew.goes_on(20);
+    let slot = slot_of(&cluster, workers::NAME);
+    let workers = Workers::new(&cluster, &url(&cluster), 6);
+    workers.continue_for(20);
     let master = cluster.master(slot);
-    crew.recorded(&Op::Forget(Forgotten::TheLast), || {
+    workers.recorded(&Op::Forget(Forgotten::TheLast), || {
         cluster.pause(master);
         cluster.promoted(slot, master);
     });
-    crew.goes_on(20);
-    crew.recorded(&Op::TwoMasters, || {
+    workers.continue_for(20);
+    workers.recorded(&Op::TwoMasters, || {
         cluster.resume(master);
         cluster.steps_down(master);
     });
     cluster.settle();
-    crew.goes_on(20);
-    crew.finish(&cluster, &crew::broken_connections());
+    workers.continue_for(20);
+    workers.finish(&cluster, &workers::broken_connections());
 }
 
 /// The processor time that this process's background release thread has used, in hundredths of a second, as Linux

@@ -123,7 +123,7 @@ pub enum Action {
         forgery: Forgery,
     },
     /// Many callers arrive at once, to hold or to wait. They never call again.
-    Crowd {
+    ManyJoin {
         gate: usize,
         count: usize,
         lease_ms: u64,

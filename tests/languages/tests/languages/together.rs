@@ -43,7 +43,7 @@ fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
     let proxy = Proxy::new(&server);
     let mut team = Team::new(&proxy.url, &server.prefix, languages, 2);
     let names = team.names();
-    let mut dice = Dice::new(crate::support::crew::seed());
+    let mut dice = Dice::new(crate::support::workers::seed());
     for round in 0..REPLIES_LOST {
         proxy.lose_reply_of_script();
         eventually("a reply is lost", || proxy.is_done().then_some(()));

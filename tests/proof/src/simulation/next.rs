@@ -90,7 +90,7 @@ impl Scheduler {
             let client = self.rng.usize(..self.clients);
             return Action::Die { client };
         }
-        if self.crowded && !self.leaving && self.one_in(200) && self.one_in(2) {
+        if self.many_join && !self.leaving && self.one_in(200) && self.one_in(2) {
             return Action::Collect {
                 client: self.rng.usize(..self.clients),
                 count: self.rng.usize(95..210),
@@ -98,8 +98,8 @@ impl Scheduler {
                 at_least_ms: self.at_least_ms(),
             };
         }
-        if self.crowded && !self.leaving && self.one_in(200) {
-            return Action::Crowd {
+        if self.many_join && !self.leaving && self.one_in(200) {
+            return Action::ManyJoin {
                 gate: self.rng.usize(..3),
                 count: self.rng.usize(95..210),
                 lease_ms: LEASES[self.rng.usize(..LEASES.len())],

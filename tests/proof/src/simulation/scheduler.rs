@@ -24,7 +24,7 @@ pub(super) struct Scheduler {
     /// One in this many actions is a fault.
     pub(super) seldom: u32,
     /// Now and then many callers arrive at once.
-    pub(super) crowded: bool,
+    pub(super) many_join: bool,
     /// Most callers want one permit of this limit, with leases of this length: the most frequent use of the scripts.
     pub(super) alike: Option<(u32, u64)>,
     /// Callers limit the length of the line that they join.
@@ -43,7 +43,7 @@ impl Scheduler {
         let calm = rng.u8(..4) == 0;
         let mut faults = FAULTS.to_vec();
         faults.retain(|fault| rng.bool() && (!calm || *fault == Fault::Deaths));
-        let (seldom, crowded) = (rng.u32(2..12), rng.u8(..24) == 0);
+        let (seldom, many_join) = (rng.u32(2..12), rng.u8(..24) == 0);
         let alike = (rng.u8(..3) == 0).then(|| (rng.u32(1..4), LEASES[rng.usize(4..LEASES.len())]));
         let bounded = rng.bool();
         let least = match rng.u8(..3) {
@@ -51,7 +51,7 @@ impl Scheduler {
             1 => Least::Alike(LEAST[rng.usize(3..LEAST.len())]),
             _ => Least::Any,
         };
-        let scheduler = Scheduler { rng, clients, faults, seldom, crowded, alike, bounded, least, leaving: false };
+        let scheduler = Scheduler { rng, clients, faults, seldom, many_join, alike, bounded, least, leaving: false };
         (scheduler, clients, calm)
     }
 

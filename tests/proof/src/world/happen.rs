@@ -63,7 +63,7 @@ impl World {
             | Action::Suspend { .. }
             | Action::Resume { .. }
             | Action::StepWall { .. } => self.let_process(action),
-            Action::Crowd { .. }
+            Action::ManyJoin { .. }
             | Action::Lookup { .. }
             | Action::Stale { .. }
             | Action::Revoke { .. }

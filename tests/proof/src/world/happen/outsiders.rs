@@ -14,7 +14,7 @@ impl World {
     pub(super) fn let_outsider(&mut self, action: &Action) -> Check {
         let clients = self.hosts.len();
         match action {
-            Action::Crowd { gate, count, .. } => self.crowd(of(*gate, self.gates.len()), *count, action),
+            Action::ManyJoin { gate, count, .. } => self.many_join(of(*gate, self.gates.len()), *count, action),
             Action::Lookup { gate, client } => {
                 let gate = of(*gate, self.gates.len());
                 let Some(id) = self.id_of(of(*client, clients), gate) else {
@@ -82,14 +82,14 @@ impl World {
     }
 
     /// Many callers ask at once and never call again.
-    fn crowd(&mut self, gate: usize, count: usize, action: &Action) -> Check {
-        let Action::Crowd { lease_ms, wait_ms, max_waiting, at_least_ms, .. } = *action else {
+    fn many_join(&mut self, gate: usize, count: usize, action: &Action) -> Check {
+        let Action::ManyJoin { lease_ms, wait_ms, max_waiting, at_least_ms, .. } = *action else {
             return Ok(());
         };
         let keys = &self.gates[gate].keys.clone();
         for number in 0..count {
             let ask = Ask {
-                id: &format!("crowd/{}/{number}", self.calls),
+                id: &format!("many/{}/{number}", self.calls),
                 permits: Some(1),
                 limit: if World::is_mutex(gate) { 1 } else { 120 },
                 lease_ms: lease_ms.max(1),

@@ -80,7 +80,7 @@ fn assert_in_order(stays: &mut [Stay]) {
 pub fn work(arguments: &[String]) {
     let [url, prefix, threads, stays] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-    for stay in stay(&gate, "crowd", threads.parse().unwrap(), stays.parse().unwrap()) {
+    for stay in stay(&gate, "limit", threads.parse().unwrap(), stays.parse().unwrap()) {
         println!("stay {} {} {} {}", stay.ticket, stay.fence, stay.entered, stay.left);
     }
 }
@@ -93,10 +93,10 @@ fn two_hundred_threads_and_twenty_processes_keep_limit_and_order() {
     let children: Vec<_> = (0..20)
         .map(|_| {
             let arguments = [&*server.url, &*server.prefix, "10", "500"];
-            process("crowd", &arguments).spawn().unwrap()
+            process("limit", &arguments).spawn().unwrap()
         })
         .collect();
-    let mut stays = stay(&gate, "crowd", 200, 10_000);
+    let mut stays = stay(&gate, "limit", 200, 10_000);
     for mut child in children {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         for line in lines.map(Result::unwrap) {

@@ -17,7 +17,7 @@ const HOLD: Duration = Duration::from_millis(1);
 const STACK: usize = 256 * 1024;
 
 /// Waiters on one permit, grants, and the maximum number of scripts per grant.
-const CROWDS: [(u32, u32, f64); 4] = [(10, 1_000, 2.1), (100, 1_000, 2.1), (1_000, 3_000, 2.1), (10_000, 12_000, 4.0)];
+const LINES: [(u32, u32, f64); 4] = [(10, 1_000, 2.1), (100, 1_000, 2.1), (1_000, 3_000, 2.1), (10_000, 12_000, 4.0)];
 
 /// Lets this number of threads take turns until they had this number of grants.
 fn take_turns(semaphore: &Semaphore, threads: u32, grants: u32) {
@@ -49,7 +49,7 @@ pub fn scripts_a_grant(con: &mut Connection, gate: &Gate, waiters: u32, grants: 
 pub fn measure(server: &Server) -> (Vec<Figure>, Vec<Chart>) {
     let gate = server.gate();
     let mut con = server.connection();
-    let figures = CROWDS.map(|(waiters, grants, most)| {
+    let figures = LINES.map(|(waiters, grants, most)| {
         let a_grant = scripts_a_grant(&mut con, &gate, waiters, grants);
         Figure {
             what: format!("scripts per grant, {waiters} waiters"),
@@ -60,19 +60,19 @@ pub fn measure(server: &Server) -> (Vec<Figure>, Vec<Chart>) {
             limit: Limit::AtMost(most),
         }
     });
-    let waiters = CROWDS.map(|crowd| crowd.0);
+    let waiters = LINES.map(|line| line.0);
     let at = |n: usize, scripts: f64| (f64::from(waiters[n]), scripts);
-    let measured = (0..CROWDS.len()).map(|n| at(n, figures[n].ours));
+    let measured = (0..LINES.len()).map(|n| at(n, figures[n].ours));
     let most = figures.iter().map(|figure| figure.ours).fold(2.0, f64::max);
     let chart = Lines {
-        file: "crowd.svg",
+        file: "waiters.svg",
         title: "Scripts per grant while many clients wait",
         x: Axis::of("waiters", true, &waiters),
         y: Axis::upwards("scripts per grant", most),
         lines: vec![
             Line {
                 name: "minimum: one to acquire, one to release",
-                points: vec![at(0, 2.0), at(CROWDS.len() - 1, 2.0)],
+                points: vec![at(0, 2.0), at(LINES.len() - 1, 2.0)],
                 is_reference: true,
             },
             Line { name: "measured", points: measured.collect(), is_reference: false },

@@ -7,21 +7,21 @@ use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
 
 /// The running workers. They end when this value is dropped.
-pub struct Crew(Vec<Worker>);
+pub struct Workers(Vec<Worker>);
 
 struct Worker {
     name: String,
     process: Child,
 }
 
-impl Crew {
+impl Workers {
     /// Starts `size` workers, named `worker-1` and so on.
-    pub fn start(size: usize, prefix: &str, record: &Record) -> io::Result<Crew> {
-        let mut crew = Crew(Vec::new());
+    pub fn start(size: usize, prefix: &str, record: &Record) -> io::Result<Workers> {
+        let mut workers = Workers(Vec::new());
         for number in 1..=size {
-            crew.0.push(Worker::start(format!("worker-{number}"), prefix, record)?);
+            workers.0.push(Worker::start(format!("worker-{number}"), prefix, record)?);
         }
-        Ok(crew)
+        Ok(workers)
     }
 
     /// Kills this worker with SIGKILL. Returns after its process has ended.
@@ -40,34 +40,34 @@ impl Crew {
     pub fn check(&mut self) -> Outcome {
         for worker in &mut self.0 {
             if worker.process.try_wait()?.is_some() {
-                return Err(worker.last_words().into());
+                return Err(worker.last_line().into());
             }
         }
         Ok(())
     }
 
-    /// Rings the bell, and waits until all workers have ended.
-    pub fn send_home(&mut self) -> Outcome {
-        self.ring();
+    /// Closes the stdin of all workers, and waits until they have ended.
+    pub fn finish(&mut self) -> Outcome {
+        self.close_inputs();
         for worker in &mut self.0 {
             if !worker.process.wait()?.success() {
-                return Err(worker.last_words().into());
+                return Err(worker.last_line().into());
             }
         }
         Ok(())
     }
 
-    /// The bell: closes the stdin of all workers.
-    fn ring(&mut self) {
+    /// Closes the stdin of all workers: they finish their work and end.
+    fn close_inputs(&mut self) {
         for worker in &mut self.0 {
             worker.process.stdin = None;
         }
     }
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     fn drop(&mut self) {
-        self.ring();
+        self.close_inputs();
         for worker in &mut self.0 {
             let _ = worker.process.wait();
         }
@@ -86,7 +86,7 @@ impl Worker {
     }
 
     /// The reason why the worker ended. The text begins with its name.
-    fn last_words(&mut self) -> String {
+    fn last_line(&mut self) -> String {
         let mut words = String::new();
         if let Some(stderr) = &mut self.process.stderr {
             let _ = stderr.read_to_string(&mut words);

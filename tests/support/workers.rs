@@ -1,4 +1,4 @@
-//! A crew: processes that share one semaphore and keep using it, while a test causes faults in them or in the server.
+//! Processes that share one semaphore and keep using it, while a test causes faults in them or in the server.
 
 use super::dice::Dice;
 use super::history::client::Recorded;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The shared semaphore.
-pub const NAME: &str = "crew";
+pub const NAME: &str = "workers";
 pub const LIMIT: u32 = 3;
 
 /// Much longer than a pause of a busy machine.
@@ -45,7 +45,7 @@ struct Log {
     errors: Mutex<BTreeMap<String, u32>>,
 }
 
-/// The servers of a crew: one server, or several, one of which stores its semaphore.
+/// The servers of the workers: one server, or several, one of which stores its semaphore.
 pub trait Home {
     fn prefix(&self) -> &str;
 
@@ -70,7 +70,7 @@ impl Home for Server {
     }
 }
 
-pub struct Crew {
+pub struct Workers {
     url: String,
     prefix: String,
     seed: u64,
@@ -88,12 +88,12 @@ struct Member {
     finished: Arc<AtomicBool>,
 }
 
-impl Crew {
+impl Workers {
     /// Starts this number of processes on the semaphore under the test's prefix, which they reach at `url`. Returns
     /// after the first grants.
-    pub fn new(home: &impl Home, url: &str, size: u32) -> Crew {
+    pub fn new(home: &impl Home, url: &str, size: u32) -> Workers {
         let folder = tempfile::tempdir().unwrap();
-        let mut crew = Crew {
+        let mut workers = Workers {
             recorder: Recorder::create(folder.path()),
             folder,
             url: url.to_owned(),
@@ -104,10 +104,10 @@ impl Crew {
             log: Arc::default(),
         };
         for _ in 0..size {
-            crew.join();
+            workers.join();
         }
-        crew.goes_on(2 * size);
-        crew
+        workers.continue_for(2 * size);
+        workers
     }
 
     /// Starts one more process.
@@ -139,10 +139,10 @@ impl Crew {
 
     /// Blocks until this number of further permits was acquired and released.
     #[track_caller]
-    pub fn goes_on(&self, stays: u32) {
+    pub fn continue_for(&self, stays: u32) {
         let until = self.served() + stays;
         let served = within(BOUND, || (self.served() >= until).then_some(()));
-        assert!(served.is_some(), "the crew makes no progress");
+        assert!(served.is_some(), "the workers makes no progress");
     }
 
     pub fn served(&self) -> u32 {
@@ -203,7 +203,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     /// Also kills stopped members. After a failed test the recordings are kept.
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -251,7 +251,7 @@ pub fn seed() -> u64 {
     given.map_or_else(by_chance, |seed| seed.parse().unwrap())
 }
 
-/// The job of a crew process, called `NAME`.
+/// The job of a worker process, called `NAME`.
 pub fn work(arguments: &[String]) {
     let [url, prefix, label, seed, folder] = arguments else { panic!("{arguments:?}") };
     let told = Arc::new(AtomicBool::new(false));

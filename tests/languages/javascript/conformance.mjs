@@ -4,7 +4,7 @@ import { EventEmitter, once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, RESP_TYPES } from 'redis';
-import { loadScripts, runScript, sha1 } from './scripts.mjs';
+import { loadScripts, runScript, sha1 } from 'luagate/scripts';
 
 const [url, casesFolder, luaFolder] = process.argv.slice(2);
 const scripts = loadScripts(luaFolder);

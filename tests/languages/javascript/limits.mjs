@@ -1,22 +1,25 @@
 // Reads one command per line, runs it, and prints one line with its result: limits <url> <prefix>
 //
 // acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh, release, look: apply to the
-// permits granted last. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
+// permits granted last. await_lost MS: waits for the notice that they are lost. A WANT is
+// NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS. A LEASE_MS that ends with + is renewed; - means no explicit lease.
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LineFullError, Luagate, PermitLostError, WaitTimeoutError } from 'luagate';
 import { createClient } from 'redis';
-import { LineFullError, Luagate, PermitLostError, WaitTimeoutError } from './luagate.mjs';
 
 const [url, prefix] = process.argv.slice(2);
 const redis = await createClient({ url })
   .on('error', () => {})
   .connect();
-const gate = new Luagate(redis, `${import.meta.dirname}/../../../lua`, prefix);
-let held;
+const gate = new Luagate(redis, { prefix });
+let held, lost;
 
 function want(text) {
-  const [, name, numbers] = /^(.*?)((?:\/\d+){5})$/.exec(text);
-  const [limit, permits, lease, maxWaiting, atLeast] = numbers.slice(1).split('/').map(Number);
-  return [gate.semaphore(name, limit, { lease, maxWaiting, atLeast }), permits];
+  const [, name, limit, permits, lease, maxWaiting, atLeast] = /^(.*)\/(.*)\/(.*)\/(.*)\/(.*)\/(.*)$/.exec(text);
+  const options = { maxWaiting: Number(maxWaiting), atLeast: Number(atLeast), autoRenew: lease.endsWith('+') };
+  if (lease !== '-') options.lease = parseInt(lease);
+  return [gate.semaphore(name, Number(limit), options), Number(permits)];
 }
 
 function ask(verb, words) {
@@ -36,8 +39,20 @@ async function answer([verb, ...words]) {
     await held.refresh();
     return 'refreshed';
   }
+  if (verb === 'await_lost') return awaitLost(Number(words[0]));
   held = await ask(verb, words);
+  lost = held?.signal;
   return held ? ['held', ...(held.fences ?? [held.fence])].join(' ') : 'none';
+}
+
+async function awaitLost(ms) {
+  const isLost = () => lost.aborted && lost.reason instanceof PermitLostError;
+  if (!isLost()) {
+    const alarm = new AbortController();
+    lost.addEventListener('abort', () => alarm.abort());
+    await sleep(ms, null, { signal: alarm.signal }).catch(() => {});
+  }
+  return isLost() ? 'lost' : 'held';
 }
 
 function resultOf(error) {

@@ -1,24 +1,24 @@
-// Takes turns on a semaphore that it shares with other processes, until its input ends: worker <url> <prefix> <seed>
+// Acquires and releases permits of the semaphore `together` until its input ends: worker <url> <prefix> <seed>
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Luagate } from 'luagate';
 import { createClient, ErrorReply } from 'redis';
-import { Luagate } from './luagate.mjs';
 
 const [url, prefix, seed] = process.argv.slice(2);
 const redis = await createClient({ url })
   .on('error', () => {}) // node-redis connects again
   .connect();
-const luagate = new Luagate(redis, `${import.meta.dirname}/../../../lua`, prefix);
+const luagate = new Luagate(redis, { prefix });
 const together = luagate.semaphore('together', 3, { lease: 2_000 });
 
 let isWorking = true;
 process.stdin.on('end', () => (isWorking = false)).resume();
 
-let throws = 0;
+let calls = 0;
 
 /** A number from 0 up to 1. The same seed gives the same numbers. */
-function dice() {
-  const hash = createHash('sha256').update(`${seed} ${throws++}`).digest();
+function random() {
+  const hash = createHash('sha256').update(`${seed} ${calls++}`).digest();
   return hash.readUInt32BE() / 2 ** 32;
 }
 
@@ -39,8 +39,8 @@ async function stay(permit) {
   const numbers = { permits: `${permits}`, fence: `${fence}`, ticket: `${ticket}`, expires_at: `${expiresAt}` };
   try {
     await log({ event: 'enter', language: 'javascript', id, ...numbers });
-    await sleep(dice() * 20);
-    if (dice() < 1 / 3) await permit.refresh();
+    await sleep(random() * 20);
+    if (random() < 1 / 3) await permit.refresh();
   } finally {
     await log({ event: 'leave', id });
     await permit.release();
@@ -50,12 +50,12 @@ async function stay(permit) {
 
 while (isWorking) {
   try {
-    const permits = dice() < 1 / 2 ? 1 : 2;
-    const isPatient = dice() >= 1 / 4;
+    const permits = random() < 1 / 2 ? 1 : 2;
+    const isPatient = random() >= 1 / 4;
     const permit = await (isPatient
       ? together.acquire({ permits, timeout: 20_000 })
       : together.tryAcquire({ permits }));
-    await (permit ? stay(permit) : sleep(1 + dice() * 19));
+    await (permit ? stay(permit) : sleep(1 + random() * 19));
   } catch (error) {
     console.log(`error ${error.message.replaceAll('\n', ' ')}`);
     await sleep(50);

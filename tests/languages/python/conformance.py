@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 import redis
-from luagate_server import Scripts
+from luagate.scripts import Scripts
 
 TRIES = 100  # runs of one case, if the machine is too busy for its pauses
 PATTERN = re.compile(r"[$*<>]|[0-9]+\.\.")

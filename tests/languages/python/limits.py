@@ -1,24 +1,27 @@
 """limits.py URL PREFIX: reads one command per line, runs it, and prints one line with its result.
 
 acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh, release, look: apply to the permits
-granted last. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
+granted last. await_lost MS: waits for the notice that they are lost. A WANT is
+NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS. A LEASE_MS that ends with + is renewed; - means no explicit lease.
 """
 
 import sys
-from pathlib import Path
+import threading
 
 import redis
 from luagate import LineFull, Lost, Luagate, Permits, TimedOut
 
 url, prefix = sys.argv[1:]
-gate = Luagate(redis.Redis.from_url(url, socket_timeout=2), Path(__file__).parents[3] / "lua", prefix)
-held = None
+gate = Luagate(redis.Redis.from_url(url, socket_timeout=2), prefix)
+held, lost = None, threading.Event()
 
 
 def want(text):
     name, limit, permits, lease, max_waiting, at_least = text.rsplit("/", 5)
-    lease, at_least = int(lease) / 1000, int(at_least) / 1000
-    return gate.semaphore(name, int(limit), lease, int(max_waiting), at_least), int(permits)
+    more = {"auto_renew": lease.endswith("+"), "max_waiting": int(max_waiting), "at_least": int(at_least) / 1000}
+    lease = None if lease == "-" else int(lease.removesuffix("+")) / 1000
+    notify = lost
+    return gate.semaphore(name, int(limit), lease, on_lost=lambda _: notify.set(), **more), int(permits)
 
 
 def ask(verb, words):
@@ -33,7 +36,9 @@ def ask(verb, words):
 
 
 def answer(verb, words):
-    global held
+    global held, lost
+    if verb == "await_lost":
+        return "lost" if lost.wait(int(words[0]) / 1000) else "held"
     if verb == "refresh":
         held.refresh()
         return "refreshed"
@@ -41,6 +46,7 @@ def answer(verb, words):
         return f"released {held.release()}".lower()
     if verb == "look":
         return f"{'lost' if held.is_lost else 'held'} {int(held.remaining * 1000)}"
+    lost = threading.Event()
     held = ask(verb, words)
     if held is None:
         return "none"

@@ -4,7 +4,6 @@ import random
 import sys
 import threading
 import time
-from pathlib import Path
 
 import redis
 from luagate import Luagate
@@ -14,7 +13,7 @@ LIMIT, LEASE, IN_LINE = 3, 2, 20
 url, prefix, seed = sys.argv[1:]
 dice = random.Random(int(seed))
 client = redis.Redis.from_url(url, socket_timeout=2)
-gate = Luagate(client, Path(__file__).parents[3] / "lua", prefix)
+gate = Luagate(client, prefix)
 together = gate.semaphore("together", LIMIT, LEASE)
 should_end = threading.Event()
 

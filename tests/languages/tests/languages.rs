@@ -1,5 +1,5 @@
-//! Promise: the scripts serve other languages as they are. The client of each passes every case of `lua/conformance/`, and
-//! processes in all of them share one semaphore.
+//! Promise: the scripts work unchanged in other languages. The client of each language passes every case of
+//! `lua/conformance/` and installs from its README alone. Processes in all languages share one semaphore.
 
 #[path = "../../support/mod.rs"]
 mod support;
@@ -7,9 +7,11 @@ mod support;
 mod languages {
     pub mod alone;
     pub mod caller;
+    pub mod cancellation;
     pub mod language;
     pub mod limits;
-    pub mod page;
+    pub mod readme;
+    pub mod renewal;
     pub mod shell;
     pub mod stays;
     pub mod team;
@@ -18,23 +20,28 @@ mod languages {
 }
 
 use languages::language::Language;
-use languages::{alone, limits, page, shell, together, worker};
+use languages::{alone, cancellation, limits, readme, renewal, shell, together, worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use support::Server;
 
-/// A server of the test's own, which speaks TCP.
+/// A private server on a TCP port.
 fn server() -> Server {
-    Server::private_tcp(&[]).expect("looked for before")
+    Server::private_tcp(&[]).expect("a server, because its binary was found")
 }
 
-/// A test, or why it is not run.
+/// A test. With a reason, it is reported as ignored.
 fn trial(name: String, missing: Option<&str>, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     let trial = Trial::test(name, test);
     match missing {
         Some(why) => trial.with_kind(format!("skipped: {why}")).with_ignored_flag(true),
         None => trial,
     }
+}
+
+/// Whether the machine has this program.
+fn has(program: &str) -> bool {
+    std::process::Command::new(program).arg("--version").output().is_ok()
 }
 
 fn main() -> ExitCode {
@@ -45,13 +52,30 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let no_server = Server::private(&[]).is_none().then_some("no redis-server or valkey-server");
     let languages = Language::all();
-    let mut trials = vec![Trial::test("page", page::shows_the_examples)];
+    let mut trials = Vec::new();
+    for (package, tools) in readme::PACKAGES {
+        let language = languages.iter().find(|language| language.name == package);
+        let no_tool = tools.iter().find(|tool| !has(tool)).map(|tool| format!("no {tool}"));
+        let missing = language.and_then(|language| language.missing.clone()).or(no_tool);
+        let name = format!("{package}::first_program_works_in_an_empty_folder");
+        let test = move || readme::first_program_works_in_an_empty_folder(package);
+        trials.push(trial(name, missing.as_deref().or(no_server), test));
+    }
     for language in &languages {
         let missing = language.missing.as_deref().or(no_server);
-        for (name, test) in alone::TESTS.into_iter().chain(limits::TESTS) {
+        for (name, test) in alone::TESTS.into_iter().chain(limits::TESTS).chain(renewal::TESTS) {
             let (name, language) = (format!("{}::{name}", language.name), language.clone());
             trials.push(trial(name, missing, move || test(&language)));
         }
+        if cancellation::LANGUAGES.contains(&language.name) {
+            let (name, language) = (format!("{}::cancelled_calls_leave_nothing", language.name), language.clone());
+            trials.push(trial(name, missing, move || cancellation::cancelled_calls_leave_nothing(&language)));
+        }
+    }
+    if let Some(language) = languages.iter().find(|language| language.name == "javascript").cloned() {
+        let missing = language.missing.clone();
+        let test = move || alone::type_definitions_are_complete(&language);
+        trials.push(trial("javascript::type_definitions_are_complete".to_owned(), missing.as_deref(), test));
     }
     for shell in shell::SHELLS {
         let no_shell = shell::missing(shell);

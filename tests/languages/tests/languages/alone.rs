@@ -1,13 +1,12 @@
-//! The client of one language by itself.
+//! The client of one language: cases, refusals and messages.
 
 use super::language::{Language, ROOT};
 use super::stays;
 use super::team::Member;
 use super::worker::{LIMIT, NAME};
 use crate::server;
-use crate::support::{Server, eventually};
+use crate::support::eventually;
 use libtest_mimic::Failed;
-use luagate::{Gate, Semaphore};
 use redis::{Commands, Connection, RedisResult};
 use serde_json::Value;
 use std::fs::File;
@@ -15,16 +14,14 @@ use std::path::Path;
 
 type Test = fn(&Language) -> Result<(), Failed>;
 
-pub const TESTS: [(&str, Test); 6] = [
+pub const TESTS: [(&str, Test); 4] = [
     ("passes_every_case", every_case),
     ("refuses_scripts_of_another_contract", other_contract),
-    ("refuses_a_script_whose_sha1_is_not_that_of_the_manifest", other_text),
-    ("example_acquires_and_gives_back", example),
-    ("example_gives_up_in_time_and_leaves_the_line", example_in_vain),
-    ("waiter_is_granted_by_a_message_that_is_signed", granted_by_message),
+    ("refuses_a_script_whose_sha1_differs_from_the_manifest", other_text),
+    ("a_signed_message_grants_the_permit_and_a_forged_one_does_not", granted_by_message),
 ];
 
-/// How many cases there are.
+/// The number of cases.
 fn count_of_cases() -> usize {
     let files = std::fs::read_dir(format!("{ROOT}/lua/conformance")).unwrap();
     let paths = files.map(|file| file.unwrap().path());
@@ -43,16 +40,23 @@ fn every_case(language: &Language) -> Result<(), Failed> {
     if output.status.success() && text.lines().last() == Some(&all) {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("not {all}:\n{text}{said}").into())
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("expected {all}:\n{text}{errors}").into())
 }
 
-/// What the client says of this folder of scripts, which it does not use.
+/// A program in TypeScript that uses every name of the package compiles, and wrong arguments do not.
+pub fn type_definitions_are_complete(language: &Language) -> Result<(), Failed> {
+    let output = language.run("types", &[]).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+/// The error with which the client refuses this folder of scripts.
 fn refusal(language: &Language, lua: &Path) -> std::io::Result<String> {
     let server = server();
     let (cases, lua) = (format!("{ROOT}/lua/conformance"), lua.display().to_string());
     let output = language.run("conformance", &[&server.url, &cases, &lua]).output()?;
-    assert!(!output.status.success(), "it runs the cases");
+    assert!(!output.status.success(), "the client accepted the folder");
     Ok(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -85,87 +89,55 @@ fn other_text(language: &Language) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What the example writes to standard output, and then to standard error; and whether it ended well.
-fn run_example(language: &Language, server: &Server) -> std::io::Result<(String, String, bool)> {
-    let mut example = language.run("example", &[]);
-    let output = example.env("REDIS_URL", &server.url).output()?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let is_well = output.status.success();
-    Ok((text(&output.stdout), text(&output.stderr), is_well))
-}
-
-/// What the example waits for.
-fn market(server: &Server) -> Result<Semaphore, luagate::Error> {
-    Ok(Gate::open(&server.url)?.semaphore("market:account:17", 5))
-}
-
-fn example(language: &Language) -> Result<(), Failed> {
-    let server = server();
-    let (text, said, is_well) = run_example(language, &server)?;
-    assert!(is_well, "{text}{said}");
-    assert!(text.starts_with("trading as "), "{text}");
-    assert_eq!(text.lines().count(), 1, "{text}");
-    let state = market(&server)?.inspect()?;
-    assert_eq!((state.limit, state.in_use), (Some(5), 0));
-    Ok(())
-}
-
-fn example_in_vain(language: &Language) -> Result<(), Failed> {
-    let server = server();
-    let market = market(&server)?;
-    let _held = market.try_acquire_many(5)?;
-    let (text, said, is_well) = run_example(language, &server)?;
-    assert!(!is_well && text.is_empty(), "{text}");
-    let names_it = said.contains("market:account:17");
-    assert!(names_it, "its error does not say of what: {said}");
-    assert_eq!(market.inspect()?.waiter_count, 0);
-    Ok(())
-}
-
 /// A fence above all others.
 const FORGED: u64 = u64::MAX >> 10;
 
-/// A worker that waits hears that it was granted, and does not ask for it. What others publish is not believed.
+/// A waiting worker receives its grant in a message and does not ask again. It ignores messages of other senders.
 fn granted_by_message(language: &Language) -> Result<(), Failed> {
     let server = server();
     let mut con = server.connection();
     let semaphore = server.gate().semaphore(NAME, LIMIT);
     let held = semaphore.try_acquire_all()?;
     let mut worker = Member::start(language.name, language.run("worker", &[&server.url, &server.prefix, "1"]));
-    let waiter = eventually("it waits", || semaphore.inspect().unwrap().waiters.pop());
-    worker.is_told_to_end(); // once it was inside
+    let waiter = eventually("the worker waits", || semaphore.inspect().unwrap().waiters.pop());
+    worker.close_input(); // it ends after this permit
     let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").arg("*:inbox:*").query(&mut con)?;
     let inbox = channels.iter().find(|inbox| inbox.starts_with(&server.prefix)).ok_or("no inbox")?;
-    let wrong = sha1_smol::Sha1::from("of somebody else").digest().to_string();
+    let wrong = sha1_smol::Sha1::from("another secret").digest().to_string();
     for signature in [format!(" {wrong}"), " \u{e9}".to_owned(), String::new()] {
         let (id, permits) = (&waiter.id, waiter.permits);
         let forged = format!("{id} {permits} {FORGED} 4000000000000 1{signature}");
-        let hear: i64 = con.publish(inbox, forged)?;
-        assert_eq!(hear, 1, "the worker hears it");
+        let receivers: i64 = con.publish(inbox, forged)?;
+        assert_eq!(receivers, 1, "the worker must receive the message");
     }
-    redis::cmd("CONFIG").arg(&["SET", "slowlog-log-slower-than", "0"]).exec(&mut con)?;
-    redis::cmd("CONFIG").arg(&["SET", "slowlog-max-len", "10000"]).exec(&mut con)?;
+    log_every_call(&mut con)?;
     held.release()?;
-    worker.ends();
+    worker.finishes();
 
     let stays = stays::read(&mut con, &format!("{}:log", server.prefix));
-    // A worker that is slow to hear that it is to end may have been inside once more.
-    let stay = stays.iter().find(|stay| stay.ticket == waiter.ticket).ok_or("it was never inside")?;
-    assert!(stay.fence < FORGED, "it believed whoever published");
+    // A worker that is slow to notice the end of its input may have held a permit once more.
+    let stay = stays.iter().find(|stay| stay.ticket == waiter.ticket).ok_or("it never held a permit")?;
+    assert!(stay.fence < FORGED, "it accepted a forged message");
     let manifest: Value = serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
     let acquire = manifest["scripts"]["semaphore/acquire"]["sha1"].as_str().ok_or("a SHA-1")?;
     let calls = scripts_called(&mut con, &waiter.id)?;
-    assert!(!calls.is_empty(), "nothing was seen");
-    assert!(!calls.iter().any(|sha1| sha1 == acquire), "it asked for what it had been told");
+    assert!(!calls.is_empty(), "no call was recorded");
+    assert!(!calls.iter().any(|sha1| sha1 == acquire), "it asked again although a message had granted the permit");
     Ok(())
 }
 
-/// The SHA-1 of each script that was called with this id since every call is kept in the slow log.
+/// From now on, the slow log of the server contains every call.
+pub fn log_every_call(con: &mut Connection) -> RedisResult<()> {
+    redis::cmd("CONFIG").arg(&["SET", "slowlog-log-slower-than", "0"]).exec(con)?;
+    redis::cmd("CONFIG").arg(&["SET", "slowlog-max-len", "10000"]).exec(con)
+}
+
+/// The SHA-1 of each script that was called with this id since [`log_every_call`].
 fn scripts_called(con: &mut Connection, id: &str) -> RedisResult<Vec<String>> {
     Ok(calls_with(con, id)?.into_iter().map(|mut words| words.remove(1)).collect())
 }
 
-/// The words of each call of a script with this word among them, since every call is kept in the slow log.
+/// The words of each call of a script that has this word as an argument, since [`log_every_call`]. The newest is first.
 pub fn calls_with(con: &mut Connection, word: &str) -> RedisResult<Vec<Vec<String>>> {
     type Row = (i64, i64, i64, Vec<Vec<u8>>, String, String);
     let rows: Vec<Row> = redis::cmd("SLOWLOG").arg(&["GET", "-1"]).query(con)?;

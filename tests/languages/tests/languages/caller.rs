@@ -1,18 +1,18 @@
-//! The program `limits` of a language, which does what it is told and says what came of it.
+//! The program `limits` of a language: it reads commands and prints their results.
 
 use super::language::Language;
-use crate::support::{SOON, Server};
+use crate::support::{SOON, Server, within};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// What an answer may take: a virtual machine starts slowly where others are busy.
+/// The longest time for an answer: a virtual machine starts slowly on a busy machine.
 const BOUND: Duration = SOON.saturating_mul(3);
 
 pub struct Caller {
     child: Child,
-    stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
     answers: Receiver<String>,
 }
 
@@ -21,19 +21,19 @@ impl Caller {
         Caller::at(language, &server.url, server)
     }
 
-    /// One that reaches the server at this URL.
+    /// Connects to the server at this URL.
     pub fn at(language: &Language, url: &str, server: &Server) -> Caller {
         let mut command = language.run("limits", &[url, &server.prefix]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let stdin = child.stdin.take().unwrap();
+        let stdin = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (said, answers) = channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| said.send(line)));
+        let (sender, answers) = channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Caller { child, stdin, answers }
     }
 
-    pub fn ask(&mut self, what: &str) {
-        writeln!(self.stdin, "{what}").unwrap();
+    pub fn ask(&mut self, command: &str) {
+        writeln!(self.stdin.as_ref().expect("an open input"), "{command}").unwrap();
     }
 
     #[track_caller]
@@ -42,20 +42,26 @@ impl Caller {
     }
 
     #[track_caller]
-    pub fn call(&mut self, what: &str) -> String {
-        self.ask(what);
+    pub fn call(&mut self, command: &str) -> String {
+        self.ask(command);
         self.answer()
     }
 
-    /// The fences of what it is granted.
+    /// The fences of the granted permits.
     #[track_caller]
-    pub fn is_granted(&mut self, what: &str) -> Vec<u64> {
-        let answer = self.call(what);
+    pub fn is_granted(&mut self, command: &str) -> Vec<u64> {
+        let answer = self.call(command);
         fences(&answer)
+    }
+
+    /// Closes its input. Returns whether it ended within this time.
+    pub fn ends_within(&mut self, time: Duration) -> bool {
+        drop(self.stdin.take());
+        within(time, || self.child.try_wait().unwrap()).is_some()
     }
 }
 
-/// The fences in an answer that says what is held.
+/// The fences in the answer of a grant.
 #[track_caller]
 pub fn fences(answer: &str) -> Vec<u64> {
     let fences = answer.strip_prefix("held ").unwrap_or_else(|| panic!("not granted: {answer}"));

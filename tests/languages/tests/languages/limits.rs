@@ -14,21 +14,21 @@ use std::time::{Duration, Instant};
 type Test = fn(&Language) -> Result<(), Failed>;
 
 pub const TESTS: [(&str, Test); 12] = [
-    ("a_full_line_is_told_at_once_with_how_many_wait", full_line),
+    ("a_full_line_is_reported_at_once_with_its_length", full_line),
     ("a_permit_released_early_stays_in_use_until_its_minimum_hold_ends", minimum_hold),
     ("a_lease_is_not_shorter_than_the_minimum_hold", lease_of_minimum_hold),
-    ("without_the_new_limits_acquire_has_seven_arguments", arguments),
+    ("acquire_sends_two_more_arguments_only_if_a_limit_is_set", arguments),
     ("several_at_once_are_granted_all_or_none", at_once),
-    ("several_at_once_are_asked_for_again_when_the_reply_is_lost", lost_reply),
-    ("several_in_line_are_renewed_while_the_next_is_waited_for", in_line),
+    ("several_at_once_are_retried_when_the_reply_is_lost", lost_reply),
+    ("several_in_line_are_renewed_during_the_wait_for_the_next", in_line),
     ("several_in_line_are_released_after_any_failure", released),
     ("several_in_line_end_when_one_is_lost", lost),
-    ("several_of_which_one_was_lost_unnoticed_are_not_handed_out", lost_unnoticed),
+    ("several_in_line_are_not_granted_if_one_was_lost_unnoticed", lost_unnoticed),
     ("several_are_acquired_by_limit_and_then_by_the_bytes_of_their_keys", order),
-    ("several_refuse_what_cannot_be_acquired_together", refused),
+    ("several_refuse_invalid_combinations", refused),
 ];
 
-/// A server, its semaphores, and who asks for permits of both.
+/// A server with two semaphores, and a caller that acquires permits of both.
 struct Scene {
     server: Server,
     caller: Caller,
@@ -36,7 +36,7 @@ struct Scene {
     total: Semaphore,
 }
 
-/// What the caller asks of them, with this lease. The wider semaphore comes first.
+/// The wants of the caller, with this lease. The semaphore with the higher limit comes first.
 fn both(lease_ms: u32) -> String {
     format!("{{g}}:total/3/1/{lease_ms}/0/0 {{g}}:user/2/1/{lease_ms}/0/0")
 }
@@ -50,17 +50,17 @@ impl Scene {
         Scene { server, caller, user, total }
     }
 
-    /// Takes all of `total`, lets the caller ask, and waits until it holds `user` and waits for `total`.
-    fn waits(&mut self, what: &str) -> Result<Permit, Failed> {
+    /// Acquires all permits of `total`. Waits until the caller holds `user` and waits for `total`.
+    fn waits(&mut self, command: &str) -> Result<Permit, Failed> {
         let held = self.total.try_acquire_all()?;
-        self.caller.ask(what);
-        eventually("it waits", || (waiter_count(&self.total) == 1).then_some(()));
-        assert_eq!(in_use(&self.user), 1, "it waits for the wide one and does not hold the narrow one");
+        self.caller.ask(command);
+        eventually("the caller waits", || (waiter_count(&self.total) == 1).then_some(()));
+        assert_eq!(in_use(&self.user), 1, "the caller waits for `total` without holding `user`");
         Ok(held)
     }
 
     fn assert_free(&self) {
-        eventually("nobody waits", || (waiter_count(&self.total) == 0).then_some(()));
+        eventually("the line is empty", || (waiter_count(&self.total) == 0).then_some(()));
         assert_eq!((in_use(&self.user), in_use(&self.total)), (0, 0));
     }
 }
@@ -80,11 +80,11 @@ fn revoke_only(semaphore: &Semaphore) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Somebody in line, whose permit is released at once.
+/// A waiter in line. Its permit is released at once.
 fn waiter(semaphore: &Semaphore) -> JoinHandle<()> {
     let (before, waits) = (waiter_count(semaphore), semaphore.clone());
     let waiter = std::thread::spawn(move || drop(waits.acquire_timeout(6 * SOON).unwrap()));
-    eventually("it waits", || (waiter_count(semaphore) > before).then_some(()));
+    eventually("the caller waits", || (waiter_count(semaphore) > before).then_some(()));
     waiter
 }
 
@@ -96,10 +96,10 @@ fn full_line(language: &Language) -> Result<(), Failed> {
     let waiter = waiter(&semaphore);
     assert_eq!(caller.call("acquire 120000 bounded/1/1/30000/1/0"), "full 1");
     assert_eq!(waiter_count(&semaphore), 1);
-    // Who does not wait is denied as ever, and where there is room for one more it waits.
+    // Without waiting the call is denied as usual. In a line with one free place the caller waits.
     assert_eq!(caller.call("try bounded/1/1/30000/1/0"), "none");
     caller.ask("acquire 120000 bounded/1/1/30000/2/0");
-    eventually("it waits", || (waiter_count(&semaphore) == 2).then_some(()));
+    eventually("the caller waits", || (waiter_count(&semaphore) == 2).then_some(()));
     held.release()?;
     waiter.join().unwrap();
     fences(&caller.answer());
@@ -111,12 +111,12 @@ fn minimum_hold(language: &Language) -> Result<(), Failed> {
     let server = server();
     let mut caller = Caller::new(language, &server);
     let semaphore = server.gate().semaphore("paced", 1);
-    caller.is_granted("try another/1/1/30000/0/0"); // it runs
+    caller.is_granted("try another/1/1/30000/0/0"); // the program has started
     let began = Instant::now();
     caller.is_granted("acquire 10000 paced/1/1/500/0/1500");
     assert_eq!(caller.call("release"), "released true");
     assert_eq!(caller.call("release"), "released false");
-    assert!(semaphore.try_acquire().is_err(), "it was free at once");
+    assert!(semaphore.try_acquire().is_err(), "the permit was free at once");
     let next = semaphore.acquire_timeout(SOON)?;
     assert!(began.elapsed() >= HOLD, "{:?}", began.elapsed());
     next.release()?;
@@ -135,7 +135,7 @@ fn lease_of_minimum_hold(language: &Language) -> Result<(), Failed> {
         caller.is_granted(ask);
         for round in 0..2 {
             let look = caller.call("look");
-            let left: u64 = look.strip_prefix("held ").ok_or("it is lost")?.parse()?;
+            let left: u64 = look.strip_prefix("held ").ok_or("the permit is lost")?.parse()?;
             assert!(left > 1_000, "round {round}: {left} ms of {ask}");
             assert_eq!(caller.call("refresh"), "refreshed");
         }
@@ -155,7 +155,7 @@ fn arguments(language: &Language) -> Result<(), Failed> {
         caller.is_granted(&format!("try {name}/1/1/30000/{limits}"));
         let keys = server.keys(&name);
         let calls = calls_with(&mut con, keys.names()[0])?;
-        let words = &calls.first().ok_or("no call was seen")?[3 + 3..];
+        let words = &calls.first().ok_or("no call was recorded")?[3 + 3..];
         assert_eq!(words[1..7], ["1", "1", "30000", "0", "", "0"]);
         assert_eq!(words[7..], *more);
     }
@@ -168,11 +168,11 @@ fn at_once(language: &Language) -> Result<(), Failed> {
     let try_both = format!("try_several {}", both(30_000));
     let held = total.try_acquire_all()?;
     assert_eq!(scene.caller.call(&try_both), "none");
-    assert_eq!(in_use(&user), 0, "it has one without the other");
+    assert_eq!(in_use(&user), 0, "one is held without the other");
     held.release()?;
     let fences = scene.caller.is_granted(&try_both);
     let holders = [&total, &user].map(|semaphore| semaphore.inspect().unwrap().holders.remove(0));
-    assert_eq!(fences, holders.clone().map(|holder| holder.fence), "in the order in which they were asked for");
+    assert_eq!(fences, holders.clone().map(|holder| holder.fence), "the order of the wants");
     assert_eq!(scene.caller.call("refresh"), "refreshed");
     assert_eq!(scene.caller.call("release"), "released true");
     scene.assert_free();
@@ -180,7 +180,7 @@ fn at_once(language: &Language) -> Result<(), Failed> {
     let above = scene.caller.call("try_several {g}:total/3/1/30000/0/0 {g}:user/2/3/30000/0/0");
     assert!(above.starts_with("refused"), "{above}");
     scene.assert_free();
-    // The minimum hold is of each semaphore.
+    // Each semaphore has its minimum hold.
     scene.caller.is_granted("try_several {g}:total/3/1/30000/0/60000 {g}:user/2/2/30000/0/0");
     scene.caller.call("release");
     assert_eq!((in_use(&user), in_use(&total)), (0, 1));
@@ -192,12 +192,12 @@ fn lost_reply(language: &Language) -> Result<(), Failed> {
     let proxy = Proxy::new(&scene.server);
     let mut caller = Caller::at(language, &proxy.url, &scene.server);
     let try_both = format!("try_several {}", both(30_000));
-    caller.is_granted(&try_both); // from here on the server has the script
+    caller.is_granted(&try_both); // from now on the server has the script
     assert_eq!(caller.call("release"), "released true");
     proxy.lose_reply_of_script();
     let fences = caller.is_granted(&try_both);
     assert!(proxy.is_done());
-    assert_eq!((in_use(&scene.user), in_use(&scene.total)), (1, 1), "it is held twice");
+    assert_eq!((in_use(&scene.user), in_use(&scene.total)), (1, 1), "the permits are held twice");
     assert_eq!(fences[0], scene.total.inspect()?.holders.remove(0).fence);
     assert_eq!(caller.call("release"), "released true");
     scene.assert_free();
@@ -211,15 +211,15 @@ fn in_line(language: &Language) -> Result<(), Failed> {
     let place = scene.total.inspect()?.waiters.remove(0);
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(u64::from(3 * LEASE_MS)) {
-        assert_eq!(in_use(&scene.user), 1, "its lease ended after {:?}", began.elapsed());
+        assert_eq!(in_use(&scene.user), 1, "the lease ended after {:?}", began.elapsed());
         sleep(Duration::from_millis(20));
     }
     let still = scene.total.inspect()?.waiters.remove(0);
-    assert_eq!((&still.id, still.ticket), (&place.id, place.ticket), "it gave up its place");
+    assert_eq!((&still.id, still.ticket), (&place.id, place.ticket), "the caller left its place in line");
     held.release()?;
     let fences = fences(&scene.caller.answer());
     let holders = [&scene.total, &scene.user].map(|semaphore| semaphore.inspect().unwrap().holders.remove(0));
-    assert_eq!(fences, holders.map(|holder| holder.fence), "in the order in which they were asked for");
+    assert_eq!(fences, holders.map(|holder| holder.fence), "the order of the wants");
     assert_eq!(scene.caller.call("refresh"), "refreshed");
     let look = scene.caller.call("look");
     assert!(look.starts_with("held "), "{look}");
@@ -253,7 +253,7 @@ fn lost(language: &Language) -> Result<(), Failed> {
     let held = scene.waits(&format!("several 120000 {}", both(1_500)))?;
     revoke_only(&scene.user)?;
     assert_eq!(scene.caller.answer(), "lost");
-    eventually("nobody waits", || (waiter_count(&scene.total) == 0).then_some(()));
+    eventually("the line is empty", || (waiter_count(&scene.total) == 0).then_some(()));
     held.release()?;
     scene.assert_free();
     Ok(())
@@ -273,13 +273,13 @@ fn order(language: &Language) -> Result<(), Failed> {
     let server = server();
     let gate = server.gate();
     let mut caller = Caller::new(language, &server);
-    // The narrow one first; of the same limit that with the lower bytes, which is not the order of UTF-16.
+    // The smaller limit first. With the same limit the lower bytes first: this is not the order of UTF-16.
     for (first, second, limits) in [("z", "a", [1, 5]), ("\u{ff61}", "\u{1f600}", [3, 3]), ("b", "c", [10, 10])] {
         let (narrow, wide) = (gate.semaphore(first, limits[0]), gate.semaphore(second, limits[1]));
         let held = narrow.try_acquire_all()?;
         let want = |name: &str, limit: u32| format!("{name}/{limit}/1/30000/0/0");
         caller.ask(&format!("several 120000 {} {}", want(second, limits[1]), want(first, limits[0])));
-        eventually("it waits for one", || (waiter_count(&narrow) == 1).then_some(()));
+        eventually("the caller waits for one", || (waiter_count(&narrow) == 1).then_some(()));
         assert_eq!(in_use(&wide), 0, "{second} is held while {first} is waited for");
         held.release()?;
         fences(&caller.answer());

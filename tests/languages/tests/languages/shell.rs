@@ -1,4 +1,4 @@
-//! `with-permit`, for which a server's own command line is enough. Every test runs with each shell.
+//! `with-permit`, which needs only `redis-cli`. Every test runs with each shell.
 
 mod arguments;
 mod command;
@@ -18,7 +18,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What `/bin/sh` is on most systems.
+/// The shells that are `/bin/sh` on most systems.
 pub const SHELLS: [&str; 2] = ["dash", "bash"];
 
 type Shell = &'static str;
@@ -35,7 +35,7 @@ const NO_ANSWER: i32 = 69;
 const NOT_IN_TIME: i32 = 75;
 const LOST: i32 = 79;
 
-/// Why it cannot be run on this machine.
+/// The reason why it cannot run on this machine.
 pub fn missing(shell: Shell) -> Option<String> {
     let runs = |program: &str| Command::new(program).args(["-c", ":"]).output().is_ok();
     let version = Command::new("redis-cli").arg("--version").output();
@@ -45,8 +45,7 @@ pub fn missing(shell: Shell) -> Option<String> {
     (!runs(shell)).then(|| format!("no {shell}"))
 }
 
-/// The script, run by this shell with these arguments. Signals that the caller ignores are not ignored by it, where `env` can
-/// do that.
+/// Runs the script in this shell with these arguments. If `env` can do that, it does not inherit ignored signals.
 fn script(shell: Shell, url: &str, arguments: &[&str]) -> Command {
     let reset = ["--default-signal=HUP,INT,QUIT,TERM", shell];
     let probe = Command::new(found("env")).args(reset).args(["-c", ":"]).output();
@@ -59,7 +58,7 @@ fn script(shell: Shell, url: &str, arguments: &[&str]) -> Command {
         _ => Command::new(shell),
     };
     command
-        .arg(format!("{ROOT}/tests/languages/shell/with-permit"))
+        .arg(format!("{ROOT}/clients/shell/with-permit"))
         .args(arguments)
         .env("REDIS_URL", url)
         .current_dir(ROOT)
@@ -72,7 +71,7 @@ fn script(shell: Shell, url: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a line of shell with one of so many permits of the semaphore `batch`.
+/// Runs a shell command with a permit of the semaphore `batch`, which has this limit.
 fn with_permit(shell: Shell, url: &str, limit: u32, seconds: impl ToString, line: &str) -> Command {
     let (limit, seconds) = (limit.to_string(), seconds.to_string());
     let arguments = ["batch", &limit, &seconds, "sh", "-c", line];
@@ -106,7 +105,7 @@ impl Home {
     }
 
     fn waits_for(&self, in_use: u32) {
-        eventually("so many are inside", || (self.in_use() == in_use).then_some(()));
+        eventually("this number of permits is held", || (self.in_use() == in_use).then_some(()));
     }
 }
 
@@ -130,14 +129,14 @@ impl Log {
         self.text().lines().map(str::to_owned).collect()
     }
 
-    /// Waits until there are so many lines.
+    /// Waits until there are this number of lines.
     #[track_caller]
     fn has_lines(&self, count: usize) {
         eventually("a line is written", || (self.text().matches('\n').count() >= count).then_some(()));
     }
 }
 
-/// A folder with these programs and no others, for the variable PATH.
+/// A folder that contains only these programs, for the variable PATH.
 fn only(programs: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for program in programs {
@@ -160,7 +159,7 @@ fn put_program(folder: &Path, name: &str, text: &str) {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The variable PATH with this folder in front.
+/// The variable PATH, with this folder first.
 fn before_path(folder: &Path) -> OsString {
     let path = std::env::var_os("PATH").unwrap();
     let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path));
@@ -169,10 +168,10 @@ fn before_path(folder: &Path) -> OsString {
 
 fn end_of(child: &mut Child) -> ExitStatus {
     let ended = within(Duration::from_secs(30), || child.try_wait().unwrap());
-    ended.expect("it ends")
+    ended.expect("the process ends")
 }
 
-/// Waits for its end, and returns what it wrote.
+/// Waits for the end of the process, and returns its output.
 fn output_of(child: &mut Child) -> Output {
     let status = end_of(child);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -185,8 +184,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The processes that run, of those with this id or in the group with this id. What has died and is not yet waited for does not
-/// count.
+/// The running processes with this process id or group id, without those that have ended and await their parent.
 fn alive(id: &str) -> Vec<String> {
     let output = Command::new("ps").args(["-A", "-o", "stat=,pid=,pgid=,args="]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

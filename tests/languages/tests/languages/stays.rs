@@ -1,24 +1,24 @@
-//! The log in which each process writes that it is inside, and what must hold of it.
+//! The log of all processes: each writes when it acquires and when it releases. The checks of this log.
 
 use redis::streams::StreamRangeReply;
 use redis::{Commands, Connection};
 use std::collections::BTreeMap;
 
-/// One stay inside, from an instant at which the permit was held for sure to the last such instant.
+/// The time for which a process held permits: from an instant at which it certainly held them to the last such instant.
 #[derive(Debug)]
 pub struct Stay {
     pub language: String,
     pub permits: u64,
     pub fence: u64,
-    /// 0: it did not wait.
+    /// 0: the process did not wait.
     pub ticket: u64,
     from: Instant,
     to: Instant,
-    /// Whether it ended with the lease, since its process was killed.
+    /// Whether the process was killed, so that it ended with the lease.
     pub is_cut: bool,
 }
 
-/// The server's time in ms, and the place among the entries of that time.
+/// The server's time in ms, and the number of the entry within this millisecond.
 type Instant = (u64, u64);
 
 fn instant(id: &str) -> Instant {
@@ -26,7 +26,7 @@ fn instant(id: &str) -> Instant {
     (ms.parse().unwrap(), place.parse().unwrap())
 }
 
-/// What was logged so far.
+/// The log so far.
 pub fn read(con: &mut Connection, log: &str) -> Vec<Stay> {
     let entries: StreamRangeReply = con.xrange_all(log).unwrap();
     let mut stays = BTreeMap::new();
@@ -36,7 +36,7 @@ pub fn read(con: &mut Connection, log: &str) -> Vec<Stay> {
         let at = instant(&entry.id);
         let id = field("id");
         if field("event") == "leave" {
-            let stay: &mut Stay = stays.get_mut(&id).expect("who leaves has entered");
+            let stay: &mut Stay = stays.get_mut(&id).expect("each leave follows an enter");
             stay.to = stay.to.min(at);
             stay.is_cut = false;
             continue;
@@ -54,31 +54,31 @@ pub fn read(con: &mut Connection, log: &str) -> Vec<Stay> {
     stays.into_values().collect()
 }
 
-/// The most permits that were held at once.
-pub fn most_inside(stays: &[Stay]) -> u64 {
+/// The maximum number of permits held at the same time.
+pub fn most_held(stays: &[Stay]) -> u64 {
     let mut changes = Vec::new();
     for stay in stays.iter().filter(|stay| stay.from < stay.to) {
         changes.push((stay.from, true, stay.permits));
         changes.push((stay.to, false, stay.permits));
     }
-    changes.sort(); // of one instant, who leaves comes first
-    let (mut inside, mut most) = (0, 0);
+    changes.sort(); // at one instant, releases come first
+    let (mut held, mut most) = (0, 0);
     for (_, enters, permits) in changes {
-        inside = if enters { inside + permits } else { inside - permits };
-        most = most.max(inside);
+        held = if enters { held + permits } else { held - permits };
+        most = most.max(held);
     }
     most
 }
 
-/// Nobody was granted before somebody who had waited for longer.
+/// Permits were granted in the order of the tickets, and each fence was granted once.
 #[track_caller]
 pub fn assert_in_order(stays: &mut [Stay]) {
     stays.sort_by_key(|stay| stay.fence);
     for pair in stays.windows(2) {
-        assert!(pair[0].fence < pair[1].fence, "a fence given twice: {pair:?}");
+        assert!(pair[0].fence < pair[1].fence, "a fence was granted twice: {pair:?}");
     }
     let waited: Vec<&Stay> = stays.iter().filter(|stay| stay.ticket > 0).collect();
     for pair in waited.windows(2) {
-        assert!(pair[0].ticket < pair[1].ticket, "overtaken: {pair:?}");
+        assert!(pair[0].ticket < pair[1].ticket, "granted out of order: {pair:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Processes in all languages that take turns on one semaphore.
+//! Processes in all languages that share one semaphore.
 
 use super::language::Language;
 use super::worker::NAME;
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A virtual machine starts slowly where others are busy, and a lease of who was killed has to end.
+/// A virtual machine starts slowly on a busy machine, and the leases of killed processes must end first.
 const BOUND: Duration = SOON.saturating_mul(6);
 
-/// What a process has told.
+/// The lines that a process has printed.
 #[derive(Default)]
-struct Told {
+struct Printed {
     served: AtomicU32,
     is_finished: AtomicBool,
     errors: Mutex<Vec<String>>,
@@ -24,7 +24,7 @@ pub struct Member {
     language: &'static str,
     child: Child,
     stdin: Option<ChildStdin>,
-    told: Arc<Told>,
+    printed: Arc<Printed>,
 }
 
 pub struct Team {
@@ -38,7 +38,7 @@ pub struct Team {
 pub const RUST: &str = "rust";
 
 impl Team {
-    /// So many processes of each language, and of Rust. Returns when each was served.
+    /// Starts `each` processes of every language and of Rust. Returns when each process held the semaphore once.
     pub fn new(url: &str, prefix: &str, languages: &[Language], each: u32) -> Team {
         let mut team = Team {
             url: url.to_owned(),
@@ -52,11 +52,11 @@ impl Team {
                 team.join(language);
             }
         }
-        team.goes_on(1);
+        team.continues(1);
         team
     }
 
-    /// The languages that take part.
+    /// The languages of the processes.
     pub fn names(&self) -> Vec<&'static str> {
         let names = self.languages.iter().map(|language| language.name);
         std::iter::once(RUST).chain(names).collect()
@@ -74,16 +74,16 @@ impl Team {
         self.members.push(Member::start(language, command));
     }
 
-    /// Waits until everybody was served so many times more.
-    pub fn goes_on(&self, times: u32) {
+    /// Waits until each process held the semaphore this number of times more.
+    pub fn continues(&self, times: u32) {
         let before: Vec<u32> = self.members.iter().map(Member::served).collect();
         for (member, before) in self.members.iter().zip(before) {
             let served = within(BOUND, || (member.served() >= before + times).then_some(()));
-            assert!(served.is_some(), "{} does not go on: {}", member.language, member.errors());
+            assert!(served.is_some(), "{} does not continue: {}", member.language, member.errors());
         }
     }
 
-    /// Ends one of them in the middle of what it does; another of its language takes its place.
+    /// Kills a process, and starts another one of its language.
     pub fn kill(&mut self, place: usize) {
         let place = place % self.members.len();
         let mut member = self.members.remove(place);
@@ -92,11 +92,11 @@ impl Team {
         self.join(member.language);
     }
 
-    /// Everybody is served twice more, and ends well.
+    /// Each process holds the semaphore twice more, and then ends without an error.
     pub fn finish(mut self) {
-        self.goes_on(2);
-        self.members.iter_mut().for_each(Member::is_told_to_end);
-        self.members.iter_mut().for_each(Member::ends);
+        self.continues(2);
+        self.members.iter_mut().for_each(Member::close_input);
+        self.members.iter_mut().for_each(Member::finishes);
     }
 }
 
@@ -105,40 +105,40 @@ impl Member {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let told = Arc::new(Told::default());
-        let tell = told.clone();
+        let printed = Arc::new(Printed::default());
+        let sink = printed.clone();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 match line.split_once(' ').unwrap_or((&line, "")) {
-                    ("served", _) => drop(tell.served.fetch_add(1, Ordering::SeqCst)),
-                    ("finished", _) => tell.is_finished.store(true, Ordering::SeqCst),
-                    ("error", what) => tell.errors.lock().unwrap().push(what.to_owned()),
+                    ("served", _) => drop(sink.served.fetch_add(1, Ordering::SeqCst)),
+                    ("finished", _) => sink.is_finished.store(true, Ordering::SeqCst),
+                    ("error", what) => sink.errors.lock().unwrap().push(what.to_owned()),
                     _ => {}
                 }
             }
         });
-        Member { language, child, stdin, told }
+        Member { language, child, stdin, printed }
     }
 
-    /// The stay that it is in, or that it waits for, is its last one.
-    pub fn is_told_to_end(&mut self) {
+    /// The process ends after the permits that it holds or waits for.
+    pub fn close_input(&mut self) {
         drop(self.stdin.take());
     }
 
-    /// Waits until it has ended, and well.
-    pub fn ends(&mut self) {
+    /// Waits until the process has ended with success.
+    pub fn finishes(&mut self) {
         let language = self.language;
-        let finished = within(BOUND, || self.told.is_finished.load(Ordering::SeqCst).then_some(()));
-        assert!(finished.is_some(), "{language} does not end: {}", self.errors());
+        let finished = within(BOUND, || self.printed.is_finished.load(Ordering::SeqCst).then_some(()));
+        assert!(finished.is_some(), "{language} does not finish: {}", self.errors());
         assert!(self.child.wait().unwrap().success(), "{language}: {}", self.errors());
     }
 
     fn served(&self) -> u32 {
-        self.told.served.load(Ordering::SeqCst)
+        self.printed.served.load(Ordering::SeqCst)
     }
 
     fn errors(&self) -> String {
-        self.told.errors.lock().unwrap().join("\n")
+        self.printed.errors.lock().unwrap().join("\n")
     }
 }
 

@@ -15,24 +15,23 @@ use std::time::Duration;
 type Test = fn(&[Language]) -> Result<(), Failed>;
 
 pub const TESTS: [(&str, Test); 2] =
-    [("limit_and_order_hold_across_languages", limit_and_order), ("everybody_goes_on_after_faults", faults)];
+    [("limit_and_order_hold_across_languages", limit_and_order), ("all_processes_continue_after_faults", faults)];
 
-/// How often a process is killed, and how many replies are lost, one at a time.
+/// The numbers of killed processes and of lost replies, one at a time.
 const KILLS: usize = 12;
 const HOLDERS_KILLED: usize = 2;
 const REPLIES_LOST: usize = 60;
 
-/// What one sees from outside who knows only the log.
 fn assert_limit(stays: &[Stay]) {
-    let most = stays::most_inside(stays);
-    assert!(most <= LIMIT.into(), "{most} inside at once");
-    assert!(most > 1, "nobody was ever inside with another: nothing was tested");
+    let most = stays::most_held(stays);
+    assert!(most <= LIMIT.into(), "{most} permits were held at the same time");
+    assert!(most > 1, "no two permits were ever held at the same time: nothing was tested");
 }
 
-/// No permit is held any more, and nobody stands in line.
+/// No permit is held, and the line is empty.
 fn assert_free(server: &Server) {
     let semaphore = server.gate().semaphore(NAME, LIMIT);
-    eventually("all permits come back", || {
+    eventually("all permits are released", || {
         let state = semaphore.inspect().unwrap();
         (state.in_use == 0 && state.waiter_count == 0).then_some(())
     });
@@ -47,9 +46,9 @@ fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
     for round in 0..REPLIES_LOST {
         proxy.lose_reply_of_script();
         eventually("a reply is lost", || proxy.is_done().then_some(()));
-        // Where all others wait, all replies are to whoever asks again: what it was granted would end before it hears of it.
+        // If all other processes wait, only this process receives replies, and losing each of them would let its lease end.
         let before = proxy.replies_to_scripts();
-        eventually("the next comes through", || (proxy.replies_to_scripts() > before).then_some(()));
+        eventually("the next reply arrives", || (proxy.replies_to_scripts() > before).then_some(()));
         sleep(Duration::from_millis(dice.below(100)));
         if round % (REPLIES_LOST / KILLS) == 0 {
             team.kill(dice.below(1_000) as usize);
@@ -60,7 +59,7 @@ fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
     let mut cut = || stays::read(&mut con, &log).iter().filter(|stay| stay.is_cut).count();
     while cut() < HOLDERS_KILLED + LIMIT as usize {
         team.kill(dice.below(1_000) as usize);
-        team.goes_on(1);
+        team.continues(1);
     }
     team.finish();
     assert_free(&server);
@@ -74,7 +73,7 @@ fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
     }
     for name in names {
         let count = waited.get(name).copied().unwrap_or(0);
-        assert!(count >= 10, "{name} was served {count} times in line, of {waited:?}");
+        assert!(count >= 10, "{name} was granted {count} times in line, of {waited:?}");
     }
     let cut = stays.iter().filter(|stay| stay.is_cut).count();
     println!("{} stays, {cut} of them cut by a kill; in line {waited:?}", stays.len());
@@ -87,15 +86,15 @@ fn faults(languages: &[Language]) -> Result<(), Failed> {
     let log = format!("{}:log", server.prefix);
     let mut con = server.connection();
     kill_connections(&mut con, "pubsub");
-    team.goes_on(2);
+    team.continues(2);
     kill_connections(&mut con, "normal");
-    team.goes_on(2);
+    team.continues(2);
     redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con)?;
-    team.goes_on(2);
+    team.continues(2);
     assert_limit(&stays::read(&mut con, &log));
     server.kill();
-    server.start_again(); // knows nothing any more
-    team.goes_on(2);
+    server.start_again(); // all data is lost
+    team.continues(2);
     team.finish();
     assert_free(&server);
     Ok(())

@@ -1,4 +1,4 @@
-//! The process in Rust; what it does, the workers of the other languages do too.
+//! The process in Rust. The workers of the other languages do the same.
 
 use crate::support::dice::Dice;
 use luagate::{Error, Gate, Permit, Semaphore};
@@ -14,7 +14,7 @@ pub const LIMIT: u32 = 3;
 const LEASE: Duration = Duration::from_secs(2);
 const IN_LINE: Duration = Duration::from_secs(20);
 
-/// Writes what happens to the log, at the server's time.
+/// Writes to the log, with the server's time.
 struct Log {
     client: redis::Client,
     con: Connection,
@@ -22,7 +22,7 @@ struct Log {
 }
 
 impl Log {
-    /// Runs a command until it is answered: a second entry of the same does no harm.
+    /// Retries a command until the server replies: a second entry does no harm.
     fn run<T: FromRedisValue>(&mut self, command: &Cmd) -> T {
         loop {
             match command.query(&mut self.con) {
@@ -83,14 +83,14 @@ fn stay(semaphore: &Semaphore, dice: &mut Dice, log: &mut Log) -> Result<(), Err
     Ok(())
 }
 
-/// Takes its turns until its standard input ends.
+/// Acquires and releases until its standard input ends.
 pub fn work(arguments: &[String]) {
     let [url, prefix, seed] = arguments else { panic!("{arguments:?}") };
-    let told = Arc::new(AtomicBool::new(false));
-    let to_end = told.clone();
+    let should_end = Arc::new(AtomicBool::new(false));
+    let ended = should_end.clone();
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        to_end.store(true, Ordering::SeqCst);
+        ended.store(true, Ordering::SeqCst);
     });
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
@@ -98,7 +98,7 @@ pub fn work(arguments: &[String]) {
     let con = client.get_connection().unwrap();
     let mut log = Log { client, con, key: format!("{prefix}:log") };
     let mut dice = Dice::new(seed.parse().unwrap());
-    while !told.load(Ordering::SeqCst) {
+    while !should_end.load(Ordering::SeqCst) {
         match stay(&semaphore, &mut dice, &mut log) {
             Ok(()) => println!("served"),
             Err(Error::Denied(_)) => sleep(Duration::from_millis(1 + dice.below(20))),

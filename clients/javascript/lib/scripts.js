@@ -1,0 +1,92 @@
+// The scripts of this package, their arguments and their replies.
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+
+const CONTRACT = 1; // the version of lua/README.md that this package implements
+const FOLDER = fileURLToPath(new URL('../lua', import.meta.url));
+const REPLY_MS = 2_000; // after this time without a reply, the reply counts as lost
+const PAUSES_MS = [50, 200, 1_000, 2_000]; // before each retry of a call whose reply was lost
+
+export const sha1 = (bytes) => createHash('sha1').update(bytes).digest('hex');
+
+/** The scripts in a folder, by their names in its manifest. */
+export function loadScripts(folder = FOLDER) {
+  const { contract, scripts } = JSON.parse(readFileSync(`${folder}/manifest.json`, 'utf8'));
+  if (contract !== CONTRACT) {
+    const accepted = `contract ${CONTRACT}. Use the folder lua/ that belongs to this package`;
+    throw new Error(`${folder}: got contract ${contract}. Accepted: ${accepted}`);
+  }
+  for (const [name, script] of Object.entries(scripts)) {
+    script.text = readFileSync(`${folder}/${script.file}`, 'utf8');
+    if (sha1(script.text) !== script.sha1) {
+      const why = `the SHA-1 of ${script.file} differs from the manifest`;
+      throw new Error(`${name}: ${why}. Copy the folder lua/ again, byte for byte`);
+    }
+  }
+  return scripts;
+}
+
+/** Calls a script, and loads it first if the server does not have it. */
+export function runScript(redis, { sha1, text }, keys, argv) {
+  const rest = [String(keys.length), ...keys, ...argv];
+  const run = () => redis.sendCommand(['EVALSHA', sha1, ...rest]);
+  const load = () => redis.sendCommand(['SCRIPT', 'LOAD', text]);
+  const ifUnknown = (attempt) => (error) => {
+    if (!error.message.startsWith('NOSCRIPT')) throw error;
+    return attempt();
+  };
+  return run()
+    .catch(ifUnknown(() => Promise.all([load(), run()]).then((replies) => replies[1]))) // sent in one packet
+    .catch(ifUnknown(() => redis.sendCommand(['EVAL', text, ...rest])));
+}
+
+/** Runs `call` once. A reply that is late counts as lost. */
+export async function replyOf(call) {
+  const alarm = new AbortController();
+  const late = sleep(REPLY_MS, null, { signal: alarm.signal }).then(() => {
+    throw new Error(`no reply within ${REPLY_MS} ms`);
+  });
+  try {
+    return await Promise.race([call(), late]);
+  } finally {
+    alarm.abort();
+  }
+}
+
+/** Runs `call`, and retries if its reply is lost. */
+export async function untilReplied(call) {
+  for (const pause of [...PAUSES_MS, null]) {
+    try {
+      return await replyOf(call);
+    } catch (error) {
+      if (isErrorReply(error) || pause === null) throw error;
+      await sleep(pause);
+    }
+  }
+}
+
+// Whether the server replied with this error. Without an import: a package that is installed as a link does not find `redis`.
+function isErrorReply(error) {
+  for (let one = error; one; one = Object.getPrototypeOf(one)) {
+    if (one.constructor?.name === 'ErrorReply') return true;
+  }
+  return false;
+}
+
+/** The arguments of a call, in the order of the manifest. The last ones may be left out. */
+export function argvOf(script, args) {
+  return script.argv.filter((name) => name in args).map((name) => args[name]);
+}
+
+/**
+ * Calls a script once. Returns the `word` and the fields of the reply, and `clock`: the time of this process, by
+ * `performance.now()`, less the server's time. It is rather too small than too large.
+ */
+export async function callOnce(redis, script, keys, argv) {
+  const sentAt = performance.now();
+  const [word, ...values] = await runScript(redis, script, keys, argv.map(String));
+  const fields = Object.fromEntries(script.replies[word].map((name, i) => [name, values[i]]));
+  return { word, ...fields, clock: sentAt - fields.now };
+}

@@ -1,0 +1,467 @@
+-- semaphore/try_acquire_all: requests permits of several semaphores at once, all or none. A repeated call with the same id
+-- grants nothing twice.
+--
+-- KEYS  meta holders queue ...
+--                 of 1 to 64 semaphores, all with one hash tag
+-- ARGV  id        the caller's id, the same for all
+--       permits limit lease_ms at_least_ms ...
+--                 of each semaphore, as for `acquire`; permits: 1 to the limit in force
+-- REPLY granted      now permits
+--       held         now permits
+--       denied       index next_expiry now usages
+--       above_limit  index limit now  more than the limit in force, so never granted
+--
+-- Lists are in the order of KEYS. `permits` has for each semaphore: permits fence expires_at in_use limit. `index` is the
+-- first semaphore that has too few free permits, or has a waiter; from 1. `usages` has for each: in_use limit waiting.
+-- After `denied` and `above_limit` the id has no permit of any of them, nor a place in line.
+-- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
+-- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
+local find = string.find
+local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
+local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
+local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
+local problem
+local function refuse(text) problem = problem or 'LUAGATE ' .. text end
+-- ARGV[at] as a number.
+local function number(at, name, least, most)
+  local value = find(ARGV[at] or '', DIGITS) and ARGV[at] + 0
+  if value and value >= least and value <= most then return value end
+  problem = problem or string.format(NO_NUMBER, name, least, most)
+end
+-- ARGV[at] as a word of at most `most` bytes.
+local function word(at, name, most)
+  local text = ARGV[at] or ''
+  if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
+  return text
+end
+-- Checks the numbers of keys and arguments.
+local function takes(keys, key_count, arguments, count)
+  if #KEYS ~= key_count then refuse('keys: wrong number of keys. Accepted: ' .. key_count .. ': ' .. keys) end
+  -- Some clients remove white space at the end of an error, so no error ends with it.
+  if #ARGV ~= count then
+    refuse('arguments: wrong number of arguments. Accepted: ' .. count .. (count > 0 and ': ' .. arguments or ''))
+  end
+end
+local count, seen_keys, asked = #KEYS / 3, {}, {}
+local tag = string.match(KEYS[1] or '', '{(.-)}')
+if count % 1 ~= 0 or count < 1 or count > 64 then
+  refuse('keys: wrong number of keys. Accepted: meta holders queue of 1 to 64 semaphores')
+end
+for _, key in ipairs(KEYS) do
+  if seen_keys[key] then refuse('keys: ' .. key .. ' twice. Accepted: each semaphore once') end
+  if not tag or string.match(key, '{(.-)}') ~= tag then
+    refuse('keys: no hash tag, or different ones. Accepted: keys with one hash tag')
+  end
+  seen_keys[key] = true
+end
+if #ARGV ~= 1 + 4 * count then
+  refuse('arguments: wrong number of arguments. Accepted: ' .. 1 + 4 * count
+    .. ': id, and permits limit lease_ms at_least_ms of each semaphore')
+end
+local id = word(1, 'id', 200)
+for at = 2, problem and 0 or #ARGV, 4 do
+  local permits, limit = number(at, 'permits', 1, 2147483647), number(at + 1, 'limit', 0, 2147483647)
+  local lease_ms, at_least_ms = number(at + 2, 'lease_ms', 0, 3155760000000), number(at + 3, 'at_least_ms', 0, 3155760000000)
+  if not problem and lease_ms > 0 and lease_ms < at_least_ms then lease_ms = at_least_ms end
+  asked[#asked + 1] = {permits, limit, lease_ms, at_least_ms}
+end
+if problem then return redis.error_reply(problem) end
+-- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
+local call = redis.call
+local clock = call('TIME')
+local micros = clock[1] * 1000000 + clock[2]
+local now = (micros - micros % 1000) / 1000 -- ms
+-- Reads one semaphore, with its three keys. Writes nothing: the functions that it returns do.
+local function open(KEYS, want, declared, lease_ms, at_least_ms)
+-- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
+-- In   id (may be empty)
+-- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- Part: the storage layout. Only this part defines the contents of the keys.
+--
+--   holders   sorted set: id, end of its lease in ms; inf: permanent
+--             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
+--   queue     sorted set: id, ticket
+--   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
+--
+-- Records and the state are packed numbers. A script reads and writes them several times faster than decimal text.
+--   a holder      fence; also permits and least_end (0: none), if it has more than one permit or a minimum hold
+--   a waiter      permits, lease_ms, patience_until (the waiter's deadline on the server), asks_before (it plans to
+--                 ask again this many ms before patience_until), at_least_ms; its inbox follows
+--   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
+--                                because keys were lost, while a lease that is still known runs
+--                 limit          0: none is stored
+--                 extra_weight   the permits of all holders beyond one each
+--                 next_end       no lease ends before this time
+--                 last_end       no lease ends after this time, except permanent ones
+--                 expiry         when the keys expire; 0: never
+--                 last_fence     the last fence or ticket that was given
+--                 head_until     while nothing is free, the first waiter stays first until this time; inf: no id waits
+local VERSION = 1
+local STATE, STATE_SIZE = '<BIdddddd', 53
+local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
+local HOLDER, HOLDER_SIZE = '<dId', 20
+local WAITER, WAITER_SIZE = '<IddId', 32
+local NEVER = 1 / 0
+local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
+if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
+if meta == holders or meta == queue or holders == queue then
+  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
+end
+local stored = call('HMGET', meta, 'the state', id)
+local state, record = stored[1], stored[2]
+local is_known = state and #state == STATE_SIZE
+local mode, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until =
+  struct.unpack(STATE, is_known and state or string.rep('\0', STATE_SIZE))
+if not is_known then mode, next_end, expiry = state and string.byte(state) or VERSION * 4, NEVER, now end
+local suspended, pinned
+if mode ~= VERSION * 4 then
+  suspended, pinned = mode % 2 == 1, mode % 4 > 1
+  local version = math.floor(mode / 4)
+  if version ~= VERSION then
+    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore')
+  end
+end
+local fence, weight, least_end
+if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
+if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
+-- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
+local next_fence = last_fence < micros and micros or last_fence + 1
+-- The changes that `write` stores.
+local changed, ttl_changed              -- the state; when the keys expire
+local wrote                             -- `write` need not begin with a write that is allowed when memory is full
+local records = nil                     -- ids and their new records, alternating
+local renewed                           -- the new end of the caller's lease
+local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
+local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
+local latest = 0                        -- the latest end of a new lease
+  local waiting, gives_back = call('ZCARD', queue)
+-- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
+-- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
+-- In   waiting (NEVER: not known yet); gives_back: the caller releases its permits, and their lease has not ended
+-- Out  held, in_use, consistent
+local held = call('ZCARD', holders)
+local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
+-- A call that can grant no more than it gives back leaves the check to the next call.
+local consistent = gives_back and (waiting == 0 or in_use >= limit)
+if not consistent then
+  if waiting == NEVER then waiting = call('ZCARD', queue) end
+  local fields = call('HLEN', meta)
+  if state then
+    consistent = is_known and fields == 1 + waiting + (suspended and 0 or held)
+      and not (suspended and held == 0 and last_end > now) -- holders was lost while granting was suspended
+  else
+    consistent = fields + held + waiting == 0
+  end
+end
+  local stored_limit = limit
+  if limit == 0 then limit = declared end
+  local in_force = limit
+  if limit == 0 then
+    return redis.error_reply(
+      'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
+  end
+  local own_end = fence and call('ZSCORE', holders, id)
+  local is_held, can_have = own_end and tonumber(own_end) > now, nil
+  local one = {is_held = is_held, above_limit = not is_held and want > limit and limit}
+  -- Takes back ended leases and serves the line. With `asks` it grants to the caller, if enough is free and no id waits.
+  -- Returns whether the caller holds its permits here, or could be granted them.
+  function one.advance(asks)
+    if is_held then return true end
+-- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
+-- In   the results of `load` and `count`; `fence`: the caller's own lease has ended
+if not consistent or suspended or fence or now >= next_end then
+  if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
+    local ended = fence and {id} or {}
+    for _, who in ipairs(held > 0 and call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100) or {}) do
+      if not fence or who ~= id then ended[#ended + 1] = who end
+    end
+    if #ended > 0 then
+      for _, text in ipairs(extra_weight > 0 and call('HMGET', meta, unpack(ended)) or {}) do
+        if text and #text == HOLDER_SIZE then extra_weight = extra_weight - select(2, struct.unpack(HOLDER, text)) + 1 end
+      end
+      local gone = call('ZREM', holders, unpack(ended))
+      consistent = call('HDEL', meta, unpack(ended)) == #ended and gone == #ended
+      held, lease_ended = held - gone, true
+    end
+    if fence then record, fence = false, nil end
+    next_end, changed = tonumber(held > 0 and call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] or NEVER), true
+  end
+  -- The keys are inconsistent: the holders are unknown, only the end of the last lease is known. It is the later of the last
+  -- end in holders and `last_end`. Granting resumes when `last_end` has passed and all known leases have ended or were released.
+  if not consistent then
+    local known = tonumber(call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] or 0)
+    call('UNLINK', meta, queue)
+    if is_known and last_end > now then
+      call('ZADD', holders, last_end, 'lost leases') -- it contains a space, so no id is equal to it
+      known = math.max(known, last_end)
+    end
+    suspended, waiting, extra_weight, record, fence = true, 0, 0, false, nil
+    next_end, last_end = NEVER, known == NEVER and last_end or known
+    expiry = (pinned or known == NEVER) and 0 or math.max(known, now) + 60000
+    held, changed, ttl_changed, wrote = call('ZCARD', holders), true, true, true
+  end
+  if suspended and call('ZCOUNT', holders, '(' .. now, '+inf') == 0 then
+    call('UNLINK', holders)
+    suspended, held, extra_weight, next_end, changed, lease_ended = false, 0, 0, NEVER, true, true
+  end
+  in_use = suspended and 2147483647 or held + extra_weight
+end
+-- Part: messages to the waiters.
+-- Out  listens, tell, CHANNEL_AND_SECRET, if any id waits
+local listens, tell, CHANNEL_AND_SECRET
+if waiting > 0 then
+  CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
+  -- Returns the position of the first of these channels with a subscriber. A waiter without a channel needs none. Only exact
+  -- subscriptions at this node count: the number that PUBLISH returns includes some of the others.
+  function listens(...)
+    local counts = (...) == '' and {'', 1} or redis.pcall('PUBSUB', 'NUMSUB', ...)
+    for i = 2, #counts, 2 do if counts[i] > 0 then return i / 2 end end
+  end
+  -- Sends a grant with fence and end as text, or with a fence of 0 a hint to ask again at `at`. Other clients may publish, so a
+  -- message to a waiter with a secret ends with a signature. Returns false if the message could not be sent.
+  function tell(channel, secret, who, permits, fence_text, at)
+    local message = who .. (permits == 1 and ' 1 ' or ' ' .. permits .. ' ') .. fence_text .. ' ' .. at .. ' '
+      .. clock[1] .. string.sub('00000' .. clock[2], -6, -4)
+    if secret ~= '' then message = message .. ' ' .. redis.sha1hex(secret .. message) end
+    return type(redis.pcall('PUBLISH', channel, message)) == 'number'
+  end
+end
+    if record and not fence then -- gives up its place in line
+      call('ZREM', queue, id)
+      call('HDEL', meta, id)
+      waiting, record = waiting - 1, false
+    end
+    local serves, waits, patience_until = true, false, nil
+-- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
+-- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
+-- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
+--      with a minimum hold of `at_least_ms`; waits: the caller waits in line until `patience_until`
+-- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
+local given, stopped, first, first_text, line, texts
+local seen, at = 0, 0
+while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
+  if waiting > 0 and not line then
+    local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
+    line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
+    if #line <= last then waiting = #line end
+    if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
+    at = 0
+  end
+  local in_line = waiting > 0
+  local who, text = id
+  if in_line then
+    seen, at = seen + 1, at + 1
+    who, text = line[at], texts[at]
+  end
+  local permits, lease, patience, asks_before, at_least, channel, secret
+  local mine, alive = asks and who == id, true
+  if mine then
+    permits = want or math.max(1, limit - in_use)
+    lease = lease_ms
+    patience = patience_until
+    at_least = at_least_ms
+  elseif text and #text >= WAITER_SIZE then
+    permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, text)
+    alive = patience > now
+    -- Only a waiter that could be granted, or that blocks others, must have a subscriber.
+    if alive and (in_use < limit or permits > limit) then
+      channel, secret = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
+      alive = in_use >= limit or listens(channel)
+    end
+  else
+    alive = false
+  end
+  local fits = alive and in_use + permits <= limit
+  if alive and permits <= limit and (not fits and (waits or not mine) or channel == '') then
+    head_until = patience -- stays first; without an inbox its permits are reserved for it
+    if not mine and patience - asks_before > next_end then first, first_text = who, text end
+    break
+  end
+  if in_line then -- first, since ZREM is allowed when memory is full, and any write after it
+    call('ZREM', queue, who)
+    waiting, wrote, changed = waiting - 1, true, true
+  end
+  local ends, score
+  if fits then
+    -- The same text as by %.0f, in half the time. Each part fits an integer of a 32-bit server.
+    ends = lease == 0 and NEVER or now + lease
+    score = lease == 0 and '+inf' or string.format('%d%09d', ends / 1000000000, ends % 1000000000)
+    last_fence = next_fence
+    next_fence = next_fence + 1
+    if not mine then -- the script is atomic: no client sees the message before the permit
+      local fence_text = string.format('%d%09d', last_fence / 1000000000, last_fence % 1000000000)
+      fits = tell(channel, secret, who, permits, fence_text, lease == 0 and -1 or score)
+    end
+  elseif alive and not mine then
+    tell(channel, secret, who, 0, 0, 0)
+  end
+  if fits then
+    call('ZADD', holders, score, who)
+    if permits == 1 and at_least == 0 then
+      text = struct.pack(PLAIN_HOLDER, last_fence)
+    else
+      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
+    end
+    if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
+    if held == 0 then is_new_holders = true end
+    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
+-- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
+if ends < next_end then next_end, changed = ends, true end
+if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
+    held, wrote = held + 1, true
+    in_use = in_use + permits
+    extra_weight = extra_weight + permits - 1
+    if mine then given, weight = last_fence, permits end
+  elseif in_line then
+    call('HDEL', meta, who)
+  end
+  if mine then asks = false end
+  if in_line and at == #line then line = nil end
+end
+-- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
+-- In   first, first_text: the first waiter, if it stays first, and its record, if the keys are consistent
+if first_text and #first_text > WAITER_SIZE then
+  local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
+  local when = math.max(next_end, now)
+  if patience - asks_before > when then
+    local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
+    records = records or {}
+    local text = struct.pack(WAITER, permits, lease, patience, patience - when, at_least)
+      .. string.sub(first_text, WAITER_SIZE + 1)
+    records[#records + 1], records[#records + 2] = first, text
+    tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
+  end
+end
+if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest
+  waiting, head_until = call('ZCARD', queue), 0
+  stopped = waiting > 0
+  for from = 0, math.min(waiting, 1000) - 1, 100 do
+    line = call('ZRANGE', queue, from, from + 99)
+    local ids, channels, secrets = {}, {}, {}
+    for i, text in ipairs(call('HMGET', meta, unpack(line))) do
+      if text and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+        ids[#ids + 1] = line[i]
+        channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
+      end
+    end
+    local nth = #ids > 0 and listens(unpack(channels))
+    if nth then tell(channels[nth], secrets[nth], ids[nth], 0, 0, 0) break end
+  end
+end
+    if given then fence, own_end, is_held = given, lease_ms == 0 and 'inf' or now + lease_ms, true end
+    can_have = is_held or waiting == 0 and in_use + want <= limit
+    if not can_have then
+-- Part: next expiry. Computes a field of the reply `denied`.
+-- In   waits: the caller is denied since the line is full. Then the exact end of the next lease is not read
+-- Out  next_expiry: ms until the next lease expires, or the last one while suspended. If none expires: until the patience of
+--      the first waiter ends
+local ends_at = next_end < NEVER and next_end -- a lease that was refreshed may end later
+if not stopped and (suspended or not waits) then
+  local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
+  ends_at = score and score ~= 'inf' and score
+end
+if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: serve stopped at its bound; ask at once
+local next_expiry = ends_at and math.max(1, ends_at - now) or -1
+      one.next_expiry = next_expiry
+    end
+    return can_have
+  end
+  function one.give_back()
+    if not is_held then return end
+    if consistent then -- after a loss the minimum hold does not count
+      local keep = 0
+-- Part: cool. Permits released before their minimum hold ends stay in use until then, as a lease without a holder.
+-- In   keep: how many permits the caller keeps
+if least_end > now and keep < weight then
+  local name = string.format('%s %.0f %.0f', id, keep, fence)
+  call('HDEL', meta, id) -- first, since HDEL is allowed when memory is full
+  call('ZADD', holders, least_end, name)
+  local permits, ends = weight - keep, least_end
+  records = records or {}
+  records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
+-- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
+if ends < next_end then next_end, changed = ends, true end
+if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
+  held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
+  wrote, changed = true, true
+end
+    end
+    call('ZREM', holders, id)
+    call('HDEL', meta, id)
+    held, in_use, extra_weight, fence, record = held - 1, in_use - weight, extra_weight - weight + 1, nil, nil
+    is_held, changed, lease_ended = false, true, true
+    one.advance(false)
+  end
+  -- Returns the caller's permit, and the usage of the semaphore.
+  function one.save()
+    if not is_held then limit = stored_limit end -- only a grant stores a limit
+-- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
+if is_permanent then
+  if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
+elseif lease_ended and expiry == 0 and not pinned then
+  -- A permanent lease kept the keys for ever. Without any, and without a pinned limit, they expire again. A waiter asks every
+  -- few seconds, which keeps them while it waits.
+  local last = call('ZREVRANGE', holders, '0', '1', 'WITHSCORES')
+  last = last[renewed and last[1] == id and 4 or 2]
+  if last ~= 'inf' then
+    expiry, changed, ttl_changed = math.max(last_end - 1000, tonumber(last or 0), now) + 60000, true, true
+  end
+elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this ms would take the new entries with them
+  expiry, changed, ttl_changed = now + 60000, true, true
+end
+-- The bound is up to a second later than needed, so that few calls change it. After a loss, granting may be suspended for that
+-- much longer, never shorter.
+if latest > last_end then
+  last_end, changed = latest + math.min(1000, math.floor((latest - now) / 8)), true
+  if expiry ~= 0 and expiry < latest + 60000 then expiry, ttl_changed = latest + 60000, true end
+end
+-- When memory is full, the server may refuse only a new permit or a place in line, at the first write. All other calls begin
+-- with a write that is allowed then. After it every write is allowed.
+local is_first = not wrote and (changed or records or renewed)
+if is_first then
+  if expiry == 0 then call('PERSIST', meta) else call('PEXPIREAT', meta, expiry) end
+end
+if renewed then call('ZADD', holders, renewed, id) end
+if changed or records then
+  local text = struct.pack(STATE, VERSION * 4 + (pinned and 2 or 0) + (suspended and 1 or 0), limit, extra_weight, next_end,
+    last_end, expiry, last_fence, waiting == 0 and NEVER or head_until)
+  if records then call('HSET', meta, 'the state', text, unpack(records)) else call('HSET', meta, 'the state', text) end
+end
+if ttl_changed then
+  local keys = {}
+  if held > 0 then keys[1] = holders end
+  if waiting > 0 then keys[#keys + 1] = queue end
+  if not (is_first and state) then keys[#keys + 1] = meta end
+  for _, key in ipairs(keys) do
+    if expiry == 0 then call('PERSIST', key) else call('PEXPIREAT', key, expiry) end
+  end
+elseif expiry ~= 0 then
+  if is_new_holders then call('PEXPIREAT', holders, expiry) end
+  if is_new_queue then call('PEXPIREAT', queue, expiry) end
+end
+    local used = suspended and in_force or in_use
+    return {weight, fence, own_end == 'inf' and -1 or tonumber(own_end), used, in_force}, {used, in_force, waiting}
+  end
+  return one
+end
+local all, all_held, blocked, above = {}, true, nil, nil
+for i = 1, count do
+  local one = open({KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]}, unpack(asked[i]))
+  if one.err then return one end
+  all[i] = one
+end
+for index, one in ipairs(all) do
+  all_held = all_held and one.is_held
+  above = above or one.above_limit and index
+  if not one.advance(false) then blocked = blocked or index end
+end
+local permits, usages = {}, {}
+for index, one in ipairs(all) do
+  if above or blocked then one.give_back() else one.advance(true) end
+  permits[index], usages[index] = one.save()
+end
+if above then return {'above_limit', above, all[above].above_limit, now} end
+if blocked then return {'denied', blocked, all[blocked].next_expiry, now, usages} end
+return {all_held and 'held' or 'granted', now, permits}

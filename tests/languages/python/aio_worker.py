@@ -1,0 +1,65 @@
+"""aio_worker.py URL PREFIX SEED: as worker.py, with the API for asyncio."""
+
+import asyncio
+import random
+import sys
+
+import redis.asyncio
+from luagate.aio import Luagate
+
+LIMIT, LEASE, IN_LINE = 3, 2, 20
+
+url, prefix, seed = sys.argv[1:]
+dice = random.Random(int(seed))
+
+
+class Worker:
+    def __init__(self):
+        self.client = redis.asyncio.Redis.from_url(url, socket_timeout=2)
+        self.together = Luagate(self.client, prefix).semaphore("together", LIMIT, LEASE)
+
+    async def log(self, **fields):
+        """Adds an entry, at the server's time. Retries if the reply is lost: a second entry does no harm."""
+        while True:
+            try:
+                return await self.client.xadd(f"{prefix}:log", fields)
+            except (redis.ConnectionError, redis.TimeoutError):
+                await asyncio.sleep(0.01)
+
+    async def enter(self):
+        permits = dice.randint(1, 2)
+        if dice.random() < 0.25:
+            return await self.together.try_acquire(permits)
+        return await self.together.acquire(permits, IN_LINE)
+
+    async def stay(self, permit):
+        async with permit:
+            await self.log(
+                event="enter", language="asyncio", id=permit.id, permits=permit.permits,
+                fence=permit.fence, ticket=permit.ticket, expires_at=permit.expires_at,
+            )  # fmt: skip
+            try:
+                await asyncio.sleep(dice.uniform(0, 0.02))
+                if dice.random() < 1 / 3:
+                    await permit.refresh()
+            finally:
+                await self.log(event="leave", id=permit.id)
+
+
+async def main():
+    worker = Worker()
+    ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    while not ended.done():
+        try:
+            if permit := await worker.enter():
+                await worker.stay(permit)
+                print("served", flush=True)
+            else:
+                await asyncio.sleep(dice.uniform(0.001, 0.02))
+        except Exception as error:
+            print("error", type(error).__name__, *str(error).split(), flush=True)
+            await asyncio.sleep(0.05)
+    print("finished", flush=True)
+
+
+asyncio.run(main())

@@ -9,6 +9,7 @@ use luagate::scripts::semaphore::{self, Ask, AskOne};
 use luagate::scripts::{LatchKeys, autocomplete, latch};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 fn manifest() -> Value {
     serde_json::from_str(include_str!("../../lua/manifest.json")).unwrap()
@@ -25,7 +26,7 @@ fn lua_files(folder: &str) -> Vec<String> {
     paths
         .flat_map(|path| match path.ends_with(".lua") {
             true => vec![path],
-            false if std::path::Path::new(&path).is_dir() => lua_files(&path),
+            false if Path::new(&path).is_dir() => lua_files(&path),
             false => Vec::new(),
         })
         .collect()
@@ -72,6 +73,33 @@ fn each_generated_file_matches_its_current_sources() {
     for (file, text) in &expected {
         let is_new = std::fs::read_to_string(file).unwrap() == *text;
         assert!(is_new, "{file}: its sources have changed: run `./dev manifest`");
+    }
+}
+
+/// The files of a folder and its subfolders, with their contents.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = BTreeMap::new();
+    for path in paths {
+        let name = PathBuf::from(path.file_name().unwrap());
+        match path.is_dir() {
+            true => found.extend(files(&path).into_iter().map(|(file, text)| (name.join(file), text))),
+            false => drop(found.insert(name, std::fs::read(&path).unwrap())),
+        }
+    }
+    found
+}
+
+#[test]
+fn each_client_contains_the_scripts() {
+    let mut expected: BTreeMap<_, _> = files(Path::new("lua/dist"));
+    expected = expected.into_iter().map(|(file, text)| (Path::new("dist").join(file), text)).collect();
+    expected.insert("manifest.json".into(), std::fs::read("lua/manifest.json").unwrap());
+    for folder in ["python/luagate", "javascript", "go", "java/src/main/resources/luagate", "shell"] {
+        let there = files(&Path::new("clients").join(folder).join("lua"));
+        let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&there), names(&expected), "{folder}: run `./dev manifest`");
+        assert!(there == expected, "{folder}: the scripts have changed: run `./dev manifest`");
     }
 }
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"luagate"
+	"luagate/scripts"
 )
 
 var ctx = context.Background()
@@ -45,7 +45,7 @@ type step struct {
 // A run is one attempt at a case. A failed check panics.
 type run struct {
 	rdb           *redis.Client
-	scripts       map[string]*luagate.Script
+	scripts       map[string]*scripts.Script
 	prefix        string
 	step          json.RawMessage
 	names         map[string]int64 // the value of each bound $name
@@ -63,7 +63,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	scripts, err := luagate.Load(os.Args[3])
+	scripts, err := scripts.Load(os.DirFS(os.Args[3]))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func main() {
 }
 
 // run repeats an attempt that failed and took too long: such a result is meaningless.
-func (c testCase) run(rdb *redis.Client, scripts map[string]*luagate.Script) (problem error) {
+func (c testCase) run(rdb *redis.Client, scripts map[string]*scripts.Script) (problem error) {
 	slack := time.Duration(cmp.Or(c.SlackMS, 20)) * time.Millisecond
 	for range 100 {
 		r := run{rdb: rdb, scripts: scripts, prefix: "conformance:" + rand.Text()}

@@ -3,7 +3,8 @@
 //	limits <url> <prefix>
 //
 // acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh, release, look: apply to the
-// permits granted last. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
+// permits granted last. await_lost MS: waits for the notice that they are lost. A WANT is
+// NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS. A LEASE_MS that ends with + is renewed; - means no explicit lease.
 package main
 
 import (
@@ -25,6 +26,7 @@ import (
 // held has the common methods of Permit and Permits.
 type held interface {
 	IsLost() bool
+	Lost() <-chan struct{}
 	Remaining() time.Duration
 	Refresh(ctx context.Context) error
 	Release(ctx context.Context) (bool, error)
@@ -33,6 +35,7 @@ type held interface {
 type caller struct {
 	client *luagate.Client
 	held   held
+	lost   <-chan struct{}
 }
 
 func main() {
@@ -40,7 +43,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err := luagate.New(redis.NewClient(options), "lua", os.Args[2])
+	client, err := luagate.New(redis.NewClient(options), luagate.WithPrefix(os.Args[2]))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -75,6 +78,13 @@ func (c *caller) answer(words []string) (string, error) {
 	case "release":
 		wasHeld, err := c.held.Release(ctx)
 		return fmt.Sprint("released ", wasHeld), err
+	case "await_lost":
+		select {
+		case <-c.lost:
+			return "lost", nil
+		case <-time.After(ms(words[1])):
+			return "held", nil
+		}
 	case "look":
 		state := "held"
 		if c.held.IsLost() {
@@ -82,7 +92,7 @@ func (c *caller) answer(words []string) (string, error) {
 		}
 		return fmt.Sprint(state, " ", c.held.Remaining().Milliseconds()), nil
 	case "acquire", "several":
-		limited, cancel := context.WithTimeout(ctx, time.Duration(number(words[1]))*time.Millisecond)
+		limited, cancel := context.WithTimeout(ctx, ms(words[1]))
 		defer cancel()
 		return c.ask(limited, words[0], words[2:])
 	}
@@ -111,21 +121,26 @@ func (c *caller) ask(ctx context.Context, verb string, words []string) (string, 
 		return "", err
 	}
 	if permit != nil {
-		c.held = permit
+		c.held, c.lost = permit, permit.Lost()
 		return fmt.Sprint("held ", permit.Fence), nil
 	}
-	c.held = permits
+	c.held, c.lost = permits, permits.Lost()
 	fences := fmt.Sprint(permits.Fences()) // in brackets
 	return "held " + strings.Trim(fences, "[]"), nil
 }
 
 func (c *caller) want(text string) luagate.Want {
 	words := strings.Split(text, "/")
-	ms := func(text string) time.Duration { return time.Duration(number(text)) * time.Millisecond }
-	semaphore := c.client.Semaphore(words[0], number(words[1]), ms(words[3]))
+	lease, isRenewed := strings.CutSuffix(words[3], "+")
+	semaphore := c.client.Semaphore(words[0], number(words[1]))
+	if semaphore.AutoRenew = isRenewed; lease != "-" {
+		semaphore.Lease = ms(lease)
+	}
 	semaphore.MaxWaiting, semaphore.AtLeast = number(words[4]), ms(words[5])
-	return luagate.Want{Semaphore: semaphore, Permits: number(words[2])}
+	return semaphore.Want(number(words[2]))
 }
+
+func ms(text string) time.Duration { return time.Duration(number(text)) * time.Millisecond }
 
 func number(text string) int {
 	n, err := strconv.Atoi(text)

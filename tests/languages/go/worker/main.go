@@ -1,4 +1,4 @@
-// Worker takes turns on a semaphore that it shares with other processes, until its standard input ends:
+// Worker acquires and releases permits of the semaphore `together` until its standard input ends:
 //
 //	worker <url> <prefix> <seed>
 package main
@@ -22,9 +22,9 @@ import (
 
 type worker struct {
 	rdb       *redis.Client
-	log       string
+	stream    string
 	semaphore *luagate.Semaphore
-	dice      *rand.Rand
+	random    *rand.Rand
 }
 
 func main() {
@@ -41,12 +41,14 @@ func main() {
 	}
 	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = 2*time.Second, 2*time.Second, 2*time.Second
 	rdb, prefix := redis.NewClient(options), os.Args[2]
-	client, err := luagate.New(rdb, "lua", prefix)
+	client, err := luagate.New(rdb, luagate.WithPrefix(prefix))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	w := worker{rdb, prefix + ":log", client.Semaphore("together", 3, 2*time.Second), rand.New(rand.NewPCG(seed, 0))}
+	together := client.Semaphore("together", 3)
+	together.Lease = 2 * time.Second
+	w := worker{rdb, prefix + ":log", together, rand.New(rand.NewPCG(seed, 0))}
 	running, stop := context.WithCancel(context.Background())
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
@@ -69,19 +71,19 @@ func main() {
 
 // round acquires permits, holds them for a moment, and releases them.
 func (w *worker) round(ctx context.Context) error {
-	permit, err := w.acquire(ctx, 1+w.dice.IntN(2))
+	permit, err := w.acquire(ctx, 1+w.random.IntN(2))
 	if err != nil {
 		return err
 	}
-	err = w.note(ctx, "event", "enter", "language", "go", "id", permit.ID, "permits", permit.Permits,
+	err = w.log(ctx, "event", "enter", "language", "go", "id", permit.ID, "permits", permit.Permits,
 		"fence", permit.Fence, "ticket", permit.Ticket, "expires_at", permit.ExpiresAt())
 	if err == nil {
 		w.sleep(0, 20)
-		if w.dice.IntN(3) == 0 {
+		if w.random.IntN(3) == 0 {
 			err = permit.Refresh(ctx)
 		}
 	}
-	if left := w.note(ctx, "event", "leave", "id", permit.ID); left != nil {
+	if left := w.log(ctx, "event", "leave", "id", permit.ID); left != nil {
 		return errors.Join(err, left) // the log lacks the end of the stay, so the permit is not released: its lease ends
 	}
 	_, released := permit.Release(ctx)
@@ -89,7 +91,7 @@ func (w *worker) round(ctx context.Context) error {
 }
 
 func (w *worker) acquire(ctx context.Context, permits int) (*luagate.Permit, error) {
-	if w.dice.IntN(4) == 0 {
+	if w.random.IntN(4) == 0 {
 		return w.semaphore.TryAcquire(ctx, permits)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -97,11 +99,11 @@ func (w *worker) acquire(ctx context.Context, permits int) (*luagate.Permit, err
 	return w.semaphore.Acquire(ctx, permits)
 }
 
-// note writes to the log. After a connection error go-redis retries.
-func (w *worker) note(ctx context.Context, values ...any) error {
-	return w.rdb.XAdd(ctx, &redis.XAddArgs{Stream: w.log, Values: values}).Err()
+// log writes to the log. After a connection error go-redis retries.
+func (w *worker) log(ctx context.Context, values ...any) error {
+	return w.rdb.XAdd(ctx, &redis.XAddArgs{Stream: w.stream, Values: values}).Err()
 }
 
 func (w *worker) sleep(least, most int) {
-	time.Sleep(time.Duration(least+w.dice.IntN(most-least+1)) * time.Millisecond)
+	time.Sleep(time.Duration(least+w.random.IntN(most-least+1)) * time.Millisecond)
 }

@@ -22,8 +22,8 @@ type message struct {
 // The text of a message: the signed part, which begins with the id, and the signature.
 var signed = regexp.MustCompile(`^((\S+) \d+ \d+ (?:\d+|-1) \d+) ([0-9a-f]{40})$`)
 
-// listen opens the inbox once and returns its channel. If a proxy keeps messages away, the channel is empty, and waiters only
-// ask again from time to time.
+// listen opens the inbox with the first wait, and returns its channel. If a proxy keeps messages away, the channel is empty, and
+// waiters only ask again from time to time.
 func (c *Client) listen(ctx context.Context) (string, error) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -34,7 +34,7 @@ func (c *Client) listen(ctx context.Context) (string, error) {
 	pubsub := c.rdb.Subscribe(ctx, inbox)
 	_, err := pubsub.ReceiveTimeout(ctx, c.rdb.Options().ReadTimeout)
 	if err == nil { // if an ACL forbids it, only this call reports it: the scripts ignore the error
-		err = c.rdb.Publish(ctx, inbox, "hello").Err()
+		err = c.rdb.Publish(ctx, inbox, "").Err()
 	}
 	var listeners map[string]int64
 	if err == nil {
@@ -59,61 +59,19 @@ func (c *Client) receive(events <-chan any) {
 		switch event := event.(type) {
 		case *redis.Subscription: // subscribed again: messages may have been lost, so all waiters ask now
 			m.at, m.now = math.MaxInt64, math.MaxInt64
-			c.waiting.Range(func(_, p any) bool { return p.(*Permit).deliver(m) })
+			c.waiting.Range(func(_, r any) bool {
+				r.(*request).deliver(m)
+				return true
+			})
 		case *redis.Message:
 			parts := signed.FindStringSubmatch(event.Payload)
 			if parts == nil {
 				continue
 			}
 			fmt.Sscan(parts[1], new(string), &m.permits, &m.fence, &m.at, &m.now)
-			p, waits := c.waiting.Load(parts[2])
-			if waits && parts[3] == fmt.Sprintf("%x", sha1.Sum([]byte(p.(*Permit).secret+parts[1]))) {
-				p.(*Permit).deliver(m)
-			}
-		}
-	}
-}
-
-// deliver drops the message if the channel is full: the waiter's next call returns the same outcome.
-func (p *Permit) deliver(m message) bool {
-	select {
-	case p.messages <- m:
-	default:
-	}
-	return true
-}
-
-// sleep returns when it is time to ask again or ctx is done. It reports whether a message has granted the permit.
-func (p *Permit) sleep(ctx context.Context, last reply) bool {
-	pause := min(5*time.Second, millis(last["retry_after"]))
-	if ahead := last["position"] - 1; ahead > 0 {
-		pause = min(pause, time.Duration(ahead)*time.Second)
-	}
-	wake := time.Now().Add(pause)
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(time.Until(wake)):
-			return false
-		case m := <-p.messages:
-			switch {
-			case m.now < last["now"]: // older than the last reply
-			case m.fence == 0 && m.at == -1:
-				p.revoked = true
-				return false
-			case m.fence == 0:
-				if at := m.received.Add(millis(m.at - m.now)); at.Before(wake) {
-					wake = at
-				}
-			case m.fence > p.Ticket && m.permits == p.Permits:
-				granted := newLease(p.asked, m.at, last["now"])
-				if received := newLease(m.received, m.at, m.now); received.end.Before(granted.end) {
-					granted = received
-				}
-				p.Fence = m.fence
-				p.lease.Store(granted)
-				return true
+			r, waits := c.waiting.Load(parts[2])
+			if waits && parts[3] == fmt.Sprintf("%x", sha1.Sum([]byte(r.(*request).secret+parts[1]))) {
+				r.(*request).deliver(m)
 			}
 		}
 	}

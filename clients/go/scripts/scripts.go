@@ -1,0 +1,96 @@
+// Package scripts loads and runs the scripts of luagate. The package luagate uses it; use it directly to call a script for which
+// luagate has no method.
+package scripts
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// contract is the version of lua/README.md that this package implements.
+const contract = 1
+
+// Script is a script of the manifest.
+type Script struct {
+	Keys, Argv []string
+	Optional   int                 // the number of last arguments that may be left out
+	Replies    map[string][]string // the names of the fields, by the first word of a reply
+	File, SHA1 string
+
+	text string
+}
+
+// Load reads the manifest in a folder lua/ and the scripts that it lists, by their names.
+func Load(folder fs.FS) (map[string]*Script, error) {
+	text, err := fs.ReadFile(folder, "manifest.json")
+	if err != nil {
+		return nil, fmt.Errorf("luagate: the manifest of the scripts: %w", err)
+	}
+	var manifest struct {
+		Contract int
+		Scripts  map[string]*Script
+	}
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		return nil, fmt.Errorf("luagate: the manifest of the scripts: %w", err)
+	}
+	if manifest.Contract != contract {
+		return nil, fmt.Errorf("luagate: the scripts: got contract %d. Accepted: contract %d. Use the folder lua/ that belongs to "+
+			"this package", manifest.Contract, contract)
+	}
+	for name, script := range manifest.Scripts {
+		text, err := fs.ReadFile(folder, script.File)
+		if err != nil {
+			return nil, fmt.Errorf("luagate: %s: %w", name, err)
+		}
+		if script.text = string(text); fmt.Sprintf("%x", sha1.Sum(text)) != script.SHA1 {
+			return nil, fmt.Errorf("luagate: %s: the SHA-1 of %s differs from the manifest. Copy the folder lua/ again, byte for "+
+				"byte", name, script.File)
+		}
+	}
+	return manifest.Scripts, nil
+}
+
+// Run runs the script, and loads it if the server does not have it.
+func (s *Script) Run(ctx context.Context, rdb *redis.Client, keys []string, args ...any) *redis.Cmd {
+	cmd := rdb.EvalSha(ctx, s.SHA1, keys, args...)
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.ScriptLoad(ctx, s.text)
+			cmd = pipe.EvalSha(ctx, s.SHA1, keys, args...)
+			return nil
+		})
+	}
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // another client's SCRIPT FLUSH ran in between
+		cmd = rdb.Eval(ctx, s.text, keys, args...)
+	}
+	return cmd
+}
+
+// Call runs the script. It returns the word of the reply, and its fields by their names in the manifest.
+func (s *Script) Call(ctx context.Context, rdb *redis.Client, keys []string, args ...any) (string, map[string]any, error) {
+	values, err := s.Run(ctx, rdb, keys, args...).Slice()
+	if err != nil {
+		return "", nil, err
+	}
+	word, fields := values[0].(string), map[string]any{}
+	for i, name := range s.Replies[word] {
+		fields[name] = values[i+1]
+	}
+	return word, fields, nil
+}
+
+// CallNamed is Call with arguments by their names in the manifest. The last ones may be left out.
+func (s *Script) CallNamed(ctx context.Context, rdb *redis.Client, keys []string, arguments map[string]any) (string, map[string]any, error) {
+	var args []any
+	for i, name := range s.Argv {
+		if value, given := arguments[name]; given || i < len(s.Argv)-s.Optional {
+			args = append(args, value)
+		}
+	}
+	return s.Call(ctx, rdb, keys, args...)
+}

@@ -59,19 +59,18 @@ fn copy(package: &str, to: &Path) -> Result<(), Failed> {
 fn run(commands: &str, folder: &Path, server: &Server) -> std::io::Result<Output> {
     let mut shell = Command::new("sh");
     shell.args(["-euc", commands]).current_dir(folder).env("REDIS_URL", &server.url).env("HOME", folder.join("home"));
-    // Tools keep downloaded packages for all users of a machine, and `mvn install` writes to a repository of this test.
-    shell.envs(caches(folder)).output()
+    shell.envs(caches()).output()
 }
 
-fn caches(folder: &Path) -> Vec<(&'static str, String)> {
+/// Where the tools keep downloaded packages. `mvn install` writes to the repository that `java/prepare` uses, not to the user's.
+fn caches() -> [(&'static str, String); 5] {
     let home = std::env::var("HOME").unwrap_or_default();
-    let maven = format!("-Dmaven.repo.local={}/maven -Dmaven.repo.local.tail={home}/.m2/repository", folder.display());
-    vec![
+    [
         ("PIP_CACHE_DIR", format!("{home}/.cache/pip")),
         ("npm_config_cache", format!("{home}/.npm")),
         ("GOPATH", std::env::var("GOPATH").unwrap_or_else(|_| format!("{home}/go"))),
         ("GOCACHE", std::env::var("GOCACHE").unwrap_or_else(|_| format!("{home}/.cache/go-build"))),
-        ("MAVEN_ARGS", maven),
+        ("MAVEN_OPTS", format!("-Dmaven.repo.local={ROOT}/tests/languages/java/target/repository")),
     ]
 }
 

@@ -2,15 +2,17 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import luagate.LineFullException;
+import luagate.LostException;
 import luagate.Luagate;
 import luagate.Permit;
 import luagate.Permits;
-import luagate.Semaphore.LineFullException;
 import luagate.Several.Want;
 import redis.clients.jedis.RedisClient;
 
@@ -18,18 +20,20 @@ import redis.clients.jedis.RedisClient;
  * Reads one command per line, runs it, and prints one line with its result: {@code URL PREFIX}.
  *
  * <p>acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh,
- * release, look: apply to the permits granted last. A WANT is
- * NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS.
+ * release, look: apply to the permits granted last. await_lost MS: waits for the notice that they
+ * are lost. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS. A LEASE_MS that ends
+ * with + is renewed; - means no explicit lease.
  */
 public final class Limits {
   private final Luagate gate;
   private Permits held;
+  private CountDownLatch lost; // is zero after the notice of loss
   private Permit permit; // if the permits are of one semaphore
 
   public static void main(String[] args) throws Exception {
     var out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     try (var redis = RedisClient.create(args[0]);
-        var gate = new Luagate(redis, Path.of("lua"), args[1])) {
+        var gate = new Luagate(redis, args[1])) {
       var limits = new Limits(gate);
       var input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
       String line;
@@ -49,13 +53,15 @@ public final class Limits {
         case "refresh" -> refresh();
         case "release" -> "released " + (permit != null ? permit.release() : held.release());
         case "look" -> look();
+        case "await_lost" ->
+            lost.await(Long.parseLong(words[1]), TimeUnit.MILLISECONDS) ? "lost" : "held";
         default -> ask(words[0], Arrays.asList(words).subList(1, words.length));
       };
     } catch (LineFullException full) {
       return "full " + full.waiting();
     } catch (TimeoutException over) {
       return "timed_out";
-    } catch (Permit.LostException lost) {
+    } catch (LostException lost) {
       return "lost";
     } catch (RuntimeException refused) {
       return "refused " + refused.getMessage();
@@ -81,6 +87,7 @@ public final class Limits {
       throws InterruptedException, TimeoutException {
     boolean waits = verb.equals("acquire") || verb.equals("several");
     Duration timeout = waits ? Duration.ofMillis(Long.parseLong(words.get(0))) : Duration.ZERO;
+    lost = new CountDownLatch(1);
     Want[] wants =
         words.subList(waits ? 1 : 0, words.size()).stream().map(this::want).toArray(Want[]::new);
     Permit one = null;
@@ -101,11 +108,18 @@ public final class Limits {
 
   private Want want(String text) {
     String[] words = text.split("/");
-    var numbers = Arrays.stream(words).skip(1).mapToInt(Integer::parseInt).toArray();
+    CountDownLatch notify = lost;
     var semaphore =
-        gate.semaphore(words[0], numbers[0], Duration.ofMillis(numbers[2]))
-            .maxWaiting(numbers[3])
-            .atLeast(Duration.ofMillis(numbers[4]));
-    return new Want(semaphore, numbers[1]);
+        gate.semaphore(words[0], Integer.parseInt(words[1]))
+            .maxWaiting(Integer.parseInt(words[4]))
+            .atLeast(Duration.ofMillis(Long.parseLong(words[5])))
+            .onLost(permit -> notify.countDown());
+    if (words[3].endsWith("+")) {
+      semaphore = semaphore.autoRenew();
+    }
+    if (!words[3].equals("-")) {
+      semaphore = semaphore.lease(Duration.ofMillis(Long.parseLong(words[3].replace("+", ""))));
+    }
+    return new Want(semaphore, Integer.parseInt(words[2]));
   }
 }

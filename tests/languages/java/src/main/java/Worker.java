@@ -1,6 +1,5 @@
 import java.io.IOException;
 import java.io.OutputStream;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.Random;
@@ -12,19 +11,22 @@ import redis.clients.jedis.Protocol.Command;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 
-/** Takes turns on a shared semaphore, until its standard input ends: {@code URL PREFIX SEED}. */
+/**
+ * Acquires and releases permits of the semaphore {@code together}, until its standard input ends:
+ * {@code URL PREFIX SEED}.
+ */
 public final class Worker {
   private final RedisClient redis;
   private final Semaphore together;
   private final String log;
-  private final Random dice;
+  private final Random random;
 
   public static void main(String[] args) throws Exception {
     Thread input = new Thread(Worker::readInput);
     input.setDaemon(true);
     input.start();
     try (var redis = RedisClient.create(args[0]);
-        var gate = new Luagate(redis, Path.of("lua"), args[1])) {
+        var gate = new Luagate(redis, args[1])) {
       var worker = new Worker(redis, gate, args[1], Long.parseLong(args[2]));
       while (input.isAlive()) {
         worker.round();
@@ -43,14 +45,14 @@ public final class Worker {
 
   private Worker(RedisClient redis, Luagate gate, String prefix, long seed) {
     this.redis = redis;
-    together = gate.semaphore("together", 3, Duration.ofSeconds(2));
+    together = gate.semaphore("together", 3).lease(Duration.ofSeconds(2));
     log = prefix + ":log";
-    dice = new Random(seed);
+    random = new Random(seed);
   }
 
   private void round() throws InterruptedException {
-    int permits = 1 + dice.nextInt(2);
-    boolean waits = dice.nextInt(4) > 0;
+    int permits = 1 + random.nextInt(2);
+    boolean waits = random.nextInt(4) > 0;
     try {
       Optional<Permit> permit =
           waits
@@ -60,7 +62,7 @@ public final class Worker {
         stay(permit.get());
         System.out.println("served");
       } else {
-        Thread.sleep(1 + dice.nextInt(20));
+        Thread.sleep(1 + random.nextInt(20));
       }
     } catch (Exception failed) {
       System.out.println("error " + failed.toString().replaceAll("\\s+", " "));
@@ -79,8 +81,8 @@ public final class Worker {
             "fence", "" + permit.fence(),
             "ticket", "" + permit.ticket(),
             "expires_at", "" + permit.expiresAt());
-        Thread.sleep(dice.nextInt(21));
-        if (dice.nextInt(3) == 0) {
+        Thread.sleep(random.nextInt(21));
+        if (random.nextInt(3) == 0) {
           permit.refresh();
         }
       } finally {

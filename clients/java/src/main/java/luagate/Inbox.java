@@ -12,7 +12,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.LockSupport;
-import java.util.function.Consumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import luagate.Scripts.Reply;
@@ -26,15 +25,15 @@ final class Inbox extends JedisPubSub {
   private static final Pattern MESSAGE =
       Pattern.compile("((\\S+) (\\d+) (\\d+) (\\d+|-1) (\\d+)) ([0-9a-f]{40})");
 
-  /** A hint that asks the waiter to ask again now. */
-  private static final Map<String, Object> HINT =
-      Map.of("permits", 0L, "fence", 0L, "expires_at", 0L, "now", Long.MAX_VALUE);
+  /** Messages may have been lost, so the waiter asks again now. */
+  static final Reply ASK_AGAIN =
+      new Reply(
+          "hint",
+          Map.of("permits", 0L, "fence", 0L, "expires_at", 0L, "now", Long.MAX_VALUE),
+          System.nanoTime());
 
-  /** A waiter. The listener receives the messages that are signed with the secret. */
-  record Wait(String secret, Consumer<Reply> listener) {}
-
-  /** The waiters by id. */
-  final Map<String, Wait> waits = new ConcurrentHashMap<>();
+  /** By id. */
+  private final Map<String, Request> requests = new ConcurrentHashMap<>();
 
   private final Scripts scripts;
   private final String channel;
@@ -48,6 +47,14 @@ final class Inbox extends JedisPubSub {
     Thread thread = new Thread(this::run, channel);
     thread.setDaemon(true);
     thread.start();
+  }
+
+  void add(Request request) {
+    requests.put(request.id, request);
+  }
+
+  void remove(Request request) {
+    requests.remove(request.id);
   }
 
   private void run() {
@@ -70,7 +77,8 @@ final class Inbox extends JedisPubSub {
       var numsub = new CommandArguments(Command.PUBSUB).add("NUMSUB").add(channel);
       var counts = (List<?>) scripts.retry(() -> scripts.redis.executeCommand(numsub));
       reachable = (Long) counts.get(1) > 0;
-      scripts.retry(() -> scripts.redis.publish(channel, "fails if an ACL forbids it"));
+      // This fails if an ACL forbids it. The scripts would only send no messages.
+      scripts.retry(() -> scripts.redis.publish(channel, ""));
     }
     return reachable ? channel : "";
   }
@@ -82,23 +90,23 @@ final class Inbox extends JedisPubSub {
     }
     confirmed.countDown();
     // Messages may have been lost before the subscription, so all waiters ask again.
-    Reply hint = new Reply("hint", HINT, System.nanoTime());
-    waits.values().forEach(wait -> wait.listener.accept(hint));
+    requests.values().forEach(request -> request.deliver(ASK_AGAIN));
   }
 
   @Override
   public void onMessage(String channel, String text) {
     long received = System.nanoTime();
     Matcher words = MESSAGE.matcher(text);
-    Wait wait = words.matches() ? waits.get(words.group(2)) : null;
-    if (wait == null || !words.group(7).equals(Scripts.sha1(wait.secret + words.group(1)))) {
+    Request request = words.matches() ? requests.get(words.group(2)) : null;
+    if (request == null
+        || !words.group(7).equals(Scripts.sha1(request.secret + words.group(1)))) {
       return;
     }
     Map<String, Object> fields = new HashMap<>();
     for (String field : List.of("permits", "fence", "expires_at", "now")) {
       fields.put(field, Long.parseLong(words.group(fields.size() + 3)));
     }
-    wait.listener.accept(new Reply("message", fields, received));
+    request.deliver(new Reply("message", fields, received));
   }
 
   void close() {

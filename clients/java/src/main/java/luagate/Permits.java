@@ -28,23 +28,17 @@ public final class Permits implements AutoCloseable {
     return permits.stream().map(Permit::remaining).min(Comparator.naturalOrder()).orElseThrow();
   }
 
-  /** Whether one of the leases has ended: another client may hold its permits. */
+  /** Whether another client may hold one of them by now. Sends no call. */
   public boolean isLost() {
     return remaining().isZero();
   }
 
-  /** Starts all leases anew. Throws {@link Permit.LostException} if one is lost. */
+  /** Starts all leases anew. Throws {@link LostException} if one of the permits is lost. */
   public void refresh() {
     permits.forEach(Permit::refresh);
   }
 
-  /** Refreshes each permit at a third of its lease. Returns the ns until the next one is due. */
-  long keep() {
-    permits.stream().filter(permit -> permit.due() <= 0).forEach(Permit::refresh);
-    return permits.stream().mapToLong(Permit::due).min().orElse(Long.MAX_VALUE);
-  }
-
-  /** Releases all. Returns whether all were still held. */
+  /** Releases all. Returns whether all were still held. A second call does no harm. */
   public boolean release() {
     boolean wereHeld = true;
     JedisException failed = null;

@@ -13,7 +13,9 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Collectors;
+import java.util.stream.LongStream;
 import luagate.Scripts.Reply;
 import redis.clients.jedis.exceptions.JedisException;
 
@@ -23,8 +25,16 @@ public final class Several {
 
   /** A number of permits of one semaphore. */
   public record Want(Semaphore semaphore, int permits) {
+    public Want {
+      Settings.check(permits >= 1, "permits", permits, "an integer from 1 on");
+    }
+
+    private Settings settings() {
+      return semaphore.settings;
+    }
+
     private String key() {
-      return semaphore.keys.get(0);
+      return semaphore.settings.key();
     }
   }
 
@@ -44,7 +54,7 @@ public final class Several {
                     + " Ask for more permits of it instead")
                 .formatted(want.key()));
       }
-      if (want.semaphore.gate != gate) {
+      if (want.settings().gate() != gate) {
         throw new IllegalArgumentException(
             "several: got a semaphore of another Luagate."
                 + " Accepted: semaphores of the same Luagate");
@@ -61,7 +71,7 @@ public final class Several {
   public Optional<Permits> tryAcquire() {
     String tags =
         wants.stream()
-            .map(want -> want.key().replaceAll("^[^{]*\\{([^}]*)\\}.*$", "$1"))
+            .map(want -> want.settings().tag())
             .distinct()
             .collect(Collectors.joining(", "));
     if (tags.contains(", ")) {
@@ -75,19 +85,18 @@ public final class Several {
     try {
       return tryAcquire(id);
     } catch (RuntimeException failed) {
-      wants.forEach(want -> want.semaphore.abandon(id));
+      wants.forEach(want -> new Request(want.settings(), want.permits, id).abandon());
       throw failed;
     }
   }
 
   private Optional<Permits> tryAcquire(String id) {
-    var keys = wants.stream().flatMap(want -> want.semaphore.keys.stream()).toList();
+    var keys = wants.stream().flatMap(want -> want.settings().keys().stream()).toList();
     var argv = new ArrayList<>(List.of(id));
     for (Want want : wants) {
-      Semaphore of = want.semaphore;
-      for (long number : new long[] {want.permits, of.limit, of.leaseMs, of.atLeastMs}) {
-        argv.add(Long.toString(number));
-      }
+      Settings of = want.settings();
+      var terms = LongStream.of(want.permits, of.limit(), of.leaseMs(), of.atLeast().toMillis());
+      terms.mapToObj(Long::toString).forEach(argv::add);
     }
     Reply reply = gate.scripts.callWith("semaphore/try_acquire_all", keys, argv);
     if (reply.word().equals("denied")) {
@@ -95,7 +104,7 @@ public final class Several {
     }
     if (reply.word().equals("above_limit")) {
       Want above = wants.get((int) reply.number("index") - 1);
-      throw above.semaphore.aboveLimit(above.permits, reply);
+      throw Request.aboveLimit(above.settings(), above.permits, reply);
     }
     var permits = new ArrayList<Permit>();
     for (Object row : (List<?>) reply.fields().get("permits")) {
@@ -106,7 +115,7 @@ public final class Several {
               "fence", granted.get(1),
               "expires_at", granted.get(2),
               "now", reply.number("now"));
-      Semaphore of = wants.get(permits.size()).semaphore;
+      Settings of = wants.get(permits.size()).settings();
       permits.add(new Permit(of, id, 0, new Reply("granted", fields, reply.instant())));
     }
     return Optional.of(new Permits(permits));
@@ -114,26 +123,31 @@ public final class Several {
 
   /**
    * Waits in line for permits of all, one semaphore after the other: by limit, the smallest first,
-   * then by key. Permits that are already held are refreshed meanwhile; if one of them is lost, the
-   * call throws {@link Permit.LostException}. After an exception nothing stays held.
+   * then by key. Permits that are already held are renewed meanwhile; if one of them is lost, the
+   * call throws {@link LostException}. After an exception nothing stays held.
    */
   public Permits acquire(Duration timeout) throws InterruptedException, TimeoutException {
     long end = System.nanoTime() + timeout.toNanos();
     var granted = new HashMap<Semaphore, Permit>();
     var held = new ArrayList<Permit>();
+    var current = new AtomicReference<Request>();
     try {
       for (Want want : inOrder()) {
-        Semaphore of = want.semaphore;
-        held.add(of.acquire(new Permits(held), want.permits, timeout, end));
-        granted.put(of, held.get(held.size() - 1));
+        var request = new Request(want.settings(), want.permits);
+        current.set(request);
+        Permit permit = request.acquire(timeout, end);
+        held.add(permit);
+        granted.put(want.semaphore, permit);
+        var lost = new LostException(want.key(), permit.id());
+        permit.lease.onLost(() -> current.get().fail(lost));
+        permit.lease.renew(true);
       }
       held.subList(0, held.size() - 1).forEach(Permit::refresh);
-      var permits = new Permits(wants.stream().map(want -> granted.get(want.semaphore)).toList());
-      if (permits.isLost()) {
-        throw new Permit.LostException(
-            wants.stream().map(Want::key).collect(Collectors.joining(", ")));
+      for (Permit permit : held) {
+        if (permit.isLost()) {
+          throw new LostException(permit.settings.key(), permit.id());
+        }
       }
-      return permits;
     } catch (Exception failed) {
       try {
         new Permits(held).release();
@@ -142,6 +156,8 @@ public final class Several {
       }
       throw failed;
     }
+    held.forEach(Permit::keep);
+    return new Permits(wants.stream().map(want -> granted.get(want.semaphore)).toList());
   }
 
   /** The order that all clients use, so that no two callers wait for each other. */
@@ -149,7 +165,7 @@ public final class Several {
     var byKey =
         Comparator.comparing((Want want) -> want.key().getBytes(UTF_8), Arrays::compareUnsigned);
     return wants.stream()
-        .sorted(Comparator.comparingInt((Want want) -> want.semaphore.limit).thenComparing(byKey))
+        .sorted(Comparator.comparingInt((Want want) -> want.settings().limit()).thenComparing(byKey))
         .toList();
   }
 }

@@ -5,7 +5,10 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.SECONDS;
 
 import com.google.gson.Gson;
+import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
@@ -22,9 +25,9 @@ import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisNoScriptException;
 import redis.clients.jedis.util.SafeEncoder;
 
-/** Runs the scripts of the folder {@code lua/}, as listed in its manifest. */
+/** Runs the scripts of a folder {@code lua/}, as listed in its manifest. */
 public final class Scripts {
-  private static final int CONTRACT = 1; // the version of lua/README.md that this client implements
+  private static final int CONTRACT = 1; // the version of lua/README.md that this package implements
 
   private record Manifest(int contract, Map<String, Script> scripts) {}
 
@@ -55,28 +58,58 @@ public final class Scripts {
   private final Map<String, Script> scripts;
   private final Map<String, String> texts = new HashMap<>();
 
-  /** Reads the manifest and the scripts. */
-  public Scripts(RedisClient redis, Path folder) throws IOException {
-    String json = Files.readString(folder.resolve("manifest.json"));
-    Manifest manifest = new Gson().fromJson(json, Manifest.class);
+  /** Reads the scripts of this package. */
+  public Scripts(RedisClient redis) {
+    this(redis, "the package", Scripts::resource);
+  }
+
+  /** Reads the scripts of a folder {@code lua/}. */
+  public Scripts(RedisClient redis, Path folder) {
+    this(redis, folder.toString(), file -> Files.readAllBytes(folder.resolve(file)));
+  }
+
+  private Scripts(RedisClient redis, String folder, Folder files) {
+    Manifest manifest = new Gson().fromJson(files.read("manifest.json"), Manifest.class);
     if (manifest.contract != CONTRACT) {
-      throw new IOException(
+      throw new IllegalArgumentException(
           ("%s: got contract %d. Accepted: contract %d."
-                  + " Use the folder lua/ that belongs to this client")
+                  + " Use the folder lua/ that belongs to this package")
               .formatted(folder, manifest.contract, CONTRACT));
     }
     this.redis = redis;
     scripts = manifest.scripts;
-    for (String name : scripts.keySet()) {
-      String file = scripts.get(name).file;
-      String text = Files.readString(folder.resolve(file));
-      if (!sha1(text).equals(scripts.get(name).sha1)) {
-        throw new IOException(
-            ("%s: the SHA-1 of %s differs from the manifest."
-                    + " Copy the folder lua/ again, byte for byte")
-                .formatted(name, file));
+    scripts.forEach(
+        (name, script) -> {
+          String text = files.read(script.file);
+          if (!sha1(text).equals(script.sha1)) {
+            throw new IllegalArgumentException(
+                ("%s: the SHA-1 of %s differs from the manifest."
+                        + " Copy the folder lua/ again, byte for byte")
+                    .formatted(name, script.file));
+          }
+          texts.put(name, text);
+        });
+  }
+
+  /** Reads the files of a folder {@code lua/}. */
+  private interface Folder {
+    byte[] bytes(String file) throws IOException;
+
+    default String read(String file) {
+      try {
+        return new String(bytes(file), UTF_8);
+      } catch (IOException failed) {
+        throw new UncheckedIOException(failed);
       }
-      texts.put(name, text);
+    }
+  }
+
+  private static byte[] resource(String file) throws IOException {
+    try (InputStream stream = Scripts.class.getResourceAsStream("lua/" + file)) {
+      if (stream == null) {
+        throw new FileNotFoundException("lua/" + file + " is missing in the jar of luagate");
+      }
+      return stream.readAllBytes();
     }
   }
 

@@ -101,14 +101,14 @@ fn every_case_named_in_the_table_of_promises_exists() {
 fn every_client_names_the_current_contract_version() {
     let (version, _) = today();
     let clients = [
-        ("python/luagate_server.py", format!("CONTRACT = {version} ")),
-        ("javascript/scripts.mjs", format!("CONTRACT = {version};")),
-        ("go/scripts.go", format!("contract = {version}\n")),
+        ("python/luagate/scripts.py", format!("CONTRACT = {version} ")),
+        ("javascript/lib/scripts.js", format!("CONTRACT = {version};")),
+        ("go/scripts/scripts.go", format!("contract = {version}\n")),
         ("java/src/main/java/luagate/Scripts.java", format!("CONTRACT = {version};")),
         ("shell/with-permit", format!("\"contract\": {version},")),
     ];
     for (client, says) in clients {
-        let text = std::fs::read_to_string(format!("tests/languages/{client}")).unwrap();
+        let text = std::fs::read_to_string(format!("clients/{client}")).unwrap();
         assert!(text.contains(&says), "{client}: {says}");
     }
 }

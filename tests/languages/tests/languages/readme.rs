@@ -106,7 +106,8 @@ pub fn first_program_works_in_an_empty_folder(package: &str) -> Result<(), Faile
             }
         }
     }
-    let output = output.ok_or("no commands")?;
+    // Maven prints the code that resets the colours.
+    let output = output.ok_or("no commands")?.replace("\u{1b}[0m\n", "").replace("\u{1b}[0m", "");
     assert!(output.starts_with("trading as ") && output.lines().count() == 1, "{output}");
     let market = market(&server)?;
     let state = market.inspect()?;

@@ -1,4 +1,4 @@
-//! `with-permit`, which needs only `redis-cli`. Every test runs with each shell.
+//! The command `with-permit`. Each test runs with each shell.
 
 mod arguments;
 mod command;
@@ -29,10 +29,10 @@ pub fn tests() -> Vec<Test> {
     [&arguments::TESTS[..], &command::TESTS, &lease::TESTS, &limits::TESTS, &server::TESTS, &signals::TESTS].concat()
 }
 
-/// Statuses of `with-permit` itself.
-const BAD_USAGE: i32 = 64;
-const NO_ANSWER: i32 = 69;
-const NOT_IN_TIME: i32 = 75;
+/// Exit statuses of `with-permit` itself.
+const INVALID: i32 = 64;
+const NO_REPLY: i32 = 69;
+const TIMED_OUT: i32 = 75;
 const LOST: i32 = 79;
 
 /// The reason why it cannot run on this machine.
@@ -79,17 +79,17 @@ fn with_permit(shell: Shell, url: &str, limit: u32, seconds: impl ToString, line
 }
 
 /// A server, and its semaphore `batch`.
-struct Home {
+struct Scene {
     shell: Shell,
     server: Server,
     semaphore: Semaphore,
 }
 
-impl Home {
-    fn new(shell: Shell) -> Home {
+impl Scene {
+    fn new(shell: Shell) -> Scene {
         let server = crate::server();
         let gate = Gate::open(&server.url).unwrap();
-        Home { shell, server, semaphore: gate.semaphore("batch", 2) }
+        Scene { shell, server, semaphore: gate.semaphore("batch", 2) }
     }
 
     fn with_permit(&self, limit: u32, seconds: impl ToString, line: &str) -> Command {
@@ -180,7 +180,7 @@ fn output_of(child: &mut Child) -> Output {
     Output { status, stdout, stderr }
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

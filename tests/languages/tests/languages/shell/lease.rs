@@ -1,6 +1,6 @@
-//! Nothing of the command outlives the lease, whatever the network does.
+//! No process of the command outlives the lease, whatever the network does.
 
-use super::{Home, LOST, Log, Shell, Test, alive, said, with_permit};
+use super::{LOST, Log, Shell, Test, alive, stderr, with_permit};
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually};
 use libtest_mimic::Failed;
@@ -17,13 +17,13 @@ pub const TESTS: [Test; 8] = [
     ("a_late_grant_lets_no_process_outlive_the_lease", late_grant),
     ("a_late_renewal_lets_no_process_outlive_the_lease", late_renewal),
     ("a_closed_or_stopped_terminal_lets_no_process_outlive_the_lease", terminal),
-    ("renews_while_the_command_runs", renews),
-    ("a_revoked_permit_ends_the_command_and_is_told", revoked),
+    ("the_permit_is_renewed_while_the_command_runs", renews),
+    ("a_revoked_permit_ends_the_command_and_is_reported", revoked),
 ];
 
-const NOT_RENEWED: &str = "with-permit: the permit is lost: its lease could not be renewed in time\n";
+const NOT_RENEWED: &str = "with-permit: the permit was lost: its lease could not be renewed in time\n";
 
-/// A command that ignores TERM, as does a child of it. Both write the time into the log, in ms, until they are killed.
+/// A command that ignores TERM, with a child that does the same. Both log the time in ms until they are killed.
 fn stamps(log: &Log) -> String {
     let file = log.path.display();
     format!(
@@ -33,61 +33,61 @@ fn stamps(log: &Log) -> String {
     )
 }
 
-/// A server with a proxy in front, and `with-permit` behind that, which runs such a command.
-struct Scene {
-    home: Home,
+/// `with-permit` runs such a command, and reaches the server through a proxy.
+struct Proxied {
+    scene: super::Scene,
     proxy: Proxy,
-    /// A server that accepts connections and answers nothing.
-    nobody: Server,
+    /// A server that accepts connections and never replies.
+    silent: Server,
     /// To the server.
     con: Connection,
-    /// The latest end of the lease that was seen.
+    /// The last end of the lease that was read.
     lease_end: u64,
     log: Log,
     child: Child,
 }
 
-impl Scene {
-    fn new(shell: Shell) -> Scene {
-        Scene::after(shell, |_| ())
+impl Proxied {
+    fn new(shell: Shell) -> Proxied {
+        Proxied::after(shell, |_| ())
     }
 
-    /// Does this with the proxy first.
-    fn after(shell: Shell, first: impl FnOnce(&Proxy)) -> Scene {
-        let home = Home::new(shell);
-        let proxy = Proxy::new(&home.server);
-        let mut nobody = crate::server();
-        nobody.pause();
-        let mut con = home.server.connection();
+    /// Calls `first` with the proxy before the command starts.
+    fn after(shell: Shell, first: impl FnOnce(&Proxy)) -> Proxied {
+        let scene = super::Scene::new(shell);
+        let proxy = Proxy::new(&scene.server);
+        let mut silent = crate::server();
+        silent.pause();
+        let mut con = scene.server.connection();
         let log = Log::new();
-        // From here on the server has the scripts, so that each call has one reply.
-        assert!(home.with_permit(1, 60, ":").status().unwrap().success());
+        // From now on the server has the scripts, so each call has one reply.
+        assert!(scene.with_permit(1, 60, ":").status().unwrap().success());
         first(&proxy);
         let mut command = with_permit(shell, &proxy.url, 1, 60, &stamps(&log));
         command.process_group(0).env("LUAGATE_LEASE", "3");
         let child = command.spawn().unwrap();
-        let lease_end = eventually("it is granted", || lease_end(&mut con));
-        Scene { home, proxy, nobody, con, lease_end, log, child }
+        let lease_end = eventually("the permit is granted", || lease_end(&mut con));
+        Proxied { scene, proxy, silent, con, lease_end, log, child }
     }
 
-    /// From now on connections are accepted, and nothing is answered on them.
+    /// From now on connections are accepted, but there is no reply.
     fn go_silent(&self) {
-        self.proxy.lead_to(&self.nobody);
+        self.proxy.lead_to(&self.silent);
     }
 
-    /// Waits until the permit was renewed, or released, as it may be on a machine that is too busy.
+    /// Waits until the permit is renewed. On a busy machine it may be released instead.
     fn wait_for_renewal(&mut self) {
         self.lease_end = renewed(&mut self.con, self.lease_end).unwrap_or(self.lease_end);
     }
 
-    /// To `with-permit` and all processes of its own, but not to the command.
+    /// Sends a signal to all processes of `with-permit`, but not to the command.
     fn signal(&self, name: &str) {
         let group = format!("-{}", self.child.id());
         let sent = Command::new("kill").args([name, "--", &group]).status();
         assert!(sent.unwrap().success());
     }
 
-    /// Waits for the end; checks that it is told, and that nothing runs any more. Returns the time of the last sign of life.
+    /// Waits for the end. The loss is reported, and no process is left. Returns the last time in the log.
     fn end(&mut self) -> u64 {
         let output = super::output_of(&mut self.child);
         assert_lost(&output, NOT_RENEWED);
@@ -95,7 +95,7 @@ impl Scene {
         self.log.lines().last().unwrap().parse().unwrap()
     }
 
-    /// Waits for the end, and checks that the last sign of life was before the end of the lease.
+    /// Waits for the end. The last time in the log is before the end of the lease.
     #[track_caller]
     fn ends_within_the_lease(&mut self) {
         let last = self.end();
@@ -107,8 +107,7 @@ impl Scene {
     }
 }
 
-/// Reads when the lease of the only permit ends, in ms by the server's clock, which is that of this machine. None: nobody holds
-/// it.
+/// The end of the lease of the only permit, in ms by the clock of this machine. None: it is free.
 fn lease_end(con: &mut Connection) -> Option<u64> {
     let keys = Keys::semaphore("luagate", "batch").unwrap();
     let held: Vec<(String, f64)> = con.zrange_withscores(keys.names()[1], 0, -1).unwrap();
@@ -116,15 +115,14 @@ fn lease_end(con: &mut Connection) -> Option<u64> {
     Some(held.first()?.1 as u64)
 }
 
-/// Waits until the lease ends later than at this instant, and returns when. None: nobody holds the permit any more.
+/// Waits until the lease ends later than at this instant, and returns its new end. None: the permit is free.
 fn renewed(con: &mut Connection, before: u64) -> Option<u64> {
-    eventually("it is renewed or released", || match lease_end(con) {
+    eventually("the permit is renewed or released", || match lease_end(con) {
         Some(end) if end <= before => None,
         end => Some(end),
     })
 }
 
-/// Checks that the last sign of life was before the end of the lease.
 #[track_caller]
 fn assert_within(last: u64, end: u64) {
     assert!(last < end, "{} ms past the lease", last - end);
@@ -132,77 +130,77 @@ fn assert_within(last: u64, end: u64) {
 
 #[track_caller]
 fn assert_lost(output: &Output, says: &str) {
-    assert_eq!((output.status.code(), &*said(output)), (Some(LOST), says));
+    assert_eq!((output.status.code(), &*stderr(output)), (Some(LOST), says));
 }
 
 fn silent(shell: Shell) -> Result<(), Failed> {
-    let mut scene = Scene::new(shell);
-    scene.go_silent();
-    scene.ends_within_the_lease();
+    let mut proxied = Proxied::new(shell);
+    proxied.go_silent();
+    proxied.ends_within_the_lease();
     Ok(())
 }
 
 fn stopped(shell: Shell) -> Result<(), Failed> {
-    let mut scene = Scene::new(shell);
-    let mut con = scene.home.server.connection();
+    let mut proxied = Proxied::new(shell);
+    let mut con = proxied.scene.server.connection();
     con.set_read_timeout(None)?;
-    scene.home.server.pause();
-    // The server sees this first when it goes on, before the calls that came while it stood still.
+    proxied.scene.server.pause();
+    // The server runs this first when it continues, before the calls that arrived during the pause.
     let asked = std::thread::spawn(move || lease_end(&mut con));
-    let last = scene.end();
-    scene.home.server.resume();
+    let last = proxied.end();
+    proxied.scene.server.resume();
     assert_within(last, asked.join().unwrap().unwrap());
     Ok(())
 }
 
 fn refused(shell: Shell) -> Result<(), Failed> {
-    let mut scene = Scene::new(shell);
-    let mut nobody = crate::server();
-    nobody.kill();
-    scene.proxy.lead_to(&nobody);
-    scene.ends_within_the_lease();
+    let mut proxied = Proxied::new(shell);
+    let mut down = crate::server();
+    down.kill();
+    proxied.proxy.lead_to(&down);
+    proxied.ends_within_the_lease();
     Ok(())
 }
 
 fn late_grant(shell: Shell) -> Result<(), Failed> {
     let delay = Duration::from_millis(1_200);
-    let mut scene = Scene::after(shell, |proxy| proxy.delay_replies([delay]));
-    scene.go_silent();
-    scene.ends_within_the_lease();
+    let mut proxied = Proxied::after(shell, |proxy| proxy.delay_replies([delay]));
+    proxied.go_silent();
+    proxied.ends_within_the_lease();
     Ok(())
 }
 
 fn late_renewal(shell: Shell) -> Result<(), Failed> {
-    let mut scene = Scene::new(shell);
-    scene.wait_for_renewal();
-    // The renewal that the server sees next is answered, late, and is the last one.
-    scene.proxy.delay_replies([Duration::from_millis(500)]);
-    scene.wait_for_renewal();
-    scene.go_silent();
-    scene.ends_within_the_lease();
+    let mut proxied = Proxied::new(shell);
+    proxied.wait_for_renewal();
+    // The next renewal gets a late reply. It is the last one.
+    proxied.proxy.delay_replies([Duration::from_millis(500)]);
+    proxied.wait_for_renewal();
+    proxied.go_silent();
+    proxied.ends_within_the_lease();
     Ok(())
 }
 
 fn terminal(shell: Shell) -> Result<(), Failed> {
-    let mut scene = Scene::new(shell);
-    scene.go_silent();
-    scene.log.has_lines(1);
-    scene.signal("-HUP");
-    scene.signal("-TSTP");
-    eventually("the command is ended", || alive(&scene.group()).is_empty().then_some(()));
-    scene.signal("-CONT");
-    scene.ends_within_the_lease();
+    let mut proxied = Proxied::new(shell);
+    proxied.go_silent();
+    proxied.log.has_lines(1);
+    proxied.signal("-HUP");
+    proxied.signal("-TSTP");
+    eventually("the command has ended", || alive(&proxied.group()).is_empty().then_some(()));
+    proxied.signal("-CONT");
+    proxied.ends_within_the_lease();
     Ok(())
 }
 
 fn renews(shell: Shell) -> Result<(), Failed> {
-    let home = Home::new(shell);
-    let mut command = home.with_permit(2, 60, "read line; exit 3");
+    let scene = super::Scene::new(shell);
+    let mut command = scene.with_permit(2, 60, "read line; exit 3");
     let mut child = command.env("LUAGATE_LEASE", "3").spawn()?;
-    let mut con = home.server.connection();
-    let mut end = eventually("it is granted", || lease_end(&mut con));
+    let mut con = scene.server.connection();
+    let mut end = eventually("the permit is granted", || lease_end(&mut con));
     for _ in 0..4 {
-        end = renewed(&mut con, end).expect("it is held");
+        end = renewed(&mut con, end).expect("the permit is still held");
     }
     drop(child.stdin.take());
     assert_eq!(super::end_of(&mut child).code(), Some(3));
@@ -210,16 +208,16 @@ fn renews(shell: Shell) -> Result<(), Failed> {
 }
 
 fn revoked(shell: Shell) -> Result<(), Failed> {
-    let home = Home::new(shell);
+    let scene = super::Scene::new(shell);
     let log = Log::new();
-    let mut command = home.with_permit(2, 60, &stamps(&log));
+    let mut command = scene.with_permit(2, 60, &stamps(&log));
     let mut child = command.env("LUAGATE_LEASE", "3").spawn()?;
-    home.waits_for(1);
+    scene.waits_for(1);
     log.has_lines(1);
-    let id = home.semaphore.inspect()?.holders.remove(0).id;
-    home.semaphore.revoke(&id)?;
+    let id = scene.semaphore.inspect()?.holders.remove(0).id;
+    scene.semaphore.revoke(&id)?;
     let output = super::output_of(&mut child);
-    let says = "with-permit: the permit is lost: it was revoked, or the server lost its data\n";
+    let says = "with-permit: the permit was lost: it was revoked, or the server lost its data\n";
     assert_lost(&output, says);
     assert_eq!(alive(&log.lines()[0]), [""; 0]);
     Ok(())

@@ -1,6 +1,6 @@
 //! A bounded line, a minimum hold, and permits of several semaphores.
 
-use super::{Home, LOST, NOT_IN_TIME, ROOT, Shell, Test, end_of, output_of, said, script};
+use super::{LOST, Shell, TIMED_OUT, Test, end_of, output_of, script, stderr};
 use crate::support::{SOON, eventually};
 use libtest_mimic::Failed;
 use luagate::{Gate, Semaphore};
@@ -9,53 +9,53 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 pub const TESTS: [Test; 7] = [
-    ("does_not_wait_where_the_line_is_full", full_line),
+    ("a_full_line_is_reported_at_once_with_its_length", full_line),
     ("a_permit_released_early_stays_in_use_until_its_minimum_hold_ends", minimum_hold),
     ("several_are_held_together_and_released", several),
-    ("without_one_of_several_nothing_is_run_and_nothing_is_held", not_all),
-    ("several_are_renewed_while_the_next_is_waited_for_and_while_the_command_runs", renews),
-    ("several_of_which_one_was_lost_run_nothing", lost),
+    ("if_one_of_several_is_not_granted_nothing_runs_and_nothing_is_held", not_all),
+    ("several_are_renewed_during_the_wait_and_while_the_command_runs", renews),
+    ("nothing_runs_if_one_of_several_was_lost", lost),
     ("several_are_acquired_by_limit_and_then_by_the_bytes_of_their_keys", order),
 ];
 
 const FULL: i32 = 80;
 
-/// A home with two more semaphores.
-struct Scene {
-    home: Home,
+/// A server with two more semaphores.
+struct Both {
+    scene: super::Scene,
     user: Semaphore,
     total: Semaphore,
 }
 
-impl Scene {
-    fn new(shell: Shell) -> Scene {
-        let home = Home::new(shell);
-        let gate = Gate::open(&home.server.url).unwrap();
-        Scene { home, user: gate.semaphore("user*", 1), total: gate.semaphore("{g}:total", 3) }
+impl Both {
+    fn new(shell: Shell) -> Both {
+        let scene = super::Scene::new(shell);
+        let gate = Gate::open(&scene.server.url).unwrap();
+        Both { scene, user: gate.semaphore("user*", 1), total: gate.semaphore("{g}:total", 3) }
     }
 
-    /// Runs a line of shell with a permit of both, the wider one named first.
+    /// Runs a line of shell with a permit of both. The semaphore with the higher limit comes first.
     fn with_both(&self, seconds: u32, line: &str) -> Command {
         let arguments = ["--and", "{g}:total:3", "user*", "1", &seconds.to_string(), "sh", "-c", line];
-        let mut command = script(self.home.shell, &self.home.server.url, &arguments);
+        let mut command = script(self.scene.shell, &self.scene.server.url, &arguments);
         command.env("LUAGATE_LEASE", "3");
         command
     }
 
-    /// Runs it while all of `total` is held, and waits until it holds `user`.
+    /// Acquires all permits of `total`. Waits until the caller holds `user` and waits for `total`.
     fn waits(&self) -> Result<(luagate::Permit, Child), Failed> {
         let held = self.total.try_acquire_all()?;
         let child = self.with_both(60, "echo inside; read line").spawn()?;
-        eventually("it waits", || (waiter_count(&self.total) == 1).then_some(()));
+        eventually("the caller waits", || (waiter_count(&self.total) == 1).then_some(()));
         assert_eq!(in_use(&self.user), 1);
         Ok((held, child))
     }
 
-    /// For two leases.
+    /// It stays held for two leases.
     fn assert_user_is_held(&self) {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(6) {
-            assert_eq!(in_use(&self.user), 1, "its lease ended after {:?}", began.elapsed());
+            assert_eq!(in_use(&self.user), 1, "the lease ended after {:?}", began.elapsed());
             sleep(Duration::from_millis(20));
         }
     }
@@ -75,22 +75,22 @@ fn waiter_count(semaphore: &Semaphore) -> u64 {
 }
 
 fn full_line(shell: Shell) -> Result<(), Failed> {
-    let home = Home::new(shell);
-    let held = home.semaphore.try_acquire_many(2)?;
-    let mut waits = home.with_permit(2, 60, ":").spawn()?;
-    eventually("it waits", || (home.waiter_count() == 1).then_some(()));
+    let scene = super::Scene::new(shell);
+    let held = scene.semaphore.try_acquire_many(2)?;
+    let mut waits = scene.with_permit(2, 60, ":").spawn()?;
+    eventually("the caller waits", || (scene.waiter_count() == 1).then_some(()));
     let bounded = |most: &str, seconds: &str| {
         let arguments = ["--max-waiting", most, "batch", "2", seconds, "echo", "inside"];
-        script(shell, &home.server.url, &arguments)
+        script(shell, &scene.server.url, &arguments)
     };
     let output = output_of(&mut bounded("1", "60").spawn()?);
-    let expected = "with-permit: the line is full: 1 wait for {batch} already, and --max-waiting is 1\n";
-    assert_eq!((output.status.code(), &*said(&output)), (Some(FULL), expected));
+    let expected = "with-permit: luagate:semaphore:{batch}: 1 callers wait in line already, and --max-waiting is 1. Try again later\n";
+    assert_eq!((output.status.code(), &*stderr(&output)), (Some(FULL), expected));
     assert_eq!(output.stdout, b"");
-    assert_eq!(home.waiter_count(), 1);
-    assert_eq!(end_of(&mut bounded("1", "0").spawn()?).code(), Some(NOT_IN_TIME));
+    assert_eq!(scene.waiter_count(), 1);
+    assert_eq!(end_of(&mut bounded("1", "0").spawn()?).code(), Some(TIMED_OUT));
     let mut second = bounded("2", "60").spawn()?;
-    eventually("it waits", || (home.waiter_count() == 2).then_some(()));
+    eventually("the caller waits", || (scene.waiter_count() == 2).then_some(()));
     held.release()?;
     assert!(end_of(&mut waits).success());
     assert!(end_of(&mut second).success());
@@ -98,42 +98,42 @@ fn full_line(shell: Shell) -> Result<(), Failed> {
 }
 
 fn minimum_hold(shell: Shell) -> Result<(), Failed> {
-    let home = Home::new(shell);
+    let scene = super::Scene::new(shell);
     let began = Instant::now();
     let arguments = ["--at-least", "2", "batch", "2", "0", "true"];
-    assert!(script(shell, &home.server.url, &arguments).status()?.success());
-    assert_eq!(home.in_use(), 1);
-    let both = home.semaphore.acquire_many_timeout(2, SOON)?;
+    assert!(script(shell, &scene.server.url, &arguments).status()?.success());
+    assert_eq!(scene.in_use(), 1);
+    let both = scene.semaphore.acquire_many_timeout(2, SOON)?;
     assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
     both.release()?;
     Ok(())
 }
 
 fn several(shell: Shell) -> Result<(), Failed> {
-    let scene = Scene::new(shell);
+    let both = Both::new(shell);
     let folder = tempfile::tempdir()?;
-    std::fs::write(folder.path().join("1:{users}"), "what a shell could take the name for")?;
+    std::fs::write(folder.path().join("1:{users}"), "a file that a shell could take the name for")?;
     let line = "echo $LUAGATE_NAME $LUAGATE_ID $LUAGATE_FENCE; read line; exit 3";
-    let mut command = scene.with_both(0, line);
-    let child = command.env("LUAGATE_LUA", format!("{ROOT}/lua")).current_dir(folder.path()).spawn()?;
-    eventually("both are held", || (in_use(&scene.total) == 1 && in_use(&scene.user) == 1).then_some(()));
-    let [total, user] = [&scene.total, &scene.user].map(|semaphore| semaphore.inspect().unwrap().holders.remove(0));
+    let mut command = both.with_both(0, line);
+    let child = command.current_dir(folder.path()).spawn()?;
+    eventually("both are held", || (in_use(&both.total) == 1 && in_use(&both.user) == 1).then_some(()));
+    let [total, user] = [&both.total, &both.user].map(|semaphore| semaphore.inspect().unwrap().holders.remove(0));
     let output = child.wait_with_output()?;
     let expected = format!("{{g}}:total user* {} {} {}\n", user.id, total.fence, user.fence);
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
-    assert_eq!((output.status.code(), &*said(&output)), (Some(3), ""));
-    scene.assert_free();
+    assert_eq!((output.status.code(), &*stderr(&output)), (Some(3), ""));
+    both.assert_free();
     Ok(())
 }
 
 fn not_all(shell: Shell) -> Result<(), Failed> {
-    let scene = Scene::new(shell);
-    for (blocked, permits) in [(&scene.total, 3), (&scene.user, 1)] {
+    let both = Both::new(shell);
+    for (blocked, permits) in [(&both.total, 3), (&both.user, 1)] {
         let held = blocked.try_acquire_many(permits)?;
         for seconds in [0, 1] {
-            let output = output_of(&mut scene.with_both(seconds, "echo inside").spawn()?);
-            assert_eq!((output.status.code(), &*output.stdout), (Some(NOT_IN_TIME), &b""[..]));
-            assert_eq!(in_use(&scene.user) + in_use(&scene.total), permits);
+            let output = output_of(&mut both.with_both(seconds, "echo inside").spawn()?);
+            assert_eq!((output.status.code(), &*output.stdout), (Some(TIMED_OUT), &b""[..]));
+            assert_eq!(in_use(&both.user) + in_use(&both.total), permits);
             assert_eq!(waiter_count(blocked), 0);
         }
         held.release()?;
@@ -142,49 +142,49 @@ fn not_all(shell: Shell) -> Result<(), Failed> {
 }
 
 fn renews(shell: Shell) -> Result<(), Failed> {
-    let scene = Scene::new(shell);
-    let (held, mut child) = scene.waits()?;
-    scene.assert_user_is_held();
+    let both = Both::new(shell);
+    let (held, mut child) = both.waits()?;
+    both.assert_user_is_held();
     held.release()?;
-    eventually("both are held", || (in_use(&scene.total) == 1).then_some(()));
-    scene.assert_user_is_held();
-    assert_eq!(in_use(&scene.total), 1);
+    eventually("both are held", || (in_use(&both.total) == 1).then_some(()));
+    both.assert_user_is_held();
+    assert_eq!(in_use(&both.total), 1);
     drop(child.stdin.take());
     let output = output_of(&mut child);
     assert_eq!(output.stdout, b"inside\n");
-    scene.assert_free();
+    both.assert_free();
     Ok(())
 }
 
 fn lost(shell: Shell) -> Result<(), Failed> {
     for is_noticed in [true, false] {
-        let scene = Scene::new(shell);
-        let (held, mut child) = scene.waits()?;
-        let holder = scene.user.inspect()?.holders.remove(0);
-        scene.user.revoke(&holder.id)?;
+        let both = Both::new(shell);
+        let (held, mut child) = both.waits()?;
+        let holder = both.user.inspect()?.holders.remove(0);
+        both.user.revoke(&holder.id)?;
         if is_noticed {
-            eventually("it ends", || (waiter_count(&scene.total) == 0).then_some(()));
+            eventually("the caller leaves the line", || (waiter_count(&both.total) == 0).then_some(()));
         }
         held.release()?;
         let output = output_of(&mut child);
-        let says = "with-permit: the permit is lost: it was revoked, or the server lost its data\n";
-        assert_eq!((output.status.code(), &*said(&output)), (Some(LOST), says));
+        let says = "with-permit: the permit was lost: it was revoked, or the server lost its data\n";
+        assert_eq!((output.status.code(), &*stderr(&output)), (Some(LOST), says));
         assert_eq!(output.stdout, b"");
-        scene.assert_free();
+        both.assert_free();
     }
     Ok(())
 }
 
 fn order(shell: Shell) -> Result<(), Failed> {
-    let home = Home::new(shell);
-    let gate = Gate::open(&home.server.url)?;
+    let scene = super::Scene::new(shell);
+    let gate = Gate::open(&scene.server.url)?;
     for (first, second, limits) in [("z", "a", [1, 5]), ("\u{ff61}", "\u{1f600}", [3, 3]), ("b", "c", [9, 10])] {
         let (narrow, wide) = (gate.semaphore(first, limits[0]), gate.semaphore(second, limits[1]));
         let held = narrow.try_acquire_all()?;
         let and = format!("{second}:{}", limits[1]);
         let arguments = ["--and", &and, first, &limits[0].to_string(), "60", "true"];
-        let mut child = script(shell, &home.server.url, &arguments).spawn()?;
-        eventually("it waits for one", || (waiter_count(&narrow) == 1).then_some(()));
+        let mut child = script(shell, &scene.server.url, &arguments).spawn()?;
+        eventually("the caller waits for one", || (waiter_count(&narrow) == 1).then_some(()));
         assert_eq!(in_use(&wide), 0, "{second} is held while {first} is waited for");
         held.release()?;
         assert!(end_of(&mut child).success());

@@ -90,8 +90,12 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
+fn read_bytes(path: impl AsRef<Path>) -> Option<Vec<u8>> {
+    std::fs::read(path).ok()
+}
+
 #[test]
-fn each_client_contains_the_scripts() {
+fn each_client_contains_the_scripts_and_the_licences() {
     let mut expected: BTreeMap<_, _> = files(Path::new("lua/dist"));
     expected = expected.into_iter().map(|(file, text)| (Path::new("dist").join(file), text)).collect();
     expected.insert("manifest.json".into(), std::fs::read("lua/manifest.json").unwrap());
@@ -100,6 +104,13 @@ fn each_client_contains_the_scripts() {
         let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&there), names(&expected), "{folder}: run `./dev manifest`");
         assert!(there == expected, "{folder}: the scripts have changed: run `./dev manifest`");
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            let client = Path::new("clients").join(folder.split('/').next().unwrap());
+            assert!(
+                read_bytes(client.join(licence)) == read_bytes(licence),
+                "{folder}: {licence}: run `./dev manifest`"
+            );
+        }
     }
 }
 

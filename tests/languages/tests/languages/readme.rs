@@ -116,8 +116,9 @@ pub fn first_program_works_in_an_empty_folder(package: &str) -> Result<(), Faile
     let _held = market.try_acquire_many(5)?;
     let ran = run(&program, folder.path(), &server)?;
     let (stdout, stderr) = texts(&ran);
-    assert!(!ran.status.success() && stdout.is_empty(), "{stdout}");
-    assert!(stderr.contains("market:account:17"), "the error does not name the semaphore: {stderr}");
+    let printed = stdout + &stderr; // Maven prints errors to the standard output
+    assert!(!ran.status.success() && !printed.contains("trading as"), "{printed}");
+    assert!(printed.contains("market:account:17"), "the error does not name the semaphore: {printed}");
     assert_eq!(market.inspect()?.waiter_count, 0);
     Ok(())
 }

@@ -89,9 +89,9 @@ fn get(address: SocketAddr) -> io::Result<(String, String)> {
 /// A client that retries once, after the time in the response. Returns all responses.
 fn visit(address: SocketAddr) -> io::Result<Vec<(String, String)>> {
     let (head, text) = get(address)?;
-    let told = text.split(' ').filter(|_| head.contains(" 429 ")).find_map(|word| word.parse().ok());
+    let reported = text.split(' ').filter(|_| head.contains(" 429 ")).find_map(|word| word.parse().ok());
     let mut answers = vec![(head, text)];
-    if let Some(seconds) = told {
+    if let Some(seconds) = reported {
         thread::sleep(Duration::from_secs(seconds));
         answers.push(get(address)?);
     }

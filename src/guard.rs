@@ -59,7 +59,7 @@ macro_rules! settings {
             #[must_use]
             pub fn on_lost(self, on_lost: impl Fn(&crate::errors::Lost) + Send + Sync + 'static) -> Self {
                 let on_lost: $crate::lease::permits::OnLost = std::sync::Arc::new(on_lost);
-                self.with(|semaphore| semaphore.told_by(on_lost.clone()))
+                self.with(|semaphore| semaphore.with_on_lost(on_lost.clone()))
             }
         }
     };

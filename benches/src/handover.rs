@@ -122,7 +122,7 @@ pub struct Times {
     /// The same with the bare script, to a thread that only receives messages.
     barest: Vec<f64>,
     /// From a message to the thread that it wakes.
-    pub told: Vec<f64>,
+    pub reported: Vec<f64>,
 }
 
 pub fn times(server: &Server) -> Times {
@@ -151,14 +151,14 @@ pub fn times(server: &Server) -> Times {
         times.barest.push(listener.says() - released);
         let published = now();
         con.publish::<_, _, ()>(CHANNEL, MESSAGE).unwrap();
-        times.told.push(listener.says() - published);
+        times.reported.push(listener.says() - published);
     }
     times
 }
 
 pub fn measure(server: &Server) -> Vec<Figure> {
-    let Times { handed, barest, told } = times(server);
-    let theirs = middle_and_99th(told);
+    let Times { handed, barest, reported } = times(server);
+    let theirs = middle_and_99th(reported);
     let figure = |what: &str, times, limit| {
         let (middle, most) = middle_and_99th(times);
         Figure {

@@ -47,13 +47,13 @@ pub fn chart(server: &Server) -> Chart {
         set.push(us(|| con.set(&key, "value").unwrap()));
     }
     let [by_crate, sent_raw, set] = times;
-    let Times { handed, told, .. } = handover::times(server);
+    let Times { handed, reported, .. } = handover::times(server);
     let lines = vec![
         curve("acquire + release by the crate", by_crate),
         curve("the same scripts sent raw", sent_raw),
         curve("SET, one round trip", set),
         curve("release to running waiter, another process", handed),
-        curve("message that wakes a thread there", told),
+        curve("message that wakes a thread there", reported),
     ];
     let all = lines.iter().flat_map(|line| &line.points);
     let y = log_axis("µs", all.map(|point| point.1));

@@ -116,10 +116,10 @@ impl Semaphore {
     /// lease has ended by this machine's clock. One thread, separate from all others, runs all callbacks of the gate.
     #[must_use]
     pub fn on_lost(self, on_lost: impl Fn(&Lost) + Send + Sync + 'static) -> Semaphore {
-        self.told_by(Arc::new(on_lost))
+        self.with_on_lost(Arc::new(on_lost))
     }
 
-    pub(crate) fn told_by(mut self, on_lost: OnLost) -> Semaphore {
+    pub(crate) fn with_on_lost(mut self, on_lost: OnLost) -> Semaphore {
         self.on_lost = Some(on_lost);
         self
     }

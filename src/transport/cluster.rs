@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long one node may take to report the slots, before another one is asked.
-const TOLD_WITHIN: Duration = Duration::from_millis(500);
+const REPORTED_WITHIN: Duration = Duration::from_millis(500);
 
 pub(crate) struct Cluster {
     options: PoolOptions,
@@ -194,7 +194,7 @@ impl Cluster {
         nodes.sort_by_key(|node| (Some(node.node()) == last, node.is_retired()));
         let mut failure = Failure::new(FailureKind::Unreachable, "no node is known");
         for node in nodes {
-            let latest = self.options.clock.now() + TOLD_WITHIN;
+            let latest = self.options.clock.now() + REPORTED_WITHIN;
             match slots(&node, until.map_or(latest, |until| until.min(latest))) {
                 Ok(ranges) => return self.learn(&node, ranges),
                 Err(other) => failure = other,
@@ -207,12 +207,12 @@ impl Cluster {
         Err(failure)
     }
 
-    fn learn(&self, told_by: &Pool, ranges: Vec<Range>) -> Result<(), Failure> {
+    fn learn(&self, source: &Pool, ranges: Vec<Range>) -> Result<(), Failure> {
         let mut map = lock(&self.map);
         let mut owners = HashMap::with_capacity(16_384);
         for Range { first, last, host, port } in ranges {
             let host = match host.as_str() {
-                "" | "?" => host_of(&map, told_by.node()),
+                "" | "?" => host_of(&map, source.node()),
                 _ => host,
             };
             let number = self.number(&mut map, (host, port))?;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 /// The time for the answer. A call with less time left does not ask.
-const TOLD_WITHIN: Duration = Duration::from_millis(500);
+const REPORTED_WITHIN: Duration = Duration::from_millis(500);
 
 /// A wrong setting of a server that works. [`Gate::warnings`](crate::Gate::warnings) returns them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) fn ask(server: &Pool, until: Option<Instant>) -> Option<Warning> {
     if server.is_checked() {
         return None;
     }
-    let latest = server.options.clock.now() + TOLD_WITHIN;
+    let latest = server.options.clock.now() + REPORTED_WITHIN;
     if until.is_some_and(|until| until < latest) || !server.is_checked_first() {
         return None;
     }

@@ -124,7 +124,7 @@ impl Subscriber {
     /// subscriber.
     ///
     /// Also tries the two commands of the scripts, since the scripts ignore it if the user lacks a permission for them.
-    fn is_heard(&self) -> Result<bool, NotHeard> {
+    fn receives_messages(&self) -> Result<bool, NoMessages> {
         let mut numsub = redis::cmd("PUBSUB");
         numsub.arg("NUMSUB").arg(&self.channel);
         let count = self.try_out(&numsub)?.and_then(|reply| {
@@ -138,15 +138,15 @@ impl Subscriber {
     }
 
     /// The reply. `None`: the server, or a proxy ahead of it, does not know the command.
-    fn try_out(&self, command: &Cmd) -> Result<Option<Value>, NotHeard> {
+    fn try_out(&self, command: &Cmd) -> Result<Option<Value>, NoMessages> {
         let failure = match self.pool.command(command, Sending::default()) {
             Ok(Ok(reply)) => return Ok(Some(reply)),
             Ok(Err(error)) => Failure::from(error),
-            Err(_) => return Err(NotHeard::Broken),
+            Err(_) => return Err(NoMessages::Broken),
         };
         match failure.kind() {
-            FailureKind::Permission => Err(NotHeard::Refused(self.named(&failure))),
-            _ if failure.is_passing() => Err(NotHeard::Broken),
+            FailureKind::Permission => Err(NoMessages::Refused(self.named(&failure))),
+            _ if failure.is_passing() => Err(NoMessages::Broken),
             _ => Ok(None),
         }
     }
@@ -159,7 +159,7 @@ impl Subscriber {
 }
 
 /// The reason why it is unknown whether the subscription is counted.
-enum NotHeard {
+enum NoMessages {
     Refused(Failure),
     Broken,
 }
@@ -219,14 +219,14 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
     }
     let mut subscription = Subscription::on(con, subscriber.pool.options.timeouts.read);
     // The server may have accepted the command without a subscription.
-    match subscriber.is_heard() {
+    match subscriber.receives_messages() {
         Ok(true) => {}
         // A subscription that has just broken is not counted either.
         Ok(false) if !again && subscription.works() => {
             subscriber.set(State::Useless);
             return Ended::Useless;
         }
-        Err(NotHeard::Refused(failure)) => return Ended::Refused(failure),
+        Err(NoMessages::Refused(failure)) => return Ended::Refused(failure),
         _ => return broken,
     }
     subscriber.reading.begin(subscription);

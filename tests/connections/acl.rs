@@ -15,7 +15,7 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Messages arrive within this time. A waiter that receives none asks again after 5 s.
-const TOLD: Duration = Duration::from_secs(3);
+const REPORTED: Duration = Duration::from_secs(3);
 
 /// The words of the ACL line in the guide.
 fn line() -> Vec<&'static str> {

@@ -64,16 +64,16 @@ const WRONG: &[(&str, &str)] = &[
 #[test]
 fn the_error_names_the_wrong_part_of_a_url_without_the_password() {
     for (url, part) in WRONG {
-        assert_told(url, part);
+        assert_reported(url, part);
     }
 }
 
 #[test]
 #[cfg(feature = "tls")]
 fn the_error_names_the_wrong_part_of_a_tls_url() {
-    assert_told("rediss://:secret@host:port", "the port is");
-    assert_told("rediss://:secret@host/0#secure", "the fragment is");
-    assert_told("valkeys://:secret@/0", "the host is missing");
+    assert_reported("rediss://:secret@host:port", "the port is");
+    assert_reported("rediss://:secret@host/0#secure", "the fragment is");
+    assert_reported("valkeys://:secret@/0", "the host is missing");
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn the_error_names_the_wrong_part_and_address_of_a_cluster_url() {
         ("redis+cluster://user:1/secret@a:1", "the password contains"),
         ("redis+cluster://:secret#@a:1", "the password contains"),
     ] {
-        let told = assert_told(url, part);
-        assert!(told.contains("Accepted: redis+cluster://"), "{url}: {told}");
+        let reported = assert_reported(url, part);
+        assert!(reported.contains("Accepted: redis+cluster://"), "{url}: {reported}");
     }
 }
 
@@ -110,19 +110,19 @@ fn the_error_names_the_wrong_part_and_address_of_a_sentinel_url() {
         ("redis+sentinel://:a@b/secret@a/orders", "the password contains"),
         ("redis+sentinel://:secret%ff@a/orders", "the user or the password is"),
     ] {
-        let told = assert_told(url, part);
-        assert!(told.contains("Accepted: redis+sentinel://"), "{url}: {told}");
+        let reported = assert_reported(url, part);
+        assert!(reported.contains("Accepted: redis+sentinel://"), "{url}: {reported}");
     }
 }
 
 #[track_caller]
-fn assert_told(url: &str, part: &str) -> String {
-    let told = error_of(url).expect(url);
-    assert!(told.starts_with("url: "), "{url}: {told}");
-    assert!(told.contains(part), "{url}: {told}");
-    assert!(told.contains("Accepted: "), "{url}: {told}");
-    assert!(!told.contains("secret"), "{url}: {told}");
-    told
+fn assert_reported(url: &str, part: &str) -> String {
+    let reported = error_of(url).expect(url);
+    assert!(reported.starts_with("url: "), "{url}: {reported}");
+    assert!(reported.contains(part), "{url}: {reported}");
+    assert!(reported.contains("Accepted: "), "{url}: {reported}");
+    assert!(!reported.contains("secret"), "{url}: {reported}");
+    reported
 }
 
 /// No part of the URL appears in the error, except the words of the error itself.
@@ -131,8 +131,8 @@ fn the_error_of_a_wrong_url_quotes_no_part_of_it() {
     let url = "(redis|rediss|unix|redis\\+cluster|redis\\+sentinel|http)?(://)?[:/@,#?\\[\\]]{0,3}(SECRET)?[:/@,#?%a-f0-9 ]{0,12}(SECRET)[:/@,#?%a-f0-9 ]{0,12}";
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_000) };
     proptest!(config, |(url in url)| {
-        if let Some(told) = error_of(&url) {
-            prop_assert!(!told.contains("SECRET"), "{}: {}", url, told);
+        if let Some(reported) = error_of(&url) {
+            prop_assert!(!reported.contains("SECRET"), "{}: {}", url, reported);
         }
     });
 }

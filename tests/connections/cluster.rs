@@ -10,7 +10,7 @@ pub use failures::wait_while_releases_are_pending;
 
 use crate::support::cluster::Cluster;
 use crate::support::eventually;
-use crate::support::workers::Home;
+use crate::support::workers::Deployment;
 
 use luagate::scripts::Keys;
 use luagate::{Gate, GateBuilder};
@@ -34,7 +34,7 @@ fn gate(cluster: &Cluster) -> Gate {
     builder(cluster).open().unwrap()
 }
 
-impl Home for Cluster {
+impl Deployment for Cluster {
     fn prefix(&self) -> &str {
         &self.prefix
     }

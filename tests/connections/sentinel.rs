@@ -5,7 +5,7 @@ use crate::own;
 use crate::support::history::{Forgotten, Op};
 use crate::support::sentinel::{MASTER, Sentinels};
 use crate::support::stub_sentinel::StubSentinel;
-use crate::support::workers::{self, Home, Workers};
+use crate::support::workers::{self, Deployment, Workers};
 use crate::support::{SOON, Server, eventually};
 
 use luagate::errors::FailureKind;
@@ -28,7 +28,7 @@ fn builder(group: &Sentinels) -> GateBuilder {
     Gate::builder(&url(group)).prefix(&group.prefix)
 }
 
-impl Home for Sentinels {
+impl Deployment for Sentinels {
     fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -141,7 +141,7 @@ fn errors_about_sentinels_name_the_cause() {
 }
 
 #[test]
-fn a_crew_keeps_working_while_masters_crash() {
+fn workers_continue_while_masters_crash() {
     let mut group = own!(Sentinels::new());
     let workers = Workers::new(&group, &url(&group), 6);
     for _ in 0..2 {

@@ -16,7 +16,7 @@ use luagate::{Gate, GateBuilder};
 use std::time::{Duration, Instant};
 
 /// Messages arrive within this time. A waiter that receives none asks again after 5 s.
-const TOLD: Duration = Duration::from_secs(3);
+const REPORTED: Duration = Duration::from_secs(3);
 
 /// Gate settings with the CA and the client certificate.
 fn both(url: &str, authority: &Authority, own: &Identity) -> GateBuilder {
@@ -33,7 +33,7 @@ fn failure(opened: Result<Gate, CallError>) -> Failure {
 
 /// Asserts that opening fails with a TLS error that contains every one of `words`.
 #[track_caller]
-fn assert_told(opened: Result<Gate, CallError>, words: &[&str]) {
+fn assert_reported(opened: Result<Gate, CallError>, words: &[&str]) {
     let failure = failure(opened);
     assert_eq!(failure.kind(), FailureKind::Tls, "{failure}");
     for word in words {
@@ -57,7 +57,7 @@ fn use_it(server: &Server, gate: &Gate) {
         let start = Instant::now();
         held.release().unwrap();
         let (granted, woken) = waiter.join().unwrap();
-        assert!(woken - start < TOLD, "{:?}", woken - start);
+        assert!(woken - start < REPORTED, "{:?}", woken - start);
         granted
     });
     assert!(granted.fence() > fence);
@@ -77,6 +77,6 @@ fn use_it(server: &Server, gate: &Gate) {
         });
         let start = Instant::now();
         latch.count_down().unwrap();
-        assert!(waiter.join().unwrap().1 - start < TOLD);
+        assert!(waiter.join().unwrap().1 - start < REPORTED);
     });
 }

@@ -22,8 +22,10 @@ fn a_server_that_can_evict_is_reported_once() {
         drop(gate.semaphore("evicts", 1).acquire().unwrap());
         let warnings = gate.clone().warnings();
         let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
-        let Warning::Evicts { server: address, policy: told, maxmemory, .. } = warning else { panic!("{warning:?}") };
-        assert_eq!((told.as_str(), *maxmemory), (policy, 100 << 20));
+        let Warning::Evicts { server: address, policy: reported, maxmemory, .. } = warning else {
+            panic!("{warning:?}")
+        };
+        assert_eq!((reported.as_str(), *maxmemory), (policy, 100 << 20));
         assert!(server.url.ends_with(address.as_str()), "{address}");
         let text = warning.to_string();
         assert!(text.contains("noeviction") && text.contains(policy), "{text}");
@@ -58,8 +60,8 @@ fn a_user_without_the_permission_for_the_check_can_open_the_gate() {
     let may = user("monitor", &all);
     let warnings = may.warnings();
     assert_eq!(warnings.len(), 1);
-    let told = format!("{warnings:?} {}", warnings[0]);
-    assert!(!told.contains("secret") && !told.contains("monitor"), "{told}");
+    let reported = format!("{warnings:?} {}", warnings[0]);
+    assert!(!reported.contains("secret") && !reported.contains("monitor"), "{reported}");
 }
 
 #[cfg(feature = "memory")]

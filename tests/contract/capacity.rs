@@ -59,7 +59,7 @@ fn memory_of_a_semaphore_a_holder_and_a_waiter_is_bounded() {
 }
 
 /// A field of the server's INFO.
-fn told(con: &mut redis::Connection, what: &str) -> String {
+fn reported(con: &mut redis::Connection, what: &str) -> String {
     let info: String = redis::cmd("INFO").query(con).unwrap();
     let of = |line: &str| Some(line.strip_prefix(what)?.strip_prefix(':')?.trim().to_owned());
     info.lines().find_map(of).unwrap()
@@ -67,7 +67,7 @@ fn told(con: &mut redis::Connection, what: &str) -> String {
 
 /// The size of the append-only file. Replicas receive the same data.
 fn appended(raw: &mut Raw) -> u64 {
-    told(&mut raw.con, "aof_current_size").parse().unwrap()
+    reported(&mut raw.con, "aof_current_size").parse().unwrap()
 }
 
 #[test]
@@ -114,11 +114,11 @@ fn data_appended_by_a_grant_a_renewal_and_a_wait_is_bounded() {
 fn memory_of_an_idle_connection_is_bounded() {
     let server = own!(Server::private(&[]));
     let mut con = server.connection();
-    let mut used = || told(&mut con, "used_memory").parse::<u64>().unwrap();
+    let mut used = || reported(&mut con, "used_memory").parse::<u64>().unwrap();
     const COUNT: u64 = 200;
     let before = used();
     let idle: Vec<_> = (0..COUNT).map(|_| server.connection()).collect();
-    let is_old = told(&mut server.connection(), "redis_version").starts_with("6.");
+    let is_old = reported(&mut server.connection(), "redis_version").starts_with("6.");
     let most = if is_old { 18_000 } else { 3_000 };
     let mut each = 0;
     // The server shrinks the buffers that it allocated for the first call.

@@ -33,7 +33,7 @@ fn a_clock_step_ahead_ends_leases_notifies_holders_and_keeps_fences_increasing()
     let gate = server.gate();
     let semaphore = gate.semaphore("ahead", 1).lease(LONG);
     let early = semaphore.acquire().unwrap();
-    let (sender, told) = channel();
+    let (sender, reported) = channel();
     let renewed = gate.semaphore("renewed", 1).lease(Duration::from_secs(3));
     let renewed = renewed.auto_renew().on_lost(move |lost| sender.send(lost.id.clone()).unwrap()).acquire().unwrap();
     clock.set(HOUR);
@@ -42,7 +42,7 @@ fn a_clock_step_ahead_ends_leases_notifies_holders_and_keeps_fences_increasing()
     assert!(matches!(early.refresh(), Err(RefreshError::Lost(_))));
     assert!(early.is_lost());
     assert_eq!(early.release().unwrap(), Released::Gone);
-    assert_eq!(told.recv_timeout(SOON).unwrap(), renewed.id());
+    assert_eq!(reported.recv_timeout(SOON).unwrap(), renewed.id());
     assert!(renewed.is_lost());
     // The clock is set back. Fences are ahead of it from now on, and keep increasing.
     clock.set(0);
@@ -116,7 +116,7 @@ fn step(workers: &Workers, clock: &Clock, from: i64, to: i64) {
 }
 
 #[test]
-fn a_crew_keeps_working_while_the_servers_clock_steps() {
+fn workers_continue_while_the_servers_clock_steps() {
     let (server, clock) = clock!();
     let workers = Workers::new(&server, &server.url, 6);
     let mut from = 0;

@@ -5,10 +5,10 @@ use crate::own;
 use crate::support::cluster::Cluster;
 use crate::support::eventually;
 use crate::support::sentinel::{MASTER, Sentinels};
+use crate::support::stop::Stop;
 
 use luagate::{Gate, Permit};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(3_600);
@@ -30,33 +30,33 @@ fn open(url: &str, prefix: &str) -> Gate {
 /// Four threads acquire permits of the semaphores that `name` returns, before and during `fault`. Returns all grants
 /// that they received.
 fn granted_during(gate: &Gate, name: &(dyn Fn(usize) -> String + Sync), fault: impl FnOnce()) -> Vec<(String, Permit)> {
-    let (told, over) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+    let (reported, stop) = (Mutex::new(Vec::new()), Stop::default());
     std::thread::scope(|scope| {
+        let _stop = stop.at_end();
         for thread in 0..4 {
-            let (told, over) = (&told, &over);
+            let (reported, stop) = (&reported, &stop);
             scope.spawn(move || {
                 for number in 0.. {
-                    if over.load(Ordering::SeqCst) {
+                    if stop.is_set() {
                         return;
                     }
                     let name = name(4 * number + thread);
                     if let Ok(permit) = gate.semaphore(&name, 1).lease(LEASE).try_acquire() {
-                        told.lock().unwrap().push((name, permit));
+                        reported.lock().unwrap().push((name, permit));
                     }
                 }
             });
         }
-        eventually("many permits are granted", || (told.lock().unwrap().len() > 100).then_some(()));
+        eventually("many permits are granted", || (reported.lock().unwrap().len() > 100).then_some(()));
         fault();
-        over.store(true, Ordering::SeqCst);
     });
-    told.into_inner().unwrap()
+    reported.into_inner().unwrap()
 }
 
 /// Counts the permits that the server no longer lists.
-fn forgotten(gate: &Gate, told: Vec<(String, Permit)>) -> usize {
+fn forgotten(gate: &Gate, reported: Vec<(String, Permit)>) -> usize {
     let mut forgotten = 0;
-    for (name, permit) in told {
+    for (name, permit) in reported {
         let state = eventually("the server answers", || gate.semaphore(&name, 1).inspect().ok());
         let holder = state.holders.iter().find(|holder| holder.id == permit.id());
         if holder.is_none_or(|holder| holder.fence != permit.fence()) {
@@ -73,7 +73,7 @@ fn forgotten(gate: &Gate, told: Vec<(String, Permit)>) -> usize {
 fn no_confirmed_permit_is_lost_in_failovers_of_a_cluster() {
     let mut cluster = own!(Cluster::new());
     let gate = open(&format!("redis+cluster://{}", cluster.addresses().join(",")), &cluster.prefix);
-    let (mut told, mut lost) = (0, 0);
+    let (mut reported, mut lost) = (0, 0);
     for round in 0..rounds() {
         let master = cluster.masters()[0];
         let tag = cluster.name_on(master);
@@ -83,12 +83,12 @@ fn no_confirmed_permit_is_lost_in_failovers_of_a_cluster() {
             cluster.kill(master);
             cluster.promoted(slot, master);
         });
-        told += permits.len();
+        reported += permits.len();
         lost += forgotten(&gate, permits);
         cluster.start(master);
         cluster.settle();
     }
-    println!("cluster: {lost} of {told} grants were lost in {} failovers", rounds());
+    println!("cluster: {lost} of {reported} grants were lost in {} failovers", rounds());
     assert_eq!(lost, 0);
 }
 
@@ -97,7 +97,7 @@ fn no_confirmed_permit_is_lost_in_failovers_with_sentinels() {
     let mut group = own!(Sentinels::new());
     let sentinels = group.sentinels.addresses().join(",");
     let gate = open(&format!("redis+sentinel://{sentinels}/{MASTER}"), &group.prefix);
-    let (mut told, mut lost) = (0, 0);
+    let (mut reported, mut lost) = (0, 0);
     for round in 0..rounds() {
         let master = group.master();
         let name = |number| format!("{round}-{number}");
@@ -105,11 +105,11 @@ fn no_confirmed_permit_is_lost_in_failovers_with_sentinels() {
             group.kill(master);
             group.promoted(master);
         });
-        told += permits.len();
+        reported += permits.len();
         lost += forgotten(&gate, permits);
         group.start(master);
         group.settle();
     }
-    println!("sentinels: {lost} of {told} grants were lost in {} failovers", rounds());
+    println!("sentinels: {lost} of {reported} grants were lost in {} failovers", rounds());
     assert_eq!(lost, 0);
 }

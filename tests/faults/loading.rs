@@ -2,6 +2,7 @@
 //! trip.
 
 use crate::own;
+use crate::support::stop::Stop;
 use crate::support::{Server, command_counts, reset_counts};
 
 use std::collections::BTreeMap;
@@ -50,18 +51,18 @@ fn a_lost_script_is_loaded_again_in_one_packet() {
 fn every_call_succeeds_while_scripts_are_flushed_all_the_time() {
     let server = own!(Server::private(&[]));
     let semaphore = server.gate().semaphore("flushed", 3);
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let stop = Stop::default();
     std::thread::scope(|scope| {
+        let _stop = stop.at_end();
         scope.spawn(|| {
             let mut con = server.connection();
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stop.is_set() {
                 redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
             }
         });
         let workers: Vec<_> =
             (0..4).map(|_| scope.spawn(|| (0..100).for_each(|_| drop(semaphore.acquire().unwrap())))).collect();
         let ends: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(ends.iter().all(Result::is_ok));
     });
     assert_eq!(semaphore.available_permits().unwrap(), 3);

@@ -3,16 +3,16 @@
 
 use crate::own;
 use crate::support::proxy::Proxy;
+use crate::support::stop::Stop;
 use crate::support::workers::{self, Workers};
 use crate::support::{Server, eventually, kill_connections};
 
 use luagate::Gate;
 use luagate::errors::AcquireError;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
-fn a_crew_keeps_working_while_a_proxy_delays_cuts_and_swallows() {
+fn workers_continue_while_a_proxy_delays_cuts_and_swallows() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let workers = Workers::new(&server, &proxy.url, 6);
@@ -28,7 +28,7 @@ fn a_crew_keeps_working_while_a_proxy_delays_cuts_and_swallows() {
 }
 
 #[test]
-fn a_crew_keeps_working_while_replies_are_lost_after_the_script_ran() {
+fn workers_continue_while_replies_are_lost_after_the_script_ran() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let workers = Workers::new(&server, &proxy.url, 6);
@@ -41,7 +41,7 @@ fn a_crew_keeps_working_while_replies_are_lost_after_the_script_ran() {
 }
 
 #[test]
-fn a_crew_keeps_working_while_connections_go_silent() {
+fn workers_continue_while_connections_go_silent() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let workers = Workers::new(&server, &proxy.url, 6);
@@ -53,7 +53,7 @@ fn a_crew_keeps_working_while_connections_go_silent() {
 }
 
 #[test]
-fn a_crew_keeps_working_while_its_connections_are_killed_all_the_time() {
+fn workers_continue_while_their_connections_are_killed_all_the_time() {
     let server = own!(Server::private(&[]));
     let workers = Workers::new(&server, &server.url, 6);
     let mut con = server.connection();
@@ -69,11 +69,12 @@ fn a_subscriber_that_is_disconnected_at_its_start_reconnects() {
     let server = own!(Server::private(&[]));
     let held = server.gate().mutex("held").lock().unwrap();
     let gates: Vec<_> = (0..20).map(|_| server.gate()).collect();
-    let done = AtomicBool::new(false);
+    let stop = Stop::default();
     std::thread::scope(|scope| {
+        let _stop = stop.at_end();
         scope.spawn(|| {
             let mut con = server.connection();
-            while !done.load(Ordering::Relaxed) {
+            while !stop.is_set() {
                 kill_connections(&mut con, "pubsub");
             }
         });
@@ -81,7 +82,6 @@ fn a_subscriber_that_is_disconnected_at_its_start_reconnects() {
         let wait = |gate: &Gate| gate.mutex("held").try_lock_for(Duration::from_secs(2));
         let waits: Vec<_> = gates.iter().map(|gate| scope.spawn(move || wait(gate))).collect();
         let ends: Vec<_> = waits.into_iter().map(|wait| wait.join()).collect();
-        done.store(true, Ordering::Relaxed);
         for end in ends {
             assert!(matches!(end.unwrap(), Err(AcquireError::TimedOut(_))));
         }

@@ -25,7 +25,7 @@ fn somebody(workers: &Workers, server: &Server, holding: bool) -> u32 {
 }
 
 #[test]
-fn a_crew_keeps_working_while_holders_and_waiters_are_killed() {
+fn workers_continue_while_holders_and_waiters_are_killed() {
     let server = Server::any();
     let mut workers = Workers::new(&server, &server.url, 6);
     for round in 0..10 {
@@ -38,7 +38,7 @@ fn a_crew_keeps_working_while_holders_and_waiters_are_killed() {
 }
 
 #[test]
-fn a_crew_keeps_working_while_holders_and_waiters_are_stopped_beyond_their_lease() {
+fn workers_continue_while_holders_and_waiters_are_stopped_beyond_their_lease() {
     let server = Server::any();
     let workers = Workers::new(&server, &server.url, 6);
     for round in 0..3 {

@@ -79,7 +79,7 @@ fn writes_missing_on_a_promoted_replica_are_lost_and_their_holders_notified() {
 }
 
 #[test]
-fn a_crew_keeps_working_with_a_stale_replica() {
+fn workers_continue_with_a_stale_replica() {
     let mut master = own!(Server::private_tcp(&AT_ONCE));
     let proxy = Proxy::new(&master);
     // Few processes: each can delay the others by a lease. The replica can still list a holder or waiter from its last

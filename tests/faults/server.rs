@@ -58,7 +58,7 @@ fn after_a_restart_without_data_holders_are_notified_and_fences_keep_increasing(
 }
 
 #[test]
-fn a_crew_keeps_working_while_scripts_are_flushed_all_the_time() {
+fn workers_continue_while_scripts_are_flushed_all_the_time() {
     let server = own!(Server::private(&[]));
     let workers = Workers::new(&server, &server.url, 6);
     let mut con = server.connection();
@@ -107,7 +107,7 @@ fn other(server: &Server) -> Permit {
 }
 
 #[test]
-fn a_crew_keeps_working_while_keys_are_evicted_again_and_again() {
+fn workers_continue_while_keys_are_evicted_again_and_again() {
     let server = Server::any();
     let workers = Workers::new(&server, &server.url, 6);
     let mut con = server.connection();

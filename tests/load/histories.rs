@@ -3,9 +3,9 @@
 //! its call.
 
 use crate::all_processors;
-use crate::support::dice::Dice;
 use crate::support::history::client::Recorded;
 use crate::support::history::{History, Outcome, Recorder, Rules};
+use crate::support::random::Random;
 use crate::support::{Server, eventually, process};
 
 use luagate::{Cancel, Gate};
@@ -33,18 +33,18 @@ fn ms(ms: u64) -> Duration {
 
 /// The calls of one thread: all kinds of acquires, held for less or more than the lease.
 fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let semaphore = gate.semaphore("mixed", LIMIT);
     for _ in 0..asks {
-        let ends_early = dice.below(80) == 0;
+        let ends_early = random.below(80) == 0;
         let lease = match ends_early {
             true => ms(20),
-            false => ms(300 + dice.below(300)),
+            false => ms(300 + random.below(300)),
         };
         let mut recorded = Recorded::new(recorder, semaphore.clone(), lease);
-        let permits = 1 + dice.below(2) as u32;
-        let timeout = ms(1 + dice.below(30));
-        let permit = match dice.below(16) {
+        let permits = 1 + random.below(2) as u32;
+        let timeout = ms(1 + random.below(30));
+        let permit = match random.below(16) {
             0..6 => recorded.try_acquire_many(permits).ok(),
             6 => recorded.try_acquire_all().ok(),
             7 => {
@@ -61,14 +61,14 @@ fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
             _ => recorded.acquire_many_timeout(permits, timeout).ok(),
         };
         let Some(permit) = permit else { continue };
-        match dice.below(4) {
+        match random.below(4) {
             _ if ends_early => std::thread::sleep(lease + ms(5)),
             0 => drop(recorded.refresh(&permit)),
             1 => std::thread::sleep(ms(1)),
             _ => {}
         }
         recorded.is_lost(&permit);
-        match dice.below(10) {
+        match random.below(10) {
             0 => recorded.drop(permit),
             _ => drop(recorded.release(permit)),
         }
@@ -130,18 +130,18 @@ fn the_history_of_many_processes_is_explained_by_an_order() {
     }
     // The history contained all these outcomes.
     let count = |is: fn(&Outcome) -> bool| history.count(is);
-    let in_line = |told: &Outcome| matches!(told, Outcome::Granted(g) if g.ticket.is_some());
-    let at_once = |told: &Outcome| matches!(told, Outcome::Granted(g) if g.ticket.is_none());
+    let in_line = |reported: &Outcome| matches!(reported, Outcome::Granted(g) if g.ticket.is_some());
+    let at_once = |reported: &Outcome| matches!(reported, Outcome::Granted(g) if g.ticket.is_none());
     for (what, found) in [
         ("granted in line", count(in_line)),
         ("granted at once", count(at_once)),
-        ("denied", count(|told| matches!(told, Outcome::Denied(_)))),
-        ("timed out", count(|told| matches!(told, Outcome::TimedOut(_)))),
-        ("cancelled", count(|told| *told == Outcome::Cancelled)),
-        ("lost", count(|told| *told == Outcome::Lost)),
-        ("held", count(|told| *told == Outcome::Held)),
-        ("gone", count(|told| *told == Outcome::Gone)),
-        ("never returned", count(|told| *told == Outcome::NeverReturned)),
+        ("denied", count(|reported| matches!(reported, Outcome::Denied(_)))),
+        ("timed out", count(|reported| matches!(reported, Outcome::TimedOut(_)))),
+        ("cancelled", count(|reported| *reported == Outcome::Cancelled)),
+        ("lost", count(|reported| *reported == Outcome::Lost)),
+        ("held", count(|reported| *reported == Outcome::Held)),
+        ("gone", count(|reported| *reported == Outcome::Gone)),
+        ("never returned", count(|reported| *reported == Outcome::NeverReturned)),
     ] {
         assert!(found > 0, "no call had the outcome: {what}");
     }

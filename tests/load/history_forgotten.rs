@@ -27,8 +27,8 @@ fn a_loss_of_all_data_ends_leases_but_keeps_fences_increasing() {
     // A holder granted after the loss counts and keeps its permit.
     let third = "c 25 27 acquire 1 1000 tries -> granted c 1 26000 0 0";
     assert_eq!(after("everything", &[OTHER, third]), Err(Rule::Limit));
-    let told = "b 40 42 refresh b 1000 -> lost";
-    assert_eq!(after("everything", &[OTHER, told]), Err(Rule::Lease));
+    let reported = "b 40 42 refresh b 1000 -> lost";
+    assert_eq!(after("everything", &[OTHER, reported]), Err(Rule::Lease));
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_loss_of_one_key_suspends_granting_for_one_lease() {
     // For one lease nothing is granted, also if nothing is in use. After that lease, grants must continue.
     let refused = |at: u64| {
         let end = at + 2;
-        format!("c {at} {end} acquire 1 1000 tries -> denied 1 1 0 told")
+        format!("c {at} {end} acquire 1 1000 tries -> denied 1 1 0 answered")
     };
     assert_eq!(after("one-key", &[released, &refused(500)]), Ok(()));
     assert_eq!(after("one-key", &[released, &refused(1_300)]), Err(Rule::Refusal));

@@ -4,8 +4,8 @@
 
 use crate::all_processors;
 use crate::own;
-use crate::support::dice::Dice;
 use crate::support::load::{CONNECTIONS, Counts, LEASE, NAMES, any, limit, name};
+use crate::support::random::Random;
 use crate::support::raw::Raw;
 use crate::support::usage::{Usage, median};
 use crate::support::{self, SOON, Server, eventually, process, within};
@@ -77,11 +77,11 @@ impl Processes {
         }
         let mut counts = Counts::new();
         for child in &mut self.0 {
-            let mut told = String::new();
+            let mut reported = String::new();
             let mut stdout = child.stdout.take().unwrap();
-            stdout.read_to_string(&mut told).unwrap();
+            stdout.read_to_string(&mut reported).unwrap();
             assert!(child.wait().unwrap().success());
-            for line in told.lines().filter_map(|line| line.strip_prefix("count ")) {
+            for line in reported.lines().filter_map(|line| line.strip_prefix("count ")) {
                 let (what, count) = line.rsplit_once(' ').unwrap();
                 *counts.entry(what.to_owned()).or_default() += count.parse::<u64>().unwrap();
             }
@@ -98,23 +98,23 @@ fn patient(server: &Server) -> Connection {
 }
 
 /// A number in the server's INFO.
-fn told(con: &mut Connection, what: &str) -> u64 {
+fn reported(con: &mut Connection, what: &str) -> u64 {
     let text: String = redis::cmd("INFO").query(con).unwrap();
     let of = |line: &str| line.strip_prefix(what)?.strip_prefix(':')?.parse().ok();
     text.lines().find_map(of).unwrap()
 }
 
 fn clients(con: &mut Connection) -> u64 {
-    told(con, "connected_clients")
+    reported(con, "connected_clients")
 }
 
 /// The server time of a script call, in microseconds.
 fn time_of_a_call(con: &mut Connection) -> f64 {
     let text: String = redis::cmd("INFO").arg("commandstats").query(con).unwrap();
     let of = |line: &str| {
-        let told = line.strip_prefix("cmdstat_evalsha:")?;
-        let told = told.split(',').find_map(|told| told.strip_prefix("usec_per_call="));
-        told?.parse().ok()
+        let reported = line.strip_prefix("cmdstat_evalsha:")?;
+        let reported = reported.split(',').find_map(|reported| reported.strip_prefix("usec_per_call="));
+        reported?.parse().ok()
     };
     text.lines().find_map(of).unwrap()
 }
@@ -143,9 +143,9 @@ impl Middle {
 }
 
 /// Checks for some semaphores that no more permits are held than the limit.
-fn inspect_some(raw: &mut Raw, server: &Server, dice: &mut Dice) {
+fn inspect_some(raw: &mut Raw, server: &Server, random: &mut Random) {
     for _ in 0..20 {
-        let n = any(dice);
+        let n = any(random);
         raw.keys = server.keys(&name(n));
         let state = raw.inspect();
         assert!(state.in_use <= limit(n), "{}: {state:?}", name(n));
@@ -204,10 +204,10 @@ fn watch(server: &Server, con: &mut Connection, processes: &Processes, start: In
     let phases = phases();
     let mut raw = Raw::named(server, "any", 0);
     raw.con = patient(server);
-    let mut dice = Dice::new(1);
+    let mut random = Random::new(1);
     let (mut early, mut late) = (Vec::new(), Vec::new());
     while start.elapsed() < phases.all {
-        inspect_some(&mut raw, server, &mut dice);
+        inspect_some(&mut raw, server, &mut random);
         let now = start.elapsed();
         let is_early = (phases.warm_up..phases.warm_up + phases.look).contains(&now);
         if is_early || now >= phases.all - phases.look {
@@ -255,8 +255,8 @@ fn a_thousand_connections_leave_nothing_behind() {
     let start = Instant::now();
     let (early, late) = watch(&server, &mut con, &processes, start);
     let seconds = start.elapsed().as_secs();
-    println!("server: {} kB, {} us a call", told(&mut con, "used_memory") / 1024, time_of_a_call(&mut con));
-    let scripts = told(&mut con, "number_of_cached_scripts");
+    println!("server: {} kB, {} us a call", reported(&mut con, "used_memory") / 1024, time_of_a_call(&mut con));
+    let scripts = reported(&mut con, "number_of_cached_scripts");
     assert!(scripts < 10, "{scripts} scripts");
     assert_counts(&processes.end(), seconds);
     assert_nothing_grew(&early, &late);

@@ -143,7 +143,7 @@ fn the_sound_scripts_pass() {
     for work in [Work::Tries, Work::Waits, Work::Refreshes] {
         let (history, _) = history(&planted::NONE, work, 800, 1);
         history.assert(&Rules::new(LIMIT));
-        assert_eq!(history.count(|told| matches!(told, Outcome::Granted(_))), 800);
+        assert_eq!(history.count(|reported| matches!(reported, Outcome::Granted(_))), 800);
     }
 }
 

@@ -2,7 +2,7 @@
 //! nothing stays held. Takes six seconds, or a minute with `LUAGATE_PROVE=long`.
 
 use crate::all_processors;
-use crate::support::dice::Dice;
+use crate::support::random::Random;
 use crate::support::{Server, eventually};
 
 use luagate::errors::{AcquireSeveralError, TryAcquireSeveralError};
@@ -36,21 +36,21 @@ struct Counts {
     refused: u64,
 }
 
-fn attempts(gate: &Gate, ledger: &Ledger, mut dice: Dice, end: Instant) -> Counts {
+fn attempts(gate: &Gate, ledger: &Ledger, mut random: Random, end: Instant) -> Counts {
     let all = semaphores(gate);
     let mut counts = Counts::default();
     while Instant::now() < end {
         let mut picks: Vec<(u32, u32)> = Vec::new();
-        for _ in 0..2 + dice.below(3) {
-            let n = dice.below(SEMAPHORES.into()) as u32;
+        for _ in 0..2 + random.below(3) {
+            let n = random.below(SEMAPHORES.into()) as u32;
             if picks.iter().all(|(other, _)| *other != n) {
-                picks.push((n, 1 + dice.below(limit(n).into()) as u32));
+                picks.push((n, 1 + random.below(limit(n).into()) as u32));
             }
         }
         let several = gate.several(picks.iter().map(|(n, permits)| (&all[*n as usize], *permits)));
         let begun = Instant::now();
-        let timeout = Duration::from_millis(1 + dice.below(TIMEOUT_MS));
-        let held = match dice.below(3) {
+        let timeout = Duration::from_millis(1 + random.below(TIMEOUT_MS));
+        let held = match random.below(3) {
             0 => match several.try_acquire() {
                 Ok(held) => Some(held),
                 Err(TryAcquireSeveralError::Blocked(_)) => None,
@@ -73,11 +73,11 @@ fn attempts(gate: &Gate, ledger: &Ledger, mut dice: Dice, end: Instant) -> Count
             let inside = ledger[*n as usize].fetch_add(*permits, Ordering::SeqCst) + permits;
             assert!(inside <= limit(*n), "{inside} of {}", limit(*n));
         }
-        thread::sleep(Duration::from_millis(dice.below(4)));
+        thread::sleep(Duration::from_millis(random.below(4)));
         for (n, permits) in &picks {
             ledger[*n as usize].fetch_sub(*permits, Ordering::SeqCst);
         }
-        match dice.below(2) {
+        match random.below(2) {
             0 => drop(held),
             _ => drop(held.release().unwrap()),
         }
@@ -97,7 +97,7 @@ fn thirty_two_threads_with_random_overlapping_sets_never_deadlock() {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let (gate, ledger) = (&gates[thread as usize % 2], &ledger);
-                scope.spawn(move || attempts(gate, ledger, Dice::new(thread + 1), end))
+                scope.spawn(move || attempts(gate, ledger, Random::new(thread + 1), end))
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -12,7 +12,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// The number of waiting threads.
-const CROWD: usize = 600;
+const WAITERS: usize = 600;
 
 /// The timeout of each thread.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -20,9 +20,9 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Waits in line with this number of threads, while another permit stays held. Returns how late each thread returned.
 fn time_out_together(server: &Server) -> Vec<Duration> {
     let semaphore = server.gate().semaphore("raw", 1);
-    let start = Barrier::new(CROWD);
+    let start = Barrier::new(WAITERS);
     std::thread::scope(|scope| {
-        let waiting: Vec<_> = (0..CROWD)
+        let waiting: Vec<_> = (0..WAITERS)
             .map(|_| {
                 scope.spawn(|| {
                     start.wait();
@@ -51,8 +51,8 @@ fn hundreds_of_waits_that_time_out_together_leave_the_line() {
     let left = raw.inspect().waiter_count;
     let gone = within(Duration::from_millis(500), || (raw.inspect().waiter_count == 0).then_some(()));
     late.sort();
-    let (median, last) = (late[CROWD / 2], late[CROWD - 1]);
+    let (median, last) = (late[WAITERS / 2], late[WAITERS - 1]);
     println!("median {median:?}, last {last:?}, {left} were still in line");
-    assert!(left <= CROWD as u64 / 2, "{left} were still in line");
+    assert!(left <= WAITERS as u64 / 2, "{left} were still in line");
     assert!(gone.is_some(), "{} stay in line", raw.inspect().waiter_count);
 }

@@ -2,9 +2,9 @@
 //! time. An order of their calls explains all results.
 
 use crate::all_processors;
-use crate::support::dice::Dice;
 use crate::support::history::client::Recorded;
 use crate::support::history::{History, Lease, Op, Outcome, Recorder, Rules};
+use crate::support::random::Random;
 use crate::support::raw::Raw;
 use crate::support::thin::{Scripts, Thin};
 use crate::support::{SOON, Server};
@@ -26,19 +26,19 @@ fn record(recorder: &Recorder, op: &Op, call: impl FnOnce() -> Outcome) -> Outco
 
 /// Waits in line `asks` times, holds for a moment, and refreshes now and then.
 fn live_thin(recorder: &Recorder, mut client: Thin, seed: u64, asks: u32, in_line: Duration) {
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let lease = Lease::Ms(LEASE.as_millis() as u64);
     let lease_ms = LEASE.as_millis() as u64;
     for _ in 0..asks {
         let id = uuid::Uuid::new_v4().to_string();
-        let ask = Ask { permits: Some(1 + dice.below(2) as u32), lease_ms, ..client.ask(&id) };
+        let ask = Ask { permits: Some(1 + random.below(2) as u32), lease_ms, ..client.ask(&id) };
         let op = Op::Acquire { permits: ask.permits, lease, waits: true };
-        let told = record(recorder, &op, || client.acquire_in_line(ask, in_line));
-        if !matches!(told, Outcome::Granted(_)) {
+        let reported = record(recorder, &op, || client.acquire_in_line(ask, in_line));
+        if !matches!(reported, Outcome::Granted(_)) {
             continue;
         }
-        std::thread::sleep(Duration::from_millis(dice.below(4)));
-        if dice.below(3) == 0 {
+        std::thread::sleep(Duration::from_millis(random.below(4)));
+        if random.below(3) == 0 {
             let id = id.clone();
             let reply = || client.refresh(&id, lease_ms).outcome(&id, None);
             record(recorder, &Op::Refresh { id: id.clone(), lease }, reply);
@@ -50,15 +50,15 @@ fn live_thin(recorder: &Recorder, mut client: Thin, seed: u64, asks: u32, in_lin
 
 /// The same with the library, which uses signed messages.
 fn live_gate(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32, in_line: Duration) {
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let semaphore = Recorded::new(recorder, gate.semaphore("shared", LIMIT), LEASE);
     for _ in 0..asks {
-        let permits = 1 + dice.below(2) as u32;
+        let permits = 1 + random.below(2) as u32;
         let Ok(permit) = semaphore.acquire_many_timeout(permits, in_line) else {
             continue;
         };
-        std::thread::sleep(Duration::from_millis(dice.below(4)));
-        if dice.below(3) == 0 {
+        std::thread::sleep(Duration::from_millis(random.below(4)));
+        if random.below(3) == 0 {
             semaphore.refresh(&permit).unwrap();
         }
         semaphore.release(permit).unwrap();
@@ -73,8 +73,8 @@ fn history_of(server: &Server, folder: &Path) -> History {
     History::read(folder)
 }
 
-fn granted_in_line(told: &Outcome) -> bool {
-    matches!(told, Outcome::Granted(granted) if granted.ticket.is_some())
+fn granted_in_line(reported: &Outcome) -> bool {
+    matches!(reported, Outcome::Granted(granted) if granted.ticket.is_some())
 }
 
 #[test]

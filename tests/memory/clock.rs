@@ -48,7 +48,7 @@ fn the_tests_clock_advances_with_the_machines() {
 #[test]
 fn a_suspended_machine_loses_its_permits_and_is_notified() {
     let (gate, memory) = memory();
-    let (sender, told) = mpsc::channel();
+    let (sender, reported) = mpsc::channel();
     let mutex = gate.mutex("nightly");
     let sleepy = mutex.clone().on_lost(move |lost| {
         std::thread::sleep(Duration::from_millis(50)); // slow; `advance` waits for it
@@ -57,7 +57,7 @@ fn a_suspended_machine_loses_its_permits_and_is_notified() {
     let held = sleepy.lock().unwrap();
     memory.suspend(MINUTE);
     assert!(held.is_lost());
-    assert_eq!(told.try_recv().as_deref(), Ok(held.id()));
+    assert_eq!(reported.try_recv().as_deref(), Ok(held.id()));
     let next = mutex.try_lock().unwrap();
     assert!(next.fence() > held.fence());
     assert_eq!(held.unlock().unwrap(), Released::Gone);
@@ -67,24 +67,24 @@ fn a_suspended_machine_loses_its_permits_and_is_notified() {
 #[test]
 fn the_end_of_a_lease_that_is_not_renewed_is_notified() {
     let (gate, memory) = memory();
-    let told = Arc::new(AtomicU32::new(0));
-    let count = told.clone();
+    let reported = Arc::new(AtomicU32::new(0));
+    let count = reported.clone();
     let desk = gate.semaphore("desk", 1).lease(MINUTE).on_lost(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
     });
     let _held = desk.try_acquire().unwrap();
     memory.advance(MINUTE - SOON);
-    assert_eq!(told.load(Ordering::SeqCst), 0);
+    assert_eq!(reported.load(Ordering::SeqCst), 0);
     memory.advance(SOON);
-    assert_eq!(told.load(Ordering::SeqCst), 1);
+    assert_eq!(reported.load(Ordering::SeqCst), 1);
 }
 
 #[test]
 fn the_servers_clock_can_be_set_and_fences_keep_increasing() {
     let (gate, memory) = memory();
     let desk = gate.semaphore("desk", 1);
-    let told = Arc::new(AtomicU32::new(0));
-    let count = told.clone();
+    let reported = Arc::new(AtomicU32::new(0));
+    let count = reported.clone();
     let watched = desk.clone().on_lost(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
     });
@@ -95,7 +95,7 @@ fn the_servers_clock_can_be_set_and_fences_keep_increasing() {
     assert!(!first.is_lost());
     memory.advance(MINUTE);
     assert!(first.is_lost() && !second.is_lost());
-    assert_eq!(told.load(Ordering::SeqCst), 1);
+    assert_eq!(reported.load(Ordering::SeqCst), 1);
     // Back again: fences keep increasing.
     memory.set_server_clock(memory.now());
     second.refresh().unwrap();

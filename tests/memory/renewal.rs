@@ -11,9 +11,9 @@ use std::time::Instant;
 fn a_renewed_permit_is_held_for_hours() {
     let (gate, memory) = memory();
     let lost = Arc::new(AtomicU32::new(0));
-    let told = lost.clone();
+    let reported = lost.clone();
     let mutex = gate.mutex("nightly").on_lost(move |_| {
-        told.fetch_add(1, Ordering::SeqCst);
+        reported.fetch_add(1, Ordering::SeqCst);
     });
     let held = mutex.lock().unwrap();
     let short = gate.semaphore("short", 1).lease(5 * SECOND).auto_renew();

@@ -40,16 +40,16 @@ fn other_clients_can_use_the_server_as_a_redis() {
     let mut subscriber = subscriber.as_pubsub();
     subscriber.subscribe(&["news", "sports"]).unwrap();
     let mut con = memory.connection().unwrap();
-    let heard: u32 = con.publish("sports", "1:0").unwrap();
-    assert_eq!(heard, 1);
+    let received: u32 = con.publish("sports", "1:0").unwrap();
+    assert_eq!(received, 1);
     let message = subscriber.get_message().unwrap();
     assert_eq!(message.get_channel_name(), "sports");
     assert_eq!(message.get_payload::<String>().unwrap(), "1:0");
     subscriber.unsubscribe("sports").unwrap();
     let pong: redis::Value = subscriber.ping().unwrap();
     assert_ne!(pong, redis::Value::Nil);
-    let heard: u32 = con.publish("sports", "2:0").unwrap();
-    assert_eq!(heard, 0);
+    let received: u32 = con.publish("sports", "2:0").unwrap();
+    assert_eq!(received, 0);
     // Another gate by the URL, as in a process that the test starts.
     let desk = gate.semaphore("desk", 1);
     let held = desk.try_acquire().unwrap();

@@ -59,8 +59,8 @@ fn each_permit_has_its_own_outcome_at_its_index() {
         for (place, (permit, outcome)) in permits.iter().zip(refreshed).enumerate() {
             match outcome {
                 Ok(()) if !lost.contains(&place) => assert!(!permit.is_lost()),
-                Err(RefreshError::Lost(told)) if lost.contains(&place) => {
-                    assert_eq!(told.id, permit.id());
+                Err(RefreshError::Lost(reported)) if lost.contains(&place) => {
+                    assert_eq!(reported.id, permit.id());
                 }
                 other => panic!("{place}: {other:?}"),
             }

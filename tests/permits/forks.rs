@@ -3,6 +3,7 @@
 
 use crate::own;
 use crate::support::raw::Raw;
+use crate::support::stop::Stop;
 use crate::support::{SOON, Server, eventually, signal, within};
 
 use luagate::errors::FailureKind;
@@ -10,7 +11,6 @@ use luagate::{Cancel, Error, Gate};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -56,16 +56,17 @@ fn calls_in_a_child_return_at_once_whatever_lock_its_parent_held() {
     let cancel = Cancel::new();
     let semaphore = gate.semaphore("busy", 3).cancelled_by(&cancel);
     let permit = semaphore.acquire_many(2).unwrap();
-    let stop = AtomicBool::new(false);
+    let stop = Stop::default();
     thread::scope(|scope| {
+        let _stop = stop.at_end();
         // These threads take every lock again and again, so most forks happen while a lock is held.
         scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
+            while !stop.is_set() {
                 assert!(!permit.is_lost());
             }
         });
         scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
+            while !stop.is_set() {
                 drop(semaphore.acquire_timeout(Duration::from_secs(5)));
                 assert!(!cancel.is_cancelled());
             }
@@ -85,7 +86,6 @@ fn calls_in_a_child_return_at_once_whatever_lock_its_parent_held() {
             ("a call is refused", &|| semaphore.acquire().is_err_and(is_forked)),
         ];
         let wrong = (0..60).find_map(|_| not_found(checks));
-        stop.store(true, Ordering::Relaxed);
         assert_eq!(wrong, None);
     });
     assert!(!cancel.is_cancelled(), "the parent's handle is not affected");

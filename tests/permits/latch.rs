@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A waiter without a message asks again after 5 s, so a faster one received a message.
-const TOLD: Duration = Duration::from_secs(3);
+const REPORTED: Duration = Duration::from_secs(3);
 
 /// The longest pause of a waiter without a message, and some time for a busy machine.
 const RECHECK: Duration = Duration::from_secs(7);
@@ -99,8 +99,8 @@ impl Raw {
         let (latch, inboxes) = (self.key(0), self.key(1));
         let inboxes: Vec<String> = self.con.zrange(inboxes, 0, -1).unwrap();
         for inbox in inboxes {
-            let heard: u32 = self.con.publish(inbox, format!("{latch} 0 0 0 1")).unwrap();
-            assert_eq!(heard, 1);
+            let received: u32 = self.con.publish(inbox, format!("{latch} 0 0 0 1")).unwrap();
+            assert_eq!(received, 1);
         }
     }
 

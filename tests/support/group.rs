@@ -107,8 +107,8 @@ impl Group {
     #[track_caller]
     pub fn steps_down(&self, node: usize) {
         in_turn("it is a replica", || {
-            let told = self.replication(node)?;
-            (!told.is_master()).then_some(())
+            let reported = self.replication(node)?;
+            (!reported.is_master()).then_some(())
         });
     }
 
@@ -117,8 +117,8 @@ impl Group {
     fn replication(&self, node: usize) -> Option<Replication> {
         let mut client = self.nodes[node].server.client();
         let mut info = redis::cmd("INFO");
-        let told = info.arg("replication").query(&mut client);
-        told.ok().map(Replication)
+        let reported = info.arg("replication").query(&mut client);
+        reported.ok().map(Replication)
     }
 
     /// Kills a server without a shutdown.
@@ -165,8 +165,8 @@ impl Replication {
 
     /// The offset that it has written as a master, or received as a replica.
     fn offset(&self) -> u64 {
-        let heard = self.field("slave_repl_offset");
-        let offset = heard.or(self.field("master_repl_offset"));
+        let received = self.field("slave_repl_offset");
+        let offset = received.or(self.field("master_repl_offset"));
         offset.unwrap().parse().unwrap()
     }
 

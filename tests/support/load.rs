@@ -1,7 +1,7 @@
 //! The processes of `tests/load/load.rs`: each has a gate with as many threads as connections. The threads use many
 //! semaphores until the test ends them.
 
-use super::dice::Dice;
+use super::random::Random;
 use super::usage::Usage;
 use super::{SOON, job, within};
 use luagate::errors::{AcquireError, TryAcquireError};
@@ -42,9 +42,9 @@ pub fn limit(n: u64) -> u32 {
 }
 
 /// The semaphore of the next request.
-pub fn any(dice: &mut Dice) -> u64 {
-    let of = if dice.below(2) == 0 { BUSY } else { NAMES };
-    dice.below(of)
+pub fn any(random: &mut Random) -> u64 {
+    let of = if random.below(2) == 0 { BUSY } else { NAMES };
+    random.below(of)
 }
 
 /// Counts holders independently of the scripts: from the grant's arrival until before the release.
@@ -89,8 +89,8 @@ pub fn work(arguments: &[String]) {
         let threads: Vec<_> = (0..CONNECTIONS)
             .map(|thread| {
                 let (gate, ledger) = (&gate, &ledger);
-                let dice = Dice::new(seed * CONNECTIONS + thread);
-                scope.spawn(move || live(gate, ledger, dice, &OVER))
+                let random = Random::new(seed * CONNECTIONS + thread);
+                scope.spawn(move || live(gate, ledger, random, &OVER))
             })
             .collect();
         for thread in threads {
@@ -121,44 +121,44 @@ pub fn work(arguments: &[String]) {
 }
 
 /// One thread: requests in all ways, holds for a moment, and releases in all ways.
-fn live(gate: &Gate, ledger: &Ledger, mut dice: Dice, over: &AtomicBool) -> Counts {
+fn live(gate: &Gate, ledger: &Ledger, mut random: Random, over: &AtomicBool) -> Counts {
     let mut counts = Counts::new();
     while !over.load(Ordering::Relaxed) {
-        let n = any(&mut dice);
+        let n = any(&mut random);
         let semaphore = gate.semaphore(&name(n), limit(n));
-        let semaphore = match dice.below(2) {
+        let semaphore = match random.below(2) {
             0 => semaphore.lease(LEASE),
             _ => semaphore, // the same lease, renewed
         };
-        let permits = 1 + dice.below(limit(n).into()) as u32;
-        let told = match dice.below(5) {
+        let permits = 1 + random.below(limit(n).into()) as u32;
+        let reported = match random.below(5) {
             0..2 => semaphore.try_acquire_many(permits).map_err(at_once),
             _ => {
-                let time = Duration::from_millis(1 + dice.below(2_000));
+                let time = Duration::from_millis(1 + random.below(2_000));
                 let waited = semaphore.acquire_many_timeout(permits, time);
                 waited.map_err(in_line)
             }
         };
-        let what = match told {
-            Ok(permit) => stay(ledger, n, permit, &mut dice),
+        let what = match reported {
+            Ok(permit) => stay(ledger, n, permit, &mut random),
             Err(what) => what,
         };
         *counts.entry(what).or_default() += 1;
-        std::thread::sleep(Duration::from_millis(dice.below(REST_MS)));
+        std::thread::sleep(Duration::from_millis(random.below(REST_MS)));
     }
     counts
 }
 
-fn stay(ledger: &Ledger, n: u64, permit: Permit, dice: &mut Dice) -> String {
+fn stay(ledger: &Ledger, n: u64, permit: Permit, random: &mut Random) -> String {
     let permits = i64::from(permit.permits());
     ledger.add(n, permits);
-    std::thread::sleep(Duration::from_millis(dice.below(15)));
-    let refreshed = match dice.below(4) {
+    std::thread::sleep(Duration::from_millis(random.below(15)));
+    let refreshed = match random.below(4) {
         0 => permit.refresh().map_err(Error::from),
         _ => Ok(()),
     };
     ledger.add(n, -permits);
-    let released = match dice.below(4) {
+    let released = match random.below(4) {
         0 => {
             drop(permit);
             Ok(Released::Released)

@@ -4,16 +4,17 @@
 pub mod clock;
 pub mod cluster;
 pub mod counts;
-pub mod dice;
 pub mod group;
 pub mod history;
 pub mod includes;
 pub mod load;
 pub mod planted;
 pub mod proxy;
+pub mod random;
 pub mod raw;
 pub mod sentinel;
 mod server;
+pub mod stop;
 pub mod stub_sentinel;
 pub mod thin;
 pub mod usage;

@@ -2,7 +2,7 @@
 //! random faults, or redirect new connections to another server.
 
 use super::Server;
-use super::dice::Dice;
+use super::random::Random;
 use luagate::Gate;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -42,7 +42,7 @@ struct Shared {
     /// Changes the scripts that the client loads.
     forgets: AtomicBool,
     /// Decides the fate of the next piece, while faults are on.
-    chance: Mutex<Option<Dice>>,
+    chance: Mutex<Option<Random>>,
     harm: AtomicI32,
 }
 
@@ -209,7 +209,7 @@ impl Proxy {
     /// From now on one piece in ten is delayed, and one in twenty is torn, swallowed or silenced: calls before they
     /// reach the server, replies after the script ran.
     pub fn do_harm(&self, seed: u64) {
-        *self.shared.chance.lock().unwrap() = Some(Dice::new(seed));
+        *self.shared.chance.lock().unwrap() = Some(Random::new(seed));
     }
 
     /// Forwards everything again. Returns the number of connections that had a fault.
@@ -308,11 +308,11 @@ impl Shared {
             return Fate::Delayed(delay);
         }
         let mut chance = self.chance.lock().unwrap();
-        let Some(dice) = chance.as_mut() else {
+        let Some(random) = chance.as_mut() else {
             return Fate::Carried;
         };
-        let fate = match dice.below(120) {
-            0..12 => return Fate::Delayed(Duration::from_millis(1 + dice.below(50))),
+        let fate = match random.below(120) {
+            0..12 => return Fate::Delayed(Duration::from_millis(1 + random.below(50))),
             12 | 13 => Fate::Torn,
             14..18 => Fate::Swallowed,
             18 => Fate::Silenced,

@@ -9,16 +9,16 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// A span or an event of luagate.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct Reported {
     /// The name of a span; `None`: an event.
     pub span: Option<&'static str>,
     pub level: Level,
     pub fields: BTreeMap<&'static str, String>,
 }
 
-impl Told {
-    fn new(span: Option<&'static str>, metadata: &Metadata<'_>) -> Told {
-        Told { span, level: *metadata.level(), fields: BTreeMap::new() }
+impl Reported {
+    fn new(span: Option<&'static str>, metadata: &Metadata<'_>) -> Reported {
+        Reported { span, level: *metadata.level(), fields: BTreeMap::new() }
     }
 
     /// The value of a field; empty if there is none.
@@ -27,7 +27,7 @@ impl Told {
     }
 }
 
-impl Visit for Told {
+impl Visit for Reported {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.fields.insert(field.name(), format!("{value:?}"));
     }
@@ -37,7 +37,7 @@ impl Visit for Told {
     }
 }
 
-static RECORDS: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+static RECORDS: Mutex<Vec<Reported>> = Mutex::new(Vec::new());
 
 /// Recording an event of this name waits for this lock.
 pub const SLOW: &str = "slow";
@@ -51,10 +51,10 @@ impl Subscriber for Recorder {
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let mut told = Told::new(Some(span.metadata().name()), span.metadata());
-        span.record(&mut told);
+        let mut reported = Reported::new(Some(span.metadata().name()), span.metadata());
+        span.record(&mut reported);
         let mut records = RECORDS.lock().unwrap();
-        records.push(told);
+        records.push(reported);
         Id::from_u64(records.len() as u64)
     }
 
@@ -64,12 +64,12 @@ impl Subscriber for Recorder {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut told = Told::new(None, event.metadata());
-        event.record(&mut told);
-        if told.field("name") == SLOW {
+        let mut reported = Reported::new(None, event.metadata());
+        event.record(&mut reported);
+        if reported.field("name") == SLOW {
             drop(SLOW_EVENTS.lock().unwrap());
         }
-        RECORDS.lock().unwrap().push(told);
+        RECORDS.lock().unwrap().push(reported);
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
@@ -84,20 +84,20 @@ pub fn record() {
 }
 
 /// All records so far.
-pub fn all() -> Vec<Told> {
+pub fn all() -> Vec<Reported> {
     RECORDS.lock().unwrap().clone()
 }
 
 /// The spans with this name (or names).
-pub fn spans(name: &str) -> Vec<Told> {
-    let mut told = all();
-    told.retain(|told| told.span.is_some() && told.field("name") == name);
-    told
+pub fn spans(name: &str) -> Vec<Reported> {
+    let mut reported = all();
+    reported.retain(|reported| reported.span.is_some() && reported.field("name") == name);
+    reported
 }
 
 /// The events with this text in a field.
-pub fn events(text: &str) -> Vec<Told> {
-    let mut told = all();
-    told.retain(|told| told.span.is_none() && told.fields.values().any(|value| value.contains(text)));
-    told
+pub fn events(text: &str) -> Vec<Reported> {
+    let mut reported = all();
+    reported.retain(|reported| reported.span.is_none() && reported.fields.values().any(|value| value.contains(text)));
+    reported
 }

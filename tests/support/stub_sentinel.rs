@@ -44,10 +44,10 @@ fn answer(stream: &TcpStream, master: &str) -> Option<()> {
             "SENTINEL" => master.to_owned(),
             "SUBSCRIBE" => {
                 let channels = words[1..].iter().zip(1..);
-                let told = |(channel, count): (&String, u32)| {
+                let reported = |(channel, count): (&String, u32)| {
                     format!("*3\r\n{}{}:{count}\r\n", bulk("subscribe"), bulk(channel))
                 };
-                channels.map(told).collect()
+                channels.map(reported).collect()
             }
             _ => "+OK\r\n".to_owned(),
         };

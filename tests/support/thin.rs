@@ -166,7 +166,7 @@ impl<'a> Thin<'a> {
                     continue;
                 };
                 let numbers: Vec<i64> = words[1..].iter().map(|w| w.parse().unwrap()).collect();
-                let [permits, fence, at, told] = numbers[..] else { panic!("{words:?}") };
+                let [permits, fence, at, reported] = numbers[..] else { panic!("{words:?}") };
                 if words[0] != ask.id || (fence > 0 && fence as u64 <= ticket) {
                     continue;
                 }
@@ -174,7 +174,7 @@ impl<'a> Thin<'a> {
                     let grant = [permits, fence, at];
                     return granted(ask.id, &grant, Some(ticket));
                 }
-                if told as u64 >= now {
+                if reported as u64 >= now {
                     let later = (at as u64).saturating_sub(now);
                     ask_at = ask_at.min(asked + Duration::from_millis(later));
                 }

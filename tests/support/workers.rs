@@ -1,8 +1,8 @@
 //! Processes that share one semaphore and keep using it, while a test causes faults in them or in the server.
 
-use super::dice::Dice;
 use super::history::client::Recorded;
 use super::history::{History, Op, Outcome, Recorder, Rules};
+use super::random::Random;
 use super::{SOON, Server, eventually, job, process, signal, within};
 use luagate::errors::{Failure, RefreshError};
 use luagate::scripts::Keys;
@@ -46,7 +46,7 @@ struct Log {
 }
 
 /// The servers of the workers: one server, or several, one of which stores its semaphore.
-pub trait Home {
+pub trait Deployment {
     fn prefix(&self) -> &str;
 
     /// The test's own gate.
@@ -56,7 +56,7 @@ pub trait Home {
     fn connection_for(&self, key: &str) -> Connection;
 }
 
-impl Home for Server {
+impl Deployment for Server {
     fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -91,13 +91,13 @@ struct Member {
 impl Workers {
     /// Starts this number of processes on the semaphore under the test's prefix, which they reach at `url`. Returns
     /// after the first grants.
-    pub fn new(home: &impl Home, url: &str, size: u32) -> Workers {
+    pub fn new(deployment: &impl Deployment, url: &str, size: u32) -> Workers {
         let folder = tempfile::tempdir().unwrap();
         let mut workers = Workers {
             recorder: Recorder::create(folder.path()),
             folder,
             url: url.to_owned(),
-            prefix: home.prefix().to_owned(),
+            prefix: deployment.prefix().to_owned(),
             seed: seed(),
             members: Vec::new(),
             started: 0,
@@ -184,7 +184,7 @@ impl Workers {
     /// To be called when the fault has ended. Every running process is granted a permit twice more, and the semaphore
     /// is free afterwards. The recorded history must be explained by these rules.
     #[track_caller]
-    pub fn finish(mut self, home: &impl Home, rules: &Rules) {
+    pub fn finish(mut self, deployment: &impl Deployment, rules: &Rules) {
         println!("seed {}: {} stays, {:?}", self.seed, self.served(), self.errors());
         for member in &mut self.members {
             drop(member.stdin.take());
@@ -194,7 +194,7 @@ impl Workers {
             assert!(finished.is_some(), "{} was granted no permit", member.label);
             assert!(member.child.wait().unwrap().success());
         }
-        assert_free(home);
+        assert_free(deployment);
         let history = History::read(self.folder.path());
         assert!(history.calls.len() > 100, "nothing was recorded");
         let start = Instant::now();
@@ -227,8 +227,8 @@ pub fn broken_connections() -> Rules {
 /// Asserts that all permits are free within a lease, that one caller can acquire all of them, and that every key has a
 /// TTL.
 #[track_caller]
-fn assert_free(home: &impl Home) {
-    let semaphore = home.gate().semaphore(NAME, LIMIT).lease(LEASE);
+fn assert_free(deployment: &impl Deployment) {
+    let semaphore = deployment.gate().semaphore(NAME, LIMIT).lease(LEASE);
     // A place in line whose end a replica missed stays until the waiter's deadline on the server.
     let state = within(BOUND, || {
         let state = semaphore.inspect().unwrap();
@@ -238,8 +238,8 @@ fn assert_free(home: &impl Home) {
     assert_eq!(state.limit.unwrap_or(LIMIT), LIMIT);
     let all = eventually("all can be acquired", || semaphore.try_acquire_many(LIMIT).ok());
     all.release().unwrap();
-    for key in Keys::semaphore(home.prefix(), NAME).unwrap().names() {
-        let ttl: i64 = redis::cmd("PTTL").arg(key).query(&mut home.connection_for(key)).unwrap();
+    for key in Keys::semaphore(deployment.prefix(), NAME).unwrap().names() {
+        let ttl: i64 = redis::cmd("PTTL").arg(key).query(&mut deployment.connection_for(key)).unwrap();
         assert!(ttl != -1, "{key} has no TTL");
     }
 }
@@ -254,8 +254,8 @@ pub fn seed() -> u64 {
 /// The job of a worker process, called `NAME`.
 pub fn work(arguments: &[String]) {
     let [url, prefix, label, seed, folder] = arguments else { panic!("{arguments:?}") };
-    let told = Arc::new(AtomicBool::new(false));
-    let to_finish = told.clone();
+    let reported = Arc::new(AtomicBool::new(false));
+    let to_finish = reported.clone();
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         to_finish.store(true, Ordering::SeqCst);
@@ -266,28 +266,28 @@ pub fn work(arguments: &[String]) {
     });
     let recorder = Recorder::create(Path::new(folder));
     let semaphore = Recorded::new(&recorder, gate.semaphore(NAME, LIMIT), LEASE);
-    let mut dice = Dice::new(seed.parse().unwrap());
+    let mut random = Random::new(seed.parse().unwrap());
     let mut afterwards = 0;
     let mut latest = None;
     while afterwards < AFTERWARDS {
-        let finishing = told.load(Ordering::SeqCst);
+        let finishing = reported.load(Ordering::SeqCst);
         if finishing {
             // The test may have ended, and its server too.
             let latest = *latest.get_or_insert_with(|| Instant::now() + 3 * IN_LINE);
             assert!(Instant::now() < latest, "no permit was granted");
         }
-        match stay(&semaphore, &mut dice) {
+        match stay(&semaphore, &mut random) {
             Ok(()) => {
                 println!("served");
                 afterwards += u32::from(finishing);
                 continue;
             }
             Err(Error::Denied(_)) => {
-                std::thread::sleep(Duration::from_millis(1 + dice.below(20)));
+                std::thread::sleep(Duration::from_millis(1 + random.below(20)));
             }
             Err(error) => {
                 println!("error {}", kind(&error));
-                std::thread::sleep(Duration::from_millis(50 + dice.below(100)));
+                std::thread::sleep(Duration::from_millis(50 + random.below(100)));
             }
         }
     }
@@ -295,15 +295,15 @@ pub fn work(arguments: &[String]) {
 }
 
 /// Acquires one or two permits, in line or at once. Holds them for a while, refreshes now and then, and releases them.
-fn stay(semaphore: &Recorded, dice: &mut Dice) -> Result<(), Error> {
-    let permits = 1 + dice.below(2) as u32;
-    let permit = if dice.below(3) == 0 {
+fn stay(semaphore: &Recorded, random: &mut Random) -> Result<(), Error> {
+    let permits = 1 + random.below(2) as u32;
+    let permit = if random.below(3) == 0 {
         semaphore.try_acquire_many(permits)?
     } else {
         semaphore.acquire_many_timeout(permits, IN_LINE)?
     };
-    for _ in 0..dice.below(3) {
-        std::thread::sleep(Duration::from_millis(dice.below(HOLD)));
+    for _ in 0..random.below(3) {
+        std::thread::sleep(Duration::from_millis(random.below(HOLD)));
         match semaphore.refresh(&permit) {
             Err(error @ RefreshError::Lost(_)) => {
                 semaphore.drop(permit);

@@ -1,7 +1,7 @@
 //! Promise: losses, renewals, replaced connections and a server that can evict are events, each at its level.
 
 use crate::own;
-use crate::recorder::{self, Told, events, record};
+use crate::recorder::{self, Reported, events, record};
 use crate::support::{Server, eventually, kill_connections};
 use crate::{MOMENT, gate, is_in_line};
 
@@ -17,18 +17,18 @@ fn a_lost_permit_is_a_warning() {
     eventually("the lease ends", || short.is_lost().then_some(()));
     assert!(short.refresh().is_err());
     drop(short);
-    let told = events(&fence);
-    let [told] = told.as_slice() else {
-        panic!("{told:?}");
+    let reported = events(&fence);
+    let [reported] = reported.as_slice() else {
+        panic!("{reported:?}");
     };
-    assert_eq!(told.level, Level::WARN);
-    assert_eq!((told.field("kind"), told.field("name")), ("mutex", "shortly"));
-    assert_eq!(told.field("message"), "permit lost");
+    assert_eq!(reported.level, Level::WARN);
+    assert_eq!((reported.field("kind"), reported.field("name")), ("mutex", "shortly"));
+    assert_eq!(reported.field("message"), "permit lost");
 }
 
-fn at<'a>(told: &'a [Told], message: &str) -> Vec<&'a Told> {
-    let has_it = |told: &&Told| told.field("message").contains(message);
-    told.iter().filter(has_it).collect()
+fn at<'a>(reported: &'a [Reported], message: &str) -> Vec<&'a Reported> {
+    let has_it = |reported: &&Reported| reported.field("message").contains(message);
+    reported.iter().filter(has_it).collect()
 }
 
 #[test]
@@ -40,16 +40,16 @@ fn renewals_and_failed_renewals_are_events() {
     let permit = semaphore.auto_renew().try_acquire().unwrap();
     let fence = permit.fence().to_string();
     let renewed = eventually("it is renewed", || {
-        let told = events(&fence);
-        at(&told, "renewed").first().map(|told| (*told).clone())
+        let reported = events(&fence);
+        at(&reported, "renewed").first().map(|reported| (*reported).clone())
     });
     assert_eq!(renewed.level, Level::DEBUG);
     assert_eq!(renewed.field("name"), "looked-after");
 
     server.kill();
     eventually("the permit is lost", || permit.is_lost().then_some(()));
-    let told = events("looked-after");
-    let failed = at(&told, "retried");
+    let reported = events("looked-after");
+    let failed = at(&reported, "retried");
     assert_eq!(failed[0].level, Level::INFO);
     assert_eq!(failed[0].field("permits"), "1");
     assert!(!failed[0].field("error").is_empty());
@@ -63,14 +63,14 @@ fn the_remaining_time_can_be_read_while_a_subscriber_handles_the_renewal_event()
     let semaphore = gate(&server).semaphore(recorder::SLOW, 1).lease(lease);
     let permit = semaphore.auto_renew().acquire().unwrap();
     let waits = recorder::SLOW_EVENTS.lock().unwrap();
-    let (sender, told) = std::sync::mpsc::channel();
+    let (sender, reported) = std::sync::mpsc::channel();
     let looking = std::thread::spawn(move || {
         let left_below = |most| permit.remaining().filter(|left| *left < most);
         let aged = eventually("it ages", || left_below(lease * 3 / 4));
         let renewed = || permit.remaining().filter(|left| *left > aged);
         let _ = sender.send(eventually("it is renewed", renewed));
     });
-    let renewed = told.recv_timeout(Duration::from_secs(10));
+    let renewed = reported.recv_timeout(Duration::from_secs(10));
     drop(waits);
     renewed.expect("`remaining` does not block");
     looking.join().unwrap();
@@ -93,12 +93,12 @@ fn a_reconnect_is_an_event_with_its_server() {
     permit.release().unwrap();
     waiter.join().unwrap();
     let address = server.url.rsplit("//").next().unwrap();
-    let told = events(address);
+    let reported = events(address);
     for message in ["a subscription was re-established", "a connection was replaced"] {
-        let told = at(&told, message);
-        assert_eq!(told.first().map(|told| told.level), Some(Level::INFO), "{message}");
+        let reported = at(&reported, message);
+        assert_eq!(reported.first().map(|reported| reported.level), Some(Level::INFO), "{message}");
     }
-    assert_eq!(told.len() as u64, gate.counters().reconnects, "{told:?}");
+    assert_eq!(reported.len() as u64, gate.counters().reconnects, "{reported:?}");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_server_that_can_evict_is_a_warning_once() {
     let gate = server.gate();
     drop(gate.semaphore("evicted", 1).acquire().unwrap());
     let warnings = gate.warnings();
-    let told = events(&warnings[0].to_string());
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].level, Level::WARN);
+    let reported = events(&warnings[0].to_string());
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!(reported[0].level, Level::WARN);
 }

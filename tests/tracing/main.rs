@@ -26,17 +26,17 @@ fn gate(server: &Server) -> Gate {
 }
 
 /// The span name and outcome of each operation on this name.
-fn told(name: &str) -> Vec<(&'static str, String)> {
+fn reported(name: &str) -> Vec<(&'static str, String)> {
     let spans = spans(name).into_iter();
-    let told = spans.map(|told| (told.span.unwrap(), told.field("outcome").to_owned()));
-    told.collect()
+    let reported = spans.map(|reported| (reported.span.unwrap(), reported.field("outcome").to_owned()));
+    reported.collect()
 }
 
 #[track_caller]
-fn assert_told(name: &str, kind: &str, expected: &[(&'static str, &str)]) {
-    let told = told(name);
-    let told: Vec<_> = told.iter().map(|(span, word)| (*span, &**word)).collect();
-    assert_eq!(told, expected, "{name}");
+fn assert_reported(name: &str, kind: &str, expected: &[(&'static str, &str)]) {
+    let reported = reported(name);
+    let reported: Vec<_> = reported.iter().map(|(span, word)| (*span, &**word)).collect();
+    assert_eq!(reported, expected, "{name}");
     for span in spans(name) {
         assert_eq!(span.field("kind"), kind, "{span:?}");
         assert_eq!(span.level, Level::DEBUG, "{span:?}");
@@ -45,7 +45,7 @@ fn assert_told(name: &str, kind: &str, expected: &[(&'static str, &str)]) {
 
 /// The recorded time in line of the last such span, if it has one.
 fn waited(name: &str, span: &str) -> Option<Duration> {
-    let last = spans(name).into_iter().rfind(|told| told.span == Some(span));
+    let last = spans(name).into_iter().rfind(|reported| reported.span == Some(span));
     let ms = last.unwrap().fields.get("waited_ms")?.parse().unwrap();
     Some(Duration::from_millis(ms))
 }

@@ -4,7 +4,7 @@ use crate::own;
 use crate::recorder::record;
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually};
-use crate::{MINUTE, MOMENT, assert_told, gate, is_in_line, told, waited};
+use crate::{MINUTE, MOMENT, assert_reported, gate, is_in_line, reported, waited};
 
 use luagate::Cancel;
 use luagate::autocomplete::{Prefix, Recent};
@@ -34,7 +34,7 @@ fn each_operation_on_a_semaphore_is_a_span() {
     semaphore.inspect().unwrap();
     semaphore.available_permits().unwrap();
     assert!(semaphore.acquire_many(0).is_err());
-    assert_told(
+    assert_reported(
         "each",
         "semaphore",
         &[
@@ -76,7 +76,7 @@ fn a_full_line_is_a_separate_outcome() {
         drop(waits.join().unwrap().unwrap());
     });
     // Semaphores of different kinds are one span with both names, in the order in which they are acquired.
-    assert_told("other full", "several", &[("acquire_several", "line_full")]);
+    assert_reported("other full", "several", &[("acquire_several", "line_full")]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn locks_are_spans_of_their_kind() {
     assert!(gate.mutex("locked").try_lock().is_err());
     locked.unlock().unwrap();
     let expected = [("acquire", "granted"), ("try_acquire", "denied"), ("release", "released")];
-    assert_told("locked", "mutex", &expected);
+    assert_reported("locked", "mutex", &expected);
 
     let shared = gate.rwlock("{group}:shared");
     let writing = shared.write().unwrap();
@@ -100,7 +100,7 @@ fn locks_are_spans_of_their_kind() {
         ("try_acquire", "granted"),
         ("release", "released"),
     ];
-    assert_told("{group}:shared", "rwlock", &expected);
+    assert_reported("{group}:shared", "rwlock", &expected);
 }
 
 #[test]
@@ -124,12 +124,12 @@ fn several_locks_are_one_span_with_all_their_names() {
         ("acquire_several", "timed_out"),
         ("release", "released"),
     ];
-    assert_told(names, "mutex", &expected);
+    assert_reported(names, "mutex", &expected);
     assert!(waited(names, "acquire_several").unwrap() >= MOMENT);
     assert_eq!(waited(names, "try_acquire_several"), None);
     // The lock that it waited for.
     let expected = [("acquire", "granted"), ("acquire", "timed_out")];
-    assert_told("{trade}:axe", "mutex", &expected);
+    assert_reported("{trade}:axe", "mutex", &expected);
 }
 
 #[test]
@@ -145,20 +145,20 @@ fn operations_on_latches_and_autocomplete_are_spans() {
     assert!(latch.delete().unwrap());
     let expected =
         [("wait", "timed_out"), ("count_down", "counted"), ("count", "done"), ("wait", "open"), ("delete", "done")];
-    assert_told("counted", "latch", &expected);
+    assert_reported("counted", "latch", &expected);
 
     let recent = Recent::new(&gate, "ann");
     recent.add("bob").unwrap();
     let _ = recent.matching("b", 1).unwrap();
     recent.remove("bob").unwrap();
     let expected = [("recent_add", "done"), ("recent_match", "done"), ("recent_remove", "done")];
-    assert_told("ann", "recent", &expected);
+    assert_reported("ann", "recent", &expected);
     let prefix = Prefix::new(&gate, "guild");
     prefix.add(["bob"]).unwrap();
     let _ = prefix.matching("b", 1).unwrap();
     prefix.remove(["bob"]).unwrap();
     let expected = [("prefix_add", "done"), ("prefix_match", "done"), ("prefix_remove", "done")];
-    assert_told("guild", "prefix", &expected);
+    assert_reported("guild", "prefix", &expected);
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn a_span_contains_its_time_in_line() {
     let stood = in_line.elapsed();
     permit.release().unwrap();
     waiter.join().unwrap();
-    let told = waited("patient", "acquire").unwrap();
-    assert!(stood - Duration::from_millis(1) <= told && told <= begun.elapsed(), "{told:?}");
+    let reported = waited("patient", "acquire").unwrap();
+    assert!(stood - Duration::from_millis(1) <= reported && reported <= begun.elapsed(), "{reported:?}");
 
     semaphore.try_acquire().unwrap().release().unwrap();
     assert_eq!(waited("patient", "try_acquire"), None);
@@ -213,12 +213,12 @@ fn the_outcome_of_a_span_says_why_a_wait_ended() {
         ("refresh", "lost"),
         ("release", "gone"),
     ];
-    let mut told = told("ended");
-    told.retain(|(span, _)| *span != "inspect"); // these came from waiting until the thread was in line
-    for (span, word) in &told {
+    let mut reported = reported("ended");
+    reported.retain(|(span, _)| *span != "inspect"); // these came from waiting until the thread was in line
+    for (span, word) in &reported {
         assert_eq!((*span, word.as_str()), expected.remove(0));
     }
-    assert!(expected.is_empty(), "{told:?}");
+    assert!(expected.is_empty(), "{reported:?}");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn every_way_to_release_a_permit_is_one_span() {
         ("release", "released"),
         ("try_acquire", "granted"),
     ];
-    assert_told("once", "semaphore", &expected);
+    assert_reported("once", "semaphore", &expected);
     semaphore.revoke(&handed_on).unwrap();
 }
 
@@ -254,12 +254,12 @@ fn a_missing_reply_is_an_outcome() {
     let mut server = server;
     server.kill();
     assert!(semaphore.try_acquire().is_err());
-    let told = told("unanswered");
-    let told: Vec<_> = told.iter().map(|(span, word)| (*span, &**word)).collect();
+    let reported = reported("unanswered");
+    let reported: Vec<_> = reported.iter().map(|(span, word)| (*span, &**word)).collect();
     let before =
         [("try_acquire", "granted"), ("refresh", "refreshed"), ("refresh", "unknown"), ("release", "released")];
-    assert_eq!(told[..4], before);
-    assert!(matches!(told[4..], [("try_acquire", "failed" | "unknown")]), "{told:?}");
+    assert_eq!(reported[..4], before);
+    assert!(matches!(reported[4..], [("try_acquire", "failed" | "unknown")]), "{reported:?}");
 }
 
 #[test]
@@ -277,5 +277,5 @@ fn a_lock_lost_while_waiting_for_others_is_an_outcome() {
     let result = waiter.join().unwrap();
     assert!(matches!(result, Err(AcquireSeveralError::Lost(_))), "{result:?}");
     let lost = [("acquire_several", "lost"), ("release", "gone")];
-    assert_told("first second", "mutex", &lost);
+    assert_reported("first second", "mutex", &lost);
 }

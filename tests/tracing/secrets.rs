@@ -3,7 +3,7 @@
 use crate::own;
 use crate::recorder::{self, record};
 use crate::support::{Server, eventually, kill_connections};
-use crate::{MOMENT, told};
+use crate::{MOMENT, reported};
 
 use luagate::Gate;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn no_span_or_event_contains_a_password_or_an_id() {
     eventually("the permit is lost", || permit.is_lost().then_some(()));
     assert!(gate.mutexes(["kept-quiet"]).acquire_timeout(MOMENT).is_err());
     drop(permit);
-    assert!(told("kept-quiet").len() >= 6);
+    assert!(reported("kept-quiet").len() >= 6);
     let all = format!("{:?}", recorder::all());
     assert!(!all.contains("pa55word") && !all.contains("customer-17"));
 }

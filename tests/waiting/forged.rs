@@ -71,8 +71,8 @@ fn forgeries(id: &str, ticket: u64, now: u64) -> Vec<Vec<u8>> {
     for permits in ["1", "2", "0", "4294967295", "4294967296", "-1", "01", "+1"] {
         for fence in [ticket + 1, ticket, ticket - 1, 1, u64::MAX] {
             for end in &ends {
-                for told in [now, 0, u64::MAX] {
-                    payloads.push(format!("{id} {permits} {fence} {end} {told}"));
+                for reported in [now, 0, u64::MAX] {
+                    payloads.push(format!("{id} {permits} {fence} {end} {reported}"));
                 }
             }
         }
@@ -106,6 +106,6 @@ fn forgeries(id: &str, ticket: u64, now: u64) -> Vec<Vec<u8>> {
 }
 
 fn publish(con: &mut Connection, channel: &str, payload: &[u8]) {
-    let heard: u32 = con.publish(channel, payload).unwrap();
-    assert!(heard > 0, "{channel} has no subscriber");
+    let received: u32 = con.publish(channel, payload).unwrap();
+    assert!(received > 0, "{channel} has no subscriber");
 }

@@ -187,12 +187,12 @@ fn a_new_head_is_notified_after_every_way_the_old_head_can_leave() {
         raw.queue(Ask { wait_ms: 600_000, inbox: &channel, ..raw.ask("second") });
         leave(&mut raw);
         // The waiter ahead may receive a message that its place was revoked.
-        let mut heard = inbox.next();
-        if heard[0] == "head" {
-            assert_eq!(heard[..4], ["head", "0", "0", "-1"]);
-            heard = inbox.next();
+        let mut received = inbox.next();
+        if received[0] == "head" {
+            assert_eq!(received[..4], ["head", "0", "0", "-1"]);
+            received = inbox.next();
         }
-        assert_eq!(heard[..4], ["second", "0", "0", &end.to_string()]);
+        assert_eq!(received[..4], ["second", "0", "0", &end.to_string()]);
     }
 }
 

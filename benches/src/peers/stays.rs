@@ -19,12 +19,12 @@ pub const LEAD_IN: u64 = 1_000_000;
 
 /// The stays in the line that a program prints.
 pub fn read(line: &str) -> Option<Vec<Stay>> {
-    let told: Value = serde_json::from_str(line).ok()?;
+    let reported: Value = serde_json::from_str(line).ok()?;
     let stay = |fields: &Value| {
         let field = |place: usize| fields.get(place)?.as_u64();
         Some(Stay { lock: field(0)?, asked: field(1)?, entered: field(2)?, left: field(3)? })
     };
-    told.get("stays")?.as_array()?.iter().map(stay).collect()
+    reported.get("stays")?.as_array()?.iter().map(stay).collect()
 }
 
 /// The stays that were asked for after the lead-in, or all stays if there are none.

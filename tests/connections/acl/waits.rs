@@ -2,7 +2,7 @@
 //! messages does not delay the waiters behind it. On a server without the message commands, waiters poll.
 
 use super::everything::{until_waiting, wait, waiting};
-use super::{MINUTE, TOLD, as_user, assert_names, permit};
+use super::{MINUTE, REPORTED, as_user, assert_names, permit};
 use crate::own;
 use crate::support::raw::{Listener, Raw};
 use crate::support::{self, SOON, Server, eventually};
@@ -46,7 +46,7 @@ fn a_permission_that_is_taken_away_ends_the_wait() {
         support::kill_connections(&mut admin, "pubsub"); // Redis may have closed it already
         let error = waiter.join().unwrap().unwrap_err();
         assert_names(&error.into(), "&luagate:inbox:*");
-        assert!(start.elapsed() < TOLD, "{:?}", start.elapsed());
+        assert!(start.elapsed() < REPORTED, "{:?}", start.elapsed());
     });
     eventually("the waiter left the line", || (waiting(&mut admin, queue) == 0).then_some(()));
 }
@@ -79,9 +79,9 @@ fn a_waiter_whose_channel_the_script_may_not_publish_to_is_skipped() {
         assert!(matches!(raw.lookup("first"), LookupAnswer::Gone { .. }));
         assert_eq!((raw.in_use(), raw.inspect().waiter_count), (in_use, 0));
         if next == "second" {
-            let told = open.next_grant();
-            assert_eq!(told[0], "second");
-            assert!(told[2].parse::<u64>().unwrap() > holder.fence);
+            let reported = open.next_grant();
+            assert_eq!(reported[0], "second");
+            assert!(reported[2].parse::<u64>().unwrap() > holder.fence);
             raw.assert_released("second");
         }
     }

@@ -93,9 +93,9 @@ fn connections_to_former_masters_are_closed() {
         // One connection is the test's.
         eventually("the connections to the former master are closed", || {
             gate.mutex(&name).try_lock().ok()?.unlock().ok()?;
-            let is_heard = clients(&cluster, master, "pubsub") > 0;
+            let is_subscribed = clients(&cluster, master, "pubsub") > 0;
             let is_asked = clients(&cluster, master, "normal") > 1;
-            (!is_heard && !is_asked).then_some(())
+            (!is_subscribed && !is_asked).then_some(())
         });
         if let Some(end) = end {
             end();
@@ -104,7 +104,7 @@ fn connections_to_former_masters_are_closed() {
 }
 
 #[test]
-fn a_crew_keeps_working_while_masters_crash() {
+fn workers_continue_while_masters_crash() {
     let mut cluster = own!(Cluster::new());
     let slot = slot_of(&cluster, workers::NAME);
     let workers = Workers::new(&cluster, &url(&cluster), 6);
@@ -123,7 +123,7 @@ fn a_crew_keeps_working_while_masters_crash() {
 }
 
 #[test]
-fn a_crew_keeps_working_while_a_master_is_cut_off_and_returns() {
+fn workers_continue_while_a_master_is_cut_off_and_returns() {
     let mut cluster = own!(Cluster::new());
     let slot = slot_of(&cluster, workers::NAME);
     let workers = Workers::new(&cluster, &url(&cluster), 6);

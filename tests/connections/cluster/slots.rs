@@ -7,11 +7,12 @@ use crate::support::cluster::Cluster;
 use crate::support::eventually;
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
+use crate::support::stop::Stop;
 
 use luagate::Gate;
 use luagate::errors::TryAcquireError;
 use luagate::scripts::Keys;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -21,14 +22,15 @@ fn a_slot_moves_under_load_without_errors() {
     let name = cluster.name_on(masters[0]);
     let slot = slot_of(&cluster, &name);
     let gate = gate(&cluster);
-    let (inside, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    let (inside, stop) = (AtomicU32::new(0), Stop::default());
     let turns = AtomicU32::new(0);
     std::thread::scope(|scope| {
+        let _stop = stop.at_end();
         for thread in 0..6 {
             let semaphore = gate.semaphore(&name, 2).lease(LEASE);
-            let (inside, done, turns) = (&inside, &done, &turns);
+            let (inside, stop, turns) = (&inside, &stop, &turns);
             scope.spawn(move || {
-                while !done.load(Ordering::SeqCst) {
+                while !stop.is_set() {
                     let permit = match thread % 2 {
                         0 => semaphore.acquire_timeout(MINUTE).unwrap(),
                         _ => match semaphore.try_acquire() {
@@ -58,7 +60,6 @@ fn a_slot_moves_under_load_without_errors() {
             moving.end(&cluster);
             more();
         }
-        done.store(true, Ordering::SeqCst);
     });
 }
 

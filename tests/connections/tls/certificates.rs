@@ -1,6 +1,6 @@
 //! Promise: errors about the certificate of the server or the client say what is wrong and what to do.
 
-use super::{assert_told, both};
+use super::{assert_reported, both};
 use crate::own_tls;
 use crate::support::{eventually, process};
 use crate::tls_server::Authority;
@@ -14,12 +14,12 @@ fn an_untrusted_server_certificate_is_reported_with_what_to_do() {
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let own = authority.identity();
     let words = ["CA of the server's certificate is not trusted", "`root_certificates`"];
-    assert_told(both(&server.url, &other, &own).open(), &words);
+    assert_reported(both(&server.url, &other, &own).open(), &words);
     // Another CA with the same name, as after it was created again.
     let same = Authority::new("one");
-    assert_told(both(&server.url, &same, &own).open(), &words);
+    assert_reported(both(&server.url, &same, &own).open(), &words);
     // The certificates of the system do not include the private CA either.
-    assert_told(Gate::open(&server.url), &words);
+    assert_reported(Gate::open(&server.url), &words);
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn an_expired_or_future_server_certificate_is_reported() {
         let identity = authority.sign("127.0.0.1", years);
         let server = own_tls!(authority.server(&identity, &[]));
         let gate = both(&server.url, &authority, &authority.identity());
-        assert_told(gate.open(), &words);
+        assert_reported(gate.open(), &words);
     }
 }
 
@@ -39,7 +39,7 @@ fn a_server_certificate_for_another_host_is_reported() {
     let identity = authority.sign("redis.example", (2020, 4000));
     let server = own_tls!(authority.server(&identity, &[]));
     let gate = both(&server.url, &authority, &authority.identity());
-    assert_told(gate.open(), &["another host", "redis.example", "127.0.0.1"]);
+    assert_reported(gate.open(), &["another host", "redis.example", "127.0.0.1"]);
 }
 
 #[test]
@@ -50,11 +50,11 @@ fn a_missing_or_refused_client_certificate_is_reported() {
         let arguments = ["--tls-protocols", version];
         let server = own_tls!(authority.server(&authority.identity(), &arguments));
         let none = Gate::builder(&server.url).root_certificates(&authority.pem);
-        assert_told(none.open(), &["requires a certificate", "`client_certificate`"]);
+        assert_reported(none.open(), &["requires a certificate", "`client_certificate`"]);
         let strange = both(&server.url, &authority, &other.identity());
-        assert_told(strange.open(), &["refuses the client's certificate", "`client_certificate`"]);
+        assert_reported(strange.open(), &["refuses the client's certificate", "`client_certificate`"]);
         let expired = both(&server.url, &authority, &expired);
-        assert_told(expired.open(), &["the client's certificate has expired"]);
+        assert_reported(expired.open(), &["the client's certificate has expired"]);
     }
 }
 
@@ -64,7 +64,7 @@ fn invalid_certificates_are_refused() {
     let (own, other) = (authority.identity(), authority.identity());
     let server = own_tls!(authority.server(&own, &[]));
     let mixed = Gate::builder(&server.url).root_certificates(&authority.pem).client_certificate(&own.chain, &other.key);
-    assert_told(mixed.open(), &["do not belong together"]);
+    assert_reported(mixed.open(), &["do not belong together"]);
     let url = &server.url;
     let plain = url.replace("rediss:", "redis:");
     for (builder, what) in [
@@ -82,7 +82,7 @@ fn invalid_certificates_are_refused() {
 
 #[test]
 fn a_host_name_that_no_certificate_can_contain_is_reported() {
-    assert_told(Gate::open("rediss://a..b/"), &["not a valid name for a certificate"]);
+    assert_reported(Gate::open("rediss://a..b/"), &["not a valid name for a certificate"]);
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn a_certificate_change_while_a_gate_is_open_is_a_tls_error() {
     server.kill();
     authority.put(&other.identity());
     server.start_again();
-    let told = eventually("the old connections have failed", || match semaphore.try_acquire() {
+    let reported = eventually("the old connections have failed", || match semaphore.try_acquire() {
         Err(TryAcquireError::Failed(failure)) => Some(failure),
         _ => None,
     });
-    assert_eq!(told.kind(), FailureKind::Tls, "{told}");
+    assert_eq!(reported.kind(), FailureKind::Tls, "{reported}");
     server.kill();
     authority.put(&authority.identity());
     server.start_again();

@@ -1,7 +1,7 @@
 //! Promise: if client and server cannot speak TLS with each other, an error with the reason is returned within the
 //! timeout.
 
-use super::{assert_told, both, failure};
+use super::{assert_reported, both, failure};
 use crate::own;
 use crate::own_tls;
 use crate::support::{Server, eventually};
@@ -19,13 +19,13 @@ fn tls_on_one_side_only_is_reported_with_the_scheme_to_use() {
     let server = own_tls!(authority.server(&authority.identity(), &[]));
     let plain = server.url.replace("rediss://", "redis://");
     for url in [&plain, &plain.replace("//", "//user:secret@")] {
-        assert_told(Gate::open(url), &["uses TLS at this port", "rediss instead of redis"]);
+        assert_reported(Gate::open(url), &["uses TLS at this port", "rediss instead of redis"]);
     }
     let server = own!(Server::private_tcp(&["--requirepass", "secret"]));
     let secure = server.url.replace("redis://", "rediss://");
     for url in [&secure, &secure.replace("//", "//:secret@")] {
         let gate = Gate::builder(url).connect_timeout(Duration::from_secs(1));
-        assert_told(gate.open(), &["does not use TLS at this port", "redis instead of rediss"]);
+        assert_reported(gate.open(), &["does not use TLS at this port", "redis instead of rediss"]);
     }
 }
 
@@ -37,7 +37,7 @@ fn a_missing_common_cipher_is_reported() {
     let arguments = [&["--tls-protocols", "TLSv1.3"], &arguments[..]].concat();
     let server = own_tls!(authority.server(&authority.identity(), &arguments));
     let gate = both(&server.url, &authority, &authority.identity());
-    assert_told(gate.open(), &["no cipher in common"]);
+    assert_reported(gate.open(), &["no cipher in common"]);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_server_that_does_not_speak_tls_is_reported() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });
-    assert_told(Gate::open(&url), &["does not use TLS", "redis instead of rediss"]);
+    assert_reported(Gate::open(&url), &["does not use TLS", "redis instead of rediss"]);
 }
 
 #[test]

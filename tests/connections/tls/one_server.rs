@@ -1,6 +1,6 @@
 //! Promise: on one TLS server everything works as without TLS, also after a connection broke.
 
-use super::{TOLD, both, use_it};
+use super::{REPORTED, both, use_it};
 use crate::own_tls;
 use crate::support::{self, eventually};
 use crate::tls_server::Authority;
@@ -49,6 +49,6 @@ fn a_broken_connection_is_replaced() {
         });
         let start = Instant::now();
         held.release().unwrap();
-        assert!(waiter.join().unwrap().1 - start < TOLD);
+        assert!(waiter.join().unwrap().1 - start < REPORTED);
     });
 }

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "sentinel")]
 use super::use_it;
-use super::{TOLD, assert_told, both};
+use super::{REPORTED, assert_reported, both};
 use crate::own_tls;
 #[cfg(feature = "cluster")]
 use crate::support::cluster::Cluster;
@@ -31,8 +31,8 @@ fn hand_over(gate: &Gate, name: &str) {
         eventually("it waits", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
         let start = Instant::now();
         held.release().unwrap();
-        let (granted, told) = waiter.join().unwrap();
-        assert!(told - start < TOLD, "{:?}", told - start);
+        let (granted, reported) = waiter.join().unwrap();
+        assert!(reported - start < REPORTED, "{:?}", reported - start);
         granted.release().unwrap();
     });
 }
@@ -61,10 +61,10 @@ fn tls_is_used_for_every_node_of_a_cluster_including_discovered_ones() {
     // TLS errors are reported here too.
     let own = authority.identity();
     let other = Authority::new("other");
-    assert_told(both(&url, &other, &own).open(), &["is not trusted", "`root_certificates`"]);
+    assert_reported(both(&url, &other, &own).open(), &["is not trusted", "`root_certificates`"]);
     let none = Gate::builder(&url).root_certificates(&authority.pem);
-    assert_told(none.open(), &["requires a certificate"]);
-    assert_told(Gate::open(&url.replace("rediss", "redis")), &["uses TLS at this port"]);
+    assert_reported(none.open(), &["requires a certificate"]);
+    assert_reported(Gate::open(&url.replace("rediss", "redis")), &["uses TLS at this port"]);
 }
 
 #[cfg(feature = "cluster")]
@@ -90,8 +90,8 @@ fn tls_is_used_for_sentinels_and_every_master_that_they_name() {
     let (url, plain) = (url("rediss"), url("redis"));
     let gate = both(&url, &authority, &authority.identity()).prefix(&group.prefix).open().unwrap();
     hand_over(&gate, "all");
-    assert_told(Gate::open(&url), &["is not trusted"]);
-    assert_told(Gate::open(&plain), &["uses TLS at this port"]);
+    assert_reported(Gate::open(&url), &["is not trusted"]);
+    assert_reported(Gate::open(&plain), &["uses TLS at this port"]);
     let master = group.master();
     group.settle();
     group.kill(master);
@@ -141,5 +141,5 @@ fn tls_is_used_for_a_master_whose_sentinels_speak_no_tls() {
         other => panic!("certificates that no connection uses were accepted: {other:?}"),
     }
     let plain = GateBuilder::sentinel(&[&sentinel], MASTER, "redis://any");
-    assert_told(plain.open(), &["uses TLS at this port"]);
+    assert_reported(plain.open(), &["uses TLS at this port"]);
 }

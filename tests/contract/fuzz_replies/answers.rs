@@ -12,9 +12,9 @@ use redis::Value;
 /// Runs every operation on this reply. A result must contain exactly what the reply said.
 fn check_all(value: &Value) -> Result<(), TestCaseError> {
     for (name, operation) in OPERATIONS {
-        if let Ok(told) = run(*operation, &mut StandIn::answering(value)) {
+        if let Ok(reported) = run(*operation, &mut StandIn::answering(value)) {
             let said = if *name == "semaphore/inspect" { &readable(value) } else { value };
-            prop_assert_eq!(&told, said, "{}", name);
+            prop_assert_eq!(&reported, said, "{}", name);
         }
     }
     Ok(())
@@ -41,8 +41,8 @@ proptest! {
     fn a_valid_reply_is_returned_exactly((script, value) in valid_reply()) {
         check_all(&value)?;
         for (name, operation) in OPERATIONS.iter().filter(|(name, _)| *name == script) {
-            let told = run(*operation, &mut StandIn::answering(&value));
-            prop_assert!(told.is_ok(), "{}: {:?}", name, told);
+            let reported = run(*operation, &mut StandIn::answering(&value));
+            prop_assert!(reported.is_ok(), "{}: {:?}", name, reported);
         }
     }
 
@@ -67,8 +67,8 @@ fn an_id_that_is_not_utf8_is_listed_with_the_replacement_character() {
         Value::Array(numbers.into_iter().map(Value::Int).chain(lists).collect())
     };
     let (_, inspect) = OPERATIONS.iter().find(|(name, _)| *name == "semaphore/inspect").unwrap();
-    let told = run(*inspect, &mut StandIn::answering(&state(id(b"w\xff"))));
-    assert_eq!(told.unwrap(), state(id("w\u{fffd}".as_bytes())));
+    let reported = run(*inspect, &mut StandIn::answering(&state(id(b"w\xff"))));
+    assert_eq!(reported.unwrap(), state(id("w\u{fffd}".as_bytes())));
 }
 
 /// Found by fuzzing, reduced.
@@ -83,8 +83,8 @@ fn an_almost_valid_grant_is_an_error() {
     {
         let mut numbers = good;
         numbers[place] = wrong;
-        let told = run(acquire, &mut StandIn::answering(&of(&numbers)));
-        assert!(told.is_err(), "{numbers:?}");
+        let reported = run(acquire, &mut StandIn::answering(&of(&numbers)));
+        assert!(reported.is_err(), "{numbers:?}");
     }
     let longer = of(&[&good[..], &[1]].concat());
     assert!(run(acquire, &mut StandIn::answering(&longer)).is_err(), "a field too many");

@@ -17,8 +17,8 @@ proptest! {
             con.several = Ok(several.clone());
             // If the script is not loaded, the client sends it and calls again: the last of two replies counts.
             match (run(*operation, &mut con), several.last()) {
-                (Ok(told), Some(last)) if several.len() == 2 => prop_assert_eq!(&told, last),
-                (Ok(told), _) => prop_assert!(false, "{:?} after {:?}", told, error),
+                (Ok(reported), Some(last)) if several.len() == 2 => prop_assert_eq!(&reported, last),
+                (Ok(reported), _) => prop_assert!(false, "{:?} after {:?}", reported, error),
                 (Err(error), _) => drop(error.to_string()),
             }
         }

@@ -66,8 +66,8 @@ fn examples(lines: &[&str], fields: &BTreeSet<String>) -> Vec<Example> {
         }
     }
     for example in &examples {
-        let is_told = example.remark.contains("hears") == example.message.is_some();
-        assert!(is_told, "which message? {}", example.remark);
+        let is_reported = example.remark.contains("hears") == example.message.is_some();
+        assert!(is_reported, "which message? {}", example.remark);
     }
     examples
 }

@@ -2,13 +2,13 @@
 //! order.
 
 use super::judge;
-use crate::support::dice::Dice;
 use crate::support::history::{Call, Full, Granted, History, Lease, Op, Outcome, Rules};
+use crate::support::random::Random;
 
 /// A simulated correct semaphore. It makes random calls with overlapping time spans; each takes effect at one moment
 /// between its start and end.
 struct Paper {
-    dice: Dice,
+    random: Random,
     limit: u32,
     now: u64,
     calls: Vec<Call>,
@@ -24,21 +24,21 @@ impl Paper {
     }
 
     fn record(&mut self, op: Op, outcome: Outcome) {
-        let start = self.now - self.dice.below(8_000);
-        let end = self.now + self.dice.below(8_000);
-        let unheard = self.dice.below(12) == 0 && !matches!(outcome, Outcome::Denied(_));
+        let start = self.now - self.random.below(8_000);
+        let end = self.now + self.random.below(8_000);
+        let unanswered = self.random.below(12) == 0 && !matches!(outcome, Outcome::Denied(_));
         self.calls.push(Call {
             who: self.calls.len().to_string(),
             semaphore: "s".to_owned(),
             op,
             start,
-            end: (!unheard).then_some(end),
-            outcome: if unheard { Outcome::NeverReturned } else { outcome },
+            end: (!unanswered).then_some(end),
+            outcome: if unanswered { Outcome::NeverReturned } else { outcome },
         });
     }
 
     fn ask(&mut self) {
-        let permits = 1 + self.dice.below(2) as u32;
+        let permits = 1 + self.random.below(2) as u32;
         let op = Op::Acquire { permits: Some(permits), lease: Lease::Ms(LEASE), waits: false };
         let in_use = self.in_use();
         if in_use + permits > self.limit {
@@ -54,7 +54,7 @@ impl Paper {
 
     fn give_back(&mut self) {
         if !self.holders.is_empty() {
-            let which = self.dice.below(self.holders.len() as u64) as usize;
+            let which = self.random.below(self.holders.len() as u64) as usize;
             let (id, ..) = self.holders.remove(which);
             self.record(Op::Release { id, keep: 0 }, Outcome::Released);
         }
@@ -72,12 +72,12 @@ impl Paper {
 
     fn history(seed: u64, calls: usize) -> History {
         let mut paper =
-            Paper { dice: Dice::new(seed), limit: 3, now: 1_000_000, calls: Vec::new(), holders: Vec::new() };
+            Paper { random: Random::new(seed), limit: 3, now: 1_000_000, calls: Vec::new(), holders: Vec::new() };
         while paper.calls.len() < calls {
-            paper.now += 1 + paper.dice.below(4_000);
+            paper.now += 1 + paper.random.below(4_000);
             let now = paper.now;
             paper.holders.retain(|(.., ends)| *ends > now);
-            match paper.dice.below(8) {
+            match paper.random.below(8) {
                 0..4 => paper.ask(),
                 4..7 => paper.give_back(),
                 _ => paper.refresh(),
@@ -88,10 +88,10 @@ impl Paper {
 }
 
 /// Falsifies one reply.
-fn falsify(history: &mut History, dice: &mut Dice) {
+fn falsify(history: &mut History, random: &mut Random) {
     let count = history.calls.len() as u64;
-    let other = dice.below(count) as usize;
-    let call = &mut history.calls[dice.below(count) as usize];
+    let other = random.below(count) as usize;
+    let call = &mut history.calls[random.below(count) as usize];
     match &mut call.outcome {
         Outcome::Denied(full) => full.in_use = 3 - full.in_use % 3,
         Outcome::Released => call.outcome = Outcome::Gone,
@@ -120,7 +120,7 @@ fn no_shortcut_misses_an_order() {
     for seed in 0..300 {
         let rules = Rules { same_clock: seed % 2 == 0, ..Rules::new(3) };
         let mut history = Paper::history(seed, 9);
-        falsify(&mut history, &mut Dice::new(seed + 1_000));
+        falsify(&mut history, &mut Random::new(seed + 1_000));
         refused += u32::from(judge(&history, &rules).is_err());
     }
     assert!((50..250).contains(&refused), "{refused} of 300");

@@ -41,7 +41,7 @@ fn a_denial_with_more_permits_in_use_than_the_limit_is_refused() {
     illegal(
         1,
         Rule::Limit,
-        &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0", "b 3 5 acquire 1 1000 tries -> denied 2 1 0 told"],
+        &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0", "b 3 5 acquire 1 1000 tries -> denied 2 1 0 answered"],
     );
 }
 
@@ -110,8 +110,8 @@ fn a_permit_lost_during_its_lease_is_refused() {
 fn a_permit_held_after_its_lease_is_refused() {
     let granted = "a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0";
     let ended = ["look a -> held", "refresh a 100 -> refreshed 0"];
-    for told in ended {
-        illegal(1, Rule::Lease, &[granted, &format!("a 102 103 {told}")]);
+    for reported in ended {
+        illegal(1, Rule::Lease, &[granted, &format!("a 102 103 {reported}")]);
     }
 }
 
@@ -141,14 +141,14 @@ fn a_denial_while_all_permits_are_free_is_refused() {
         &[
             "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
             "a 3 4 release a 0 -> released",
-            "b 5 6 acquire 1 1000 tries -> denied 0 1 0 told",
+            "b 5 6 acquire 1 1000 tries -> denied 0 1 0 answered",
         ],
     );
 }
 
 #[test]
 fn a_denial_for_a_nonexistent_waiter_is_refused() {
-    illegal(1, Rule::Refusal, &["b 5 6 acquire 1 1000 tries -> denied 0 1 1 told"]);
+    illegal(1, Rule::Refusal, &["b 5 6 acquire 1 1000 tries -> denied 0 1 1 answered"]);
 }
 
 #[test]
@@ -156,7 +156,10 @@ fn a_timeout_while_a_permit_is_free_is_refused() {
     illegal(
         2,
         Rule::Refusal,
-        &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0", "b 5 50 acquire 1 1000 waits -> timed-out 1 2 0 told"],
+        &[
+            "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
+            "b 5 50 acquire 1 1000 waits -> timed-out 1 2 0 answered",
+        ],
     );
 }
 
@@ -168,7 +171,7 @@ fn a_denial_with_a_count_of_no_moment_is_refused() {
         &[
             "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
             "b 3 5 acquire 2 1000 tries -> granted b 2 4000 0 0",
-            "c 6 7 acquire 2 1000 tries -> denied 2 3 0 told",
+            "c 6 7 acquire 2 1000 tries -> denied 2 3 0 answered",
         ],
     );
 }
@@ -181,7 +184,7 @@ fn a_release_that_freed_nothing_is_refused() {
         &[
             "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
             "a 3 4 release a 0 -> released",
-            "b 5 6 acquire 1 1000 tries -> denied 1 1 0 told",
+            "b 5 6 acquire 1 1000 tries -> denied 1 1 0 answered",
         ],
     );
 }

@@ -3,11 +3,11 @@
 use super::MINUTE;
 use crate::own;
 use crate::support::raw::{Listener, Raw};
+use crate::support::stop::Stop;
 use crate::support::{self, Server, eventually};
 
 use luagate::scripts::semaphore::{self, Ask, LookupAnswer, ReleaseAnswer};
 use redis::Commands;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -63,11 +63,12 @@ fn hole_18_waiters_are_not_woken_when_permits_are_added() {
 fn hole_19_a_request_for_many_is_never_woken_or_starves() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("many", 4);
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let stop = Stop::default();
     std::thread::scope(|scope| {
+        let _stop = stop.at_end();
         for _ in 0..6 {
             scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
+                while !stop.is_set() {
                     drop(semaphore.acquire_timeout(MINUTE).unwrap());
                 }
             });
@@ -75,7 +76,6 @@ fn hole_19_a_request_for_many_is_never_woken_or_starves() {
         for _ in 0..20 {
             drop(semaphore.acquire_many_timeout(4, MINUTE).unwrap());
         }
-        done.store(true, Ordering::Relaxed);
     });
 }
 

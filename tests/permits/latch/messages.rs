@@ -1,6 +1,6 @@
 //! Promise: the waiters of a latch are notified when it opens. Without a message they ask again within 5 s.
 
-use super::{MINUTE, RECHECK, Raw, TOLD, lose_message, waiter, with_deaf_gate};
+use super::{MINUTE, RECHECK, REPORTED, Raw, lose_message, waiter, with_deaf_gate};
 use crate::own;
 use crate::support::raw::Listener;
 use crate::support::{self, Server, command_counts, eventually, reset_counts};
@@ -26,7 +26,7 @@ fn a_waiter_is_notified_and_asks_once() {
         let start = Instant::now();
         raw.count_down("a");
         let woken = waiting.join().unwrap().unwrap() - start;
-        assert!(woken < TOLD, "{woken:?}");
+        assert!(woken < REPORTED, "{woken:?}");
         assert_eq!(support::calls_in_scripts(&mut raw.con).1, 2);
     });
 }
@@ -77,7 +77,7 @@ fn a_lost_subscription_is_reestablished() {
             let start = Instant::now();
             raw.count_down("a");
             let woken = waiting.join().unwrap().unwrap() - start;
-            assert!(woken < TOLD, "{woken:?}");
+            assert!(woken < REPORTED, "{woken:?}");
         });
     }
 }
@@ -92,7 +92,7 @@ fn a_user_without_channel_permissions_can_count_and_gets_a_permission_error_for_
     let mute_latch = mute.latch("raw", 2);
     let latch = server.gate().latch("raw", 2);
     std::thread::scope(|scope| {
-        let heard = waiter(scope, &latch);
+        let received = waiter(scope, &latch);
         raw.await_waiters(1);
         raw.count_down("a");
         let Err(WaitError::Failed(failure)) = mute_latch.wait() else { panic!() };
@@ -100,8 +100,8 @@ fn a_user_without_channel_permissions_can_count_and_gets_a_permission_error_for_
         let start = Instant::now();
         // The script may not publish, but the latch opens.
         assert_eq!(mute_latch.count_down().unwrap(), 0);
-        let heard = heard.join().unwrap().unwrap() - start;
-        assert!(heard < RECHECK, "{heard:?}");
+        let received = received.join().unwrap().unwrap() - start;
+        assert!(received < RECHECK, "{received:?}");
     });
     raw.assert_open();
 }
@@ -122,7 +122,7 @@ fn a_waiter_without_messages_asks_every_second() {
         let start = Instant::now();
         raw.count_down("b");
         let opened = waiting.join().unwrap().unwrap() - start;
-        assert!(opened < TOLD, "{opened:?}");
+        assert!(opened < REPORTED, "{opened:?}");
     });
 }
 
@@ -139,7 +139,7 @@ fn three_hundred_clients_are_notified_by_bounded_scripts() {
     for inbox in &inboxes {
         raw.wait_closed(60_000, inbox);
     }
-    let mut heard = BTreeSet::new();
+    let mut received = BTreeSet::new();
     let calls = |raw: &mut Raw, run: &dyn Fn(&mut Raw)| {
         support::reset_counts(&mut raw.con);
         run(raw);
@@ -151,19 +151,19 @@ fn three_hundred_clients_are_notified_by_bounded_scripts() {
     // Each notified client asks, and this call notifies the next hundred, until all are notified.
     for _ in 0..100 {
         let message = subscriber.get_message().unwrap();
-        heard.insert(message.get_channel_name().to_owned());
+        received.insert(message.get_channel_name().to_owned());
     }
-    assert_eq!(heard.len(), 100);
-    for told in [200, 300] {
+    assert_eq!(received.len(), 100);
+    for reported in [200, 300] {
         calls(&mut raw, &|raw| {
             raw.try_wait(60_000, "inbox:1").unwrap();
         });
-        while heard.len() < told {
+        while received.len() < reported {
             let message = subscriber.get_message().unwrap();
-            heard.insert(message.get_channel_name().to_owned());
+            received.insert(message.get_channel_name().to_owned());
         }
     }
-    assert_eq!(heard, inboxes.into_iter().collect());
+    assert_eq!(received, inboxes.into_iter().collect());
     calls(&mut raw, &|raw| {
         raw.try_wait(60_000, "inbox:1").unwrap();
     });
@@ -237,7 +237,7 @@ fn latches_and_semaphores_share_one_subscriber_connection() {
         let start = Instant::now();
         raw.count_down("a");
         for waiting in waiters {
-            assert!(waiting.join().unwrap().unwrap() - start < TOLD);
+            assert!(waiting.join().unwrap().unwrap() - start < REPORTED);
         }
         holder.release().unwrap();
         acquiring.join().unwrap().unwrap();

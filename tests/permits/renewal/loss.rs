@@ -15,13 +15,13 @@ use std::time::Duration;
 #[test]
 fn loss_is_known_before_the_lease_ends_on_the_server() {
     let mut server = own!(Server::private(&[]));
-    let (permit, told) = watched(&server);
+    let (permit, reported) = watched(&server);
     let mut raw = Raw::new(&server, 1);
     server.pause(); // renewals are sent, and no reply arrives
     eventually("the permit is lost", || permit.is_lost().then_some(()));
     assert_eq!(permit.remaining(), Some(Duration::ZERO));
     server.resume();
-    assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
+    assert_eq!(reported.recv_timeout(SOON).unwrap().id, permit.id());
     assert!(matches!(permit.refresh(), Err(RefreshError::Lost(_))), "the permit is held again");
     eventually("the lease ends", || (!raw.holds(permit.id())).then_some(()));
     assert!(permit.is_lost());
@@ -36,12 +36,12 @@ fn patient(server: &Server) -> luagate::Gate {
 #[test]
 fn a_loss_is_notified_at_the_lease_end_although_a_renewal_has_no_reply() {
     let mut server = own!(Server::private(&[]));
-    let (sender, told) = channel();
+    let (sender, reported) = channel();
     let semaphore = patient(&server).semaphore("raw", 1).lease(LEASE);
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = semaphore.auto_renew().acquire().unwrap();
     server.pause();
-    let lost = told.recv_timeout(SOON).expect("no notification");
+    let lost = reported.recv_timeout(SOON).expect("no notification");
     assert_eq!(lost.id, permit.id());
     assert!(permit.is_lost());
     server.resume();
@@ -51,7 +51,7 @@ fn a_loss_is_notified_at_the_lease_end_although_a_renewal_has_no_reply() {
 fn a_loss_is_notified_at_the_lease_end_although_another_renewal_has_no_reply() {
     let mut server = own!(Server::private(&[]));
     let gate = patient(&server);
-    let (sender, told) = channel();
+    let (sender, reported) = channel();
     let semaphore = gate.semaphore("raw", 1).lease(LEASE);
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = semaphore.acquire().unwrap();
@@ -60,7 +60,7 @@ fn a_loss_is_notified_at_the_lease_end_although_another_renewal_has_no_reply() {
     let other = other.acquire().unwrap();
     other.refresh_for(10 * SOON).unwrap();
     server.pause();
-    let lost = told.recv_timeout(SOON).expect("no notification");
+    let lost = reported.recv_timeout(SOON).expect("no notification");
     assert_eq!(lost.id, permit.id());
     assert!(permit.is_lost());
     server.resume();
@@ -69,11 +69,11 @@ fn a_loss_is_notified_at_the_lease_end_although_another_renewal_has_no_reply() {
 #[test]
 fn a_revoked_permit_is_lost_at_its_next_renewal() {
     let server = Server::any();
-    let (permit, told) = watched(&server);
+    let (permit, reported) = watched(&server);
     let semaphore = server.gate().semaphore("raw", 1);
     assert_eq!(semaphore.revoke(permit.id()).unwrap(), Revoked::Held);
     assert_eq!(semaphore.revoke(permit.id()).unwrap(), Revoked::Nothing);
-    assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
+    assert_eq!(reported.recv_timeout(SOON).unwrap().id, permit.id());
     assert!(permit.is_lost());
     drop(semaphore.try_acquire().unwrap());
 }

@@ -15,7 +15,7 @@ fn a_permit_whose_renewal_is_stopped_is_held_until_its_lease_ends() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     let semaphore = server.gate().semaphore("raw", 3).lease(LEASE).auto_renew();
-    let (sender, told) = channel();
+    let (sender, reported) = channel();
     let telling = semaphore.clone().on_lost(move |lost| sender.send(lost.clone()).unwrap()).acquire().unwrap();
     let silent = semaphore.acquire().unwrap();
     let renewed = semaphore.acquire().unwrap();
@@ -26,7 +26,7 @@ fn a_permit_whose_renewal_is_stopped_is_held_until_its_lease_ends() {
     raw.wait_until(end + 300);
     assert!(telling.is_lost() && !raw.holds(telling.id()), "renewed");
     assert!(silent.is_lost() && !raw.holds(silent.id()), "renewed");
-    assert_eq!(told.recv_timeout(SOON).unwrap().id, telling.id());
+    assert_eq!(reported.recv_timeout(SOON).unwrap().id, telling.id());
     pass(&mut raw, 1);
     assert!(!renewed.is_lost() && raw.holds(renewed.id()));
 }
@@ -43,7 +43,7 @@ fn expiry(raw: &mut Raw, permit: &Permit) -> u64 {
 fn a_pending_renewal_is_the_last_one_after_renewal_is_stopped() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
-    let (sender, told) = channel();
+    let (sender, reported) = channel();
     let semaphore = gate.semaphore("raw", 1).lease(LEASE).auto_renew();
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = semaphore.acquire().unwrap();
@@ -53,7 +53,7 @@ fn a_pending_renewal_is_the_last_one_after_renewal_is_stopped() {
     permit.stop_renewal();
     eventually("the reply has arrived", || (gate.counters().renewed > 0).then_some(()));
     assert!(!permit.is_lost(), "the new lease does not count");
-    assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
+    assert_eq!(reported.recv_timeout(SOON).unwrap().id, permit.id());
     assert_eq!(gate.counters().renewed, 1);
 }
 
@@ -61,14 +61,14 @@ fn a_pending_renewal_is_the_last_one_after_renewal_is_stopped() {
 fn a_permit_whose_renewal_is_stopped_can_be_refreshed_by_hand() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let (permit, told) = watched(&server);
+    let (permit, reported) = watched(&server);
     permit.stop_renewal();
     permit.refresh_for(LEASE * 3).unwrap();
     assert!(permit.remaining().unwrap() > LEASE);
     pass(&mut raw, 1);
     assert!(!permit.is_lost() && raw.holds(permit.id()));
-    assert!(told.try_recv().is_err(), "notified before the end");
-    assert_eq!(told.recv_timeout(SOON).unwrap().id, permit.id());
+    assert!(reported.try_recv().is_err(), "notified before the end");
+    assert_eq!(reported.recv_timeout(SOON).unwrap().id, permit.id());
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub fn hold_a_thousand(arguments: &[String]) {
 fn one_failed_renewal_does_not_end_renewal() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
-    let (permit, told) = watched(&server);
+    let (permit, reported) = watched(&server);
     let until = raw.server_ms() + 2 * u64::try_from(LEASE.as_millis()).unwrap();
     while raw.server_ms() < until {
         support::kill_connections(&mut raw.con, "normal");
@@ -60,7 +60,7 @@ fn one_failed_renewal_does_not_end_renewal() {
         raw.wait_until(pause);
     }
     assert!(!permit.is_lost() && raw.holds(permit.id()));
-    assert!(told.try_recv().is_err());
+    assert!(reported.try_recv().is_err());
 }
 
 #[test]

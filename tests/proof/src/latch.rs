@@ -74,16 +74,16 @@ impl Latch {
     /// Executes a call by the script and by this model, and compares them.
     pub fn run(&mut self, mut run: Run, sent: &Sent) -> Result<Done, Violation> {
         let (mut next, now, is_full) = (self.clone(), run.now(), run.full);
-        let (expected, told) = next.answer(&sent.call(), now);
+        let (expected, reported) = next.answer(&sent.call(), now);
         let most = CALLS + self.waiters.len() as u64;
         let (raw, messages) = run.execute(sent, self.count > 0, is_full, most)?;
         let reply = words_of(&raw);
         if reply.is_ok() {
             compare(&expected, &reply)?;
             let text = format!("{} 0 0 0 {now}", self.keys.latch);
-            let told: Vec<_> = told.into_iter().map(|to| (to, text.clone())).collect();
-            if told != messages {
-                return broken("messages", format!("expected {told:?}, got {messages:?}"));
+            let reported: Vec<_> = reported.into_iter().map(|to| (to, text.clone())).collect();
+            if reported != messages {
+                return broken("messages", format!("expected {reported:?}, got {messages:?}"));
             }
             *self = next;
         }
@@ -93,7 +93,7 @@ impl Latch {
     /// The reply, and the inboxes that are notified.
     fn answer(&mut self, call: &Call, now: u64) -> (Reply, Vec<String>) {
         let now_word = now.to_string();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let words: Vec<String> = match call {
             Call::CountDown { id, count, life_ms } => {
                 let is_new = !self.is_open() && !self.counted.contains(id);
@@ -102,7 +102,7 @@ impl Latch {
                     self.counted.insert(id.clone());
                 }
                 if self.is_open() {
-                    told = self.tell(now);
+                    reported = self.tell(now);
                 }
                 let word = if is_new { "counted" } else { "already" };
                 vec![word.into(), self.left().to_string(), self.count.to_string()]
@@ -110,7 +110,7 @@ impl Latch {
             Call::Wait { count, life_ms, wait_ms, inbox } => {
                 self.start(*count, now + life_ms.max(wait_ms));
                 if self.is_open() {
-                    told = self.tell(now);
+                    reported = self.tell(now);
                     vec!["open".into(), self.count.to_string()]
                 } else {
                     self.waiters.retain(|_, until| *until > now);
@@ -134,12 +134,12 @@ impl Latch {
             Call::Delete => {
                 let was_there = self.count > 0;
                 self.forget();
-                told = self.tell(now);
+                reported = self.tell(now);
                 vec![if was_there { "deleted" } else { "none" }.into()]
             }
             other => vec![format!("{other:?}")],
         };
-        (Ok([words, vec![now_word]].concat()), told)
+        (Ok([words, vec![now_word]].concat()), reported)
     }
 
     fn start(&mut self, count: u32, ends: u64) {
@@ -151,9 +151,9 @@ impl Latch {
 
     /// Notifies all waiters, the one with the latest deadline first.
     fn tell(&mut self, now: u64) -> Vec<String> {
-        let mut told: Vec<_> = std::mem::take(&mut self.waiters).into_iter().collect();
-        told.retain(|(_, until)| *until > now);
-        told.sort_by(|(one, a), (other, b)| (b, other).cmp(&(a, one)));
-        told.into_iter().map(|(inbox, _)| inbox).collect()
+        let mut reported: Vec<_> = std::mem::take(&mut self.waiters).into_iter().collect();
+        reported.retain(|(_, until)| *until > now);
+        reported.sort_by(|(one, a), (other, b)| (b, other).cmp(&(a, one)));
+        reported.into_iter().map(|(inbox, _)| inbox).collect()
     }
 }

@@ -190,7 +190,7 @@ fn batches() {
 
 /// A loss is reported once, and to `on_lost` if it is set. The loss of a permit that is being released is not reported.
 fn losses() {
-    let told = |keeper: &mut Keeper| {
+    let reported = |keeper: &mut Keeper| {
         let losses = keeper.take_losses();
         losses.iter().map(|loss| (loss.number, loss.is_new, loss.is_reported)).collect::<Vec<_>>()
     };
@@ -198,19 +198,19 @@ fn losses() {
     let number = keep(&mut keeper, 600);
     assert!(!keeper.is_lost(number, at(598)));
     assert!(matches!(keeper.due(Task::Report, at(599)), Due::Now(lost) if lost.is_empty()));
-    assert_eq!(told(&mut keeper), [(number, true, false), (number, false, true)]);
+    assert_eq!(reported(&mut keeper), [(number, true, false), (number, false, true)]);
     assert!(keeper.is_lost(number, at(0)), "a lost permit stays lost");
-    assert_eq!(told(&mut keeper), []);
+    assert_eq!(reported(&mut keeper), []);
     let overtaken = keep(&mut keeper, 600);
     keeper.leave(overtaken); // its release is on its way and reaches the server before a renewal
     let _ = keeper.renewed(overtaken, Ok(None), at(0), at(0));
-    assert_eq!(told(&mut keeper), []);
+    assert_eq!(reported(&mut keeper), []);
     let lost = keep(&mut keeper, 600);
     keeper.renewed(lost, Ok(None), at(0), at(0)).unwrap_err();
-    assert_eq!(told(&mut keeper), [(lost, true, true)]);
+    assert_eq!(reported(&mut keeper), [(lost, true, true)]);
     let by_holder = keep(&mut keeper, 600);
     keeper.refreshed(by_holder, 600, Ok(None), at(0), at(0)).unwrap_err();
-    assert_eq!(told(&mut keeper), [(by_holder, true, false)], "its holder knows");
+    assert_eq!(reported(&mut keeper), [(by_holder, true, false)], "its holder knows");
     assert_eq!((next(&keeper, RENEWAL), next(&keeper, Task::Report)), (None, None));
 }
 
@@ -268,8 +268,8 @@ fn leases() {
 
 /// The earlier of two ends counts, and the earlier of two clocks.
 fn clocks() {
-    let told = |wall: u64, ms| Deadline::after(moment(0, wall), Some(Duration::from_millis(ms)));
-    let earlier = told(9_000_000, 5_001).earlier(told(2_000_000, 9_001));
+    let reported = |wall: u64, ms| Deadline::after(moment(0, wall), Some(Duration::from_millis(ms)));
+    let earlier = reported(9_000_000, 5_001).earlier(reported(2_000_000, 9_001));
     let left = |mono, wall| earlier.remaining(moment(mono, wall)).map(|left| left.as_millis());
     assert_eq!([left(0, 0), left(0, 10_000_000), left(4_000_000, 0)], [Some(5_000), Some(1_000), Some(1_000)]);
     assert!(!Deadline::after(at(0), None).is_past(at(1_000_000)));

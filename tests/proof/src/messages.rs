@@ -1,10 +1,10 @@
 //! Compares what the scripts publish with the model.
 
 use crate::ledger::{Check, broken};
-use crate::model::{End, Model, Told, Waiter, channel, signed};
+use crate::model::{End, Model, Reported, Waiter, channel, signed};
 
 /// The grants among messages: id, permits, fence, end.
-pub fn grants_told(messages: &[(String, String)]) -> Vec<(String, u32, u64, End)> {
+pub fn grants_in(messages: &[(String, String)]) -> Vec<(String, u32, u64, End)> {
     let grant = |(_, text): &(String, String)| {
         let words: Vec<&str> = text.split(' ').collect();
         let fence = words[2].parse().ok().filter(|fence| *fence > 0)?;
@@ -14,7 +14,7 @@ pub fn grants_told(messages: &[(String, String)]) -> Vec<(String, u32, u64, End)
 }
 
 /// Grants must match the model, in order. Hints must go to waiters, and to all that asked for more than the limit.
-pub fn compare_messages(told: &[Told], messages: &[(String, String)], before: &Model, now: u64) -> Check {
+pub fn compare_messages(reported: &[Reported], messages: &[(String, String)], before: &Model, now: u64) -> Check {
     let mut grants = Vec::new();
     let mut hinted = Vec::new();
     let mut revoked = Vec::new();
@@ -46,17 +46,17 @@ pub fn compare_messages(told: &[Told], messages: &[(String, String)], before: &M
     }
     let mut expected = Vec::new();
     let mut expected_revoked = Vec::new();
-    for message in told {
+    for message in reported {
         match message {
-            Told::Grant { inbox, text, .. } => expected.push((channel(inbox).to_owned(), text.clone())),
-            Told::Hint { inbox, id } if !inbox.is_empty() && !hinted.contains(id) => {
+            Reported::Grant { inbox, text, .. } => expected.push((channel(inbox).to_owned(), text.clone())),
+            Reported::Hint { inbox, id } if !inbox.is_empty() && !hinted.contains(id) => {
                 return broken("messages", format!("{id} received no hint"));
             }
-            Told::Hint { .. } => {}
-            Told::Revoked { inbox, id } if !inbox.is_empty() => {
+            Reported::Hint { .. } => {}
+            Reported::Revoked { inbox, id } if !inbox.is_empty() => {
                 expected_revoked.push((id.clone(), channel(inbox).to_owned()));
             }
-            Told::Revoked { .. } => {}
+            Reported::Revoked { .. } => {}
         }
     }
     if revoked != expected_revoked {

@@ -51,7 +51,7 @@ const FAR: usize = 1_000;
 
 /// A message to a waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Told {
+pub enum Reported {
     Grant {
         inbox: String,
         id: String,
@@ -72,7 +72,7 @@ pub enum Told {
 /// The effects of a call apart from its reply.
 #[derive(Debug, Default)]
 pub struct Effects {
-    pub told: Vec<Told>,
+    pub reported: Vec<Reported>,
     /// The deadline of the waiter that stays first in line.
     head_until: End,
     /// How many left the line, granted or not.
@@ -282,7 +282,7 @@ impl Model {
                 self.leave(&id);
             } else if head.permits > self.limit {
                 self.leave(&id);
-                effects.told.push(Told::Hint { inbox, id });
+                effects.reported.push(Reported::Hint { inbox, id });
             } else if inbox.is_empty() || !self.fits(head.permits) {
                 if effects.left == BATCH {
                     break; // it counts, so no waiter behind it is processed
@@ -296,7 +296,7 @@ impl Model {
                 let ends = time(holder.ends);
                 let text = format!("{id} {} {} {ends} {}", holder.permits, holder.fence, at.ms());
                 let text = signed(&inbox, text);
-                effects.told.push(Told::Grant { inbox, id, text });
+                effects.reported.push(Reported::Grant { inbox, id, text });
             }
         }
         effects.stopped = !self.queue.is_empty();
@@ -310,7 +310,7 @@ impl Model {
         };
         let next = self.queue.iter().take(FAR).filter_map(known).find(lives);
         if let Some(Waiter { id, inbox, .. }) = next.cloned() {
-            effects.told.push(Told::Hint { inbox, id });
+            effects.reported.push(Reported::Hint { inbox, id });
         }
         false
     }

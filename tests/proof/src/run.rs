@@ -7,7 +7,7 @@ use crate::call::{Call, Sent};
 use crate::gate::Gate;
 use crate::keys::State;
 use crate::ledger::{Check, Entry, Violation, broken, check_order};
-use crate::messages::{compare_messages, grants_told};
+use crate::messages::{compare_messages, grants_in};
 use crate::model::{Effects, Model, Moment, Waiter, channel};
 use crate::scripts::{Loaded, Reply, words_of};
 use luagate_memory::Server;
@@ -74,7 +74,7 @@ impl Run<'_> {
         let refused = reply.as_ref().is_err_and(|text| text.starts_with("OOM"));
         if !doubt && !refused {
             compare(&expected, &reply)?;
-            compare_messages(&effects.told, &messages, &gate.model, self.now())?;
+            compare_messages(&effects.reported, &messages, &gate.model, self.now())?;
             gate.model = model;
         }
         let latest = match call {
@@ -152,15 +152,15 @@ impl Run<'_> {
     ) -> Result<u64, Violation> {
         let doubt = gate.is_in_doubt();
         let Ok(words) = reply else { return Ok(0) };
-        let told = grants_told(messages).into_iter();
+        let reported = grants_in(messages).into_iter();
         let ledger = &mut gate.ledger;
-        let told = told.map(|(id, permits, fence, ends)| {
+        let reported = reported.map(|(id, permits, fence, ends)| {
             let at_least_ms = ledger.served(&id);
             (id, Entry { permits, fence, ends, at_least_ms })
         });
-        let told: Vec<_> = told.collect();
+        let reported: Vec<_> = reported.collect();
         let (own, given_back) = self.record_own(gate, call, words)?;
-        let mut granted: Vec<(String, Entry)> = own.into_iter().chain(told).collect();
+        let mut granted: Vec<(String, Entry)> = own.into_iter().chain(reported).collect();
         granted.sort_by_key(|(_, entry)| entry.fence);
         if !doubt {
             self.check_turns(gate, before, call, &granted)?;
@@ -174,7 +174,7 @@ impl Run<'_> {
         {
             return broken("loss", format!("granted while {id} is known to hold {entry:?}"));
         }
-        let limit = if doubt { u32::MAX } else { limit_told(call, words).unwrap_or(gate.model.limit) };
+        let limit = if doubt { u32::MAX } else { reported_limit(call, words).unwrap_or(gate.model.limit) };
         for (id, entry) in &granted {
             gate.ledger.grant(self.micros, id, entry.clone(), limit)?;
         }
@@ -219,7 +219,7 @@ impl Run<'_> {
     fn check_turns(&self, gate: &Gate, before: &Model, call: &Call, granted: &[(String, Entry)]) -> Check {
         let by_ticket = granted.iter().map(|(id, _)| {
             let place = before.place(id).map(|at| before.queue[at].ticket);
-            (id.clone(), place.or(told_ticket(call, id)))
+            (id.clone(), place.or(reported_ticket(call, id)))
         });
         let waits = |waiter: &&Waiter| {
             let listens = waiter.inbox.is_empty() || (self.listens)(channel(&waiter.inbox));
@@ -245,9 +245,9 @@ impl Run<'_> {
             let text = format!("granting is still suspended after the last lease ended at {}", gate.ledger.latest_end);
             return broken("loss", text);
         }
-        let told = reply.get(5).filter(|_| reply[0] == "queued");
-        if told.is_some_and(|limit| *limit != state.limit.to_string()) {
-            return broken("limit", format!("told {reply:?}, stored {}", state.limit));
+        let reported = reply.get(5).filter(|_| reply[0] == "queued");
+        if reported.is_some_and(|limit| *limit != state.limit.to_string()) {
+            return broken("limit", format!("reported {reply:?}, stored {}", state.limit));
         }
         Ok(())
     }
@@ -275,7 +275,7 @@ fn number(words: &[String], at: usize) -> Option<u64> {
 }
 
 /// The limit, if the reply contains it.
-fn limit_told(call: &Call, words: &[String]) -> Option<u32> {
+fn reported_limit(call: &Call, words: &[String]) -> Option<u32> {
     let limit = match call {
         Call::Acquire(_) if words[0] == "granted" => number(words, 6),
         Call::Resize { .. } => number(words, 2),
@@ -285,7 +285,7 @@ fn limit_told(call: &Call, words: &[String]) -> Option<u32> {
 }
 
 /// The place in line that the caller claims.
-fn told_ticket(call: &Call, id: &str) -> Option<u64> {
+fn reported_ticket(call: &Call, id: &str) -> Option<u64> {
     match call {
         Call::Acquire(ask) if ask.id == id => Some(ask.ticket).filter(|ticket| *ticket > 0),
         _ => None,

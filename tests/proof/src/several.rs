@@ -73,7 +73,7 @@ enum Sent {
 
 /// A reply: its first word, the fences, and the shortest lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Told {
+struct Reported {
     word: String,
     fences: Vec<u64>,
     left: Duration,
@@ -85,7 +85,7 @@ struct Caller {
     asks: usize,
     phase: Phase,
     /// The call whose reply it awaits, when it was sent, and the reply.
-    flight: Option<(Sent, u64, Option<Told>)>,
+    flight: Option<(Sent, u64, Option<Reported>)>,
     /// A call whose reply is no longer awaited, and the id in it.
     late: Option<(Sent, String)>,
 }
@@ -169,7 +169,7 @@ impl Moment {
         self.gates.iter().filter(holds).count()
     }
 
-    fn carry_out(&mut self, of: &Several, sent: Sent, id: &str) -> Result<Told, Violation> {
+    fn carry_out(&mut self, of: &Several, sent: Sent, id: &str) -> Result<Reported, Violation> {
         let mut gates = (*self.gates).clone();
         let micros = self.micros();
         let keys: Vec<Keys> = gates.iter().map(|gate| gate.keys.clone()).collect();
@@ -206,7 +206,7 @@ impl Moment {
             (Sent::All(_), Ok(Ok(TryAcquireAllAnswer::Granted(grants) | TryAcquireAllAnswer::Held(grants)))) => grants,
             _ => Vec::new(),
         };
-        Ok(Told {
+        Ok(Reported {
             word: done.reply.map_or(String::new(), |words| words[0].clone()),
             fences: grants.iter().map(|(grant, _)| grant.fence).collect(),
             left: grants.iter().filter_map(|(grant, _)| grant.left()).min().unwrap_or_default(),
@@ -225,11 +225,11 @@ impl Caller {
         }
     }
 
-    fn answer(&mut self, sent: Sent, at: u64, told: Told, micros: u64) {
+    fn answer(&mut self, sent: Sent, at: u64, reported: Reported, micros: u64) {
         match sent {
-            Sent::All(_) if !told.fences.is_empty() => {
-                let left = told.left.as_micros() as u64;
-                self.phase = Phase::Holding { fences: told.fences, deadline: at + left.saturating_sub(1_000) };
+            Sent::All(_) if !reported.fences.is_empty() => {
+                let left = reported.left.as_micros() as u64;
+                self.phase = Phase::Holding { fences: reported.fences, deadline: at + left.saturating_sub(1_000) };
             }
             Sent::Back(place) if place + 1 < SEMAPHORES => {
                 self.phase = Phase::Leaving(place + 1);

@@ -50,7 +50,7 @@ struct Host {
     /// Promises to its callers that must be checked later.
     promised: Vec<Promised>,
     /// Messages that another subscriber could send again.
-    overheard: Vec<String>,
+    observed: Vec<String>,
     /// The events of its ids, by gate and id.
     ids: BTreeMap<(usize, String), Noted>,
     /// The secrets of its waits, by id.
@@ -121,7 +121,7 @@ impl World {
             ahead: 0,
             calm_since: None,
             promised: Vec::new(),
-            overheard: Vec::new(),
+            observed: Vec::new(),
             ids: BTreeMap::new(),
             secrets: Vec::new(),
             groups: Vec::new(),
@@ -343,7 +343,7 @@ impl World {
             self.tell(|| format!("    {channel} < {text}"));
             let mut hosts = self.hosts.iter_mut();
             if let Some(host) = hosts.find(|host| host.client.channel == channel) {
-                host.overheard.push(text.clone());
+                host.observed.push(text.clone());
                 if host.client.hears {
                     host.client.mail.push(text);
                 }

@@ -25,10 +25,10 @@ impl Recorded<'_> {
         Op::Acquire { permits, lease, waits }
     }
 
-    fn record<T>(&self, op: &Op, call: impl FnOnce() -> T, told: impl FnOnce(&T) -> Outcome) -> T {
+    fn record<T>(&self, op: &Op, call: impl FnOnce() -> T, reported: impl FnOnce(&T) -> Outcome) -> T {
         let started = self.recorder.start(self.semaphore.name(), op);
         let result = call();
-        started.end(&told(&result));
+        started.end(&reported(&result));
         result
     }
 
@@ -45,7 +45,7 @@ impl Recorded<'_> {
     pub fn acquire_many_timeout(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
         let call = || self.semaphore.acquire_many_timeout(permits, timeout);
         let started = Instant::now();
-        let told = |result: &Result<Permit, AcquireError>| match result {
+        let reported = |result: &Result<Permit, AcquireError>| match result {
             // A waiter in line keeps trying for longer, so nothing was sent.
             Err(AcquireError::Failed(failure))
                 if failure.kind() == FailureKind::Unreachable && started.elapsed() < timeout.min(OUTAGE) =>
@@ -54,7 +54,7 @@ impl Recorded<'_> {
             }
             result => waited(result),
         };
-        self.record(&self.asks(Some(permits), true), call, told)
+        self.record(&self.asks(Some(permits), true), call, reported)
     }
 
     pub fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {

@@ -111,11 +111,11 @@ impl Semaphore {
                     None => self.fits(permits, rules),
                 }
             }
-            Step::Refused { want, told_in_use, others } => {
+            Step::Refused { want, reported_in_use, others } => {
                 let in_use = self.in_use();
-                match told_in_use {
-                    Some(told) if told > rules.limit => Err(Why::ToldOverLimit { told }),
-                    Some(told) if rules.counts && told != in_use => Err(Why::OtherCount { in_use }),
+                match reported_in_use {
+                    Some(reported) if reported > rules.limit => Err(Why::ReportedOverLimit { reported }),
+                    Some(reported) if rules.counts && reported != in_use => Err(Why::OtherCount { in_use }),
                     _ if in_use + want <= rules.limit && !others => Err(Why::NotFull { in_use }),
                     _ => Ok(()),
                 }

@@ -96,10 +96,10 @@ impl History {
                             outcome: Outcome::NeverReturned,
                         });
                     }
-                    ("end", told) => {
+                    ("end", reported) => {
                         let call = open.remove(*number).unwrap_or_else(|| bad());
                         calls[call].end = Some(at as Micros);
-                        calls[call].outcome = Outcome::read(told).unwrap_or_else(|| bad());
+                        calls[call].outcome = Outcome::read(reported).unwrap_or_else(|| bad());
                     }
                     _ => bad(),
                 }

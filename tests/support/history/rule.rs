@@ -29,8 +29,8 @@ pub enum Why {
     NotAll {
         free: u32,
     },
-    ToldOverLimit {
-        told: u32,
+    ReportedOverLimit {
+        reported: u32,
     },
     Overtakes {
         in_line: usize,
@@ -55,7 +55,7 @@ impl Why {
     /// The promise that a call breaks if its step is never possible for this reason.
     pub fn rule(self) -> Rule {
         match self {
-            Why::OverLimit { .. } | Why::ToldOverLimit { .. } => Rule::Limit,
+            Why::OverLimit { .. } | Why::ReportedOverLimit { .. } => Rule::Limit,
             Why::Overtakes { .. } | Why::NotFirst { .. } => Rule::Order,
             Why::NotNext => Rule::Fence,
             Why::NotHeld | Why::StillHeld | Why::Void => Rule::Lease,
@@ -83,7 +83,7 @@ impl fmt::Display for Why {
             Why::OverLimit { in_use, permits } => {
                 write!(f, "over the limit: {in_use} are in use, and these {permits}")
             }
-            Why::ToldOverLimit { told } => write!(f, "reported {told} in use"),
+            Why::ReportedOverLimit { reported } => write!(f, "reported {reported} in use"),
             Why::NotAll { free } => write!(f, "not all free permits, which are {free}"),
             Why::Overtakes { in_line } => write!(f, "overtakes {in_line} in line"),
             Why::NotFirst { in_front } => write!(f, "overtakes {in_front} ahead of it in line"),

@@ -35,7 +35,7 @@ pub enum Step {
     /// Refused, in line or not, with the number in use if the server reported it.
     Refused {
         want: u32,
-        told_in_use: Option<u32>,
+        reported_in_use: Option<u32>,
         /// Other callers may have been in line.
         others: bool,
     },

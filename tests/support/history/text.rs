@@ -34,7 +34,7 @@ impl fmt::Display for Op {
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let answered = if self.answered { "told" } else { "untold" };
+        let answered = if self.answered { "answered" } else { "unanswered" };
         write!(f, "{} {} {} {answered}", self.in_use, self.limit, self.waiting)
     }
 }
@@ -106,12 +106,12 @@ impl Op {
 
 impl Full {
     fn read(words: [&str; 4]) -> Option<Full> {
-        let [in_use, limit, waiting, told] = words;
+        let [in_use, limit, waiting, reported] = words;
         Some(Full {
             in_use: in_use.parse().ok()?,
             limit: limit.parse().ok()?,
             waiting: waiting.parse().ok()?,
-            answered: told == "told",
+            answered: reported == "answered",
         })
     }
 }
@@ -155,9 +155,9 @@ impl History {
     pub fn of(lines: &[&str]) -> History {
         let ms = |word: &str| (word.parse::<f64>().unwrap() * 1_000.0) as u64;
         let call = |line: &&str| {
-            let (asked, told) = line.split_once(" -> ").unwrap();
+            let (asked, reported) = line.split_once(" -> ").unwrap();
             let asked: Vec<&str> = asked.split_whitespace().collect();
-            let told: Vec<&str> = told.split_whitespace().collect();
+            let reported: Vec<&str> = reported.split_whitespace().collect();
             let [who, start, end, op @ ..] = asked.as_slice() else { panic!("{line}") };
             Call {
                 who: (*who).to_owned(),
@@ -165,7 +165,7 @@ impl History {
                 op: Op::read(op).unwrap_or_else(|| panic!("{line}")),
                 start: ms(start),
                 end: (*end != "-").then(|| ms(end)),
-                outcome: Outcome::read(&told).unwrap_or_else(|| panic!("{line}")),
+                outcome: Outcome::read(&reported).unwrap_or_else(|| panic!("{line}")),
             }
         };
         History { calls: lines.iter().map(call).collect() }

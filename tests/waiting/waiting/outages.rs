@@ -5,6 +5,7 @@ use super::{LONG, LONG_MS, MINUTE, await_waiters, held};
 use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
+use crate::support::stop::Stop;
 use crate::support::{self, Server, eventually};
 
 use luagate::errors::AcquireError;
@@ -41,12 +42,13 @@ fn waits_succeed_while_connections_are_killed_in_a_loop() {
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
     let semaphore = gate.semaphore("raw", 2).lease(Duration::from_secs(2)).auto_renew();
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let stop = Stop::default();
     std::thread::scope(|scope| {
+        let stopping = stop.at_end();
         let killer = scope.spawn(|| {
             let mut kills = 0;
             let mut con = server.connection();
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stop.is_set() {
                 for kind in ["normal", "pubsub"] {
                     kills += support::kill_connections(&mut con, kind);
                 }
@@ -76,7 +78,7 @@ fn waits_succeed_while_connections_are_killed_in_a_loop() {
         for worker in workers {
             worker.join().unwrap();
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(stopping);
         assert!(killer.join().unwrap() > 20, "nothing was killed");
     });
     raw.con = server.connection();

@@ -4,8 +4,8 @@ use super::language::Language;
 use super::stays::{self, Stay};
 use super::team::Team;
 use super::worker::{LIMIT, NAME};
-use crate::support::dice::Dice;
 use crate::support::proxy::Proxy;
+use crate::support::random::Random;
 use crate::support::{Server, eventually, kill_connections};
 use libtest_mimic::Failed;
 use std::collections::BTreeMap;
@@ -42,23 +42,23 @@ fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
     let proxy = Proxy::new(&server);
     let mut team = Team::new(&proxy.url, &server.prefix, languages, 2);
     let names = team.names();
-    let mut dice = Dice::new(crate::support::workers::seed());
+    let mut random = Random::new(crate::support::workers::seed());
     for round in 0..REPLIES_LOST {
         proxy.lose_reply_of_script();
         eventually("a reply is lost", || proxy.is_done().then_some(()));
         // If all other processes wait, only this process receives replies, and losing each of them would let its lease end.
         let before = proxy.replies_to_scripts();
         eventually("the next reply arrives", || (proxy.replies_to_scripts() > before).then_some(()));
-        sleep(Duration::from_millis(dice.below(100)));
+        sleep(Duration::from_millis(random.below(100)));
         if round % (REPLIES_LOST / KILLS) == 0 {
-            team.kill(dice.below(1_000) as usize);
+            team.kill(random.below(1_000) as usize);
         }
     }
     let log = format!("{}:log", server.prefix);
     let mut con = server.connection();
     let mut cut = || stays::read(&mut con, &log).iter().filter(|stay| stay.is_cut).count();
     while cut() < HOLDERS_KILLED + LIMIT as usize {
-        team.kill(dice.below(1_000) as usize);
+        team.kill(random.below(1_000) as usize);
         team.continues(1);
     }
     team.finish();

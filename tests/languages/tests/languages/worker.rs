@@ -1,6 +1,6 @@
 //! The process in Rust. The workers of the other languages do the same.
 
-use crate::support::dice::Dice;
+use crate::support::random::Random;
 use luagate::{Error, Gate, Permit, Semaphore};
 use redis::{Cmd, Connection, FromRedisValue};
 use std::io::Read;
@@ -61,19 +61,19 @@ impl Log {
     }
 }
 
-fn enter(semaphore: &Semaphore, dice: &mut Dice) -> Result<Permit, Error> {
-    let permits = 1 + dice.below(2) as u32;
-    Ok(match dice.below(4) {
+fn enter(semaphore: &Semaphore, random: &mut Random) -> Result<Permit, Error> {
+    let permits = 1 + random.below(2) as u32;
+    Ok(match random.below(4) {
         0 => semaphore.try_acquire_many(permits)?,
         _ => semaphore.acquire_many_timeout(permits, IN_LINE)?,
     })
 }
 
-fn stay(semaphore: &Semaphore, dice: &mut Dice, log: &mut Log) -> Result<(), Error> {
-    let permit = enter(semaphore, dice)?;
+fn stay(semaphore: &Semaphore, random: &mut Random, log: &mut Log) -> Result<(), Error> {
+    let permit = enter(semaphore, random)?;
     log.enter(&permit);
-    sleep(Duration::from_millis(dice.below(20)));
-    let refreshed = match dice.below(3) {
+    sleep(Duration::from_millis(random.below(20)));
+    let refreshed = match random.below(3) {
         0 => permit.refresh(),
         _ => Ok(()),
     };
@@ -97,11 +97,11 @@ pub fn work(arguments: &[String]) {
     let client = redis::Client::open(&**url).unwrap();
     let con = client.get_connection().unwrap();
     let mut log = Log { client, con, key: format!("{prefix}:log") };
-    let mut dice = Dice::new(seed.parse().unwrap());
+    let mut random = Random::new(seed.parse().unwrap());
     while !should_end.load(Ordering::SeqCst) {
-        match stay(&semaphore, &mut dice, &mut log) {
+        match stay(&semaphore, &mut random, &mut log) {
             Ok(()) => println!("served"),
-            Err(Error::Denied(_)) => sleep(Duration::from_millis(1 + dice.below(20))),
+            Err(Error::Denied(_)) => sleep(Duration::from_millis(1 + random.below(20))),
             Err(error) => {
                 println!("error {}", error.to_string().replace('\n', " "));
                 sleep(Duration::from_millis(50));

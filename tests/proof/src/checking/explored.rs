@@ -40,11 +40,11 @@ where
     let checker = model.clone().checker().threads(threads);
     let checker = checker.finish_when(HasDiscoveries::AnyFailures);
     let checker = checker.spawn_bfs();
-    let mut told = begun;
+    let mut reported = begun;
     while !checker.is_done() {
         sleep((begun.elapsed() / 20).clamp(SHORTEST_LOOK, LONGEST_LOOK));
-        if told.elapsed() >= PROGRESS {
-            told = Instant::now();
+        if reported.elapsed() >= PROGRESS {
+            reported = Instant::now();
             let (unique, deep, time) = (checker.unique_state_count(), checker.max_depth(), begun.elapsed());
             println!("... {unique} situations, depth {deep}, after {time:.0?}; the total is not known in advance");
         }

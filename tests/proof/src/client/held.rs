@@ -35,7 +35,7 @@ pub(crate) struct Permit {
     /// The holder saw that it was lost.
     pub(crate) seen_lost: bool,
     /// How often its loss was reported to the holder.
-    pub(crate) told: u32,
+    pub(crate) reported: u32,
     pub(crate) on_lost: bool,
     /// One of its leases is too short for reliable renewal.
     pub(crate) is_brief: bool,
@@ -70,7 +70,7 @@ impl Client {
             is_had: !confirms,
             is_excused,
             seen_lost: false,
-            told: 0,
+            reported: 0,
             on_lost: want.on_lost,
             is_brief: want.lease.lease_ms < BRIEF_MS,
             leased: None,
@@ -262,14 +262,14 @@ impl Client {
             Err(Unanswered { connection, .. }) => {
                 let lease = Duration::from_millis(identity.lease.lease_ms);
                 let held = self.keeper.held(number);
-                let told = held.and_then(|held| held.deadline().instant());
+                let reported = held.and_then(|held| held.deadline().instant());
                 let pending = PendingRelease {
                     keys: identity.keys.clone(),
                     id: identity.id.clone(),
                     target: Target::Fence(identity.fence),
                     connection,
-                    until: match told {
-                        Some(told) if !lease.is_zero() => Some(told.max(until + lease)),
+                    until: match reported {
+                        Some(reported) if !lease.is_zero() => Some(reported.max(until + lease)),
                         _ => None,
                     },
                 };
@@ -336,7 +336,7 @@ impl Client {
             let Some(permit) = self.permits.get_mut(&loss.number) else {
                 continue;
             };
-            permit.told += u32::from(loss.is_reported);
+            permit.reported += u32::from(loss.is_reported);
             let is_kept = permit.is_had && permit.identity.lease.renewed && !permit.is_brief;
             if self.is_calm && is_kept && !permit.is_excused {
                 let text = format!("{} is lost, although no fault happened", permit.identity.id);

@@ -32,12 +32,12 @@ pub trait Host {
 /// A server in this process. Its clock advances only by steps and pauses.
 pub struct Memory {
     server: Server,
-    heard: BTreeMap<String, Vec<String>>,
+    received: BTreeMap<String, Vec<String>>,
 }
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory { server: Server::new().unwrap(), heard: BTreeMap::new() }
+        Memory { server: Server::new().unwrap(), received: BTreeMap::new() }
     }
 }
 
@@ -54,7 +54,7 @@ impl Host for Memory {
 
     fn subscribe(&mut self, channel: &str) {
         self.server.set_listeners(channel.as_bytes(), 1);
-        self.heard.insert(channel.to_owned(), Vec::new());
+        self.received.insert(channel.to_owned(), Vec::new());
     }
 
     fn unsubscribe(&mut self, channel: &str) {
@@ -63,12 +63,12 @@ impl Host for Memory {
 
     fn messages(&mut self, channel: &str) -> Vec<String> {
         for (channel, message) in self.server.take_published() {
-            let heard = self.heard.get_mut(&*String::from_utf8_lossy(&channel));
-            if let Some(heard) = heard {
-                heard.push(String::from_utf8_lossy(&message).into_owned());
+            let received = self.received.get_mut(&*String::from_utf8_lossy(&channel));
+            if let Some(received) = received {
+                received.push(String::from_utf8_lossy(&message).into_owned());
             }
         }
-        self.heard.get_mut(channel).map(std::mem::take).unwrap_or_default()
+        self.received.get_mut(channel).map(std::mem::take).unwrap_or_default()
     }
 
     fn pause(&mut self, ms: u64) {
@@ -89,7 +89,7 @@ impl Host for Memory {
         let mut store = Store::default();
         store.set_micros((micros / 1_000 + 1) * 1_000);
         self.server.set_store(store);
-        self.heard.clear();
+        self.received.clear();
     }
 
     fn before_script(&mut self, _counts: bool) {

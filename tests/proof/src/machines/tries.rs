@@ -24,9 +24,9 @@ fn target(permits: Option<u32>, id: &str, own_id: bool, strict: bool) -> PermitT
 }
 
 /// The result of a reply, in words.
-fn told(mut target: PermitTarget, answer: Answer) -> String {
+fn reported(mut target: PermitTarget, answer: Answer) -> String {
     let (result, gives_back) = target.at_once(answer, at(10));
-    let told = match result {
+    let reported = match result {
         Ok(granted) => {
             let end = granted.deadline.instant().map(|end| (micros(end) - 1_000_000) / 1_000);
             format!("granted {} until {end:?}, ticket {:?}", granted.grant.fence, granted.ticket)
@@ -34,8 +34,8 @@ fn told(mut target: PermitTarget, answer: Answer) -> String {
         Err(error) => format!("{error:?}"),
     };
     match gives_back {
-        true => format!("{told}, given back"),
-        false => told,
+        true => format!("{reported}, given back"),
+        false => reported,
     }
 }
 
@@ -55,23 +55,23 @@ fn arguments() {
 fn answers() {
     let of = |strict| target(Some(1), "id", false, strict);
     let granted = |usage| Answer::Granted(grant(60, 8_000, 5_000), usage);
-    assert_eq!(told(of(true), granted(USAGE)), "granted 60 until Some(3009), ticket None");
-    assert_eq!(told(of(false), granted(OTHER)), "granted 60 until Some(3009), ticket None");
-    let error = told(of(true), granted(OTHER));
+    assert_eq!(reported(of(true), granted(USAGE)), "granted 60 until Some(3009), ticket None");
+    assert_eq!(reported(of(false), granted(OTHER)), "granted 60 until Some(3009), ticket None");
+    let error = reported(of(true), granted(OTHER));
     assert!(error.starts_with("LimitMismatch: ") && error.ends_with(", given back"), "{error}");
     let of_another = Answer::Denied { next_expiry: None, usage: OTHER, waiting: 0, now: 0 };
-    let error = told(of(true), of_another);
+    let error = reported(of(true), of_another);
     assert!(error.starts_with("LimitMismatch: ") && !error.ends_with("given back"), "{error}");
     let declared = |limit| PermitTarget { limit, ..of(true) };
-    assert!(told(declared(1), granted(OTHER)).starts_with("LimitMismatch: "));
-    assert!(told(declared(0), granted(OTHER)).starts_with("granted "), "no limit is declared");
-    let error = told(of(true), denied());
+    assert!(reported(declared(1), granted(OTHER)).starts_with("LimitMismatch: "));
+    assert!(reported(declared(0), granted(OTHER)).starts_with("granted "), "no limit is declared");
+    let error = reported(of(true), denied());
     assert!(error.starts_with("Denied: ") && !error.ends_with("given back"), "{error}");
     // A caller that does not wait gets `Denied`, never `LineFull`.
     let full = PermitTarget { max_waiting: 1, ..of(false) };
-    assert!(told(full, denied()).starts_with("Denied: "));
+    assert!(reported(full, denied()).starts_with("Denied: "));
     let queued = Answer::Queued { ticket: 50, position: 1, retry_after: 0, usage: USAGE, now: 0 };
-    assert!(told(of(false), queued).starts_with("Unknown: "), "the caller did not ask to wait");
+    assert!(reported(of(false), queued).starts_with("Unknown: "), "the caller did not ask to wait");
     // "All that are free" means at least one.
     let mut all = target(None, "id", false, false);
     let (result, _) = all.at_once(Answer::AboveLimit { limit: 0, now: 0 }, at(10));
@@ -81,6 +81,6 @@ fn answers() {
 
 /// A permit that a fixed id already holds was granted to another caller.
 fn own_ids() {
-    let error = told(target(Some(1), "me", true, false), Answer::Held(grant(60, 9_000, 2_000), USAGE));
+    let error = reported(target(Some(1), "me", true, false), Answer::Held(grant(60, 9_000, 2_000), USAGE));
     assert!(error.starts_with("AlreadyHeld: ") && !error.ends_with("given back"), "{error}");
 }

@@ -216,12 +216,12 @@ fn timeouts() {
     wait.timer(499);
     assert_eq!(wait.unanswered(unknown(FailureKind::TimedOut), 540), given_back);
     // An outage is reported, unless it began within the last call. So is the failure of a wait without a place in line.
-    for (began, told) in [(500, "TimedOut"), (499, "Failed")] {
+    for (began, reported) in [(500, "TimedOut"), (499, "Failed")] {
         let mut wait = Wait::in_line(Some(540), false);
         wait.timer(began);
         wait.unanswered(failed(FailureKind::Unreachable), began);
         wait.timer(540);
-        let given_back = format!("{told}, gives back now false, later true");
+        let given_back = format!("{reported}, gives back now false, later true");
         assert_eq!(wait.unanswered(failed(FailureKind::Unreachable), 540), given_back);
     }
     let mut wait = Wait::new(Some(500), false, false);
@@ -295,14 +295,14 @@ fn cancellations() {
 /// A strict limit is checked in every reply, and before a grant message is accepted.
 fn limits() {
     let other = Usage { in_use: 1, limit: 2 };
-    for (strict, told) in
+    for (strict, reported) in
         [(true, "LimitMismatch, gives back now true, later false"), (false, "granted 60 until Some(2999), ticket None")]
     {
         let mut wait = Wait::new(None, false, strict);
         wait.start(true);
         wait.timer(0);
         let answer = Answer::Granted(grant(60, 8_000, 5_000), other);
-        assert_eq!(wait.answered(answer, 0, 5), told);
+        assert_eq!(wait.answered(answer, 0, 5), reported);
     }
     let mut wait = Wait::new(None, false, true);
     wait.start(true);
@@ -329,8 +329,8 @@ fn full_lines() {
         let target = target(max_waiting, at_least_ms);
         for ask in [Ask::First, Ask::InLine, Ask::Last] {
             let asked = target.acquire(ask, "").ask;
-            let told = (asked.max_waiting, asked.at_least_ms, asked.lease_ms);
-            assert_eq!(told, (max_waiting, at_least_ms, lease_ms));
+            let reported = (asked.max_waiting, asked.at_least_ms, asked.lease_ms);
+            assert_eq!(reported, (max_waiting, at_least_ms, lease_ms));
         }
     }
     let new = || {

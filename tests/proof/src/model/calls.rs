@@ -1,6 +1,6 @@
 //! The effect of each call on the model, and its reply.
 
-use super::{Ask, BATCH, Effects, Model, Moment, Told, Waiter, end_of, is_cooling, time, words};
+use super::{Ask, BATCH, Effects, Model, Moment, Reported, Waiter, end_of, is_cooling, time, words};
 use crate::scripts::Reply;
 
 impl Model {
@@ -106,7 +106,7 @@ impl Model {
             }
             answer = "cancelled";
             let Waiter { id, inbox, .. } = self.queue.remove(place);
-            effects.told.push(Told::Revoked { inbox, id });
+            effects.reported.push(Reported::Revoked { inbox, id });
         }
         self.expire(at);
         self.serve(None, at, effects);
@@ -165,7 +165,7 @@ impl Model {
                 if new < old && waiter.permits > new {
                     self.leave(&waiter.id);
                     let (inbox, id) = (waiter.inbox, waiter.id);
-                    effects.told.push(Told::Hint { inbox, id });
+                    effects.reported.push(Reported::Hint { inbox, id });
                 }
             }
         }

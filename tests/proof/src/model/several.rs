@@ -84,7 +84,7 @@ impl Model {
         self.expire(at);
         self.serve(None, at, &mut own);
         self.limit = stored;
-        effects.told.append(&mut own.told);
+        effects.reported.append(&mut own.reported);
         own
     }
 

@@ -80,19 +80,19 @@ impl Listed {
 /// Prints the progress now and then.
 pub struct Progress {
     begun: Instant,
-    told: Instant,
+    reported: Instant,
     total: usize,
 }
 
 impl Progress {
     pub fn new(total: usize) -> Progress {
         let now = Instant::now();
-        Progress { begun: now, told: now, total }
+        Progress { begun: now, reported: now, total }
     }
 
     pub fn done(&mut self, done: usize) {
-        if done > 0 && self.told.elapsed() > Duration::from_secs(20) {
-            self.told = Instant::now();
+        if done > 0 && self.reported.elapsed() > Duration::from_secs(20) {
+            self.reported = Instant::now();
             let left = self.begun.elapsed().mul_f64((self.total - done) as f64 / done as f64);
             eprintln!("{done} of {} mutants, {} minutes left", self.total, left.as_secs().div_ceil(60));
         }

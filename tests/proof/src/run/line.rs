@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::ledger::{Check, broken};
-use crate::messages::grants_told;
+use crate::messages::grants_in;
 use crate::model::{Ask, Model, Waiter, channel};
 
 impl Run<'_> {
@@ -34,7 +34,7 @@ impl Run<'_> {
                 let Some(before) = before else {
                     return Ok(());
                 };
-                let granted = grants_told(messages);
+                let granted = grants_in(messages);
                 let limit: u32 = words[5].parse().unwrap_or(0);
                 let stays = |waiter: &&Waiter| {
                     let listens = waiter.inbox.is_empty() || (self.listens)(channel(&waiter.inbox));

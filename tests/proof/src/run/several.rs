@@ -5,7 +5,7 @@ use crate::call::{Call, Sent};
 use crate::gate::Gate;
 use crate::keys::State;
 use crate::ledger::{Entry, Violation, broken};
-use crate::messages::{compare_messages, grants_told};
+use crate::messages::{compare_messages, grants_in};
 use crate::model::{AskOne, Effects, Model, Moment, is_cooling};
 use crate::scripts::words_of;
 
@@ -34,7 +34,7 @@ impl Run<'_> {
             compare(&expected, &reply)?;
             let queue = gates.iter().flat_map(|gate| gate.model.queue.clone()).collect();
             let waited = Model { queue, ..Model::default() };
-            compare_messages(&effects.told, &messages, &waited, self.now())?;
+            compare_messages(&effects.reported, &messages, &waited, self.now())?;
             for ((gate, model), ask) in gates.iter_mut().zip(models).zip(asked) {
                 let before = std::mem::replace(&mut gate.model, model);
                 note_ends(gate, &before, self.now() + ask.lease_ms.max(ask.at_least_ms));
@@ -99,7 +99,7 @@ impl Run<'_> {
             given_back = gate.ledger.holders.get(id).map_or(0, |entry| entry.permits);
             gate.ledger.keep(id, 0, 0, doubt);
         }
-        for (id, permits, fence, ends) in grants_told(messages) {
+        for (id, permits, fence, ends) in grants_in(messages) {
             if state.as_ref().is_some_and(|state| state.holds(&id, fence)) {
                 let at_least_ms = gate.ledger.served(&id);
                 granted.push((id, Entry { permits, fence, ends, at_least_ms }));

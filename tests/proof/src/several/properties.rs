@@ -12,12 +12,15 @@ impl Several {
         store.set_micros(later.micros() + LEASE * TICK);
         later.store = Arc::new(store);
         let reply = later.carry_out(self, Sent::All(1), "new/1");
-        reply.is_ok_and(|told| told.word == "granted")
+        reply.is_ok_and(|reported| reported.word == "granted")
     }
 
     pub(super) fn promises(&self) -> Vec<Property<Several>> {
         fn replied(moment: &Moment, word: &str) -> bool {
-            moment.callers.iter().any(|caller| matches!(&caller.flight, Some((_, _, Some(told))) if told.word == word))
+            moment
+                .callers
+                .iter()
+                .any(|caller| matches!(&caller.flight, Some((_, _, Some(reported))) if reported.word == word))
         }
         let mut properties = vec![
             Property::always("all or nothing", |_, moment: &Moment| {

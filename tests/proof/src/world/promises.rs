@@ -143,7 +143,7 @@ impl World {
                     let text = format!("{} is not renewed: {permit:?}", permit.identity.id);
                     return broken("renewal", text);
                 }
-                if permit.on_lost && permit.told == 0 && passed > left + Duration::from_micros(SOON) {
+                if permit.on_lost && permit.reported == 0 && passed > left + Duration::from_micros(SOON) {
                     let text = format!("the loss of {} is not reported", permit.identity.id);
                     return broken("loss report", text);
                 }
@@ -177,7 +177,7 @@ impl World {
                 let left = client.left(number, moment);
                 let permit = &client.permits[&number];
                 let identity = &permit.identity;
-                if permit.told > 1 {
+                if permit.reported > 1 {
                     return broken("loss report", format!("the loss of {} is reported twice", identity.id));
                 }
                 if !permit.is_had || permit.is_excused || permit.seen_lost {

@@ -45,12 +45,12 @@ pub fn scripts() -> Vec<Script> {
 /// An id, this argument, and sometimes a fence or ticket: usually the last one that this id got.
 fn with_fence(rng: &mut StdRng, argument: Word) -> Vec<Word> {
     let named = *pick(rng, &IDS);
-    let told = if once_in(rng, 4) { *pick(rng, &IDS) } else { named };
+    let reported = if once_in(rng, 4) { *pick(rng, &IDS) } else { named };
     let mut words = vec![text(named), argument];
     if once_in(rng, 3) {
         words.push(match once_in(rng, 3) {
-            true => Word::Ticket(told.to_owned()),
-            false => Word::Fence(told.to_owned()),
+            true => Word::Ticket(reported.to_owned()),
+            false => Word::Fence(reported.to_owned()),
         });
     }
     words
@@ -277,9 +277,9 @@ fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
 
 /// The last tickets and fences of the ids, for later calls.
 #[derive(Default)]
-pub struct Told(BTreeMap<(String, bool), i64>);
+pub struct Reported(BTreeMap<(String, bool), i64>);
 
-impl Told {
+impl Reported {
     pub fn remember(&mut self, call: &Call, reply: &Answer) {
         let (Some(Word::Text(id)), [Answer::Bytes(word), rest @ ..]) = (call.words.first(), reply.list()) else {
             return;

@@ -7,7 +7,7 @@
 //! reply must be the same, with times that differ at most by the distance between the readings.
 
 use super::answer::Answer;
-use super::calls::{Call, Script, Times, Told, Word, all_keys, call, scripts};
+use super::calls::{Call, Reported, Script, Times, Word, all_keys, call, scripts};
 use super::pair::{Pair, micros, receive, send};
 use super::proof::{Layer, once_in, pick};
 use luagate_memory::Store;
@@ -50,7 +50,7 @@ pub struct RealTime {
     _subscriber: Connection,
     /// How far the model's times may be behind the server's, in µs.
     distance: u64,
-    told: [Told; 2],
+    reported: [Reported; 2],
     pub compared: u64,
     pub left_out: u64,
 }
@@ -83,7 +83,7 @@ impl RealTime {
             keys,
             _subscriber: subscriber,
             distance: 0,
-            told: Default::default(),
+            reported: Default::default(),
             compared: 0,
             left_out: 0,
         }
@@ -92,7 +92,7 @@ impl RealTime {
     /// The words of a call, with the tickets and fences of this side.
     fn words(&self, call: &Call, side: usize) -> Vec<Vec<u8>> {
         let full = |name: &str| format!("{}:{name}", self.pair.server.prefix);
-        self.told[side].words(call, &self.sha1s[&call.script], full)
+        self.reported[side].words(call, &self.sha1s[&call.script], full)
     }
 
     /// The model's reply at a time, and its data afterwards.
@@ -149,8 +149,8 @@ impl RealTime {
                 self.distance
             ));
         }
-        self.told[0].remember(call, &real);
-        self.told[1].remember(call, &model);
+        self.reported[0].remember(call, &real);
+        self.reported[1].remember(call, &model);
         Ok(true)
     }
 
@@ -242,7 +242,7 @@ impl Layer for RealTime {
     fn run(&mut self, steps: &[Step]) -> Result<(), (usize, String)> {
         let keys = self.keys.clone();
         self.pair.clear(&keys);
-        self.told = Default::default();
+        self.reported = Default::default();
         self.distance = 0;
         for (at, step) in steps.iter().enumerate() {
             match step {

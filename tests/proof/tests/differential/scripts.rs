@@ -5,7 +5,7 @@
 //! keys that have expired in the model.
 
 use super::answer::Answer;
-use super::calls::{Call, INBOXES, Script, Times, Told, all_keys, call, scripts};
+use super::calls::{Call, INBOXES, Reported, Script, Times, all_keys, call, scripts};
 use super::commands::escaped;
 use super::pair::{Pair, receive, send};
 use super::proof::{Layer, once_in, pick};
@@ -90,7 +90,7 @@ pub struct Scripts {
     micros: u64,
     least_micros: u64,
     copy: Copied,
-    told: Told,
+    reported: Reported,
 }
 
 /// A copy of all keys: DUMPs, and the model's store.
@@ -130,7 +130,7 @@ impl Scripts {
             micros: 0,
             least_micros: 0,
             copy: Copied::default(),
-            told: Told::default(),
+            reported: Reported::default(),
         }
     }
 
@@ -148,7 +148,7 @@ impl Scripts {
             self.listen(inbox, false);
         }
         self.copy = Copied::default();
-        self.told = Told::default();
+        self.reported = Reported::default();
         // Whole seconds: a seed gives the same calls at any time.
         let start = self.pair.real_micros() / 1_000_000 * 1_000_000;
         self.least_micros = start + 10 * DAY as u64;
@@ -274,7 +274,7 @@ impl Scripts {
 
     fn call(&mut self, call: &Call) -> Result<(), String> {
         let sha1 = &self.sha1s[&call.script];
-        let mut words = self.told.words(call, sha1, |name| self.full_name(name));
+        let mut words = self.reported.words(call, sha1, |name| self.full_name(name));
         for part in [self.micros / 1_000_000, self.micros % 1_000_000] {
             words.push(part.to_string().into_bytes());
         }
@@ -282,8 +282,8 @@ impl Scripts {
         if !real.says(&model, self.pair.version) {
             return Err(format!("the reply is\n    on the server: {real:?}\n    in the model:  {model:?}"));
         }
-        self.told.remember(call, &real);
-        let (real, model) = (self.heard(), self.pair.model.take_published());
+        self.reported.remember(call, &real);
+        let (real, model) = (self.received(), self.pair.model.take_published());
         let prefix = format!("{}:", self.pair.server.prefix).into_bytes();
         let model: Vec<_> = model.into_iter().filter(|(channel, _)| channel.starts_with(&prefix)).collect();
         if real != model {
@@ -298,7 +298,7 @@ impl Scripts {
     }
 
     /// The messages that were published since the last call.
-    fn heard(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn received(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let end = self.full_name("end");
         self.pair.real(&["PUBLISH", &end, ""]);
         let mut all = Vec::new();

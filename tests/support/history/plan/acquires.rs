@@ -107,7 +107,7 @@ impl Builder<'_> {
         }
         let step = Step::Refused {
             want: want.unwrap_or(1),
-            told_in_use: full.answered.then_some(full.in_use),
+            reported_in_use: full.answered.then_some(full.in_use),
             others: full.waiting > 0 && self.waits.others(self.calls[at]),
         };
         self.during(at, step);

@@ -37,11 +37,11 @@ impl Builder<'_> {
 
     pub fn refresh(&mut self, at: usize, who: Who, lease: Lease) -> Result<(), Wrong> {
         let call = self.calls[at];
-        let (told, latest, must) = match call.outcome {
+        let (reported, latest, must) = match call.outcome {
             // By either master.
-            Outcome::Refreshed(told) if self.two_masters.during(call) => (told, call.latest(), Must::Not),
+            Outcome::Refreshed(reported) if self.two_masters.during(call) => (reported, call.latest(), Must::Not),
             Outcome::Lost if self.two_masters.during(call) => return Ok(()),
-            Outcome::Refreshed(told) => (told, call.latest(), Must::Happen),
+            Outcome::Refreshed(reported) => (reported, call.latest(), Must::Happen),
             Outcome::Lost => {
                 self.lost(at, who);
                 return Ok(());
@@ -53,7 +53,7 @@ impl Builder<'_> {
             _ => return Ok(()),
         };
         let span = (call.start, latest.max(call.start));
-        let lease = self.lease(at, who, lease, span, told)?;
+        let lease = self.lease(at, who, lease, span, reported)?;
         self.add(at, Step::Refresh { who, lease }, span, must);
         Ok(())
     }
@@ -65,7 +65,7 @@ impl Builder<'_> {
         who: Who,
         lease: Lease,
         given: (Micros, Micros),
-        told: Option<u64>,
+        reported: Option<u64>,
     ) -> Result<LeaseNo, Wrong> {
         let number = self.plan.early.len() as LeaseNo;
         let (ms, must) = match lease {
@@ -80,13 +80,13 @@ impl Builder<'_> {
         let length = ms * 1_000;
         self.plan.early.push(self.calls[at].start + length.saturating_sub(MS));
         let mut span = ((given.0 + length).saturating_sub(MS), given.1.saturating_add(length));
-        if let Some(told) = told.filter(|_| self.rules.same_clock) {
-            let told = told * 1_000;
-            if told < span.0 || told > span.1 {
-                let text = format!("a lease of {ms} ms that ends at {}", told / 1_000);
+        if let Some(reported) = reported.filter(|_| self.rules.same_clock) {
+            let reported = reported * 1_000;
+            if reported < span.0 || reported > span.1 {
+                let text = format!("a lease of {ms} ms that ends at {}", reported / 1_000);
                 return Err(self.wrong(Rule::Lease, at, text));
             }
-            span = (told.saturating_sub(DRIFT), told + DRIFT);
+            span = (reported.saturating_sub(DRIFT), reported + DRIFT);
         }
         if must == Must::Not {
             span.1 = NEVER;

@@ -42,7 +42,7 @@ impl Scene {
         enter: impl Fn(usize) -> P + Sync,
         leave: impl Fn(P) + Sync,
     ) {
-        let log = Log::when_told(self.time);
+        let log = Log::for_time(self.time);
         let work = || {
             let mut stays = Vec::new();
             while stays.is_empty() || log.goes_on() && !self.once {
@@ -73,7 +73,7 @@ struct Log {
 
 impl Log {
     /// Prints that the program is ready, and waits for the line that starts the scene.
-    fn when_told(time: Duration) -> Log {
+    fn for_time(time: Duration) -> Log {
         println!("ready");
         std::io::stdin()
             .lock()

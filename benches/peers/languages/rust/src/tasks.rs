@@ -16,7 +16,7 @@ impl Scene {
         E: Future<Output = P> + Send,
         L: Future<Output = ()> + Send,
     {
-        let log = Arc::new(Log::when_told(self.time));
+        let log = Arc::new(Log::for_time(self.time));
         let (enter, leave) = (Arc::new(enter), Arc::new(leave));
         let (hold, once) = (self.hold, self.once);
         let work = || {

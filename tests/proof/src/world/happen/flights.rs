@@ -57,7 +57,7 @@ impl World {
     fn note_ticket(&mut self, name: usize, number: u64) {
         let mut flights = self.hosts[name].client.flights.iter();
         let flight = flights.find(|flight| flight.number == number);
-        let told = flight.and_then(|flight| {
+        let reported = flight.and_then(|flight| {
             let reply = flight.replies.as_ref()?.first()?;
             let words = crate::scripts::words_of(reply).ok()?;
             let gate = self.gate_of(flight.calls.first()?)?;
@@ -65,7 +65,7 @@ impl World {
             let ticket = words.get(1)?.parse().ok()?;
             (words[0] == "queued" && flight.calls[0].acquires(&id)).then_some(((gate, id), ticket))
         });
-        if let Some((key, ticket)) = told {
+        if let Some((key, ticket)) = reported {
             self.hosts[name].ids.entry(key).or_default().ticket = Some(ticket);
         }
     }
@@ -83,7 +83,7 @@ impl World {
                     return Ok(());
                 }
                 self.tell(|| format!("c{name} reads: {text}"));
-                if self.hosts[name].overheard.contains(&text) {
+                if self.hosts[name].observed.contains(&text) {
                     self.note_message(name, &text);
                 }
                 self.with(name, |client, now| client.read(&text, now));

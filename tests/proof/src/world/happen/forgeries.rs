@@ -13,8 +13,8 @@ impl World {
         let host = &self.hosts[name];
         let one_of = |list: &Vec<String>, at: usize| list.get(of(at, list.len())).cloned();
         let text = match forgery {
-            Forgery::Again(at) => one_of(&host.overheard, at),
-            Forgery::Changed(at) => one_of(&host.overheard, at).map(|text| {
+            Forgery::Again(at) => one_of(&host.observed, at),
+            Forgery::Changed(at) => one_of(&host.observed, at).map(|text| {
                 let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
                 words[2] = (now * 1_000 + 1_000).to_string();
                 words[3] = (now + 3_600_000).to_string();

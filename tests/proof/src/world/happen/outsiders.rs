@@ -143,11 +143,11 @@ impl World {
     fn revoke(&mut self, gate: usize, name: usize) -> Check {
         // Preferably a grant whose client does not know of it yet.
         let mut mail = self.hosts[name].client.mail.iter();
-        let told = mail.find_map(|text| {
+        let reported = mail.find_map(|text| {
             let id = text.split(' ').next()?;
             self.gates[gate].model.holders.contains_key(id).then(|| id.to_owned())
         });
-        let Some(id) = &told.or_else(|| self.id_of(name, gate)) else {
+        let Some(id) = &reported.or_else(|| self.id_of(name, gate)) else {
             return Ok(());
         };
         let keys = &self.gates[gate].keys.clone();

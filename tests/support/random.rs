@@ -1,13 +1,13 @@
 //! Reproducible random numbers.
 
 /// The xorshift generator.
-pub struct Dice(u64);
+pub struct Random(u64);
 
-impl Dice {
-    pub fn new(seed: u64) -> Dice {
-        let mut dice = Dice(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        dice.below(1);
-        dice
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        let mut random = Random(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        random.below(1);
+        random
     }
 
     pub fn below(&mut self, n: u64) -> u64 {

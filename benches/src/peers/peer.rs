@@ -129,7 +129,7 @@ pub const PEERS: [Peer; 15] = [
         "luagate-python",
         Language::Python,
         ("../../../Cargo.toml", "\nversion = \""),
-        "lacks: automatic renewal. Uses the same scripts as luagate",
+        "uses the same scripts as luagate",
     ),
     mutex(
         "rlock",

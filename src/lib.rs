@@ -75,6 +75,7 @@ mod protocol;
 mod rwlock;
 pub mod scripts;
 mod semaphore;
+mod settings;
 mod several;
 mod shared;
 mod sync;

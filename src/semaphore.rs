@@ -6,18 +6,16 @@ mod settings;
 pub use manage::{Resized, Revoked};
 
 use crate::clock::machine_now;
-use crate::error::{AcquireError, Invalid, LimitMismatch, Lost, MOST, RefreshError, TryAcquireError};
+use crate::error::{AcquireError, Invalid, Lost, RefreshError, TryAcquireError};
 use crate::lease::permits::OnLost;
 use crate::permit::Permit;
 use crate::protocol::held::Identity;
 use crate::protocol::id;
-use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions};
 use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
-use crate::protocol::waiter::{PermitTarget, QueueEntry};
+use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::trace::Operation;
-use crate::wait::cancel::Cancel;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,53 +32,19 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub struct Semaphore {
     pub(crate) shared: Arc<Shared>,
-    name: String,
-    keys: Result<Keys, Invalid>,
-    /// 0: this caller declares no limit; the stored one applies.
-    limit: u32,
-    label: Option<String>,
-    id: Option<String>,
-    lease: Option<Duration>,
-    renewed: bool,
-    permanent: bool,
-    strict: bool,
-    at_least: Option<Duration>,
-    max_waiting: Option<u32>,
-    cancel: Option<Cancel>,
-    on_lost: Option<OnLost>,
+    settings: Settings,
 }
 
 impl Semaphore {
     /// The first call reports an invalid name or limit.
     pub(crate) fn new(shared: Arc<Shared>, kind: &str, name: &str, limit: Option<u32>) -> Semaphore {
-        let keys = match limit {
-            Some(limit) if !(1..=MOST).contains(&limit) => {
-                let why = format!("{limit} is out of range. Accepted: 1 to {MOST}");
-                Err(Invalid::new("limit", why))
-            }
-            _ => Keys::of(kind, &shared.prefix, name),
-        };
-        Semaphore {
-            name: name.to_owned(),
-            keys,
-            limit: limit.unwrap_or(0),
-            label: shared.label.clone(),
-            id: None,
-            lease: None,
-            renewed: false,
-            permanent: false,
-            strict: false,
-            at_least: None,
-            max_waiting: None,
-            cancel: None,
-            on_lost: None,
-            shared,
-        }
+        let settings = Settings::new(&shared.prefix, shared.label.as_deref(), kind, name, limit);
+        Semaphore { shared, settings }
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.settings.name()
     }
 
     /// Takes a permit if one is free and no caller waits. Blocks for one round trip.
@@ -128,7 +92,7 @@ impl Semaphore {
     /// As [`acquire`](Semaphore::acquire). [`AcquireError::Invalid`] for 0 permits. [`AcquireError::AboveLimit`] for
     /// more than the limit in force.
     pub fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {
-        self.in_line(permits, self.lease_options()?, self.on_lost.as_ref(), None)
+        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), None)
     }
 
     /// Takes a permit. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
@@ -151,7 +115,7 @@ impl Semaphore {
             return Err(Invalid::new("timeout", why).into());
         }
         let deadline = self.shared.now().checked_add(timeout); // no time limit if the clock cannot hold the deadline
-        self.in_line(permits, self.lease_options()?, self.on_lost.as_ref(), deadline)
+        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), deadline)
     }
 
     /// As `acquire_many_timeout`, until `deadline`. If `deadline` has passed, it tries once without waiting.
@@ -170,15 +134,15 @@ impl Semaphore {
     /// [`RefreshError::Lost`] if `id` holds nothing. [`RefreshError::Failed`] also while a release of `id` by this gate
     /// is not confirmed.
     pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
-        let span = Operation::Adopt.on([self.keys()?.meta.as_ref()]);
+        let span = Operation::Adopt.on([self.settings.keys()?.meta.as_ref()]);
         span.run(|| self.take_over(id))
     }
 
     fn take_over(&self, id: &str) -> Result<Permit, RefreshError> {
         self.shared.check_process()?;
         id::check_id(id)?;
-        let keys = self.keys()?;
-        let lease = LeaseOptions { own_id: true, ..self.lease_options()? };
+        let keys = self.settings.keys()?;
+        let lease = LeaseOptions { own_id: true, ..self.settings.lease_options()? };
         self.shared.releases.settle(keys, id, None)?;
         let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
         let lost = || RefreshError::Lost(Lost { id: id.to_owned() });
@@ -191,65 +155,26 @@ impl Semaphore {
         let grant = grant.ok_or_else(lost)?;
         let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
         let deadline = Deadline::after(sent, grant.left());
-        let permit = Permit::new(&self.shared, identity, &grant, deadline, self.on_lost.as_ref());
-        Ok(permit.with_limit(self.limit))
+        let permit = Permit::new(&self.shared, identity, &grant, deadline, self.settings.on_lost.as_ref());
+        Ok(permit.with_limit(self.settings.limit()))
     }
 
-    pub(crate) fn keys(&self) -> Result<&Keys, Invalid> {
-        self.keys.as_ref().map_err(Invalid::clone)
-    }
-
-    /// The limit that this caller declares. 0: none.
-    pub(crate) fn limit(&self) -> u32 {
-        self.limit
-    }
-
-    pub(crate) fn has_own_id(&self) -> bool {
-        self.id.is_some()
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Whether both are the same semaphore on the same gate. Sends nothing to the server.
     pub(crate) fn is_same(&self, other: &Semaphore) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared) && self.keys == other.keys
-    }
-
-    /// Whether this caller accepts the limit in force.
-    pub(crate) fn check_limit(&self, in_force: u32) -> Result<(), LimitMismatch> {
-        LimitMismatch::check(|| &self.name, self.strict.then_some(self.limit), in_force)
-    }
-
-    /// The id of the next acquire.
-    pub(crate) fn next_id(&self) -> Result<String, Invalid> {
-        match &self.id {
-            Some(id) => Ok(id.clone()),
-            None => id::new_id(self.label.as_deref()),
-        }
-    }
-
-    pub(crate) fn on_lost_callback(&self) -> Option<&OnLost> {
-        self.on_lost.as_ref()
-    }
-
-    fn target(&self, permits: Option<u32>, lease: LeaseOptions) -> Result<PermitTarget, Invalid> {
-        Ok(PermitTarget {
-            keys: self.keys.clone()?,
-            id: self.next_id()?,
-            permits,
-            limit: self.limit,
-            strict: self.strict,
-            max_waiting: self.checked_max_waiting()?,
-            lease,
-            entry: QueueEntry::default(),
-        })
+        Arc::ptr_eq(&self.shared, &other.shared) && self.settings.is_same(&other.settings)
     }
 
     fn at_once(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {
-        let mut target = self.target(permits, self.lease_options()?)?;
+        let mut target = self.settings.target(permits, self.settings.lease_options()?)?;
         let span = Operation::TryAcquire.on([target.keys.meta.as_ref()]);
         span.run(|| {
             let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
             let granted = self.shared.waits.at_once(&mut target)?;
-            Ok(Permit::granted(&self.shared, granted, self.on_lost.as_ref())?)
+            Ok(Permit::granted(&self.shared, granted, self.settings.on_lost.as_ref())?)
         })
     }
 
@@ -261,10 +186,10 @@ impl Semaphore {
         on_lost: Option<&OnLost>,
         deadline: Option<Instant>,
     ) -> Result<Permit, AcquireError> {
-        let target = self.target(Some(permits), lease)?;
+        let target = self.settings.target(Some(permits), lease)?;
         let span = Operation::Acquire.on([target.keys.meta.as_ref()]);
         span.run(|| {
-            let cancel = self.cancel.as_ref();
+            let cancel = self.settings.cancel.as_ref();
             let (granted, _busy) = self.shared.waits.in_line(target, deadline, cancel)?;
             Ok(Permit::granted(&self.shared, granted, on_lost)?)
         })
@@ -273,13 +198,6 @@ impl Semaphore {
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore")
-            .field("name", &self.name)
-            .field("limit", &self.limit)
-            .field("lease", &self.lease)
-            .field("permanent", &self.permanent)
-            .field("label", &self.label)
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        self.settings.fmt(f)
     }
 }

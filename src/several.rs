@@ -14,7 +14,6 @@ use crate::permit::{self, Permit};
 use crate::protocol::held::Identity;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, Moment};
-use crate::protocol::releases::Target;
 use crate::protocol::semaphore::{AskOne, Grant, Line, TryAcquireAll, TryAcquireAllAnswer, Usage};
 use crate::protocol::waiter::denied;
 use crate::semaphore::Semaphore;
@@ -74,9 +73,9 @@ impl Several {
         let members = semaphores.map(|(semaphore, permits)| Member { semaphore, permits });
         let mut members: Vec<_> = members.collect();
         members.sort_by_cached_key(|Member { semaphore, .. }| {
-            let key = semaphore.keys().map(|keys| keys.meta.clone()).ok();
+            let key = semaphore.settings().keys().map(|keys| keys.meta.clone()).ok();
             // A semaphore without a declared limit is the last one to wait for.
-            (semaphore.limit().checked_sub(1).unwrap_or(u32::MAX), key)
+            (semaphore.settings().limit().checked_sub(1).unwrap_or(u32::MAX), key)
         });
         Several { members }
     }
@@ -125,13 +124,14 @@ impl Several {
     /// Checks the arguments without the server. Returns the first semaphore, and the keys of all.
     fn check(&self) -> Result<(&Semaphore, Vec<&Keys>), Invalid> {
         let semaphores = self.members.iter().map(|member| &member.semaphore);
-        let keys: Vec<&Keys> = semaphores.clone().map(Semaphore::keys).collect::<Result<_, _>>()?;
+        let keys: Vec<&Keys> =
+            semaphores.clone().map(|semaphore| semaphore.settings().keys()).collect::<Result<_, _>>()?;
         let Some(first) = semaphores.clone().next().filter(|_| keys.len() <= MOST_SEMAPHORES) else {
             let why = format!("got {}. Accepted: 1 to {MOST_SEMAPHORES}", keys.len());
             return Err(Invalid::new("semaphores", why));
         };
         for (index, semaphore) in semaphores.enumerate() {
-            if semaphore.has_own_id() {
+            if semaphore.settings().id.is_some() {
                 let why = format!(
                     "the semaphore {} has a chosen id. Accepted: semaphores without `id`. Remove the call of `id`",
                     semaphore.name()
@@ -163,10 +163,10 @@ impl Several {
                        For any other semaphores use `acquire_timeout`";
             return Err(Invalid::new("semaphores", why).into());
         }
-        let id = first.next_id()?;
+        let id = first.settings().next_id()?;
         let asked = self.members.iter().zip(keys).map(|(member, &keys)| {
-            let lease = member.semaphore.lease_options()?;
-            let (permits, limit) = (member.permits, member.semaphore.limit());
+            let lease = member.semaphore.settings().lease_options()?;
+            let (permits, limit) = (member.permits, member.semaphore.settings().limit());
             Ok(AskOne { keys, permits, limit, lease_ms: lease.first_lease_ms(), at_least_ms: lease.at_least_ms })
         });
         let asked: Vec<AskOne> = asked.collect::<Result<_, Invalid>>()?;
@@ -181,7 +181,7 @@ impl Several {
             TryAcquireAllAnswer::Denied { index, next_expiry, lines, .. } => {
                 shared.servers.counts.denied.add_one();
                 for (member, line) in self.members.iter().zip(&lines) {
-                    member.semaphore.check_limit(line.usage.limit)?;
+                    member.semaphore.settings().check_limit(line.usage.limit)?;
                 }
                 Err(self.blocked(index, next_expiry, &lines))
             }
@@ -204,12 +204,12 @@ impl Several {
         let mut permits = Vec::with_capacity(grants.len());
         let mut mismatch: Option<LimitMismatch> = None;
         for (Member { semaphore, .. }, (grant, usage)) in self.members.iter().zip(grants) {
-            let (keys, lease) = (semaphore.keys()?.clone(), semaphore.lease_options()?);
+            let (keys, lease) = (semaphore.settings().keys()?.clone(), semaphore.settings().lease_options()?);
             let identity = Identity { keys, id: call.id.to_owned(), fence: grant.fence, lease };
             let deadline = Deadline::after(sent, grant.left());
-            let permit = Permit::new(shared, identity, grant, deadline, semaphore.on_lost_callback());
+            let permit = Permit::new(shared, identity, grant, deadline, semaphore.settings().on_lost.as_ref());
             permits.push(permit.with_limit(usage.limit));
-            mismatch = mismatch.or(semaphore.check_limit(usage.limit).err());
+            mismatch = mismatch.or(semaphore.settings().check_limit(usage.limit).err());
         }
         let held = SeveralPermits::new(&self.members, permits);
         if let Some(mismatch) = mismatch {
@@ -246,12 +246,9 @@ fn first_tag<'a>(keys: &[&'a Keys]) -> &'a str {
 /// Releases the permits that an unanswered call may have acquired, in the background.
 fn abandon(shared: &Shared, call: &TryAcquireAll, unanswered: Unanswered) -> CallError {
     if let CallError::Unknown(_) = unanswered.error {
-        let pending = call.asked.iter().map(|one| PendingRelease {
-            keys: one.keys.clone(),
-            id: call.id.to_owned(),
-            target: Target::Whatever,
-            connection: unanswered.connection.clone(),
-            until: shared.now().checked_add(Duration::from_millis(one.lease_ms)),
+        let pending = call.asked.iter().map(|one| {
+            let until = shared.now().checked_add(Duration::from_millis(one.lease_ms));
+            PendingRelease::of_call(one.keys, call.id, false, unanswered.connection.clone(), until)
         });
         shared.releases.later(pending);
     }

@@ -1,6 +1,7 @@
 //! Sends calls to a server and receives the replies: connections, packets, and the nodes of a cluster.
 
 pub(crate) mod address;
+mod attempts;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod connect;
@@ -13,6 +14,8 @@ pub(crate) mod route;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 pub(crate) mod servers;
+#[cfg(feature = "cluster")]
+mod slots;
 pub(crate) mod subscription;
 pub(crate) mod tls;
 mod topology;

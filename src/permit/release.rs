@@ -5,7 +5,6 @@ use crate::clock::{machine_now, since};
 use crate::error::{CallError, try_again};
 use crate::lease::releases::PendingRelease;
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::releases::Target;
 use crate::protocol::semaphore::{Release, ReleaseAnswer};
 use crate::trace::{Operation, words};
 use crate::transport::PendingConnection;
@@ -110,19 +109,7 @@ fn drop_of_gate(permits: &mut [Permit], bound: Duration) {
         let mut connections = unconfirmed.iter().filter(|other| other.index == index);
         let connection = connections.find_map(|other| other.connection.clone());
         permit.armed = false;
-        let identity = &permit.identity;
-        let lease = Duration::from_millis(identity.lease.lease_ms);
-        pending.push(PendingRelease {
-            keys: identity.keys.clone(),
-            id: identity.id.clone(),
-            target: Target::Fence(identity.fence),
-            connection,
-            // Until the lease has ended on the server. A refresh whose reply was lost may have extended it.
-            until: match permit.deadline() {
-                Some(first) if !lease.is_zero() => until.checked_add(lease).map(|latest| latest.max(first)),
-                _ => None, // a permanent permit has no end
-            },
-        });
+        pending.push(PendingRelease::of_permit(&permit.identity, permit.deadline(), until, connection));
     }
     shared.releases.later(pending);
 }

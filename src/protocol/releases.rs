@@ -1,6 +1,7 @@
 //! Releases that the server has not confirmed, as a state machine: when to repeat each, and until when.
 
 use super::call::{Call, Packed};
+use super::held::Identity;
 use super::keys::Keys;
 use super::semaphore::{Lookup, LookupAnswer, Release, ReleaseAnswer};
 use crate::error::CallError;
@@ -44,6 +45,43 @@ pub(crate) enum Target {
 }
 
 impl<C> PendingRelease<C> {
+    /// The release of everything that an id may have after a call without an answer. At `until` the server has freed the
+    /// id by itself.
+    pub(crate) fn of_call(
+        keys: &Keys,
+        id: &str,
+        is_own_id: bool,
+        connection: Option<C>,
+        until: Option<Instant>,
+    ) -> PendingRelease<C> {
+        let target = match is_own_id {
+            true => Target::LookUp,
+            false => Target::Whatever,
+        };
+        PendingRelease { keys: keys.clone(), id: id.to_owned(), target, connection, until }
+    }
+
+    /// The release of a permit that ends at `deadline`. A refresh until `latest`, whose reply was lost, may have
+    /// extended its lease on the server.
+    pub(crate) fn of_permit(
+        identity: &Identity,
+        deadline: Option<Instant>,
+        latest: Instant,
+        connection: Option<C>,
+    ) -> PendingRelease<C> {
+        let lease = Duration::from_millis(identity.lease.lease_ms);
+        PendingRelease {
+            keys: identity.keys.clone(),
+            id: identity.id.clone(),
+            target: Target::Fence(identity.fence),
+            connection,
+            until: match deadline {
+                Some(deadline) if !lease.is_zero() => latest.checked_add(lease).map(|latest| latest.max(deadline)),
+                _ => None, // a permanent permit has no end
+            },
+        }
+    }
+
     fn is_of(&self, keys: &Keys, id: &str) -> bool {
         self.keys == *keys && self.id == id
     }

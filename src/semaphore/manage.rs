@@ -51,7 +51,7 @@ impl Semaphore {
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
-        let keys = self.keys()?;
+        let keys = self.settings.keys()?;
         Operation::Revoke.on([keys.meta.as_ref()]).tell(|| {
             id::check_id(id)?;
             let release = Release { keys, id, keep: 0, fence: None };
@@ -87,7 +87,7 @@ impl Semaphore {
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn unpin(&self) -> Result<(), CallError> {
-        let keys = self.keys()?;
+        let keys = self.settings.keys()?;
         Operation::Unpin.on([keys.meta.as_ref()]).run(|| {
             self.shared.call(&Resize { keys, limit: 0, expected: None })?;
             Ok(())
@@ -99,7 +99,7 @@ impl Semaphore {
             let why = "0 is out of range. Accepted: 1 to 2147483647. To let a limit expire, use `unpin`";
             return Err(Invalid::new("limit", why).into());
         }
-        let keys = self.keys()?;
+        let keys = self.settings.keys()?;
         Operation::Resize.on([keys.meta.as_ref()]).tell(|| {
             let resize = Resize { keys, limit, expected };
             Ok(match self.shared.call(&resize)? {
@@ -116,7 +116,7 @@ impl Semaphore {
     /// none.
     pub fn available_permits(&self) -> Result<u32, CallError> {
         let state = self.look(0, 0)?;
-        match (state.limit, self.limit) {
+        match (state.limit, self.settings.limit()) {
             (0, 0) => {
                 let why = "this handle declares no limit and none is stored. Store one with `resize`";
                 Err(Invalid::new("no limit", why).into())
@@ -145,7 +145,7 @@ impl Semaphore {
 
     /// Reads the state of the semaphore, with `count` holders and `count` waiters at most.
     pub(crate) fn look(&self, offset: u32, count: u32) -> Result<State, CallError> {
-        let keys = self.keys()?;
+        let keys = self.settings.keys()?;
         let inspect = Inspect { keys, offset, count };
         let span = Operation::Inspect.on([keys.meta.as_ref()]);
         span.run(|| self.shared.call(&inspect))

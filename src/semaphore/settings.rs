@@ -1,9 +1,8 @@
-//! The settings of a semaphore.
+//! Sets what a caller declares about a semaphore.
 
 use super::Semaphore;
-use crate::error::{Invalid, Lost, MOST};
+use crate::error::Lost;
 use crate::lease::permits::OnLost;
-use crate::protocol::lease::{self, LeaseOptions};
 use crate::wait::cancel::Cancel;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +12,8 @@ impl Semaphore {
     /// renewed only with [`auto_renew`](Semaphore::auto_renew).
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Semaphore {
-        self.lease = Some(lease);
-        self.permanent = false;
+        self.settings.lease = Some(lease);
+        self.settings.permanent = false;
         self
     }
 
@@ -23,7 +22,7 @@ impl Semaphore {
     /// [`Invalid`](crate::errors::Invalid).
     #[must_use]
     pub fn auto_renew(mut self) -> Semaphore {
-        self.renewed = true;
+        self.settings.renewed = true;
         self
     }
 
@@ -31,8 +30,8 @@ impl Semaphore {
     /// [revoked](Semaphore::revoke).
     #[must_use]
     pub fn permanent(mut self) -> Semaphore {
-        self.permanent = true;
-        self.lease = None;
+        self.settings.permanent = true;
+        self.settings.lease = None;
         self
     }
 
@@ -45,7 +44,7 @@ impl Semaphore {
     /// is full, the server removes up to 100 of them.
     #[must_use]
     pub fn max_waiting(mut self, n: u32) -> Semaphore {
-        self.max_waiting = Some(n);
+        self.settings.max_waiting = Some(n);
         self
     }
 
@@ -62,7 +61,7 @@ impl Semaphore {
     /// the same instant. A permit counts too if it is granted while the caller gives up, and is released unused.
     #[must_use]
     pub fn at_least(mut self, least: Duration) -> Semaphore {
-        self.at_least = Some(least);
+        self.settings.at_least = Some(least);
         self
     }
 
@@ -70,7 +69,7 @@ impl Semaphore {
     /// white space.
     #[must_use]
     pub fn label(mut self, label: &str) -> Semaphore {
-        self.label = Some(label.to_owned());
+        self.settings.label = Some(label.to_owned());
         self
     }
 
@@ -90,7 +89,7 @@ impl Semaphore {
     /// its next refresh it still believes that it holds the permit.
     #[must_use]
     pub fn id(mut self, id: &str) -> Semaphore {
-        self.id = Some(id.to_owned());
+        self.settings.id = Some(id.to_owned());
         self
     }
 
@@ -99,7 +98,7 @@ impl Semaphore {
     /// [`Permit::limit`](crate::Permit::limit) returns it.
     #[must_use]
     pub fn strict(mut self) -> Semaphore {
-        self.strict = true;
+        self.settings.strict = true;
         self
     }
 
@@ -108,7 +107,7 @@ impl Semaphore {
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Semaphore {
         cancel.go_by(&self.shared.servers.clock);
-        self.cancel = Some(cancel.clone());
+        self.settings.cancel = Some(cancel.clone());
         self
     }
 
@@ -120,49 +119,7 @@ impl Semaphore {
     }
 
     pub(crate) fn with_on_lost(mut self, on_lost: OnLost) -> Semaphore {
-        self.on_lost = Some(on_lost);
+        self.settings.on_lost = Some(on_lost);
         self
-    }
-
-    pub(crate) fn lease_options(&self) -> Result<LeaseOptions, Invalid> {
-        Ok(LeaseOptions {
-            lease_ms: match self.permanent {
-                true => 0,
-                false => lease::to_ms(self.lease.unwrap_or(lease::DEFAULT))?,
-            },
-            renewed: self.is_renewed()?,
-            own_id: self.id.is_some(),
-            at_least_ms: match self.at_least {
-                Some(least) => lease::at_least_ms(least)?,
-                None => 0,
-            },
-        })
-    }
-
-    /// 0: no maximum.
-    pub(super) fn checked_max_waiting(&self) -> Result<u32, Invalid> {
-        match self.max_waiting {
-            None => Ok(0),
-            Some(n @ 1..=MOST) => Ok(n),
-            Some(n) => {
-                let why = format!(
-                    "{n} is out of range. Accepted: 1 to {MOST}. To acquire without waiting, use `try_acquire`"
-                );
-                Err(Invalid::new("max_waiting", why))
-            }
-        }
-    }
-
-    fn is_renewed(&self) -> Result<bool, Invalid> {
-        let lease = self.lease.unwrap_or(lease::DEFAULT);
-        let renewed = !self.permanent && (self.renewed || self.lease.is_none());
-        if renewed && lease < lease::SHORTEST_RENEWED {
-            let shortest = lease::SHORTEST_RENEWED;
-            let why = format!(
-                "{lease:?} is too short for `auto_renew`. Accepted: {shortest:?} or more. Use a longer lease, or leave out `auto_renew`"
-            );
-            return Err(Invalid::new("lease", why));
-        }
-        Ok(renewed)
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn acquire(
         return Err(Invalid::new("timeout", why).into());
     }
     let deadline = first.shared.now().checked_add(timeout); // no time limit if the clock cannot hold the deadline
-    let leases = members.iter().map(|member| member.semaphore.lease_options());
+    let leases = members.iter().map(|member| member.semaphore.settings().lease_options());
     let leases: Vec<LeaseOptions> = leases.collect::<Result<_, _>>()?;
     let mut permits = Vec::with_capacity(members.len());
     if let Err(error) = acquire_each(members, &leases, &first.shared, &mut permits, deadline) {
@@ -31,7 +31,8 @@ pub(super) fn acquire(
         return Err(error);
     }
     let permits = permits.into_iter().zip(members).zip(leases);
-    let permits = permits.map(|((permit, member), lease)| permit.under(lease, member.semaphore.on_lost_callback()));
+    let permits =
+        permits.map(|((permit, member), lease)| permit.under(lease, member.semaphore.settings().on_lost.as_ref()));
     Ok(SeveralPermits::new(members, permits.collect()))
 }
 

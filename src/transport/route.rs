@@ -1,27 +1,18 @@
-//! The attempts of one call: repeated if a connection broke, redirected if its slot has moved.
+//! Sends one call until it has an outcome: repeated if a connection broke, redirected if its slot has moved.
 
 use super::PendingConnection;
+use super::attempts::{Attempts, Next};
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::pool::Pool;
 use super::topology::Topology;
 use crate::clock::Clock;
 use crate::error::CallError;
-#[cfg(feature = "cluster")]
-use crate::error::failure::Redirect;
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
 use crate::protocol::lease::Moment;
 use redis::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How many times a call is redirected to another node at most.
-#[cfg(feature = "cluster")]
-const MOST_REDIRECTS: u32 = 16;
-
-/// The pause while a slot is moving and only a part of its keys has arrived.
-#[cfg(feature = "cluster")]
-const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// The outcome of a call.
 pub(crate) type Outcome = Result<Answered, Unanswered>;
@@ -69,20 +60,17 @@ impl From<Failure> for Unanswered {
     }
 }
 
-/// The state of a call between two attempts.
-#[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "only a cluster has several nodes"))]
+/// One call to a server, or to the nodes of a cluster.
 pub(super) struct Route<'a> {
     topology: &'a Topology,
     clock: &'a Clock,
+    attempts: Attempts,
+    #[cfg(feature = "cluster")]
     key: &'a [u8],
+    #[cfg(feature = "cluster")]
     until: Option<Instant>,
-    /// The call was repeated because a connection broke.
-    is_repeated: bool,
-    may_have_run: bool,
-    /// After this time no redirect is followed.
-    latest: Option<Instant>,
-    redirects: u32,
     /// The node for the next attempt only, after an `ASK` redirect.
+    #[cfg(feature = "cluster")]
     asking: Option<Arc<Pool>>,
 }
 
@@ -94,29 +82,31 @@ impl<'a> Route<'a> {
         key: &'a [u8],
         until: Option<Instant>,
     ) -> Route<'a> {
-        let latest = match topology {
-            Topology::One(_) => {
-                let _ = read_timeout;
-                None // without a cluster there are no redirects
-            }
-            #[cfg(feature = "cluster")]
-            Topology::Cluster(_) => Some(clock.now() + read_timeout),
-        };
+        #[cfg(not(feature = "cluster"))]
+        let _ = (read_timeout, key, until); // only a cluster follows keys
         Route {
             topology,
             clock,
+            attempts: match topology {
+                Topology::One(_) => Attempts::of_one(),
+                #[cfg(feature = "cluster")]
+                Topology::Cluster(_) => {
+                    let latest = clock.now() + read_timeout;
+                    Attempts::of_cluster(until.map_or(latest, |until| until.min(latest)))
+                }
+            },
+            #[cfg(feature = "cluster")]
             key,
+            #[cfg(feature = "cluster")]
             until,
-            latest: latest.into_iter().chain(until).min(),
-            is_repeated: false,
-            may_have_run: false,
-            redirects: 0,
+            #[cfg(feature = "cluster")]
             asking: None,
         }
     }
 
     /// The server for the next attempt.
     pub(super) fn pool(&self) -> Result<Arc<Pool>, Unanswered> {
+        #[cfg(feature = "cluster")]
         if let Some(node) = &self.asking {
             return Ok(node.clone());
         }
@@ -129,142 +119,80 @@ impl<'a> Route<'a> {
 
     /// Whether `ASKING` must precede the call, since the slot is still moving to this node.
     pub(super) fn is_asking(&self) -> bool {
-        self.asking.is_some()
+        #[cfg(feature = "cluster")]
+        return self.asking.is_some();
+        #[cfg(not(feature = "cluster"))]
+        false
     }
 
     /// The call could not be sent, or could not be repeated.
     pub(super) fn failed(&self, failure: Failure) -> Unanswered {
-        match self.may_have_run {
-            true => CallError::Unknown(failure).into(),
-            false => failure.into(),
-        }
+        self.attempts.failed(failure).into()
     }
 
     /// Handles an attempt. Returns the outcome of the call, or `None` if the call must be sent again.
     pub(super) fn next(&mut self, pool: &Pool, outcome: Outcome) -> Option<Outcome> {
-        let mut unanswered = match outcome {
+        let Unanswered { error, connection } = match outcome {
             Ok(mut answered) => {
-                answered.repeated |= self.may_have_run;
+                answered.repeated |= self.attempts.may_have_run();
                 return Some(Ok(answered));
             }
             Err(unanswered) => unanswered,
         };
-        match &unanswered.error {
-            CallError::Unknown(failure) => {
-                self.may_have_run = true;
-                let is_broken = failure.kind() == FailureKind::Disconnected;
-                if is_broken && unanswered.connection.is_none() && !self.is_repeated {
-                    self.is_repeated = true;
-                    return None;
-                }
-            }
-            // This attempt failed, but an earlier one may have run.
-            CallError::Failed(failure) if self.may_have_run => {
-                unanswered.error = CallError::Unknown(failure.clone());
-            }
-            CallError::Failed(_) | CallError::Invalid(_) => {}
+        let next = self.attempts.unanswered(error, connection.is_some(), self.clock.now());
+        let ended = |error| Some(Err(Unanswered { error, connection }));
+        #[cfg(feature = "cluster")]
+        if let Topology::Cluster(cluster) = self.topology {
+            return match self.follow(cluster, pool, next) {
+                Followed::Again => None,
+                Followed::Failed(error) => ended(error),
+                Followed::Nowhere(failure) => Some(Err(self.failed(failure))),
+            };
         }
-        match self.topology {
-            Topology::One(_) => {
-                let _ = pool;
-                Some(Err(unanswered))
-            }
-            #[cfg(feature = "cluster")]
-            Topology::Cluster(cluster) => self.follow(cluster, pool, unanswered),
+        let _ = pool; // only a cluster has several nodes
+        match next {
+            Next::Failed(error) => ended(error),
+            _ => None,
         }
     }
 
     /// Follows a slot that has moved or is moving.
     #[cfg(feature = "cluster")]
-    fn follow(&mut self, cluster: &Cluster, pool: &Pool, unanswered: Unanswered) -> Option<Outcome> {
-        let (CallError::Failed(failure) | CallError::Unknown(failure)) = &unanswered.error else {
-            return Some(Err(unanswered));
-        };
-        self.redirects += 1;
-        self.asking = None;
+    fn follow(&mut self, cluster: &Cluster, pool: &Pool, next: Next) -> Followed {
         let from = pool.node();
-        let is_over = self.redirects > MOST_REDIRECTS || self.latest.is_some_and(|latest| latest <= self.clock.now());
-        let followed = match failure.redirect() {
-            Some(_) if is_over => return Some(Err(still_moving(unanswered))),
-            Some(Redirect::Moved(to)) => cluster.moved(self.key, from, to),
-            Some(Redirect::Ask(to)) => cluster.at(from, to).map(|node| self.asking = Some(node)),
-            Some(Redirect::TryAgain) => {
-                self.redirects = 0; // while a slot moves this answer repeats: only the time limits it
-                std::thread::sleep(TRY_AGAIN);
+        if !matches!(next, Next::Again) {
+            self.asking = None;
+        }
+        let followed = match next {
+            Next::Again => Ok(()),
+            Next::Failed(error) => return Followed::Failed(error),
+            Next::Moved(to) => cluster.moved(self.key, from, &to),
+            Next::Ask(to) => cluster.at(from, &to).map(|node| self.asking = Some(node)),
+            Next::Pause(pause) => {
+                std::thread::sleep(pause);
                 Ok(())
             }
-            None if failure.may_mean_another_owner() => {
+            Next::Doubt { error, asks } => {
                 cluster.doubt(from);
-                // A call is not repeated on a stalled server: the first one is still in progress.
-                if is_over || failure.kind() == FailureKind::TimedOut {
-                    return Some(Err(unanswered));
+                if !asks {
+                    return Followed::Failed(error);
                 }
                 let _ = cluster.ask_for_slots(Some(from), self.until);
                 if cluster.known(self.key) == Some(from) {
-                    return Some(Err(unanswered));
+                    return Followed::Failed(error);
                 }
                 Ok(())
             }
-            None => return Some(Err(unanswered)),
         };
-        self.is_repeated = false;
-        followed.err().map(|failure| Err(self.failed(failure)))
+        followed.map_or_else(Followed::Nowhere, |()| Followed::Again)
     }
 }
 
-/// The error for a slot that takes longer to move than a call may take.
+/// The result of following a slot.
 #[cfg(feature = "cluster")]
-fn still_moving(unanswered: Unanswered) -> Unanswered {
-    let not_ready = |failure: Failure| Failure::new(FailureKind::NotReady, failure.text());
-    Unanswered {
-        error: match unanswered.error {
-            CallError::Failed(failure) => CallError::Failed(not_ready(failure)),
-            CallError::Unknown(failure) => CallError::Unknown(not_ready(failure)),
-            invalid => invalid,
-        },
-        ..unanswered
-    }
-}
-
-#[cfg(all(test, feature = "cluster"))]
-mod tests {
-    use super::*;
-    use crate::transport::Timeouts;
-    use crate::transport::address::Address;
-    use crate::transport::pool::PoolOptions;
-    use redis::{ErrorKind, RedisError, ServerErrorKind};
-
-    /// The error of a call whose connection broke, and whose second attempt was answered with this error.
-    fn error_after_a_break(kind: ServerErrorKind, read_timeout: Duration) -> CallError {
-        let soon = Duration::from_secs(10);
-        let timeouts = Timeouts { connect: soon, read: soon, write: soon };
-        let address = Address::parse("redis+cluster://127.0.0.1:1").unwrap(); // no test connects to it
-        let clock = Clock::real();
-        let options = PoolOptions { clock: clock.clone(), counts: Arc::default(), timeouts, most: 1 };
-        let topology = Topology::new(address, options).unwrap();
-        let pool = topology.pool(0).unwrap();
-        let mut route = Route::new(&topology, &clock, read_timeout, b"key", None);
-        let broken = Failure::new(FailureKind::Disconnected, "broken");
-        let again = route.next(&pool, Err(CallError::Unknown(broken).into()));
-        assert!(again.is_none(), "it is not sent again");
-        let kind = ErrorKind::Server(kind);
-        let error = RedisError::from((kind, "", "1 nowhere".to_owned()));
-        let outcome = route.next(&pool, Err(Failure::from(error).into()));
-        outcome.unwrap().err().unwrap().error
-    }
-
-    #[test]
-    fn a_call_that_may_have_run_is_unknown_wherever_a_cluster_sends_it_then() {
-        use ServerErrorKind::{Ask, Moved, TryAgain};
-        for (kind, read_timeout) in [
-            (Moved, Duration::from_secs(10)), // the address is invalid
-            (Ask, Duration::from_secs(10)),
-            (Moved, Duration::ZERO), // the time is over
-            (TryAgain, Duration::ZERO),
-        ] {
-            let error = error_after_a_break(kind, read_timeout);
-            assert!(matches!(error, CallError::Unknown(_)), "{kind:?}: {error}");
-            assert!(error.to_string().matches("call again").count() <= 1, "{error}");
-        }
-    }
+enum Followed {
+    Again,
+    Failed(CallError),
+    /// The new address is not valid.
+    Nowhere(Failure),
 }

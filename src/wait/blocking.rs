@@ -6,12 +6,11 @@ use super::registry::Registered;
 use super::subscriber::Subscriber;
 use crate::clock::Busy;
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
-use crate::lease::releases::{PendingRelease, Releases};
+use crate::lease::releases::Releases;
 use crate::protocol::lease::Moment;
 use crate::protocol::mailbox::Mail;
-use crate::protocol::releases::Target as ReleaseTarget;
 use crate::protocol::waiter::{
-    Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, Target, Waiter,
+    Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, Target, Waiter,
 };
 use crate::transport::PendingConnection;
 use crate::transport::pool::{Pool, Sending};
@@ -192,28 +191,13 @@ impl Waits {
     /// continues.
     fn release_now(&self, target: &PermitTarget) {
         let until = self.servers.clock.now() + LAST_CALL;
-        if !self.releases.now(self.pending(target, None), until) {
+        if !self.releases.now(target.release(None, self.servers.clock.now()), until) {
             self.inboxes.registry.give_up(&target.keys, &target.id);
         }
     }
 
     fn release_later(&self, target: &PermitTarget, connection: Option<PendingConnection>) {
         self.inboxes.registry.give_up(&target.keys, &target.id);
-        self.releases.later([self.pending(target, connection)]);
-    }
-
-    /// The release of everything that the id has, since the fence is unknown.
-    fn pending(&self, target: &PermitTarget, connection: Option<PendingConnection>) -> PendingRelease {
-        let lives = PATIENCE.max(Duration::from_millis(target.lease.first_lease_ms()));
-        PendingRelease {
-            keys: target.keys.clone(),
-            id: target.id.clone(),
-            target: match target.lease.own_id {
-                true => ReleaseTarget::LookUp,
-                false => ReleaseTarget::Whatever,
-            },
-            connection,
-            until: self.servers.clock.now().checked_add(lives),
-        }
+        self.releases.later([target.release(connection, self.servers.clock.now())]);
     }
 }

@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 15] = [
     &["transport"],
     &["lease"],
     &["wait"],
-    &["shared", "inspection"],
+    &["shared", "inspection", "settings"],
     &["permit"],
     &["semaphore", "latch", "guard"],
     &["mutex", "rwlock"],

@@ -12,6 +12,7 @@ use crate::protocol::id::check_id;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment, ServerTime};
 use crate::protocol::message::Message;
+use crate::protocol::releases::PendingRelease;
 use crate::protocol::reply::between;
 use crate::protocol::semaphore::{self, Acquire, Answer, Grant, Usage};
 use redis::Value;
@@ -114,6 +115,13 @@ impl PermitTarget {
             Step::AskAt(_) | Step::AskBy(_) | Step::Continue | Step::Confirm(_) => Err(out_of_turn().into()),
         };
         (result, gives_back)
+    }
+
+    /// The release of everything that the id may have, since the fence is unknown.
+    pub(crate) fn release<C>(&self, connection: Option<C>, now: Instant) -> PendingRelease<C> {
+        let longest = PATIENCE.max(Duration::from_millis(self.lease.first_lease_ms()));
+        let until = now.checked_add(longest);
+        PendingRelease::of_call(&self.keys, &self.id, self.lease.own_id, connection, until)
     }
 
     fn granted(&self, grant: &Grant, limit: u32, sent: Moment) -> Granted {

@@ -9,7 +9,7 @@ use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Due, Number, Task};
 use crate::protocol::lease::{LeaseOptions, Moment};
-use crate::protocol::releases::{PendingRelease, Target};
+use crate::protocol::releases::PendingRelease;
 use crate::protocol::semaphore::{Release, ReleaseAnswer};
 use crate::protocol::waiter::Granted;
 use std::sync::Arc;
@@ -260,19 +260,9 @@ impl Client {
                 }
             }
             Err(Unanswered { connection, .. }) => {
-                let lease = Duration::from_millis(identity.lease.lease_ms);
                 let held = self.keeper.held(number);
-                let reported = held.and_then(|held| held.deadline().instant());
-                let pending = PendingRelease {
-                    keys: identity.keys.clone(),
-                    id: identity.id.clone(),
-                    target: Target::Fence(identity.fence),
-                    connection,
-                    until: match reported {
-                        Some(reported) if !lease.is_zero() => Some(reported.max(until + lease)),
-                        _ => None,
-                    },
-                };
+                let deadline = held.and_then(|held| held.deadline().instant());
+                let pending = PendingRelease::of_permit(&identity, deadline, until, connection);
                 self.release_later(pending, now);
             }
         }

@@ -7,7 +7,7 @@ use crate::error::CallError;
 use crate::protocol::call::Call;
 use crate::protocol::held::Identity;
 use crate::protocol::lease::{Deadline, Moment};
-use crate::protocol::releases::{PendingRelease, Target};
+use crate::protocol::releases::PendingRelease;
 use crate::protocol::semaphore::{AskOne, TryAcquireAll, TryAcquireAllAnswer};
 use crate::protocol::waiter::Granted;
 use std::time::Duration;
@@ -52,14 +52,9 @@ impl Client {
                 let unknown = matches!(error, CallError::Unknown(_));
                 for want in wants {
                     if unknown {
-                        let lives = Duration::from_millis(want.lease.first_lease_ms());
-                        let pending = PendingRelease {
-                            keys: want.keys.clone(),
-                            id: want.id.clone(),
-                            target: Target::Whatever,
-                            connection,
-                            until: now.instant().checked_add(lives),
-                        };
+                        let lease = Duration::from_millis(want.lease.first_lease_ms());
+                        let until = now.instant().checked_add(lease);
+                        let pending = PendingRelease::of_call(&want.keys, &want.id, false, connection, until);
                         self.release_later(pending, now);
                     }
                     self.nothing(want, &format!("{error:?}"), unknown);

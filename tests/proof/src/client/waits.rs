@@ -10,9 +10,9 @@ use crate::protocol::call::Call;
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::lease::Moment;
 use crate::protocol::mailbox::Mailbox;
-use crate::protocol::releases::{PendingRelease, Settled, Target as ReleaseTarget};
+use crate::protocol::releases::Settled;
 use crate::protocol::waiter::{
-    Action, ActionOf, Ask, GiveBack, LAST_CALL, LatchTarget, PATIENCE, PermitTarget, QueueEntry, Target, Waiter,
+    Action, ActionOf, Ask, GiveBack, LAST_CALL, LatchTarget, PermitTarget, QueueEntry, Target, Waiter,
 };
 pub(crate) use caller::{Caller, Settles};
 use std::sync::Arc;
@@ -223,7 +223,7 @@ impl Client {
         }
         if give_back.now {
             let until = now.instant() + LAST_CALL;
-            let pending = whatever(&waiting.waiter.target, None, now);
+            let pending = waiting.waiter.target.release(None, now.instant());
             let thread = Thread::Caller(number);
             let released = self.send_release(thread, pending, Some(until), now);
             let released = Box::new(released);
@@ -233,7 +233,7 @@ impl Client {
         }
         if give_back.later {
             self.inbox.give_up(now.instant(), &want.keys, &want.id);
-            let pending = whatever(&waiting.waiter.target, waiting.connection, now);
+            let pending = waiting.waiter.target.release(waiting.connection, now.instant());
             self.release_later(pending, now);
         }
         self.inbox.remove(&want.id, &waiting.number);
@@ -334,33 +334,18 @@ impl Client {
                 let unknown = matches!(error, CallError::Unknown(_));
                 if unknown {
                     self.inbox.give_up(now.instant(), &want.keys, &want.id);
-                    self.release_later(whatever(&target, connection, now), now);
+                    self.release_later(target.release(connection, now.instant()), now);
                 }
                 return self.nothing(want, &format!("{error:?}"), unknown);
             }
         };
         if gives_back {
             // In the background. For the server this is the same as in the thread of the caller.
-            self.release_later(whatever(&target, None, now), now);
+            self.release_later(target.release(None, now.instant()), now);
         }
         match result {
             Ok(granted) => self.granted(want, granted, false, now),
             Err(error) => self.nothing(want, &format!("{error:?}"), false),
         }
-    }
-}
-
-/// A release of everything that the id holds.
-fn whatever(target: &PermitTarget, connection: Option<u64>, now: Moment) -> PendingRelease<u64> {
-    let lives = PATIENCE.max(Duration::from_millis(target.lease.first_lease_ms()));
-    PendingRelease {
-        keys: target.keys.clone(),
-        id: target.id.clone(),
-        target: match target.lease.own_id {
-            true => ReleaseTarget::LookUp,
-            false => ReleaseTarget::Whatever,
-        },
-        connection,
-        until: now.instant().checked_add(lives),
     }
 }

@@ -25,9 +25,10 @@ use std::time::{Duration, Instant};
 
 /// Permits that this process holds, until they are released, dropped or lost.
 ///
-/// Dropping a permit releases it. This takes at most 100 ms in the dropping thread, then it continues in the background
-/// until the server answers or the lease has ended. In a forked child, dropping does nothing, because the parent holds
-/// the permit. A permit is not re-entrant: a holder that acquires again waits in line like every other caller.
+/// Dropping a permit releases it. This takes at most 100 ms in the dropping thread, or no time with
+/// [`drop_in_background`](crate::GateBuilder::drop_in_background). Then it continues in the background until the server
+/// answers or the lease has ended. In a forked child, dropping does nothing, because the parent holds the permit. A
+/// permit is not re-entrant: a holder that acquires again waits in line like every other caller.
 ///
 /// A permit can be lost at any time. Its lease may end while this process is paused or cannot reach the server.
 /// [`is_lost`](Permit::is_lost) reports a loss early rather than late. But it cannot protect the work after that check.
@@ -296,7 +297,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let bound = if self.tried { Duration::ZERO } else { release::DROP_BOUND };
+        let bound = if self.tried { Duration::ZERO } else { self.shared.drop_bound };
         drop_within(slice::from_mut(self), bound);
         if self.shared.servers.is_own_process() {
             self.shared.permits.remove(self.number);

@@ -9,7 +9,7 @@ use crate::transport::pool::Sending;
 use crate::transport::servers::Servers;
 use crate::wait::blocking::Waits;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) struct Shared {
     pub(crate) servers: Arc<Servers>,
@@ -20,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) label: Option<String>,
     /// A grant counts only after replicas have confirmed it.
     pub(crate) has_replicas: bool,
+    /// The maximum time that dropping a permit blocks. A longer release continues in the background.
+    pub(crate) drop_bound: Duration,
 }
 
 impl Shared {

@@ -34,7 +34,11 @@ pub struct GateBuilder {
     connections: usize,
     outage: Duration,
     replicas: Option<MinReplicas>,
+    drop_bound: Duration,
 }
+
+/// The maximum time that dropping a permit blocks, unless it never waits.
+const DROP_BOUND: Duration = Duration::from_millis(100);
 
 impl GateBuilder {
     pub(crate) fn new(address: Result<Address, Invalid>, clock: Clock) -> GateBuilder {
@@ -52,6 +56,7 @@ impl GateBuilder {
             connections: 8,
             outage: Duration::from_secs(10),
             replicas: None,
+            drop_bound: DROP_BOUND,
         }
     }
 
@@ -168,6 +173,18 @@ impl GateBuilder {
         self
     }
 
+    /// Dropping a permit never waits for the server: a background thread sends the release. By default, dropping sends
+    /// the release itself and waits for the reply, for at most 100 ms.
+    ///
+    /// For programs whose threads must not block, such as [async programs](crate::guide::async_programs). The first
+    /// waiter gets the permit a little later, usually by less than a round trip. If the process ends directly after the
+    /// drop, the release may not be sent; then the permit ends with its lease. The setting applies to guards of all
+    /// locks. [`Permit::release`](crate::Permit::release) still waits for the reply.
+    pub fn drop_in_background(mut self) -> GateBuilder {
+        self.drop_bound = Duration::ZERO;
+        self
+    }
+
     /// Opens the gate and connects once. Blocks meanwhile.
     ///
     /// # Errors
@@ -214,6 +231,7 @@ impl GateBuilder {
             prefix: self.prefix,
             label: self.label,
             has_replicas: self.replicas.is_some(),
+            drop_bound: self.drop_bound,
         };
         Ok(Gate { shared: Arc::new(shared) })
     }

@@ -12,9 +12,6 @@ use crate::transport::pool::Sending;
 use crate::transport::route::{Outcome, Unanswered};
 use std::time::{Duration, Instant};
 
-/// The maximum time that dropping a permit blocks. A longer release continues in the background.
-pub(super) const DROP_BOUND: Duration = Duration::from_millis(100);
-
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
@@ -77,9 +74,11 @@ pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError>
     all
 }
 
-/// As `release_all`, but returns after at most 100 ms. The rest continues in the background.
+/// As `release_all`, but returns within the time that dropping may take. The rest continues in the background.
 pub(crate) fn drop_all(permits: &mut [Permit]) {
-    drop_within(permits, DROP_BOUND);
+    let bounds = permits.iter().map(|permit| permit.shared.drop_bound);
+    let bound = bounds.min().unwrap_or_default();
+    drop_within(permits, bound);
 }
 
 /// As `release_all`, but returns after at most `bound`. The rest continues in the background.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 /// Permits of several semaphores, held together. Dropping this guard releases all of them.
 ///
-/// Dropping blocks for at most 100 ms. A longer release continues in the background.
+/// Dropping blocks for at most 100 ms, or not at all if one of the gates has
+/// [`drop_in_background`](crate::GateBuilder::drop_in_background). A longer release continues in the background.
 #[must_use = "the permits are released as soon as their guard is dropped"]
 pub struct SeveralPermits {
     names: Vec<String>,

@@ -7,6 +7,7 @@ mod at_least;
 mod autocomplete;
 mod bulk;
 mod counters;
+mod dropping;
 mod fence;
 mod forks;
 mod known_holes;

@@ -48,8 +48,8 @@ export class Luagate {
   }
 
   // Calls a script of a semaphore with arguments by name, until it replies: a call with the same id has the same outcome.
-  callFor({ keys }, name, args) {
+  callFor({ keys }, name, args, retries) {
     const script = this.scripts[`semaphore/${name}`];
-    return untilReplied(() => callOnce(this.redis, script, keys, argvOf(script, args)));
+    return untilReplied(() => callOnce(this.redis, script, keys, argvOf(script, args)), retries);
   }
 }

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { LineFullError, WaitRevokedError, WaitTimeoutError } from './errors.js';
 import { Permit } from './permits.js';
-import { callOnce, argvOf, untilReplied } from './scripts.js';
+import { SHORT_RETRIES_MS } from './scripts.js';
 import { checkInteger } from './settings.js';
 
 const RECHECK_MS = 5_000; // a waiter asks again after this time at the latest
@@ -40,11 +40,11 @@ export class Request {
 
   /** Waits in line until `end`, by `performance.now()`. */
   async acquire(timeout, end) {
-    const inbox = await this.#gate.inbox();
+    const inbox = await before(end, this.#gate.inbox());
     inbox.add(this);
     try {
       // The last call takes a grant whose message has not arrived yet, or leaves the line.
-      const permit = (await this.#waitInLine(inbox, end)) ?? this.#granted(await this.#ask(0, ''));
+      const permit = (await this.#waitInLine(inbox, end)) ?? this.#granted(await this.#ask(0, '', end));
       inbox.remove(this);
       if (permit) return permit;
     } catch (error) {
@@ -84,15 +84,17 @@ export class Request {
 
   /** Releases the permits of the id, or its place in line. If that fails, the lease or the waiter's deadline ends. */
   async abandon() {
-    await this.#gate.callFor(this.#settings, 'release', { id: this.id, keep: 0 }).catch(() => {});
+    const args = { id: this.id, keep: 0 };
+    await this.#gate.callFor(this.#settings, 'release', args, SHORT_RETRIES_MS).catch(() => {});
   }
 
-  // One call of the script `acquire`. With patience, it joins the line.
-  async #ask(patience, inbox) {
+  // One call of the script `acquire`. With patience, it joins the line. After `end` it is hardly retried.
+  async #ask(patience, inbox, end = Infinity) {
     const { limit, lease: lease_ms, maxWaiting: max_waiting, atLeast: at_least_ms, key } = this.#settings;
     const args = { id: this.id, permits: this.#permits, limit, lease_ms, wait_ms: patience, inbox, ticket: this.#ticket };
     if (max_waiting || at_least_ms) Object.assign(args, { max_waiting, at_least_ms });
-    const reply = await this.#gate.callFor(this.#settings, 'acquire', args);
+    const retries = Math.max(SHORT_RETRIES_MS, end - performance.now());
+    const reply = await this.#gate.callFor(this.#settings, 'acquire', args, retries);
     if (reply.word === 'queued') this.#ticket = reply.ticket;
     if (reply.word === 'above_limit') throw aboveLimit(key, this.#permits, reply.limit);
     if (reply.word === 'denied' && patience > 0) {
@@ -112,7 +114,7 @@ export class Request {
   async #waitInLine(inbox, end) {
     while (performance.now() < end) {
       if (this.#failure) throw this.#failure;
-      const reply = await this.#ask(inbox.patience, inbox.address(this.secret));
+      const reply = await this.#ask(inbox.patience, inbox.address(this.secret), end);
       const permit = this.#granted(reply);
       if (permit) return permit;
       // If all `n` waiters ahead are dead, only this one notices the next lease end. So it asks after `n` seconds.
@@ -147,6 +149,16 @@ export class Request {
     }
     return null;
   }
+}
+
+/** The value of `promise`, or an error at `end`. */
+async function before(end, promise) {
+  if (end === Infinity) return promise;
+  const signal = AbortSignal.timeout(Math.min(Math.max(0, Math.ceil(end - performance.now())), 2 ** 31 - 1));
+  const late = once(new EventEmitter(), 'never', { signal }).catch(() => {
+    throw new Error('the subscription to grant messages was not established in time');
+  });
+  return Promise.race([promise, late]);
 }
 
 export function aboveLimit(key, permits, limit) {

@@ -8,6 +8,8 @@ const CONTRACT = 1; // the version of lua/README.md that this package implements
 const FOLDER = fileURLToPath(new URL('../lua', import.meta.url));
 const REPLY_MS = 2_000; // after this time without a reply, the reply counts as lost
 const PAUSES_MS = [50, 200, 1_000, 2_000]; // before each retry of a call whose reply was lost
+const RETRIES_MS = 3_500; // no retry begins later than this after the first call
+export const SHORT_RETRIES_MS = 500; // the same after the caller's timeout, and for a release after an error
 
 export const sha1 = (bytes) => createHash('sha1').update(bytes).digest('hex');
 
@@ -56,12 +58,13 @@ export async function replyOf(call) {
 }
 
 /** Runs `call`, and retries if its reply is lost. */
-export async function untilReplied(call) {
+export async function untilReplied(call, retries = RETRIES_MS) {
+  const latest = performance.now() + Math.min(retries, RETRIES_MS);
   for (const pause of [...PAUSES_MS, null]) {
     try {
       return await replyOf(call);
     } catch (error) {
-      if (isErrorReply(error) || pause === null) throw error;
+      if (isErrorReply(error) || pause === null || performance.now() + pause > latest) throw error;
       await sleep(pause);
     }
   }

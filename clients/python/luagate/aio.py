@@ -123,7 +123,7 @@ class Luagate(Gate):
     mailbox = asyncio.Queue
 
     def __init__(self, client: redis.asyncio.Redis, prefix: str = "luagate", **options):
-        self._inbox, self._opening, self._is_closed = None, asyncio.Lock(), False
+        self._inbox, self._opening, self._is_closed = None, None, False
         self._tasks, self._calls = set(), {}  # the calls that run, by id
         super().__init__(client, prefix, **options)
         self._renewal = _Worker(lambda: self.keeper.next_renewal, lambda: self.run(self.keeper.renew()), self._start)
@@ -237,12 +237,19 @@ class Luagate(Gate):
         if not isinstance(error, asyncio.CancelledError):
             await finishing
 
-    async def _open_inbox(self):
+    async def _open_inbox(self, end):
         """The inbox: one subscription, which the first waiter opens. Its task ends when the gate is closed."""
-        async with self._opening:
-            if self._inbox is None:
-                self._inbox = await self._subscribe(Inbox(f"{self.prefix}:inbox:{uuid.uuid4()}"))
-            return self._inbox
+        if self._inbox is None:
+            if self._opening is None or self._opening.done():  # done: it failed
+                inbox = Inbox(f"{self.prefix}:inbox:{uuid.uuid4()}")
+                self._opening = self._start(self._subscribe(inbox), "luagate-subscribe")
+                self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())  # it is read here
+            left = None if end == math.inf else max(0, end - time.monotonic())
+            try:
+                self._inbox = await asyncio.wait_for(asyncio.shield(self._opening), left)
+            except asyncio.TimeoutError:
+                raise redis.TimeoutError("the subscription to grant messages was not established in time") from None
+        return self._inbox
 
     async def _subscribe(self, inbox):
         subscription = self.client.pubsub()

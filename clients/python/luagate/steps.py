@@ -5,7 +5,7 @@ One driver runs the steps with threads, the other one with asyncio:
 
 - `script name keys argv`: calls a script once, and returns its reply
 - `sleep seconds`
-- `open_inbox`: the inbox of the client, subscribed
+- `open_inbox end`: the inbox of the client, subscribed; raises a redis.TimeoutError at `end`
 - `receive request seconds`: the next event of a request, or None
 - `scripts name calls`: calls a script several times in one packet, and returns the replies and errors
 - `load name`: stores a script on the server
@@ -24,25 +24,28 @@ from luagate.inbox import ASK_AGAIN
 
 LOST_REPLY = (redis.ConnectionError, redis.TimeoutError)
 PAUSES = (0.05, 0.2, 1, 2)  # before each retry of a call whose reply was lost
+RETRIES = 3.5  # no retry begins later than this after the first call
+SHORT_RETRIES = 0.5  # the same after the caller's timeout, and for a release after an error
 RECHECK = 5  # a waiter asks again after this time at the latest
 MOST_SEMAPHORES = 64  # the most semaphores that `several` takes
 
 
-def call(scripts, name, keys, argv):
+def call(scripts, name, keys, argv, retries=RETRIES):
     """Calls a script. Retries if the reply is lost: a call with the same id has the same outcome."""
+    latest = time.monotonic() + retries
     for pause in (*PAUSES, None):
         try:
             return scripts.reply(name, (yield "script", name, keys, argv))
         except LOST_REPLY:
-            if pause is None:
+            if pause is None or time.monotonic() + pause > latest:
                 raise
             yield "sleep", pause
 
 
-def call_for(gate, settings, name, **arguments):
+def call_for(gate, settings, name, retries=RETRIES, **arguments):
     """Calls a script of a semaphore with arguments by name."""
     name = f"semaphore/{name}"
-    return call(gate.scripts, name, settings.keys, gate.scripts.argv(name, arguments))
+    return call(gate.scripts, name, settings.keys, gate.scripts.argv(name, arguments), retries)
 
 
 def try_acquire(gate, settings, permits):
@@ -60,11 +63,11 @@ def acquire(gate, settings, permits, timeout, end, wait=None):
     request = Request(gate, settings, permits)
     if wait:
         wait(request)
-    inbox = yield ("open_inbox",)
+    inbox = yield "open_inbox", end
     inbox.requests[request.id] = request
     try:
         # The last call takes a grant whose message has not arrived yet, or leaves the line.
-        held = (yield from request.wait(inbox, end)) or (yield from request.ask())
+        held = (yield from request.wait(inbox, end)) or (yield from request.ask(end=end))
     except LineFull:
         raise  # the id has no permits and no place in line
     except BaseException as error:
@@ -110,14 +113,15 @@ class Request:
         self.ticket, self.is_abandoned = 0, False
         self.events = gate.mailbox()  # messages, ASK_AGAIN, or an exception that ends the wait
 
-    def ask(self, patience=0, inbox=""):
-        """One call of the script `acquire`. None: denied or, with patience, in line."""
+    def ask(self, patience=0, inbox="", end=math.inf):
+        """One call of the script `acquire`. None: denied or, with patience, in line. After `end` it is hardly retried."""
         settings, more = self.settings, {}
         if settings.max_waiting or settings.at_least_ms:
             more = {"max_waiting": settings.max_waiting, "at_least_ms": settings.at_least_ms}
         self.asked = time.monotonic()
+        retries = min(RETRIES, max(SHORT_RETRIES, end - self.asked))
         self.reply = reply = yield from call_for(
-            self.gate, settings, "acquire", id=self.id, permits=self.permits, limit=settings.limit,
+            self.gate, settings, "acquire", retries, id=self.id, permits=self.permits, limit=settings.limit,
             lease_ms=settings.lease_ms, wait_ms=patience * 1000, inbox=inbox, ticket=self.ticket, **more,
         )  # fmt: skip
         if reply.word in ("granted", "held"):
@@ -137,7 +141,7 @@ class Request:
     def wait(self, inbox, end):
         """Waits in line, and asks again from time to time. None: the timeout ended."""
         while time.monotonic() < end:
-            if held := (yield from self.ask(inbox.patience, inbox.address(self.secret))):
+            if held := (yield from self.ask(inbox.patience, inbox.address(self.secret), end)):
                 return held
             ahead = self.reply.position - 1  # if all these waiters are dead, only this one notices the next lease end
             sleep = min(self.reply.retry_after / 1000, RECHECK, ahead or RECHECK)
@@ -171,7 +175,7 @@ class Request:
         """
         self.is_abandoned = True
         try:
-            yield from call_for(self.gate, self.settings, "release", id=self.id, keep=0)
+            yield from call_for(self.gate, self.settings, "release", SHORT_RETRIES, id=self.id, keep=0)
             self.is_abandoned = False
         except redis.RedisError:
             pass

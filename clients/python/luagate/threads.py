@@ -198,9 +198,11 @@ class Luagate(Gate):
     def _finish(self, generator, _error):
         self.run(generator)
 
-    def _open_inbox(self):
+    def _open_inbox(self, end):
         """The inbox: one subscription, which the first waiter opens. Its thread ends when the gate is closed."""
-        with self._opening:
+        if not self._opening.acquire(timeout=min(max(0, end - time.monotonic()), threading.TIMEOUT_MAX)):
+            raise redis.TimeoutError("the subscription to grant messages was not established in time")
+        try:
             if self._inbox is None:
                 inbox = Inbox(f"{self.prefix}:inbox:{uuid.uuid4()}")
                 subscription = self.client.pubsub()
@@ -214,6 +216,8 @@ class Luagate(Gate):
                 thread.start()
                 self._inbox = inbox
             return self._inbox
+        finally:
+            self._opening.release()
 
     # --- Threads ---
 

@@ -143,11 +143,7 @@ impl<'a> Route<'a> {
         let ended = |error| Some(Err(Unanswered { error, connection }));
         #[cfg(feature = "cluster")]
         if let Topology::Cluster(cluster) = self.topology {
-            return match self.follow(cluster, pool, next) {
-                Followed::Again => None,
-                Followed::Failed(error) => ended(error),
-                Followed::Nowhere(failure) => Some(Err(self.failed(failure))),
-            };
+            return self.follow(cluster, pool, next).err().and_then(ended);
         }
         let _ = pool; // only a cluster has several nodes
         match next {
@@ -156,16 +152,16 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Follows a slot that has moved or is moving.
+    /// Follows a slot that has moved or is moving. An error ends the call.
     #[cfg(feature = "cluster")]
-    fn follow(&mut self, cluster: &Cluster, pool: &Pool, next: Next) -> Followed {
+    fn follow(&mut self, cluster: &Cluster, pool: &Pool, next: Next) -> Result<(), CallError> {
         let from = pool.node();
         if !matches!(next, Next::Again) {
             self.asking = None;
         }
         let followed = match next {
             Next::Again => Ok(()),
-            Next::Failed(error) => return Followed::Failed(error),
+            Next::Failed(error) => return Err(error),
             Next::Moved(to) => cluster.moved(self.key, from, &to),
             Next::Ask(to) => cluster.at(from, &to).map(|node| self.asking = Some(node)),
             Next::Pause(pause) => {
@@ -175,24 +171,15 @@ impl<'a> Route<'a> {
             Next::Doubt { error, asks } => {
                 cluster.doubt(from);
                 if !asks {
-                    return Followed::Failed(error);
+                    return Err(error);
                 }
                 let _ = cluster.ask_for_slots(Some(from), self.until);
                 if cluster.known(self.key) == Some(from) {
-                    return Followed::Failed(error);
+                    return Err(error);
                 }
                 Ok(())
             }
         };
-        followed.map_or_else(Followed::Nowhere, |()| Followed::Again)
+        followed.map_err(|failure| self.attempts.failed(failure)) // the new address is not valid
     }
-}
-
-/// The result of following a slot.
-#[cfg(feature = "cluster")]
-enum Followed {
-    Again,
-    Failed(CallError),
-    /// The new address is not valid.
-    Nowhere(Failure),
 }

@@ -1,8 +1,6 @@
 // The lease of a permit: its end by this process's clock, and its renewal in the background.
 import { PermitLostError } from './errors.js';
-import { callOnce, replyOf } from './scripts.js';
-
-const MOST_TIMER_MS = 2 ** 31 - 1; // the longest time that setTimeout takes
+import { callOnce, MOST_TIMER_MS, replyOf } from './scripts.js';
 
 export class Lease {
   #gate;

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { LineFullError, WaitRevokedError, WaitTimeoutError } from './errors.js';
 import { Permit } from './permits.js';
-import { SHORT_RETRIES_MS } from './scripts.js';
+import { replyOf, SHORT_RETRIES_MS } from './scripts.js';
 import { checkInteger } from './settings.js';
 
 const RECHECK_MS = 5_000; // a waiter asks again after this time at the latest
@@ -40,7 +40,7 @@ export class Request {
 
   /** Waits in line until `end`, by `performance.now()`. */
   async acquire(timeout, end) {
-    const inbox = await before(end, this.#gate.inbox());
+    const inbox = await replyOf(() => this.#gate.inbox(), Math.max(0, Math.ceil(end - performance.now())));
     inbox.add(this);
     try {
       // The last call takes a grant whose message has not arrived yet, or leaves the line.
@@ -149,16 +149,6 @@ export class Request {
     }
     return null;
   }
-}
-
-/** The value of `promise`, or an error at `end`. */
-async function before(end, promise) {
-  if (end === Infinity) return promise;
-  const signal = AbortSignal.timeout(Math.min(Math.max(0, Math.ceil(end - performance.now())), 2 ** 31 - 1));
-  const late = once(new EventEmitter(), 'never', { signal }).catch(() => {
-    throw new Error('the subscription to grant messages was not established in time');
-  });
-  return Promise.race([promise, late]);
 }
 
 export function aboveLimit(key, permits, limit) {

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 
 const CONTRACT = 1; // the version of lua/README.md that this package implements
 const FOLDER = fileURLToPath(new URL('../lua', import.meta.url));
+export const MOST_TIMER_MS = 2 ** 31 - 1; // the longest time that a timer takes
 const REPLY_MS = 2_000; // after this time without a reply, the reply counts as lost
 const PAUSES_MS = [50, 200, 1_000, 2_000]; // before each retry of a call whose reply was lost
 const RETRIES_MS = 3_500; // no retry begins later than this after the first call
@@ -45,10 +46,10 @@ export function runScript(redis, { sha1, text }, keys, argv) {
 }
 
 /** Runs `call` once. A reply that is late counts as lost. */
-export async function replyOf(call) {
+export async function replyOf(call, ms = REPLY_MS) {
   const alarm = new AbortController();
-  const late = sleep(REPLY_MS, null, { signal: alarm.signal }).then(() => {
-    throw new Error(`no reply within ${REPLY_MS} ms`);
+  const late = sleep(Math.min(ms, MOST_TIMER_MS), null, { signal: alarm.signal }).then(() => {
+    throw new Error(`no reply within ${ms} ms`);
   });
   try {
     return await Promise.race([call(), late]);

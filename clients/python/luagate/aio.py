@@ -246,7 +246,7 @@ class Luagate(Gate):
                 self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())  # it is read here
             left = None if end == math.inf else max(0, end - time.monotonic())
             try:
-                self._inbox = await asyncio.wait_for(asyncio.shield(self._opening), left)
+                await asyncio.wait_for(asyncio.shield(self._opening), left)
             except asyncio.TimeoutError:
                 raise redis.TimeoutError("the subscription to grant messages was not established in time") from None
         return self._inbox
@@ -264,7 +264,7 @@ class Luagate(Gate):
             raise
         inbox.is_heard = listeners > 0  # a proxy can keep messages away
         self._start(self._listen(inbox, subscription), "luagate-inbox")
-        return inbox
+        self._inbox = inbox
 
     # --- Tasks ---
 

@@ -1,8 +1,11 @@
 //! The gate: the client, which creates all other types.
 
 mod builder;
+mod options;
 
 pub use builder::GateBuilder;
+#[cfg(feature = "tokio")]
+pub(crate) use options::{Options, options};
 
 use crate::clock::Clock;
 use crate::counters::Counters;

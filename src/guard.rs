@@ -58,7 +58,7 @@ macro_rules! settings {
             /// [`Semaphore::on_lost`](crate::Semaphore::on_lost).
             #[must_use]
             pub fn on_lost(self, on_lost: impl Fn(&crate::errors::Lost) + Send + Sync + 'static) -> Self {
-                let on_lost: $crate::lease::permits::OnLost = std::sync::Arc::new(on_lost);
+                let on_lost: $crate::lease::store::OnLost = std::sync::Arc::new(on_lost);
                 self.with(|semaphore| semaphore.with_on_lost(on_lost.clone()))
             }
         }
@@ -70,11 +70,11 @@ pub(crate) use settings;
 macro_rules! lock {
     ($lock:ident) => {
         impl $lock {
-            pub(crate) fn new(semaphore: $crate::Semaphore) -> $lock {
+            pub(crate) fn new(semaphore: Semaphore) -> $lock {
                 $lock { semaphore }
             }
 
-            fn with(self, set: impl Fn($crate::Semaphore) -> $crate::Semaphore) -> $lock {
+            fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> $lock {
                 $lock::new(set(self.semaphore))
             }
 
@@ -87,15 +87,6 @@ macro_rules! lock {
             /// The name.
             pub fn name(&self) -> &str {
                 self.semaphore.name()
-            }
-
-            /// Takes the lock, or the place in line, away from `id`. See
-            /// [`Semaphore::revoke`](crate::Semaphore::revoke).
-            ///
-            /// # Errors
-            /// As [`Semaphore::revoke`](crate::Semaphore::revoke).
-            pub fn revoke(&self, id: &str) -> Result<$crate::Revoked, $crate::errors::CallError> {
-                self.semaphore.revoke(id)
             }
         }
 
@@ -113,22 +104,9 @@ macro_rules! guard {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Debug)]
-        pub struct $name(pub(crate) $crate::Permit);
+        pub struct $name(pub(crate) Permit);
 
         impl $name {
-            /// Unlocks. Blocks for one round trip. When it returns, the server has granted the lock to the first
-            /// waiter.
-            ///
-            /// # Errors
-            /// [`UnlockError`](crate::errors::UnlockError) if the server did not confirm the release. It contains the
-            /// guard, so that the caller can try again.
-            pub fn unlock(self) -> Result<$crate::Released, $crate::errors::UnlockError<$name>> {
-                self.0.release().map_err(|error| {
-                    let (permit, error) = error.into_parts();
-                    $crate::errors::UnlockError::new($name(permit), error)
-                })
-            }
-
             /// Drops the guard without unlocking, and returns its id. Another process can take over with the id. See
             /// [`Permit::into_id`](crate::Permit::into_id).
             pub fn into_id(self) -> String {
@@ -137,21 +115,21 @@ macro_rules! guard {
         }
 
         impl std::ops::Deref for $name {
-            type Target = $crate::Permit;
+            type Target = Permit;
 
-            fn deref(&self) -> &$crate::Permit {
+            fn deref(&self) -> &Permit {
                 &self.0
             }
         }
 
-        impl AsRef<$crate::Permit> for $name {
-            fn as_ref(&self) -> &$crate::Permit {
+        impl AsRef<Permit> for $name {
+            fn as_ref(&self) -> &Permit {
                 &self.0
             }
         }
 
-        impl From<$name> for $crate::Permit {
-            fn from(guard: $name) -> $crate::Permit {
+        impl From<$name> for Permit {
+            fn from(guard: $name) -> Permit {
                 guard.0
             }
         }
@@ -164,6 +142,38 @@ macro_rules! guard {
     };
 }
 pub(crate) use guard;
+
+/// The functions of locks and guards that block for a round trip.
+macro_rules! blocking {
+    ($lock:ident: $($guard:ident)*) => {
+        impl $lock {
+            /// Takes the lock, or the place in line, away from `id`. See
+            /// [`Semaphore::revoke`](crate::Semaphore::revoke).
+            ///
+            /// # Errors
+            /// As [`Semaphore::revoke`](crate::Semaphore::revoke).
+            pub fn revoke(&self, id: &str) -> Result<$crate::Revoked, $crate::errors::CallError> {
+                self.semaphore.revoke(id)
+            }
+        }
+
+        $(impl $guard {
+            /// Unlocks. Blocks for one round trip. When it returns, the server has granted the lock to the first
+            /// waiter.
+            ///
+            /// # Errors
+            /// [`UnlockError`](crate::errors::UnlockError) if the server did not confirm the release. It contains the
+            /// guard, so that the caller can try again.
+            pub fn unlock(self) -> Result<$crate::Released, $crate::errors::UnlockError<$guard>> {
+                self.0.release().map_err(|error| {
+                    let (permit, error) = error.into_parts();
+                    $crate::errors::UnlockError::new($guard(permit), error)
+                })
+            }
+        })*
+    };
+}
+pub(crate) use blocking;
 
 /// An unlock that the server did not confirm. It contains the guard, so that the caller can try again. Dropping this
 /// error unlocks in the background.

@@ -1,20 +1,16 @@
 //! The countdown latch: waiters continue after a number of ids have counted down.
 
-use crate::error::{CallError, Invalid, MOST, WaitError};
+use crate::error::{CallError, WaitError};
 use crate::protocol::id;
-use crate::protocol::keys::LatchKeys;
 use crate::protocol::latch::{Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer};
-use crate::protocol::lease::LONGEST_MS;
 use crate::protocol::waiter::LatchTarget;
+use crate::settings::latch::{LatchSettings, check_timeout};
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::cancel::Cancel;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long a latch is kept after its last call by default.
-const LIFE: Duration = Duration::from_secs(86_400);
 
 /// A latch that opens after a number of ids have counted down. All processes that use its name share it.
 ///
@@ -43,23 +39,12 @@ const LIFE: Duration = Duration::from_secs(86_400);
 #[derive(Clone)]
 pub struct CountDownLatch {
     shared: Arc<Shared>,
-    name: String,
-    keys: Result<LatchKeys, Invalid>,
-    count: u32,
-    life: Duration,
-    cancel: Option<Cancel>,
+    settings: LatchSettings,
 }
 
 impl CountDownLatch {
     pub(crate) fn new(shared: Arc<Shared>, name: &str, count: u32) -> CountDownLatch {
-        CountDownLatch {
-            name: name.to_owned(),
-            keys: LatchKeys::new(&shared.prefix, name),
-            count,
-            life: LIFE,
-            cancel: None,
-            shared,
-        }
+        CountDownLatch { settings: LatchSettings::new(&shared.prefix, name, count), shared }
     }
 
     /// How long the latch is kept after each `count_down` and wait: 1 ms to 100 years. The default is a day. The latch
@@ -67,7 +52,7 @@ impl CountDownLatch {
     /// than the delay of the latest waiter.
     #[must_use]
     pub fn life(mut self, life: Duration) -> CountDownLatch {
-        self.life = life;
+        self.settings.life = life;
         self
     }
 
@@ -76,13 +61,13 @@ impl CountDownLatch {
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> CountDownLatch {
         cancel.go_by(&self.shared.servers.clock);
-        self.cancel = Some(cancel.clone());
+        self.settings.cancel = Some(cancel.clone());
         self
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.settings.name
     }
 
     /// Counts down by one. Returns how many are left; 0 means that the latch is open. On an open latch it changes
@@ -103,9 +88,9 @@ impl CountDownLatch {
     /// [`CallError`]. The call can be repeated.
     pub fn count_down_as(&self, id: &str) -> Result<u32, CallError> {
         id::check_id(id)?;
-        let (keys, life_ms) = self.checked()?;
+        let (keys, life_ms) = self.settings.checked()?;
         Operation::CountDown.on([keys.latch.as_str()]).run(|| {
-            let count_down = CountDown { keys, id, count: self.count, life_ms };
+            let count_down = CountDown { keys, id, count: self.settings.count, life_ms };
             match self.shared.call(&count_down)? {
                 CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => Ok(left),
             }
@@ -118,10 +103,10 @@ impl CountDownLatch {
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn count(&self) -> Result<u32, CallError> {
-        let (keys, _) = self.checked()?;
+        let (keys, _) = self.settings.checked()?;
         Operation::Count.on([keys.latch.as_str()]).run(|| {
             Ok(match self.shared.call(&Count { keys })? {
-                CountAnswer::None { .. } => self.count,
+                CountAnswer::None { .. } => self.settings.count,
                 CountAnswer::Open { .. } => 0,
                 CountAnswer::Closed { left, .. } => left,
             })
@@ -137,7 +122,7 @@ impl CountDownLatch {
     /// [`CallError`]. The call can be repeated. A second call also deletes what was counted after the first one. This
     /// is also true if the client repeats a call whose reply was lost.
     pub fn delete(&self) -> Result<bool, CallError> {
-        let (keys, _) = self.checked()?;
+        let (keys, _) = self.settings.checked()?;
         Operation::Delete.on([keys.latch.as_str()]).run(|| {
             let answer = self.shared.call(&Delete { keys })?;
             Ok(matches!(answer, DeleteAnswer::Deleted { .. }))
@@ -160,46 +145,23 @@ impl CountDownLatch {
     /// [`WaitError::TimedOut`] contains how many are left. A timeout of zero is [`WaitError::Invalid`]. Otherwise as
     /// [`wait`](CountDownLatch::wait).
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
-        if timeout.is_zero() {
-            let why = "got 0. Accepted: more than 0. To read the state without waiting, use `count`";
-            return Err(Invalid::new("timeout", why).into());
-        }
+        check_timeout(timeout)?;
         self.wait_until(self.shared.now().checked_add(timeout)) // no time limit if the clock cannot hold the deadline
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
-        let (keys, life_ms) = self.checked()?;
-        let target = LatchTarget::new(keys, self.count, life_ms, self.shared.now());
+        let (keys, life_ms) = self.settings.checked()?;
+        let target = LatchTarget::new(keys, self.settings.count, life_ms, self.shared.now());
         Operation::Wait.on([keys.latch.as_str()]).run(|| {
-            let cancel = self.cancel.as_ref();
+            let cancel = self.settings.cancel.as_ref();
             let waits = &self.shared.waits;
             waits.until_open(target, &keys.latch, deadline, cancel)
         })
-    }
-
-    /// The keys and the life in ms, if all settings of this latch are valid.
-    fn checked(&self) -> Result<(&LatchKeys, u64), Invalid> {
-        let keys = self.keys.as_ref().map_err(Invalid::clone)?;
-        if !(1..=MOST).contains(&self.count) {
-            let why = format!("{} is out of range. Accepted: 1 to {MOST}", self.count);
-            return Err(Invalid::new("count", why));
-        }
-        match u64::try_from(self.life.as_millis()) {
-            Ok(ms) if (1..=LONGEST_MS).contains(&ms) => Ok((keys, ms)),
-            _ => {
-                let why = format!("{:?} is out of range. Accepted: 1 ms to 100 years", self.life);
-                Err(Invalid::new("life", why))
-            }
-        }
     }
 }
 
 impl fmt::Debug for CountDownLatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountDownLatch")
-            .field("name", &self.name)
-            .field("count", &self.count)
-            .field("life", &self.life)
-            .finish_non_exhaustive()
+        self.settings.fmt(f)
     }
 }

@@ -1,5 +1,6 @@
-//! The threads for held permits and pending releases. They execute the state machines of `protocol`.
+//! Held permits and pending releases. Threads execute the state machines of `protocol`.
 
 mod callbacks;
 pub(crate) mod permits;
 pub(crate) mod releases;
+pub(crate) mod store;

@@ -1,8 +1,9 @@
 //! The mutex: a semaphore of one permit, with the verbs of locking.
 
 use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
-use crate::guard::{guard, lock, settings};
+use crate::guard::{blocking, guard, lock, settings};
 use crate::inspection::Inspection;
+use crate::permit::Permit;
 use crate::semaphore::Semaphore;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,7 @@ pub struct Mutex {
 
 settings!(Mutex);
 lock!(Mutex);
+blocking!(Mutex: MutexGuard);
 
 impl Mutex {
     pub(crate) fn into_semaphore(self) -> Semaphore {

@@ -1,8 +1,9 @@
 //! The reader-writer lock: a semaphore with the highest possible limit. A reader takes one permit, a writer takes all.
 
 use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError, try_again};
-use crate::guard::{guard, lock, settings};
+use crate::guard::{blocking, guard, lock, settings};
 use crate::inspection::Inspection;
+use crate::permit::Permit;
 use crate::semaphore::Semaphore;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,7 @@ pub struct RwLock {
 
 settings!(RwLock);
 lock!(RwLock);
+blocking!(RwLock: RwLockReadGuard RwLockWriteGuard);
 
 impl RwLock {
     /// Locks for reading. Waits in line, and blocks until the lock is granted. See [`Semaphore::acquire`].

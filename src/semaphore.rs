@@ -4,10 +4,11 @@ mod manage;
 mod settings;
 
 pub use manage::{Resized, Revoked};
+pub(crate) use settings::settings;
 
-use crate::clock::machine_now;
+use crate::clock::{Clock, machine_now};
 use crate::error::{AcquireError, Invalid, Lost, RefreshError, TryAcquireError};
-use crate::lease::permits::OnLost;
+use crate::lease::store::OnLost;
 use crate::permit::Permit;
 use crate::protocol::held::Identity;
 use crate::protocol::id;
@@ -34,6 +35,8 @@ pub struct Semaphore {
     pub(crate) shared: Arc<Shared>,
     settings: Settings,
 }
+
+settings!(Semaphore);
 
 impl Semaphore {
     /// The first call reports an invalid name or limit.
@@ -159,13 +162,12 @@ impl Semaphore {
         Ok(permit.with_limit(self.settings.limit()))
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
+    fn clock(&self) -> &Clock {
+        &self.shared.servers.clock
     }
 
-    /// Whether both are the same semaphore on the same gate. Sends nothing to the server.
-    pub(crate) fn is_same(&self, other: &Semaphore) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared) && self.settings.is_same(&other.settings)
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     fn at_once(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {

@@ -7,3 +7,4 @@ mod mailbox;
 mod reading;
 mod registry;
 mod subscriber;
+pub(crate) mod trial;

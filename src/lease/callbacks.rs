@@ -1,13 +1,10 @@
 //! Runs the user's callbacks on a separate thread.
 
+use super::store::OnLost;
 use crate::clock::{Busy, Clock};
 use crate::error::Lost;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-
-/// Called once when a permit turns out to be lost.
-pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
 
 /// The thread for callbacks. The first loss starts it.
 pub(super) struct Callbacks {

@@ -10,7 +10,7 @@ use std::time::Instant;
 /// Completes grants: starts the lease of permanent permits, and waits for replicas. If this fails, the caller releases
 /// the permits.
 pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
-    let unconfirmed = |permit: &Permit| permit.identity.lease.lease_ms == 0 || permit.shared.has_replicas;
+    let unconfirmed = |permit: &Permit| permit.state.identity.lease.lease_ms == 0 || permit.shared.has_replicas;
     if !permits.iter().any(unconfirmed) {
         return Ok(());
     }
@@ -27,7 +27,7 @@ pub(crate) fn confirm(permits: &[Permit]) -> Result<(), CallError> {
 
 /// Refreshes these permits on request of the user.
 pub(crate) fn refresh(permits: &[Permit], lease_ms: Option<u64>) -> Result<(), RefreshError> {
-    let span = Operation::Refresh.on(permits.iter().map(Permit::key));
+    let span = Operation::Refresh.on(permits.iter().map(|permit| permit.state.key()));
     span.run(|| refresh_all(permits, lease_ms, None))
 }
 
@@ -42,9 +42,9 @@ pub(crate) fn refresh_all(
         first.shared.check_process()?;
     }
     if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
-        return Err(RefreshError::Lost(lost.identity.lost()));
+        return Err(RefreshError::Lost(lost.state.identity.lost()));
     }
-    let ends = permits.iter().filter_map(Permit::deadline);
+    let ends = permits.iter().filter_map(|permit| permit.state.deadline());
     let until = ends.chain(until).min();
     let outcomes = permits.chunk_by(Permit::is_of_same_gate).flat_map(|permits| match permits.first() {
         Some(first) => refresh_each(&first.shared, &permits.iter().collect::<Vec<_>>(), lease_ms, until),
@@ -60,7 +60,7 @@ pub(super) fn refresh_each(
     lease_ms: Option<u64>,
     until: Option<Instant>,
 ) -> Vec<Result<(), RefreshError>> {
-    let permits = permits.iter().map(|permit| (permit.number, &*permit.identity));
+    let permits = permits.iter().map(|permit| (permit.state.number, &*permit.state.identity));
     let permits: Vec<_> = permits.collect();
     shared.permits.refresh(&permits, lease_ms, until)
 }

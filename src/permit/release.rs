@@ -3,9 +3,7 @@
 use super::Permit;
 use crate::clock::{machine_now, since};
 use crate::error::{CallError, try_again};
-use crate::lease::releases::PendingRelease;
-use crate::protocol::call::{Call, Packed};
-use crate::protocol::semaphore::{Release, ReleaseAnswer};
+use crate::protocol::call::Packed;
 use crate::trace::{Operation, words};
 use crate::transport::PendingConnection;
 use crate::transport::pool::Sending;
@@ -28,23 +26,23 @@ words! {
 /// A release that the server did not confirm. It contains the permit, so that the caller can try again. Dropping this
 /// error releases in the background.
 #[derive(Debug)]
-pub struct ReleaseError {
-    permit: Box<Permit>,
+pub struct ReleaseError<P = Permit> {
+    permit: Box<P>,
     error: CallError,
 }
 
-impl ReleaseError {
-    pub(super) fn new(permit: Permit, error: CallError) -> ReleaseError {
+impl<P> ReleaseError<P> {
+    pub(crate) fn new(permit: P, error: CallError) -> ReleaseError<P> {
         ReleaseError { permit: Box::new(permit), error }
     }
 
-    pub(crate) fn into_parts(self) -> (Permit, CallError) {
+    pub(crate) fn into_parts(self) -> (P, CallError) {
         (*self.permit, self.error)
     }
 
     /// The permit, which is not released yet.
     #[must_use = "dropping the permit releases it in the background"]
-    pub fn into_permit(self) -> Permit {
+    pub fn into_permit(self) -> P {
         *self.permit
     }
 
@@ -54,7 +52,7 @@ impl ReleaseError {
     }
 }
 
-try_again!(ReleaseError "the release is not confirmed" "Call `into_permit` and try again");
+try_again!(ReleaseError<P> "the release is not confirmed" "Call `into_permit` and try again");
 
 /// Releases these permits, in one packet for each gate. A permit whose release was confirmed is no longer armed.
 pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError> {
@@ -92,7 +90,7 @@ pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
 fn drop_of_gate(permits: &mut [Permit], bound: Duration) {
     // In a forked child, a lock may be held by a thread that does not exist there. So this returns before it takes any
     // lock.
-    let shared = match permits.iter().find(|permit| permit.armed) {
+    let shared = match permits.iter().find(|permit| permit.state.armed) {
         Some(armed) if armed.shared.servers.is_own_process() => armed.shared.clone(),
         _ => return,
     };
@@ -104,11 +102,10 @@ fn drop_of_gate(permits: &mut [Permit], bound: Duration) {
         let _ = give_back(permits, Some(until), &mut unconfirmed);
     }
     let mut pending = Vec::new();
-    for (index, permit) in permits.iter_mut().enumerate().filter(|(_, p)| p.armed) {
+    for (index, permit) in permits.iter_mut().enumerate().filter(|(_, p)| p.state.armed) {
         let mut connections = unconfirmed.iter().filter(|other| other.index == index);
         let connection = connections.find_map(|other| other.connection.clone());
-        permit.armed = false;
-        pending.push(PendingRelease::of_permit(&permit.identity, permit.deadline(), until, connection));
+        pending.push(permit.state.pending(until, connection));
     }
     shared.releases.later(pending);
 }
@@ -127,13 +124,13 @@ pub(super) fn give_back(
     until: Option<Instant>,
     unconfirmed: &mut Vec<Unconfirmed>,
 ) -> Result<Released, CallError> {
-    let span = Operation::Release.on(permits.iter().map(Permit::key));
+    let span = Operation::Release.on(permits.iter().map(|permit| permit.state.key()));
     span.tell(|| {
         *unconfirmed = give_back_armed(permits, until);
         match unconfirmed.first() {
             Some(unconfirmed) => Err(unconfirmed.error.clone()),
             // Permits that an earlier attempt released count too.
-            None if permits.iter().any(|permit| permit.gone) => Ok(Released::Gone),
+            None if permits.iter().any(|permit| permit.state.gone) => Ok(Released::Gone),
             None => Ok(Released::Released),
         }
     })
@@ -145,12 +142,12 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
     };
     let sending = Sending { until, ..Sending::default() };
     if let [permit] = permits {
-        let call = permit.begin_release();
+        let call = permit.state.begin_release();
         let outcome = call.map(|call| servers.send(&call, sending));
         return Vec::from_iter(outcome.and_then(|outcome| permit.released(0, outcome)));
     }
     let permits_with_indexes = permits.iter_mut().enumerate();
-    let calls = permits_with_indexes.filter_map(|(index, p)| Some((index, p.begin_release()?)));
+    let calls = permits_with_indexes.filter_map(|(index, p)| Some((index, p.state.begin_release()?)));
     let (indexes, calls): (Vec<usize>, Vec<Packed>) = calls.unzip();
     let outcomes = indexes.into_iter().zip(servers.send_all(&calls, sending));
     let released = outcomes.filter_map(|(index, outcome)| permits.get_mut(index)?.released(index, outcome));
@@ -158,55 +155,22 @@ fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconf
 }
 
 impl Permit {
-    /// The call that releases it. `None` if there is nothing to release.
-    fn begin_release(&mut self) -> Option<Packed> {
-        if !self.armed {
-            return None;
-        }
-        self.leave();
-        if self.may_be_foreign() {
-            (self.armed, self.gone) = (false, true);
-            return None;
-        }
-        Some(self.release_call().pack())
-    }
-
-    fn release_call(&self) -> Release<'_> {
-        Release { keys: &self.identity.keys, id: &self.identity.id, keep: 0, fence: self.identity.own_fence() }
-    }
-
     /// Handles the outcome of its release.
     fn released(&mut self, index: usize, outcome: Outcome) -> Option<Unconfirmed> {
         let read = outcome.and_then(|answered| {
             let repeated = answered.repeated;
-            let answer = answered.read(|reply| self.release_call().answer(reply))?;
+            let answer = answered.read(|reply| self.state.read_release(reply))?;
             Ok((answer, repeated))
         });
         match read {
             Ok((answer, repeated)) => {
-                self.given_back(answer, repeated);
+                self.state.released(answer, repeated);
                 None
             }
             Err(Unanswered { error, connection }) => {
-                self.asked |= matches!(error, CallError::Unknown(_));
+                self.state.unanswered(&error);
                 Some(Unconfirmed { index, error, connection })
             }
         }
-    }
-
-    /// Handles the server's reply to its release.
-    fn given_back(&mut self, answer: ReleaseAnswer, repeated: bool) {
-        self.armed = false;
-        self.gone = !matches!(answer, ReleaseAnswer::Released { .. });
-        // The release found nothing, and no earlier attempt of this release may have released it.
-        let is_lost = self.gone && !self.asked && !repeated;
-        self.keeper(|keeper, number| {
-            if is_lost {
-                keeper.lose(number, false);
-            }
-            if let Some(held) = keeper.held(number) {
-                held.end();
-            }
-        });
     }
 }

@@ -69,7 +69,7 @@ impl Permit {
         let errors: Vec<Option<CallError>> = packets.flat_map(release_packet).collect();
         let outcomes = permits.into_iter().zip(errors);
         let outcomes = outcomes.map(|(mut permit, error)| match error {
-            None if permit.gone => Ok(Released::Gone),
+            None if permit.state.gone => Ok(Released::Gone),
             None => Ok(Released::Released),
             Some(error) => {
                 permit.tried = true;
@@ -89,21 +89,21 @@ fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
         return permits.iter().map(|_| Err(error.clone().into())).collect();
     }
     let mut outcomes = Vec::with_capacity(permits.len());
-    let span = Operation::Refresh.on(permits.iter().map(|permit| permit.key()));
+    let span = Operation::Refresh.on(permits.iter().map(|permit| permit.state.key()));
     // The result is in `outcomes`.
     let _ = span.run(|| {
         let alive = permits.iter().copied().filter(|permit| !permit.is_lost());
         let alive: Vec<&Permit> = alive.collect();
-        let ends = alive.iter().filter_map(|permit| permit.deadline());
+        let ends = alive.iter().filter_map(|permit| permit.state.deadline());
         let until = ends.min().map(|end| end.max(shared.now() + LEAST));
         let refreshed = refresh_each(shared, &alive, None, until);
         let mut refreshed = alive.iter().zip(refreshed).peekable();
-        outcomes.extend(permits.iter().map(
-            |permit| match refreshed.next_if(|(other, _)| other.number == permit.number) {
+        outcomes.extend(permits.iter().map(|permit| {
+            match refreshed.next_if(|(other, _)| other.state.number == permit.state.number) {
                 Some((_, outcome)) => outcome,
-                None => Err(RefreshError::Lost(permit.identity.lost())),
-            },
-        ));
+                None => Err(RefreshError::Lost(permit.state.identity.lost())),
+            }
+        }));
         let error = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
         error.map_or(Ok(()), |error| Err(error.clone()))
     });

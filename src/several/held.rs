@@ -1,6 +1,5 @@
 //! The guard of permits that were acquired together.
 
-use super::Member;
 use crate::error::RefreshError;
 use crate::guard::UnlockError;
 use crate::permit::{self, Permit, Released};
@@ -18,9 +17,8 @@ pub struct SeveralPermits {
 }
 
 impl SeveralPermits {
-    pub(super) fn new(members: &[Member], permits: Vec<Permit>) -> SeveralPermits {
-        let names = members.iter().map(|member| member.semaphore.name().to_owned());
-        SeveralPermits { names: names.collect(), permits }
+    pub(super) fn new<'a>(names: impl Iterator<Item = &'a str>, permits: Vec<Permit>) -> SeveralPermits {
+        SeveralPermits { names: names.map(str::to_owned).collect(), permits }
     }
 
     pub(super) fn permits(&self) -> &[Permit] {

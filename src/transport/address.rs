@@ -6,7 +6,7 @@ use crate::error::{CallError, Invalid};
 use crate::transport::tls::{self, Certificates};
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one, until the gate is open")]
 pub(crate) enum Address {
     One(ConnectionInfo),

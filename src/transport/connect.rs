@@ -4,7 +4,7 @@ use super::tls;
 use crate::error::failure::{Failure, FailureKind};
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 use redis::ConnectionAddr;
-use redis::{Client, Connection, ConnectionInfo, ProtocolVersion};
+use redis::{Client, Connection, ConnectionInfo, ProtocolVersion, RedisError};
 use std::time::Duration;
 
 /// The settings of all connections of a gate. RESP2, since its `PubSub` can wait with a deadline. No greeting, since
@@ -40,19 +40,22 @@ pub(crate) fn open(client: &Client, within: Duration) -> Result<Connection, Fail
         }
         Ok(con)
     });
-    connected.map_err(|error| {
-        if let Some(failure) = tls::failure_of(&error) {
-            return failure;
+    connected.map_err(|error| unconnected(error, within))
+}
+
+/// The failure of a connection that could not be made within `within`.
+pub(crate) fn unconnected(error: RedisError, within: Duration) -> Failure {
+    if let Some(failure) = tls::failure_of(&error) {
+        return failure;
+    }
+    let failure = Failure::from(error);
+    match failure.kind() {
+        // The connection was never established, so it did not break, even if the socket reports that.
+        FailureKind::Disconnected => Failure::new(FailureKind::Unreachable, failure.text()),
+        FailureKind::TimedOut => {
+            let text = format!("no answer within {within:.0?}: {}", failure.text());
+            Failure::new(FailureKind::Unreachable, text)
         }
-        let failure = Failure::from(error);
-        match failure.kind() {
-            // The connection was never established, so it did not break, even if the socket reports that.
-            FailureKind::Disconnected => Failure::new(FailureKind::Unreachable, failure.text()),
-            FailureKind::TimedOut => {
-                let text = format!("no answer within {within:.0?}: {}", failure.text());
-                Failure::new(FailureKind::Unreachable, text)
-            }
-            _ => failure,
-        }
-    })
+        _ => failure,
+    }
 }

@@ -1,12 +1,12 @@
 //! Warns if a server would evict keys. Nothing has failed yet in that case.
 
 use super::pool::{Pool, Sending};
-use redis::Value;
+use redis::{Cmd, Value};
 use std::fmt;
 use std::time::{Duration, Instant};
 
 /// The time for the answer. A call with less time left does not ask.
-const REPORTED_WITHIN: Duration = Duration::from_millis(500);
+pub(crate) const REPORTED_WITHIN: Duration = Duration::from_millis(500);
 
 /// A wrong setting of a server that works. [`Gate::warnings`](crate::Gate::warnings) returns them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,16 +50,27 @@ pub(crate) fn ask(server: &Pool, until: Option<Instant>) -> Option<Warning> {
     if until.is_some_and(|until| until < latest) || !server.is_checked_first() {
         return None;
     }
+    let sending = Sending { until: Some(latest), priority: true, ..Sending::default() };
+    warning(server.command(&command(), sending).ok()?.ok()?, server.address())
+}
+
+/// The command that reports the settings.
+pub(crate) fn command() -> Cmd {
     let mut info = redis::cmd("INFO");
     info.arg("memory");
-    let sending = Sending { until: Some(latest), priority: true, ..Sending::default() };
-    match server.command(&info, sending).ok()?.ok()? {
-        Value::BulkString(info) => evicts(&info, server.address()),
+    info
+}
+
+/// The warning that the reply to [`command`] leads to.
+pub(crate) fn warning(reply: Value, server: String) -> Option<Warning> {
+    match reply {
+        Value::BulkString(info) => evicts(&info, server),
+        Value::VerbatimString { text, .. } => evicts(text.as_bytes(), server), // RESP3
         _ => None,
     }
 }
 
-/// The warning that the reply to `INFO memory` leads to.
+/// Reads the text of the reply.
 fn evicts(info: &[u8], server: String) -> Option<Warning> {
     let info = std::str::from_utf8(info).ok()?;
     let field = |name: &str| {

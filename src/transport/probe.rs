@@ -2,14 +2,12 @@
 //! error. A server with TLS closes connections without it. A server without TLS reads the handshake as a long word and
 //! waits for the rest of it.
 
-use super::pool::Pool;
 use crate::clock::machine_now;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use redis::ConnectionAddr;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The beginning of a handshake without content. Every server with TLS answers it with an alert.
@@ -18,21 +16,28 @@ const EMPTY_HELLO: [u8; 9] = [22, 3, 1, 0, 4, 1, 0, 0, 0];
 /// The first bytes of an alert.
 const ALERT: [u8; 2] = [21, 3];
 
-/// The error to report after a gate on these servers could not be opened: `error`, or its cause. Takes a part of the
-/// connect timeout.
-pub(crate) fn explain(servers: &[Arc<Pool>], error: CallError) -> CallError {
+/// The time for all addresses: a part of the connect timeout.
+pub(crate) fn time(connect_timeout: Duration) -> Duration {
+    connect_timeout / 4
+}
+
+/// Whether only one side using TLS may have caused this error.
+pub(crate) fn may_explain(error: &CallError) -> bool {
     use FailureKind::*;
+    let (CallError::Failed(failure) | CallError::Unknown(failure)) = error else {
+        return false;
+    };
+    matches!(failure.kind(), Unreachable | Disconnected | NotRedis | TimedOut)
+}
+
+/// The error to report after a gate at these addresses could not be opened: `error`, or its cause. Blocks for `time` at
+/// most.
+pub(crate) fn explain(addresses: &[ConnectionAddr], time: Duration, error: CallError) -> CallError {
+    use FailureKind::Tls;
     let (CallError::Failed(failure) | CallError::Unknown(failure)) = &error else {
         return error;
     };
     let kind = failure.kind();
-    if !matches!(kind, Unreachable | Disconnected | NotRedis | TimedOut) {
-        return error;
-    }
-    let time = servers.iter().map(|server| server.options.timeouts.connect).max();
-    let time = time.unwrap_or_default() / 4;
-    let addresses = servers.iter().flat_map(|server| server.addresses(time));
-    let addresses: Vec<ConnectionAddr> = addresses.collect();
     let share = time / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
     let mut addresses = addresses.iter();
     match addresses.find_map(|address| mismatch(address, kind, share)) {

@@ -9,7 +9,7 @@ use super::subscription::{Broken, Subscription, TICK};
 use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
 use crate::sync::lock;
-use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
+use redis::{Client, Cmd, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, Value};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) struct Sentinels {
 
 /// The messages of the sentinels when a replica becomes the master. The sentinel that promoted it publishes the first,
 /// then each sentinel the second.
-const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
+pub(crate) const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 
 /// The time for an answer of a sentinel in the background thread. `PAUSE`: the pause after a sentinel that does not
 /// answer.
@@ -127,12 +127,7 @@ impl Sentinels {
     fn ask(&self, sentinel: &Client, within: Duration) -> Result<(String, u16), Failure> {
         let mut con = open(sentinel, within)?;
         con.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
-        let address: Option<(String, u16)> =
-            redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master).query(&mut con)?;
-        address.ok_or_else(|| {
-            let text = format!("the sentinels do not know the master {:?}", self.master);
-            Failure::new(FailureKind::NotReady, text)
-        })
+        read_address(&self.master, address_of(&self.master).query(&mut con)?)
     }
 
     fn connect_to(&self, address: &(String, u16), within: Duration) -> Result<Connection, Failure> {
@@ -143,20 +138,38 @@ impl Sentinels {
         let mut con = open(&client, within)?;
         con.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
         // For a while after a failover a sentinel may report the former master.
-        let role: Value = match redis::cmd("ROLE").query(&mut con) {
-            Ok(role) => role,
-            Err(error) => match Failure::from(error) {
-                failure if failure.kind() == FailureKind::Permission => return Ok(con),
-                failure => return Err(failure),
-            },
-        };
-        match &role {
-            Value::Array(parts) if parts.first() == Some(&Value::BulkString(b"master".to_vec())) => Ok(con),
-            _ => {
-                let text = format!("the server that the sentinels report for {:?} is not a master", self.master);
-                Err(Failure::new(FailureKind::NotReady, text))
-            }
+        check_role(&self.master, redis::cmd("ROLE").query(&mut con))?;
+        Ok(con)
+    }
+}
+
+/// The command that asks a sentinel for the address of this master.
+pub(crate) fn address_of(master: &str) -> Cmd {
+    let mut command = redis::cmd("SENTINEL");
+    command.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+    command
+}
+
+/// Reads the reply to [`address_of`].
+pub(crate) fn read_address(master: &str, address: Option<(String, u16)>) -> Result<(String, u16), Failure> {
+    address.ok_or_else(|| {
+        let text = format!("the sentinels do not know the master {master:?}");
+        Failure::new(FailureKind::NotReady, text)
+    })
+}
+
+/// Whether the reply to `ROLE` is that of a master. A user who may not run the command is believed.
+pub(crate) fn check_role(master: &str, reply: RedisResult<Value>) -> Result<(), Failure> {
+    match reply {
+        Ok(Value::Array(parts)) if parts.first() == Some(&Value::BulkString(b"master".to_vec())) => Ok(()),
+        Ok(_) => {
+            let text = format!("the server that the sentinels report for {master:?} is not a master");
+            Err(Failure::new(FailureKind::NotReady, text))
         }
+        Err(error) => match Failure::from(error) {
+            failure if failure.kind() == FailureKind::Permission => Ok(()),
+            failure => Err(failure),
+        },
     }
 }
 

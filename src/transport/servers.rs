@@ -62,10 +62,16 @@ impl Servers {
 
     /// Connects once, so that a wrong address is reported immediately, and reads the server's settings.
     pub(crate) fn check(&self) -> Result<(), CallError> {
-        self.ping().map_err(|failure| {
-            let nodes = self.topology.nodes();
-            probe::explain(&nodes, CallError::Failed(failure))
-        })
+        let Err(failure) = self.ping() else {
+            return Ok(());
+        };
+        let error = CallError::Failed(failure);
+        if !probe::may_explain(&error) {
+            return Err(error);
+        }
+        let time = probe::time(self.timeouts.connect);
+        let addresses = self.topology.nodes().into_iter().flat_map(|node| node.addresses(time));
+        Err(probe::explain(&addresses.collect::<Vec<_>>(), time, error))
     }
 
     fn ping(&self) -> Result<(), Failure> {

@@ -112,7 +112,7 @@ impl Waits {
         let clock = &self.servers.clock;
         let mailbox = &registered.mailbox;
         if let Some(cancel) = cancel {
-            cancel.watch(mailbox);
+            cancel.watch(mailbox.clone());
         }
         let mut waiter = Waiter::new(target, deadline, self.outage, clock.now());
         let (mut connection, mut subscriber) = (None, None);

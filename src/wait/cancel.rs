@@ -1,6 +1,5 @@
 //! Ends a wait from another thread, or at a certain time.
 
-use super::mailbox::Mailbox;
 use crate::clock::Clock;
 use crate::clock::machine_now;
 use crate::sync::lock;
@@ -48,6 +47,17 @@ pub struct Cancel {
     shared: Arc<Shared>,
 }
 
+/// A wait that can be cancelled.
+pub(crate) trait Wait: Send + Sync {
+    /// The clock of its gate.
+    fn clock(&self) -> &Clock;
+
+    fn cancel(&self);
+
+    /// Cancels the wait at `at` on its clock. Called before any message can arrive.
+    fn cancel_at(&self, at: Instant);
+}
+
 struct Shared {
     /// The process that made the handle. In a forked child the lock may be held by a thread that does not exist there.
     pid: u32,
@@ -57,7 +67,7 @@ struct Shared {
     /// The same time on the clock of the first gate that used the handle. The two differ only if a test moves that
     /// clock.
     end: OnceCell<End>,
-    waits: Mutex<Vec<Weak<Mailbox>>>,
+    waits: Mutex<Vec<Weak<dyn Wait>>>,
 }
 
 struct End {
@@ -137,7 +147,7 @@ impl Cancel {
     }
 
     /// Registers a wait, so that this handle can cancel it.
-    pub(super) fn watch(&self, wait: &Arc<Mailbox>) {
+    pub(crate) fn watch(&self, wait: Arc<dyn Wait>) {
         self.go_by(wait.clock());
         if let Some(at) = self.shared.end.get().and_then(|end| end.at) {
             wait.cancel_at(at);
@@ -147,7 +157,7 @@ impl Cancel {
             if waits.len() == waits.capacity() {
                 waits.retain(|w| w.strong_count() > 0); // those that have ended, before the list grows
             }
-            waits.push(Arc::downgrade(wait));
+            waits.push(Arc::downgrade(&wait));
         }
         // After the wait is in the list: `cancel` sets the flag first and then reads the list.
         if self.is_cancelled() {

@@ -1,5 +1,6 @@
 //! The mailbox of one wait, on which its thread sleeps.
 
+use super::cancel::Wait;
 use super::reading::{Reading, Taken};
 use crate::clock::{Clock, Notify};
 use crate::protocol::lease::Moment;
@@ -56,24 +57,8 @@ impl Mailbox {
         self.notify.wake(state);
     }
 
-    pub(super) fn cancel(&self) {
-        let mut state = lock(&self.state);
-        state.mail.cancel();
-        self.notify.wake(state);
-    }
-
-    /// Cancels the wait at `at` on its clock. Called before any message can arrive.
-    pub(super) fn cancel_at(&self, at: Instant) {
-        lock(&self.state).mail.cancel_at(at);
-    }
-
     pub(super) fn is_cancelled(&self) -> bool {
         lock(&self.state).mail.is_cancelled(self.clock.now())
-    }
-
-    /// The clock of this wait.
-    pub(super) fn clock(&self) -> &Clock {
-        &self.clock
     }
 
     /// Wakes its thread to read the subscription of this channel. Returns whether the thread slept and uses that
@@ -113,6 +98,22 @@ impl Mailbox {
         state = self.notify.sleep(state, Some(wake));
         state.sleeps_to_read = false;
         Look::Slept
+    }
+}
+
+impl Wait for Mailbox {
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn cancel(&self) {
+        let mut state = lock(&self.state);
+        state.mail.cancel();
+        self.notify.wake(state);
+    }
+
+    fn cancel_at(&self, at: Instant) {
+        lock(&self.state).mail.cancel_at(at);
     }
 }
 

@@ -3,9 +3,9 @@
 use super::mailbox::{Look, Mailbox};
 use super::reading::{Next, Reading, Taken};
 use super::registry::Registry;
+use super::trial::{self, NoMessages};
 use crate::clock::{machine_now, since};
-use crate::error::failure::{Failure, FailureKind};
-use crate::error::permission;
+use crate::error::failure::Failure;
 use crate::protocol::mailbox::Mail;
 use crate::protocol::message::Received;
 use crate::sync::{lock, wait_for};
@@ -125,43 +125,15 @@ impl Subscriber {
     ///
     /// Also tries the two commands of the scripts, since the scripts ignore it if the user lacks a permission for them.
     fn receives_messages(&self) -> Result<bool, NoMessages> {
-        let mut numsub = redis::cmd("PUBSUB");
-        numsub.arg("NUMSUB").arg(&self.channel);
-        let count = self.try_out(&numsub)?.and_then(|reply| {
-            let (_, count): (String, i64) = redis::from_redis_value(reply).ok()?;
-            Some(count)
-        });
-        let mut publish = redis::cmd("PUBLISH");
-        publish.arg(&self.channel).arg(""); // not a message of luagate, so every client ignores it
-        self.try_out(&publish)?;
-        Ok(count.is_some_and(|count| count > 0))
+        let count = self.try_out(&trial::numsub(&self.channel))?;
+        self.try_out(&trial::publish(&self.channel))?;
+        Ok(trial::is_counted(count))
     }
 
     /// The reply. `None`: the server, or a proxy ahead of it, does not know the command.
     fn try_out(&self, command: &Cmd) -> Result<Option<Value>, NoMessages> {
-        let failure = match self.pool.command(command, Sending::default()) {
-            Ok(Ok(reply)) => return Ok(Some(reply)),
-            Ok(Err(error)) => Failure::from(error),
-            Err(_) => return Err(NoMessages::Broken),
-        };
-        match failure.kind() {
-            FailureKind::Permission => Err(NoMessages::Refused(self.named(&failure))),
-            _ if failure.is_passing() => Err(NoMessages::Broken),
-            _ => Ok(None),
-        }
+        trial::read(self.pool.command(command, Sending::default()), &self.channel)
     }
-
-    /// The refusal. It names the channel if that is what was refused.
-    fn named(&self, failure: &Failure) -> Failure {
-        let text = permission::name_channel(failure.text(), &self.channel);
-        Failure::new(FailureKind::Permission, text)
-    }
-}
-
-/// The reason why it is unknown whether the subscription is counted.
-enum NoMessages {
-    Refused(Failure),
-    Broken,
 }
 
 /// The loop of the thread: subscribes, tests the subscription and delivers messages. Repeats this whenever the
@@ -207,15 +179,14 @@ fn subscribe(subscriber: &Subscriber, again: bool) -> Ended {
     // Sent as a plain command, since `PubSub` does not report a refusal.
     let mut command = redis::cmd("SUBSCRIBE");
     if let Err(error) = command.arg(&subscriber.channel).exec(&mut con) {
-        let failure = Failure::from(error);
-        if failure.kind() == FailureKind::Permission {
-            return Ended::Refused(subscriber.named(&failure));
+        match trial::of_error(error.into(), &subscriber.channel) {
+            Some(NoMessages::Refused(failure)) => return Ended::Refused(failure),
+            Some(NoMessages::Broken) => return broken,
+            None => {
+                subscriber.set(State::Useless);
+                return Ended::Useless;
+            }
         }
-        if failure.is_passing() || failure.is_broken() {
-            return broken;
-        }
-        subscriber.set(State::Useless);
-        return Ended::Useless;
     }
     let mut subscription = Subscription::on(con, subscriber.pool.options.timeouts.read);
     // The server may have accepted the command without a subscription.
@@ -347,6 +318,7 @@ impl Subscriber {
 #[cfg(all(test, feature = "cluster"))]
 mod tests {
     use super::*;
+    use crate::error::failure::FailureKind;
     use crate::wait::registry::tests::registry;
 
     #[test]

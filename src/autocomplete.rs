@@ -196,7 +196,7 @@ impl Store {
 }
 
 /// Converts the names that were found into text.
-fn texts(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<String>, CallError> {
+pub(crate) fn texts(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<String>, CallError> {
     let text = |(index, bytes): (usize, Vec<u8>)| {
         String::from_utf8(bytes).map_err(|error| {
             let number = index + 1;

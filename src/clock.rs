@@ -1,8 +1,12 @@
 //! The clock of a gate: this machine's clock or, with the feature `memory`, one that a test moves ahead.
 
+#[cfg(feature = "tokio")]
+mod alarm;
 #[cfg(feature = "memory")]
 mod moved;
 
+#[cfg(feature = "tokio")]
+pub(crate) use alarm::Alarm;
 #[cfg(feature = "memory")]
 pub(crate) use moved::Time;
 
@@ -185,6 +189,11 @@ mod moved {
         }
 
         pub(super) fn sleeps(&self, _: Option<Instant>) {
+            match *self {}
+        }
+
+        #[cfg(feature = "tokio")]
+        pub(super) fn set_waker(&self, _: &std::task::Waker) {
             match *self {}
         }
     }

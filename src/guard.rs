@@ -175,6 +175,45 @@ macro_rules! blocking {
 }
 pub(crate) use blocking;
 
+/// The functions of locks and guards that wait for a round trip in a task.
+#[cfg(feature = "tokio")]
+macro_rules! unlocking {
+    ($lock:ident: $($guard:ident)*) => {
+        impl $lock {
+            /// Takes the lock, or the place in line, away from `id`. See
+            /// [`Semaphore::revoke`](crate::aio::Semaphore::revoke).
+            ///
+            /// # Errors
+            /// As [`Semaphore::revoke`](crate::aio::Semaphore::revoke).
+            ///
+            /// # Cancel safety
+            /// If this is dropped, the server may have run the call or not. It can be repeated.
+            pub async fn revoke(&self, id: &str) -> Result<$crate::Revoked, $crate::errors::CallError> {
+                self.semaphore.revoke(id).await
+            }
+        }
+
+        $(impl $guard {
+            /// Unlocks. When it returns, the server has granted the lock to the first waiter.
+            ///
+            /// # Errors
+            /// [`UnlockError`](crate::errors::UnlockError) if the server did not confirm the release. It contains the
+            /// guard, so that the caller can try again.
+            ///
+            /// # Cancel safety
+            /// If this is dropped, the lock is released in the background.
+            pub async fn unlock(self) -> Result<$crate::Released, $crate::errors::UnlockError<$guard>> {
+                self.0.release().await.map_err(|error| {
+                    let (permit, error) = error.into_parts();
+                    $crate::errors::UnlockError::new($guard(permit), error)
+                })
+            }
+        })*
+    };
+}
+#[cfg(feature = "tokio")]
+pub(crate) use unlocking;
+
 /// An unlock that the server did not confirm. It contains the guard, so that the caller can try again. Dropping this
 /// error unlocks in the background.
 #[derive(Debug)]

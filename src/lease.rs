@@ -1,6 +1,6 @@
 //! Held permits and pending releases. Threads execute the state machines of `protocol`.
 
-mod callbacks;
+pub(crate) mod callbacks;
 pub(crate) mod permits;
 pub(crate) mod releases;
 pub(crate) mod store;

@@ -57,6 +57,8 @@
 // No input of a caller, a server or a network makes this crate panic. Its tests may panic.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+#[cfg(feature = "tokio")]
+pub mod aio;
 pub mod autocomplete;
 mod clock;
 mod counters;
@@ -88,6 +90,8 @@ mod wait;
 /// All of them convert into [`Error`], so `?` accepts every one.
 pub mod errors {
     pub use crate::error::failure::{Failure, FailureKind};
+    #[cfg(feature = "tokio")]
+    pub use crate::error::run::RunError;
     pub use crate::error::{
         AboveLimit, AcquireError, AcquireSeveralError, AlreadyHeld, Blocked, CallError, Cancelled, Denied, Invalid,
         LimitMismatch, LineFull, Lost, NamedUsage, PlaceRevoked, RefreshError, StillClosed, TimedOut, TryAcquireError,

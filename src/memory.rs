@@ -70,6 +70,8 @@ pub use luagate_memory::Server;
 
 pub use luagate_memory::Store;
 
+#[cfg(feature = "tokio")]
+use crate::aio;
 use crate::clock::{Clock, Time};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
@@ -90,6 +92,19 @@ impl Gate {
     pub fn in_memory() -> Result<(Gate, Memory), CallError> {
         let memory = Memory::new()?;
         Ok((memory.gate()?, memory))
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl aio::Gate {
+    /// As [`luagate::Gate::in_memory`](Gate::in_memory), for tokio. Moving the clock blocks until tasks have done what is
+    /// due, so use a runtime of several threads, and call [`Memory::advance`] in `spawn_blocking`.
+    ///
+    /// # Errors
+    /// [`CallError::Failed`] when the system has no free port on the loopback interface, or no thread.
+    pub async fn in_memory() -> Result<(aio::Gate, Memory), CallError> {
+        let memory = Memory::new()?;
+        Ok((memory.aio_builder().open().await?, memory))
     }
 }
 
@@ -128,8 +143,17 @@ impl Memory {
 
     /// Settings for a gate on the server.
     pub fn builder(&self) -> GateBuilder {
-        let clock = Clock::moved(self.time.clone(), self.listener.clone());
-        GateBuilder::new(Address::parse(&self.url()), clock)
+        GateBuilder::new(Address::parse(&self.url()), self.clock())
+    }
+
+    /// Settings for a gate of the async API on the server.
+    #[cfg(feature = "tokio")]
+    pub fn aio_builder(&self) -> aio::GateBuilder {
+        aio::GateBuilder::new(Address::parse(&self.url()), self.clock())
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::moved(self.time.clone(), self.listener.clone())
     }
 
     /// The address of the server, `redis://127.0.0.1:<port>/`, for other clients and for processes that the test

@@ -197,7 +197,7 @@ impl RwLockWriteGuard {
     pub fn downgrade(mut self) -> Result<RwLockReadGuard, DowngradeError> {
         match self.0.release_some(MOST - 1) {
             Ok(()) => Ok(RwLockReadGuard(self.0)),
-            Err(error) => Err(DowngradeError { guard: Box::new(self), error }),
+            Err(error) => Err(DowngradeError::new(self, error)),
         }
     }
 }
@@ -205,15 +205,19 @@ impl RwLockWriteGuard {
 /// A downgrade that the server did not confirm. It contains the guard, so that the caller can try again. Dropping this
 /// error unlocks.
 #[derive(Debug)]
-pub struct DowngradeError {
-    guard: Box<RwLockWriteGuard>,
+pub struct DowngradeError<G = RwLockWriteGuard> {
+    guard: Box<G>,
     error: RefreshError,
 }
 
-impl DowngradeError {
+impl<G> DowngradeError<G> {
+    pub(crate) fn new(guard: G, error: RefreshError) -> DowngradeError<G> {
+        DowngradeError { guard: Box::new(guard), error }
+    }
+
     /// The guard. After [`RefreshError::Unknown`] it is unknown whether it still excludes readers: try again.
     #[must_use = "dropping the guard unlocks"]
-    pub fn into_guard(self) -> RwLockWriteGuard {
+    pub fn into_guard(self) -> G {
         *self.guard
     }
 
@@ -223,4 +227,4 @@ impl DowngradeError {
     }
 }
 
-try_again!(DowngradeError "the downgrade is not confirmed" "Call `into_guard` and try again");
+try_again!(DowngradeError<G> "the downgrade is not confirmed" "Call `into_guard` and try again");

@@ -7,7 +7,7 @@ mod members;
 pub use held::SeveralPermits;
 pub(crate) use members::{AnySemaphore, Members, abandoned};
 #[cfg(feature = "tokio")]
-pub(crate) use members::{check_timeout, not_acquired, too_late};
+pub(crate) use members::{Member, check_timeout, not_acquired, too_late};
 
 use crate::error::{AcquireSeveralError, CallError, TryAcquireSeveralError};
 use crate::guard::settings;

@@ -109,6 +109,16 @@ mod disabled {
         pub(crate) fn tell<T, E>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
             work()
         }
+
+        #[cfg(feature = "tokio")]
+        pub(crate) async fn run_async<T, E>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+            work.await
+        }
+
+        #[cfg(feature = "tokio")]
+        pub(crate) async fn tell_async<T, E>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+            work.await
+        }
     }
 
     pub(crate) fn lost(_keys: &Keys, _fence: u64) {}
@@ -131,6 +141,7 @@ mod enabled {
     };
     use crate::protocol::keys::{self, Keys};
     use std::fmt;
+    use std::time::Instant;
 
     pub(crate) struct Span {
         operation: Operation,
@@ -165,19 +176,52 @@ mod enabled {
             work: impl FnOnce() -> Result<T, E>,
             success: impl FnOnce(&T) -> &'static str,
         ) -> Result<T, E> {
-            let Span { operation, span } = self;
             let begun = machine_now();
-            let result = span.in_scope(work);
+            let result = self.span.in_scope(work);
+            self.end(begun, &result, success);
+            result
+        }
+
+        /// As `run`, for an async operation.
+        #[cfg(feature = "tokio")]
+        pub(crate) async fn run_async<T, E: Word>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+            let success = self.operation.success();
+            self.run_async_as(work, |_| success).await
+        }
+
+        /// As `tell`, for an async operation.
+        #[cfg(feature = "tokio")]
+        pub(crate) async fn tell_async<T: Word, E: Word>(
+            self,
+            work: impl Future<Output = Result<T, E>>,
+        ) -> Result<T, E> {
+            self.run_async_as(work, T::word).await
+        }
+
+        #[cfg(feature = "tokio")]
+        async fn run_async_as<T, E: Word>(
+            self,
+            work: impl Future<Output = Result<T, E>>,
+            success: impl FnOnce(&T) -> &'static str,
+        ) -> Result<T, E> {
+            let begun = machine_now();
+            let result = tracing::Instrument::instrument(work, self.span.clone()).await;
+            self.end(begun, &result, success);
+            result
+        }
+
+        /// Records the outcome.
+        fn end<T, E: Word>(self, begun: Instant, result: &Result<T, E>, success: impl FnOnce(&T) -> &'static str) {
+            let Span { operation, span } = self;
             if operation.waits() {
                 let waited = u64::try_from(since(begun).as_millis());
                 span.record("waited_ms", waited.unwrap_or(u64::MAX));
             }
-            let outcome = match &result {
+            let outcome = match result {
                 Ok(result) => success(result),
                 Err(error) => error.word(),
             };
             span.record("outcome", outcome);
-            result
         }
     }
 

@@ -1,21 +1,21 @@
 //! Sends calls to a server and receives the replies: connections, packets, and the nodes of a cluster.
 
 pub(crate) mod address;
-mod attempts;
+pub(crate) mod attempts;
 #[cfg(feature = "cluster")]
 mod cluster;
-mod connect;
+pub(crate) mod connect;
 mod connection;
 mod connector;
 pub(crate) mod eviction;
 pub(crate) mod pool;
-mod probe;
+pub(crate) mod probe;
 pub(crate) mod route;
 #[cfg(feature = "sentinel")]
-mod sentinel;
+pub(crate) mod sentinel;
 pub(crate) mod servers;
 #[cfg(feature = "cluster")]
-mod slots;
+pub(crate) mod slots;
 pub(crate) mod subscription;
 pub(crate) mod tls;
 mod topology;

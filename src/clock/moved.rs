@@ -45,16 +45,33 @@ impl Moved {
 /// A test that moves the clock waits for the thread until this is dropped.
 pub(super) type Sleeper = Arc<Thread>;
 
-/// A thread that uses a moved clock.
+/// A thread or a task that uses a moved clock.
 #[derive(Default)]
 pub(super) struct Thread {
     condvar: Condvar,
+    /// For a task, in place of the condition variable.
+    #[cfg(feature = "tokio")]
+    waker: Mutex<Option<std::task::Waker>>,
     sleep: Mutex<Sleep>,
 }
 
 impl Thread {
     pub(super) fn condvar(&self) -> &Condvar {
         &self.condvar
+    }
+
+    /// The waker of a task that goes to sleep.
+    #[cfg(feature = "tokio")]
+    pub(super) fn set_waker(&self, waker: &std::task::Waker) {
+        *lock(&self.waker) = Some(waker.clone());
+    }
+
+    fn notify(&self) {
+        self.condvar.notify_one();
+        #[cfg(feature = "tokio")]
+        if let Some(waker) = &*lock(&self.waker) {
+            waker.wake_by_ref();
+        }
     }
 
     /// The thread has something to do, even if it has not noticed yet.
@@ -203,7 +220,7 @@ impl Time {
                 if !is_over || sleep.count != before || has_ended || Instant::now() >= end {
                     break;
                 }
-                thread.condvar.notify_one(); // each time: the thread may not have waited yet the last time
+                thread.notify(); // each time: the thread may not have waited yet the last time
                 std::thread::sleep(POLL_INTERVAL);
             }
         }

@@ -3,6 +3,8 @@
 pub(crate) mod failure;
 mod outcome;
 pub(crate) mod permission;
+#[cfg(feature = "tokio")]
+pub(crate) mod run;
 
 pub use outcome::{
     AboveLimit, AlreadyHeld, Blocked, Cancelled, Denied, LimitMismatch, LineFull, Lost, NamedUsage, PlaceRevoked,
@@ -94,6 +96,9 @@ macro_rules! one_of {
         }
     };
 }
+
+#[cfg(feature = "tokio")]
+pub(crate) use one_of;
 
 one_of! {
     /// Why an operation failed that neither waits nor grants.

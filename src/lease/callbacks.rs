@@ -7,17 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 
 /// The thread for callbacks. The first loss starts it.
-pub(super) struct Callbacks {
+pub(crate) struct Callbacks {
     clock: Clock,
     sender: Option<Sender<(OnLost, Lost, Busy)>>,
 }
 
 impl Callbacks {
-    pub(super) fn new(clock: &Clock) -> Callbacks {
+    pub(crate) fn new(clock: &Clock) -> Callbacks {
         Callbacks { clock: clock.clone(), sender: None }
     }
 
-    pub(super) fn run(&mut self, on_lost: OnLost, lost: Lost) {
+    pub(crate) fn run(&mut self, on_lost: OnLost, lost: Lost) {
         if self.sender.is_none() {
             self.sender = start();
         }

@@ -2,7 +2,7 @@
 //! reports losses, since a thread that waits for a reply would report them late.
 
 use super::callbacks::Callbacks;
-use super::store::{self, OnLost, Refreshed, State, Store};
+use super::store::{self, Driver, OnLost, Refreshed, State, Store};
 use crate::clock::Notify;
 use crate::error::RefreshError;
 use crate::protocol::call::{Call, Packed};
@@ -42,6 +42,8 @@ struct Thread {
     sleeps_until: Option<Instant>,
     notify: Arc<Notify>,
 }
+
+impl Driver for Threads {}
 
 impl Permits {
     pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Permits {

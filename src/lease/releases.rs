@@ -104,7 +104,7 @@ impl Releases {
 }
 
 /// Nothing was sent for the new call, so its outcome is certain: it failed.
-fn unsettled(error: CallError) -> CallError {
+pub(crate) fn unsettled(error: CallError) -> CallError {
     let (kind, text) = match &error {
         CallError::Failed(failure) | CallError::Unknown(failure) => (failure.kind(), failure.text()),
         CallError::Invalid(_) => return error,

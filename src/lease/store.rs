@@ -4,6 +4,8 @@
 use crate::clock::Clock;
 use crate::counters::Counts;
 use crate::error::failure::Failure;
+#[cfg(feature = "tokio")]
+use crate::error::failure::FailureKind;
 use crate::error::{CallError, Lost, RefreshError};
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Keeper, Loss, Number};
@@ -21,7 +23,20 @@ pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
 /// The answer to a refresh, and when it was sent.
 pub(crate) type Refreshed = (Result<Option<Grant>, CallError>, Moment);
 
-/// `D`: the driver's own data, under the same lock.
+/// The driver's own data, under the lock of the store.
+pub(crate) trait Driver {
+    /// This permit turned out to be lost.
+    fn lost(&mut self, number: Number) {
+        let _ = number;
+    }
+
+    /// This permit is dropped.
+    fn removed(&mut self, number: Number) {
+        let _ = number;
+    }
+}
+
+/// `D`: see [`Driver`].
 pub(crate) struct Store<D> {
     clock: Clock,
     counts: Arc<Counts>,
@@ -37,7 +52,7 @@ pub(crate) struct State<D> {
     pub(crate) driver: D,
 }
 
-impl<D> Store<D> {
+impl<D: Driver> Store<D> {
     pub(crate) fn new(
         clock: &Clock,
         counts: &Arc<Counts>,
@@ -84,6 +99,7 @@ impl<D> Store<D> {
     pub(crate) fn remove(&self, number: Number) {
         let mut state = self.lock();
         state.keeper.remove(number);
+        state.driver.removed(number);
         let on_lost = match state.on_lost.is_empty() {
             true => None,
             false => state.on_lost.remove(&number),
@@ -167,6 +183,7 @@ impl<D> Store<D> {
         if losses.is_empty() {
             return;
         }
+        losses.iter().for_each(|loss| state.driver.lost(loss.number));
         let on_lost = |loss: &Loss| state.on_lost.get(&loss.number).cloned();
         let losses: Vec<_> = losses.into_iter().map(|loss| (on_lost(&loss), loss)).collect();
         drop(state);
@@ -191,4 +208,10 @@ pub(crate) fn confirmed(
         (Ok(Some(_)), Some(failure)) => Err(CallError::Failed(failure)),
         (answer, _) => answer,
     }
+}
+
+/// The outcome of a refresh whose caller does not wait for the answer any more.
+#[cfg(feature = "tokio")]
+pub(crate) fn dropped() -> CallError {
+    CallError::Unknown(Failure::new(FailureKind::TimedOut, "the caller did not wait for the reply"))
 }

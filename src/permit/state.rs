@@ -1,7 +1,7 @@
 //! The state of a permit, and the rules of its release. Sends nothing to the server.
 
 use crate::error::{CallError, Invalid, RefreshError};
-use crate::lease::store::Store;
+use crate::lease::store::{Driver, Store};
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Keeper, Number};
@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// `D`: see [`Store`].
-pub(crate) struct PermitState<D> {
+/// `D`: see [`Driver`].
+pub(crate) struct PermitState<D: Driver> {
     store: Arc<Store<D>>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) number: Number,
@@ -28,7 +28,7 @@ pub(crate) struct PermitState<D> {
     pub(crate) gone: bool,
 }
 
-impl<D> PermitState<D> {
+impl<D: Driver> PermitState<D> {
     /// The state of a permit that the store keeps under this number.
     pub(crate) fn new(store: &Arc<Store<D>>, identity: &Arc<Identity>, number: Number) -> PermitState<D> {
         PermitState {
@@ -198,7 +198,7 @@ impl<D> PermitState<D> {
     }
 }
 
-impl<D> Drop for PermitState<D> {
+impl<D: Driver> Drop for PermitState<D> {
     fn drop(&mut self) {
         if self.is_own_process() {
             self.store.remove(self.number);
@@ -206,7 +206,7 @@ impl<D> Drop for PermitState<D> {
     }
 }
 
-impl<D> fmt::Debug for PermitState<D> {
+impl<D: Driver> fmt::Debug for PermitState<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permit")
             .field("id", &self.identity.id)
@@ -217,7 +217,7 @@ impl<D> fmt::Debug for PermitState<D> {
     }
 }
 
-impl<D> fmt::Display for PermitState<D> {
+impl<D: Driver> fmt::Display for PermitState<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (fence {}, ", self.identity.id, self.identity.fence)?;
         match self.remaining() {

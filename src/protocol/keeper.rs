@@ -194,6 +194,25 @@ impl Keeper {
         Some(*at)
     }
 
+    /// The servers with planned renewals, each with the time of its first one.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn renewals(&self) -> impl Iterator<Item = (usize, Instant)> {
+        let plans = self.plans.iter();
+        plans.filter_map(|(task, plan)| match task {
+            Task::Renew(node) => Some((*node, plan.first()?.0)),
+            Task::Report => None,
+        })
+    }
+
+    /// From now on the end of this permit's lease is reported, as for a permit whose holder has a callback.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn report(&mut self, number: Number) {
+        if let Some(kept) = self.permits.get_mut(&number) {
+            kept.is_reported = true;
+        }
+        self.plan_report(number);
+    }
+
     /// The permits that are due for a task. A permit that is lost by now is recorded as a [`Loss`] and not returned.
     /// For `Report` that is true of all.
     pub(crate) fn due(&mut self, task: Task, now: Moment) -> Due {

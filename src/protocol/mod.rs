@@ -16,7 +16,7 @@ pub(crate) mod name_from;
 pub(crate) mod releases;
 pub(crate) mod replicas;
 pub(crate) mod reply;
-mod resp;
+pub(crate) mod resp;
 mod script;
 pub(crate) mod semaphore;
 pub(crate) mod waiter;

@@ -42,6 +42,21 @@ pub(crate) enum Target {
     /// Everything that an id chosen by the caller has after a call without an answer. A lookup finds its fence or
     /// ticket, and the release names it.
     LookUp,
+    /// The permit that the id has. A place in line stays. A lookup finds the fence.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "only a future can be left without a poll"))]
+    Held,
+}
+
+/// The connection of a call whose reply is missing.
+pub(crate) trait Ordered {
+    /// Whether one packet on this connection may contain releases of both.
+    fn is_shared_with(&self, other: &Self) -> bool;
+}
+
+impl Ordered for () {
+    fn is_shared_with(&self, (): &()) -> bool {
+        false
+    }
 }
 
 impl<C> PendingRelease<C> {
@@ -86,11 +101,6 @@ impl<C> PendingRelease<C> {
         self.keys == *keys && self.id == id
     }
 
-    /// Whether one packet may contain it together with others. A release with its own connection is sent alone.
-    fn goes_with_others(&self) -> bool {
-        self.connection.is_none() && self.target != Target::LookUp
-    }
-
     /// Whether the server has freed the id by itself.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| until <= now)
@@ -101,12 +111,13 @@ impl<C> PendingRelease<C> {
         let next = match self.target {
             Target::Whatever => Next::Release(None),
             Target::Fence(fence) => Next::Release(Some(fence)),
-            Target::LookUp => Next::LookUp,
+            Target::LookUp | Target::Held => Next::LookUp,
         };
         Steps {
             keys: self.keys.clone(),
             id: self.id.clone(),
             next,
+            keeps_place: self.target == Target::Held,
             // A place in line may be granted after the lookup. Then a second lookup follows.
             lookups: 2,
         }
@@ -119,6 +130,7 @@ pub(crate) struct Steps {
     keys: Keys,
     id: String,
     pub(crate) next: Next,
+    keeps_place: bool,
     /// The number of lookups that are left.
     pub(crate) lookups: u32,
 }
@@ -155,6 +167,7 @@ impl Steps {
                 self.lookups -= 1;
                 match self.lookup().answer(reply)? {
                     LookupAnswer::Held(grant) => Next::Release(Some(grant.fence)),
+                    LookupAnswer::Queued { .. } if self.keeps_place => Next::Nothing,
                     LookupAnswer::Queued { ticket, .. } => Next::Release(Some(ticket)),
                     LookupAnswer::Gone { .. } => Next::Nothing,
                 }
@@ -162,7 +175,7 @@ impl Steps {
             Next::Release(fence) => {
                 let answer = self.release(fence).answer(reply)?;
                 let is_looked_up = self.lookups < 2;
-                match answer == ReleaseAnswer::Gone && is_looked_up && self.lookups > 0 {
+                match answer == ReleaseAnswer::Gone && is_looked_up && self.lookups > 0 && !self.keeps_place {
                     true => Next::LookUp,
                     false => Next::Nothing,
                 }
@@ -211,7 +224,20 @@ impl<C> Default for Releases<C> {
     }
 }
 
-impl<C> Releases<C> {
+impl<C: Ordered> PendingRelease<C> {
+    /// Whether one packet may contain both. A release with its own connection goes with those of the same connection.
+    fn goes_with(&self, other: &PendingRelease<C>) -> bool {
+        let is_one_call = |release: &Self| !matches!(release.target, Target::LookUp | Target::Held);
+        let is_same = match (&self.connection, &other.connection) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.is_shared_with(other),
+            _ => false,
+        };
+        is_same && is_one_call(self) && is_one_call(other)
+    }
+}
+
+impl<C: Ordered> Releases<C> {
     pub(crate) fn add(&mut self, releases: impl IntoIterator<Item = PendingRelease<C>>) {
         self.pending.extend(releases);
     }
@@ -253,8 +279,7 @@ impl<C> Releases<C> {
         while let (Some(other), Some(first)) = (self.pending.get(index), batch.first())
             && batch.len() < BATCH
         {
-            let together = first.goes_with_others() && other.goes_with_others();
-            if together && node_of(first) == node_of(other) {
+            if first.goes_with(other) && node_of(first) == node_of(other) {
                 batch.extend(self.pending.remove(index));
             } else {
                 index += 1;

@@ -36,12 +36,56 @@ fn digits(packet: &mut Vec<u8>, number: u64) {
     packet.push(b'0' + (number % 10) as u8);
 }
 
+/// The commands of a packet, for a client that sends them itself.
+#[cfg(feature = "tokio")]
+pub(crate) fn commands(mut packet: &[u8]) -> Vec<redis::Cmd> {
+    let mut commands = Vec::with_capacity(1);
+    while let Some(words) = count(&mut packet, b'*') {
+        let mut command = redis::Cmd::with_capacity(words, packet.len());
+        for _ in 0..words {
+            let Some((word, rest)) = count(&mut packet, b'$').and_then(|length| packet.split_at_checked(length)) else {
+                break;
+            };
+            command.arg(word);
+            packet = rest.get(b"\r\n".len()..).unwrap_or_default();
+        }
+        commands.push(command);
+    }
+    commands
+}
+
+/// Reads a count after this sign.
+#[cfg(feature = "tokio")]
+fn count(packet: &mut &[u8], sign: u8) -> Option<usize> {
+    let digits = packet.strip_prefix(&[sign])?;
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
+    let (digits, rest) = digits.split_at_checked(end)?;
+    *packet = rest.get(b"\r\n".len()..)?;
+    Some(digits.iter().fold(0, |count, digit| count * 10 + usize::from(digit - b'0')))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        #[cfg(feature = "tokio")]
+        fn a_packet_consists_of_the_commands_that_were_written(
+            commands in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..9), 1..5),
+        ) {
+            let mut packet = Vec::new();
+            for words in &commands {
+                begin(&mut packet, words.len());
+                words.iter().for_each(|each| word(&mut packet, each));
+            }
+            let read = super::commands(&packet);
+            prop_assert_eq!(read.len(), commands.len());
+            let read: Vec<u8> = read.iter().flat_map(redis::Cmd::get_packed_command).collect();
+            prop_assert_eq!(read, packet);
+        }
+
         #[test]
         fn a_command_is_written_as_redis_writes_it(
             words in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..1_200), 1..12),

@@ -109,6 +109,10 @@ pub(crate) enum Event<A> {
     Cancelled,
     /// The time to sleep is over.
     Timer,
+    /// What this wait got in the meantime was given back, because its driver did not take it in time. It asks again with
+    /// its ticket.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "only a future can be left without a poll"))]
+    GivenBack,
 }
 
 /// The next action of the driver.
@@ -128,6 +132,17 @@ pub(crate) struct GiveBack {
     pub(crate) now: bool,
     /// Release in the background, after the call without an answer, what that call may still have caused.
     pub(crate) later: bool,
+}
+
+/// What the server may have stored for a wait that is dropped.
+#[cfg(feature = "tokio")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leftover {
+    Nothing,
+    /// A grant that may be another caller's. Only a message shows whether it belongs to this wait.
+    Unconfirmed,
+    /// Everything that the id has.
+    Whatever,
 }
 
 pub(crate) type ActionOf<T> = Action<<T as Target>::Granted, <T as Target>::Error>;
@@ -166,6 +181,16 @@ impl<T: Target> Waiter<T> {
         }
     }
 
+    /// What to give back if the driver drops this wait now.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn leftover(&self) -> Leftover {
+        match self.state {
+            State::Confirms => Leftover::Unconfirmed,
+            State::Sleeps if !self.may_come_late && !self.target.is_queued() => Leftover::Nothing,
+            State::Sleeps | State::Asks(_) => Leftover::Whatever,
+        }
+    }
+
     /// The first action. `listens`: the inbox is ready.
     pub(crate) fn start(&mut self, listens: bool) -> ActionOf<T> {
         match listens {
@@ -185,6 +210,10 @@ impl<T: Target> Waiter<T> {
             (_, Event::Cancelled) => {
                 let give_back = GiveBack { now: self.target.is_queued(), later: self.may_come_late };
                 self.done(Err(self.target.cancelled()), give_back)
+            }
+            (_, Event::GivenBack) => {
+                self.next_ask = now.instant();
+                self.sleep()
             }
             (_, Event::Called) => {
                 let at = self.target.hint(now.instant());

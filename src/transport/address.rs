@@ -79,6 +79,16 @@ impl Address {
         Ok(self)
     }
 
+    /// The same address, if the async API can use it.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn for_tasks(mut self) -> Result<Address, Invalid> {
+        let uses_tls = self.infos().iter().any(|info| tls::is_used(info));
+        match uses_tls && !cfg!(feature = "tokio-tls") {
+            true => Err(needs("tokio-tls")),
+            false => Ok(self),
+        }
+    }
+
     /// All settings from which connections are made.
     fn infos(&mut self) -> Vec<&mut ConnectionInfo> {
         match self {

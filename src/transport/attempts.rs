@@ -17,7 +17,7 @@ const MOST_REDIRECTS: u32 = 16;
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// The attempts of a call so far.
-pub(super) struct Attempts {
+pub(crate) struct Attempts {
     /// For a call to a cluster: after this time no redirect is followed.
     #[cfg(feature = "cluster")]
     latest: Option<Instant>,
@@ -29,7 +29,7 @@ pub(super) struct Attempts {
 }
 
 /// The next step after an attempt without an answer.
-pub(super) enum Next {
+pub(crate) enum Next {
     Failed(CallError),
     /// Send it again to the same server, on another connection.
     Again,
@@ -53,7 +53,7 @@ pub(super) enum Next {
 
 impl Attempts {
     /// A call to one server.
-    pub(super) fn of_one() -> Attempts {
+    pub(crate) fn of_one() -> Attempts {
         Attempts {
             #[cfg(feature = "cluster")]
             latest: None,
@@ -66,17 +66,17 @@ impl Attempts {
 
     /// A call to a cluster. After `latest` no redirect is followed.
     #[cfg(feature = "cluster")]
-    pub(super) fn of_cluster(latest: Instant) -> Attempts {
+    pub(crate) fn of_cluster(latest: Instant) -> Attempts {
         Attempts { latest: Some(latest), ..Attempts::of_one() }
     }
 
     /// Whether an attempt without an answer may have run.
-    pub(super) fn may_have_run(&self) -> bool {
+    pub(crate) fn may_have_run(&self) -> bool {
         self.may_have_run
     }
 
     /// The error of a call that could not be sent, or could not be repeated.
-    pub(super) fn failed(&self, failure: Failure) -> CallError {
+    pub(crate) fn failed(&self, failure: Failure) -> CallError {
         match self.may_have_run {
             true => CallError::Unknown(failure),
             false => CallError::Failed(failure),
@@ -84,7 +84,7 @@ impl Attempts {
     }
 
     /// Handles an attempt without an answer. `is_late`: its connection still works, and the answer may come later.
-    pub(super) fn unanswered(&mut self, error: CallError, is_late: bool, now: Instant) -> Next {
+    pub(crate) fn unanswered(&mut self, error: CallError, is_late: bool, now: Instant) -> Next {
         let error = match error {
             CallError::Unknown(failure) => {
                 self.may_have_run = true;

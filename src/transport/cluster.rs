@@ -6,15 +6,15 @@
 #[cfg(test)]
 mod tests;
 
+use super::NodeId;
 use super::connect::moved_to;
 use super::connector::Connector;
 use super::pool::{Pool, PoolOptions, Sending};
-use super::slots::{self, Lookup, NodeAddress, Range, Slots};
-use super::{NodeId, tls};
+use super::slots::{self, Lookup, NodeAddress, Range, Slots, addresses_of};
+use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::error::{CallError, Invalid};
 use crate::sync::lock;
-use redis::{ConnectionAddr, ConnectionInfo};
+use redis::ConnectionInfo;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -33,28 +33,10 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Stores these addresses. Does not connect yet.
     pub(crate) fn new(nodes: &[ConnectionInfo], options: PoolOptions) -> Result<Cluster, CallError> {
-        let Some(like) = nodes.first().cloned() else {
-            return Err(Invalid::new("nodes", "got none. Accepted: the address of 1 node or more").into());
-        };
-        if nodes.iter().any(|info| info.redis_settings().db() != 0) {
-            let why = "the database is not 0. Accepted: no database, since a cluster has only the database 0";
-            return Err(Invalid::new("url", why).into());
-        }
-        if nodes.iter().any(|info| tls::is_used(info) != tls::is_used(&like)) {
-            let why = "some addresses use TLS and some do not. Accepted: TLS for all nodes of a cluster, or for none";
-            return Err(Invalid::new("url", why).into());
-        }
+        let (like, addresses) = addresses_of(nodes)?;
         let cluster = Cluster { options, like, slots: Mutex::default(), asking: Mutex::default() };
         let mut slots = lock(&cluster.slots);
-        for info in nodes {
-            let address = match info.addr() {
-                ConnectionAddr::Tcp(host, port) => (host.clone(), *port),
-                ConnectionAddr::TcpTls { host, port, .. } => (host.clone(), *port),
-                _ => {
-                    let why = "a node has no host and port. Accepted: host and port for each node of a cluster";
-                    return Err(Invalid::new("url", why).into());
-                }
-            };
+        for address in addresses {
             slots.number(address, &mut |number, at| cluster.pool(number, at)).map_err(CallError::Failed)?;
         }
         drop(slots);

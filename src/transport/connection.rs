@@ -3,6 +3,7 @@
 use super::NodeId;
 use crate::clock::machine_now;
 use crate::protocol::exchange::Reply;
+use crate::protocol::releases::Ordered;
 use redis::{Connection, RedisError};
 use std::ops::DerefMut;
 use std::sync::{Arc, Mutex};
@@ -130,5 +131,12 @@ impl PendingConnection {
     /// The server of this connection.
     pub(crate) fn node(&self) -> NodeId {
         self.node
+    }
+}
+
+impl Ordered for PendingConnection {
+    /// A release is sent alone, as soon as no other thread uses the connection.
+    fn is_shared_with(&self, _: &PendingConnection) -> bool {
+        false
     }
 }

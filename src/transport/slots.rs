@@ -1,9 +1,10 @@
 //! Which node of a cluster has a key, as far as it is known. Sends nothing itself. `N`: the driver's data for a node.
 
-use super::NodeId;
+use super::{NodeId, tls};
+use crate::error::Invalid;
 use crate::error::failure::{Failure, FailureKind};
 use redis::cluster_routing::Slot;
-use redis::{Cmd, Value};
+use redis::{Cmd, ConnectionAddr, ConnectionInfo, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,9 @@ use std::time::{Duration, Instant};
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Host and port.
-pub(super) type NodeAddress = (String, u16);
+pub(crate) type NodeAddress = (String, u16);
 
-pub(super) struct Slots<N> {
+pub(crate) struct Slots<N> {
     owners: HashMap<Slot, NodeId>,
     /// All nodes that were ever reported. The index of a node is its number.
     nodes: Vec<N>,
@@ -26,7 +27,7 @@ pub(super) struct Slots<N> {
 }
 
 /// What to do before a call for a key is sent.
-pub(super) enum Lookup {
+pub(crate) enum Lookup {
     /// Ask for the slots: the owner of the key is not known.
     Unknown,
     /// The owner is known. If possible, ask for the slots first, this node last.
@@ -49,7 +50,7 @@ impl<N> Default for Slots<N> {
 
 impl<N: Clone> Slots<N> {
     /// The number of the node at this address. A new node gets the next number, and `make` makes its data.
-    pub(super) fn number(
+    pub(crate) fn number(
         &mut self,
         address: NodeAddress,
         make: &mut dyn FnMut(NodeId, &NodeAddress) -> Result<N, Failure>,
@@ -64,21 +65,21 @@ impl<N: Clone> Slots<N> {
     }
 
     /// All nodes that were ever reported.
-    pub(super) fn nodes(&self) -> &[N] {
+    pub(crate) fn nodes(&self) -> &[N] {
         &self.nodes
     }
 
-    pub(super) fn node(&self, number: NodeId) -> Option<N> {
+    pub(crate) fn node(&self, number: NodeId) -> Option<N> {
         self.nodes.get(number).cloned()
     }
 
     /// The node that has the key.
-    pub(super) fn owner(&self, key: &[u8]) -> Option<NodeId> {
+    pub(crate) fn owner(&self, key: &[u8]) -> Option<NodeId> {
         self.owners.get(&Slot::for_key(key)).copied()
     }
 
     /// The node that has the key, or the failure that no node has it.
-    pub(super) fn owning_node(&self, key: &[u8]) -> Result<N, Failure> {
+    pub(crate) fn owning_node(&self, key: &[u8]) -> Result<N, Failure> {
         let node = self.owner(key).and_then(|number| self.node(number));
         node.ok_or_else(|| {
             let text = "no node of the cluster has the slot of this key";
@@ -87,7 +88,7 @@ impl<N: Clone> Slots<N> {
     }
 
     /// Whether to ask for the slots before a call for this key.
-    pub(super) fn look_up(&self, key: &[u8], now: Instant) -> Lookup {
+    pub(crate) fn look_up(&self, key: &[u8], now: Instant) -> Lookup {
         let is_due = self.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= REFRESH_INTERVAL);
         match (self.owner(key), self.doubted) {
             (None, _) => Lookup::Unknown,
@@ -98,18 +99,18 @@ impl<N: Clone> Slots<N> {
 
     /// The slot of this key has moved from one node to another. Other slots may have moved too: the next call with
     /// enough time asks.
-    pub(super) fn moved(&mut self, key: &[u8], from: NodeId, to: NodeId) {
+    pub(crate) fn moved(&mut self, key: &[u8], from: NodeId, to: NodeId) {
         self.owners.insert(Slot::for_key(key), to);
         self.doubted = Some(from);
     }
 
     /// This node failed, so the slots may have moved.
-    pub(super) fn doubt(&mut self, node: NodeId) {
+    pub(crate) fn doubt(&mut self, node: NodeId) {
         self.doubted = Some(node);
     }
 
     /// The address in a redirect by node `from`: `host:port`, or `:port` on the host of that node.
-    pub(super) fn address(&self, from: NodeId, to: &str) -> Result<NodeAddress, Failure> {
+    pub(crate) fn address(&self, from: NodeId, to: &str) -> Result<NodeAddress, Failure> {
         let (host, port) = to.rsplit_once(':').ok_or_else(|| no_address(to))?;
         let port = port.parse().map_err(|_| no_address(to))?;
         Ok((self.host(host, from), port))
@@ -128,17 +129,17 @@ impl<N: Clone> Slots<N> {
     }
 
     /// The number of updates so far.
-    pub(super) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
     /// No node has reported the slots.
-    pub(super) fn not_learned(&mut self, now: Instant) {
+    pub(crate) fn not_learned(&mut self, now: Instant) {
         self.asked = Some(now);
     }
 
     /// Node `source` has reported these slots. Returns the numbers of all masters.
-    pub(super) fn learn(
+    pub(crate) fn learn(
         &mut self,
         source: NodeId,
         ranges: Vec<Range>,
@@ -160,28 +161,51 @@ impl<N: Clone> Slots<N> {
     }
 }
 
+/// The address of each of these nodes, and the settings of connections to all of them.
+pub(crate) fn addresses_of(nodes: &[ConnectionInfo]) -> Result<(ConnectionInfo, Vec<NodeAddress>), Invalid> {
+    let Some(like) = nodes.first().cloned() else {
+        return Err(Invalid::new("nodes", "got none. Accepted: the address of 1 node or more"));
+    };
+    if nodes.iter().any(|info| info.redis_settings().db() != 0) {
+        let why = "the database is not 0. Accepted: no database, since a cluster has only the database 0";
+        return Err(Invalid::new("url", why));
+    }
+    if nodes.iter().any(|info| tls::is_used(info) != tls::is_used(&like)) {
+        let why = "some addresses use TLS and some do not. Accepted: TLS for all nodes of a cluster, or for none";
+        return Err(Invalid::new("url", why));
+    }
+    let addresses = nodes.iter().map(|info| match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Ok((host.clone(), *port)),
+        _ => {
+            let why = "a node has no host and port. Accepted: host and port for each node of a cluster";
+            Err(Invalid::new("url", why))
+        }
+    });
+    Ok((like, addresses.collect::<Result<_, _>>()?))
+}
+
 fn no_address(to: &str) -> Failure {
     let text = format!("a node of the cluster redirects to {to:?}, which is not an address");
     Failure::new(FailureKind::UnexpectedReply, text)
 }
 
 /// A range of slots of one master.
-pub(super) struct Range {
-    pub(super) first: u16,
-    pub(super) last: u16,
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(crate) struct Range {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 /// The command that asks a node for the slots.
-pub(super) fn command() -> Cmd {
+pub(crate) fn command() -> Cmd {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
     command
 }
 
 /// Reads the reply to [`command`].
-pub(super) fn read(reply: Value) -> Result<Vec<Range>, Failure> {
+pub(crate) fn read(reply: Value) -> Result<Vec<Range>, Failure> {
     let ranges: Option<Vec<Range>> = match &reply {
         Value::Array(rows) => rows.iter().map(range).collect(),
         _ => None,

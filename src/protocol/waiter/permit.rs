@@ -119,9 +119,13 @@ impl PermitTarget {
 
     /// The release of everything that the id may have, since the fence is unknown.
     pub(crate) fn release<C>(&self, connection: Option<C>, now: Instant) -> PendingRelease<C> {
-        let longest = PATIENCE.max(Duration::from_millis(self.lease.first_lease_ms()));
-        let until = now.checked_add(longest);
+        let until = now.checked_add(self.longest());
         PendingRelease::of_call(&self.keys, &self.id, self.lease.own_id, connection, until)
+    }
+
+    /// The time after which the server has freed the id by itself, if no call follows.
+    pub(crate) fn longest(&self) -> Duration {
+        PATIENCE.max(Duration::from_millis(self.lease.first_lease_ms()))
     }
 
     fn granted(&self, grant: &Grant, limit: u32, sent: Moment) -> Granted {

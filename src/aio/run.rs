@@ -1,0 +1,47 @@
+//! Runs work under a permit, and drops the work when the permit is lost.
+
+use super::permit::Permit;
+use super::semaphore::Semaphore;
+use crate::error::run::RunError;
+use crate::permit::Released;
+use futures_util::future::{Either, select};
+use std::pin::pin;
+use std::time::Duration;
+
+impl Semaphore {
+    /// Waits for a permit for at most `timeout`, runs `work` with it, and releases it. If the permit is lost, `work` is
+    /// dropped at its next `await`.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # async fn order(fence: u64) {}
+    /// # async fn example() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::aio::Gate::open("redis://127.0.0.1/").await?;
+    /// let market = gate.semaphore("market:account:17", 5);
+    /// market.run(Duration::from_secs(2), async |permit| order(permit.fence()).await).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError::NotAcquired`] if there was no permit in time; then `work` did not run. [`RunError::Lost`] if the permit
+    /// was lost before `work` ended. Then another caller may have held it at the same time, and only the
+    /// [fence](Permit::fence) protects what `work` has changed. A release that the server did not confirm is no error: it
+    /// continues in the background.
+    ///
+    /// # Cancel safety
+    /// If this is dropped, `work` is dropped, and the permit is released in the background.
+    pub async fn run<T>(&self, timeout: Duration, work: impl AsyncFnOnce(&Permit) -> T) -> Result<T, RunError> {
+        let permit = self.acquire_timeout(timeout).await?;
+        let done = match select(pin!(work(&permit)), pin!(permit.lost())).await {
+            Either::Left((done, _)) => done,
+            Either::Right((lost, _)) => return Err(RunError::Lost(lost)),
+        };
+        let lost = crate::error::Lost { id: permit.id().to_owned() };
+        match permit.release().await {
+            Ok(Released::Gone) => Err(RunError::Lost(lost)),
+            Ok(Released::Released) | Err(_) => Ok(done),
+        }
+    }
+}

@@ -93,7 +93,7 @@ impl Shared {
 
     /// Starts the task on the current runtime if it does not run: at first, or after the end of an earlier runtime.
     /// Outside a runtime the next call tries again.
-    fn ensure_task(&self) {
+    pub(super) fn ensure_task(&self) {
         if self.is_running.load(Ordering::Acquire) {
             return;
         }

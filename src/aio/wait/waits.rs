@@ -123,6 +123,7 @@ impl Shared {
     /// caller is pending.
     async fn prepare(&self, target: &PermitTarget, until: Option<Instant>) -> Result<(), CallError> {
         self.check_process()?;
+        self.ensure_task(); // for releases of permits that were dropped after the end of an earlier runtime
         target.check()?;
         if target.lease.own_id {
             self.releases.settle(&self.servers, &target.keys, &target.id, until).await?;

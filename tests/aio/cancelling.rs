@@ -1,0 +1,219 @@
+//! Promise: a future that is dropped, at whatever point, leaves no permit and no place in line.
+
+use crate::steps::Steps;
+use crate::support::proxy::Proxy;
+use crate::support::random::Random;
+use crate::support::{SOON, Server, eventually, kill_connections, within};
+use crate::{own, runtime};
+use luagate::aio::{Gate, Permit, Semaphore};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// How long anything of a dropped future may stay.
+const GONE: Duration = Duration::from_secs(2);
+
+/// What a future returns if it is not dropped.
+type Work<'a> = Pin<Box<dyn Future<Output = Vec<Permit>> + Send + 'a>>;
+
+/// The semaphores of a scene: the one on which the future works, and another one of the same group.
+struct Scene<'a> {
+    server: &'a Server,
+    semaphore: Semaphore,
+    other: Semaphore,
+    gate: Gate,
+}
+
+/// Drops a future after each number of polls, right after the poll and again when the next event has arrived.
+/// `blocked`: another caller holds the permit until nothing else happens.
+fn dropped_at_each_step(blocked: bool, prepare: impl Fn(&mut Scene), work: impl for<'a> Fn(&'a Scene<'a>) -> Work<'a>) {
+    let server = own!(Server::private_tcp(&[]));
+    let runtime = runtime();
+    let mut dropped = 0;
+    for steps in 0.. {
+        for late in [false, true] {
+            // Replies take a while, so that a future can be dropped while a call is on its way.
+            let proxy = Proxy::new(&server);
+            proxy.delay_replies((0..1_000).map(|_| Duration::from_millis(2)));
+            let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open()).unwrap();
+            let [name, other] = [0, 1].map(|number| format!("{{{steps}:{late}}}:{number}"));
+            let (semaphore, other) = (gate.semaphore(&name, 1), gate.semaphore(&other, 1));
+            let mut scene = Scene { server: &server, semaphore, other, gate };
+            prepare(&mut scene);
+            let seen = server.gate();
+            let seen = [&scene.semaphore, &scene.other].map(|semaphore| seen.semaphore(semaphore.name(), 1));
+            let mut holder = blocked.then(|| seen[0].try_acquire().unwrap());
+            let is_done = polled(&runtime, work(&scene), steps, late, &mut || drop(holder.take()));
+            drop(holder);
+            for semaphore in &seen {
+                let is_gone = within(GONE, || {
+                    let state = semaphore.inspect().unwrap();
+                    (state.holder_count == 0 && state.waiter_count == 0).then_some(())
+                });
+                assert!(is_gone.is_some(), "after {steps} polls, late: {late}: {:?}", semaphore.inspect());
+                drop(semaphore.acquire_timeout(GONE).unwrap());
+            }
+            if is_done {
+                assert!(dropped > 3, "it ends after {steps} polls");
+                return;
+            }
+            dropped += 1;
+        }
+    }
+}
+
+/// Polls a future this number of times, then drops it. Returns whether it ended before. `unblock`: called when nothing
+/// else wakes the future.
+fn polled(runtime: &Runtime, work: Work, steps: u32, late: bool, unblock: &mut dyn FnMut()) -> bool {
+    let mut work = Steps::new(runtime, work);
+    for _ in 0..steps {
+        if let Poll::Ready(permits) = work.poll() {
+            drop(permits);
+            return true;
+        }
+        if !work.is_woken_within(Duration::from_millis(60)) {
+            unblock();
+            assert!(work.is_woken_within(SOON), "it is not woken");
+        }
+    }
+    if late && steps > 0 {
+        work.is_woken_within(Duration::from_millis(60));
+    }
+    false
+}
+
+fn no_preparation(_: &mut Scene) {}
+
+#[test]
+fn an_acquire_that_is_dropped_at_any_step_leaves_nothing() {
+    dropped_at_each_step(false, no_preparation, |scene| {
+        Box::pin(async { vec![scene.semaphore.acquire().await.unwrap()] })
+    });
+}
+
+#[test]
+fn an_acquire_without_waiting_that_is_dropped_at_any_step_leaves_nothing() {
+    dropped_at_each_step(false, no_preparation, |scene| {
+        Box::pin(async { vec![scene.semaphore.try_acquire().await.unwrap()] })
+    });
+}
+
+#[test]
+fn a_wait_that_is_dropped_at_any_step_until_its_grant_leaves_nothing() {
+    dropped_at_each_step(true, no_preparation, |scene| {
+        Box::pin(async { vec![scene.semaphore.acquire_timeout(SOON).await.unwrap()] })
+    });
+}
+
+#[test]
+fn a_wait_with_an_own_id_that_is_dropped_at_any_step_leaves_nothing() {
+    let with_id = |scene: &mut Scene| scene.semaphore = scene.semaphore.clone().id("me");
+    dropped_at_each_step(true, with_id, |scene| Box::pin(async { vec![scene.semaphore.acquire().await.unwrap()] }));
+}
+
+#[test]
+fn an_acquire_of_a_permanent_permit_that_is_dropped_at_any_step_leaves_nothing() {
+    let permanent = |scene: &mut Scene| scene.semaphore = scene.semaphore.clone().permanent();
+    dropped_at_each_step(true, permanent, |scene| Box::pin(async { vec![scene.semaphore.acquire().await.unwrap()] }));
+}
+
+#[test]
+fn an_acquire_that_has_to_connect_and_is_dropped_at_any_step_leaves_nothing() {
+    let disconnect = |scene: &mut Scene| {
+        kill_connections(&mut scene.server.connection(), "normal");
+        eventually("the gate notices it", || (scene.gate.open_connections() == 0).then_some(()));
+    };
+    dropped_at_each_step(false, disconnect, |scene| Box::pin(async { vec![scene.semaphore.acquire().await.unwrap()] }));
+}
+
+#[test]
+fn a_wait_that_times_out_and_is_dropped_at_any_step_leaves_nothing() {
+    dropped_at_each_step(true, no_preparation, |scene| {
+        Box::pin(async {
+            let timeout = Duration::from_millis(20);
+            scene.semaphore.acquire_timeout(timeout).await.into_iter().collect()
+        })
+    });
+}
+
+#[test]
+fn a_wait_for_several_semaphores_that_is_dropped_at_any_step_leaves_nothing() {
+    dropped_at_each_step(true, no_preparation, |scene| {
+        Box::pin(async {
+            let both = scene.gate.several([(&scene.semaphore, 1), (&scene.other, 1)]);
+            both.acquire_timeout(SOON).await.unwrap().into_permits()
+        })
+    });
+}
+
+#[test]
+fn an_acquire_of_several_semaphores_that_is_dropped_at_any_step_leaves_nothing() {
+    dropped_at_each_step(false, no_preparation, |scene| {
+        Box::pin(async {
+            let both = scene.gate.several([(&scene.semaphore, 1), (&scene.other, 1)]);
+            both.try_acquire().await.unwrap().into_permits()
+        })
+    });
+}
+
+#[test]
+fn a_release_that_is_dropped_at_any_step_releases() {
+    dropped_at_each_step(false, no_preparation, |scene| {
+        Box::pin(async {
+            let permit = scene.semaphore.try_acquire().await.unwrap();
+            permit.refresh().await.unwrap();
+            permit.release().await.unwrap();
+            Vec::new()
+        })
+    });
+}
+
+#[test]
+fn ten_thousand_random_cancellations_under_load_leave_nothing() {
+    const CANCELLED: u32 = 10_000;
+    const TASKS: u64 = 32;
+    let server = Server::any();
+    let seen = server.gate().semaphore("busy", 3);
+    runtime().block_on(async {
+        let gate = crate::gate(&server).await;
+        let (cancelled, granted) = (&*Box::leak(Box::<AtomicU32>::default()), &*Box::leak(Box::<AtomicU32>::default()));
+        let tasks = (0..TASKS).map(|task| {
+            let semaphore = gate.semaphore("busy", 3);
+            tokio::spawn(async move {
+                let mut random = Random::new(task);
+                while cancelled.load(Ordering::Relaxed) < CANCELLED {
+                    // A third of the calls is not cancelled, so that a busy machine grants some too.
+                    let time = match random.below(3) {
+                        0 => SOON,
+                        _ => Duration::from_micros(random.below(4_000)),
+                    };
+                    match tokio::time::timeout(time, semaphore.acquire()).await {
+                        Err(_) => cancelled.fetch_add(1, Ordering::Relaxed),
+                        Ok(permit) => {
+                            let permit = permit.unwrap();
+                            assert!(!permit.is_lost());
+                            tokio::task::yield_now().await;
+                            drop(permit);
+                            granted.fetch_add(1, Ordering::Relaxed)
+                        }
+                    };
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+        assert!(granted.load(Ordering::Relaxed) > 100, "hardly any was granted");
+        gate.close().await.unwrap();
+    });
+    let state = within(GONE, || {
+        let state = seen.inspect().unwrap();
+        (state.holder_count == 0 && state.waiter_count == 0).then_some(())
+    });
+    assert!(state.is_some(), "{:?}", seen.inspect());
+    let all = seen.try_acquire_many(3).unwrap();
+    assert_eq!(all.permits(), 3);
+}

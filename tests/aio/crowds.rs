@@ -1,0 +1,90 @@
+//! Promise: any number of tasks wait in line on one socket, and are served in the order of their tickets.
+
+use crate::support::{SOON, Server, within};
+use crate::{own, runtime};
+use luagate::aio::{Gate, Semaphore};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const TASKS: u64 = 10_000;
+
+/// The longest time for all of them, on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+
+async fn served_in_order(semaphore: Semaphore, seen: luagate::Semaphore) {
+    let holder = semaphore.acquire().await.unwrap();
+    let last = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let (semaphore, last) = (semaphore.clone(), last.clone());
+        tasks.spawn(async move {
+            let permit = semaphore.acquire().await.unwrap();
+            let ticket = permit.ticket().unwrap();
+            let before = last.swap(ticket, Ordering::SeqCst); // one holder at a time
+            assert!(before < ticket, "ticket {ticket} was served after {before}");
+            permit.release().await.unwrap();
+        });
+    }
+    let in_line = tokio::task::spawn_blocking(move || {
+        within(LONG, || (seen.inspect_page(0, 0).unwrap().waiter_count == TASKS).then_some(()))
+    });
+    assert!(in_line.await.unwrap().is_some(), "not all are in line");
+    holder.release().await.unwrap();
+    let all = async { while tasks.join_next().await.is_some_and(|task| task.is_ok()) {} };
+    tokio::time::timeout(LONG, all).await.unwrap();
+    assert_eq!(tasks.len(), 0, "a task failed");
+}
+
+/// The connections of clients to this server, except one that asks.
+fn connections(server: &Server) -> i64 {
+    let info: String = redis::cmd("INFO").arg("clients").query(&mut server.connection()).unwrap();
+    let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
+    count.unwrap().trim().parse::<i64>().unwrap() - 1
+}
+
+#[test]
+fn ten_thousand_tasks_wait_on_one_socket_and_are_served_in_order_of_their_tickets() {
+    let server = own!(Server::private(&[]));
+    runtime().block_on(async {
+        let gate = crate::gate(&server).await;
+        assert_eq!(connections(&server), 1);
+        let seen = server.gate().semaphore("s", 1);
+        let begun = connections(&server);
+        served_in_order(gate.semaphore("s", 1), seen).await;
+        assert_eq!(gate.open_connections(), 1);
+        assert!(connections(&server) <= begun, "more sockets than one are open");
+    });
+}
+
+#[test]
+fn after_the_connection_broke_all_that_wait_are_served_in_order() {
+    let server = own!(Server::private(&[]));
+    runtime().block_on(async {
+        let gate = Gate::builder(&server.url).prefix(&server.prefix).open().await.unwrap();
+        let semaphore = gate.semaphore("s", 1);
+        let holder = semaphore.acquire().await.unwrap();
+        let mut tasks = JoinSet::new();
+        for _ in 0..100 {
+            let semaphore = semaphore.clone();
+            tasks.spawn(async move { semaphore.acquire_timeout(SOON).await.map(|permit| permit.ticket()) });
+        }
+        let seen = server.gate().semaphore("s", 1);
+        let blocking = tokio::task::spawn_blocking(move || {
+            within(SOON, || (seen.inspect_page(0, 0).unwrap().waiter_count == 100).then_some(())).unwrap();
+            let mut con = server.connection();
+            crate::support::kill_connections(&mut con, "normal");
+            crate::support::kill_connections(&mut con, "pubsub");
+            server
+        });
+        let _server = blocking.await.unwrap();
+        drop(holder);
+        let mut tickets = Vec::new();
+        while let Some(task) = tasks.join_next().await {
+            tickets.push(task.unwrap().unwrap().unwrap());
+        }
+        assert_eq!(tickets.len(), 100);
+        assert!(gate.counters().reconnects >= 1);
+    });
+}

@@ -1,0 +1,116 @@
+//! Promise: the holder of a permit learns of its loss, and work under a permit ends with it.
+
+use crate::support::{SOON, Server};
+use crate::{own, runtime};
+use luagate::errors::RunError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+#[test]
+fn lost_returns_when_the_lease_ends() {
+    let server = Server::any();
+    runtime().block_on(async {
+        let lease = Duration::from_millis(300);
+        let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(lease);
+        let permit = semaphore.acquire().await.unwrap();
+        let begun = Instant::now();
+        let lost = timeout(SOON, permit.lost()).await.unwrap();
+        assert_eq!(lost.id, permit.id());
+        assert!(permit.is_lost() && begun.elapsed() <= lease + Duration::from_millis(100), "{:?}", begun.elapsed());
+        timeout(SOON, permit.lost()).await.unwrap(); // it stays lost
+    });
+}
+
+#[test]
+fn lost_returns_when_a_refresh_finds_that_the_permit_was_revoked() {
+    let server = Server::any();
+    runtime().block_on(async {
+        let semaphore = crate::gate(&server).await.semaphore("s", 1);
+        let permit = Arc::new(semaphore.acquire().await.unwrap());
+        let waiting = tokio::spawn({
+            let permit = permit.clone();
+            async move { permit.lost().await }
+        });
+        semaphore.revoke(permit.id()).await.unwrap();
+        assert!(permit.refresh().await.is_err());
+        timeout(SOON, waiting).await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn lost_does_not_return_while_the_permit_is_renewed() {
+    let server = Server::any();
+    runtime().block_on(async {
+        let lease = Duration::from_millis(600);
+        let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(lease).auto_renew();
+        let permit = semaphore.acquire().await.unwrap();
+        assert!(timeout(3 * lease, permit.lost()).await.is_err());
+        permit.release().await.unwrap();
+    });
+}
+
+/// Records that it was dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn run_drops_the_work_before_the_server_can_grant_the_permit_to_another() {
+    let mut server = own!(Server::private(&[]));
+    runtime().block_on(async {
+        let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(Duration::from_millis(600)).auto_renew();
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        let dropped = Dropped(is_dropped.clone());
+        let begun = Instant::now();
+        server.pause();
+        server.resume();
+        let result = semaphore
+            .run(SOON, async |permit| {
+                server.pause();
+                let _dropped = dropped;
+                assert!(!permit.is_lost());
+                std::future::pending::<()>().await
+            })
+            .await;
+        assert!(matches!(result, Err(RunError::Lost(_))), "{result:?}");
+        assert!(is_dropped.load(Ordering::SeqCst) && begun.elapsed() < SOON);
+        server.resume();
+    });
+}
+
+#[test]
+fn run_returns_the_result_of_the_work_and_releases() {
+    let server = Server::any();
+    runtime().block_on(async {
+        let semaphore = crate::gate(&server).await.semaphore("s", 1);
+        let work = tokio::spawn({
+            let semaphore = semaphore.clone();
+            async move { semaphore.run(SOON, async |permit| permit.fence()).await }
+        });
+        let fence = work.await.unwrap().unwrap();
+        assert!(semaphore.try_acquire().await.unwrap().fence() > fence);
+        let _held = semaphore.acquire_timeout(SOON).await.unwrap();
+        let refused = semaphore.run(Duration::from_millis(50), async |_| unreachable!("it has no permit")).await;
+        assert!(matches!(refused, Err::<(), _>(RunError::NotAcquired(_))), "{refused:?}");
+    });
+}
+
+#[test]
+fn run_reports_a_permit_that_was_revoked_during_the_work() {
+    let server = Server::any();
+    runtime().block_on(async {
+        let semaphore = crate::gate(&server).await.semaphore("s", 1);
+        let result = semaphore
+            .run(SOON, async |permit| {
+                semaphore.revoke(permit.id()).await.unwrap();
+            })
+            .await;
+        assert!(matches!(result, Err(RunError::Lost(_))), "{result:?}");
+    });
+}

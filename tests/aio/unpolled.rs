@@ -1,0 +1,97 @@
+//! Promise: a grant of a future that is not polled blocks no other caller for longer than about a second, and the future
+//! still gets a permit when it is polled again.
+
+use crate::runtime;
+use crate::steps::Steps;
+use crate::support::{SOON, Server, eventually};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// How long such a grant may block others: a second without a poll, and the time to notice it.
+const BLOCKED: Duration = Duration::from_millis(2_000);
+
+#[test]
+fn a_grant_that_no_poll_takes_goes_to_the_next_caller_and_the_future_is_served_after_it() {
+    let (server, runtime) = (Server::any(), runtime());
+    let semaphore = runtime.block_on(crate::gate(&server)).semaphore("s", 1);
+    let others = server.gate().semaphore("s", 1);
+    let holder = others.try_acquire().unwrap();
+    let mut unpolled = Steps::new(&runtime, semaphore.acquire());
+    eventually("it is in line", || {
+        assert!(unpolled.poll().is_pending());
+        (others.inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    let ticket = others.inspect().unwrap().waiters[0].ticket;
+    while unpolled.is_woken_within(Duration::from_millis(100)) {
+        assert!(unpolled.poll().is_pending()); // until it only waits for its grant
+    }
+    holder.release().unwrap();
+    assert!(unpolled.is_woken_within(SOON), "it is granted");
+    let begun = Instant::now();
+    let next = others.acquire_timeout(SOON).unwrap();
+    assert!(begun.elapsed() < BLOCKED, "the next caller waited for {:?}", begun.elapsed());
+    // The future asks again with its ticket: it is ahead of a caller that came later.
+    let later = std::thread::spawn({
+        let others = others.clone();
+        move || others.acquire_timeout(SOON)
+    });
+    eventually("the later caller is in line", || (others.inspect().unwrap().waiter_count == 1).then_some(()));
+    eventually("the future is in line again", || {
+        assert!(unpolled.poll().is_pending());
+        (others.inspect().unwrap().waiter_count == 2).then_some(())
+    });
+    assert_eq!(others.inspect().unwrap().waiters[0].ticket, ticket);
+    while unpolled.is_woken_within(Duration::from_millis(100)) {
+        assert!(unpolled.poll().is_pending());
+    }
+    let fence = next.fence();
+    next.release().unwrap();
+    let permit = unpolled.finish().unwrap();
+    assert!(permit.fence() > fence && !permit.is_lost());
+    drop(permit);
+    assert!(later.join().unwrap().is_ok());
+}
+
+/// A grant that comes with a reply, not with a message.
+fn unread_reply_goes_to_the_next_caller(permanent: bool) {
+    let (server, runtime) = (Server::any(), runtime());
+    let mut semaphore = runtime.block_on(crate::gate(&server)).semaphore("s", 1);
+    if permanent {
+        semaphore = semaphore.permanent();
+    }
+    let others = server.gate().semaphore("s", 1);
+    for polls in 1.. {
+        let mut unpolled = Steps::new(&runtime, semaphore.try_acquire());
+        let mut done = None;
+        for _ in 0..polls {
+            if let Poll::Ready(granted) = unpolled.poll() {
+                done = Some(granted);
+                break;
+            }
+            assert!(unpolled.is_woken_within(SOON), "it is woken");
+        }
+        if done.is_some() {
+            assert!(polls > 1);
+            return;
+        }
+        let begun = Instant::now();
+        let next = others.acquire_timeout(SOON).unwrap();
+        assert!(begun.elapsed() < BLOCKED, "after {polls} polls the next caller waited for {:?}", begun.elapsed());
+        next.release().unwrap();
+        let permit = unpolled.finish().unwrap();
+        assert!(!permit.is_lost() && permit.fence() > 0);
+        assert_eq!(others.inspect().unwrap().holders[0].fence, permit.fence());
+        assert!(runtime.block_on(permit.refresh()).is_ok());
+        runtime.block_on(permit.release()).unwrap();
+    }
+}
+
+#[test]
+fn a_grant_in_a_reply_that_no_poll_reads_goes_to_the_next_caller() {
+    unread_reply_goes_to_the_next_caller(false);
+}
+
+#[test]
+fn a_permanent_grant_that_no_poll_takes_goes_to_the_next_caller() {
+    unread_reply_goes_to_the_next_caller(true);
+}

@@ -6,6 +6,7 @@ use super::lease::permits::Renewal;
 use super::shared::Shared;
 use super::transport::servers::Outcome;
 use super::transport::{Connection, Sending, Unanswered};
+use super::wait::polled::Held;
 use crate::clock::Busy;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Lost, RefreshError};
@@ -170,6 +171,12 @@ impl Permit {
     /// Hands the permit on without a release, because another release has been queued.
     pub(super) fn forget(mut self) {
         self.state.hand_on();
+    }
+
+    /// Ends the renewal of this permit while the future that holds it is not polled.
+    pub(super) fn held(&self) -> Held {
+        let (store, number) = (self.shared.permits.store().clone(), self.state.number);
+        Box::new(move || store.with(|keeper| keeper.stop_renewal(number)))
     }
 
     fn is_of_same_gate(&self, other: &Permit) -> bool {

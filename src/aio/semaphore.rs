@@ -105,7 +105,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As [`acquire`](Semaphore::acquire).
     pub async fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {
-        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), None).await
+        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), None, &[]).await
     }
 
     /// Takes a permit. Waits in line for at most `timeout`, and returns after at most `timeout` plus 50 ms.
@@ -134,7 +134,7 @@ impl Semaphore {
             return Err(Invalid::new("timeout", why).into());
         }
         let deadline = self.shared.now().checked_add(timeout); // no time limit if the clock cannot hold the deadline
-        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), deadline).await
+        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), deadline, &[]).await
     }
 
     /// As `acquire_many_timeout`, until `deadline`. If `deadline` has passed, it tries once without waiting.
@@ -207,19 +207,22 @@ impl Semaphore {
         span.run_async(watched).await
     }
 
-    /// Takes permits in line, with these lease options instead of those of the semaphore.
+    /// Takes permits in line, with these lease options instead of those of the semaphore. `held`: the permits that the
+    /// caller holds meanwhile.
     pub(super) async fn in_line(
         &self,
         permits: u32,
         lease: LeaseOptions,
         on_lost: Option<&OnLost>,
         deadline: Option<Instant>,
+        held: &[Permit],
     ) -> Result<Permit, AcquireError> {
         let mut target = self.settings.target(Some(permits), lease)?;
         let span = Operation::Acquire.on([target.keys.meta.as_ref()]);
         let shared = &self.shared;
         let watched = shared.futures.watch(|polled| async move {
             let cancel = self.settings.cancel.as_ref();
+            polled.holds(held.iter().map(Permit::held).collect());
             loop {
                 let granted = shared.in_line(target.clone(), deadline, cancel, &polled).await?;
                 let permit = Permit::granted(shared, granted, on_lost).await?;

@@ -91,6 +91,8 @@ impl Several {
     /// are renewed. At the end it checks that all of them are still held. It is fair: each line is first come, first
     /// served. The names need no common group, and the semaphores can be of different gates.
     ///
+    /// If this future is woken but not polled for one second, the permits that it already holds are not renewed any more.
+    ///
     /// # Errors
     /// [`AcquireSeveralError::TimedOut`] names the semaphore that was waited for. [`AcquireSeveralError::Lost`] if
     /// permits that were already granted were lost during the wait. [`AcquireSeveralError::Invalid`] for a timeout of

@@ -95,3 +95,33 @@ fn a_grant_in_a_reply_that_no_poll_reads_goes_to_the_next_caller() {
 fn a_permanent_grant_that_no_poll_takes_goes_to_the_next_caller() {
     unread_reply_goes_to_the_next_caller(true);
 }
+
+#[test]
+fn permits_that_an_unpolled_wait_for_several_already_holds_end_with_their_leases() {
+    let (server, runtime) = (Server::any(), runtime());
+    let gate = runtime.block_on(crate::gate(&server));
+    let lease = Duration::from_millis(600);
+    let (first, second) = (gate.semaphore("a", 1).lease(lease), gate.semaphore("b", 1).lease(lease));
+    let others = server.gate();
+    let holder = others.semaphore("b", 1).try_acquire().unwrap();
+    let both = gate.several([(&first, 1), (&second, 1)]);
+    let mut unpolled = Steps::new(&runtime, both.acquire_timeout(SOON));
+    eventually("it waits for the second", || {
+        assert!(unpolled.poll().is_pending());
+        (others.semaphore("b", 1).inspect().unwrap().waiter_count == 1).then_some(())
+    });
+    // While it is polled, the first permit is renewed for longer than its lease.
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * lease {
+        assert!(unpolled.poll().is_pending());
+        assert_eq!(others.semaphore("a", 1).inspect().unwrap().holder_count, 1);
+        unpolled.is_woken_within(Duration::from_millis(20));
+    }
+    holder.release().unwrap();
+    assert!(unpolled.is_woken_within(SOON), "it is granted");
+    let begun = Instant::now();
+    for name in ["b", "a"] {
+        drop(others.semaphore(name, 1).acquire_timeout(SOON).unwrap());
+    }
+    assert!(begun.elapsed() < BLOCKED + lease, "they were blocked for {:?}", begun.elapsed());
+}

@@ -51,7 +51,7 @@ async fn acquire_each(
         // Permits that are already held are renewed during the next wait, even if their settings do not ask for
         // renewal.
         let meanwhile = LeaseOptions { renewed: lease.lease_ms > 0, ..*lease };
-        let permit = semaphore.in_line(*wanted, meanwhile, None, deadline).await;
+        let permit = semaphore.in_line(*wanted, meanwhile, None, deadline, permits).await;
         permits.push(permit.map_err(|error| not_acquired(error, semaphore.settings()))?);
     }
     let until = deadline.and_then(|end| end.checked_add(LAST_CALL));

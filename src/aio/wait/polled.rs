@@ -50,7 +50,11 @@ struct Future {
     /// What it may get is given back. It must ask again.
     is_given_back: bool,
     asked: Vec<Asked>,
+    held: Vec<Held>,
 }
+
+/// A permit that a future already holds while it waits for others. The function ends its renewal.
+pub(in crate::aio) type Held = Box<dyn Fn() + Send>;
 
 /// What a future asks for.
 pub(in crate::aio) struct Asked {
@@ -87,6 +91,11 @@ impl Polled {
         self.future().asked = asked;
     }
 
+    /// What the future holds meanwhile.
+    pub(in crate::aio) fn holds(&self, held: Vec<Held>) {
+        self.future().held = held;
+    }
+
     /// Whether a grant that the future receives now is given back already.
     pub(in crate::aio) fn is_given_back(&self) -> bool {
         self.future().is_given_back
@@ -105,6 +114,7 @@ impl Polled {
             return Vec::new();
         }
         future.is_given_back = true;
+        future.held.iter().for_each(|end_renewal| end_renewal());
         future.asked.iter().flat_map(|asked| asked.give_back(now)).collect()
     }
 }

@@ -97,10 +97,11 @@ impl Mailbox {
     /// Removes the grants and returns their fences, because they are given back. The waiter asks again.
     #[cfg(feature = "tokio")]
     pub(crate) fn take_grants(&mut self) -> Vec<u64> {
-        let (grants, others) = self.messages.drain(..).partition(|(message, _)| message.fence > 0);
+        let (grants, others): (VecDeque<_>, VecDeque<_>) =
+            self.messages.drain(..).partition(|(message, _)| message.fence > 0);
         self.messages = others;
-        self.called = true;
-        VecDeque::into_iter(grants).map(|(message, _)| message.fence).collect()
+        self.called |= !grants.is_empty();
+        grants.into_iter().map(|(message, _)| message.fence).collect()
     }
 
     /// The next event for a waiter that sleeps until `until`. An error is the time at which to check again.

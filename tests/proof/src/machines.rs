@@ -1,5 +1,6 @@
 //! The keeper, a held permit, an inbox and pending releases, each alone: when each acts, to the millisecond.
 
+mod futures;
 mod latches;
 mod releases;
 mod tries;
@@ -82,6 +83,7 @@ pub fn check() {
     tries::check();
     waits::check();
     latches::check();
+    futures::check();
     first_leases();
 }
 

@@ -4,7 +4,7 @@ use super::flights::Answered;
 use super::{Client, Thread};
 use crate::protocol::call::Packed;
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::{PendingRelease, Steps, ToRelease};
+use crate::protocol::releases::{Ordered, PendingRelease, Steps, ToRelease};
 use std::time::Instant;
 
 /// A release in progress, call by call.
@@ -103,5 +103,12 @@ impl Client {
         self.releases.sent(0, unconfirmed, now.instant());
         self.releases_at = (!self.releases.is_empty()).then_some(now.instant());
         self.settle_all(now);
+    }
+}
+
+impl Ordered for u64 {
+    /// A release is sent alone on its connection, as the threads of the library do it.
+    fn is_shared_with(&self, _: &u64) -> bool {
+        false
     }
 }

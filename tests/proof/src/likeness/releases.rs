@@ -14,6 +14,7 @@ impl View<'_> {
                 self.add_own(fence);
             }
             Target::LookUp => self.add([3]),
+            Target::Held => self.add([4]), // no simulated client leaves a future without a poll
         }
         self.add_connection(pending.connection);
         self.add_instant(pending.until);

@@ -37,14 +37,14 @@ impl Wait<LatchTarget> {
 
 pub(super) fn check() {
     let none = "asks InLine";
-    let mut wait = Wait::new(None);
+    let mut wait = Wait::<LatchTarget>::new(None);
     assert_eq!(wait.start(true), "sleeps until 0");
     assert_eq!(wait.timer(0), none);
     assert_eq!(wait.replied("closed 2 3 9000 1000", 10), "sleeps until 5010", "at most five seconds");
     assert_eq!(wait.asks(5_010), "sleeps until 9010");
     assert_eq!(wait.timer(9_010), none);
     assert_eq!(wait.replied("open 3 1000", 9_010), "open");
-    let mut wait = Wait::new(None);
+    let mut wait = Wait::<LatchTarget>::new(None);
     assert_eq!(wait.start(false), "asks First");
     assert_eq!(wait.replied("closed 2 3 4000 1000", 5), "sleeps until 5");
     calls();
@@ -53,7 +53,7 @@ pub(super) fn check() {
 
 /// A message makes it ask at once. Each wrong message delays its reaction to the next one by 10 ms more, up to 1 s.
 fn calls() {
-    let mut wait = Wait::new(None);
+    let mut wait = Wait::<LatchTarget>::new(None);
     wait.asks(0);
     assert_eq!(wait.called(50), "sleeps until 0");
     assert_eq!(wait.asks(100), "sleeps until 4100");
@@ -72,7 +72,7 @@ fn calls() {
 /// Only the reply to the last call counts. While the server is unreachable, a wait that had a reply before continues.
 fn ends() {
     let last = || {
-        let mut wait = Wait::new(Some(500));
+        let mut wait = Wait::<LatchTarget>::new(Some(500));
         wait.asks(0);
         assert_eq!(wait.timer(500), "asks Last until 540");
         wait
@@ -80,16 +80,16 @@ fn ends() {
     assert_eq!(last().replied("closed 1 3 1000", 510), timed_out(1));
     assert_eq!(last().replied("none 1000", 510), timed_out(3));
     assert_eq!(last().replied("open 3 1000", 510), "open");
-    assert_eq!(Wait::new(None).cancelled(), CANCELLED);
-    let mut wait = Wait::new(None);
+    assert_eq!(Wait::<LatchTarget>::new(None).cancelled(), CANCELLED);
+    let mut wait = Wait::<LatchTarget>::new(None);
     wait.asks(0);
     assert_eq!(wait.cancelled(), format!("{CANCELLED}, gives back now true, later false"));
     let away = || CallError::Failed(Failure::new(FailureKind::Disconnected, "no answer"));
-    let mut wait = Wait::new(None);
+    let mut wait = Wait::<LatchTarget>::new(None);
     wait.asks(0);
     wait.timer(4_000);
     assert_eq!(wait.unanswered(away(), 4_000), "sleeps until 4100");
-    let mut first = Wait::new(None);
+    let mut first = Wait::<LatchTarget>::new(None);
     first.timer(0);
     assert!(first.unanswered(away(), 0).contains("no answer"));
 }

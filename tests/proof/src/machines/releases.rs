@@ -2,19 +2,26 @@
 
 use super::at;
 use crate::protocol::keys::Keys;
-use crate::protocol::releases::{Next, PendingRelease, Releases, Settled, Target, ToRelease};
+use crate::protocol::releases::{Next, Ordered, PendingRelease, Releases, Settled, Target, ToRelease};
 use redis::Value;
+
+/// Two releases behind the same call of a connection with an even number can share a packet.
+impl Ordered for u8 {
+    fn is_shared_with(&self, other: &u8) -> bool {
+        self == other && self % 2 == 0
+    }
+}
 
 /// The time when each of them expires, in ms.
 const UNTIL: u64 = 100_000;
 
 /// A release for a semaphore of this name.
-fn pending(name: &str, id: &str, target: Target, connection: Option<u8>) -> PendingRelease<u8> {
+pub(super) fn pending(name: &str, id: &str, target: Target, connection: Option<u8>) -> PendingRelease<u8> {
     let keys = Keys::mutex("luagate", name).unwrap();
     PendingRelease { keys, id: id.to_owned(), target, connection, until: Some(at(UNTIL).instant()) }
 }
 
-fn plain(name: &str, id: &str) -> PendingRelease<u8> {
+pub(super) fn plain(name: &str, id: &str) -> PendingRelease<u8> {
     pending(name, id, Target::Whatever, None)
 }
 
@@ -24,7 +31,7 @@ fn node_of(pending: &PendingRelease<u8>) -> usize {
 }
 
 /// The ids that are sent now, or in how many ms from 0 the next ones are.
-fn next(releases: &mut Releases<u8>, now: u64) -> Result<Vec<String>, Option<u128>> {
+pub(super) fn next(releases: &mut Releases<u8>, now: u64) -> Result<Vec<String>, Option<u128>> {
     match releases.next(at(now).instant(), node_of) {
         ToRelease::Now(batch) => Ok(batch.into_iter().map(|pending| pending.id).collect()),
         ToRelease::At(end) => Err(end.map(|end| end.saturating_duration_since(at(0).instant()).as_millis())),

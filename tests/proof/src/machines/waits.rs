@@ -14,7 +14,7 @@ fn failed(kind: FailureKind) -> CallError {
     CallError::Failed(Failure::new(kind, "no answer"))
 }
 
-fn unknown(kind: FailureKind) -> CallError {
+pub(super) fn unknown(kind: FailureKind) -> CallError {
     CallError::Unknown(Failure::new(kind, "no answer"))
 }
 
@@ -48,7 +48,7 @@ impl Shown for PermitTarget {
 }
 
 impl Wait<PermitTarget> {
-    fn new(deadline: Option<u64>, own_id: bool, strict: bool) -> Self {
+    pub(super) fn new(deadline: Option<u64>, own_id: bool, strict: bool) -> Self {
         let keys = Keys::mutex("luagate", "m").unwrap();
         let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id, at_least_ms: 0 };
         let (id, permits, entry) = ("id".to_owned(), Some(1), QueueEntry::default());
@@ -56,8 +56,8 @@ impl Wait<PermitTarget> {
     }
 
     /// A wait in line since 0, with ticket 50, by a reply with the server time 1,000.
-    fn in_line(deadline: Option<u64>, own_id: bool) -> Self {
-        let mut wait = Wait::new(deadline, own_id, false);
+    pub(super) fn in_line(deadline: Option<u64>, own_id: bool) -> Self {
+        let mut wait = Wait::<PermitTarget>::new(deadline, own_id, false);
         assert_eq!(wait.start(true), "sleeps until 0");
         let asks = match deadline {
             None => "asks InLine".to_owned(),
@@ -84,13 +84,13 @@ pub(super) fn check() {
 
 /// Without an inbox it asks once without joining the line. It sleeps for at most 5 s, and 1 s for each waiter ahead.
 fn first_calls() {
-    let mut wait = Wait::new(Some(1_000), false, false);
+    let mut wait = Wait::<PermitTarget>::new(Some(1_000), false, false);
     assert_eq!(wait.start(false), "asks First until 1040");
     assert_eq!(wait.answered(denied(), 0, 5), "sleeps until 0");
     assert_eq!(wait.timer(5), "asks InLine until 1040");
     let sleeps = [(1, 9_000, 5_010), (2, 9_000, 1_010), (4, 9_000, 3_010), (9, 9_000, 5_010), (4, 500, 510)];
     for (position, retry_after, until) in sleeps {
-        let mut wait = Wait::new(None, false, false);
+        let mut wait = Wait::<PermitTarget>::new(None, false, false);
         wait.start(true);
         wait.timer(0);
         let sleeps = wait.answered(queued(50, position, retry_after, 1_000), 10, 20);
@@ -100,7 +100,7 @@ fn first_calls() {
     assert_eq!(wait.timer(4_000), "asks InLine");
     let answer = Answer::Granted(grant(60, 8_000, 5_000), USAGE);
     assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999), ticket Some(50)");
-    let mut first = Wait::new(None, false, false);
+    let mut first = Wait::<PermitTarget>::new(None, false, false);
     first.start(true);
     first.timer(0);
     first.answered(queued(1, 1, 4_000, 1_000), 0, 10);
@@ -133,7 +133,7 @@ fn grants_by_message() {
     assert_eq!(wait.message(60, Some(9_000), 999, 600), "sleeps until 600");
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(4_500), 1_000, 600), "granted 60 until Some(3499), ticket Some(50)");
-    let mut early = Wait::new(None, false, false);
+    let mut early = Wait::<PermitTarget>::new(None, false, false);
     early.start(true);
     assert_eq!(early.message(60, Some(9_000), 1_500, 0), "sleeps until 0", "older than the wait");
 }
@@ -146,7 +146,7 @@ fn hints() {
     assert_eq!(wait.message(0, Some(3_500), 1_000, 100), "sleeps until 2000");
     assert_eq!(wait.called(300), "sleeps until 300");
     assert_eq!(wait.message(0, None, 1_000, 100), "Revoked, gives back now true, later false");
-    let mut early = Wait::new(None, false, false);
+    let mut early = Wait::<PermitTarget>::new(None, false, false);
     early.start(true);
     assert_eq!(early.called(300), "sleeps until 0");
 }
@@ -175,7 +175,7 @@ fn own_ids() {
     let mut wait = Wait::in_line(None, true);
     wait.timer(4_000);
     assert_eq!(wait.answered(held(50), 4_000, 4_010), "AlreadyHeld");
-    let mut wait = Wait::new(None, true, false);
+    let mut wait = Wait::<PermitTarget>::new(None, true, false);
     wait.start(false);
     assert_eq!(wait.answered(held(60), 0, 10), "AlreadyHeld");
     // A permit of another caller is not released, even if a call without a reply may still bring a grant.
@@ -224,7 +224,7 @@ fn timeouts() {
         let given_back = format!("{reported}, gives back now false, later true");
         assert_eq!(wait.unanswered(failed(FailureKind::Unreachable), 540), given_back);
     }
-    let mut wait = Wait::new(Some(500), false, false);
+    let mut wait = Wait::<PermitTarget>::new(Some(500), false, false);
     wait.start(true);
     wait.timer(510);
     assert_eq!(wait.unanswered(failed(FailureKind::Unreachable), 520), "Failed");
@@ -262,11 +262,11 @@ fn outages() {
     wait.timer(8_200);
     let denied = wait.unanswered(failed(FailureKind::Permission), 8_200);
     assert!(denied.starts_with("Failed") && denied.ends_with("later true"), "{denied}");
-    let mut first = Wait::new(None, false, false);
+    let mut first = Wait::<PermitTarget>::new(None, false, false);
     first.start(true);
     first.timer(0);
     assert_eq!(first.unanswered(failed(FailureKind::Unreachable), 0), "Failed");
-    let mut first = Wait::new(None, false, false);
+    let mut first = Wait::<PermitTarget>::new(None, false, false);
     first.start(true);
     first.timer(0);
     let unknown = first.unanswered(unknown(FailureKind::Disconnected), 0);
@@ -275,7 +275,7 @@ fn outages() {
 
 fn cancellations() {
     // The lowest possible ticket counts too.
-    let mut wait = Wait::new(None, false, false);
+    let mut wait = Wait::<PermitTarget>::new(None, false, false);
     wait.start(true);
     assert_eq!(wait.called(5), "sleeps until 0");
     wait.timer(0);
@@ -287,7 +287,7 @@ fn cancellations() {
     wait.timer(4_000);
     wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
     assert_eq!(wait.cancelled(), "Cancelled, gives back now true, later true");
-    let mut early = Wait::new(None, false, false);
+    let mut early = Wait::<PermitTarget>::new(None, false, false);
     early.start(true);
     assert_eq!(early.cancelled(), "Cancelled");
 }
@@ -298,13 +298,13 @@ fn limits() {
     for (strict, reported) in
         [(true, "LimitMismatch, gives back now true, later false"), (false, "granted 60 until Some(2999), ticket None")]
     {
-        let mut wait = Wait::new(None, false, strict);
+        let mut wait = Wait::<PermitTarget>::new(None, false, strict);
         wait.start(true);
         wait.timer(0);
         let answer = Answer::Granted(grant(60, 8_000, 5_000), other);
         assert_eq!(wait.answered(answer, 0, 5), reported);
     }
-    let mut wait = Wait::new(None, false, true);
+    let mut wait = Wait::<PermitTarget>::new(None, false, true);
     wait.start(true);
     wait.timer(0);
     assert_eq!(wait.answered(queued(50, 1, 4_000, 1_000), 0, 5), "sleeps until 4000");
@@ -322,7 +322,7 @@ fn limits() {
 /// to release, unless an earlier call may still be executed.
 fn full_lines() {
     let target = |max_waiting, at_least_ms| {
-        let target = Wait::new(None, false, false).waiter.target;
+        let target = Wait::<PermitTarget>::new(None, false, false).waiter.target;
         PermitTarget { max_waiting, lease: LeaseOptions { at_least_ms, ..target.lease }, ..target }
     };
     for (max_waiting, at_least_ms, lease_ms) in [(0, 0, 3_000), (2, 2_999, 3_000), (3, 3_001, 3_001)] {
@@ -334,7 +334,7 @@ fn full_lines() {
         }
     }
     let new = || {
-        let mut wait = Wait::new(None, false, false);
+        let mut wait = Wait::<PermitTarget>::new(None, false, false);
         wait.start(true);
         assert_eq!(wait.timer(0), "asks InLine");
         wait

@@ -1,0 +1,128 @@
+//! What only the async API uses: futures that are dropped or not polled, and releases that share a connection.
+
+use super::releases::{next, pending, reply};
+use super::wait::Wait;
+use super::waits::{denied, unknown};
+use super::{at, keep};
+use crate::error::failure::FailureKind;
+use crate::protocol::keeper::{Keeper, Task};
+use crate::protocol::mailbox::{Mail, Mailbox};
+use crate::protocol::message::Received;
+use crate::protocol::releases::{Next, Releases, Target};
+use crate::protocol::semaphore::Answer;
+use crate::protocol::waiter::{Leftover, PermitTarget};
+use sha1_smol::Sha1;
+
+pub(super) fn check() {
+    leftovers();
+    given_back();
+    held();
+    together();
+    grants();
+    reports();
+}
+
+/// A wait that is dropped gives back what the server may have stored for it, and nothing before its first call.
+fn leftovers() {
+    let mut wait = Wait::<PermitTarget>::new(None, false, false);
+    assert_eq!(wait.waiter.leftover(), Leftover::Nothing);
+    wait.start(false);
+    assert_eq!(wait.waiter.leftover(), Leftover::Whatever, "the first call is in progress");
+    wait.answered(denied(), 0, 5);
+    assert_eq!(wait.waiter.leftover(), Leftover::Nothing, "it was denied");
+    wait.timer(5);
+    assert_eq!(wait.waiter.leftover(), Leftover::Whatever);
+    assert_eq!(Wait::in_line(None, false).waiter.leftover(), Leftover::Whatever, "it has a place in line");
+    let mut wait = Wait::in_line(None, false);
+    wait.timer(4_000);
+    wait.unanswered(unknown(FailureKind::TimedOut), 4_010);
+    assert_eq!(wait.waiter.leftover(), Leftover::Whatever);
+    // Another caller may have the permit of a chosen id. Only a message shows whose it is.
+    let mut wait = Wait::in_line(None, true);
+    wait.timer(4_000);
+    wait.answered(Answer::Held(super::waits::grant(60, 8_000, 5_000), super::waits::USAGE), 4_000, 4_100);
+    assert_eq!(wait.waiter.leftover(), Leftover::Unconfirmed);
+}
+
+/// A wait whose grant was given back asks again at once, with its ticket.
+fn given_back() {
+    let mut wait = Wait::in_line(None, false);
+    wait.timer(4_000);
+    assert_eq!(wait.given_back(6_000), "sleeps until 6000");
+    assert_eq!(wait.waiter.target.entry.ticket, 50);
+    assert_eq!(wait.timer(6_000), "asks InLine");
+    let mut wait = Wait::in_line(Some(5_000), false);
+    assert_eq!(wait.given_back(6_000), "sleeps until 5000", "its time is over");
+    assert_eq!(wait.timer(6_000), "asks Last until 6040");
+}
+
+/// Only a permit is released, not a place in line.
+fn held() {
+    let after = |replies: &[&str]| {
+        let mut steps = pending("m", "id", Target::Held, None).steps();
+        let mut taken = vec![steps.next];
+        for words in replies {
+            steps.answered(reply(words)).unwrap();
+            taken.push(steps.next);
+        }
+        taken
+    };
+    let (look_up, release, nothing) = (Next::LookUp, Next::Release(Some(7)), Next::Nothing);
+    let held = "held 1 7 9000 1000";
+    assert_eq!(after(&[held, "released 0 0 3"]), [look_up, release, nothing]);
+    assert_eq!(after(&[held, "gone"]), [look_up, release, nothing], "it does not look again");
+    assert_eq!(after(&["queued 5 1 1000"]), [look_up, nothing]);
+    assert_eq!(after(&["gone 1000"]), [look_up, nothing]);
+}
+
+/// Releases behind calls of the same shared connection are sent together, others alone.
+fn together() {
+    let mut releases = Releases::default();
+    let behind = |id, connection| pending("m", id, Target::Whatever, connection);
+    let looked_up = pending("m", "looked up", Target::LookUp, Some(2));
+    let held = pending("m", "held", Target::Held, None);
+    releases.add([
+        behind("a", Some(2)),
+        behind("b", Some(4)),
+        behind("c", Some(2)),
+        looked_up,
+        held,
+        behind("d", None),
+    ]);
+    for ids in [&["a", "c"][..], &["b"], &["looked up"], &["held"], &["d"]] {
+        let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+        assert_eq!(next(&mut releases, 0), Ok(ids));
+    }
+}
+
+/// Grants that are given back leave the mailbox. The waiter asks again, and keeps its other messages.
+fn grants() {
+    let mut mailbox = Mailbox::new(Some("secret".to_owned()));
+    mailbox.inbox("channel");
+    for words in ["id 0 0 9000 1000", "id 1 60 9000 1000"] {
+        let signature = Sha1::from(format!("secret{words}")).digest();
+        let message = format!("{words} {signature}");
+        assert!(mailbox.put("channel", &Received::read(message.as_bytes()).unwrap(), at(0)));
+    }
+    assert_eq!(mailbox.take_grants(), [60]);
+    let (later, now) = (at(1_000).instant(), at(0).instant());
+    assert!(matches!(mailbox.take(later, now), Ok(Mail::Message { message, .. }) if message.fence == 0));
+    assert!(matches!(mailbox.take(later, now), Ok(Mail::Called)));
+    assert!(mailbox.take(later, now).is_err());
+    assert!(mailbox.take_grants().is_empty());
+    assert!(mailbox.take(later, now).is_err(), "nothing was given back");
+}
+
+/// The end of a lease is reported from when somebody waits for it, and renewals are planned for each server.
+fn reports() {
+    let mut keeper = Keeper::default();
+    let first = keeper.keep(super::held(3_000, true), 4, false, at(0));
+    assert_eq!(keeper.next(Task::Report), None);
+    keeper.report(first);
+    assert_eq!(super::next(&keeper, Task::Report), Some(2_999));
+    keep(&mut keeper, 1_500);
+    let renewals: Vec<_> = keeper.renewals().map(|(node, at)| (node, super::wait::ms(at))).collect();
+    assert_eq!(renewals, [(0, 499), (4, 999)]);
+    keeper.remove(first);
+    assert_eq!(keeper.renewals().count(), 1);
+}

@@ -45,8 +45,8 @@ fn has(program: &str) -> bool {
 }
 
 fn main() -> ExitCode {
-    if let Some((_, arguments)) = support::job() {
-        worker::work(&arguments);
+    if let Some((language, arguments)) = support::job() {
+        worker::work(&language, &arguments);
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::from_args();

@@ -1,5 +1,6 @@
 //! The log of all processes: each writes when it acquires and when it releases. The checks of this log.
 
+use super::team::TOKIO;
 use redis::streams::StreamRangeReply;
 use redis::{Commands, Connection};
 use std::collections::BTreeMap;
@@ -77,8 +78,12 @@ pub fn assert_in_order(stays: &mut [Stay]) {
     for pair in stays.windows(2) {
         assert!(pair[0].fence < pair[1].fence, "a fence was granted twice: {pair:?}");
     }
-    let waited: Vec<&Stay> = stays.iter().filter(|stay| stay.ticket > 0).collect();
-    for pair in waited.windows(2) {
-        assert!(pair[0].ticket < pair[1].ticket, "granted out of order: {pair:?}");
+    let mut latest = 0;
+    for stay in stays.iter().filter(|stay| stay.ticket > 0) {
+        // With its connection for calls, a gate for tokio loses its subscription. Until it has another one, its waiters are
+        // skipped. They never overtake.
+        let may_be_late = stay.language == TOKIO;
+        assert!(stay.ticket > latest || may_be_late, "granted out of order, after the ticket {latest}: {stay:?}");
+        latest = latest.max(stay.ticket);
     }
 }

@@ -1,7 +1,6 @@
 //! Processes in all languages that share one semaphore.
 
 use super::language::Language;
-use super::worker::NAME;
 use crate::support::{SOON, process, signal, within};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -35,10 +34,12 @@ pub struct Team {
     started: u32,
 }
 
+/// Processes in Rust, with the synchronous and with the async API.
 pub const RUST: &str = "rust";
+pub const TOKIO: &str = "rust with tokio";
 
 impl Team {
-    /// Starts `each` processes of every language and of Rust. Returns when each process held the semaphore once.
+    /// Starts `each` processes of every language and of both APIs in Rust. Returns when each process held the semaphore once.
     pub fn new(url: &str, prefix: &str, languages: &[Language], each: u32) -> Team {
         let mut team = Team {
             url: url.to_owned(),
@@ -59,7 +60,7 @@ impl Team {
     /// The languages of the processes.
     pub fn names(&self) -> Vec<&'static str> {
         let names = self.languages.iter().map(|language| language.name);
-        std::iter::once(RUST).chain(names).collect()
+        [RUST, TOKIO].into_iter().chain(names).collect()
     }
 
     fn join(&mut self, language: &'static str) {
@@ -69,7 +70,7 @@ impl Team {
         let other = self.languages.iter().find(|other| other.name == language);
         let command = match other {
             Some(other) => other.run("worker", &arguments),
-            None => process(NAME, &arguments),
+            None => process(language, &arguments),
         };
         self.members.push(Member::start(language, command));
     }

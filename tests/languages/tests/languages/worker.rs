@@ -1,7 +1,8 @@
-//! The process in Rust. The workers of the other languages do the same.
+//! The process in Rust, with either API. The workers of the other languages do the same.
 
+use super::team::{RUST, TOKIO};
 use crate::support::random::Random;
-use luagate::{Error, Gate, Permit, Semaphore};
+use luagate::{Error, Gate, Permit, Semaphore, aio};
 use redis::{Cmd, Connection, FromRedisValue};
 use std::io::Read;
 use std::sync::Arc;
@@ -41,24 +42,30 @@ impl Log {
         self.run::<()>(&entry);
     }
 
-    fn enter(&mut self, permit: &Permit) {
+    /// `left`: what is left of the lease, early rather than late.
+    fn enter(&mut self, language: &str, left: Option<Duration>, fields: [(&str, String); 4]) {
         let (seconds, micros): (u128, u128) = self.run(&redis::cmd("TIME"));
-        // Early rather than late, as `remaining` is.
-        let left = permit.remaining().unwrap_or_default().as_millis();
-        self.write(&[
-            ("event", "enter".to_owned()),
-            ("language", "rust".to_owned()),
-            ("id", permit.id().to_owned()),
-            ("permits", permit.permits().to_string()),
-            ("fence", permit.fence().to_string()),
-            ("ticket", permit.ticket().unwrap_or(0).to_string()),
-            ("expires_at", (seconds * 1_000 + micros / 1_000 + left).to_string()),
-        ]);
+        let end = seconds * 1_000 + micros / 1_000 + left.unwrap_or_default().as_millis();
+        let [id, permits, fence, ticket] = fields;
+        let (event, language) = (("event", "enter".to_owned()), ("language", language.to_owned()));
+        self.write(&[event, language, id, permits, fence, ticket, ("expires_at", end.to_string())]);
     }
 
-    fn leave(&mut self, permit: &Permit) {
-        self.write(&[("event", "leave".to_owned()), ("id", permit.id().to_owned())]);
+    fn leave(&mut self, id: &str) {
+        self.write(&[("event", "leave".to_owned()), ("id", id.to_owned())]);
     }
+}
+
+/// The fields of a permit of either API.
+macro_rules! fields {
+    ($permit:ident) => {
+        [
+            ("id", $permit.id().to_owned()),
+            ("permits", $permit.permits().to_string()),
+            ("fence", $permit.fence().to_string()),
+            ("ticket", $permit.ticket().unwrap_or(0).to_string()),
+        ]
+    };
 }
 
 fn enter(semaphore: &Semaphore, random: &mut Random) -> Result<Permit, Error> {
@@ -71,20 +78,39 @@ fn enter(semaphore: &Semaphore, random: &mut Random) -> Result<Permit, Error> {
 
 fn stay(semaphore: &Semaphore, random: &mut Random, log: &mut Log) -> Result<(), Error> {
     let permit = enter(semaphore, random)?;
-    log.enter(&permit);
+    log.enter(RUST, permit.remaining(), fields!(permit));
     sleep(Duration::from_millis(random.below(20)));
     let refreshed = match random.below(3) {
         0 => permit.refresh(),
         _ => Ok(()),
     };
-    log.leave(&permit);
+    log.leave(permit.id());
     refreshed?;
     permit.release()?;
     Ok(())
 }
 
-/// Acquires and releases until its standard input ends.
-pub fn work(arguments: &[String]) {
+/// The same with the async API.
+async fn stay_in_task(semaphore: &aio::Semaphore, random: &mut Random, log: &mut Log) -> Result<(), Error> {
+    let permits = 1 + random.below(2) as u32;
+    let permit = match random.below(4) {
+        0 => semaphore.try_acquire_many(permits).await?,
+        _ => semaphore.acquire_many_timeout(permits, IN_LINE).await?,
+    };
+    log.enter(TOKIO, permit.remaining(), fields!(permit));
+    sleep(Duration::from_millis(random.below(20)));
+    let refreshed = match random.below(3) {
+        0 => permit.refresh().await,
+        _ => Ok(()),
+    };
+    log.leave(permit.id());
+    refreshed?;
+    permit.release().await?;
+    Ok(())
+}
+
+/// Acquires and releases until its standard input ends. `language`: with which of the two APIs.
+pub fn work(language: &str, arguments: &[String]) {
     let [url, prefix, seed] = arguments else { panic!("{arguments:?}") };
     let should_end = Arc::new(AtomicBool::new(false));
     let ended = should_end.clone();
@@ -92,14 +118,25 @@ pub fn work(arguments: &[String]) {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         ended.store(true, Ordering::SeqCst);
     });
-    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-    let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
     let client = redis::Client::open(&**url).unwrap();
     let con = client.get_connection().unwrap();
     let mut log = Log { client, con, key: format!("{prefix}:log") };
     let mut random = Random::new(seed.parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut stay: Box<dyn FnMut(&mut Random) -> Result<(), Error>> = match language {
+        TOKIO => {
+            let gate = runtime.block_on(aio::Gate::builder(url).prefix(prefix).open()).unwrap();
+            let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
+            Box::new(move |random| runtime.block_on(stay_in_task(&semaphore, random, &mut log)))
+        }
+        _ => {
+            let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+            let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
+            Box::new(move |random| stay(&semaphore, random, &mut log))
+        }
+    };
     while !should_end.load(Ordering::SeqCst) {
-        match stay(&semaphore, &mut random, &mut log) {
+        match stay(&mut random) {
             Ok(()) => println!("served"),
             Err(Error::Denied(_)) => sleep(Duration::from_millis(1 + random.below(20))),
             Err(error) => {

@@ -197,11 +197,11 @@ impl Semaphore {
             loop {
                 let busy = shared.servers.clock.busy(); // until the permit is registered for renewal
                 let granted = shared.at_once(&mut target, &polled).await?;
-                let permit = Permit::granted(shared, (granted, busy), self.settings.on_lost.as_ref()).await?;
+                let permit = Permit::granted(shared, (granted, busy), self.settings.on_lost.as_ref()).await;
                 if !polled.is_given_back() {
-                    return Ok(permit);
+                    return Ok(permit?);
                 }
-                permit.forget();
+                permit.map(Permit::forget).ok();
             }
         });
         span.run_async(watched).await
@@ -225,13 +225,14 @@ impl Semaphore {
             polled.holds(held.iter().map(Permit::held).collect());
             loop {
                 let granted = shared.in_line(target.clone(), deadline, cancel, &polled).await?;
-                let permit = Permit::granted(shared, granted, on_lost).await?;
+                let ticket = granted.0.ticket;
+                let permit = Permit::granted(shared, granted, on_lost).await;
                 if !polled.is_given_back() {
-                    return Ok(permit);
+                    return Ok(permit?);
                 }
                 // While it was confirmed. The next wait has the same place.
-                target.entry.ticket = permit.ticket().unwrap_or_default();
-                permit.forget();
+                target.entry.ticket = ticket.unwrap_or_default();
+                permit.map(Permit::forget).ok();
             }
         });
         span.run_async(watched).await

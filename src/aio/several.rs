@@ -128,8 +128,9 @@ impl Several {
             let grants = self.members.granted(answer)?;
             let held = SeveralPermits::new(self.members.names(), self.permits(shared, &id, &grants, sent)?);
             self.members.check_limits(&grants)?;
-            confirm(held.permits()).await?;
+            let confirmed = confirm(held.permits()).await;
             if !polled.is_given_back() {
+                confirmed?;
                 held.permits().iter().for_each(|_| shared.servers.counts.grant(false));
                 return Ok(held);
             }

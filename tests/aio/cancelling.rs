@@ -172,6 +172,25 @@ fn a_release_that_is_dropped_at_any_step_releases() {
 }
 
 #[test]
+fn after_a_refresh_that_was_dropped_the_earlier_of_the_two_ends_counts() {
+    let server = own!(Server::private_tcp(&[]));
+    let (proxy, runtime) = (Proxy::new(&server), runtime());
+    let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open()).unwrap();
+    let permit = runtime.block_on(gate.semaphore("s", 1).acquire()).unwrap();
+    proxy.keep_replies();
+    let short = Duration::from_millis(800);
+    let mut refresh = Steps::new(&runtime, permit.refresh_for(short));
+    assert!(refresh.poll().is_pending());
+    eventually("the server has run it", || proxy.has_any_back().then_some(()));
+    drop(refresh);
+    assert!(permit.remaining().is_some_and(|left| left <= short), "{:?}", permit.remaining());
+    proxy.let_go();
+    // The next refresh counts again.
+    runtime.block_on(permit.refresh()).unwrap();
+    assert!(permit.remaining().is_some_and(|left| left > short), "{:?}", permit.remaining());
+}
+
+#[test]
 fn ten_thousand_random_cancellations_under_load_leave_nothing() {
     const CANCELLED: u32 = 10_000;
     const TASKS: u64 = 32;

@@ -1,9 +1,11 @@
 //! Promise: a grant of a future that is not polled blocks no other caller for longer than about a second, and the future
 //! still gets a permit when it is polled again.
 
-use crate::runtime;
 use crate::steps::Steps;
+use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server, eventually};
+use crate::{own, runtime};
+use luagate::aio::Gate;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -52,48 +54,72 @@ fn a_grant_that_no_poll_takes_goes_to_the_next_caller_and_the_future_is_served_a
     assert!(later.join().unwrap().is_ok());
 }
 
-/// A grant that comes with a reply, not with a message.
-fn unread_reply_goes_to_the_next_caller(permanent: bool) {
-    let (server, runtime) = (Server::any(), runtime());
-    let mut semaphore = runtime.block_on(crate::gate(&server)).semaphore("s", 1);
+/// A grant that comes with a reply, not with a message. `in_line`: in reply to a call that would wait.
+fn unread_reply_goes_to_the_next_caller(permanent: bool, in_line: bool) {
+    let (server, runtime) = (own!(Server::private_tcp(&[])), runtime());
+    let proxy = Proxy::new(&server);
+    let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open()).unwrap();
+    proxy.delay_replies((0..1_000).map(|_| Duration::from_millis(5))); // no reply arrives during a poll
+    let mut semaphore = gate.semaphore("s", 1);
     if permanent {
         semaphore = semaphore.permanent();
     }
+    // After a first wait the gate has an inbox, and its first calls join the line.
+    let busy = gate.semaphore("busy", 1);
+    let _held = runtime.block_on(busy.acquire()).unwrap();
+    assert!(runtime.block_on(busy.acquire_timeout(Duration::from_millis(20))).is_err());
+    let acquire = async || match in_line {
+        true => semaphore.acquire().await.unwrap(),
+        false => semaphore.try_acquire().await.unwrap(),
+    };
     let others = server.gate().semaphore("s", 1);
-    for polls in 1.. {
-        let mut unpolled = Steps::new(&runtime, semaphore.try_acquire());
+    let mut checked = 0;
+    for polls in (1..5).cycle().take(12) {
+        let mut unpolled = Steps::new(&runtime, acquire());
         let mut done = None;
         for _ in 0..polls {
-            if let Poll::Ready(granted) = unpolled.poll() {
-                done = Some(granted);
+            if let Poll::Ready(permit) = unpolled.poll() {
+                done = Some(permit);
                 break;
             }
             assert!(unpolled.is_woken_within(SOON), "it is woken");
         }
-        if done.is_some() {
-            assert!(polls > 1);
-            return;
+        if let Some(permit) = done {
+            runtime.block_on(permit.release()).unwrap();
+            continue;
         }
         let begun = Instant::now();
         let next = others.acquire_timeout(SOON).unwrap();
         assert!(begun.elapsed() < BLOCKED, "after {polls} polls the next caller waited for {:?}", begun.elapsed());
         next.release().unwrap();
-        let permit = unpolled.finish().unwrap();
-        assert!(!permit.is_lost() && permit.fence() > 0);
+        let permit = unpolled.finish();
+        assert!(!permit.is_lost());
         assert_eq!(others.inspect().unwrap().holders[0].fence, permit.fence());
         assert!(runtime.block_on(permit.refresh()).is_ok());
         runtime.block_on(permit.release()).unwrap();
+        checked += 1;
+        if checked > polls {
+            break;
+        }
     }
+    assert!(checked > 0, "each future had its permit before it could be left alone");
 }
 
 #[test]
 fn a_grant_in_a_reply_that_no_poll_reads_goes_to_the_next_caller() {
-    unread_reply_goes_to_the_next_caller(false);
+    unread_reply_goes_to_the_next_caller(false, false);
+}
+
+#[test]
+fn a_grant_in_a_reply_to_a_call_in_line_that_no_poll_reads_goes_to_the_next_caller() {
+    unread_reply_goes_to_the_next_caller(false, true);
 }
 
 #[test]
 fn a_permanent_grant_that_no_poll_takes_goes_to_the_next_caller() {
-    unread_reply_goes_to_the_next_caller(true);
+    for in_line in [false, true] {
+        unread_reply_goes_to_the_next_caller(true, in_line);
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Promise: the example `axum_limit` works on five requests of an account at a time, over all its instances, and a
 //! client that disconnects leaves nothing behind.
 
-use crate::all_processors;
 use crate::examples::path_of;
+use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually, signal};
+use crate::{all_processors, own};
 
 use luagate::inspection::Inspection;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,10 +26,10 @@ struct Instance {
 
 impl Instance {
     /// The settings are pairs of a name and a value.
-    fn start(server: &Server, settings: &[(&str, &str)]) -> Instance {
+    fn start(url: &str, settings: &[(&str, &str)]) -> Instance {
         let mut process = Command::new(path_of("axum_limit"))
             .arg("127.0.0.1:0")
-            .env("REDIS_URL", &server.url)
+            .env("REDIS_URL", url)
             .envs(settings.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
@@ -146,7 +147,7 @@ impl Account {
 fn two_instances_work_on_five_requests_of_an_account_and_the_others_get_429_with_a_retry_time() {
     let _processors = all_processors();
     let server = Server::any();
-    let instances = [(); 2].map(|()| Instance::start(&server, &[("WORK_MS", ENDLESS)]));
+    let instances = [(); 2].map(|()| Instance::start(&server.url, &[("WORK_MS", ENDLESS)]));
     let (account, other) = (Account::new(&server), Account::new(&server));
     let requests = [0, 1, 0, 1, 0, 1, 0, 1].map(|instance| instances[instance].send(&account.path()));
     eventually("three answers", || {
@@ -169,8 +170,8 @@ fn two_instances_work_on_five_requests_of_an_account_and_the_others_get_429_with
 fn a_request_in_line_is_served_when_another_request_of_any_instance_ends() {
     let _processors = all_processors();
     let server = Server::any();
-    let busy = Instance::start(&server, &[("WORK_MS", ENDLESS)]);
-    let quick = Instance::start(&server, &[("WORK_MS", "0"), ("WAIT_MS", ENDLESS)]);
+    let busy = Instance::start(&server.url, &[("WORK_MS", ENDLESS)]);
+    let quick = Instance::start(&server.url, &[("WORK_MS", "0"), ("WAIT_MS", ENDLESS)]);
     let account = Account::new(&server);
     let mut active = account.busy(&busy);
     let first = account.inspect().holders.iter().map(|holder| holder.fence).max().unwrap();
@@ -192,7 +193,7 @@ fn a_request_in_line_is_served_when_another_request_of_any_instance_ends() {
 fn a_request_that_waited_for_two_seconds_gets_429_with_a_retry_time() {
     let _processors = all_processors();
     let server = Server::any();
-    let busy = Instance::start(&server, &[("WORK_MS", ENDLESS)]);
+    let busy = Instance::start(&server.url, &[("WORK_MS", ENDLESS)]);
     let account = Account::new(&server);
     let _active = account.busy(&busy);
     let start = Instant::now();
@@ -207,7 +208,7 @@ fn a_request_that_waited_for_two_seconds_gets_429_with_a_retry_time() {
 fn a_client_that_disconnects_leaves_no_waiter_and_no_permit() {
     let _processors = all_processors();
     let server = Server::any();
-    let instance = Instance::start(&server, &[("WORK_MS", ENDLESS), ("WAIT_MS", ENDLESS)]);
+    let instance = Instance::start(&server.url, &[("WORK_MS", ENDLESS), ("WAIT_MS", ENDLESS)]);
     let account = Account::new(&server);
     let active = account.busy(&instance);
     let waiting = [(); 4].map(|()| instance.send(&account.path_that_waits()));
@@ -222,7 +223,7 @@ fn a_client_that_disconnects_leaves_no_waiter_and_no_permit() {
 fn the_work_gets_a_fence_that_increases_over_all_instances() {
     let _processors = all_processors();
     let server = Server::any();
-    let instances = [(); 2].map(|()| Instance::start(&server, &[("WORK_MS", "0")]));
+    let instances = [(); 2].map(|()| Instance::start(&server.url, &[("WORK_MS", "0")]));
     let account = Account::new(&server);
     let fences: Vec<_> = (0..10)
         .map(|request| {
@@ -235,10 +236,11 @@ fn the_work_gets_a_fence_that_increases_over_all_instances() {
 }
 
 #[test]
-fn a_service_that_was_told_to_stop_leaves_no_permit_when_it_ends() {
+fn a_service_that_was_told_to_stop_ends_when_the_server_has_confirmed_all_releases() {
     let _processors = all_processors();
-    let server = Server::any();
-    let mut instance = Instance::start(&server, &[("WORK_MS", ENDLESS)]);
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let mut instance = Instance::start(&proxy.url, &[("WORK_MS", ENDLESS)]);
     let account = Account::new(&server);
     let mut active = account.busy(&instance);
     signal("-TERM", instance.process.id());
@@ -247,6 +249,7 @@ fn a_service_that_was_told_to_stop_leaves_no_permit_when_it_ends() {
     drop(active);
     account.has(1, 0); // it still works on the last request
     assert_eq!(instance.process.try_wait().unwrap(), None);
+    proxy.go_silent(); // the first release is lost
     drop(last);
     assert!(instance.ends().success());
     assert_eq!(account.inspect().in_use, 0);
@@ -256,7 +259,7 @@ fn a_service_that_was_told_to_stop_leaves_no_permit_when_it_ends() {
 fn a_name_that_is_not_valid_gets_400() {
     let _processors = all_processors();
     let server = Server::any();
-    let instance = Instance::start(&server, &[]);
+    let instance = Instance::start(&server.url, &[]);
     let answer = instance.send("/work/with%20space").answer();
     assert_eq!(answer.status(), 400, "{answer:?}");
 }

@@ -54,7 +54,7 @@
 //! - [`guide::internals`]: the code of this crate, for contributors.
 
 // Without the feature, the links to the module lead to the page that explains it.
-#![cfg_attr(not(feature = "tokio"), doc = "\n[`aio`]: guide::async_programs")]
+#![cfg_attr(not(feature = "tokio"), doc = "", doc = "[`aio`]: guide::async_programs")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs, unreachable_pub)]

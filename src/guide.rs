@@ -10,7 +10,7 @@
 //! | [`several_at_once`] | hold several limits together, such as 3 for each user and 100 in total |
 //! | [`rate_limits`] | limit how many start in a period |
 //! | [`latch_and_autocomplete`] | wait for other processes to finish; find names by their first letters |
-//! | [`async_programs`] | use this crate in a program on tokio |
+//! | [`async_programs`] | use the async API in a program on tokio |
 //! | [`testing`] | test your program without a server |
 //! | [`deployments`] | use a cluster, sentinels, TLS, or a pool that your program made |
 //! | [`production`] | operate it: settings, memory, failovers, upgrades, stuck holders, permissions |

@@ -1,6 +1,6 @@
 //! Locks and counting semaphores on Redis and Valkey, for processes on any number of machines. Waiters are served in
 //! order, each grant has a lease and a fencing token, and each operation is one Lua script that the server runs
-//! atomically. All calls are synchronous: they block the calling thread.
+//! atomically. There is an API for threads, at the top of this crate, and the same API for tokio: [`aio`].
 //!
 //! ```no_run
 //! # fn main() -> Result<(), luagate::Error> {
@@ -33,6 +33,7 @@
 //! - **Three ways to acquire.** At once, or the error [`Denied`](errors::Denied): `try_acquire`, `try_lock`,
 //!   `try_read`. In line without a time limit: `acquire`, `lock`, `read`. In line with a time limit: `acquire_timeout`,
 //!   `try_lock_for`, `try_read_until`. No caller overtakes the line.
+//! - **Calls block their thread**, for one round trip or until their wait ends. In [`aio`] they block no thread.
 //! - **Leases.** A permit of a crashed process becomes free when its lease ends. The default lease is 30 s, and the
 //!   client renews it in the background until the guard is dropped. A permit can be lost: see [`Permit::is_lost`].
 //! - **Fences.** Only the [fence](Permit::fence) stops the writes of a process that was paused for longer than its
@@ -43,7 +44,8 @@
 //! # Further pages
 //!
 //! - [`guide::getting_started`]: the guide, which reads from start to end.
-//! - [`guide::async_programs`]: this crate in an async program.
+//! - [`guide::async_programs`]: this crate in an async program. [`aio`] needs the feature `tokio`, and for TLS the feature
+//!   `tokio-tls`.
 //! - [`guide::production`]: settings of the server, memory, manual failover, stuck holders, upgrades.
 //! - [`guide::observability`]: the [counters](Counters) of a gate, and the feature `tracing`.
 //! - [`memory`]: a server inside the process, for your unit tests. A test moves its clock. Needs the feature `memory`.
@@ -51,6 +53,8 @@
 //! - [`GateBuilder::root_certificates`]: TLS, with the feature `tls`. Your program chooses the cryptography library.
 //! - [`guide::internals`]: the code of this crate, for contributors.
 
+// Without the feature, the links to the module lead to the page that explains it.
+#![cfg_attr(not(feature = "tokio"), doc = "", doc = "[`aio`]: guide::async_programs")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs, unreachable_pub)]
@@ -117,7 +121,7 @@ pub use several::{Several, SeveralPermits};
 pub use transport::eviction::Warning;
 pub use wait::cancel::Cancel;
 
-/// The README's program is compiled with the examples of the documentation.
-#[cfg(doctest)]
+/// The README's programs are compiled with the examples of the documentation.
+#[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,6 +1,7 @@
 //! Promise: dropping a permit never blocks and never panics, wherever it is dropped. The permit is released while the
 //! gate's task runs, and otherwise ends with its lease.
 
+use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server, eventually};
 use crate::{own, runtime};
 use luagate::aio::{Gate, Semaphore};
@@ -39,6 +40,19 @@ fn a_drop_does_not_wait_for_a_server_that_does_not_answer() {
     assert!(begun.elapsed() < AT_ONCE, "it took {:?}", begun.elapsed());
     server.resume();
     assert_free(&server);
+}
+
+#[test]
+fn a_dropped_permit_is_released_on_another_connection_if_the_first_one_stays_silent() {
+    let server = own!(Server::private_tcp(&[]));
+    let (proxy, runtime) = (Proxy::new(&server), runtime());
+    let permit = runtime.block_on(async {
+        let builder = Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(100));
+        builder.open().await.unwrap().semaphore("s", 1).acquire().await.unwrap()
+    });
+    proxy.go_silent(); // an attempt on the present connection is never answered
+    drop(permit);
+    assert_free(&server); // long before its lease ends
 }
 
 #[test]

@@ -58,8 +58,24 @@ fn wait(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
+/// The features of this test, so that cargo builds nothing twice.
+fn features() -> String {
+    let features = [
+        ("cluster", cfg!(feature = "cluster")),
+        ("sentinel", cfg!(feature = "sentinel")),
+        ("r2d2", cfg!(feature = "r2d2")),
+        ("tls", cfg!(feature = "tls")),
+        ("memory", cfg!(feature = "memory")),
+        ("tracing", cfg!(feature = "tracing")),
+        ("tokio", cfg!(feature = "tokio")),
+        ("tokio-tls", cfg!(feature = "tokio-tls")),
+    ];
+    let enabled: Vec<_> = features.iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| *name).collect();
+    enabled.join(",")
+}
+
 /// The path next to this test's own binary. Cargo builds the examples only if all tests are built.
-fn path_of(example: &str) -> PathBuf {
+pub fn path_of(example: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let own = std::env::current_exe().unwrap();
@@ -70,7 +86,7 @@ fn path_of(example: &str) -> PathBuf {
                 Some(other) => other,
             };
             let built = Command::new(cargo)
-                .args(["build", "--quiet", "--examples", "--profile", profile])
+                .args(["build", "--quiet", "--examples", "--profile", profile, "--features", &features()])
                 .current_dir(env!("CARGO_MANIFEST_DIR"))
                 .status();
             assert!(built.unwrap().success(), "the examples do not build");
@@ -165,9 +181,10 @@ fn paused_holder_writes_nothing_when_it_resumes() {
 #[test]
 fn without_a_server_each_example_fails_with_an_error() {
     let _processors = all_processors();
-    for example in
-        ["web_service", "nightly_job", "stream_consumer", "licences", "marketplace", "paused_holder", "market"]
-    {
+    let mut examples =
+        vec!["web_service", "nightly_job", "stream_consumer", "licences", "marketplace", "paused_holder", "market"];
+    examples.extend(cfg!(feature = "tokio").then_some("axum_limit"));
+    for example in examples {
         let output = wait(start(example, "redis://127.0.0.1:1/")); // no server listens there
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{example}: {errors}");

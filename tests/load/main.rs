@@ -4,6 +4,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[cfg(feature = "tokio")]
+mod axum_limit;
 mod examples;
 mod histories;
 mod history_checker;

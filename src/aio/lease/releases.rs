@@ -166,7 +166,7 @@ impl Batch<'_> {
         for ((mut pending, steps), outcome) in sent.into_iter().zip(&mut steps).zip(outcomes) {
             let read = outcome.and_then(|answered| answered.read(|reply| steps.answered(reply)));
             if let Err(unanswered) = read {
-                pending.connection = unanswered.connection;
+                pending.connection = pending.connection.and(unanswered.connection);
                 self.unconfirmed.push(pending);
             }
         }
@@ -210,7 +210,8 @@ impl Drop for Attempt<'_> {
 }
 
 /// Releases once. If the release has a connection, that connection is used as long as it works: the server processes
-/// this release after the earlier call there.
+/// this release after the earlier call there. Otherwise each attempt uses the present connection, because the last one may
+/// be silent for ever.
 async fn release(servers: &Servers, pending: &mut PendingRelease, until: Option<Instant>) -> Result<(), CallError> {
     let sending = Sending { until, ..Sending::default() };
     let mut steps = pending.steps();
@@ -224,7 +225,7 @@ async fn release(servers: &Servers, pending: &mut PendingRelease, until: Option<
             None => return Ok(()),
         };
         if let Err(unanswered) = read {
-            pending.connection = unanswered.connection;
+            pending.connection = pending.connection.take().and(unanswered.connection);
             return Err(unanswered.error);
         }
     }

@@ -6,6 +6,7 @@ use crate::rounds::compare;
 use crate::server::Server;
 use crate::wire::Script;
 use luagate::aio::{Gate, Semaphore};
+use luagate::scripts::Keys;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion};
 use std::future::Future;
@@ -37,13 +38,13 @@ pub async fn connection(url: &str, config: AsyncConnectionConfig) -> Multiplexed
 }
 
 impl Raw {
-    pub async fn new(server: &Server, name: &str) -> Raw {
-        let mut con = server.connection();
+    pub async fn new(url: &str, prefix: &str, name: &str) -> Raw {
+        let mut con = redis::Client::open(url).unwrap().get_connection().unwrap();
         Raw {
-            con: connection(&server.url, AsyncConnectionConfig::new()).await,
+            con: connection(url, AsyncConnectionConfig::new()).await,
             acquire: Script::of_manifest(&mut con, "semaphore/acquire"),
             release: Script::of_manifest(&mut con, "semaphore/release"),
-            keys: server.keys(name).names().map(str::to_owned),
+            keys: Keys::semaphore(prefix, name).unwrap().names().map(str::to_owned),
         }
     }
 
@@ -95,14 +96,14 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let runtime = runtime();
     let gate = runtime.block_on(gate(server));
     let semaphore = gate.semaphore("tasks", 100).lease(LEASE);
-    let raw = runtime.block_on(Raw::new(server, "raw"));
+    let raw = runtime.block_on(Raw::new(&server.url, &server.prefix, "raw"));
     let one = compare(
         ROUNDS,
         || us(&runtime, 1, PAIRS, || pairs(semaphore.clone(), PAIRS)),
         || us(&runtime, 1, PAIRS, || raw.clone().pairs("100", PAIRS)),
     );
     let semaphore = gate.semaphore("many-tasks", TASKS as u32).lease(LEASE);
-    let raw = runtime.block_on(Raw::new(server, "raw-many"));
+    let raw = runtime.block_on(Raw::new(&server.url, &server.prefix, "raw-many"));
     let many = compare(
         ROUNDS,
         || us(&runtime, TASKS, PAIRS_OF_TASK, || pairs(semaphore.clone(), PAIRS_OF_TASK)),

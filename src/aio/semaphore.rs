@@ -221,7 +221,7 @@ impl Semaphore {
         let watched = shared.futures.watch(|polled| async move {
             let cancel = self.settings.cancel.as_ref();
             loop {
-                let granted = shared.in_line(target.clone(), deadline, cancel, &polled).await?;
+                let granted = shared.in_line(&target, deadline, cancel, &polled).await?;
                 let permit = Permit::granted(shared, granted, on_lost).await?;
                 if !polled.is_given_back() {
                     return Ok(permit);

@@ -11,7 +11,9 @@ const LEASE: Duration = Duration::from_secs(3_600);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [url, prefix, count, by] = &arguments[..] else { panic!("takes url, prefix, count, and `thread`, `task` or `raw`") };
+    let [url, prefix, count, by] = &arguments[..] else {
+        panic!("takes url, prefix, count, and `thread`, `task` or `raw`")
+    };
     let count = count.parse().unwrap();
     match &**by {
         "thread" => by_thread(url, prefix, count),

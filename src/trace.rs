@@ -110,14 +110,21 @@ mod disabled {
             work()
         }
 
+        // An `async fn` would contain `work` twice: as an argument, and as what it waits for.
         #[cfg(feature = "tokio")]
-        pub(crate) async fn run_async<T, E>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-            work.await
+        pub(crate) fn run_async<T, E>(
+            self,
+            work: impl Future<Output = Result<T, E>>,
+        ) -> impl Future<Output = Result<T, E>> {
+            work
         }
 
         #[cfg(feature = "tokio")]
-        pub(crate) async fn tell_async<T, E>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-            work.await
+        pub(crate) fn tell_async<T, E>(
+            self,
+            work: impl Future<Output = Result<T, E>>,
+        ) -> impl Future<Output = Result<T, E>> {
+            work
         }
     }
 

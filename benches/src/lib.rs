@@ -31,6 +31,7 @@ pub mod recorded;
 pub mod rounds;
 pub mod script_instructions;
 pub mod script_time;
+pub mod tasks;
 pub mod threads;
 pub mod throughput;
 pub mod version;

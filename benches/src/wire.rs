@@ -19,6 +19,7 @@ pub fn manifest() -> Value {
 }
 
 /// A loaded script.
+#[derive(Clone)]
 pub struct Script {
     sha1: String,
 }

@@ -18,6 +18,7 @@ use crate::protocol::lease::{self, Deadline, LeaseOptions};
 use crate::protocol::semaphore::Grant;
 use crate::protocol::waiter::Granted;
 use crate::trace::Operation;
+use futures_util::FutureExt;
 use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,7 +74,9 @@ impl Permit {
         drop(busy);
         permit.state.limit = granted.limit;
         permit.state.ticket = granted.ticket;
-        confirm(slice::from_ref(&permit)).await?;
+        if permit.is_unconfirmed() {
+            confirm(slice::from_ref(&permit)).boxed().await?;
+        }
         shared.servers.counts.grant(granted.ticket.is_some());
         Ok(permit)
     }
@@ -117,7 +120,7 @@ impl Permit {
     /// # Cancel safety
     /// If this is dropped, the permit is released in the background.
     pub async fn release(mut self) -> Result<Released, ReleaseError<Permit>> {
-        match release_all(slice::from_mut(&mut self)).await {
+        match release_one(&mut self).await {
             Ok(released) => Ok(released),
             Err(error) => Err(ReleaseError::new(self, error)),
         }
@@ -287,6 +290,21 @@ async fn refresh_each(
     };
     let permits: Vec<_> = permits.iter().map(|permit| (permit.state.number, &*permit.state.identity)).collect();
     first.shared.permits.refresh(&permits, lease_ms, until).await
+}
+
+/// Releases this permit, as `release_all` does.
+async fn release_one(permit: &mut Permit) -> Result<Released, CallError> {
+    permit.shared.check_process()?;
+    let shared = permit.shared.clone();
+    let span = Operation::Release.on([permit.state.key()]);
+    let release = async {
+        if let Some(call) = permit.state.begin_release() {
+            let outcome = shared.servers.send(&call, Sending::default()).await;
+            permit.released(outcome)?;
+        }
+        Ok(if permit.state.gone { Released::Gone } else { Released::Released })
+    };
+    span.tell_async(release).await
 }
 
 /// Releases these permits, in one packet for each gate. A permit whose release was confirmed is no longer armed.

@@ -224,7 +224,7 @@ impl Semaphore {
             let cancel = self.settings.cancel.as_ref();
             polled.holds(held.iter().map(Permit::held).collect());
             loop {
-                let granted = shared.in_line(target.clone(), deadline, cancel, &polled).await?;
+                let granted = shared.in_line(&target, deadline, cancel, &polled).await?;
                 let ticket = granted.0.ticket;
                 let permit = Permit::granted(shared, granted, on_lost).await;
                 if !polled.is_given_back() {

@@ -38,9 +38,9 @@ fn digits(packet: &mut Vec<u8>, number: u64) {
 
 /// The commands of a packet, for a client that sends them itself.
 #[cfg(feature = "tokio")]
-pub(crate) fn commands(mut packet: &[u8]) -> Vec<redis::Cmd> {
-    let mut commands = Vec::with_capacity(1);
-    while let Some(words) = count(&mut packet, b'*') {
+pub(crate) fn commands(mut packet: &[u8]) -> impl Iterator<Item = redis::Cmd> {
+    std::iter::from_fn(move || {
+        let words = count(&mut packet, b'*')?;
         let mut command = redis::Cmd::with_capacity(words, packet.len());
         for _ in 0..words {
             let Some((word, rest)) = count(&mut packet, b'$').and_then(|length| packet.split_at_checked(length)) else {
@@ -49,19 +49,24 @@ pub(crate) fn commands(mut packet: &[u8]) -> Vec<redis::Cmd> {
             command.arg(word);
             packet = rest.get(b"\r\n".len()..).unwrap_or_default();
         }
-        commands.push(command);
-    }
-    commands
+        Some(command)
+    })
 }
 
 /// Reads a count after this sign.
 #[cfg(feature = "tokio")]
 fn count(packet: &mut &[u8], sign: u8) -> Option<usize> {
-    let digits = packet.strip_prefix(&[sign])?;
-    let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
-    let (digits, rest) = digits.split_at_checked(end)?;
+    let [first, rest @ ..] = *packet else { return None };
+    if *first != sign {
+        return None;
+    }
+    let (mut rest, mut count) = (rest, 0);
+    while let [digit @ b'0'..=b'9', after @ ..] = rest {
+        count = count * 10 + usize::from(digit - b'0');
+        rest = after;
+    }
     *packet = rest.get(b"\r\n".len()..)?;
-    Some(digits.iter().fold(0, |count, digit| count * 10 + usize::from(digit - b'0')))
+    Some(count)
 }
 
 #[cfg(test)]
@@ -80,7 +85,7 @@ mod tests {
                 begin(&mut packet, words.len());
                 words.iter().for_each(|each| word(&mut packet, each));
             }
-            let read = super::commands(&packet);
+            let read: Vec<redis::Cmd> = super::commands(&packet).collect();
             prop_assert_eq!(read.len(), commands.len());
             let read: Vec<u8> = read.iter().flat_map(redis::Cmd::get_packed_command).collect();
             prop_assert_eq!(read, packet);

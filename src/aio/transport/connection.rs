@@ -7,11 +7,12 @@ use crate::protocol::resp;
 use crate::sync::lock;
 use crate::transport::NodeId;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, RedisResult, Value};
+use redis::{Pipeline, RedisError, RedisResult};
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::time::error::Elapsed;
 
 pub(in crate::aio) struct Connection {
     con: MultiplexedConnection,
@@ -84,43 +85,34 @@ impl Connection {
         time: Duration,
         read_timeout: Duration,
     ) -> (Vec<Reply>, bool) {
-        let commands = resp::commands(&packet.bytes);
+        let mut pipeline = Pipeline::with_capacity(packet.replies);
+        let mut count = 0;
+        for command in resp::commands(&packet.bytes) {
+            pipeline.add_command(command);
+            count += 1;
+        }
         let call = self.begin();
-        let answered = tokio::time::timeout(time, self.send(commands)).await;
-        let error = match answered {
-            Ok(Ok(replies)) => {
-                self.answered();
-                return (replies.into_iter().map(Ok).collect(), false);
+        let mut con = self.con.clone();
+        let answered = tokio::time::timeout(time, con.send_packed_commands(&pipeline, 0, count)).await;
+        match self.answered(answered, read_timeout) {
+            Ok(replies) => (replies.into_iter().map(Ok).collect(), false),
+            Err((error, is_late)) => {
+                drop(call);
+                ((0..packet.replies).map(|_| Err(error.clone())).collect(), is_late)
             }
-            Ok(Err(error)) => {
-                self.outdate();
-                (error, false)
-            }
-            Err(_) => {
-                let silent_since = lock(&self.calls).silent_since;
-                let silence = silent_since.map(|since| machine_now().saturating_duration_since(since));
-                if silence >= Some(read_timeout) {
-                    self.outdate();
-                }
-                (std::io::Error::from(ErrorKind::TimedOut).into(), true)
-            }
-        };
-        drop(call);
-        let (error, is_late) = error;
-        ((0..packet.replies).map(|_| Err(error.clone())).collect(), is_late)
+        }
     }
 
-    async fn send(&self, mut commands: Vec<Cmd>) -> RedisResult<Vec<Value>> {
+    /// As `exchange`, for one command.
+    pub(super) async fn exchange_one(&self, command: &[u8], time: Duration, read_timeout: Duration) -> (Reply, bool) {
+        let command = resp::commands(command).next().unwrap_or_default();
+        let _call = self.begin();
         let mut con = self.con.clone();
-        if let [command] = commands.as_slice() {
-            return Ok(vec![con.send_packed_command(command).await?]);
+        let answered = tokio::time::timeout(time, con.send_packed_command(&command)).await;
+        match self.answered(answered, read_timeout) {
+            Ok(reply) => (Ok(reply), false),
+            Err((error, is_late)) => (Err(error), is_late),
         }
-        let count = commands.len();
-        let mut pipeline = Pipeline::with_capacity(count);
-        for command in commands.drain(..) {
-            pipeline.add_command(command);
-        }
-        con.send_packed_commands(&pipeline, 0, count).await
     }
 
     fn begin(&self) -> Call<'_> {
@@ -130,8 +122,30 @@ impl Connection {
         Call(self)
     }
 
-    fn answered(&self) {
-        let mut calls = lock(&self.calls);
-        calls.silent_since = (calls.count > 1).then(machine_now);
+    /// The outcome of the call. `true`: the connection still works, and the replies are late.
+    fn answered<T>(
+        &self,
+        answered: Result<RedisResult<T>, Elapsed>,
+        read_timeout: Duration,
+    ) -> Result<T, (RedisError, bool)> {
+        match answered {
+            Ok(Ok(replies)) => {
+                let mut calls = lock(&self.calls);
+                calls.silent_since = (calls.count > 1).then(machine_now);
+                Ok(replies)
+            }
+            Ok(Err(error)) => {
+                self.outdate();
+                Err((error, false))
+            }
+            Err(_) => {
+                let silent_since = lock(&self.calls).silent_since;
+                let silence = silent_since.map(|since| machine_now().saturating_duration_since(since));
+                if silence >= Some(read_timeout) {
+                    self.outdate();
+                }
+                Err((std::io::Error::from(ErrorKind::TimedOut).into(), true))
+            }
+        }
     }
 }

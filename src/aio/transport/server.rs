@@ -180,6 +180,23 @@ impl Server {
         self.send_on(connection, packet, latest).await
     }
 
+    /// Sends one command on this connection, as almost every call is sent. Also returns the moment before it was sent,
+    /// and whether the connection works although the reply is missing.
+    pub(super) async fn send_one(
+        &self,
+        connection: &Connection,
+        command: &[u8],
+        until: Option<Instant>,
+    ) -> (Reply, Moment, bool) {
+        let begun = machine_now();
+        let (sent, time) = (self.options.clock.moment_at(begun), self.time(until));
+        let (reply, is_late) = connection.exchange_one(command, time, self.options.timeouts.read).await;
+        if connection.is_outdated() {
+            self.options.listener.disconnected(self.node);
+        }
+        (error_in(reply), sent, is_late)
+    }
+
     async fn send_on(&self, connection: Arc<Connection>, packet: &Packet<'_>, latest: Instant) -> Response {
         let begun = machine_now();
         let sent = self.options.clock.moment_at(begun);

@@ -12,7 +12,7 @@ use crate::counters::Counts;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::exchange::{Exchange, Reply};
+use crate::protocol::exchange::{Exchange, Reply, is_no_script};
 use crate::protocol::lease::Moment;
 use crate::protocol::replicas::MinReplicas;
 use crate::protocol::reply::error_of;
@@ -200,10 +200,14 @@ impl Servers {
                 make.sends_on(connection);
             }
             let call = make.make(&server).await.map_err(|failure| route.failed(failure))?;
-            let calls = [&*call];
-            let exchange = Exchange::new(&calls).asking(route.is_asking());
-            let outcome = run(&server, connection, exchange, sending).await.pop();
-            let outcome = outcome.unwrap_or_else(|| Err(not_sent().into()));
+            let outcome = match connection {
+                Some(connection) if !route.is_asking() => run_one(&server, connection, &call, sending.until).await,
+                connection => {
+                    let calls = [&*call];
+                    let exchange = Exchange::new(&calls).asking(route.is_asking());
+                    only(run(&server, connection, exchange, sending).boxed().await)
+                }
+            };
             if let Some(outcome) = route.next(&server, outcome).await {
                 if outcome.is_ok() {
                     self.look_at(&server, sending.until).await; // the answer shows that this server is a master
@@ -219,9 +223,13 @@ impl Servers {
         if let Err(failure) = self.check_process() {
             return calls.iter().map(|_| Err(failure.clone().into())).collect();
         }
-        if let [call] = calls {
-            return vec![self.send(call, sending).await];
+        match calls {
+            [call] => vec![self.send(call, sending).await],
+            calls => self.send_groups(calls, sending).boxed().await,
         }
+    }
+
+    async fn send_groups(&self, calls: &[Packed], sending: Sending) -> Vec<Outcome> {
         let mut groups: BTreeMap<NodeId, (Vec<usize>, Vec<&Packed>)> = BTreeMap::new();
         for (index, call) in calls.iter().enumerate() {
             let (indexes, together) = groups.entry(self.topology.node_of(call.key())).or_default();
@@ -276,6 +284,22 @@ impl Servers {
             None => self.send_all(calls, sending).await,
         }
     }
+}
+
+/// Sends one call by its SHA-1, and its script if the server does not know it.
+async fn run_one(server: &Server, connection: Arc<Connection>, call: &Packed, until: Option<Instant>) -> Outcome {
+    let (reply, sent, is_late) = server.send_one(&connection, call.by_sha1(), until).await;
+    if reply.as_ref().is_err_and(is_no_script) {
+        let (calls, sending) = ([call], Sending { until, ..Sending::default() });
+        return only(run(server, Some(connection), Exchange::of_unknown(&calls), sending).boxed().await);
+    }
+    let reply = reply.map_err(|error| call.explain(error));
+    outcome(reply, &(sent, connection, is_late), None)
+}
+
+/// The outcome of a single call.
+fn only(mut outcomes: Vec<Outcome>) -> Outcome {
+    outcomes.pop().unwrap_or_else(|| Err(not_sent().into()))
 }
 
 /// Sends calls to one server in one packet, and again if the server does not know a script. Each has its own outcome.

@@ -18,6 +18,7 @@ use crate::protocol::waiter::{
     Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, Leftover, PermitTarget, Target, Waiter,
 };
 use crate::wait::cancel::Cancel;
+use futures_util::FutureExt;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -58,13 +59,13 @@ impl Shared {
             let (answer, sent) = call.send().await?;
             if polled.is_given_back() {
                 drop(call); // releases
-                self.releases.settle(&self.servers, &target.keys, &target.id, None).await?;
+                self.releases.settle(&self.servers, &target.keys, &target.id, None).boxed().await?;
                 polled.asks_again();
                 continue;
             }
             let (result, gives_back) = call.target.at_once(answer, sent);
             if gives_back {
-                call.release_now().await;
+                call.release_now().boxed().await;
             }
             call.is_sent = false;
             if let Err(TryAcquireError::Denied(_)) = &result {
@@ -80,12 +81,12 @@ impl Shared {
     /// If this is dropped, the place in line is given up and a grant is released.
     pub(in crate::aio) async fn in_line(
         &self,
-        target: PermitTarget,
+        target: &PermitTarget,
         deadline: Option<Instant>,
         cancel: Option<&Cancel>,
         polled: &Polled,
     ) -> Result<(Granted, Busy), AcquireError> {
-        self.prepare(&target, deadline).await?;
+        self.prepare(target, deadline).await?;
         let Some(registered) = self.inboxes.registry.register(&target.keys, &target.id) else {
             let why = format!(
                 "{} already waits for this semaphore. Accepted: one wait per id. Use another id, or end the other wait",
@@ -93,9 +94,10 @@ impl Shared {
             );
             return Err(Invalid::new("id", why).into());
         };
-        polled.asks(vec![asked(&target, Some(&registered))]);
-        let key = target.keys.meta.clone();
-        let result = Wait::new(self, registered, &key, target, deadline).run(cancel, Some(polled)).await;
+        polled.asks(vec![asked(target, Some(&registered))]);
+        let mut wait = Wait::new(self, registered, &target.keys.meta, target.clone(), deadline);
+        let result = wait.run(cancel, Some(polled)).await;
+        drop(wait);
         if let Err(error) = &result {
             self.servers.counts.refuse(error);
         }
@@ -126,7 +128,7 @@ impl Shared {
         self.ensure_task(); // for releases of permits that were dropped after the end of an earlier runtime
         target.check()?;
         if target.lease.own_id {
-            self.releases.settle(&self.servers, &target.keys, &target.id, until).await?;
+            self.releases.settle(&self.servers, &target.keys, &target.id, until).boxed().await?;
         }
         Ok(())
     }
@@ -225,7 +227,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
         Wait { shared, registered, key, waiter, deadline, connection: None, is_over: false }
     }
 
-    async fn run(mut self, cancel: Option<&Cancel>, polled: Option<&Polled>) -> Result<T::Granted, T::Error> {
+    async fn run(&mut self, cancel: Option<&Cancel>, polled: Option<&Polled>) -> Result<T::Granted, T::Error> {
         let clock = &self.shared.servers.clock;
         let mailbox = self.registered.mailbox.clone();
         if let Some(cancel) = cancel {
@@ -236,7 +238,8 @@ impl<'a, T: Abandon> Wait<'a, T> {
         let mut action = self.waiter.start(listens);
         loop {
             let event = match action {
-                Action::Ask { ask, until } => self.ask(ask, until, polled).await,
+                // In memory of its own, which a waiter that sleeps does not need.
+                Action::Ask { ask, until } => self.ask(ask, until, polled).boxed().await,
                 Action::Sleep { until, is_due } => {
                     let _busy = is_due.then(|| clock.busy()); // until the expected message is here
                     match mailbox.take(until).await {
@@ -247,7 +250,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
                     }
                 }
                 Action::Done { result, give_back } => {
-                    self.end(give_back).await;
+                    self.end(give_back).boxed().await;
                     return result;
                 }
             };
@@ -259,7 +262,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
     async fn ask(&mut self, ask: Ask, until: Option<Instant>, polled: Option<&Polled>) -> Event<T::Answer> {
         if let Some(polled) = polled.filter(|polled| polled.is_given_back()) {
             if let Some(PendingRelease { keys, id, .. }) = self.waiter.target.release(None, self.shared.now()) {
-                let settled = self.shared.releases.settle(&self.shared.servers, &keys, &id, until).await;
+                let settled = self.shared.releases.settle(&self.shared.servers, &keys, &id, until).boxed().await;
                 if let Err(error) = settled {
                     return Event::Unanswered(error);
                 }

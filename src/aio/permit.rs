@@ -70,8 +70,10 @@ impl Permit {
         on_lost: Option<&OnLost>,
     ) -> Result<Permit, CallError> {
         let Granted { identity, grant, deadline, .. } = granted;
-        let mut permit = Permit::new(shared, identity, &grant, deadline, on_lost);
-        drop(busy);
+        let mut permit = {
+            let _busy = busy;
+            Permit::new(shared, identity, &grant, deadline, on_lost)
+        };
         permit.state.limit = granted.limit;
         permit.state.ticket = granted.ticket;
         if permit.is_unconfirmed() {

@@ -9,6 +9,7 @@ mod crowds;
 mod dropping;
 mod loss;
 mod messages;
+mod sends;
 mod steps;
 mod together;
 mod unpolled;

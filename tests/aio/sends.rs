@@ -1,0 +1,53 @@
+//! Promise: all types and all futures of the async API can move to another thread, so that `tokio::spawn` takes them.
+
+use luagate::aio::autocomplete::{Prefix, Recent};
+use luagate::aio::*;
+use luagate::errors::{DowngradeError, ReleaseError, RunError, UnlockError};
+use std::time::{Duration, Instant};
+
+fn moves<T: Send>(_: &T) {}
+
+fn is_shared<T: Send + Sync + 'static>() {}
+
+/// Compiles only if the promise holds.
+#[allow(dead_code)]
+fn futures(gate: Gate, semaphore: &Semaphore, mutex: &Mutex, lock: &RwLock, several: &Several, latch: &CountDownLatch) {
+    let time = Duration::from_secs(1);
+    moves(&Gate::open(""));
+    moves(&Gate::builder("").open());
+    moves(&semaphore.try_acquire());
+    moves(&semaphore.acquire_many_timeout(2, time));
+    moves(&semaphore.adopt("id"));
+    moves(&semaphore.inspect());
+    moves(&semaphore.resize(3));
+    moves(&semaphore.run(time, async |permit| permit.lost().await));
+    moves(&mutex.try_lock_until(Instant::now()));
+    moves(&lock.try_write_for(time));
+    moves(&several.try_acquire());
+    moves(&several.acquire_timeout(time));
+    moves(&latch.wait_timeout(time));
+    moves(&Recent::new(&gate, "ann").matching("a", 1));
+    moves(&Prefix::new(&gate, "group").add(["a"]));
+    moves(&gate.close());
+}
+
+/// Compiles only if the promise holds.
+#[allow(dead_code)]
+fn permits(mut permit: Permit, held: SeveralPermits, guard: RwLockWriteGuard) {
+    moves(&permit.lost());
+    moves(&permit.refresh());
+    moves(&permit.release_some(1));
+    moves(&Permit::refresh_all([&permit]));
+    moves(&Permit::release_all([permit]));
+    moves(&held.lost());
+    moves(&held.release());
+    moves(&guard.downgrade());
+}
+
+#[test]
+fn all_types_can_be_shared_by_threads() {
+    is_shared::<(Gate, GateBuilder, Semaphore, Permit, Mutex, MutexGuard)>();
+    is_shared::<(RwLock, RwLockGuard, RwLockReadGuard, RwLockWriteGuard)>();
+    is_shared::<(Several, SeveralPermits, CountDownLatch, Recent, Prefix)>();
+    is_shared::<(ReleaseError<Permit>, UnlockError<MutexGuard>, DowngradeError<RwLockWriteGuard>, RunError)>();
+}

@@ -15,39 +15,39 @@ macro_rules! settings {
             }
 
             /// Renews the lease after each third of it, until the guard is dropped. See
-            /// [`Semaphore::auto_renew`](crate::Semaphore::auto_renew).
+            /// [`Semaphore::auto_renew`](super::semaphore::Semaphore::auto_renew).
             #[must_use]
             pub fn auto_renew(self) -> Self {
                 self.with(|semaphore| semaphore.auto_renew())
             }
 
-            /// Grants never expire. See [`Semaphore::permanent`](crate::Semaphore::permanent).
+            /// Grants never expire. See [`Semaphore::permanent`](super::semaphore::Semaphore::permanent).
             #[must_use]
             pub fn permanent(self) -> Self {
                 self.with(|semaphore| semaphore.permanent())
             }
 
             /// Joins the line only while fewer than `n` wait. See
-            /// [`Semaphore::max_waiting`](crate::Semaphore::max_waiting).
+            /// [`Semaphore::max_waiting`](super::semaphore::Semaphore::max_waiting).
             #[must_use]
             pub fn max_waiting(self, n: u32) -> Self {
                 self.with(|semaphore| semaphore.max_waiting(n))
             }
 
             /// Minimum hold: after an earlier release, the grant stays in use until `least` after its start. See
-            /// [`Semaphore::at_least`](crate::Semaphore::at_least).
+            /// [`Semaphore::at_least`](super::semaphore::Semaphore::at_least).
             #[must_use]
             pub fn at_least(self, least: std::time::Duration) -> Self {
                 self.with(|semaphore| semaphore.at_least(least))
             }
 
-            /// A label at the start of each id. See [`Semaphore::label`](crate::Semaphore::label).
+            /// A label at the start of each id. See [`Semaphore::label`](super::semaphore::Semaphore::label).
             #[must_use]
             pub fn label(self, label: &str) -> Self {
                 self.with(|semaphore| semaphore.label(label))
             }
 
-            /// Lets `cancel` end the waits, from another thread or at a deadline. A [`Cancel`](crate::Cancel) stays
+            /// Lets `cancel` end the waits, from another thread or task, or at a deadline. A [`Cancel`](crate::Cancel) stays
             /// cancelled, so use one for each request or job.
             #[must_use]
             pub fn cancelled_by(self, cancel: &crate::Cancel) -> Self {
@@ -55,7 +55,7 @@ macro_rules! settings {
             }
 
             /// Calls `on_lost` when a grant is lost while it is held. See
-            /// [`Semaphore::on_lost`](crate::Semaphore::on_lost).
+            /// [`Semaphore::on_lost`](super::semaphore::Semaphore::on_lost).
             #[must_use]
             pub fn on_lost(self, on_lost: impl Fn(&crate::errors::Lost) + Send + Sync + 'static) -> Self {
                 let on_lost: $crate::lease::store::OnLost = std::sync::Arc::new(on_lost);
@@ -78,7 +78,7 @@ macro_rules! lock {
                 $lock::new(set(self.semaphore))
             }
 
-            /// An id chosen by the application. See [`Semaphore::id`](crate::Semaphore::id).
+            /// An id chosen by the application. See [`Semaphore::id`](super::semaphore::Semaphore::id).
             #[must_use]
             pub fn id(self, id: &str) -> $lock {
                 self.with(|semaphore| semaphore.id(id))
@@ -108,7 +108,7 @@ macro_rules! guard {
 
         impl $name {
             /// Drops the guard without unlocking, and returns its id. Another process can take over with the id. See
-            /// [`Permit::into_id`](crate::Permit::into_id).
+            /// [`Permit::into_id`](super::permit::Permit::into_id).
             pub fn into_id(self) -> String {
                 self.0.into_id()
             }
@@ -148,10 +148,10 @@ macro_rules! blocking {
     ($lock:ident: $($guard:ident)*) => {
         impl $lock {
             /// Takes the lock, or the place in line, away from `id`. See
-            /// [`Semaphore::revoke`](crate::Semaphore::revoke).
+            /// [`Semaphore::revoke`](super::semaphore::Semaphore::revoke).
             ///
             /// # Errors
-            /// As [`Semaphore::revoke`](crate::Semaphore::revoke).
+            /// As [`Semaphore::revoke`](super::semaphore::Semaphore::revoke).
             pub fn revoke(&self, id: &str) -> Result<$crate::Revoked, $crate::errors::CallError> {
                 self.semaphore.revoke(id)
             }

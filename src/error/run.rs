@@ -8,7 +8,8 @@ one_of! {
     RunError {
         /// There was no permit in time. The work did not run.
         NotAcquired(AcquireError) "",
-        /// The permit was lost before the work ended. The work was dropped, or may have run beside another holder's.
+        /// The permit was lost before the work ended. The work was dropped at an `await`, or it ended after the loss.
+        /// Another caller may have held a permit at the same time.
         Lost(Lost) "",
     }
 }

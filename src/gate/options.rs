@@ -96,7 +96,8 @@ macro_rules! options {
                 self
             }
 
-            /// The label of every id. See [`Semaphore::label`](crate::Semaphore::label).
+            /// A label at the start of every id, `<label>/<uuid>`. 1 to 163 bytes without white space. The label of a semaphore
+            /// replaces it.
             pub fn label(mut self, label: &str) -> Self {
                 self.options.label = Some(label.to_owned());
                 self
@@ -104,9 +105,9 @@ macro_rules! options {
 
             /// The CA certificates to trust, in PEM. One of them must have signed the server's certificate. By default the gate
             /// trusts the CAs of the system. This setting replaces the certificates of a client that was passed to
-            /// [`Gate::builder_with`](crate::Gate::builder_with). It applies to all nodes of a cluster, and to both the sentinels and the master.
+            /// [`Gate::builder_with`](Gate::builder_with). It applies to all nodes of a cluster, and to both the sentinels and the master.
             ///
-            /// For `rediss://`, with the feature `tls`. Your program chooses the cryptography library: add `rustls` to its
+            /// For `rediss://`, with the feature `tls`, or `tokio-tls` for tokio. Your program chooses the cryptography library: add `rustls` to its
             /// dependencies, with the feature `ring` or `aws-lc-rs`. If several crates enable different ones, call
             /// `rustls::crypto::ring::default_provider().install_default()` at the start of the program, or the same function
             /// of `aws_lc_rs`. Without a choice, [`open`](GateBuilder::open) returns an error that explains this.

@@ -27,7 +27,7 @@ macro_rules! functions {
             }
 
             /// The limit in force at the time of the grant. It may differ from the declared limit. After
-            /// [`adopt`](crate::Semaphore::adopt) it is the declared limit (0: none), because the server does not
+            /// [`adopt`](super::semaphore::Semaphore::adopt) it is the declared limit (0: none), because the server does not
             /// report the limit to that call.
             pub fn limit(&self) -> u32 {
                 self.state.limit
@@ -53,7 +53,7 @@ macro_rules! functions {
             }
 
             /// Stops the background renewal. The permit ends with its current lease, unless the caller calls
-            /// [`refresh`](Self::refresh). [`on_lost`](crate::Semaphore::on_lost) still reports the end. A renewal that
+            /// [`refresh`](Self::refresh). [`on_lost`](super::semaphore::Semaphore::on_lost) still reports the end. A renewal that
             /// is already on its way still counts: read [`remaining`](Self::remaining) again after a round trip. A
             /// permit that is permanent or not renewed does not change. Does not block and sends nothing to the server.
             pub fn stop_renewal(&self) {
@@ -61,7 +61,7 @@ macro_rules! functions {
             }
 
             /// Drops the guard without releasing, and returns the id. Within [`remaining`](Self::remaining), another
-            /// process can take over with [`Semaphore::adopt`](crate::Semaphore::adopt). The renewal stops.
+            /// process can take over with [`Semaphore::adopt`](super::semaphore::Semaphore::adopt). The renewal stops.
             pub fn into_id(mut self) -> String {
                 self.state.hand_on();
                 self.state.identity.id.clone()

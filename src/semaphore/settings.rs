@@ -90,14 +90,14 @@ macro_rules! settings {
 
             /// Refuses to take permits if the limit in force differs from the declared one: see
             /// [`LimitMismatch`](crate::errors::LimitMismatch). Without this setting the limit in force applies, and
-            /// [`Permit::limit`](crate::Permit::limit) returns it.
+            /// [`Permit::limit`](super::permit::Permit::limit) returns it.
             #[must_use]
             pub fn strict(mut self) -> Self {
                 self.settings.strict = true;
                 self
             }
 
-            /// Lets `cancel` end the waits of this semaphore, from another thread or at a deadline. A cancelled wait leaves the
+            /// Lets `cancel` end the waits of this semaphore, from another thread or task, or at a deadline. A cancelled wait leaves the
             /// line and holds nothing. A [`Cancel`](crate::Cancel) stays cancelled, so use one for each request or job.
             #[must_use]
             pub fn cancelled_by(mut self, cancel: &$crate::Cancel) -> Self {

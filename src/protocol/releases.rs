@@ -53,12 +53,6 @@ pub(crate) trait Ordered {
     fn is_shared_with(&self, other: &Self) -> bool;
 }
 
-impl Ordered for () {
-    fn is_shared_with(&self, (): &()) -> bool {
-        false
-    }
-}
-
 impl<C> PendingRelease<C> {
     /// The release of everything that an id may have after a call without an answer. At `until` the server has freed the
     /// id by itself.
@@ -324,6 +318,12 @@ impl<C: Ordered> Releases<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Ordered for () {
+        fn is_shared_with(&self, (): &()) -> bool {
+            false
+        }
+    }
 
     fn pending(name: &str, until: Instant) -> PendingRelease<()> {
         PendingRelease {

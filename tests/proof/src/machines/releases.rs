@@ -50,6 +50,7 @@ pub(super) fn reply(words: &str) -> Value {
 
 pub(super) fn check() {
     steps();
+    ends_of_permits();
     together();
     pauses();
     the_last();
@@ -80,6 +81,21 @@ fn steps() {
     let mut steps = pending("m", "id", Target::LookUp, None).steps();
     steps.answered(reply("what")).unwrap_err();
     assert_eq!(steps.next, look_up);
+}
+
+/// A permit is released until its lease has ended, also if a refresh without a reply has extended it. A permanent permit
+/// has no end, even if it still has its first lease.
+fn ends_of_permits() {
+    let until = |lease_ms, deadline: Option<u64>| {
+        let held = super::held(lease_ms, false);
+        let deadline = deadline.map(|ms| at(ms).instant());
+        let pending = PendingRelease::<u8>::of_permit(&held.identity, deadline, at(5_000).instant(), None);
+        pending.until.map(|until| until.saturating_duration_since(at(0).instant()).as_millis())
+    };
+    assert_eq!(until(3_000, Some(4_000)), Some(8_000));
+    assert_eq!(until(3_000, Some(9_000)), Some(9_000));
+    assert_eq!(until(0, Some(9_000)), None);
+    assert_eq!(until(0, None), None);
 }
 
 /// Up to a hundred releases for one server are sent together, in order. A release on an existing connection, or with a

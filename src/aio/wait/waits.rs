@@ -95,11 +95,13 @@ impl Shared {
         };
         polled.asks(vec![asked(&target, Some(&registered))]);
         let key = target.keys.meta.clone();
-        let result = Wait::new(self, registered, &key, target, deadline).run(cancel, Some(polled)).await;
+        let mut wait = Wait::new(self, registered, &key, target, deadline);
+        let result = wait.run(cancel, Some(polled)).await;
         if let Err(error) = &result {
             self.servers.counts.refuse(error);
         }
         let busy = self.servers.clock.busy(); // until the permit is registered for renewal
+        drop(wait); // not earlier: until here, a test that moves the clock waits for its mailbox
         result.map(|granted| (granted, busy))
     }
 
@@ -224,7 +226,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
         Wait { shared, registered, key, waiter, deadline, connection: None, is_over: false }
     }
 
-    async fn run(mut self, cancel: Option<&Cancel>, polled: Option<&Polled>) -> Result<T::Granted, T::Error> {
+    async fn run(&mut self, cancel: Option<&Cancel>, polled: Option<&Polled>) -> Result<T::Granted, T::Error> {
         let clock = &self.shared.servers.clock;
         let mailbox = self.registered.mailbox.clone();
         if let Some(cancel) = cancel {

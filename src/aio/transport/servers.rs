@@ -260,7 +260,8 @@ impl Servers {
         followed
     }
 
-    /// Sends calls on the connection of an unanswered call, so that they reach the server after that call.
+    /// Sends calls on the connection of an unanswered call, so that they reach the server after that call. If the server
+    /// does not answer these calls there either, the next attempt uses another connection: this one may be dead.
     pub(in crate::aio) async fn send_behind(
         &self,
         connection: &Arc<Connection>,
@@ -271,7 +272,13 @@ impl Servers {
         match self.topology.node(connection.node()) {
             Some(server) => {
                 let calls: Vec<&Packed> = calls.iter().collect();
-                run(&server, Some(connection.clone()), Exchange::new(&calls), sending).await
+                let mut outcomes = run(&server, Some(connection.clone()), Exchange::new(&calls), sending).await;
+                if connection.is_outdated() {
+                    outcomes.iter_mut().filter_map(|outcome| outcome.as_mut().err()).for_each(|unanswered| {
+                        unanswered.connection = None;
+                    });
+                }
+                outcomes
             }
             None => self.send_all(calls, sending).await,
         }

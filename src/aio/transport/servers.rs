@@ -193,13 +193,23 @@ impl Servers {
             let server = route.server().await?;
             let connection = match sending.replicas {
                 // The calls that replicas must confirm have their own connection, which `run` opens.
-                Some(_) => None,
-                None => Some(server.connection(sending.until).await.map_err(|failure| route.failed(failure))?),
+                Some(_) => Ok(None),
+                None => server.connection(sending.until).await.map(Some),
             };
-            if let Some(connection) = &connection {
+            if let Ok(Some(connection)) = &connection {
                 make.sends_on(connection);
             }
-            let call = make.make(&server).await.map_err(|failure| route.failed(failure))?;
+            let made = match connection {
+                Ok(connection) => make.make(&server).await.map(|call| (connection, call)),
+                Err(failure) => Err(failure),
+            };
+            let (connection, call) = match made {
+                Ok(made) => made,
+                Err(failure) => match route.next(&server, Err(failure.into())).await {
+                    Some(outcome) => return outcome,
+                    None => continue,
+                },
+            };
             let calls = [&*call];
             let exchange = Exchange::new(&calls).asking(route.is_asking());
             let outcome = run(&server, connection, exchange, sending).await.pop();

@@ -139,9 +139,7 @@ impl Permit {
         wait(aio::Permit::refresh_all(permits.into_iter().map(|permit| permit.as_ref().held())))
     }
 
-    pub fn release_all<P: Into<Permit>>(
-        permits: impl IntoIterator<Item = P>,
-    ) -> Vec<Result<Released, ReleaseError>> {
+    pub fn release_all<P: Into<Permit>>(permits: impl IntoIterator<Item = P>) -> Vec<Result<Released, ReleaseError>> {
         let permits = permits.into_iter().map(|permit| {
             let permit: Permit = permit.into();
             (permit.origin.clone(), permit.into_aio())

@@ -25,6 +25,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     if !is_forked() {
         return SHARED.runtime.block_on(future);
     }
+    let _runtime = SHARED.runtime.enter();
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => panic!("a call in a forked child does not return at once"),

@@ -1,11 +1,11 @@
 //! Permits of several semaphores.
 
+use crate::Released;
 use crate::errors::{AcquireSeveralError, RefreshError, TryAcquireSeveralError, UnlockError, Wrapped};
 use crate::gate::Origin;
 use crate::permit::{Held, Permit};
 use crate::runtime::wait;
 use crate::semaphore::wrapped;
-use crate::Released;
 use luagate::aio;
 use std::fmt;
 use std::sync::Arc;

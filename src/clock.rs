@@ -6,7 +6,7 @@ mod alarm;
 mod moved;
 
 #[cfg(feature = "tokio")]
-pub(crate) use alarm::Alarm;
+pub(crate) use alarm::{Alarm, Beside};
 #[cfg(feature = "memory")]
 pub(crate) use moved::Time;
 

@@ -16,6 +16,28 @@ pub(crate) struct Alarm {
     sleeper: Option<Sleeper>,
 }
 
+/// Work that goes on while the [`Alarm`] of the same task sleeps. A test that moves the clock waits for its end.
+pub(crate) struct Beside(Option<Sleeper>);
+
+impl Beside {
+    pub(crate) fn new(clock: &Clock) -> Beside {
+        Beside(clock.sleeper(false))
+    }
+
+    pub(crate) fn begins(&self) {
+        if let Some(sleeper) = &self.0 {
+            sleeper.wakes();
+        }
+    }
+
+    /// All of it has ended.
+    pub(crate) fn ends(&self) {
+        if let Some(sleeper) = &self.0 {
+            sleeper.sleeps(None);
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     waker: Option<Waker>,

@@ -75,7 +75,7 @@ fn a_dropped_gate_leaves_no_connection_open() {
     let holder = gate.semaphore("gone", 1).acquire().unwrap();
     let waited = gate.semaphore("gone", 1).acquire_timeout(Duration::from_millis(500));
     assert!(waited.is_err());
-    eventually("a connection and a subscriber are open", || (clients(&mut con) > before + 1).then_some(()));
+    eventually("its connections are open", || (clients(&mut con) > before).then_some(()));
     drop((holder, gate));
     eventually("all connections close", || (clients(&mut con) == before).then_some(()));
 }
@@ -101,6 +101,7 @@ fn every_script_declares_its_keys_and_they_share_a_slot() {
     }
 }
 
+#[cfg(not(feature = "tasks"))] // an async gate has one connection, no pool
 #[test]
 fn calls_with_different_deadlines_use_the_connections_that_are_not_stuck() {
     let server = own!(Server::private_tcp(&[]));

@@ -1,5 +1,6 @@
 //! How a gate connects to its servers: connections and pools, permissions and secrets, replicas, clusters, sentinels
 //! and TLS.
+#![cfg_attr(feature = "tasks", allow(dead_code, unused_imports, reason = "some tests have no async form"))]
 
 #[path = "../support/mod.rs"]
 mod support;

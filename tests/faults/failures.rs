@@ -84,7 +84,9 @@ fn invalid_settings_are_refused() {
     assert_invalid(with(|b| b.prefix("a b")), "prefix");
     assert_invalid(with(|b| b.connect_timeout(Duration::ZERO)), "connect_timeout");
     assert_invalid(with(|b| b.read_timeout(Duration::ZERO)), "read_timeout");
+    #[cfg(not(feature = "tasks"))] // the async API has neither
     assert_invalid(with(|b| b.write_timeout(Duration::from_micros(1))), "write_timeout");
+    #[cfg(not(feature = "tasks"))]
     assert_invalid(with(|b| b.connections(0)), "connections");
     for url in ["", "localhost", "http://localhost/", "redis://"] {
         assert!(Gate::open(url).is_err(), "{url}");
@@ -130,7 +132,9 @@ fn a_server_that_accepts_and_never_answers_is_an_error_within_the_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let failure = open_fails(&format!("redis://{address}/"));
-    assert_eq!(failure.kind(), FailureKind::TimedOut);
+    // The async API waits for a reply while it connects.
+    let expected = if cfg!(feature = "tasks") { FailureKind::Unreachable } else { FailureKind::TimedOut };
+    assert_eq!(failure.kind(), expected);
     // With a password and a database the client waits for more replies. Their times do not add up.
     let failure = open_fails(&format!("redis://user:secret@{address}/3"));
     assert_eq!(failure.kind(), FailureKind::Unreachable);
@@ -227,20 +231,28 @@ fn a_state_of_another_version_is_an_error_that_says_what_to_do() {
 #[test]
 fn a_stalled_server_is_reported_within_the_timeout_and_not_as_contention() {
     let mut server = own!(Server::private(&[]));
-    let gate =
-        Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(200)).open().unwrap();
+    let short = Duration::from_millis(200);
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(short).connect_timeout(short);
+    let gate = gate.open().unwrap();
     let semaphore = gate.semaphore("stalled", 1);
     drop(semaphore.try_acquire().unwrap());
     server.pause();
     for _ in 0..3 {
         let start = Instant::now();
-        let Err(TryAcquireError::Unknown(failure)) = semaphore.try_acquire() else { panic!() };
-        assert_eq!(failure.kind(), FailureKind::TimedOut);
+        match semaphore.try_acquire() {
+            Err(TryAcquireError::Unknown(failure)) => assert_eq!(failure.kind(), FailureKind::TimedOut),
+            // The async API makes another connection after the first call, and then waits for a reply there.
+            Err(TryAcquireError::Failed(failure)) if cfg!(feature = "tasks") => {
+                assert_eq!(failure.kind(), FailureKind::Unreachable);
+            }
+            other => panic!("{other:?}"),
+        }
         assert!(start.elapsed() < Duration::from_millis(600), "{:?}", start.elapsed());
     }
     let start = Instant::now();
     let error = semaphore.acquire_timeout(Duration::from_millis(100)).unwrap_err();
-    assert!(matches!(error, AcquireError::Unknown(_)), "{error}");
+    let is_failed = cfg!(feature = "tasks") && matches!(error, AcquireError::Failed(_));
+    assert!(is_failed || matches!(error, AcquireError::Unknown(_)), "{error}");
     assert!(start.elapsed() < Duration::from_millis(600), "{:?}", start.elapsed());
     server.resume();
 }
@@ -339,9 +351,14 @@ fn no_reply_causes_a_panic_or_a_permit_that_was_not_granted() {
     for reply in replies {
         let url = answers_everything_with(reply);
         let timeout = Duration::from_millis(400);
-        let gate = Gate::builder(&url).read_timeout(timeout).outage(timeout).open().unwrap();
-        let semaphore = gate.semaphore("any", 3).lease(Duration::from_secs(1));
         let shown = String::from_utf8_lossy(reply);
+        let opened = Gate::builder(&url).read_timeout(timeout).outage(timeout).open();
+        if cfg!(feature = "tasks") && reply.starts_with(b"$999") {
+            assert!(opened.is_err(), "{shown}"); // the async API waits for the end of this reply while it connects
+            continue;
+        }
+        let gate = opened.expect(&shown);
+        let semaphore = gate.semaphore("any", 3).lease(Duration::from_secs(1));
         assert!(semaphore.try_acquire().is_err(), "{shown}");
         assert!(semaphore.acquire_timeout(Duration::from_millis(20)).is_err(), "{shown}");
         assert!(semaphore.adopt("id").is_err(), "{shown}");

@@ -1,5 +1,6 @@
 //! Faults of processes, networks, clocks, servers and their memory: what the user observes, and that everything works
 //! afterwards.
+#![cfg_attr(feature = "tasks", allow(dead_code, unused_imports, reason = "some tests have no async form"))]
 
 #[path = "../support/fuzz.rs"]
 mod fuzz;

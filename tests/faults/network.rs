@@ -64,6 +64,7 @@ fn workers_continue_while_their_connections_are_killed_all_the_time() {
     workers.finish(&server, &workers::broken_connections());
 }
 
+#[cfg(not(feature = "tasks"))] // an async gate makes its calls there too
 #[test]
 fn a_subscriber_that_is_disconnected_at_its_start_reconnects() {
     let server = own!(Server::private(&[]));

@@ -365,7 +365,10 @@ fn a_gate_on_a_cluster_counts_all_nodes_together() {
     assert_eq!(asked(&gate), (nodes, 0, nodes));
     let before = gate.counters().reconnects;
     for master in &masters {
-        kill_connections(&mut cluster.connection(*master), "normal");
+        let mut con = cluster.connection(*master);
+        for kind in ["normal", "pubsub"] {
+            kill_connections(&mut con, kind); // an async gate makes calls and receives messages on one connection
+        }
     }
     eventually("each permit is renewed over another connection", || {
         (gate.counters().reconnects >= before + nodes).then_some(())

@@ -1,4 +1,5 @@
 //! Acquiring and releasing: permits of semaphores, mutexes, read-write locks, latches and autocomplete.
+#![cfg_attr(feature = "tasks", allow(dead_code, unused_imports, reason = "some tests have no async form"))]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -22,3 +22,10 @@ pub mod workers;
 
 pub use counts::{calls_in_scripts, command_counts, reset_counts};
 pub use server::*;
+
+/// The folder of the library. The tests of the async API are a package in a folder below it.
+pub fn root() -> &'static std::path::Path {
+    let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = package.ancestors().find(|folder| folder.join("lua/manifest.json").is_file());
+    root.expect("a folder with the scripts")
+}

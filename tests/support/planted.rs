@@ -152,7 +152,7 @@ impl Fault {
 
     /// A file of `lua/` with the fault.
     fn source(&self, file: &str) -> String {
-        let mut text = std::fs::read_to_string(format!("lua/{file}")).unwrap();
+        let mut text = std::fs::read_to_string(super::root().join("lua").join(file)).unwrap();
         for Patch { old, new, .. } in self.patches.iter().filter(|patch| patch.file == file) {
             let found = text.matches(old).count();
             assert_eq!(found, 1, "{}: lua/{file} has changed: {old}", self.name);

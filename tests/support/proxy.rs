@@ -147,7 +147,12 @@ impl Proxy {
 
     /// The next reply to a script is swallowed, and its connection cut. Subscriptions stay open.
     pub fn lose_reply_of_script(&self) {
-        self.shared.lose_of_scripts.store(1, Ordering::SeqCst);
+        self.lose_replies_of_scripts(1);
+    }
+
+    /// The same for the next `count` replies to scripts.
+    pub fn lose_replies_of_scripts(&self, count: i32) {
+        self.shared.lose_of_scripts.store(count, Ordering::SeqCst);
     }
 
     /// The number of replies to scripts that were forwarded.
@@ -258,7 +263,8 @@ impl Shared {
                 let _ = to.write_all(&buffer[..count]);
                 break;
             }
-            let is_reply_of_script = replies && script.load(Ordering::SeqCst);
+            let is_message = buffer[0] == b'>'; // on the connection for calls
+            let is_reply_of_script = replies && !is_message && script.load(Ordering::SeqCst);
             match self.fate(replies, is_reply_of_script) {
                 Fate::Carried => {}
                 Fate::Delayed(time) => std::thread::sleep(time),

@@ -30,7 +30,7 @@ impl Scripts {
     }
 
     pub fn present() -> Scripts {
-        Scripts::read(Path::new("lua"))
+        Scripts::read(&super::root().join("lua"))
     }
 
     /// The scripts of a folder, as listed in its manifest.

@@ -1,5 +1,6 @@
 //! Promise: with the feature `tracing` each operation is a span with its kind, name, outcome and time in line.
 //! Everything else is an event. None of them contains a password.
+#![cfg_attr(feature = "tasks", allow(dead_code, unused_imports, reason = "some tests have no async form"))]
 
 #[path = "../support/recorder.rs"]
 mod recorder;

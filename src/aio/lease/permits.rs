@@ -2,7 +2,7 @@
 
 use crate::aio::transport::Sending;
 use crate::aio::transport::servers::{Outcome, Servers};
-use crate::clock::Alarm;
+use crate::clock::{Alarm, Beside};
 use crate::error::RefreshError;
 use crate::lease::callbacks::Callbacks;
 use crate::lease::store::{self, Driver, OnLost, Refreshed, Store};
@@ -28,6 +28,8 @@ pub(in crate::aio) struct Permits {
     pub(in crate::aio) replicas: Option<MinReplicas>,
     store: Arc<Store<Renewal>>,
     work: Alarm,
+    /// The renewals in progress.
+    renewals: Beside,
 }
 
 /// The state of the task that works on the permits.
@@ -66,7 +68,8 @@ impl Permits {
         let callbacks = Mutex::new(Callbacks::new(&servers.clock));
         let run = move |on_lost, lost| lock(&callbacks).run(on_lost, lost);
         let store = Store::new(&servers.clock, &servers.counts, Renewal::default(), run);
-        Permits { work: Alarm::new(&servers.clock), servers, replicas, store: Arc::new(store) }
+        let (work, renewals) = (Alarm::new(&servers.clock), Beside::new(&servers.clock));
+        Permits { work, renewals, servers, replicas, store: Arc::new(store) }
     }
 
     /// The permits themselves.
@@ -146,10 +149,15 @@ impl Permits {
                 Either::Left(Work::Closed) => return,
                 Either::Left(Work::Renew(node, due)) => {
                     busy.insert(node);
+                    self.renewals.begins();
                     renewing.push(self.renew(node, due));
                 }
                 Either::Right(node) => {
                     node.map(|node| busy.remove(&node));
+                    if renewing.is_empty() {
+                        self.work.wake(); // first: the next renewals are not planned yet
+                        self.renewals.ends();
+                    }
                 }
             }
         }

@@ -29,20 +29,20 @@ pub(in crate::aio) struct Connection {
 #[derive(Default)]
 struct Calls {
     count: usize,
-    /// Since when the server has not answered.
+    /// Since when the server has not answered: the first call after its last reply. Calls that no longer wait count too:
+    /// otherwise short calls would use a dead connection forever.
     silent_since: Option<Instant>,
 }
+
+/// The time that a call needs before it waits for its reply. It also waits for less than the read timeout by this.
+const BEFORE: Duration = Duration::from_millis(10);
 
 /// A call in progress, until this is dropped.
 struct Call<'a>(&'a Connection);
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        let mut calls = lock(&self.0.calls);
-        calls.count -= 1;
-        if calls.count == 0 {
-            calls.silent_since = None;
-        }
+        lock(&self.0.calls).count -= 1;
     }
 }
 
@@ -77,8 +77,8 @@ impl Connection {
     }
 
     /// Sends commands in one packet. Returns a reply for each; a reply that does not arrive within `time` is an error.
-    /// `true`: the connection still works, and the replies are late. A server that has not answered any call for
-    /// `read_timeout` may be gone: then later calls use another connection.
+    /// `true`: the connection still works, and the replies are late. If a call ends without a reply and the server has
+    /// not answered any call for `read_timeout`, the server may be gone: then later calls use another connection.
     pub(super) async fn exchange(
         &self,
         packet: &Packet<'_>,
@@ -141,7 +141,7 @@ impl Connection {
             Err(_) => {
                 let silent_since = lock(&self.calls).silent_since;
                 let silence = silent_since.map(|since| machine_now().saturating_duration_since(since));
-                if silence >= Some(read_timeout) {
+                if silence.is_some_and(|silence| silence + BEFORE >= read_timeout) {
                     self.outdate();
                 }
                 Err((std::io::Error::from(ErrorKind::TimedOut).into(), true))

@@ -215,8 +215,11 @@ async fn hear(sentinels: &Weak<Sentinels>, index: usize, sentinel: &Client) -> R
             Ok(Some(_)) => true,
             Ok(None) => return Ok(()),
             Err(_) => {
-                timeout(WITHIN, sink.ping::<redis::Value>()).await.map_err(|_| silent())??;
-                false
+                // An error reply is an answer too: this user may lack the permission.
+                match timeout(WITHIN, sink.ping::<redis::Value>()).await.map_err(|_| silent())? {
+                    Err(error) if error.is_io_error() => return Err(error.into()),
+                    _ => false,
+                }
             }
         };
     }

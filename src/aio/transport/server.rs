@@ -114,8 +114,11 @@ impl Server {
     pub(super) fn retire(&self, retired: bool) {
         if !self.is_retired.swap(retired, Ordering::Relaxed) && retired {
             for slot in [&self.calls, &self.confirmations] {
-                lock(&slot.state).current = None;
+                if let Some(connection) = lock(&slot.state).current.take() {
+                    connection.outdate();
+                }
             }
+            self.options.listener.disconnected(self.node); // waits keep the connection until they know
         }
     }
 

@@ -193,20 +193,26 @@ impl Servers {
             let server = route.server().await?;
             let connection = match sending.replicas {
                 // The calls that replicas must confirm have their own connection, which `run` opens.
-                Some(_) => None,
-                None => Some(server.connection(sending.until).await.map_err(|failure| route.failed(failure))?),
+                Some(_) => Ok(None),
+                None => server.connection(sending.until).await.map(Some),
             };
-            if let Some(connection) = &connection {
+            if let Ok(Some(connection)) = &connection {
                 make.sends_on(connection);
             }
-            let call = make.make(&server).await.map_err(|failure| route.failed(failure))?;
-            let outcome = match connection {
-                Some(connection) if !route.is_asking() => run_one(&server, connection, &call, sending.until).await,
-                connection => {
+            let made = match connection {
+                Ok(connection) => make.make(&server).await.map(|call| (connection, call)),
+                Err(failure) => Err(failure),
+            };
+            let outcome = match made {
+                Ok((Some(connection), call)) if !route.is_asking() => {
+                    run_one(&server, connection, &call, sending.until).await
+                }
+                Ok((connection, call)) => {
                     let calls = [&*call];
                     let exchange = Exchange::new(&calls).asking(route.is_asking());
                     only(run(&server, connection, exchange, sending).boxed().await)
                 }
+                Err(failure) => Err(failure.into()),
             };
             if let Some(outcome) = route.next(&server, outcome).await {
                 if outcome.is_ok() {
@@ -268,7 +274,8 @@ impl Servers {
         followed
     }
 
-    /// Sends calls on the connection of an unanswered call, so that they reach the server after that call.
+    /// Sends calls on the connection of an unanswered call, so that they reach the server after that call. If the server
+    /// does not answer these calls there either, the next attempt uses another connection: this one may be dead.
     pub(in crate::aio) async fn send_behind(
         &self,
         connection: &Arc<Connection>,
@@ -279,7 +286,13 @@ impl Servers {
         match self.topology.node(connection.node()) {
             Some(server) => {
                 let calls: Vec<&Packed> = calls.iter().collect();
-                run(&server, Some(connection.clone()), Exchange::new(&calls), sending).await
+                let mut outcomes = run(&server, Some(connection.clone()), Exchange::new(&calls), sending).await;
+                if connection.is_outdated() {
+                    outcomes.iter_mut().filter_map(|outcome| outcome.as_mut().err()).for_each(|unanswered| {
+                        unanswered.connection = None;
+                    });
+                }
+                outcomes
             }
             None => self.send_all(calls, sending).await,
         }

@@ -158,6 +158,7 @@ impl Inboxes {
         let Some(inbox) = lock(&self.nodes).get(&server.node()).cloned() else {
             return;
         };
+        lock(&inbox.state).current.take_if(|(connection, _)| connection.is_outdated()); // closes it
         let mut pause = FIRST_PAUSE;
         while self.registry.has_waits() && !server.is_retired() {
             let subscribed = self.channel(&server, None).await;

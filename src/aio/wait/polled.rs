@@ -237,5 +237,8 @@ impl<F: std::future::Future> std::future::Future for Watched<'_, F> {
 impl<F> Drop for Watched<'_, F> {
     fn drop(&mut self) {
         lock(&self.futures.state).futures.remove(&self.number);
+        // Its mailbox keeps the waker of this future. Without this, each would keep the other alive.
+        let asked = std::mem::take(&mut self.polled.future().asked);
+        drop(asked);
     }
 }

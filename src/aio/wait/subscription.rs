@@ -103,7 +103,7 @@ async fn read(
         let tested = async {
             tokio::time::sleep(TEST).await;
             let answer = timeout(server.options.timeouts.read, sink.ping::<Value>()).await;
-            answer.is_ok_and(|answer| answer.is_ok())
+            answer.is_ok_and(|answer| !answer.is_err_and(|error| error.is_io_error())) // an error reply is an answer too
         };
         let mut tested = pin!(tested);
         loop {

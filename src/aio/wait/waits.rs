@@ -97,11 +97,11 @@ impl Shared {
         polled.asks(vec![asked(target, Some(&registered))]);
         let mut wait = Wait::new(self, registered, &target.keys.meta, target.clone(), deadline);
         let result = wait.run(cancel, Some(polled)).await;
-        drop(wait);
         if let Err(error) = &result {
             self.servers.counts.refuse(error);
         }
         let busy = self.servers.clock.busy(); // until the permit is registered for renewal
+        drop(wait); // not earlier: until here, a test that moves the clock waits for its mailbox
         result.map(|granted| (granted, busy))
     }
 

@@ -1,14 +1,14 @@
 //! Promise: a latch refuses invalid arguments and changes nothing.
 
 use super::{MINUTE, Raw};
-use crate::support::Server;
+use crate::support::{Server, root};
 
 use luagate::{CountDownLatch, Error};
 use std::time::Duration;
 
 /// Runs a script by its text, with arguments that no typed function would send.
 fn call(raw: &mut Raw, script: &str, arguments: &[&str]) -> Result<redis::Value, String> {
-    let text = std::fs::read_to_string(format!("lua/dist/{script}.lua")).unwrap();
+    let text = std::fs::read_to_string(root().join(format!("lua/dist/{script}.lua"))).unwrap();
     let reply = redis::cmd("EVAL").arg(text).arg(2).arg(&raw.keys.names()).arg(arguments).query(&mut raw.con);
     reply.map_err(|error: redis::RedisError| {
         assert_eq!(error.code(), Some("LUAGATE"), "{error}");

@@ -131,7 +131,7 @@ fn a_refresh_without_a_reply_counts_as_a_possibly_shortened_lease() {
     let shortened = alone.clone().lease(SOON).acquire().unwrap();
     let back = gate.semaphore("other", 1).lease(LEASE).acquire().unwrap();
     back.refresh_for(SOON).unwrap();
-    proxy.lose_replies(4); // both calls run twice, and every reply is lost
+    proxy.lose_replies_of_scripts(4); // both calls run twice, and every reply is lost
     assert!(matches!(shortened.refresh_for(LEASE), Err(RefreshError::Unknown(_))));
     assert!(matches!(back.refresh(), Err(RefreshError::Unknown(_))));
     for (permit, name) in [(shortened, "raw"), (back, "other")] {

@@ -40,7 +40,8 @@ pub fn hold_a_thousand(arguments: &[String]) {
         assert!(permits.iter().all(|permit| !permit.is_lost()));
         (start.elapsed() > Duration::from_secs(7)).then_some(())
     });
-    assert_eq!(threads_named("luagate-renewal"), 1);
+    let threads = if cfg!(feature = "tasks") { 0 } else { 1 }; // the async API has a task in its place
+    assert_eq!(threads_named("luagate-renewal"), threads);
     assert_eq!(threads_named("luagate-inbox"), 0);
     assert!(gate.open_connections() <= 8);
     let state = semaphore.inspect().unwrap();
@@ -94,6 +95,8 @@ fn a_silent_connection_causes_no_loss() {
     assert!(permits.iter().all(|permit| !permit.is_lost()));
 }
 
+// An async gate has no second connection, and replaces a silent one only after the read timeout, which is long here.
+#[cfg(not(feature = "tasks"))]
 #[test]
 fn a_renewal_without_a_reply_delays_others_at_most_until_its_own_lease_ends() {
     let (server, proxy, _) = own!(Proxy::with_gate());
@@ -113,6 +116,7 @@ fn a_renewal_without_a_reply_delays_others_at_most_until_its_own_lease_ends() {
     });
 }
 
+#[cfg(not(feature = "tasks"))] // an async gate has no pool
 #[test]
 fn in_a_busy_pool_renewals_come_first() {
     let (server, proxy, _) = own!(Proxy::with_gate());

@@ -81,7 +81,9 @@ fn a_flood_of_messages_makes_no_wait_longer() {
         flood.exec(&mut stranger).unwrap();
     }
     let (error, took) = waiting.join().unwrap();
-    assert!(matches!(error, AcquireError::TimedOut(_)), "{error}");
+    // In the async API, messages arrive on the connection for calls, so they can delay the reply to the last call.
+    let is_unknown = cfg!(feature = "tasks") && matches!(error, AcquireError::Unknown(_));
+    assert!(is_unknown || matches!(error, AcquireError::TimedOut(_)), "{error}");
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert!(!opens.is_finished());
     gate.latch("flooded", 1).count_down().unwrap();

@@ -18,10 +18,10 @@ pub struct Scripts(BTreeMap<String, String>);
 impl Scripts {
     /// The scripts of each release in `tests/versions/`, see `RELEASING.md`. Without any: the current ones.
     pub fn earlier() -> impl Iterator<Item = Scripts> {
-        let kept = std::fs::read_dir("tests/versions").into_iter().flatten();
+        let kept = std::fs::read_dir(super::root().join("tests/versions")).into_iter().flatten();
         let mut folders: Vec<PathBuf> = kept.map(|entry| entry.unwrap().path()).collect();
         if folders.is_empty() {
-            folders.push("lua".into());
+            folders.push(super::root().join("lua"));
         }
         folders.into_iter().map(|folder| {
             println!("with the scripts of {}", folder.display());

@@ -12,8 +12,9 @@ use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 pub(super) struct Sentinels {
@@ -27,6 +28,8 @@ pub(super) struct Sentinels {
     known: Mutex<Option<(String, u16)>>,
     /// How many times the master changed.
     moves: AtomicU64,
+    /// The background task.
+    listens: OnceLock<AbortHandle>,
 }
 
 /// The time for an answer of a sentinel in the background task.
@@ -53,8 +56,10 @@ impl Sentinels {
             first: AtomicUsize::new(0),
             known: Mutex::default(),
             moves: AtomicU64::new(0),
+            listens: OnceLock::new(),
         });
-        tokio::spawn(listen(Arc::downgrade(&sentinels)));
+        let task = tokio::spawn(listen(Arc::downgrade(&sentinels)));
+        let _ = sentinels.listens.set(task.abort_handle());
         Ok(sentinels)
     }
 
@@ -163,6 +168,15 @@ impl Sentinels {
         let asked = timeout(left(deadline), address_of(&self.master).query_async(&mut con)).await;
         let address = asked.map_err(|_| Failure::new(FailureKind::Unreachable, "a sentinel did not answer"))?;
         read_address(&self.master, address?)
+    }
+}
+
+impl Drop for Sentinels {
+    /// Closes the connection of the task at once.
+    fn drop(&mut self) {
+        if let Some(task) = self.listens.get() {
+            task.abort();
+        }
     }
 }
 

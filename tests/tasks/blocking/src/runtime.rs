@@ -11,7 +11,8 @@ struct Shared {
 }
 
 static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
-    runtime: Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime"),
+    // As many as there are tests at a time: one that floods its gate must not delay the gates of others.
+    runtime: Builder::new_multi_thread().worker_threads(8).enable_all().build().expect("a runtime"),
     process: std::process::id(),
 });
 

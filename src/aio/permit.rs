@@ -301,7 +301,7 @@ async fn release_one(permit: &mut Permit) -> Result<Released, CallError> {
     let span = Operation::Release.on([permit.state.key()]);
     let release = async {
         if let Some(call) = permit.state.begin_release() {
-            let outcome = shared.servers.send(&call, Sending::default()).await;
+            let outcome = shared.servers.send_checked(&call, Sending::default()).await;
             permit.released(outcome)?;
         }
         Ok(if permit.state.gone { Released::Gone } else { Released::Released })

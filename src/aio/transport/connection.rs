@@ -38,11 +38,46 @@ struct Calls {
 const BEFORE: Duration = Duration::from_millis(10);
 
 /// A call in progress, until this is dropped.
-struct Call<'a>(&'a Connection);
+struct Call<'a> {
+    connection: &'a Connection,
+    is_answered: bool,
+}
+
+impl Call<'_> {
+    /// The outcome of the call. `true`: the connection still works, and the replies are late.
+    fn end<T>(
+        mut self,
+        answered: Result<RedisResult<T>, Elapsed>,
+        read_timeout: Duration,
+    ) -> Result<T, (RedisError, bool)> {
+        match answered {
+            Ok(Ok(replies)) => {
+                self.is_answered = true;
+                Ok(replies)
+            }
+            Ok(Err(error)) => {
+                self.connection.outdate();
+                Err((error, false))
+            }
+            Err(_) => {
+                let silent_since = lock(&self.connection.calls).silent_since;
+                let silence = silent_since.map(|since| machine_now().saturating_duration_since(since));
+                if silence.is_some_and(|silence| silence + BEFORE >= read_timeout) {
+                    self.connection.outdate();
+                }
+                Err((std::io::Error::from(ErrorKind::TimedOut).into(), true))
+            }
+        }
+    }
+}
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        lock(&self.0.calls).count -= 1;
+        let mut calls = lock(&self.connection.calls);
+        calls.count -= 1;
+        if self.is_answered {
+            calls.silent_since = (calls.count > 0).then(machine_now);
+        }
     }
 }
 
@@ -94,22 +129,19 @@ impl Connection {
         let call = self.begin();
         let mut con = self.con.clone();
         let answered = tokio::time::timeout(time, con.send_packed_commands(&pipeline, 0, count)).await;
-        match self.answered(answered, read_timeout) {
+        match call.end(answered, read_timeout) {
             Ok(replies) => (replies.into_iter().map(Ok).collect(), false),
-            Err((error, is_late)) => {
-                drop(call);
-                ((0..packet.replies).map(|_| Err(error.clone())).collect(), is_late)
-            }
+            Err((error, is_late)) => ((0..packet.replies).map(|_| Err(error.clone())).collect(), is_late),
         }
     }
 
     /// As `exchange`, for one command.
     pub(super) async fn exchange_one(&self, command: &[u8], time: Duration, read_timeout: Duration) -> (Reply, bool) {
         let command = resp::commands(command).next().unwrap_or_default();
-        let _call = self.begin();
+        let call = self.begin();
         let mut con = self.con.clone();
         let answered = tokio::time::timeout(time, con.send_packed_command(&command)).await;
-        match self.answered(answered, read_timeout) {
+        match call.end(answered, read_timeout) {
             Ok(reply) => (Ok(reply), false),
             Err((error, is_late)) => (Err(error), is_late),
         }
@@ -119,33 +151,6 @@ impl Connection {
         let mut calls = lock(&self.calls);
         calls.count += 1;
         calls.silent_since.get_or_insert_with(machine_now);
-        Call(self)
-    }
-
-    /// The outcome of the call. `true`: the connection still works, and the replies are late.
-    fn answered<T>(
-        &self,
-        answered: Result<RedisResult<T>, Elapsed>,
-        read_timeout: Duration,
-    ) -> Result<T, (RedisError, bool)> {
-        match answered {
-            Ok(Ok(replies)) => {
-                let mut calls = lock(&self.calls);
-                calls.silent_since = (calls.count > 1).then(machine_now);
-                Ok(replies)
-            }
-            Ok(Err(error)) => {
-                self.outdate();
-                Err((error, false))
-            }
-            Err(_) => {
-                let silent_since = lock(&self.calls).silent_since;
-                let silence = silent_since.map(|since| machine_now().saturating_duration_since(since));
-                if silence.is_some_and(|silence| silence + BEFORE >= read_timeout) {
-                    self.outdate();
-                }
-                Err((std::io::Error::from(ErrorKind::TimedOut).into(), true))
-            }
-        }
+        Call { connection: self, is_answered: false }
     }
 }

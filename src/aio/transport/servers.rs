@@ -166,6 +166,11 @@ impl Servers {
         self.send_as(call.key(), sending, &mut Same(call)).await
     }
 
+    /// As `send`, for a caller that has just checked the process: each check is a system call.
+    pub(in crate::aio) async fn send_checked(&self, call: &Packed, sending: Sending) -> Outcome {
+        self.follow(self.route(call.key(), sending.until), sending, &mut Same(call)).await
+    }
+
     /// Sends a call and reads its answer. Also returns when it was sent.
     pub(in crate::aio) async fn ask<C: Call>(
         &self,

@@ -52,7 +52,7 @@ impl Shared {
         target: &mut PermitTarget,
         polled: &Polled,
     ) -> Result<Granted, TryAcquireError> {
-        self.prepare(target, None).await?;
+        self.prepare(target, None).await?; // each call below checks the process
         loop {
             polled.asks(vec![asked(target, None)]);
             let mut call = Once { shared: self, target, connection: None, is_sent: false };
@@ -86,6 +86,7 @@ impl Shared {
         cancel: Option<&Cancel>,
         polled: &Polled,
     ) -> Result<(Granted, Busy), AcquireError> {
+        self.check_process()?; // before the lock of the registry
         self.prepare(target, deadline).await?;
         let Some(registered) = self.inboxes.registry.register(&target.keys, &target.id) else {
             let why = format!(
@@ -124,10 +125,10 @@ impl Shared {
     /// Reports arguments that are invalid for every server. Waits until no earlier release of an id chosen by the
     /// caller is pending.
     async fn prepare(&self, target: &PermitTarget, until: Option<Instant>) -> Result<(), CallError> {
-        self.check_process()?;
         self.ensure_task(); // for releases of permits that were dropped after the end of an earlier runtime
         target.check()?;
         if target.lease.own_id {
+            self.check_process()?; // before the lock of the releases
             self.releases.settle(&self.servers, &target.keys, &target.id, until).boxed().await?;
         }
         Ok(())

@@ -286,8 +286,8 @@ impl Server {
                 Ok(con) => return Ok(connection(con, true)),
                 Err(failure) => failure,
             };
-            use FailureKind::{Authentication, NotReady, Tls, Unreachable};
-            if matches!(failure.kind(), Authentication | NotReady | Tls | Unreachable) {
+            use FailureKind::{Authentication, NotReady, NotRedis, Tls, Unreachable};
+            if matches!(failure.kind(), Authentication | NotReady | NotRedis | Tls | Unreachable) {
                 return Err(failure);
             }
         }

@@ -1,5 +1,7 @@
 //! The time from a release to the running waiter in another process, compared with a message that wakes a thread there.
 
+mod tasks;
+
 use crate::figure::{Figure, Limit};
 use crate::rounds::median;
 use crate::server::Server;
@@ -11,6 +13,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
+use tasks::HandOver;
 
 const ROUNDS: usize = 1_000;
 
@@ -74,6 +77,8 @@ pub fn work(arguments: &[String]) -> bool {
     match arguments {
         [job, url, prefix] if job == WAITER => wait(url, prefix),
         [job, url, _] if job == LISTENER => listen(url),
+        [job, url, prefix] if job == tasks::WAITER => tasks::wait(url, prefix),
+        [job, url, _] if job == tasks::LISTENER => tasks::listen(url),
         _ => return false,
     }
     true
@@ -123,6 +128,10 @@ pub struct Times {
     barest: Vec<f64>,
     /// From a message to the thread that it wakes.
     pub reported: Vec<f64>,
+    /// From the release to the running task.
+    handed_to_task: Vec<f64>,
+    /// From a message to the task that it wakes.
+    reported_to_task: Vec<f64>,
 }
 
 pub fn times(server: &Server) -> Times {
@@ -131,6 +140,7 @@ pub fn times(server: &Server) -> Times {
     let mut waiter = Other::start(WAITER, server);
     let mut listener = Other::start(LISTENER, server);
     listener.says(); // once subscribed
+    let mut tasks = HandOver::start(server);
     let bare = Script::load(&mut con, BARE);
     let [holders, queue] = ["holders", "queue"].map(|key| format!("{}:bare:{key}", server.prefix));
     let mut times = Times::default();
@@ -152,26 +162,35 @@ pub fn times(server: &Server) -> Times {
         let published = now();
         con.publish::<_, _, ()>(CHANNEL, MESSAGE).unwrap();
         times.reported.push(listener.says() - published);
+        let (handed, reported) = tasks.round();
+        times.handed_to_task.push(handed);
+        times.reported_to_task.push(reported);
     }
     times
 }
 
+/// These times in µs, compared with others.
+fn figure(what: &str, times: Vec<f64>, beside: &'static str, theirs: Vec<f64>, limit: Limit) -> Figure {
+    let (middle, most) = middle_and_99th(times);
+    let theirs = middle_and_99th(theirs);
+    Figure {
+        what: format!("{what} (99 % within {most:.0} µs, compared with {:.0})", theirs.1),
+        unit: "µs",
+        ours: middle,
+        beside: (beside, theirs.0),
+        ratio: middle / theirs.0,
+        limit,
+    }
+}
+
 pub fn measure(server: &Server) -> Vec<Figure> {
-    let Times { handed, barest, reported } = times(server);
-    let theirs = middle_and_99th(reported);
-    let figure = |what: &str, times, limit| {
-        let (middle, most) = middle_and_99th(times);
-        Figure {
-            what: format!("{what} (99 % within {most:.0} µs, compared with {:.0})", theirs.1),
-            unit: "µs",
-            ours: middle,
-            beside: ("a message that wakes a thread", theirs.0),
-            ratio: middle / theirs.0,
-            limit,
-        }
-    };
-    vec![
-        figure("from release to running waiter", handed, Limit::AtMost(1.3)),
-        figure("the same with the bare script", barest, Limit::None),
-    ]
+    let Times { handed, barest, reported, handed_to_task, reported_to_task } = times(server);
+    let message = "a message that wakes a thread";
+    let handed = figure("from release to running waiter", handed, message, reported.clone(), Limit::AtMost(1.3));
+    let barest = figure("the same with the bare script", barest, message, reported, Limit::None);
+    // The ratio of the threads, as it is shown.
+    let most = Limit::AtMost((handed.ratio * 100.0).ceil() / 100.0);
+    let message = "a message that wakes a task";
+    let to_task = figure("from release to running task", handed_to_task, message, reported_to_task, most);
+    vec![handed, barest, to_task]
 }

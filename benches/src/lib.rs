@@ -36,6 +36,7 @@ pub mod threads;
 pub mod throughput;
 pub mod version;
 pub mod waiters;
+pub mod waiting;
 pub mod wire;
 
 /// A server over TCP, for all connections.

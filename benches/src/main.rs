@@ -9,7 +9,7 @@ use luagate_benches::over_tcp;
 use luagate_benches::server::Server;
 use luagate_benches::{
     autocomplete, bulk, chapter6, client, flood, growth, handover, latency, memory, peers, pool, script_instructions,
-    script_time, tasks, threads, throughput, waiters,
+    script_time, tasks, threads, throughput, waiters, waiting,
 };
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use std::path::Path;
 type Measured = (Vec<Figure>, Vec<Chart>);
 type Measure = fn(&Server) -> Measured;
 
-const MEASURES: [(&str, Measure); 15] = [
+const MEASURES: [(&str, Measure); 16] = [
     ("script time", |server| (script_time::measure(server), vec![])),
     ("instructions", |_| (script_instructions::measure(), vec![])),
     ("throughput", |server| (throughput::measure(server), vec![])),
@@ -26,6 +26,7 @@ const MEASURES: [(&str, Measure); 15] = [
     ("client", |server| (client::measure(server), vec![])),
     ("threads", |server| (pool::measure(server), vec![threads::chart(server)])),
     ("tasks", |server| (tasks::measure(server), vec![])),
+    ("tasks", |server| (waiting::measure(server), vec![])),
     ("bulk", |server| (bulk::measure(server), vec![])),
     ("hand-over", |server| (handover::measure(server), vec![])),
     ("latency", |server| (vec![], vec![latency::chart(server)])),
@@ -37,7 +38,7 @@ const MEASURES: [(&str, Measure); 15] = [
 
 fn main() -> std::io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if handover::work(&words) {
+    if handover::work(&words) || waiting::work(&words) {
         return Ok(());
     }
     if let Some((first, names)) = words.split_first()

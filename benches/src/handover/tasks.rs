@@ -1,0 +1,108 @@
+//! The same with tasks: from a release to the running task in another process, compared with a message that wakes a
+//! task there.
+
+use super::{MESSAGE, Other, now};
+use crate::server::Server;
+use crate::tasks::{connection, runtime};
+use luagate::aio::{Gate, Mutex};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, AsyncConnectionConfig, PushKind};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// The tasks of the other process.
+pub const WAITER: &str = "--waiting-task";
+pub const LISTENER: &str = "--listening-task";
+
+/// Of the mutex, and of the channel for the messages.
+const NAME: &str = "handover-to-task";
+
+async fn mutex(url: &str, prefix: &str) -> Mutex {
+    let gate = Gate::builder(url).prefix(prefix).open().await.unwrap();
+    gate.mutex(NAME).lease(Duration::from_secs(30))
+}
+
+/// Waits in line for each line on its standard input.
+pub fn wait(url: &str, prefix: &str) {
+    let runtime = runtime();
+    let mutex = runtime.block_on(mutex(url, prefix));
+    for _ in std::io::stdin().lines() {
+        let mutex = mutex.clone();
+        let turn = runtime.spawn(async move {
+            let guard = mutex.lock().await.unwrap();
+            let woken = now();
+            guard.unlock().await.unwrap();
+            woken
+        });
+        println!("{}", runtime.block_on(turn).unwrap());
+    }
+}
+
+/// The task of a connection receives messages and wakes another one for each.
+pub fn listen(url: &str) {
+    let runtime = runtime();
+    let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
+    let config = AsyncConnectionConfig::new().set_push_sender(send);
+    let mut con = runtime.block_on(connection(url, config));
+    runtime.block_on(con.subscribe(NAME)).unwrap();
+    println!("{}", now());
+    let listening = runtime.spawn(async move {
+        while let Some(push) = receive.recv().await {
+            if push.kind == PushKind::Message {
+                println!("{}", now());
+            }
+        }
+    });
+    runtime.block_on(listening).unwrap();
+}
+
+/// Both processes, and what this one needs to wake their tasks.
+pub struct HandOver {
+    runtime: Runtime,
+    mutex: Mutex,
+    /// The same mutex, to see whether the other process waits.
+    seen: luagate::Mutex,
+    con: MultiplexedConnection,
+    waiter: Other,
+    listener: Other,
+}
+
+impl HandOver {
+    pub fn start(server: &Server) -> HandOver {
+        let runtime = runtime();
+        let mut listener = Other::start(LISTENER, server);
+        listener.says(); // once subscribed
+        HandOver {
+            mutex: runtime.block_on(mutex(&server.url, &server.prefix)),
+            con: runtime.block_on(connection(&server.url, AsyncConnectionConfig::new())),
+            seen: server.gate().mutex(NAME),
+            waiter: Other::start(WAITER, server),
+            listener,
+            runtime,
+        }
+    }
+
+    /// The time in µs from the release to the running task, and from a message to the task that it wakes.
+    pub fn round(&mut self) -> (f64, f64) {
+        let guard = self.runtime.block_on(self.mutex.lock()).unwrap();
+        self.waiter.go();
+        while self.seen.inspect().unwrap().waiter_count == 0 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let release = self.runtime.spawn(async move {
+            let released = now();
+            guard.unlock().await.unwrap();
+            released
+        });
+        let released = self.runtime.block_on(release).unwrap();
+        let handed = self.waiter.says() - released;
+        let mut con = self.con.clone();
+        let publish = self.runtime.spawn(async move {
+            let published = now();
+            con.publish::<_, _, ()>(NAME, MESSAGE).await.unwrap();
+            published
+        });
+        let published = self.runtime.block_on(publish).unwrap();
+        (handed, self.listener.says() - published)
+    }
+}

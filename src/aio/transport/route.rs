@@ -130,7 +130,8 @@ impl<'a> Route<'a> {
     }
 
     /// The call could not be sent, or could not be repeated.
-    pub(super) fn failed(&self, failure: Failure) -> Unanswered {
+    #[cfg(feature = "cluster")]
+    fn failed(&self, failure: Failure) -> Unanswered {
         self.attempts.failed(failure).into()
     }
 

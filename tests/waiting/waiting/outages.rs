@@ -164,6 +164,9 @@ fn await_return(raw: &mut Raw, fence: u64) {
     });
 }
 
+// The proxy cuts only the client's side. For the server, the lost subscription of an async gate still exists, and the grant
+// is sent there.
+#[cfg(not(feature = "tasks"))]
 #[test]
 fn a_grant_that_arrives_for_an_abandoned_wait_is_released() {
     let server = own!(Server::private_tcp(&[]));

@@ -65,7 +65,6 @@ wrapped!(UnlockError<G>: errors::UnlockError<G::Aio>);
 wrapped!(DowngradeError: errors::DowngradeError<aio::RwLockWriteGuard>);
 
 impl ReleaseError {
-    #[must_use]
     pub fn into_permit(self) -> Permit {
         Permit::new(self.aio.into_permit(), &self.origin)
     }
@@ -76,7 +75,6 @@ impl ReleaseError {
 }
 
 impl<G: Wrapped> UnlockError<G> {
-    #[must_use]
     pub fn into_guard(self) -> G {
         G::of(self.aio.into_guard(), &self.origin)
     }
@@ -87,7 +85,6 @@ impl<G: Wrapped> UnlockError<G> {
 }
 
 impl DowngradeError {
-    #[must_use]
     pub fn into_guard(self) -> RwLockWriteGuard {
         RwLockWriteGuard::of(self.aio.into_guard(), &self.origin)
     }

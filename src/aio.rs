@@ -17,7 +17,8 @@
 //!
 //! - **Connections.** A gate has one connection for each server. Any number of tasks share it: 10,000 tasks that wait in
 //!   line need one socket and no thread. Messages arrive on the same connection, or on a second one if the server or a
-//!   proxy does not know RESP3.
+//!   proxy does not know RESP3. If this connection breaks, the gate's waiters have no subscription until the gate has
+//!   connected again. If their turn comes meanwhile, they are skipped, and may be overtaken.
 //! - **Cancel safety.** Every future can be dropped at any time. A dropped wait leaves the line, and a grant that still
 //!   arrives is released. So `tokio::time::timeout(time, semaphore.acquire())` is as good as `acquire_timeout(time)`.
 //! - **Drop.** Dropping a permit or a guard never blocks and never panics. The gate's task sends the release.

@@ -6,7 +6,7 @@ mod alarm;
 mod moved;
 
 #[cfg(feature = "tokio")]
-pub(crate) use alarm::{Alarm, Beside};
+pub(crate) use alarm::{Alarm, InProgress};
 #[cfg(feature = "memory")]
 pub(crate) use moved::Time;
 

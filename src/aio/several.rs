@@ -159,7 +159,8 @@ impl Several {
     }
 }
 
-/// The call that takes the permits of all. If this is dropped before its answer, what it may have got is released.
+/// The call that takes the permits of all. If this is dropped before its answer, permits that the server granted are
+/// released.
 struct TakeAll<'a> {
     shared: &'a Shared,
     call: &'a TryAcquireAll<'a>,

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// What the task of a gate uses too.
+/// The parts that the task of a gate uses too.
 pub(super) struct Core {
     pub(super) servers: Arc<Servers>,
     pub(super) permits: Permits,

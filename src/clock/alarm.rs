@@ -17,11 +17,11 @@ pub(crate) struct Alarm {
 }
 
 /// Work that goes on while the [`Alarm`] of the same task sleeps. A test that moves the clock waits for its end.
-pub(crate) struct Beside(Option<Sleeper>);
+pub(crate) struct InProgress(Option<Sleeper>);
 
-impl Beside {
-    pub(crate) fn new(clock: &Clock) -> Beside {
-        Beside(clock.sleeper(false))
+impl InProgress {
+    pub(crate) fn new(clock: &Clock) -> InProgress {
+        InProgress(clock.sleeper(false))
     }
 
     pub(crate) fn begins(&self) {

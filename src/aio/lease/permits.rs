@@ -2,7 +2,7 @@
 
 use crate::aio::transport::Sending;
 use crate::aio::transport::servers::{Outcome, Servers};
-use crate::clock::{Alarm, Beside};
+use crate::clock::{Alarm, InProgress};
 use crate::error::RefreshError;
 use crate::lease::callbacks::Callbacks;
 use crate::lease::store::{self, Driver, OnLost, Refreshed, Store};
@@ -29,7 +29,7 @@ pub(in crate::aio) struct Permits {
     store: Arc<Store<Renewal>>,
     work: Alarm,
     /// The renewals in progress.
-    renewals: Beside,
+    renewals: InProgress,
 }
 
 /// The state of the task that works on the permits.
@@ -68,7 +68,7 @@ impl Permits {
         let callbacks = Mutex::new(Callbacks::new(&servers.clock));
         let run = move |on_lost, lost| lock(&callbacks).run(on_lost, lost);
         let store = Store::new(&servers.clock, &servers.counts, Renewal::default(), run);
-        let (work, renewals) = (Alarm::new(&servers.clock), Beside::new(&servers.clock));
+        let (work, renewals) = (Alarm::new(&servers.clock), InProgress::new(&servers.clock));
         Permits { work, renewals, servers, replicas, store: Arc::new(store) }
     }
 

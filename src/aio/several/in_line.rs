@@ -24,7 +24,7 @@ pub(super) async fn acquire(
     if let Err(error) = acquire_each(members, &leases, &first.shared, &mut permits, deadline).await {
         let latest = deadline.and_then(|end| end.checked_add(LAST_CALL));
         let left = latest.map(|end| end.saturating_duration_since(first.shared.now()));
-        // What is not released in time is released in the background.
+        // Permits that are not released in time are released in the background.
         let released = permit::release_all(&mut permits);
         let _ = tokio::time::timeout(left.unwrap_or(LAST_CALL).min(LAST_CALL), released).await;
         return Err(error);

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Receives what a server sends without a call. Does not block.
+/// Receives messages. Does not block.
 pub(in crate::aio) trait Listener: Send + Sync {
     /// A message on this channel.
     fn message(&self, channel: &str, payload: &[u8]);
@@ -27,7 +27,7 @@ pub(in crate::aio) trait Listener: Send + Sync {
     fn disconnected(&self, node: NodeId);
 }
 
-/// What all servers of a gate share.
+/// The settings that all servers of a gate share.
 #[derive(Clone)]
 pub(in crate::aio) struct ServerOptions {
     pub(in crate::aio) clock: Clock,

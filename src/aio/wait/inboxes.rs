@@ -46,7 +46,7 @@ struct State {
 }
 
 impl Inbox {
-    /// Whether messages arrive beside this connection. `None`: not known.
+    /// Whether messages arrive while calls use this connection. `None`: not known.
     fn works(&self, connection: &Arc<Connection>) -> Option<bool> {
         let state = lock(&self.state);
         let (of, listening) = state.current.as_ref()?;

@@ -35,7 +35,7 @@ struct State {
     closed: bool,
 }
 
-/// One future: when it was woken, and what it may get.
+/// One future: when it was woken, and the permits that it asks for.
 pub(in crate::aio) struct Polled {
     clock: Clock,
     state: Mutex<Future>,
@@ -47,7 +47,7 @@ struct Future {
     /// When it was woken, unless it was polled since.
     woken: Option<Instant>,
     is_polling: bool,
-    /// What it may get is given back. It must ask again.
+    /// Its grant is given back. It must ask again.
     is_given_back: bool,
     asked: Vec<Asked>,
     held: Vec<Held>,
@@ -56,7 +56,7 @@ struct Future {
 /// A permit that a future already holds while it waits for others. The function ends its renewal.
 pub(in crate::aio) type Held = Box<dyn Fn() + Send>;
 
-/// What a future asks for.
+/// The permits of one semaphore that a future asks for.
 pub(in crate::aio) struct Asked {
     pub(super) keys: Keys,
     pub(super) id: String,
@@ -86,12 +86,12 @@ impl Polled {
         lock(&self.state)
     }
 
-    /// What the future asks for from now on.
+    /// From now on the future asks for these permits.
     pub(in crate::aio) fn asks(&self, asked: Vec<Asked>) {
         self.future().asked = asked;
     }
 
-    /// What the future holds meanwhile.
+    /// The permits that the future holds meanwhile.
     pub(in crate::aio) fn holds(&self, held: Vec<Held>) {
         self.future().held = held;
     }
@@ -106,7 +106,8 @@ impl Polled {
         self.future().is_given_back = false;
     }
 
-    /// If the future was woken but not polled for too long, returns the releases of what it may have got.
+    /// If the future was woken but not polled for too long, returns the releases of its
+    /// grants.
     fn check(&self, now: Instant) -> Vec<PendingRelease> {
         let mut future = self.future();
         let is_late = future.woken.is_some_and(|woken| now.saturating_duration_since(woken) >= UNPOLLED);

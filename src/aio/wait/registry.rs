@@ -1,4 +1,4 @@
-//! The waits of a gate, for all servers, and what the servers send to them.
+//! The waits of a gate, for all servers, and the receiver of the servers' messages.
 
 use super::mailbox::Mailbox;
 use crate::aio::lease::releases::Releases;

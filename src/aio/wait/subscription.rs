@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// The interval of connection tests of a second connection, since a broken connection may not report it.
 const TEST: Duration = Duration::from_secs(5);
 
-/// A subscription to the channel of a gate, or the reason why there is none.
+/// A subscription to the channel of a gate, or why messages do not arrive.
 pub(super) enum Listening {
     /// It ends with the connection for calls. The second connection ends when this is dropped.
     Up { _second: Option<Second> },
@@ -36,7 +36,7 @@ impl Drop for Second {
     }
 }
 
-/// Subscribes to `channel` beside this connection, and checks that the server counts the subscription.
+/// Subscribes to `channel` at the server of this connection, and checks that the server counts the subscription.
 pub(super) async fn subscribe(
     registry: &Arc<Registry>,
     server: &Arc<Server>,

@@ -23,9 +23,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is left on the server if a wait is dropped.
+/// The release that a dropped wait needs.
 trait Abandon: Target + Send + Sync {
-    /// The release of what the server may have given to this wait.
+    /// The release of everything that the server may have granted to this wait. `None`: it grants nothing.
     fn release(&self, connection: Option<Arc<Connection>>, now: Instant) -> Option<PendingRelease>;
 }
 
@@ -135,7 +135,7 @@ impl Shared {
     }
 }
 
-/// What this wait may get.
+/// The permits that this wait asks for.
 fn asked(target: &PermitTarget, registered: Option<&Registered>) -> Asked {
     Asked {
         keys: target.keys.clone(),
@@ -145,7 +145,7 @@ fn asked(target: &PermitTarget, registered: Option<&Registered>) -> Asked {
     }
 }
 
-/// One call that does not wait. If this is dropped before its answer is handled, what it may have got is released.
+/// One call that does not wait. If this is dropped before its answer is handled, a grant is released.
 struct Once<'a> {
     shared: &'a Shared,
     target: &'a mut PermitTarget,
@@ -204,7 +204,7 @@ impl Make for MakeOnce<'_> {
     }
 }
 
-/// One wait. If this is dropped before its end, it leaves the line, and what it may have got is released.
+/// One wait. If this is dropped before its end, it leaves the line, and a grant is released.
 struct Wait<'a, T: Abandon> {
     shared: &'a Shared,
     registered: Registered,
@@ -239,7 +239,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
         let mut action = self.waiter.start(listens);
         loop {
             let event = match action {
-                // In memory of its own, which a waiter that sleeps does not need.
+                // In separate memory: a waiter that sleeps does not need it.
                 Action::Ask { ask, until } => self.ask(ask, until, polled).boxed().await,
                 Action::Sleep { until, is_due } => {
                     let _busy = is_due.then(|| clock.busy()); // until the expected message is here
@@ -302,7 +302,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
         Ok((answered.read(|reply| self.waiter.target.answer(ask, reply))?, sent))
     }
 
-    /// Gives back what the end of the wait leaves.
+    /// Gives back a grant or a place in line at the end of the wait.
     async fn end(&mut self, give_back: GiveBack) {
         let now = self.shared.now();
         if give_back.now
@@ -319,7 +319,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
         }
     }
 
-    /// Releases in the background, after the last call, what that call may still cause.
+    /// Releases in the background, after the last call, a grant that this call may still cause.
     fn abandon(&mut self) {
         if let Some(pending) = self.waiter.target.release(self.connection.take(), self.shared.now()) {
             self.shared.inboxes.registry.give_up(&pending.keys, &pending.id);

@@ -5,6 +5,7 @@ use crate::own;
 use crate::support::raw::{Listener, Raw};
 use crate::support::{Server, command_counts, eventually, reset_counts};
 
+use luagate::Gate;
 use luagate::errors::AcquireError;
 use luagate::scripts::semaphore::Ask;
 use redis::{Commands, Connection};
@@ -60,7 +61,7 @@ fn a_flood_of_messages_makes_no_wait_longer() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: LONG, ..raw.ask("holder") });
-    let gate = server.gate();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(MINUTE).open().unwrap();
     let asks = gate.semaphore("raw", 1);
     let waiting = std::thread::spawn(move || {
         let begun = Instant::now();

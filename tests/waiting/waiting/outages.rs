@@ -79,7 +79,8 @@ fn waits_succeed_while_connections_are_killed_in_a_loop() {
             worker.join().unwrap();
         }
         drop(stopping);
-        assert!(killer.join().unwrap() > 20, "nothing was killed");
+        let least = if cfg!(feature = "tasks") { 4 } else { 20 }; // an async gate has fewer connections
+        assert!(killer.join().unwrap() > least, "nothing was killed");
     });
     raw.con = server.connection();
     eventually("every permit is released", || {

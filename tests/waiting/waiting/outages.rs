@@ -79,7 +79,8 @@ fn waits_succeed_while_connections_are_killed_in_a_loop() {
             worker.join().unwrap();
         }
         drop(stopping);
-        assert!(killer.join().unwrap() > 20, "nothing was killed");
+        let least = if cfg!(feature = "tasks") { 4 } else { 20 }; // an async gate has fewer connections
+        assert!(killer.join().unwrap() > least, "nothing was killed");
     });
     raw.con = server.connection();
     eventually("every permit is released", || {
@@ -97,6 +98,7 @@ fn a_wait_continues_after_a_restart_of_the_server() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| semaphore.acquire_timeout(MINUTE).unwrap().release());
         await_waiters(&mut raw, 1);
+        semaphore.inspect().unwrap(); // in the async API, this reply follows the reply to the waiter
         server.kill();
         server.start_again();
         // The server lost all data, also the holder.
@@ -116,8 +118,10 @@ fn waiters_keep_their_order_after_a_restart_without_data() {
             let gate = Gate::builder(&proxy.url).prefix(&server.prefix);
             let gate = gate.outage(MINUTE).open().unwrap();
             let semaphore = gate.semaphore("raw", 1);
+            let looks = semaphore.clone();
             let waiter = std::thread::spawn(move || drop(semaphore.acquire_timeout(MINUTE).unwrap()));
             await_waiters(&mut raw, place);
+            looks.inspect().unwrap(); // in the async API, this reply follows the reply to the waiter
             waiter
         })
         .collect();

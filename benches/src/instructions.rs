@@ -21,15 +21,16 @@ pub fn can_count() -> bool {
     valgrind.status().is_ok_and(|status| status.success())
 }
 
-/// The instructions of `program` (`src/bin/pairs.rs`) for this number of pairs, including start and end.
-fn count(program: &Path, server: &Server, pairs: u32) -> f64 {
+/// The instructions of `program` (`src/bin/pairs.rs`) for this number of pairs, including start and end. `by`: its last
+/// argument.
+fn count(program: &Path, server: &Server, pairs: u32, by: &str) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("counts");
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet"])
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(program)
-        .args([&server.url, &server.prefix, &pairs.to_string()])
+        .args([&server.url, &server.prefix, &pairs.to_string(), by])
         .env("GLIBC_TUNABLES", ONE_FOR_ALL)
         .output()
         .unwrap();
@@ -46,11 +47,11 @@ pub fn total(file: &Path) -> Option<f64> {
     total?.trim().parse().ok()
 }
 
-/// The instructions of one pair.
-pub fn a_pair(program: &Path, server: &Server) -> f64 {
+/// The instructions of one pair, by a thread, by a task, or sent raw by a task.
+pub fn a_pair(program: &Path, server: &Server, by: &str) -> f64 {
     let differences = (0..ROUNDS).map(|_| {
-        let once = count(program, server, PAIRS);
-        (count(program, server, 2 * PAIRS) - once) / f64::from(PAIRS)
+        let once = count(program, server, PAIRS, by);
+        (count(program, server, 2 * PAIRS, by) - once) / f64::from(PAIRS)
     });
     median(differences)
 }

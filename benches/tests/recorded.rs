@@ -117,8 +117,9 @@ fn instructions_of_the_client_for_a_pair() {
             json!(recorded_by)
         ),
     };
-    let pair = instructions::a_pair(Path::new(env!("CARGO_BIN_EXE_pairs")), &server);
-    let measured = [("acquire + release".to_owned(), pair)];
+    let pair = |by| instructions::a_pair(Path::new(env!("CARGO_BIN_EXE_pairs")), &server, by);
+    let measured = [("acquire + release", "thread"), ("acquire + release, by a task", "task")];
+    let measured = measured.map(|(what, by)| (what.to_owned(), pair(by)));
     check(&titles, &measured, "instructions", Bound::ABOUT, &note);
 }
 

@@ -123,8 +123,14 @@ const fn of_redisson(name: &'static str, is_mutex: bool, differs: &'static str) 
     }
 }
 
-pub const PEERS: [Peer; 15] = [
+pub const PEERS: [Peer; 16] = [
     semaphore("luagate", Language::Rust, ("../../../Cargo.toml", "\nversion = \""), ""),
+    semaphore(
+        "luagate-aio",
+        Language::Rust,
+        ("../../../Cargo.toml", "\nversion = \""),
+        "`luagate::aio`, the same API for tokio: each worker is a task, on one connection",
+    ),
     semaphore(
         "luagate-python",
         Language::Python,

@@ -251,7 +251,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
                     }
                 }
                 Action::Done { result, give_back } => {
-                    self.end(give_back).boxed().await;
+                    self.end(give_back).await;
                     return result;
                 }
             };
@@ -304,18 +304,22 @@ impl<'a, T: Abandon> Wait<'a, T> {
 
     /// Gives back a grant or a place in line at the end of the wait.
     async fn end(&mut self, give_back: GiveBack) {
-        let now = self.shared.now();
-        if give_back.now
-            && let Some(pending) = self.waiter.target.release(None, now)
-        {
-            let (keys, id) = (pending.keys.clone(), pending.id.clone());
-            if !self.shared.releases.now(&self.shared.servers, pending, now + LAST_CALL).await {
-                self.shared.inboxes.registry.give_up(&keys, &id);
-            }
+        if give_back.now {
+            self.give_back_now().boxed().await;
         }
         self.is_over = true;
         if give_back.later {
             self.abandon();
+        }
+    }
+
+    async fn give_back_now(&self) {
+        let now = self.shared.now();
+        if let Some(pending) = self.waiter.target.release(None, now) {
+            let (keys, id) = (pending.keys.clone(), pending.id.clone());
+            if !self.shared.releases.now(&self.shared.servers, pending, now + LAST_CALL).await {
+                self.shared.inboxes.registry.give_up(&keys, &id);
+            }
         }
     }
 

@@ -1,0 +1,19 @@
+//! A semaphore of luagate for tokio with its defaults: a lease of 30 s, renewed while it is held.
+
+use luagate::aio::{Gate, Permit};
+use scenes::Scene;
+
+#[tokio::main]
+async fn main() {
+    let scene = Scene::of_arguments();
+    let gate = Gate::open(&scene.url).await.unwrap();
+    let semaphore = gate.semaphore("scene", scene.permits);
+    let enter = move |_| {
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire().await.unwrap() }
+    };
+    let leave = |permit: Permit| async move {
+        permit.release().await.unwrap();
+    };
+    scene.play_tasks(1, enter, leave).await;
+}

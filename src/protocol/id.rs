@@ -43,14 +43,14 @@ pub(crate) fn secret_of(random: Uuid) -> String {
 
 /// Up to 18 random characters of 6 bits, from the random bits of a UUID.
 fn random_word(length: usize, random: Uuid) -> String {
-    const CHARACTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let (high, low) = random.as_u64_pair();
     // The version is in the low half of `high`, the variant in the top bits of `low`. The 48 and 60 bits used here
     // contain neither.
     let mut bits = (u128::from(high >> 16) << 60) | u128::from(low & ((1 << 60) - 1));
     let mut word = String::with_capacity(length);
     for _ in 0..length {
-        word.extend(CHARACTERS.chars().nth((bits & 63) as usize));
+        word.extend(CHARACTERS.get((bits & 63) as usize).copied().map(char::from));
         bits >>= 6;
     }
     word

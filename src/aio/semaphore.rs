@@ -193,6 +193,7 @@ impl Semaphore {
         let mut target = self.settings.target(permits, self.settings.lease_options()?)?;
         let span = Operation::TryAcquire.on([target.keys.meta.as_ref()]);
         let shared = &self.shared;
+        shared.check_process()?; // before any lock
         let watched = shared.futures.watch(|polled| async move {
             loop {
                 let busy = shared.servers.clock.busy(); // until the permit is registered for renewal
@@ -220,6 +221,7 @@ impl Semaphore {
         let mut target = self.settings.target(Some(permits), lease)?;
         let span = Operation::Acquire.on([target.keys.meta.as_ref()]);
         let shared = &self.shared;
+        shared.check_process()?; // before any lock
         let watched = shared.futures.watch(|polled| async move {
             let cancel = self.settings.cancel.as_ref();
             polled.holds(held.iter().map(Permit::held).collect());

@@ -77,6 +77,7 @@ impl Several {
     /// If this is dropped, nothing stays held.
     pub async fn try_acquire(&self) -> Result<SeveralPermits, TryAcquireSeveralError> {
         let (first, keys) = self.members.check()?;
+        first.shared.check_process()?; // before any lock
         let span = Operation::TryAcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
         let watched = first.shared.futures.watch(|polled| self.at_once(first, &keys, polled));
         span.run_async(watched).await

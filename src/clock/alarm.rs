@@ -109,7 +109,11 @@ impl Alarm {
                 timer.set(until.map(|until| tokio::time::sleep(left(until))));
             }
             match timer.as_mut().as_pin_mut().map(|timer| timer.poll(cx)) {
-                Some(Poll::Ready(())) => *at = None, // the next loop sets the timer again
+                Some(Poll::Ready(())) => {
+                    // If `look` names another time, the next loop sets the timer again.
+                    *at = None;
+                    timer.set(None);
+                }
                 _ => return Poll::Pending,
             }
         }

@@ -86,7 +86,6 @@ impl Shared {
         cancel: Option<&Cancel>,
         polled: &Polled,
     ) -> Result<(Granted, Busy), AcquireError> {
-        self.check_process()?; // before the lock of the registry
         self.prepare(target, deadline).await?;
         let Some(registered) = self.inboxes.registry.register(&target.keys, &target.id) else {
             let why = format!(

@@ -8,7 +8,7 @@ use redis::Value;
 /// Two releases behind the same call of a connection with an even number can share a packet.
 impl Ordered for u8 {
     fn is_shared_with(&self, other: &u8) -> bool {
-        self == other && self % 2 == 0
+        self == other && self.is_multiple_of(2)
     }
 }
 

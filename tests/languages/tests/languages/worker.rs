@@ -109,6 +109,9 @@ async fn stay_in_task(semaphore: &aio::Semaphore, random: &mut Random, log: &mut
     Ok(())
 }
 
+/// Holds permits once, with one of the two APIs.
+type StayOnce = Box<dyn FnMut(&mut Random) -> Result<(), Error>>;
+
 /// Acquires and releases until its standard input ends. `language`: with which of the two APIs.
 pub fn work(language: &str, arguments: &[String]) {
     let [url, prefix, seed] = arguments else { panic!("{arguments:?}") };
@@ -123,7 +126,7 @@ pub fn work(language: &str, arguments: &[String]) {
     let mut log = Log { client, con, key: format!("{prefix}:log") };
     let mut random = Random::new(seed.parse().unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let mut stay: Box<dyn FnMut(&mut Random) -> Result<(), Error>> = match language {
+    let mut stay: StayOnce = match language {
         TOKIO => {
             let gate = runtime.block_on(aio::Gate::builder(url).prefix(prefix).open()).unwrap();
             let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);

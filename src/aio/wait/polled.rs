@@ -175,7 +175,6 @@ impl Futures {
     pub(in crate::aio) async fn work(&self, releases: &Releases) {
         let mut next = None;
         loop {
-            let now = self.clock.now();
             let due = || {
                 let State { closed, looks, .. } = *lock(&self.state);
                 match next {
@@ -188,8 +187,11 @@ impl Futures {
             if !self.check.until(due).await {
                 return;
             }
+            let now = self.clock.now();
             let mut state = lock(&self.state);
-            state.looks = !state.futures.is_empty();
+            // After it was woken, the task looks once more: that future may have ended already, and the next one would wake
+            // the task again.
+            state.looks = next.is_none() || !state.futures.is_empty();
             next = state.looks.then_some(now + INTERVAL);
             let futures: Vec<_> = state.futures.values().cloned().collect();
             drop(state);

@@ -26,6 +26,8 @@ pub(crate) struct PermitState<D: Driver> {
     asked: bool,
     /// The release found no permit.
     pub(crate) gone: bool,
+    /// The store has forgotten it.
+    removed: bool,
 }
 
 impl<D: Driver> PermitState<D> {
@@ -40,6 +42,7 @@ impl<D: Driver> PermitState<D> {
             armed: true,
             asked: false,
             gone: false,
+            removed: false,
         }
     }
 
@@ -156,14 +159,13 @@ impl<D: Driver> PermitState<D> {
         self.gone = !matches!(answer, ReleaseAnswer::Released { .. });
         // The release found nothing, and no earlier attempt of this release may have released it.
         let is_lost = self.gone && !self.asked && !repeated;
-        self.keeper(|keeper, number| {
-            if is_lost {
-                keeper.lose(number, false);
-            }
-            if let Some(held) = keeper.held(number) {
-                held.end();
-            }
-        });
+        if is_lost {
+            self.keeper(|keeper, number| keeper.lose(number, false));
+            self.held(HeldPermit::end);
+        } else {
+            self.removed = true;
+            self.store.remove(self.number);
+        }
     }
 
     /// Its release was not answered.
@@ -200,7 +202,7 @@ impl<D: Driver> PermitState<D> {
 
 impl<D: Driver> Drop for PermitState<D> {
     fn drop(&mut self) {
-        if self.is_own_process() {
+        if !self.removed && self.is_own_process() {
             self.store.remove(self.number);
         }
     }

@@ -22,64 +22,13 @@ pub(in crate::aio) struct Connection {
     /// Whether the server sends messages on this connection.
     pub(in crate::aio) is_resp3: bool,
     pub(super) outdated: Arc<AtomicBool>,
-    calls: Mutex<Calls>,
-}
-
-/// The calls in progress.
-#[derive(Default)]
-struct Calls {
-    count: usize,
     /// Since when the server has not answered: the first call after its last reply. Calls that no longer wait count too:
     /// otherwise short calls would use a dead connection forever.
-    silent_since: Option<Instant>,
+    silent_since: Mutex<Option<Instant>>,
 }
 
 /// The time that a call needs before it waits for its reply. It also waits for less than the read timeout by this.
 const BEFORE: Duration = Duration::from_millis(10);
-
-/// A call in progress, until this is dropped.
-struct Call<'a> {
-    connection: &'a Connection,
-    is_answered: bool,
-}
-
-impl Call<'_> {
-    /// The outcome of the call. `true`: the connection still works, and the replies are late.
-    fn end<T>(
-        mut self,
-        answered: Result<RedisResult<T>, Elapsed>,
-        read_timeout: Duration,
-    ) -> Result<T, (RedisError, bool)> {
-        match answered {
-            Ok(Ok(replies)) => {
-                self.is_answered = true;
-                Ok(replies)
-            }
-            Ok(Err(error)) => {
-                self.connection.outdate();
-                Err((error, false))
-            }
-            Err(_) => {
-                let silent_since = lock(&self.connection.calls).silent_since;
-                let silence = silent_since.map(|since| machine_now().saturating_duration_since(since));
-                if silence.is_some_and(|silence| silence + BEFORE >= read_timeout) {
-                    self.connection.outdate();
-                }
-                Err((std::io::Error::from(ErrorKind::TimedOut).into(), true))
-            }
-        }
-    }
-}
-
-impl Drop for Call<'_> {
-    fn drop(&mut self) {
-        let mut calls = lock(&self.connection.calls);
-        calls.count -= 1;
-        if self.is_answered {
-            calls.silent_since = (calls.count > 0).then(machine_now);
-        }
-    }
-}
 
 impl Connection {
     pub(super) fn new(
@@ -89,7 +38,7 @@ impl Connection {
         is_resp3: bool,
         outdated: Arc<AtomicBool>,
     ) -> Connection {
-        Connection { con, node, moves, is_resp3, outdated, calls: Mutex::default() }
+        Connection { con, node, moves, is_resp3, outdated, silent_since: Mutex::default() }
     }
 
     /// The server of this connection.
@@ -126,10 +75,10 @@ impl Connection {
             pipeline.add_command(command);
             count += 1;
         }
-        let call = self.begin();
+        self.begin();
         let mut con = self.con.clone();
         let answered = tokio::time::timeout(time, con.send_packed_commands(&pipeline, 0, count)).await;
-        match call.end(answered, read_timeout) {
+        match self.end(answered, read_timeout) {
             Ok(replies) => (replies.into_iter().map(Ok).collect(), false),
             Err((error, is_late)) => ((0..packet.replies).map(|_| Err(error.clone())).collect(), is_late),
         }
@@ -138,19 +87,42 @@ impl Connection {
     /// As `exchange`, for one command.
     pub(super) async fn exchange_one(&self, command: &[u8], time: Duration, read_timeout: Duration) -> (Reply, bool) {
         let command = resp::commands(command).next().unwrap_or_default();
-        let call = self.begin();
+        self.begin();
         let mut con = self.con.clone();
         let answered = tokio::time::timeout(time, con.send_packed_command(&command)).await;
-        match call.end(answered, read_timeout) {
+        match self.end(answered, read_timeout) {
             Ok(reply) => (Ok(reply), false),
             Err((error, is_late)) => (Err(error), is_late),
         }
     }
 
-    fn begin(&self) -> Call<'_> {
-        let mut calls = lock(&self.calls);
-        calls.count += 1;
-        calls.silent_since.get_or_insert_with(machine_now);
-        Call { connection: self, is_answered: false }
+    /// A call is about to be sent.
+    fn begin(&self) {
+        lock(&self.silent_since).get_or_insert_with(machine_now);
+    }
+
+    /// The outcome of a call. `true`: the connection still works, and the replies are late.
+    fn end<T>(
+        &self,
+        answered: Result<RedisResult<T>, Elapsed>,
+        read_timeout: Duration,
+    ) -> Result<T, (RedisError, bool)> {
+        match answered {
+            Ok(Ok(replies)) => {
+                *lock(&self.silent_since) = None;
+                Ok(replies)
+            }
+            Ok(Err(error)) => {
+                self.outdate();
+                Err((error, false))
+            }
+            Err(_) => {
+                let since = *lock(&self.silent_since).get_or_insert_with(machine_now);
+                if machine_now().saturating_duration_since(since) + BEFORE >= read_timeout {
+                    self.outdate();
+                }
+                Err((std::io::Error::from(ErrorKind::TimedOut).into(), true))
+            }
+        }
     }
 }

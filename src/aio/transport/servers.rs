@@ -168,7 +168,7 @@ impl Servers {
 
     /// As `send`, for a caller that has just checked the process: each check is a system call.
     pub(in crate::aio) async fn send_checked(&self, call: &Packed, sending: Sending) -> Outcome {
-        self.follow(self.route(call.key(), sending.until), sending, &mut Same(call)).await
+        self.send_checked_as(call.key(), sending, &mut Same(call)).await
     }
 
     /// Sends a call and reads its answer. Also returns when it was sent.
@@ -186,6 +186,11 @@ impl Servers {
     /// Sends the call that `make` makes for the server that has the key, and repeats it until it has an outcome.
     pub(in crate::aio) async fn send_as<M: Make>(&self, key: &[u8], sending: Sending, make: &mut M) -> Outcome {
         self.check_process()?;
+        self.send_checked_as(key, sending, make).await
+    }
+
+    /// As `send_as`, for a caller that has just checked the process.
+    pub(in crate::aio) async fn send_checked_as<M: Make>(&self, key: &[u8], sending: Sending, make: &mut M) -> Outcome {
         self.follow(self.route(key, sending.until), sending, make).await
     }
 

@@ -43,7 +43,7 @@ impl Abandon for LatchTarget {
 }
 
 impl Shared {
-    /// Asks for permits once. If they are not granted, nothing remains on the server.
+    /// Asks for permits once. If they are not granted, nothing remains on the server. The caller has checked the process.
     ///
     /// # Cancel safety
     /// If this is dropped, the permits are released.
@@ -52,7 +52,7 @@ impl Shared {
         target: &mut PermitTarget,
         polled: &Polled,
     ) -> Result<Granted, TryAcquireError> {
-        self.prepare(target, None).await?; // each call below checks the process
+        self.prepare(target, None).await?;
         loop {
             polled.asks(vec![asked(target, None)]);
             let mut call = Once { shared: self, target, connection: None, is_sent: false };
@@ -159,7 +159,7 @@ impl Once<'_> {
         self.is_sent = true;
         let key = call.key().to_owned();
         let mut make = MakeOnce { call: &call, connection: &mut self.connection };
-        let answered = shared.servers.send_as(&key, Sending::default(), &mut make).await;
+        let answered = shared.servers.send_checked_as(&key, Sending::default(), &mut make).await;
         let read = answered.and_then(|answered| {
             let sent = answered.sent;
             Ok((answered.read(|reply| self.target.answer(Ask::First, reply))?, sent))

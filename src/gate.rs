@@ -1,9 +1,11 @@
 //! The gate: the client, which creates all other types.
 
 mod builder;
+mod masters;
 mod options;
 
 pub use builder::GateBuilder;
+pub use masters::{Master, Names};
 #[cfg(feature = "tokio")]
 pub(crate) use options::{Options, options};
 

@@ -29,6 +29,59 @@ pub struct Inspection {
     pub waiters: Vec<Waiter>,
 }
 
+/// The name of a semaphore, mutex or reader-writer lock, and which of them it is. The same name can exist once of each
+/// kind. [`Gate::names`](crate::Gate::names) lists those that the servers store.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    /// The name.
+    pub name: String,
+    /// Its kind.
+    pub kind: Kind,
+}
+
+/// The kind of a [`Name`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Kind {
+    /// [`Semaphore`](crate::Semaphore).
+    Semaphore,
+    /// [`Mutex`](crate::Mutex).
+    Mutex,
+    /// [`RwLock`](crate::RwLock).
+    RwLock,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 3] = [Kind::Semaphore, Kind::Mutex, Kind::RwLock];
+
+    /// The word for it in keys and in texts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Semaphore => "semaphore",
+            Kind::Mutex => "mutex",
+            Kind::RwLock => "rwlock",
+        }
+    }
+
+    /// The kind that this word stands for.
+    pub(crate) fn from_str(word: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
 /// A holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -41,6 +94,9 @@ pub struct Holder {
     pub fence: u64,
     /// The time until the lease ends. `None`: permanent.
     pub remaining: Option<Duration>,
+    /// The time since the grant, by the server's clock. Refreshing does not change it. It is computed from the fence, so
+    /// it is too small if the server's clock was set back before the grant.
+    pub age: Duration,
     /// The holder released these permits before the end of their [minimum hold](crate::Semaphore::at_least). Nobody
     /// holds them now; they stay in use for the time in [`remaining`](Holder::remaining).
     pub cooling_down: bool,
@@ -56,6 +112,9 @@ pub struct Waiter {
     pub permits: u32,
     /// The place in line. The smallest ticket is granted first.
     pub ticket: u64,
+    /// The time since it joined the line, by the server's clock. It is computed from the ticket, with the restriction of
+    /// [`Holder::age`].
+    pub age: Duration,
     /// The time until the waiter's deadline on the server. It leaves the line then, unless it asks again before.
     pub patience: Duration,
 }
@@ -82,12 +141,14 @@ impl Inspection {
             permits: row.permits,
             fence: row.fence,
             remaining: row.expires_at.map(|end| between(now, end)),
+            age: since(row.fence, now),
             cooling_down: row.cooling_down,
         });
         let waiters = state.waiters.into_iter().map(|row| Waiter {
             id: row.id,
             permits: row.permits,
             ticket: row.ticket,
+            age: since(row.ticket, now),
             patience: between(now, row.patience_until),
         });
         Inspection {
@@ -99,6 +160,15 @@ impl Inspection {
             holders: holders.collect(),
             waiters: waiters.collect(),
         }
+    }
+}
+
+/// The time from a fence or ticket to this time of the server, in ms. The server takes each from its clock, in µs, unless
+/// that would not be higher than the last one.
+fn since(given: u64, now: u64) -> Duration {
+    match given {
+        0 => Duration::ZERO, // unknown, because keys of the semaphore were lost
+        given => Duration::from_micros(now.saturating_mul(1_000).saturating_sub(given)),
     }
 }
 

@@ -108,7 +108,7 @@ pub mod errors {
 
 pub use counters::Counters;
 pub use error::Error;
-pub use gate::{Gate, GateBuilder};
+pub use gate::{Gate, GateBuilder, Master, Names};
 pub use latch::CountDownLatch;
 pub use mutex::{Mutex, MutexGuard};
 pub use permit::{Permit, Released};

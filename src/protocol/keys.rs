@@ -125,6 +125,13 @@ pub(crate) fn parts(key: &str) -> (&str, &str) {
     (kind, name.unwrap_or(tagged))
 }
 
+/// The kind and the name in a key of any origin. `None` if it is not a valid key under this prefix.
+pub(crate) fn parts_under<'a>(prefix: &str, key: &'a str) -> Option<(&'a str, &'a str)> {
+    let (kind, _) = key.strip_prefix(prefix)?.strip_prefix(':')?.split_once(":{")?;
+    let (same_kind, name) = parts(key);
+    (kind == same_kind && key_of(kind, prefix, name).is_ok_and(|made| made == key)).then_some((kind, name))
+}
+
 fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {
     check_prefix(prefix)?;
     Ok(format!("{prefix}:{kind}:{}", tagged(name)?))
@@ -195,11 +202,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_foreign_key_has_no_name() {
+        for key in
+            ["my:app:mutex:{a b}", "my:app:mutex:{a}b", "my:app:mutex:{}", "my:app:mutex", "my:app:{a}", "my:app"]
+        {
+            assert_eq!(parts_under("my:app", key), None, "{key}");
+        }
+    }
+
+    #[test]
     fn a_key_tells_its_kind_and_name() {
         for name in ["market:17", "{items}:17"] {
             let mutex = Keys::mutex("my:app", name).unwrap();
             assert_eq!(parts(&mutex.meta), ("mutex", name));
             assert_eq!(parts(&recent_key("app", name).unwrap()), ("recent", name));
+            assert_eq!(parts_under("my:app", &mutex.meta), Some(("mutex", name)));
+            assert_eq!(parts_under("my", &mutex.meta), None, "of another prefix");
+            assert_eq!(parts_under("my:app", &mutex.holders), Some(("mutex.holders", name)));
         }
     }
 }

@@ -115,6 +115,16 @@ impl Servers {
         }
     }
 
+    /// The servers that store keys.
+    pub(crate) fn masters(&self) -> Result<Vec<Arc<Pool>>, Failure> {
+        self.check_process()?;
+        #[cfg(feature = "cluster")]
+        if let Topology::Cluster(cluster) = &self.topology {
+            cluster.check()?;
+        }
+        Ok(self.topology.nodes().into_iter().filter(|pool| !pool.is_retired()).collect())
+    }
+
     /// The server that has the key, as far as it is known without asking. Used to keep the work for each server
     /// separate, so that a slow server does not delay calls to others.
     pub(crate) fn node_of(&self, key: &str) -> NodeId {

@@ -128,6 +128,11 @@ impl Server {
         Some(server)
     }
 
+    /// How another process sees a server: under another address, for example.
+    pub fn at(url: String, prefix: String) -> Server {
+        Server { url, prefix, client: None, private: None }
+    }
+
     /// Whether only this test uses it.
     pub fn is_private(&self) -> bool {
         self.private.is_some()

@@ -1,0 +1,117 @@
+//! The server: its address from the arguments or the environment, and the gate there.
+
+use crate::ended::Ended;
+use clap::Args;
+use luagate::{Gate, GateBuilder};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+/// Carries a URL with a password past the process list.
+const HIDDEN_URL: &str = "LUAGATE_HIDDEN_URL";
+
+#[derive(Args)]
+pub struct ServerArgs {
+    /// Server, e.g. redis://host/ [env: LUAGATE_URL, REDIS_URL]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Server", hide_short_help = true)]
+    url: Option<String>,
+    /// Start of every key [env: LUAGATE_PREFIX] [default: luagate]
+    #[arg(long, global = true, value_name = "PREFIX", help_heading = "Server", hide_short_help = true)]
+    prefix: Option<String>,
+    /// CA certificates to trust instead of the system's (PEM)
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
+    ca: Option<PathBuf>,
+    /// Certificate of this client (PEM), with --key
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server", hide_short_help = true, requires = "key")]
+    cert: Option<PathBuf>,
+    /// Private key of this client (PEM), with --cert
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help_heading = "Server",
+        hide_short_help = true,
+        requires = "cert"
+    )]
+    key: Option<PathBuf>,
+}
+
+impl ServerArgs {
+    /// The URL of the server, from the first source that has one.
+    fn url(&self) -> String {
+        let variable = |name| env::var(name).ok().filter(|url| !url.is_empty());
+        // The hidden URL was an argument, which comes before the variables.
+        variable(HIDDEN_URL)
+            .or_else(|| self.url.clone())
+            .or_else(|| variable("LUAGATE_URL"))
+            .or_else(|| variable("REDIS_URL"))
+            .unwrap_or_else(|| "redis://127.0.0.1/".to_owned())
+    }
+
+    /// The start of every key.
+    pub fn prefix(&self) -> String {
+        let variable = || env::var("LUAGATE_PREFIX").ok().filter(|prefix| !prefix.is_empty());
+        self.prefix.clone().or_else(variable).unwrap_or_else(|| "luagate".to_owned())
+    }
+
+    /// Settings for a gate at this server.
+    pub fn builder(&self) -> Result<GateBuilder, Ended> {
+        let read = |file: &Path| {
+            std::fs::read(file).map_err(|error| Ended::usage(format!("cannot read {}: {error}", file.display())))
+        };
+        let mut builder = Gate::builder(&self.url()).prefix(&self.prefix());
+        if let Some(file) = &self.ca {
+            builder = builder.root_certificates(read(file)?);
+        }
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            builder = builder.client_certificate(read(cert)?, read(key)?);
+        }
+        Ok(builder)
+    }
+
+    /// Opens a gate at this server.
+    pub fn open(&self) -> Result<Gate, Ended> {
+        self.builder()?.open().map_err(Ended::of)
+    }
+}
+
+/// A password in the arguments is visible to all users of the machine. If `--url` contains one, replaces this process by
+/// one without it in its arguments. Scripts should use `LUAGATE_URL`, so that it is not visible in between either.
+pub fn hide_password() {
+    let mut arguments = env::args_os();
+    let Some(name) = arguments.next() else { return };
+    let (mut kept, mut hidden) = (Vec::new(), None);
+    while let Some(argument) = arguments.next() {
+        if argument == "--" {
+            kept.push(argument);
+            kept.extend(arguments.by_ref());
+        } else if argument == "--url" {
+            match arguments.next() {
+                Some(url) if has_password(&url) => hidden = Some(url),
+                url => kept.extend([argument].into_iter().chain(url)),
+            }
+        } else if let Some(url) = argument.as_bytes().strip_prefix(b"--url=")
+            && has_password(OsStr::from_bytes(url))
+        {
+            hidden = Some(OsString::from(OsStr::from_bytes(url)));
+        } else {
+            kept.push(argument);
+        }
+    }
+    if let (Some(url), Ok(program)) = (hidden, env::current_exe()) {
+        let error = std::process::Command::new(program).arg0(name).args(kept).env(HIDDEN_URL, url).exec();
+        eprintln!("luagate: cannot remove the password of --url from the process list: {error}. Use LUAGATE_URL");
+    }
+}
+
+/// Whether the URL may contain a password. It may be anywhere in it if it is not encoded.
+fn has_password(url: &OsStr) -> bool {
+    url.as_bytes().contains(&b'@') || url.to_string_lossy().contains("pass=")
+}
+
+/// The variables that carry the address past the process list. A command that luagate runs does not get them.
+pub fn hidden_variables() -> [&'static str; 1] {
+    [HIDDEN_URL]
+}

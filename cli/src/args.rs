@@ -1,0 +1,374 @@
+//! The arguments of the command.
+
+use crate::address::ServerArgs;
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use fundu::{DurationParser, TimeUnit};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Fits a screen of 24 lines. `{options}` includes the positional arguments that are not hidden.
+const SHORT: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
+
+/// Limits how many processes do something at once, on all machines that share a Redis or Valkey server
+#[derive(Parser)]
+#[command(name = "luagate", version, help_template = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}")]
+#[command(
+    term_width = 80,
+    subcommand_required = true,
+    disable_help_subcommand = true,
+    after_help = "\
+Example: LUAGATE_URL=redis://server/ luagate run -n 3 backup -- ./backup.sh
+Durations: 500ms, 2.5s, 10m, 1h; a number alone is seconds.
+Server: --url, LUAGATE_URL or REDIS_URL; more options: luagate --help"
+)]
+pub struct Args {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a command while holding a permit; wait in line for it
+    Run(RunArgs),
+    /// As run, but do not wait: status 75 if no permit is free
+    Try(RunArgs),
+    /// List names: limit, in use, waiting, oldest holder
+    Ls(LsArgs),
+    /// Show who holds and who waits, and since when
+    Inspect(InspectArgs),
+    /// Watch all names live
+    Top(TopArgs),
+    /// Take permits away, or places in line
+    Revoke(RevokeArgs),
+    /// Change the limit for all callers, at once
+    Resize(ResizeArgs),
+    /// Wait until others are done, or tell that you are
+    Latch(LatchArgs),
+    /// Check the server: settings, permissions, latency
+    Doctor(DoctorArgs),
+    /// Serve metrics for Prometheus
+    Export(ExportArgs),
+    /// Print completions for a shell
+    #[command(help_template = SHORT, after_help = "Example: luagate completions bash > /etc/bash_completion.d/luagate")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the man pages into a folder
+    #[command(help_template = SHORT, after_help = "Example: luagate man /usr/local/share/man/man1")]
+    Man {
+        /// An existing folder
+        folder: PathBuf,
+    },
+    /// Ends a command if the process that should do it cannot
+    #[command(hide = true)]
+    Guard,
+}
+
+#[derive(clap::Args, Clone)]
+#[command(help_template = SHORT, override_usage = "luagate run [OPTIONS] [-n LIMIT] NAME... -- COMMAND [ARG]...", after_help = "\
+Without -n, NAME is a mutex. Several names are acquired together or not at all.
+Status: that of COMMAND, 128+n after signal n, 64 usage, 69 server, 75 not
+obtained, 79 permit lost (COMMAND was ended), 126/127 cannot run COMMAND.
+Example: luagate run -n 5 -w 2.5s market:account:17 -- ./trade --all")]
+pub struct RunArgs {
+    /// Limit of the next NAME, or `stored`
+    #[arg(short = 'n', long, value_name = "LIMIT", value_parser = limit, action = ArgAction::Append)]
+    pub limit: Vec<Limit>,
+    /// Permits of the next NAME to take [default: 1]
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MOST), action = ArgAction::Append)]
+    pub permits: Vec<u32>,
+    /// Wait at most this long; 0: do not wait
+    #[arg(short, long, value_name = "DURATION", value_parser = duration, conflicts_with = "at_once")]
+    pub wait: Option<Duration>,
+    /// Do not wait
+    #[arg(long = "try")]
+    pub at_once: bool,
+    /// Share a reader-writer lock with other readers
+    #[arg(long, conflicts_with_all = ["exclusive", "limit", "permits"])]
+    pub shared: bool,
+    /// Take a reader-writer lock as its only writer
+    #[arg(long, conflicts_with_all = ["limit", "permits"])]
+    pub exclusive: bool,
+    /// Do not wait if this many wait already
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MOST))]
+    pub max_waiting: Option<u32>,
+    /// Keep the permit in use for this long after its grant
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub at_least: Option<Duration>,
+    /// Time until the permit ends if this machine stops
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    pub lease: Duration,
+    /// TERM so long before KILL if the lease ends [default: 1/4]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub grace: Option<Duration>,
+    /// Shown to others [default: HOST:PID]
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+    /// Keep COMMAND in this process group, as timeout(1)
+    #[arg(long)]
+    pub foreground: bool,
+    /// Status if no permit was obtained
+    #[arg(short = 'E', long = "status", alias = "conflict-exit-code", value_name = "STATUS", default_value = "75")]
+    pub conflict_exit_code: u8,
+    /// Print nothing while waiting
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[arg(required = true, hide = true)]
+    pub names: Vec<String>,
+    #[arg(required = true, last = true, hide = true)]
+    pub command: Vec<OsString>,
+}
+
+/// The limit that a caller declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    Declared(u32),
+    /// The one that `resize` has stored.
+    Stored,
+}
+
+/// The largest limit.
+pub const MOST: i64 = i32::MAX as i64;
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, after_help = "\
+In use by 2 of 5: `2/5`; `*`: the limit was set by `luagate resize`.
+Example: luagate ls --busy --sort waiting 'market:*'")]
+pub struct LsArgs {
+    #[command(flatten)]
+    pub filter: Filter,
+    #[command(flatten)]
+    pub order: Order,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(clap::Args, Clone)]
+pub struct Filter {
+    /// Names as `market:*`; `*` any text, `?` any character [default: all]
+    #[arg(value_name = "PATTERN")]
+    pub patterns: Vec<String>,
+    /// Only this kind
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// Only names with holders or waiters
+    #[arg(long)]
+    pub busy: bool,
+}
+
+#[derive(clap::Args, Clone, Copy)]
+pub struct Order {
+    /// Column to sort by
+    #[arg(
+        long,
+        value_enum,
+        default_value = "name",
+        hide_possible_values = true,
+        value_name = "COLUMN",
+        help = "Sort by name, kind, limit, in-use, waiting, oldest or longest"
+    )]
+    pub sort: Column,
+    /// Sort in reverse
+    #[arg(short, long)]
+    pub reverse: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    Name,
+    Kind,
+    Limit,
+    InUse,
+    Waiting,
+    Oldest,
+    Longest,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KindArg {
+    Semaphore,
+    Mutex,
+    Rwlock,
+}
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, after_help = "\
+Take a permit away: luagate revoke NAME ID
+Example: luagate inspect market:account:17")]
+pub struct InspectArgs {
+    /// The name, of any kind
+    pub name: String,
+    /// Only this kind
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// List at most this many holders, and as many waiters
+    #[arg(long, value_name = "COUNT", default_value = "1000")]
+    pub most: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, after_help = "\
+Keys: arrows select, Enter opens, x revokes, s sorts, r reverses, / filters, q quits
+Example: luagate top --sort waiting 'market:*'")]
+pub struct TopArgs {
+    #[command(flatten)]
+    pub filter: Filter,
+    #[command(flatten)]
+    pub order: Order,
+    /// Time between two readings of the rows on the screen
+    #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
+    pub interval: Duration,
+    /// Print the table once and end
+    #[arg(long)]
+    pub once: bool,
+    /// With --once: print JSON
+    #[arg(long, requires = "once")]
+    pub json: bool,
+}
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, override_usage = "luagate revoke [OPTIONS] NAME [ID]...", after_help = "\
+A holder notices it when it renews its lease, at the latest after a third of it.
+Only the fence stops its writes until then. A waiter notices it at once.
+Status: 0 taken away, 1 an ID had nothing, 64 usage or not confirmed, 69 server.
+Example: luagate revoke market:account:17 host7:4711")]
+pub struct RevokeArgs {
+    /// The name, of any kind
+    pub name: String,
+    /// Ids or labels, as `luagate inspect` shows them; also the beginning of one
+    pub ids: Vec<String>,
+    /// All holders
+    #[arg(long)]
+    pub holders: bool,
+    /// All waiters
+    #[arg(long)]
+    pub waiters: bool,
+    /// Only this kind
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// Do not ask for confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, after_help = "\
+A higher limit grants to waiters at once. A lower one revokes nothing. The new
+limit is in force for all callers, whatever they declare, until --unpin.
+Status: 0 changed, 1 the limit was not the expected one, 64 usage, 69 server.
+Example: luagate resize market:account:17 8")]
+pub struct ResizeArgs {
+    /// The name of a semaphore
+    pub name: String,
+    /// The new limit
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST), required_unless_present = "unpin", conflicts_with = "unpin")]
+    pub limit: Option<u32>,
+    /// Change it only if this is the limit in force; 0: none is stored
+    #[arg(long, value_name = "LIMIT", conflicts_with = "unpin")]
+    pub expected: Option<u32>,
+    /// Let the limit that callers declare apply again
+    #[arg(long)]
+    pub unpin: bool,
+}
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, after_help = "\
+Status: 0, 64 usage, 69 server, 75 not open in time.
+Example: luagate latch nightly:2026-11-25 -n 10 wait -w 2h")]
+pub struct LatchArgs {
+    /// The name of the latch
+    pub name: String,
+    #[command(subcommand)]
+    pub action: LatchAction,
+    /// How many must count down until it opens
+    #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=MOST))]
+    pub count: u32,
+    /// How long the server keeps it after its last use
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1d")]
+    pub life: Duration,
+}
+
+#[derive(Subcommand, Clone)]
+pub enum LatchAction {
+    /// Count down by one, and print what is left
+    #[command(help_template = SHORT, after_help = "Example: luagate latch nightly -n 10 down --id \"$(hostname)\"")]
+    Down {
+        /// Counts once, however often it is used
+        #[arg(long)]
+        id: Option<String>,
+    },
+    /// Wait until it is open
+    #[command(help_template = SHORT, after_help = "Example: luagate latch nightly -n 10 wait -w 2h")]
+    Wait {
+        /// Wait at most this long
+        #[arg(short, long, value_name = "DURATION", value_parser = duration)]
+        wait: Option<Duration>,
+    },
+    /// Print what is left
+    #[command(help_template = SHORT, after_help = "Example: luagate latch nightly show")]
+    Show,
+    /// Remove it, so that the name can be used again
+    #[command(help_template = SHORT, after_help = "Example: luagate latch nightly delete")]
+    Delete,
+}
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, after_help = "\
+Each line begins with `ok`, `warning` or `broken`, and says what to change.
+Status: 0 all ok, 1 warnings, 2 broken, 64 usage, 69 server cannot be reached.
+Example: luagate doctor --url redis://server/")]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, after_help = "\
+Metrics are at /metrics. A dashboard for Grafana: cli/grafana.json.
+Example: luagate export --listen 0.0.0.0:9187 'market:*'")]
+pub struct ExportArgs {
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Address to serve on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9187")]
+    pub listen: SocketAddr,
+    /// Names with metrics; the busiest are chosen
+    #[arg(long, value_name = "COUNT", default_value = "1000")]
+    pub most: usize,
+    /// Time between two readings of the server
+    #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
+    pub interval: Duration,
+    /// Print the metrics once and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+fn limit(text: &str) -> Result<Limit, String> {
+    match text.parse() {
+        _ if text == "stored" => Ok(Limit::Stored),
+        Ok(limit) if (1..=MOST).contains(&i64::from(limit)) => Ok(Limit::Declared(limit)),
+        _ => Err(format!("accepted: 1 to {MOST}, or `stored`")),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    use TimeUnit::{Day, Hour, MilliSecond, Minute, Second};
+    let parser = DurationParser::with_time_units(&[MilliSecond, Second, Minute, Hour, Day]);
+    let parsed = parser.parse(text).ok().and_then(|duration| Duration::try_from(duration).ok());
+    // The server counts in milliseconds, at most a hundred years.
+    match parsed {
+        Some(duration) if duration <= Duration::from_secs(36_525 * 86_400) => Ok(duration),
+        _ => Err("accepted: a number and ms, s, m, h or d, as in `2.5s`; without a unit: seconds".to_owned()),
+    }
+}

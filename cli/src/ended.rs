@@ -1,0 +1,56 @@
+//! How the command ends without success: an exit status, and a line that says why.
+
+use std::fmt::Display;
+
+/// The arguments are wrong.
+pub const USAGE: u8 = 64;
+/// The server cannot be used.
+pub const UNREACHABLE: u8 = 69;
+/// What was asked for was not obtained.
+pub const NOT_OBTAINED: u8 = 75;
+/// The permit was lost while the command ran.
+pub const LOST: u8 = 79;
+/// The command exists, but cannot be run.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// The command does not exist.
+pub const NOT_FOUND: u8 = 127;
+
+#[derive(Debug)]
+pub struct Ended {
+    pub status: u8,
+    pub message: Option<String>,
+}
+
+impl Ended {
+    pub fn new(status: u8, message: impl Display) -> Ended {
+        Ended { status, message: Some(message.to_string()) }
+    }
+
+    /// Without a line: the status says everything.
+    pub fn silently(status: u8) -> Ended {
+        Ended { status, message: None }
+    }
+
+    pub fn usage(message: impl Display) -> Ended {
+        Ended::new(USAGE, message)
+    }
+
+    pub fn of(error: impl Into<luagate::Error>) -> Ended {
+        use luagate::Error::{AboveLimit, Failed, Invalid, Unknown};
+        match error.into() {
+            error @ (Invalid(_) | AboveLimit(_)) => Ended::usage(error),
+            error @ (Failed(_) | Unknown(_)) => Ended::new(UNREACHABLE, error),
+            error => Ended::new(NOT_OBTAINED, error),
+        }
+    }
+}
+
+impl From<std::io::Error> for Ended {
+    /// Writing to stdout or reading a file failed.
+    fn from(error: std::io::Error) -> Ended {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Ended::silently(0), // as in `luagate ls | head`
+            _ => Ended::new(1, error),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `luagate inspect`: who holds, who waits, since when.
+
+use crate::address::ServerArgs;
+use crate::args::{InspectArgs, KindArg};
+use crate::ended::Ended;
+use crate::list::print_json;
+use crate::sample::Sample;
+use crate::table::{self, age, age_or_none, ms};
+use luagate::Gate;
+use luagate::inspection::{Holder, Inspection, Kind, Name, Waiter};
+use serde_json::{Value, json};
+
+/// The largest page.
+const PAGE: u32 = 1_000;
+
+pub fn inspect(server: &ServerArgs, args: &InspectArgs) -> Result<u8, Ended> {
+    let gate = server.open()?;
+    let found = find(&gate, &args.name, args.kind, args.most)?;
+    if args.json {
+        let names: Vec<_> = found.iter().map(|(name, state)| as_json(name, state)).collect();
+        print_json(&json!({ "names": names }))?;
+        return Ok(0);
+    }
+    if found.is_empty() {
+        println!("{}: nobody holds it and nobody waits", args.name);
+    }
+    for (index, (name, state)) in found.iter().enumerate() {
+        if index > 0 {
+            println!();
+        }
+        print(name, state)?;
+    }
+    Ok(0)
+}
+
+/// The state of this name, of each kind that is stored.
+pub fn find(gate: &Gate, name: &str, kind: Option<KindArg>, most: u32) -> Result<Vec<(Name, Inspection)>, Ended> {
+    let kinds = Kind::ALL.into_iter().filter(|found| kind.is_none_or(|kind| *found == Kind::from(kind)));
+    let mut found = Vec::new();
+    for kind in kinds {
+        let name = Name { name: name.to_owned(), kind };
+        let state = read(gate, &name, most)?;
+        if state.limit.is_some() {
+            found.push((name, state));
+        }
+    }
+    Ok(found)
+}
+
+/// Reads at most `most` holders and as many waiters, in pages. Two pages show two different instants.
+fn read(gate: &Gate, name: &Name, most: u32) -> Result<Inspection, Ended> {
+    let semaphore = gate.named(name);
+    let mut state = semaphore.inspect_page(0, most.min(PAGE)).map_err(Ended::of)?;
+    let mut offset = PAGE;
+    while offset < most && state.holder_count.max(state.waiter_count) > u64::from(offset) {
+        let page = semaphore.inspect_page(offset, (most - offset).min(PAGE)).map_err(Ended::of)?;
+        state.holders.extend(page.holders);
+        state.waiters.extend(page.waiters);
+        offset += PAGE;
+    }
+    Ok(state)
+}
+
+fn print(name: &Name, state: &Inspection) -> Result<(), Ended> {
+    let Some(sample) = Sample::of(name, state) else {
+        return Ok(());
+    };
+    let pinned = if state.pinned { ", limit set by `luagate resize`" } else { "" };
+    println!("{name}: in use {}, waiting {}{pinned}", sample.usage().trim_end_matches('*'), state.waiter_count);
+    if !state.holders.is_empty() {
+        println!();
+        let rows = state.holders.iter().map(|holder| {
+            let held = if holder.cooling_down { "released" } else { "held" };
+            let permits = share(name.kind, holder.permits);
+            let left = holder.remaining.map_or_else(|| "permanent".to_owned(), age);
+            vec![held.to_owned(), permits, age(holder.age), left, holder.fence.to_string(), holder.id.clone()]
+        });
+        table::print(&["HOLDERS", "PERMITS", "SINCE", "LEASE LEFT", "FENCE", "ID"], rows)?;
+        tell_more(state.holders.len(), state.holder_count);
+    }
+    if !state.waiters.is_empty() {
+        println!();
+        let rows = state.waiters.iter().enumerate().map(|(index, waiter)| {
+            let permits = share(name.kind, waiter.permits);
+            vec![(index + 1).to_string(), permits, age(waiter.age), waiter.id.clone()]
+        });
+        table::print(&["WAITERS", "PERMITS", "SINCE", "ID"], rows)?;
+        tell_more(state.waiters.len(), state.waiter_count);
+    }
+    Ok(())
+}
+
+/// The number of permits; of a reader-writer lock what they mean.
+fn share(kind: Kind, permits: u32) -> String {
+    match kind {
+        Kind::RwLock if i64::from(permits) >= crate::args::MOST => "write".to_owned(),
+        Kind::RwLock => "read".to_owned(),
+        _ => permits.to_string(),
+    }
+}
+
+fn tell_more(shown: usize, all: u64) {
+    if all > shown as u64 {
+        println!("... and {} more: --most {all} shows all", all - shown as u64);
+    }
+}
+
+fn as_json(name: &Name, state: &Inspection) -> Value {
+    let mut json = Sample::of(name, state).map_or(Value::Null, |sample| sample.json());
+    if let Value::Object(fields) = &mut json {
+        fields.insert("holder_list".to_owned(), state.holders.iter().map(holder_json).collect());
+        let waiters = state.waiters.iter().enumerate().map(|(index, waiter)| waiter_json(index + 1, waiter));
+        fields.insert("waiter_list".to_owned(), waiters.collect());
+    }
+    json
+}
+
+fn holder_json(holder: &Holder) -> Value {
+    json!({
+        "id": holder.id,
+        "label": holder.label(),
+        "permits": holder.permits,
+        "fence": holder.fence,
+        "age_ms": ms(holder.age),
+        "remaining_ms": holder.remaining.map(ms),
+        "cooling_down": holder.cooling_down,
+    })
+}
+
+fn waiter_json(place: usize, waiter: &Waiter) -> Value {
+    json!({
+        "id": waiter.id,
+        "label": waiter.label(),
+        "permits": waiter.permits,
+        "place": place,
+        "ticket": waiter.ticket,
+        "age_ms": ms(waiter.age),
+        "patience_ms": ms(waiter.patience),
+    })
+}
+
+/// One line about a holder, for a question.
+pub fn describe_holder(holder: &Holder) -> String {
+    let left = age_or_none(holder.remaining);
+    format!("holder {}, {} permit(s) for {}, lease left {left}", holder.id, holder.permits, age(holder.age))
+}
+
+/// One line about a waiter, for a question.
+pub fn describe_waiter(waiter: &Waiter) -> String {
+    format!("waiter {}, {} permit(s), for {}", waiter.id, waiter.permits, age(waiter.age))
+}

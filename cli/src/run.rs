@@ -1,0 +1,300 @@
+//! `luagate run` and `luagate try`: a command under a permit.
+
+mod claim;
+mod deadline;
+mod group;
+mod guard;
+mod line;
+mod signals;
+
+pub use guard::guard;
+
+use crate::address::ServerArgs;
+use crate::args::RunArgs;
+use crate::ended::{Ended, LOST, NOT_OBTAINED};
+use claim::Claim;
+use clap::ArgMatches;
+use deadline::{Deadline, Need};
+use group::{Change, Group, Terminal};
+use guard::Guard;
+use line::Line;
+use luagate::{Cancel, Permit, Released};
+use nix::sys::signal::Signal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+/// The longest time between two looks at the permits. A suspended machine is noticed after that.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A jump of the clock between two looks that shows that this process did not run.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What happens while a command waits or runs.
+enum Event {
+    Signal(Signal),
+    ChildChanged,
+    /// The wait has ended.
+    Obtained(Result<Vec<Permit>, Ended>),
+    /// The text that shows the wait.
+    Line(String),
+    /// A permit is lost.
+    Lost,
+}
+
+/// Acquires permits and runs the command. Returns its exit status.
+pub fn run(server: &ServerArgs, mut args: RunArgs, matches: Option<&ArgMatches>, at_once: bool) -> Result<u8, Ended> {
+    let claims = matches.map_or_else(|| Ok(Vec::new()), |matches| claim::of(&args, matches))?;
+    let deadline = Deadline::new(args.lease, args.grace).map_err(Ended::usage)?;
+    if at_once || args.at_once {
+        args.wait = Some(Duration::ZERO);
+    }
+    let builder = server.builder()?;
+    let (sender, events) = mpsc::channel();
+    signals::listen(sender.clone())?;
+    let cancel = Cancel::new();
+    let waiting = Waiting { args, claims, cancel: cancel.clone(), events: sender };
+    let is_over = Arc::new(AtomicBool::new(false));
+    let is_quiet = waiting.args.quiet;
+    let (claims, args) = (waiting.claims.clone(), waiting.args.clone());
+    {
+        let is_over = is_over.clone();
+        thread::spawn(move || {
+            let obtained = builder.open().map_err(Ended::of).and_then(|gate| waiting.obtain(&gate, is_over));
+            let _ = waiting.events.send(Event::Obtained(obtained));
+        });
+    }
+    let obtained = await_permits(&events, &cancel, is_quiet);
+    is_over.store(true, Ordering::Release);
+    let permits = obtained.map_err(|ended| match ended.status {
+        NOT_OBTAINED if is_quiet => Ended::silently(args.conflict_exit_code),
+        NOT_OBTAINED => Ended { status: args.conflict_exit_code, ..ended },
+        _ => ended,
+    })?;
+    let status = Running::start(&args, &claims, permits, deadline)?.supervise(&events);
+    Ok(status)
+}
+
+/// The wait for permits, in its own thread: a call to a server that does not answer must not delay a signal.
+struct Waiting {
+    args: RunArgs,
+    claims: Vec<Claim>,
+    cancel: Cancel,
+    events: Sender<Event>,
+}
+
+impl Waiting {
+    fn obtain(&self, gate: &luagate::Gate, is_over: Arc<AtomicBool>) -> Result<Vec<Permit>, Ended> {
+        let label = self.args.label.clone().unwrap_or_else(default_label);
+        let id = format!("{label}/{}", uuid::Uuid::new_v4());
+        let settings = claim::Settings { args: &self.args, label: &label, id: &id, cancel: &self.cancel };
+        let lost = self.events.clone();
+        let semaphores = claim::semaphores(gate, &self.claims, &settings, move || {
+            let _ = lost.send(Event::Lost);
+        });
+        let may_wait = self.args.wait.is_none_or(|wait| !wait.is_zero());
+        if may_wait && !self.args.quiet {
+            let own = if semaphores.len() == 1 { id.clone() } else { label.clone() };
+            line::watch(semaphores.clone(), own, is_over, self.events.clone());
+        }
+        claim::acquire(gate, &semaphores, self.args.wait)
+    }
+}
+
+/// The machine and the process, so that an operator finds them.
+fn default_label() -> String {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let host: String = host.to_string_lossy().chars().filter(|c| c.is_ascii_graphic()).take(100).collect();
+    format!("{}:{}", if host.is_empty() { "host" } else { &host }, std::process::id())
+}
+
+/// Waits for the permits. A signal that ends a program ends the wait.
+fn await_permits(events: &Receiver<Event>, cancel: &Cancel, is_quiet: bool) -> Result<Vec<Permit>, Ended> {
+    let mut line = Line::default();
+    let mut ended_by = None;
+    let obtained = loop {
+        match events.recv() {
+            Ok(Event::Obtained(obtained)) => break obtained,
+            Ok(Event::Line(text)) if !is_quiet && ended_by.is_none() => line.show(&text),
+            Ok(Event::Signal(signal)) if signals::ends(signal) => {
+                if ended_by.replace(signal).is_some() {
+                    break Err(Ended::silently(0)); // the second signal: the server does not answer
+                }
+                cancel.cancel();
+            }
+            Ok(Event::Signal(Signal::SIGTSTP)) => {
+                line.clear();
+                let _ = nix::sys::signal::raise(Signal::SIGSTOP); // the place in line is kept for some seconds
+            }
+            Ok(_) => {}
+            Err(_) => break Err(Ended::new(crate::ended::UNREACHABLE, "the wait ended without a result")),
+        }
+    };
+    line.clear();
+    match ended_by {
+        None => obtained,
+        Some(signal) => {
+            drop(obtained); // releases permits that were granted in the meantime
+            Err(Ended::silently(128 + signal as u8))
+        }
+    }
+}
+
+/// Why the command was ended.
+#[derive(Clone, Copy)]
+enum Reason {
+    Revoked,
+    NotRenewed,
+    Paused(Duration),
+}
+
+/// The command while it runs.
+struct Running {
+    group: Group,
+    terminal: Terminal,
+    guard: Guard,
+    permits: Vec<Permit>,
+    deadline: Deadline,
+    names: String,
+    /// Set when the command got TERM or KILL because of its permit.
+    reason: Option<Reason>,
+    is_lost: bool,
+    last_look: SystemTime,
+    paused: Option<Duration>,
+}
+
+impl Running {
+    fn start(args: &RunArgs, claims: &[Claim], permits: Vec<Permit>, deadline: Deadline) -> Result<Running, Ended> {
+        let join = |texts: Vec<String>| texts.join(" ");
+        let names = join(claims.iter().map(|claim| claim.name.name.clone()).collect());
+        let variables = [
+            ("LUAGATE_NAME", names.clone()),
+            ("LUAGATE_ID", join(permits.iter().map(|permit| permit.id().to_owned()).collect())),
+            ("LUAGATE_FENCE", join(permits.iter().map(|permit| permit.fence().to_string()).collect())),
+        ];
+        let mut guard = Guard::start();
+        let group = match Group::spawn(&args.command, &variables, args.foreground) {
+            Ok(group) => group,
+            Err(ended) => {
+                guard.end();
+                release(permits);
+                return Err(ended);
+            }
+        };
+        guard.watch(group, deadline.until_guard(deadline::left(&permits)));
+        let terminal = Terminal::give(group);
+        let last_look = SystemTime::now();
+        Ok(Running {
+            group,
+            terminal,
+            guard,
+            permits,
+            deadline,
+            names,
+            reason: None,
+            is_lost: false,
+            last_look,
+            paused: None,
+        })
+    }
+
+    /// Returns the exit status, after the command has ended and the permits are released.
+    fn supervise(mut self, events: &Receiver<Event>) -> u8 {
+        let status = loop {
+            let wait = self.look();
+            match events.recv_timeout(wait) {
+                Ok(Event::Signal(Signal::SIGTSTP)) => self.group.send(Signal::SIGTSTP),
+                Ok(Event::Signal(signal)) if signals::ends(signal) => self.group.send_to_stopped(signal),
+                Ok(Event::Signal(signal)) => self.group.send(signal),
+                Ok(Event::Lost) => self.is_lost = true,
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(wait),
+            }
+            match self.group.change() {
+                Some(Change::Ended(status)) => break status,
+                Some(Change::Stopped(by)) => {
+                    if self.terminal.stopped(self.group, by) {
+                        self.look(); // before it is continued: the permit may have ended meanwhile
+                        self.group.send(Signal::SIGCONT);
+                    }
+                }
+                None => {}
+            }
+        };
+        self.end(status)
+    }
+
+    /// Ends the command if its permit ends. Returns the time until the next look.
+    fn look(&mut self) -> Duration {
+        let now = SystemTime::now();
+        let passed = now.duration_since(self.last_look).unwrap_or_default();
+        self.last_look = now;
+        if passed > PAUSE {
+            self.paused = Some(passed);
+        }
+        let left = deadline::left(&self.permits);
+        self.guard.watch(self.group, self.deadline.until_guard(left));
+        let need = self.deadline.need(left);
+        let reason = || match (self.paused, self.is_lost && left.is_zero()) {
+            (Some(passed), _) if left.is_zero() => Reason::Paused(passed),
+            (_, true) => Reason::Revoked,
+            _ => Reason::NotRenewed,
+        };
+        match need {
+            Need::Nothing(time) => time.min(TICK),
+            Need::Term(time) => {
+                if self.reason.is_none() {
+                    self.reason = Some(reason());
+                    self.group.send_to_stopped(Signal::SIGTERM);
+                }
+                time.min(TICK)
+            }
+            Need::Kill => {
+                self.reason = self.reason.or(Some(reason()));
+                self.group.send(Signal::SIGKILL);
+                TICK
+            }
+        }
+    }
+
+    fn end(mut self, status: u8) -> u8 {
+        self.terminal.take_back();
+        match self.reason {
+            Some(_) => self.group.kill_leftovers(),
+            None => self.group.end_leftovers(),
+        }
+        self.guard.end();
+        let released = release(self.permits);
+        let Some(reason) = self.reason else {
+            if released == Some(Released::Gone) {
+                let names = &self.names;
+                eprintln!(
+                    "luagate: the permit of {names} was lost before the command ended. Another one may have run at the same time"
+                );
+            }
+            return status;
+        };
+        let why = match reason {
+            Reason::Revoked => "it was revoked, or the server has lost it".to_owned(),
+            Reason::NotRenewed => "the server was not reached in time to renew the lease".to_owned(),
+            Reason::Paused(time) => format!("this process did not run for {}", crate::table::age(time)),
+        };
+        eprintln!("luagate: the permit of {} was lost and the command was ended: {why}", self.names);
+        LOST
+    }
+}
+
+/// Releases all permits. A permit that cannot be released ends with its lease.
+fn release(permits: Vec<Permit>) -> Option<Released> {
+    let mut last = None;
+    for released in Permit::release_all(permits) {
+        match released {
+            Ok(Released::Gone) => return Some(Released::Gone),
+            Ok(released) => last = Some(released),
+            Err(_) => {} // dropping the error continues in the background, within the time of a drop
+        }
+    }
+    last
+}

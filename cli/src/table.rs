@@ -1,0 +1,53 @@
+//! Tables and durations as text.
+
+use crate::ended::Ended;
+use std::io::Write;
+use std::time::Duration;
+use tabwriter::TabWriter;
+
+/// Prints rows of cells in columns.
+pub fn print(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Result<(), Ended> {
+    let mut table = TabWriter::new(std::io::stdout().lock()).padding(2);
+    writeln!(table, "{}", head.join("\t"))?;
+    for row in rows {
+        writeln!(table, "{}", row.join("\t"))?;
+    }
+    table.flush()?;
+    Ok(())
+}
+
+/// A duration in its two largest units: `4s`, `2m05s`, `3h20m`, `5d11h`.
+pub fn age(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m{:02}s", seconds % 60),
+        (0, hours, minutes) => format!("{hours}h{:02}m", minutes % 60),
+        (days, hours, _) => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
+/// A cell without a value.
+pub const NONE: &str = "-";
+
+/// The duration, or the sign for none.
+pub fn age_or_none(time: Option<Duration>) -> String {
+    time.map_or_else(|| NONE.to_owned(), age)
+}
+
+/// Milliseconds, as JSON has them.
+pub fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_has_its_two_largest_units() {
+        let texts = [0, 59, 60, 125, 3_599, 3_600, 12_000, 86_400, 471_600].map(|s| age(Duration::from_secs(s)));
+        assert_eq!(texts, ["0s", "59s", "1m00s", "2m05s", "59m59s", "1h00m", "3h20m", "1d00h", "5d11h"]);
+    }
+}

@@ -1,0 +1,26 @@
+//! Promise: the command `luagate` does what its help says, with real processes, signals, terminals and servers.
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+mod command {
+    pub mod fault;
+    pub mod flock;
+    pub mod help;
+    pub mod lists;
+    pub mod managing;
+    pub mod running;
+    pub mod signals;
+    pub mod statuses;
+    pub mod terminal;
+    pub mod tool;
+    pub mod waiting;
+}
+
+/// See `support::job`.
+#[test]
+fn process_of_a_test() {
+    if let Some((job, arguments)) = support::job() {
+        command::fault::work(&job, &arguments);
+    }
+}

@@ -1,0 +1,88 @@
+//! `revoke`, `resize` and `latch`.
+
+use super::tool::{Run, Text, luagate, words};
+use crate::support::{Server, eventually};
+use luagate::{Gate, Permit};
+
+fn gate(server: &Server) -> Gate {
+    Gate::builder(&server.url).prefix(&server.prefix).open().unwrap()
+}
+
+#[test]
+fn a_holder_is_found_by_the_beginning_of_its_id_and_loses_its_permit() {
+    let server = Server::any();
+    let semaphore = gate(&server).semaphore("a", 5);
+    let permits = ["host1:7", "host2:8"].map(|label| semaphore.clone().label(label).acquire().unwrap());
+    let refused = luagate(&server).args(words("revoke a host1")).done();
+    assert_eq!(refused.code(), 64, "{refused:?}");
+    assert!(refused.err().contains("--yes"), "{refused:?}");
+    assert_eq!(semaphore.inspect().unwrap().in_use, 2);
+    let revoked = luagate(&server).args(words("revoke a host1:7 --yes")).done();
+    assert_eq!(revoked.code(), 0, "{revoked:?}");
+    assert_eq!(revoked.out(), format!("revoked the permit of {} for semaphore a\n", permits[0].id()));
+    permits[0].refresh().unwrap_err();
+    permits[1].refresh().unwrap();
+    let again = luagate(&server).args(words("revoke a host1:7 host2 --yes")).done();
+    assert_eq!(again.code(), 1, "one of them has nothing: {again:?}");
+    assert_eq!(again.err(), "luagate: host1:7 neither holds nor waits for a\n");
+    permits[1].refresh().unwrap_err();
+}
+
+#[test]
+fn all_holders_or_all_waiters_are_revoked_of_the_chosen_kind() {
+    let server = Server::any();
+    let gate = gate(&server);
+    let semaphore = gate.semaphore("a", 1);
+    let held = semaphore.acquire().unwrap();
+    let mutex = gate.mutex("a").lock().unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| semaphore.acquire().map(Permit::release));
+        eventually("a waiter", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
+        let revoked = luagate(&server).args(words("revoke a --waiters -y")).done();
+        assert_eq!(revoked.code(), 0, "{revoked:?}");
+        let error = waiter.join().unwrap().unwrap_err();
+        assert!(matches!(error, luagate::errors::AcquireError::Revoked(_)), "{error:?}");
+    });
+    held.refresh().unwrap();
+    assert_eq!(luagate(&server).args(words("revoke a --holders -y --kind semaphore")).done().code(), 0);
+    held.refresh().unwrap_err();
+    mutex.refresh().unwrap();
+    mutex.unlock().unwrap();
+}
+
+#[test]
+fn resize_changes_the_limit_for_all_callers() {
+    let server = Server::any();
+    let semaphore = gate(&server).semaphore("a", 1);
+    let permit = semaphore.acquire().unwrap();
+    let resized = luagate(&server).args(words("resize a 3")).done();
+    assert_eq!((resized.code(), resized.out()), (0, "a: limit 3, before 1; in use 1\n".to_owned()));
+    semaphore.try_acquire_many(2).unwrap().release().unwrap();
+    let unexpected = luagate(&server).args(words("resize a 4 --expected 2")).done();
+    assert_eq!(
+        (unexpected.code(), unexpected.err()),
+        (1, "luagate: a: the limit in force is 3. Nothing was changed\n".to_owned())
+    );
+    assert_eq!(luagate(&server).args(words("resize a 4 --expected 3")).done().code(), 0);
+    permit.release().unwrap();
+    assert!(semaphore.inspect().unwrap().pinned);
+    assert_eq!(luagate(&server).args(words("resize a --unpin")).done().code(), 0);
+    assert_eq!(semaphore.inspect().unwrap().limit, None);
+}
+
+#[test]
+fn a_latch_opens_after_all_have_counted_down() {
+    let server = Server::any();
+    let latch = |arguments: &str| luagate(&server).args(words("latch nightly -n 2")).args(words(arguments)).done();
+    assert_eq!(latch("show").out(), "2\n");
+    assert_eq!(latch("down --id one").out(), "1\n");
+    assert_eq!(latch("down --id one").out(), "1\n", "an id counts once");
+    let closed = latch("wait -w 50ms");
+    assert_eq!(closed.code(), 75, "{closed:?}");
+    let waiter = luagate(&server).args(words("latch nightly -n 2 wait")).started();
+    assert_eq!(latch("down").out(), "0\n");
+    assert_eq!(waiter.output().code(), 0);
+    assert_eq!(latch("wait").code(), 0);
+    assert_eq!(latch("delete").code(), 0);
+    assert_eq!(latch("show").out(), "2\n");
+}

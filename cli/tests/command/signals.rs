@@ -1,0 +1,147 @@
+//! Signals, and the end of all processes of a command.
+
+use super::tool::{Run, Running, Shared, Text, luagate, words};
+use crate::support::{Server, eventually};
+use luagate::Gate;
+use std::process::Stdio;
+
+fn mutex(server: &Server) -> luagate::Mutex {
+    Gate::builder(&server.url).prefix(&server.prefix).open().unwrap().mutex("a")
+}
+
+/// Runs this shell script under the mutex `a`. It has ended its preparation once it has written its process id.
+fn script(server: &Server, shared: &Shared, options: &str, text: &str) -> Running {
+    let mut run = luagate(server);
+    let run = run.arg("run").args(words(options)).args(words("a -- sh -c")).arg(text).arg(shared.path(""));
+    run.stdin(Stdio::piped()).started()
+}
+
+/// The state of a process: a letter, see proc(5).
+fn state(process: &str) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.trim())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether a process exists and has not ended.
+fn exists(process: &str) -> bool {
+    state(process).is_some_and(|state| state != 'Z')
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let traps = "for s in INT TERM HUP QUIT USR1 USR2 WINCH CONT; do trap \"echo $s >>$0/got\" $s; done
+        echo $$ >$0/pid; while [ ! -e $0/end ]; do sleep 0.01; done; exit 7";
+    let run = script(&server, &shared, "", traps);
+    shared.text("pid");
+    for signal in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "CONT"] {
+        run.signal(signal);
+        eventually(signal, || {
+            std::fs::read_to_string(shared.path("got")).ok()?.contains(&format!("{signal}\n")).then_some(())
+        });
+    }
+    std::fs::write(shared.path("end"), "").unwrap();
+    assert_eq!(run.output().code(), 7, "the command decides");
+}
+
+#[test]
+fn a_stopped_command_keeps_its_permit_and_goes_on() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let run = script(&server, &shared, "--lease 1s", "echo $$ >$0/pid; read line; exit 5");
+    let pid = shared.text("pid");
+    run.signal("TSTP");
+    eventually("it is stopped", || (state(&pid) == Some('T')).then_some(()));
+    let first = mutex(&server).inspect().unwrap().holders.pop().unwrap().fence;
+    eventually("two leases are over", || {
+        let holder = mutex(&server).inspect().unwrap().holders.pop().unwrap();
+        (holder.fence == first && holder.age.as_secs() >= 2).then_some(())
+    });
+    run.signal("CONT");
+    eventually("it goes on", || (state(&pid) != Some('T')).then_some(()));
+    run.signal("TERM");
+    assert_eq!(run.output().code(), 143);
+}
+
+#[test]
+fn a_signal_ends_a_wait_and_leaves_nothing() {
+    let server = Server::any();
+    let held = mutex(&server).lock().unwrap();
+    for (signal, status) in [("TERM", 143), ("INT", 130), ("HUP", 129), ("QUIT", 131)] {
+        let run = luagate(&server).args(words("run a -- true")).started();
+        eventually("a waiter", || (mutex(&server).inspect().unwrap().waiter_count == 1).then_some(()));
+        run.signal(signal);
+        assert_eq!(run.output().code(), status);
+        assert_eq!(mutex(&server).inspect().unwrap().waiter_count, 0, "{signal}");
+    }
+    held.unlock().unwrap();
+}
+
+#[test]
+fn processes_that_the_command_leaves_behind_are_ended_before_the_permit_is_free() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let behind = "(trap 'echo TERM >$0/got' TERM; echo $$ >$0/first; while :; do sleep 0.01; done) &
+        (trap '' TERM; exec sh -c 'echo $$ >$0/second; while :; do sleep 0.01; done' $0) &
+        while [ ! -s $0/first ] || [ ! -s $0/second ]; do sleep 0.01; done; exit 4";
+    let run = script(&server, &shared, "", behind);
+    assert_eq!(run.output().code(), 4);
+    assert_eq!(shared.text("got"), "TERM\n");
+    assert!(!exists(&shared.text("second")), "it ignores TERM");
+    assert!(!mutex(&server).is_locked().unwrap());
+}
+
+#[test]
+fn in_the_foreground_the_command_stays_in_the_process_group() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let run = script(&server, &shared, "--foreground", "ps -o pgid= -p $$ >$0/group; read line; exit 3");
+    let group = shared.text("group");
+    let own = std::process::Command::new("ps").args(["-o", "pgid=", "-p", &run.id().to_string()]).output().unwrap();
+    assert_eq!(group.trim(), own.out().trim());
+    run.signal("TERM");
+    assert_eq!(run.output().code(), 143);
+}
+
+#[test]
+fn if_luagate_is_killed_its_command_is_ended() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let stubborn =
+        "trap '' TERM; sh -c 'echo $$ >$0/grandchild; while :; do sleep 0.01; done' $0 & echo $$ >$0/pid; wait";
+    for signal in ["KILL", "STOP"] {
+        let run = script(&server, &shared, "--lease 2s", stubborn);
+        let (pid, grandchild) = (shared.text("pid"), shared.text("grandchild"));
+        let holder = mutex(&server).inspect().unwrap().holders.pop().unwrap();
+        run.signal(signal);
+        // The next caller gets the mutex when the lease has ended. By then no process may be left.
+        let next = mutex(&server).lock().unwrap();
+        assert!(next.fence() > holder.fence);
+        assert!(!exists(&pid) && !exists(&grandchild), "{signal}: the command goes on");
+        next.unlock().unwrap();
+        if signal == "STOP" {
+            run.signal("CONT");
+            let ended = run.output();
+            assert_eq!(ended.code(), 79, "{ended:?}");
+            assert!(ended.err().contains("did not run for"), "{ended:?}");
+        }
+        for name in ["pid", "grandchild"] {
+            std::fs::remove_file(shared.path(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn after_nohup_the_command_ignores_hup_too() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let mut run = std::process::Command::new("nohup");
+    run.arg(env!("CARGO_BIN_EXE_luagate")).env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix);
+    let run = run.args(words("run a -- sh -c")).arg("echo $$ >$0/pid; read line; exit 3").arg(shared.path(""));
+    let run = run.stdin(Stdio::piped()).started();
+    shared.text("pid");
+    run.signal("HUP");
+    run.signal("TERM");
+    assert_eq!(run.output().code(), 143, "not 129");
+}

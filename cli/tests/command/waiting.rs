@@ -1,0 +1,84 @@
+//! The line on stderr while a command waits.
+
+use super::terminal::Terminal;
+use super::tool::{Run, Shared, Text, luagate, words};
+use crate::support::{Server, eventually};
+use luagate::Gate;
+
+fn gate(server: &Server) -> Gate {
+    Gate::builder(&server.url).prefix(&server.prefix).label("web1").open().unwrap()
+}
+
+#[test]
+fn without_a_terminal_one_line_shows_the_place_and_the_holders() {
+    let server = Server::any();
+    let semaphore = gate(&server).semaphore("a", 1);
+    let held = semaphore.acquire().unwrap();
+    let run = luagate(&server).args(words("run -n 1 a -- echo done")).started();
+    let quiet = luagate(&server).args(words("run --quiet -n 1 a -- echo done")).started();
+    eventually("both wait, and the line was shown", || {
+        let state = semaphore.inspect().unwrap();
+        (state.waiter_count == 2 && state.waiters[0].age.as_millis() > 1_500).then_some(())
+    });
+    held.release().unwrap();
+    let (run, quiet) = (run.output(), quiet.output());
+    assert_eq!((run.out(), quiet.out(), quiet.err()), ("done\n".into(), "done\n".into(), String::new()));
+    let err = run.err();
+    assert!(err.starts_with("luagate: waiting for a since ") && err.contains(" of 2, held by web1 ("), "{err}");
+    assert!(err.contains(": place 1 of") || err.contains(": place 2 of"), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+}
+
+#[test]
+fn on_a_terminal_the_line_is_updated_in_place_and_removed() {
+    let server = Server::any();
+    let semaphore = gate(&server).semaphore("a", 1);
+    let held = semaphore.acquire().unwrap();
+    let terminal = Terminal::new(10, 100);
+    let mut run =
+        terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "-n", "1", "a", "--", "echo", "done"]);
+    let line = |text: &str, since: &str| {
+        text.starts_with(&format!("luagate: waiting for a since {since}: place 1 of 1, held by web1 ("))
+    };
+    terminal.shows("the line", |text| line(text, "0s") || line(text, "1s"));
+    let later = terminal.shows("the line two seconds later", |text| line(text, "2s") || line(text, "3s"));
+    assert_eq!(later.trim_end().lines().count(), 1, "{later}");
+    held.release().unwrap();
+    terminal.shows("only the output of the command", |text| text.trim() == "done");
+    assert_eq!(run.wait().unwrap().exit_code(), 0);
+}
+
+#[test]
+fn the_command_reads_from_the_terminal_and_gets_its_keys() {
+    let server = Server::any();
+    let mut terminal = Terminal::new(10, 80);
+    let script =
+        "read line; echo \"read $line\"; trap 'echo interrupted; exit 6' INT; echo ready; while :; do sleep 0.01; done";
+    let mut run = terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "a", "--", "sh", "-c", script]);
+    terminal.type_in("hello\n");
+    terminal.shows("the line that was read", |text| text.contains("read hello") && text.contains("ready"));
+    terminal.type_in("\x03");
+    terminal.shows("the interrupt", |text| text.contains("interrupted"));
+    assert_eq!(run.wait().unwrap().exit_code(), 6);
+}
+
+#[test]
+fn ctrl_z_stops_the_command_and_fg_continues_it() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let mut terminal = Terminal::new(24, 100);
+    let mut shell = terminal.start(&server, "bash", &["--norc", "-i"]);
+    let luagate = env!("CARGO_BIN_EXE_luagate");
+    let script = shared.script("work", "echo begun; read line; echo \"read $line\"; exit 5");
+    terminal.type_in(&format!("PS1='$ '; {luagate} run a -- {}\n", script.display()));
+    terminal.shows("the command", |text| text.contains("\nbegun"));
+    terminal.type_in("\x1a");
+    terminal.shows("the shell has the terminal", |text| text.contains("Stopped"));
+    terminal.type_in("fg\n");
+    terminal.type_in("hello\n");
+    terminal.shows("the line that was read", |text| text.contains("read hello"));
+    terminal.type_in("echo status $?\n");
+    terminal.shows("the status", |text| text.contains("status 5"));
+    terminal.type_in("exit\n");
+    shell.wait().unwrap();
+}

@@ -1,0 +1,145 @@
+//! The servers of a gate, for tools that operate them: which semaphores they store, and plain commands.
+
+use super::Gate;
+use crate::error::{CallError, MOST};
+use crate::inspection::{Kind, Name};
+use crate::protocol::keys;
+use crate::protocol::reply::error_of;
+use crate::semaphore::Semaphore;
+use crate::transport::pool::{Pool, Sending};
+use redis::{Cmd, Value};
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+/// How many keys the server looks at in one step of a search. A step takes the server less than a millisecond.
+const STEP: usize = 1_000;
+
+/// A server that stores keys of a gate: the only one, or a master of a cluster. [`Gate::masters`] returns it.
+#[derive(Clone)]
+pub struct Master {
+    gate: Gate,
+    server: Arc<Pool>,
+}
+
+impl Gate {
+    /// The servers that store keys: one, or the masters of the cluster that are known now. For tools; acquiring needs
+    /// no list of servers. Blocks for one round trip in a cluster.
+    ///
+    /// # Errors
+    /// [`CallError::Failed`] if no node of the cluster answers.
+    pub fn masters(&self) -> Result<Vec<Master>, CallError> {
+        let servers = self.shared.servers.masters().map_err(CallError::Failed)?;
+        Ok(servers.into_iter().map(|server| Master { gate: self.clone(), server }).collect())
+    }
+
+    /// The names of the semaphores, mutexes and reader-writer locks that the servers store under the prefix of this
+    /// gate, each once and in no particular order. A name is stored while permits are in use or somebody waits, for about
+    /// a minute after that, and while its limit is pinned.
+    ///
+    /// It searches all keys of each server with `SCAN`, 1,000 in a step. Each step is a call of its own that blocks for a
+    /// round trip, so the server answers other clients in between. A name that appears or disappears meanwhile may be
+    /// missing. The user needs permission for `SCAN`.
+    ///
+    /// # Errors
+    /// An item is [`CallError`] if a server did not answer a step. It is the last item.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// for name in gate.names()? {
+    ///     let name = name?;
+    ///     println!("{name}: {}", gate.named(&name).inspect()?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn names(&self) -> Result<Names, CallError> {
+        let masters = self.masters()?.into();
+        Ok(Names { masters, cursor: 0, found: VecDeque::new(), seen: HashSet::new() })
+    }
+
+    /// The semaphore with this name and of this kind, to inspect and to change it. Sends nothing to the server. A mutex is
+    /// a semaphore with the limit 1; a reader-writer lock is one with the limit 2^31-1.
+    pub fn named(&self, name: &Name) -> Semaphore {
+        let limit = match name.kind {
+            Kind::Semaphore => None,
+            Kind::Mutex => Some(1),
+            Kind::RwLock => Some(MOST),
+        };
+        Semaphore::new(self.shared.clone(), name.kind.as_str(), &name.name, limit)
+    }
+}
+
+impl Master {
+    /// The address, without user or password.
+    pub fn address(&self) -> String {
+        self.server.address()
+    }
+
+    /// Runs a plain command on this server, such as `INFO`. Blocks for a round trip.
+    ///
+    /// # Errors
+    /// [`CallError`] if the server does not answer, or answers with an error.
+    pub fn command(&self, command: &Cmd) -> Result<Value, CallError> {
+        self.gate.shared.check_process()?;
+        let reply = self.server.command(command, Sending::default()).map_err(CallError::Failed)?;
+        reply.map_err(error_of)
+    }
+
+    /// One step of a search: the names in it, and where the next step begins. 0: that was the last one.
+    fn step(&self, cursor: u64) -> Result<(u64, Vec<Name>), CallError> {
+        let prefix = &self.gate.shared.prefix;
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(format!("{prefix}:*{{*")).arg("COUNT").arg(STEP);
+        let reply = self.command(&scan)?;
+        let (next, keys): (u64, Vec<Vec<u8>>) =
+            redis::from_redis_value(reply).map_err(|error| error_of(error.into()))?;
+        let names = keys.iter().filter_map(|key| {
+            let (kind, name) = keys::parts_under(prefix, std::str::from_utf8(key).ok()?)?;
+            Some(Name { kind: Kind::from_str(kind)?, name: name.to_owned() })
+        });
+        Ok((next, names.collect()))
+    }
+}
+
+impl fmt::Debug for Master {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Master").field(&self.address()).finish()
+    }
+}
+
+/// The names that [`Gate::names`] finds.
+#[derive(Debug)]
+pub struct Names {
+    /// The first one is searched now.
+    masters: VecDeque<Master>,
+    cursor: u64,
+    found: VecDeque<Name>,
+    /// A server may report a key more than once.
+    seen: HashSet<Name>,
+}
+
+impl Iterator for Names {
+    type Item = Result<Name, CallError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(name) = self.found.pop_front() {
+                return Some(Ok(name));
+            }
+            let (next, names) = match self.masters.front()?.step(self.cursor) {
+                Ok(step) => step,
+                Err(error) => {
+                    self.masters.clear();
+                    return Some(Err(error));
+                }
+            };
+            self.cursor = next;
+            if next == 0 {
+                self.masters.pop_front();
+            }
+            self.found = names.into_iter().filter(|name| self.seen.insert(name.clone())).collect();
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The server: its address from the arguments or the environment, and the gate there.
 
-use crate::ended::Ended;
+use crate::ended::{Ended, UNREACHABLE};
 use clap::Args;
 use luagate::{Gate, GateBuilder};
 use std::env;
@@ -12,29 +12,22 @@ use std::path::{Path, PathBuf};
 /// Carries a URL with a password past the process list.
 const HIDDEN_URL: &str = "LUAGATE_HIDDEN_URL";
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct ServerArgs {
     /// Server, e.g. redis://host/ [env: LUAGATE_URL, REDIS_URL]
-    #[arg(long, global = true, value_name = "URL", help_heading = "Server", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "URL", hide = true)]
     url: Option<String>,
     /// Start of every key [env: LUAGATE_PREFIX] [default: luagate]
-    #[arg(long, global = true, value_name = "PREFIX", help_heading = "Server", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "PREFIX", hide = true)]
     prefix: Option<String>,
     /// CA certificates to trust instead of the system's (PEM)
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "FILE", hide = true)]
     ca: Option<PathBuf>,
     /// Certificate of this client (PEM), with --key
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Server", hide_short_help = true, requires = "key")]
+    #[arg(long, global = true, value_name = "FILE", hide = true, requires = "key")]
     cert: Option<PathBuf>,
     /// Private key of this client (PEM), with --cert
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        help_heading = "Server",
-        hide_short_help = true,
-        requires = "cert"
-    )]
+    #[arg(long, global = true, value_name = "FILE", hide = true, requires = "cert")]
     key: Option<PathBuf>,
 }
 
@@ -73,7 +66,25 @@ impl ServerArgs {
 
     /// Opens a gate at this server.
     pub fn open(&self) -> Result<Gate, Ended> {
-        self.builder()?.open().map_err(Ended::of)
+        self.open_with(self.builder()?)
+    }
+
+    /// Opens a gate with these settings.
+    pub fn open_with(&self, builder: GateBuilder) -> Result<Gate, Ended> {
+        builder.open().map_err(|error| self.at(Ended::of(error)))
+    }
+
+    /// Adds the address to the message, without user and password.
+    fn at(&self, ended: Ended) -> Ended {
+        let url = self.url();
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
+        match ended {
+            Ended { status: UNREACHABLE, message: Some(message) } => {
+                Ended::new(UNREACHABLE, format!("{scheme}://{hosts}: {message}"))
+            }
+            ended => ended,
+        }
     }
 }
 

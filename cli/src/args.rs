@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Fits a screen of 24 lines. `{options}` includes the positional arguments that are not hidden.
 const SHORT: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
 
-/// Limits how many processes do something at once, on all machines that share a Redis or Valkey server
+/// Limits how many processes run at once on machines that share a Redis server
 #[derive(Parser)]
 #[command(name = "luagate", version, help_template = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}")]
 #[command(
@@ -21,8 +21,8 @@ const SHORT: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}"
     disable_help_subcommand = true,
     after_help = "\
 Example: LUAGATE_URL=redis://server/ luagate run -n 3 backup -- ./backup.sh
-Durations: 500ms, 2.5s, 10m, 1h; a number alone is seconds.
-Server: --url, LUAGATE_URL or REDIS_URL; more options: luagate --help"
+Server: --url URL, LUAGATE_URL or REDIS_URL; --prefix or LUAGATE_PREFIX; for TLS
+--ca, --cert, --key FILE. Durations: 500ms, 2.5s, 10m, 1h; without unit: seconds"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -98,13 +98,13 @@ pub struct RunArgs {
     /// Do not wait if this many wait already
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MOST))]
     pub max_waiting: Option<u32>,
-    /// Keep the permit in use for this long after its grant
+    /// Keep the permit in use this long after its grant
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub at_least: Option<Duration>,
-    /// Time until the permit ends if this machine stops
+    /// Permit ends this long after a crash
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
     pub lease: Duration,
-    /// TERM so long before KILL if the lease ends [default: 1/4]
+    /// Send TERM this long before KILL [default: lease/4]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
     /// Shown to others [default: HOST:PID]

@@ -51,7 +51,7 @@ pub fn run(server: &ServerArgs, mut args: RunArgs, matches: Option<&ArgMatches>,
     if at_once || args.at_once {
         args.wait = Some(Duration::ZERO);
     }
-    let builder = server.builder()?;
+    let (server, builder) = (server.clone(), server.builder()?);
     let (sender, events) = mpsc::channel();
     signals::listen(sender.clone())?;
     let cancel = Cancel::new();
@@ -62,7 +62,7 @@ pub fn run(server: &ServerArgs, mut args: RunArgs, matches: Option<&ArgMatches>,
     {
         let is_over = is_over.clone();
         thread::spawn(move || {
-            let obtained = builder.open().map_err(Ended::of).and_then(|gate| waiting.obtain(&gate, is_over));
+            let obtained = server.open_with(builder).and_then(|gate| waiting.obtain(&gate, is_over));
             let _ = waiting.events.send(Event::Obtained(obtained));
         });
     }
@@ -213,7 +213,12 @@ impl Running {
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(wait),
             }
             match self.group.change() {
-                Some(Change::Ended(status)) => break status,
+                Some(Change::Ended(status)) => {
+                    if status == 128 + Signal::SIGKILL as u8 {
+                        self.look(); // perhaps the guard has ended it, because its permit ended
+                    }
+                    break status;
+                }
                 Some(Change::Stopped(by)) => {
                     if self.terminal.stopped(self.group, by) {
                         self.look(); // before it is continued: the permit may have ended meanwhile

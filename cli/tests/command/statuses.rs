@@ -48,7 +48,7 @@ fn status_64_for_arguments_that_are_not_valid() {
         "run --lease 10s --grace 6s a -- true",
         "run -n stored a -- true",
         "run a{b -- true",
-        "run --label a\u{a0}b a -- true",
+        "run --label a\u{1}b a -- true",
         "run --prefix a/b a -- true",
         "try -w 1s --try a -- true",
         "ls --sort size",

@@ -17,6 +17,7 @@ pub mod calls;
 pub mod chapter6;
 pub mod chart;
 pub mod client;
+pub mod command;
 pub mod distance;
 pub mod figure;
 pub mod flood;

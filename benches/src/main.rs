@@ -8,8 +8,8 @@ use luagate_benches::figure::{self, Figure};
 use luagate_benches::over_tcp;
 use luagate_benches::server::Server;
 use luagate_benches::{
-    autocomplete, bulk, chapter6, client, flood, growth, handover, latency, memory, peers, pool, script_instructions,
-    script_time, tasks, threads, throughput, waiters, waiting,
+    autocomplete, bulk, chapter6, client, command, flood, growth, handover, latency, memory, peers, pool,
+    script_instructions, script_time, tasks, threads, throughput, waiters, waiting,
 };
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use std::path::Path;
 type Measured = (Vec<Figure>, Vec<Chart>);
 type Measure = fn(&Server) -> Measured;
 
-const MEASURES: [(&str, Measure); 16] = [
+const MEASURES: [(&str, Measure); 17] = [
     ("script time", |server| (script_time::measure(server), vec![])),
     ("instructions", |_| (script_instructions::measure(), vec![])),
     ("throughput", |server| (throughput::measure(server), vec![])),
@@ -27,6 +27,7 @@ const MEASURES: [(&str, Measure); 16] = [
     ("threads", |server| (pool::measure(server), vec![threads::chart(server)])),
     ("tasks", |server| (tasks::measure(server), vec![])),
     ("tasks", |server| (waiting::measure(server), vec![])),
+    ("command", |server| (command::measure(server), vec![])),
     ("bulk", |server| (bulk::measure(server), vec![])),
     ("hand-over", |server| (handover::measure(server), vec![])),
     ("latency", |server| (vec![], vec![latency::chart(server)])),

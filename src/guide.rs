@@ -13,6 +13,7 @@
 //! | [`async_programs`] | use the async API in a program on tokio |
 //! | [`testing`] | test your program without a server |
 //! | [`deployments`] | use a cluster, sentinels, TLS, or a pool that your program made |
+//! | [`command_line`] | run commands under a permit; see who holds and who waits, and take a permit away |
 //! | [`production`] | operate it: settings, memory, failovers, upgrades, stuck holders, permissions |
 //! | [`performance`] | judge what it costs |
 //! | [`observability`] | count, log, and alert on lost permits |
@@ -66,6 +67,9 @@ pub mod testing {}
 
 #[doc = include_str!("guide/deployments.md")]
 pub mod deployments {}
+
+#[doc = include_str!("guide/command_line.md")]
+pub mod command_line {}
 
 #[doc = include_str!("guide/production.md")]
 pub mod production {}

@@ -36,6 +36,7 @@ pub enum Command {
     /// Run a command while holding a permit; wait in line for it
     Run(RunArgs),
     /// As run, but do not wait: status 75 if no permit is free
+    #[command(override_usage = "luagate try [OPTIONS] [-n LIMIT] NAME... -- COMMAND [ARG]...")]
     Try(RunArgs),
     /// List names: limit, in use, waiting, oldest holder
     Ls(LsArgs),

@@ -6,6 +6,7 @@ mod support;
 mod command {
     pub mod fault;
     pub mod flock;
+    pub mod guide;
     pub mod help;
     pub mod lists;
     pub mod managing;

@@ -16,6 +16,7 @@ mod latch;
 mod limit;
 mod looking;
 mod max_waiting;
+mod names;
 mod order;
 mod outcomes;
 mod own_ids;

@@ -57,6 +57,23 @@ fn every_kind_of_lock_works_on_every_node() {
     grouped.try_acquire().unwrap().release().unwrap();
 }
 
+#[test]
+#[cfg(not(feature = "tasks"))] // has no async form
+fn the_names_of_all_nodes_are_found() {
+    let cluster = own!(Cluster::new());
+    let gate = gate(&cluster);
+    let mut expected: Vec<String> = cluster.masters().iter().map(|master| cluster.name_on(*master)).collect();
+    let permits: Vec<_> = expected.iter().map(|name| gate.semaphore(name, 1).acquire().unwrap()).collect();
+    let mut found: Vec<String> = gate.names().unwrap().map(|name| name.unwrap().name).collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+    assert_eq!(gate.masters().unwrap().len(), expected.len(), "no replicas");
+    for outcome in Permit::release_all(permits) {
+        outcome.unwrap();
+    }
+}
+
 /// How often a node read from clients.
 fn reads(cluster: &Cluster, node: usize) -> u64 {
     let mut info = redis::cmd("INFO");

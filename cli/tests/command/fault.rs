@@ -3,7 +3,7 @@
 use super::tool::{Run, Text, luagate};
 use crate::support::proxy::Proxy;
 use crate::support::random::Random;
-use crate::support::{Server, process};
+use crate::support::{Server, eventually, process};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 const LIMIT: usize = 3;
 const RUNS: usize = 10;
+/// How long some commands run, in ms.
+const LONG: u64 = 8_000;
 const LEASE: Duration = Duration::from_secs(3);
 
 /// The monotonic clock, in ns.
@@ -27,7 +29,8 @@ pub fn work(job: &str, arguments: &[String]) {
     let (folder, time) = (&arguments[0], Duration::from_millis(arguments[1].parse().unwrap()));
     assert_eq!(job, "beat");
     let id = std::env::var("LUAGATE_ID").unwrap().replace('/', "_");
-    let file = std::fs::File::create(Path::new(folder).join(format!("{id}.{}", std::process::id()))).unwrap();
+    let name = format!("{id}.{}.{}", arguments[1], std::process::id());
+    let file = std::fs::File::create(Path::new(folder).join(name)).unwrap();
     let begun = now();
     while now() - begun < time.as_nanos() as u64 {
         file.write_all_at(&[begun.to_le_bytes(), now().to_le_bytes()].concat(), 0).unwrap();
@@ -35,7 +38,7 @@ pub fn work(job: &str, arguments: &[String]) {
     }
 }
 
-/// For each permit, when the first process of its command began and when the last one was still running.
+/// For each permit and the time that its command takes, when the first process of its command began and when the last one was still running.
 fn record(folder: &Path) -> BTreeMap<String, (u64, u64)> {
     let mut intervals: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -44,8 +47,8 @@ fn record(folder: &Path) -> BTreeMap<String, (u64, u64)> {
         let Some((begun, last)) = bytes.split_at_checked(8).filter(|(_, last)| last.len() == 8) else { continue };
         let [begun, last] = [begun, last].map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
         let name = entry.file_name().into_string().unwrap();
-        let (id, _) = name.rsplit_once('.').unwrap();
-        let interval = intervals.entry(id.to_owned()).or_insert((begun, last));
+        let (id_and_time, _) = name.rsplit_once('.').unwrap();
+        let interval = intervals.entry(id_and_time.to_owned()).or_insert((begun, last));
         *interval = (interval.0.min(begun), interval.1.max(last));
     }
     intervals
@@ -69,7 +72,7 @@ fn keep_running(server: &Server, folder: &Path, seed: u64, is_over: &AtomicBool,
     let mut random = Random::new(seed);
     while !is_over.load(Ordering::Relaxed) {
         // Some commands do not end by themselves before their lease would.
-        let time = if random.below(3) == 0 { 8_000 } else { 300 + random.below(1_000) }.to_string();
+        let time = if random.below(3) == 0 { LONG } else { 300 + random.below(1_000) }.to_string();
         let beat = process("beat", &[folder.to_str().unwrap(), &time]);
         let mut run = luagate(server);
         run.args(["run", "-q", "--lease", "3s", "-w", "20s", "-n", &LIMIT.to_string(), "fault", "--", "sh", "-c"]);
@@ -100,6 +103,13 @@ fn during(target: &Server, server: &mut Server, fault: impl FnOnce(&mut Server))
             }
         };
         more(2 * LIMIT);
+        // A command that does not end by itself has just begun.
+        eventually("a long command", || {
+            let has_begun = |(id, (begun, _)): (&String, &(u64, u64))| {
+                id.ends_with(&format!(".{LONG}")) && now() - begun < Duration::from_secs(1).as_nanos() as u64
+            };
+            record(folder.path()).iter().any(has_begun).then_some(())
+        });
         fault(server);
         more(2 * LIMIT);
         is_over.store(true, Ordering::Relaxed);

@@ -158,9 +158,11 @@ fn behind_a_silent_proxy() {
     let mut server = crate::own!(server());
     let proxy = Proxy::new(&server);
     let target = target(&server, proxy.url.clone());
-    during(&target, &mut server, |_| {
+    during(&target, &mut server, |server| {
         proxy.go_silent();
+        proxy.refuse();
         outage();
+        proxy.lead_to(server);
     });
 }
 

@@ -82,8 +82,8 @@ fn a_signal_ends_a_wait_and_leaves_nothing() {
 fn processes_that_the_command_leaves_behind_are_ended_before_the_permit_is_free() {
     let server = Server::any();
     let shared = Shared::new();
-    let behind = "(trap 'echo TERM >$0/got' TERM; echo $$ >$0/first; while :; do sleep 0.01; done) &
-        (trap '' TERM; exec sh -c 'echo $$ >$0/second; while :; do sleep 0.01; done' $0) &
+    let behind = "(trap 'echo TERM >$0/got' TERM; echo $$ >$0/first; while :; do sleep 0.01; done) >/dev/null 2>&1 &
+        (trap '' TERM; exec sh -c 'echo $$ >$0/second; while :; do sleep 0.01; done' $0) >/dev/null 2>&1 &
         while [ ! -s $0/first ] || [ ! -s $0/second ]; do sleep 0.01; done; exit 4";
     let run = script(&server, &shared, "", behind);
     assert_eq!(run.output().code(), 4);

@@ -19,15 +19,8 @@ pub enum Action {
 }
 
 /// The columns, in the order in which `s` chooses them.
-const COLUMNS: [Column; 7] = [
-    Column::Name,
-    Column::Kind,
-    Column::Limit,
-    Column::InUse,
-    Column::Waiting,
-    Column::Oldest,
-    Column::Longest,
-];
+const COLUMNS: [Column; 7] =
+    [Column::Name, Column::Kind, Column::Limit, Column::InUse, Column::Waiting, Column::Oldest, Column::Longest];
 
 impl Model {
     /// Changes the model as the key asks for.

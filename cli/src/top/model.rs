@@ -82,7 +82,8 @@ pub struct Typed {
 impl Typed {
     /// A text without `*` and `?` is searched anywhere in the names.
     pub fn new(text: &str) -> Typed {
-        let pattern = if text.contains(['*', '?']) { WildMatch::new(text) } else { WildMatch::new(&format!("*{text}*")) };
+        let pattern =
+            if text.contains(['*', '?']) { WildMatch::new(text) } else { WildMatch::new(&format!("*{text}*")) };
         Typed { text: text.to_owned(), pattern }
     }
 }
@@ -271,3 +272,6 @@ fn unread(name: Name) -> Sample {
         labels: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

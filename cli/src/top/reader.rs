@@ -58,11 +58,7 @@ struct Reader {
 struct Closed;
 
 /// Starts the thread. It ends after the returned sender was dropped.
-pub fn start(
-    gate: Gate,
-    filter: sample::Names,
-    interval: Duration,
-) -> Result<(Sender<Wish>, Receiver<Report>), Ended> {
+pub fn start(gate: Gate, filter: sample::Names, interval: Duration) -> Result<(Sender<Wish>, Receiver<Report>), Ended> {
     let (wish, wishes) = channel();
     let (reports, report) = sync_channel(REPORTS);
     let plan = Plan::new(interval, Instant::now());

@@ -91,7 +91,7 @@ fn print(name: &Name, state: &Inspection) -> Result<(), Ended> {
 }
 
 /// The number of permits; of a reader-writer lock what they mean.
-fn share(kind: Kind, permits: u32) -> String {
+pub fn share(kind: Kind, permits: u32) -> String {
     match kind {
         Kind::RwLock if i64::from(permits) >= crate::args::MOST => "write".to_owned(),
         Kind::RwLock => "read".to_owned(),

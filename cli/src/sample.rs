@@ -162,13 +162,16 @@ pub fn read_all(gate: &Gate, filter: &Filter) -> Result<Vec<Sample>, Ended> {
 
 /// Sorts as asked; equal ones by name. Numbers and times begin with the largest.
 pub fn sort(samples: &mut [Sample], order: Order) {
-    samples.sort_by(|a, b| {
-        let by_column = compare(a, b, order.sort).then_with(|| a.name.cmp(&b.name));
-        if order.reverse { by_column.reverse() } else { by_column }
-    });
+    samples.sort_by(|a, b| compare(a, b, order));
 }
 
-fn compare(a: &Sample, b: &Sample, column: Column) -> Ordering {
+/// The order of two samples in a table.
+pub fn compare(a: &Sample, b: &Sample, order: Order) -> Ordering {
+    let by_column = compare_column(a, b, order.sort).then_with(|| a.name.cmp(&b.name));
+    if order.reverse { by_column.reverse() } else { by_column }
+}
+
+fn compare_column(a: &Sample, b: &Sample, column: Column) -> Ordering {
     match column {
         Column::Name => a.name.cmp(&b.name),
         Column::Kind => a.name.kind.cmp(&b.name.kind),

@@ -15,6 +15,7 @@ mod command {
     pub mod statuses;
     pub mod terminal;
     pub mod tool;
+    pub mod top;
     pub mod waiting;
 }
 

@@ -1,0 +1,62 @@
+//! One opened name: its holders and waiters.
+
+use crate::inspect::{describe_holder, describe_waiter, share};
+use crate::sample::Sample;
+use crate::table::{NONE, age};
+use luagate::inspection::{Inspection, Name};
+
+/// The columns of an opened name.
+pub const HEAD: [&str; 6] = ["STATE", "PERMITS", "SINCE", "LEASE LEFT", "FENCE", "ID"];
+
+/// A holder or a waiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub id: String,
+    /// One for each column of `HEAD`.
+    pub cells: Vec<String>,
+    /// For the question whether to revoke it.
+    pub description: String,
+    /// Nobody holds permits that are cooling down.
+    pub can_be_revoked: bool,
+}
+
+/// What was read of an opened name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// `None`: the name is not stored any more.
+    pub sample: Option<Sample>,
+    pub owners: Vec<Owner>,
+    /// How many holders and waiters there are besides these.
+    pub more: u64,
+}
+
+impl Detail {
+    pub fn of(name: &Name, state: &Inspection) -> Detail {
+        let holders = state.holders.iter().map(|holder| {
+            let held = if holder.cooling_down { "released" } else { "held" };
+            let left = holder.remaining.map_or_else(|| "permanent".to_owned(), age);
+            let permits = share(name.kind, holder.permits);
+            let fence = holder.fence.to_string();
+            Owner {
+                id: holder.id.clone(),
+                cells: vec![held.to_owned(), permits, age(holder.age), left, fence, holder.id.clone()],
+                description: describe_holder(holder),
+                can_be_revoked: !holder.cooling_down,
+            }
+        });
+        let waiters = state.waiters.iter().enumerate().map(|(index, waiter)| {
+            let place = format!("waits {}", index + 1);
+            let permits = share(name.kind, waiter.permits);
+            let none = || NONE.to_owned();
+            Owner {
+                id: waiter.id.clone(),
+                cells: vec![place, permits, age(waiter.age), none(), none(), waiter.id.clone()],
+                description: describe_waiter(waiter),
+                can_be_revoked: true,
+            }
+        });
+        let owners: Vec<Owner> = holders.chain(waiters).collect();
+        let all = state.holder_count.saturating_add(state.waiter_count);
+        Detail { sample: Sample::of(name, state), more: all.saturating_sub(owners.len() as u64), owners }
+    }
+}

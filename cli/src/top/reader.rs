@@ -1,0 +1,211 @@
+//! The thread that reads the server.
+
+use super::detail::Detail;
+use super::model::Report;
+use super::plan::{self, Plan, Work};
+use crate::ended::Ended;
+use crate::sample::{self, Sample};
+use luagate::errors::{CallError, FailureKind};
+use luagate::inspection::Name;
+use luagate::{Gate, Names, Revoked};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The most holders, and the most waiters, that are read of a row.
+const PAGE: u32 = 100;
+/// The same of the opened name.
+const PAGE_OPENED: u32 = 1_000;
+/// The most reports that wait for the screen. Then the thread waits too.
+const REPORTS: usize = 10_000;
+/// The pause after a failure.
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// The pause if nothing is due.
+const IDLE: Duration = Duration::from_millis(20);
+/// A call of `Names::next` that takes longer has asked the server.
+const ASKED: Duration = Duration::from_micros(50);
+/// The most names in a step of a search.
+const STEP: usize = 1_000;
+
+/// What the screen asks for.
+pub enum Wish {
+    /// These rows are on the screen, and this name is opened.
+    Show { visible: Vec<Name>, opened: Option<Name> },
+    /// Take away what `id` has.
+    Revoke { name: Name, id: String },
+}
+
+/// A search that has begun.
+struct Search {
+    names: Names,
+    found: Vec<Name>,
+    begun: Instant,
+    /// How long the server worked for it, at most.
+    busy: Duration,
+}
+
+struct Reader {
+    gate: Gate,
+    filter: sample::Names,
+    plan: Plan,
+    search: Option<Search>,
+    wishes: Receiver<Wish>,
+    reports: SyncSender<Report>,
+    has_failed: bool,
+}
+
+/// The screen is closed.
+struct Closed;
+
+/// Starts the thread. It ends after the returned sender was dropped.
+pub fn start(gate: Gate, filter: sample::Names, interval: Duration) -> Result<(Sender<Wish>, Receiver<Report>), Ended> {
+    let (wish, wishes) = channel();
+    let (reports, report) = sync_channel(REPORTS);
+    let plan = Plan::new(interval, Instant::now());
+    let reader = Reader { gate, filter, plan, search: None, wishes, reports, has_failed: false };
+    thread::Builder::new().name("luagate-top".to_owned()).spawn(move || reader.run())?;
+    Ok((wish, report))
+}
+
+impl Reader {
+    fn run(mut self) {
+        let mut due = Instant::now();
+        while let Ok(()) = self.wait(due) {
+            let work = self.plan.next(Instant::now());
+            if work == Work::Nothing {
+                due = Instant::now() + IDLE;
+                continue;
+            }
+            let begun = Instant::now();
+            let done = self.carry_out(work);
+            let took = begun.elapsed();
+            let pause = match done {
+                Ok((report, entries)) => {
+                    let sent = report.is_none_or(|report| self.reports.send(report).is_ok());
+                    if !sent {
+                        return;
+                    }
+                    if std::mem::take(&mut self.has_failed) {
+                        self.plan.search_soon(Instant::now());
+                    }
+                    plan::pause(took, entries)
+                }
+                Err(error) => {
+                    self.has_failed = true;
+                    if self.reports.send(Report::Failed(error.to_string())).is_err() {
+                        return;
+                    }
+                    AFTER_FAILURE
+                }
+            };
+            due = Instant::now() + pause;
+        }
+    }
+
+    /// Waits until then, and does what the screen asks for meanwhile.
+    fn wait(&mut self, due: Instant) -> Result<(), Closed> {
+        loop {
+            match self.wishes.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Ok(Wish::Show { visible, opened }) => self.plan.show(visible, opened, Instant::now()),
+                Ok(Wish::Revoke { name, id }) => {
+                    let text = self.revoke(&name, &id);
+                    self.reports.send(Report::Revoked(text)).map_err(|_| Closed)?;
+                    self.plan.open_again(Instant::now());
+                }
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return Err(Closed),
+            }
+        }
+    }
+
+    fn revoke(&self, name: &Name, id: &str) -> String {
+        match self.gate.named(name).revoke(id) {
+            Ok(Revoked::Held) => format!("revoked the permit of {id} for {name}"),
+            Ok(Revoked::Waited) => format!("removed {id} from the line of {name}"),
+            Ok(Revoked::Nothing) => format!("{id} has nothing any more"),
+            Err(error) => format!("revoke {id}: {}", first_line(&error)),
+        }
+    }
+
+    /// Returns the report, and how many holders and waiters the server has listed.
+    fn carry_out(&mut self, work: Work) -> Result<(Option<Report>, usize), CallError> {
+        let (name, is_opened) = match work {
+            Work::Nothing => return Ok((None, 0)),
+            Work::Search => return Ok((Some(self.step()?), 0)),
+            Work::Read(name) => (name, false),
+            Work::Open(name) => (name, true),
+        };
+        let page = if is_opened { PAGE_OPENED } else { PAGE };
+        let state = match self.gate.named(&name).inspect_page(0, page) {
+            Ok(state) => state,
+            Err(error) if is_of_one_name(&error) => {
+                return Ok((Some(Report::Unreadable(name, first_line(&error))), 0));
+            }
+            Err(error) => return Err(error),
+        };
+        let entries = state.holders.len() + state.waiters.len();
+        let report = if is_opened {
+            let detail = Detail::of(&name, &state);
+            Report::Opened(name, detail)
+        } else {
+            let sample = Sample::of(&name, &state);
+            Report::Read(name, sample)
+        };
+        Ok((Some(report), entries))
+    }
+
+    /// Searches until the server was asked once. An error ends the search.
+    fn step(&mut self) -> Result<Report, CallError> {
+        let begun = Instant::now();
+        let mut search = match self.search.take() {
+            Some(search) => search,
+            None => {
+                self.plan.search_begun();
+                Search { names: self.gate.names()?, found: Vec::new(), begun, busy: Duration::ZERO }
+            }
+        };
+        let mut found = Vec::new();
+        let mut is_complete = false;
+        for _ in 0..STEP {
+            let asked = Instant::now();
+            let Some(name) = search.names.next() else {
+                is_complete = true;
+                break;
+            };
+            let name = name?;
+            if self.filter.accepts(&name) {
+                found.push(name);
+            }
+            if asked.elapsed() > ASKED {
+                break;
+            }
+        }
+        let took = begun.elapsed();
+        search.busy += took;
+        search.found.extend_from_slice(&found);
+        if is_complete {
+            self.plan.search_done(search.found.clone(), search.begun, search.busy, Instant::now());
+            return Ok(Report::Stored(search.found));
+        }
+        self.plan.add(&found);
+        self.plan.step_done(took, Instant::now());
+        self.search = Some(search);
+        Ok(Report::Found(found))
+    }
+}
+
+/// Whether other names can be read although this one cannot.
+fn is_of_one_name(error: &CallError) -> bool {
+    use FailureKind::{Permission, UnexpectedReply, WrongType, WrongVersion};
+    match error {
+        CallError::Failed(failure) => {
+            matches!(failure.kind(), Permission | UnexpectedReply | WrongType | WrongVersion)
+        }
+        CallError::Invalid(_) => true,
+        _ => false,
+    }
+}
+
+fn first_line(error: &CallError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}

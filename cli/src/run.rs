@@ -219,16 +219,19 @@ impl Running {
                     }
                     break status;
                 }
-                Some(Change::Stopped(by)) => {
-                    if self.terminal.stopped(self.group, by) {
-                        self.look(); // before it is continued: the permit may have ended meanwhile
-                        self.group.send(Signal::SIGCONT);
-                    }
-                }
+                Some(Change::Stopped(by)) => self.stopped(by),
                 None => {}
             }
         };
         self.end(status)
+    }
+
+    /// The command was stopped. Returns when it goes on, or stays stopped without the terminal.
+    fn stopped(&mut self, by: Signal) {
+        if self.terminal.stopped(self.group, by) {
+            self.look(); // before it is continued: the permit may have ended meanwhile
+            self.group.send(Signal::SIGCONT);
+        }
     }
 
     /// Ends the command if its permit ends. Returns the time until the next look.

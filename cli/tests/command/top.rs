@@ -377,11 +377,9 @@ fn ten_thousand_names_cost_the_server_at_most_a_twentieth_of_a_core() {
         let process = terminal.start(&server, PROGRAM, &["top"]);
         Top { terminal, process }
     };
-    let is_read = || {
-        let text = top.terminal.text();
-        (text.starts_with("10000 of 10000 names") && !text.contains("not read yet")).then_some(())
-    };
-    within(Duration::from_secs(90), is_read).unwrap_or_else(|| panic!("not read:\n{}", top.terminal.text()));
+    // It still reads most of them for the first time, which costs as much as later.
+    let is_found = || top.terminal.text().starts_with("10000 of 10000 names").then_some(());
+    within(Duration::from_secs(60), is_found).unwrap_or_else(|| panic!("not found:\n{}", top.terminal.text()));
     let (before, begun) = (cpu(&server), Instant::now());
     let more = || (begun.elapsed() >= Duration::from_secs(12)).then_some(());
     within(Duration::from_secs(60), more).unwrap(); // at least one search is in it

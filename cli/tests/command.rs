@@ -4,6 +4,7 @@
 mod support;
 
 mod command {
+    pub mod doctor;
     pub mod fault;
     pub mod flock;
     pub mod help;

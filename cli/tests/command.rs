@@ -5,6 +5,7 @@ mod support;
 
 mod command {
     pub mod doctor;
+    pub mod export;
     pub mod fault;
     pub mod flock;
     pub mod help;

@@ -13,7 +13,7 @@ use tiny_http::{Header, Method, Request, Response, Server};
 const AT_ONCE: usize = 4;
 
 /// A client that does not read its answer for this time is given up. It would otherwise block a thread for ever.
-const WRITING: Duration = Duration::from_secs(10);
+const WRITING: Duration = Duration::from_secs(5);
 
 /// A connection without a request is closed after this time.
 const IDLE: Duration = Duration::from_secs(300);

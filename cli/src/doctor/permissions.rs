@@ -31,11 +31,10 @@ const fn need(permission: &'static str, call: &'static str, purpose: Use) -> Nee
 /// Not a call that can be made on a connection of the gate: it would receive messages from then on.
 pub const SUBSCRIBE: Need = need("+subscribe", "SUBSCRIBE CHANNEL", Acquiring);
 
-/// The only call that stores something. `REMOVE` removes it.
+/// The only call that stores something. The trial of a semaphore removes its key, which needs UNLINK.
 pub const LPUSH: Need = need("+lpush", "LPUSH KEY x", Autocomplete);
-pub const REMOVE: Need = need("+lrem", "LREM KEY 0 x", Autocomplete);
 
-pub const NEEDS: [Need; 34] = [
+pub const NEEDS: [Need; 35] = [
     need("+ping", "PING", Acquiring),
     need("+evalsha", "EVALSHA 0000000000000000000000000000000000000000 0", Acquiring),
     need("+script|load", "SCRIPT LOAD (", Acquiring), // not a valid script, so it is not stored
@@ -65,6 +64,7 @@ pub const NEEDS: [Need; 34] = [
     need("+llen", "LLEN KEY", Autocomplete),
     need("+lpos", "LPOS KEY x", Autocomplete),
     need("+lrange", "LRANGE KEY 0 0", Autocomplete),
+    need("+lrem", "LREM KEY 0 x", Autocomplete),
     need("+ltrim", "LTRIM KEY 0 0", Autocomplete),
     need("+zrangebylex", "ZRANGEBYLEX KEY - +", Autocomplete),
     need("+info", "INFO server", Operating),
@@ -137,7 +137,7 @@ mod tests {
         let guide = include_str!("../../../src/guide/production.md");
         let line = guide.lines().find(|line| line.starts_with("ACL SETUSER ")).unwrap();
         let listed: BTreeSet<&str> = line.split(' ').filter(|word| word.starts_with('+')).collect();
-        let tested = NEEDS.iter().chain([&SUBSCRIBE, &LPUSH, &REMOVE]).map(|need| need.permission);
+        let tested = NEEDS.iter().chain([&SUBSCRIBE, &LPUSH]).map(|need| need.permission);
         let tested: BTreeSet<&str> = tested.filter(|name| !["+scan", "+config|get"].contains(name)).collect();
         assert_eq!(tested, listed);
     }

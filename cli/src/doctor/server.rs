@@ -1,7 +1,7 @@
 //! Asks one server, and tries its permissions.
 
 use super::checks::Info;
-use super::permissions::{self, CLUSTER_NEEDS, LPUSH, NEEDS, Need, REMOVE, SUBSCRIBE};
+use super::permissions::{self, CLUSTER_NEEDS, LPUSH, NEEDS, Need, SUBSCRIBE};
 use super::report::Judgement;
 use luagate::Master;
 use luagate::errors::{CallError, Failure, FailureKind};
@@ -28,7 +28,7 @@ fn command<S: AsRef<str>>(words: &[S]) -> Cmd {
     command
 }
 
-/// What the server reports about itself. `None` in the error: the server does not answer at all.
+/// What the server reports about itself. In an error: whether the server does not answer at all.
 pub fn info(master: &Master) -> Result<Info, (String, bool)> {
     let reply = master.command(&command(&["INFO"])).map_err(|error| (error.to_string(), is_gone(&error)))?;
     redis::from_redis_value(reply).map(Info::new).map_err(|error| (error.to_string(), false))
@@ -71,7 +71,7 @@ pub fn round_trips(master: &Master) -> Result<Vec<Duration>, String> {
 pub struct Permissions<'a> {
     pub master: &'a Master,
     pub prefix: &'a str,
-    /// A key that nobody uses.
+    /// A key that nobody uses. The caller removes it.
     pub key: &'a str,
     pub is_cluster: bool,
 }
@@ -92,8 +92,8 @@ impl Permissions<'_> {
         let (mut missing, mut error) = (Vec::new(), None);
         let cluster = if self.is_cluster { CLUSTER_NEEDS.as_slice() } else { &[] };
         let subscribing = simulated.map(|_| SUBSCRIBE); // otherwise the trial of a wait reports it
-        for need in NEEDS.iter().chain(cluster).copied().chain([REMOVE]).chain(subscribing).chain([LPUSH]) {
-            // What LPUSH adds could not be removed.
+        for need in NEEDS.iter().chain(cluster).copied().chain(subscribing).chain([LPUSH]) {
+            // Perhaps the key could not be removed.
             if need.call == LPUSH.call && simulated.is_none() && !missing.is_empty() {
                 continue;
             }
@@ -133,11 +133,7 @@ impl Permissions<'_> {
                 _ => Tried::Permitted, // also a command that the server does not know
             };
         }
-        let tried = self.master.command(&command(&words));
-        if need.call == LPUSH.call && tried.is_ok() {
-            let _ = self.master.command(&command(&REMOVE.words(self.key, "")));
-        }
-        match tried {
+        match self.master.command(&command(&words)) {
             Err(error) if kind(&error) == Some(FailureKind::Permission) => Tried::Refused(error.to_string()),
             Err(error) if is_gone(&error) => Tried::Gone(error.to_string()),
             _ => Tried::Permitted,

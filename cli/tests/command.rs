@@ -4,6 +4,8 @@
 mod support;
 
 mod command {
+    pub mod doctor;
+    pub mod export;
     pub mod fault;
     pub mod flock;
     pub mod guide;

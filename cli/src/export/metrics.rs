@@ -1,0 +1,165 @@
+//! The metrics, made of what was read. Nothing here connects.
+
+use crate::sample::Sample;
+use luagate::inspection::Kind;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::cmp::Reverse;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The type of the answer.
+pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
+
+/// What one reading of the server has found.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The names with metrics, sorted.
+    pub samples: Vec<Sample>,
+    /// All names, also those without metrics.
+    pub found: u64,
+    pub took: Duration,
+    /// Since 1970, at the end of the reading.
+    pub at: Duration,
+}
+
+impl Reading {
+    fn omitted(&self) -> u64 {
+        self.found.saturating_sub(self.samples.len() as u64)
+    }
+}
+
+/// The busiest names of all that are added: first by waiters, then by permits in use, then by name.
+pub struct Busiest {
+    most: usize,
+    samples: Vec<Sample>,
+    found: u64,
+}
+
+impl Busiest {
+    pub fn new(most: usize) -> Busiest {
+        Busiest { most, samples: Vec::new(), found: 0 }
+    }
+
+    pub fn add(&mut self, sample: Sample) {
+        self.found += 1;
+        self.samples.push(sample);
+        // So that the memory is bounded, also with millions of names.
+        if self.samples.len() > self.most.saturating_mul(2).saturating_add(1_000) {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        self.samples.sort_by(|a, b| rank(a).cmp(&rank(b)));
+        self.samples.truncate(self.most);
+    }
+
+    /// The chosen ones in the order of their names, and the number of all.
+    pub fn finish(mut self) -> (Vec<Sample>, u64) {
+        self.cut();
+        self.samples.sort_by(|a, b| a.name.cmp(&b.name));
+        (self.samples, self.found)
+    }
+}
+
+fn rank(sample: &Sample) -> impl Ord + '_ {
+    (Reverse(sample.waiting), Reverse(in_use(sample)), &sample.name)
+}
+
+/// The permits in use. A writer has all permits of a reader-writer lock: it counts as one, like a reader.
+fn in_use(sample: &Sample) -> u64 {
+    match sample.name.kind {
+        Kind::RwLock => sample.holders,
+        _ => sample.in_use.into(),
+    }
+}
+
+/// A gauge for each name.
+struct PerName {
+    name: &'static str,
+    help: &'static str,
+    /// `None`: this name does not have it.
+    value: fn(&Sample) -> Option<f64>,
+}
+
+const PER_NAME: [PerName; 5] = [
+    PerName {
+        name: "luagate_in_use",
+        help: "Permits in use. Of a reader-writer lock: readers, or 1 for a writer.",
+        value: |sample| Some(in_use(sample) as f64),
+    },
+    PerName {
+        name: "luagate_limit",
+        help: "The limit in force. A reader-writer lock has none.",
+        value: |sample| sample.limit.map(f64::from),
+    },
+    PerName { name: "luagate_waiting", help: "Callers in line.", value: |sample| Some(sample.waiting as f64) },
+    PerName {
+        name: "luagate_oldest_holder_seconds",
+        help: "Time since the grant of the oldest of 100 holders. 0: nobody holds a permit.",
+        value: |sample| Some(seconds(sample.oldest)),
+    },
+    PerName {
+        name: "luagate_longest_wait_seconds",
+        help: "Time since the first caller in line joined it. 0: nobody waits.",
+        value: |sample| Some(seconds(sample.longest)),
+    },
+];
+
+fn seconds(time: Option<Duration>) -> f64 {
+    time.unwrap_or_default().as_secs_f64()
+}
+
+/// The metrics as text. `last`: the last reading that succeeded. `is_up`: whether the last reading succeeded.
+pub fn encode(last: Option<&Arc<Reading>>, is_up: bool) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Exported { last: last.cloned(), is_up }));
+    let mut text = String::new();
+    prometheus_text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Exported {
+    last: Option<Arc<Reading>>,
+    is_up: bool,
+}
+
+impl Collector for Exported {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let mut gauge = |name, help, value: f64| {
+            ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+        };
+        gauge(
+            "luagate_up",
+            "1: the last reading of the server succeeded. 0: it failed.",
+            f64::from(u8::from(self.is_up)),
+        )?;
+        let Some(last) = &self.last else {
+            return Ok(());
+        };
+        gauge("luagate_names", "Names on the server that the filter accepts.", last.found as f64)?;
+        gauge("luagate_names_omitted", "Names without metrics, because --most is lower.", last.omitted() as f64)?;
+        gauge("luagate_reading_seconds", "Duration of the last reading that succeeded.", last.took.as_secs_f64())?;
+        let at = last.at.as_secs_f64();
+        gauge("luagate_reading_timestamp_seconds", "End of the last reading that succeeded, since 1970.", at)?;
+        for PerName { name, help, value } in PER_NAME {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for sample in &last.samples {
+                let labels = [("name", sample.name.name.as_str()), ("kind", sample.name.kind.as_str())];
+                if let Some(value) = value(sample) {
+                    ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -75,7 +75,7 @@ impl ServerArgs {
     }
 
     /// Adds the address to the message, without user and password.
-    fn at(&self, ended: Ended) -> Ended {
+    pub fn at(&self, ended: Ended) -> Ended {
         let url = self.url();
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);

@@ -34,7 +34,7 @@ pub fn doctor(server: &ServerArgs, args: &DoctorArgs) -> Result<u8, Ended> {
                 let advice = "No program can use luagate. Correct the cause that the text names";
                 report.add("", "server", broken(error.to_string(), advice));
             }
-            _ => return Err(Ended::of(error)),
+            _ => return Err(server.at(Ended::of(error))),
         },
     }
     report.print(args.json)?;

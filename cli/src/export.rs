@@ -5,7 +5,6 @@ mod http;
 mod metrics;
 mod pace;
 mod reader;
-mod search;
 
 use crate::address::ServerArgs;
 use crate::args::ExportArgs;
@@ -18,8 +17,7 @@ use std::sync::Arc;
 use std::thread;
 
 pub fn export(server: &ServerArgs, args: ExportArgs) -> Result<u8, Ended> {
-    let reader =
-        Reader { gate: server.open()?, prefix: server.prefix(), names: Names::of(&args.filter), most: args.most };
+    let reader = Reader { gate: server.open()?, names: Names::of(&args.filter), most: args.most };
     if args.once {
         let reading = reader.read().map_err(|error| Ended::new(UNREACHABLE, error))?;
         let text = metrics::encode(Some(&Arc::new(reading)), true).map_err(|error| Ended::new(1, error))?;

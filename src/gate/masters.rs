@@ -120,6 +120,28 @@ pub struct Names {
     seen: HashSet<Name>,
 }
 
+impl Names {
+    /// The names that the next step finds, which may be none. `None`: the search has ended. For a tool that pauses between
+    /// the steps of a search. Blocks for a round trip.
+    ///
+    /// # Errors
+    /// [`CallError`] if the server did not answer the step. The search has ended then.
+    pub fn next_step(&mut self) -> Option<Result<Vec<Name>, CallError>> {
+        let (next, names) = match self.masters.front()?.step(self.cursor) {
+            Ok(step) => step,
+            Err(error) => {
+                self.masters.clear();
+                return Some(Err(error));
+            }
+        };
+        self.cursor = next;
+        if next == 0 {
+            self.masters.pop_front();
+        }
+        Some(Ok(names.into_iter().filter(|name| self.seen.insert(name.clone())).collect()))
+    }
+}
+
 impl Iterator for Names {
     type Item = Result<Name, CallError>;
 
@@ -128,18 +150,10 @@ impl Iterator for Names {
             if let Some(name) = self.found.pop_front() {
                 return Some(Ok(name));
             }
-            let (next, names) = match self.masters.front()?.step(self.cursor) {
-                Ok(step) => step,
-                Err(error) => {
-                    self.masters.clear();
-                    return Some(Err(error));
-                }
-            };
-            self.cursor = next;
-            if next == 0 {
-                self.masters.pop_front();
+            match self.next_step()? {
+                Ok(names) => self.found = names.into(),
+                Err(error) => return Some(Err(error)),
             }
-            self.found = names.into_iter().filter(|name| self.seen.insert(name.clone())).collect();
         }
     }
 }

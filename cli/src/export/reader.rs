@@ -3,11 +3,9 @@
 use super::cache::Cache;
 use super::metrics::{Busiest, Reading, encode};
 use super::pace::Pace;
-use super::search;
 use crate::sample::{Names, Sample};
 use luagate::Gate;
 use luagate::inspection::Name;
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -27,7 +25,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub struct Reader {
     pub gate: Gate,
-    pub prefix: String,
     pub names: Names,
     /// The number of names with metrics.
     pub most: usize,
@@ -46,20 +43,15 @@ impl Reader {
 
     /// The names that the filter accepts, each once.
     fn find(&self, pace: &Pace) -> Result<Vec<Name>, String> {
-        let mut found = HashSet::new();
-        for master in self.gate.masters().map_err(|error| error.to_string())? {
-            let mut cursor = 0;
-            loop {
-                pace.wait(STEP);
-                let (next, names) = search::step(&master, &self.prefix, cursor)?;
-                found.extend(names.into_iter().filter(|name| self.names.accepts(name)));
-                cursor = next;
-                if next == 0 {
-                    break;
-                }
-            }
+        let mut search = self.gate.names().map_err(|error| error.to_string())?;
+        let mut found = Vec::new();
+        pace.wait(STEP);
+        while let Some(names) = search.next_step() {
+            let names = names.map_err(|error| error.to_string())?;
+            found.extend(names.into_iter().filter(|name| self.names.accepts(name)));
+            pace.wait(STEP);
         }
-        Ok(found.into_iter().collect())
+        Ok(found)
     }
 
     /// The state of the busiest names. All threads stop after the first error.

@@ -22,11 +22,6 @@ const REPORTS: usize = 10_000;
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// The pause if nothing is due.
 const IDLE: Duration = Duration::from_millis(20);
-/// A call of `Names::next` that takes longer has asked the server.
-const ASKED: Duration = Duration::from_micros(50);
-/// The most names in a step of a search.
-const STEP: usize = 1_000;
-
 /// What the screen asks for.
 pub enum Wish {
     /// These rows are on the screen, and this name is opened.
@@ -154,7 +149,7 @@ impl Reader {
         Ok((Some(report), entries))
     }
 
-    /// Searches until the server was asked once. An error ends the search.
+    /// Does one step of a search. An error ends the search.
     fn step(&mut self) -> Result<Report, CallError> {
         let begun = Instant::now();
         let mut search = match self.search.take() {
@@ -164,29 +159,14 @@ impl Reader {
                 Search { names: self.gate.names()?, found: Vec::new(), begun, busy: Duration::ZERO }
             }
         };
-        let mut found = Vec::new();
-        let mut is_complete = false;
-        for _ in 0..STEP {
-            let asked = Instant::now();
-            let Some(name) = search.names.next() else {
-                is_complete = true;
-                break;
-            };
-            let name = name?;
-            if self.filter.accepts(&name) {
-                found.push(name);
-            }
-            if asked.elapsed() > ASKED {
-                break;
-            }
-        }
+        let Some(found) = search.names.next_step().transpose()? else {
+            self.plan.search_done(search.found.clone(), search.begun, search.busy, Instant::now());
+            return Ok(Report::Stored(search.found));
+        };
+        let found: Vec<Name> = found.into_iter().filter(|name| self.filter.accepts(name)).collect();
         let took = begun.elapsed();
         search.busy += took;
         search.found.extend_from_slice(&found);
-        if is_complete {
-            self.plan.search_done(search.found.clone(), search.begun, search.busy, Instant::now());
-            return Ok(Report::Stored(search.found));
-        }
         self.plan.add(&found);
         self.plan.step_done(took, Instant::now());
         self.search = Some(search);

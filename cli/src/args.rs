@@ -246,7 +246,7 @@ Example: luagate revoke market:account:17 host7:4711")]
 pub struct RevokeArgs {
     /// The name, of any kind
     pub name: String,
-    /// Ids or labels, as `luagate inspect` shows them; also the beginning of one
+    /// Ids or labels, as inspect shows them, or the beginning of one id
     pub ids: Vec<String>,
     /// All holders
     #[arg(long)]

@@ -5,17 +5,40 @@ use crate::args::{ResizeArgs, RevokeArgs};
 use crate::ended::Ended;
 use crate::inspect::{describe_holder, describe_waiter, find};
 use luagate::inspection::Name;
-use luagate::{Resized, Revoked};
+use luagate::{Gate, Resized, Revoked};
+use std::collections::HashSet;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 /// What was asked for did not happen.
 const NOTHING: u8 = 1;
 
-/// Somebody who has something.
+/// A holder or a waiter.
 struct Owner {
     name: Name,
     id: String,
+    label: Option<String>,
+    is_holder: bool,
     description: String,
+}
+
+/// The indexes of the owners that a text means: with this id or label, or the only one whose id begins with it.
+fn meant(owners: &[Owner], text: &str) -> Result<Vec<usize>, Ended> {
+    let indexes = |is_meant: &dyn Fn(&Owner) -> bool| -> Vec<usize> {
+        owners.iter().enumerate().filter(|(_, owner)| is_meant(owner)).map(|(index, _)| index).collect()
+    };
+    let exact = indexes(&|owner| owner.id == text || owner.label.as_deref() == Some(text));
+    if !exact.is_empty() {
+        return Ok(exact);
+    }
+    let begun = indexes(&|owner| !text.is_empty() && owner.id.starts_with(text));
+    let ids: HashSet<&str> = begun.iter().filter_map(|index| owners.get(*index)).map(|owner| &*owner.id).collect();
+    if ids.len() > 1 {
+        let count = ids.len();
+        return Err(Ended::usage(format!(
+            "{text}: {count} ids begin with it. Accepted: an id, a label, or the beginning of one id"
+        )));
+    }
+    Ok(begun)
 }
 
 pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
@@ -24,27 +47,28 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
         return Err(Ended::usage(format!("revoke: no ID given. {all}")));
     }
     let gate = server.open()?;
-    let found = find(&gate, &args.name, args.kind, u32::MAX)?;
-    let mut owners = Vec::new();
-    for (name, state) in &found {
-        let holders = state.holders.iter().filter(|holder| !holder.cooling_down);
-        owners.extend(holders.map(|holder| (args.holders, name, holder.id.clone(), describe_holder(holder))));
-        owners.extend(state.waiters.iter().map(|w| (args.waiters, name, w.id.clone(), describe_waiter(w))));
+    let owners = owners(&gate, args)?;
+    let all = |owner: &Owner| if owner.is_holder { args.holders } else { args.waiters };
+    let mut is_chosen: Vec<bool> = owners.iter().map(all).collect();
+    let mut status = 0;
+    for id in &args.ids {
+        let meant = meant(&owners, id)?;
+        if meant.is_empty() {
+            eprintln!("luagate: {id} neither holds nor waits for {}", args.name);
+            status = NOTHING;
+        }
+        for index in meant {
+            if let Some(is_chosen) = is_chosen.get_mut(index) {
+                *is_chosen = true;
+            }
+        }
     }
-    let begins = |id: &str| args.ids.iter().any(|begin| !begin.is_empty() && id.starts_with(begin.as_str()));
-    let chosen = owners.into_iter().filter(|(all, _, id, _)| *all || begins(id));
-    let chosen = chosen.map(|(_, name, id, description)| Owner { name: name.clone(), id, description });
+    let chosen = owners.into_iter().zip(is_chosen).filter_map(|(owner, is_chosen)| is_chosen.then_some(owner));
     let chosen: Vec<Owner> = chosen.collect();
-    let missing = args.ids.iter().filter(|begin| !chosen.iter().any(|owner| owner.id.starts_with(begin.as_str())));
-    let missing: Vec<&String> = missing.collect();
-    for id in &missing {
-        eprintln!("luagate: {id} neither holds nor waits for {}", args.name);
-    }
     if chosen.is_empty() {
         return Ok(NOTHING);
     }
     confirm(&chosen, args.yes)?;
-    let mut status = if missing.is_empty() { 0 } else { NOTHING };
     for owner in &chosen {
         match gate.named(&owner.name).revoke(&owner.id).map_err(Ended::of)? {
             Revoked::Held => println!("revoked the permit of {} for {}", owner.id, owner.name),
@@ -56,6 +80,30 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
         }
     }
     Ok(status)
+}
+
+/// The holders and the waiters of this name.
+fn owners(gate: &Gate, args: &RevokeArgs) -> Result<Vec<Owner>, Ended> {
+    let mut owners = Vec::new();
+    for (name, state) in find(gate, &args.name, args.kind, u32::MAX)? {
+        let holders = state.holders.iter().filter(|holder| !holder.cooling_down);
+        let holders = holders.map(|holder| Owner {
+            id: holder.id.clone(),
+            label: holder.label().map(str::to_owned),
+            is_holder: true,
+            description: describe_holder(holder),
+            name: name.clone(),
+        });
+        owners.extend(holders);
+        owners.extend(state.waiters.iter().map(|waiter| Owner {
+            id: waiter.id.clone(),
+            label: waiter.label().map(str::to_owned),
+            is_holder: false,
+            description: describe_waiter(waiter),
+            name: name.clone(),
+        }));
+    }
+    Ok(owners)
 }
 
 /// Asks on the terminal.

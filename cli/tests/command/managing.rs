@@ -1,5 +1,6 @@
 //! `revoke`, `resize` and `latch`.
 
+use super::terminal::Terminal;
 use super::tool::{Run, Text, luagate, words};
 use crate::support::{Server, eventually};
 use luagate::{Gate, Permit};
@@ -25,6 +26,42 @@ fn a_holder_is_found_by_the_beginning_of_its_id_and_loses_its_permit() {
     let again = luagate(&server).args(words("revoke a host1:7 host2 --yes")).done();
     assert_eq!(again.code(), 1, "one of them has nothing: {again:?}");
     assert_eq!(again.err(), "luagate: host1:7 neither holds nor waits for a\n");
+    permits[1].refresh().unwrap_err();
+}
+
+#[test]
+fn on_a_terminal_revoke_shows_what_it_found_and_asks() {
+    let server = Server::any();
+    let semaphore = gate(&server).semaphore("a", 5);
+    let permit = semaphore.clone().label("host:7").acquire().unwrap();
+    for (answer, status, in_use) in [("n\n", 64, 1), ("\n", 64, 1), ("y\n", 0, 0)] {
+        let mut terminal = Terminal::new(10, 120);
+        let mut revoke = terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["revoke", "a", "host:7"]);
+        let text = terminal.shows("the question", |text| text.contains("Revoke 1? [y/N]"));
+        assert!(text.contains(&format!("semaphore a: holder {}, 1 permit(s) for ", permit.id())), "{text}");
+        terminal.type_in(answer);
+        assert_eq!(revoke.wait().unwrap().exit_code(), status, "{answer:?}");
+        assert_eq!(semaphore.inspect().unwrap().in_use, in_use, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_text_that_means_several_ids_revokes_nothing() {
+    let server = Server::any();
+    let semaphore = gate(&server).semaphore("a", 5);
+    let permits =
+        ["host:7", "host:71", "host:72", "host:72"].map(|label| semaphore.clone().label(label).acquire().unwrap());
+    let ambiguous = luagate(&server).args(words("revoke a host:7 host --yes")).done();
+    assert_eq!(ambiguous.code(), 64, "{ambiguous:?}");
+    assert!(ambiguous.err().contains("host: 4 ids begin with it"), "{ambiguous:?}");
+    assert_eq!(semaphore.inspect().unwrap().in_use, 4);
+    // A label means all its ids, and no id of a longer label.
+    assert_eq!(luagate(&server).args(words("revoke a host:7 --yes")).done().code(), 0);
+    assert_eq!(permits.each_ref().map(|permit| permit.refresh().is_ok()), [false, true, true, true]);
+    assert_eq!(luagate(&server).args(words("revoke a host:72 --yes")).done().code(), 0);
+    assert_eq!(permits.each_ref().map(|permit| permit.refresh().is_ok()), [false, true, false, false]);
+    let id = &permits[1].id()[..20];
+    assert_eq!(luagate(&server).args(["revoke", "a", id, "--yes"]).done().code(), 0);
     permits[1].refresh().unwrap_err();
 }
 

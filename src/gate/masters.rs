@@ -145,7 +145,7 @@ impl Names {
 impl Iterator for Names {
     type Item = Result<Name, CallError>;
 
-    fn next(&mut self) -> Option<Self::Item> {
+    fn next(&mut self) -> Option<Result<Name, CallError>> {
         loop {
             if let Some(name) = self.found.pop_front() {
                 return Some(Ok(name));

@@ -43,7 +43,7 @@ fn package_contains_code_scripts_examples_licences_and_readme() {
     assert!(others.is_empty(), "not expected in the package: {others:?}");
 }
 
-/// Every client has the version of the crate, so that a user knows which belong together.
+/// Every client, and the command, has the version of the crate, so that a user knows which belong together.
 #[test]
 fn clients_have_the_version_of_the_crate() {
     let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
@@ -52,6 +52,7 @@ fn clients_have_the_version_of_the_crate() {
         ("python/pyproject.toml", format!("\nversion = \"{version}\"\n")),
         ("javascript/package.json", format!("\n  \"version\": \"{version}\",\n")),
         ("java/pom.xml", format!("<artifactId>luagate</artifactId>\n  <version>{version}</version>")),
+        ("../cli/Cargo.toml", format!("\nversion = \"{version}\"\n")),
         ("java/README.md", format!("<artifactId>luagate</artifactId>\n      <version>{version}</version>")),
     ];
     for (file, says) in clients {

@@ -79,6 +79,7 @@ impl ServerArgs {
         let url = self.url();
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
+        let hosts = hosts.split('?').next().unwrap_or_default(); // a password may follow
         match ended {
             Ended { status: UNREACHABLE, message: Some(message) } => {
                 Ended::new(UNREACHABLE, format!("{scheme}://{hosts}: {message}"))

@@ -128,11 +128,13 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Gives the terminal to the command if this process has it.
+    /// Gives the terminal to the command if this process has it. If the output goes to another program, such as `less`, that
+    /// program needs the terminal.
     pub fn give(group: Group) -> Terminal {
         let stdin = io::stdin();
+        let is_used = stdin.is_terminal() && io::stdout().is_terminal();
         let is_own = || tcgetpgrp(&stdin).is_ok_and(|owner| owner == getpgrp());
-        let is_given = !group.foreground && stdin.is_terminal() && is_own() && pass_to(group.leader);
+        let is_given = !group.foreground && is_used && is_own() && pass_to(group.leader);
         Terminal { is_given }
     }
 
@@ -141,11 +143,14 @@ impl Terminal {
     ///
     /// Meanwhile nothing renews the lease. All processes of the group are stopped, so none of them works after its end.
     pub fn stopped(&mut self, group: Group, by: Signal) -> bool {
+        let wanted_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
         if !self.is_given {
+            if wanted_terminal {
+                eprintln!("luagate: the command was stopped because it wants the terminal. Run it with --foreground");
+            }
             return false;
         }
         let stdin = io::stdin();
-        let wanted_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
         if wanted_terminal && tcgetpgrp(&stdin).is_ok_and(|owner| owner == group.leader) {
             return true; // it began to read before it got the terminal
         }

@@ -82,3 +82,24 @@ fn ctrl_z_stops_the_command_and_fg_continues_it() {
     terminal.type_in("exit\n");
     shell.wait().unwrap();
 }
+
+#[test]
+fn a_pager_after_the_command_keeps_the_terminal() {
+    let server = Server::any();
+    let mut terminal = Terminal::new(24, 100);
+    let mut shell = terminal.start(&server, "bash", &["--norc", "-i"]);
+    let luagate = env!("CARGO_BIN_EXE_luagate");
+    // As `less`, the last program reads from the terminal, not from the pipe.
+    let reader = "sh -c 'cat >/dev/null; read line </dev/tty; echo \"read $line\"'";
+    terminal.type_in(&format!("PS1='$ '; {luagate} run a -- echo begun | {reader}\n"));
+    terminal.type_in("hello\n");
+    terminal.shows("the line that was read", |text| text.contains("\nread hello"));
+    let wants = "sh -c 'read line </dev/tty'";
+    terminal.type_in(&format!("{luagate} run a -- {wants} | cat\n"));
+    terminal.shows("the advice", |text| text.contains("wants the terminal. Run it with --foreground"));
+    terminal.type_in("\x03");
+    terminal.type_in("echo \"over $((1 + 1))\"\n");
+    terminal.shows("the prompt", |text| text.contains("over 2"));
+    terminal.type_in("exit\n");
+    shell.wait().unwrap();
+}

@@ -1,7 +1,8 @@
 //! `ls` and `inspect`: tables for people, JSON for programs.
 
-use super::tool::{Run, Text, luagate, words};
+use super::tool::{Run, Text, bare, luagate, words};
 use crate::support::Server;
+use crate::support::cluster::Cluster;
 use luagate::Gate;
 use serde_json::{Value, json};
 
@@ -155,6 +156,34 @@ fn inspect_reads_more_than_a_page() {
     let text = luagate(&server).args(words("inspect a --most 5")).done().out();
     assert!(text.contains("... and 1195 more: --most 1200 shows all"), "{text}");
     for outcome in luagate::Permit::release_all(permits) {
+        outcome.unwrap();
+    }
+}
+
+#[test]
+fn on_a_cluster_all_nodes_are_listed_and_used() {
+    let cluster = crate::own!(Cluster::new());
+    let addresses = cluster.addresses();
+    let url = format!("redis+cluster://{}", addresses[addresses.len() - 1]);
+    let luagate = || {
+        let mut command = bare();
+        command.env("LUAGATE_URL", &url).env("LUAGATE_PREFIX", &cluster.prefix);
+        command
+    };
+    let mut names: Vec<String> = cluster.masters().iter().map(|master| cluster.name_on(*master)).collect();
+    names.sort();
+    let gate = Gate::builder(&url).prefix(&cluster.prefix).open().unwrap();
+    let held: Vec<_> = names.iter().map(|name| gate.semaphore(name, 2).acquire().unwrap()).collect();
+    let found: Value = serde_json::from_str(&luagate().args(["ls", "--json"]).done().out()).unwrap();
+    let found: Vec<&str> = found["names"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(found, names);
+    for name in &names {
+        let ended = luagate().args(["try", "-n", "2", name, "--", "true"]).done();
+        assert_eq!(ended.code(), 0, "{ended:?}");
+        let ended = luagate().args(["try", "-n", "2", "-p", "2", name, "--", "true"]).done();
+        assert_eq!(ended.code(), 75, "{ended:?}");
+    }
+    for outcome in luagate::Permit::release_all(held) {
         outcome.unwrap();
     }
 }

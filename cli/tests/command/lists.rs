@@ -93,6 +93,11 @@ fn ls_filters_and_sorts() {
         [("a:1", 1), ("a:2", 3), ("b:1", 2)].map(|(name, count)| gate.semaphore(name, 5).acquire_many(count).unwrap());
     gate.stored_semaphore("a:3").resize(4).unwrap();
     let lock = gate.mutex("a:1").lock().unwrap();
+    // The names are read one after the other, so ages that are almost the same have no order.
+    let oldest = gate.semaphore("old", 5).acquire().unwrap();
+    let age = || gate.semaphore("old", 5).inspect().unwrap().holders[0].age;
+    crate::support::eventually("a second", || (age() >= std::time::Duration::from_secs(1)).then_some(()));
+    let youngest = gate.semaphore("young", 5).acquire().unwrap();
     let names = |arguments: &str| -> Vec<String> {
         let found = json_of(&server, &format!("ls --json {arguments}"));
         let rows = found["names"].as_array().unwrap().iter();
@@ -102,13 +107,14 @@ fn ls_filters_and_sorts() {
     assert_eq!(names("a:* --busy --kind semaphore"), ["semaphore a:1", "semaphore a:2"]);
     assert_eq!(names("?:2 b:*"), ["semaphore a:2", "semaphore b:1"]);
     assert_eq!(
-        names("--sort in-use --kind semaphore"),
+        names("--sort in-use --kind semaphore ?:*"),
         ["semaphore a:2", "semaphore b:1", "semaphore a:1", "semaphore a:3"]
     );
-    assert_eq!(names("--sort oldest --kind semaphore -r b:* a:1"), ["semaphore b:1", "semaphore a:1"]);
+    assert_eq!(names("--sort oldest old young"), ["semaphore old", "semaphore young"]);
+    assert_eq!(names("--sort oldest -r old young"), ["semaphore young", "semaphore old"]);
     assert_eq!(names("nothing*"), [""; 0]);
     lock.unlock().unwrap();
-    for permit in permits {
+    for permit in permits.into_iter().chain([oldest, youngest]) {
         permit.release().unwrap();
     }
 }

@@ -83,13 +83,13 @@ fn the_permit_is_held_while_the_command_runs_and_free_afterwards() {
 #[test]
 fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
     let server = Server::any();
-    held(&server, "--lease 1s a", |gate| {
+    held(&server, "--lease 2s a", |gate| {
         let mutex = gate.mutex("a");
         let first = mutex.inspect().unwrap().holders.pop().unwrap();
         eventually("an age of more than two leases", || {
             let now = mutex.inspect().unwrap().holders.pop().unwrap();
             assert_eq!(now.fence, first.fence);
-            (now.age > Duration::from_secs(2)).then_some(())
+            (now.age > Duration::from_secs(4)).then_some(())
         });
     });
 }

@@ -49,14 +49,14 @@ fn signals_are_passed_on() {
 fn a_stopped_command_keeps_its_permit_and_goes_on() {
     let server = Server::any();
     let shared = Shared::new();
-    let run = script(&server, &shared, "--lease 1s", "echo $$ >$0/pid; read line; exit 5");
+    let run = script(&server, &shared, "--lease 2s", "echo $$ >$0/pid; read line; exit 5");
     let pid = shared.text("pid");
     run.signal("TSTP");
     eventually("it is stopped", || (state(&pid) == Some('T')).then_some(()));
     let first = mutex(&server).inspect().unwrap().holders.pop().unwrap().fence;
     eventually("two leases are over", || {
         let holder = mutex(&server).inspect().unwrap().holders.pop().unwrap();
-        (holder.fence == first && holder.age.as_secs() >= 2).then_some(())
+        (holder.fence == first && holder.age.as_secs() >= 4).then_some(())
     });
     run.signal("CONT");
     eventually("it goes on", || (state(&pid) != Some('T')).then_some(()));

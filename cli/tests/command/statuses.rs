@@ -132,7 +132,7 @@ fn status_79_if_the_permit_is_revoked() {
     let server = Server::any();
     let shared = Shared::new();
     let mut run = luagate(&server);
-    run.args(words("run --lease 1s a -- sh -c")).arg("trap '' TERM; echo $$ >\"$0\"; while :; do sleep 0.01; done");
+    run.args(words("run --lease 3s a -- sh -c")).arg("trap '' TERM; echo $$ >\"$0\"; while :; do sleep 0.01; done");
     let run = run.arg(shared.path("pid")).started();
     shared.text("pid");
     let mutex = gate(&server).mutex("a");

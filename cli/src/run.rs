@@ -6,6 +6,7 @@ mod group;
 mod guard;
 mod line;
 mod signals;
+mod tree;
 
 pub use guard::guard;
 
@@ -262,6 +263,7 @@ impl Running {
             Need::Kill => {
                 self.reason = self.reason.or(Some(reason()));
                 self.group.send(Signal::SIGKILL);
+                tree::kill_all(self.guard.id());
                 TICK
             }
         }
@@ -270,7 +272,10 @@ impl Running {
     fn end(mut self, status: u8) -> u8 {
         self.terminal.take_back();
         match self.reason {
-            Some(_) => self.group.kill_leftovers(),
+            Some(_) => {
+                tree::kill_all(self.guard.id());
+                self.group.kill_leftovers();
+            }
             None => self.group.end_leftovers(),
         }
         self.guard.end();

@@ -44,6 +44,12 @@ impl Guard {
         Guard { process: process.ok(), sent: 0 }
     }
 
+    /// Its process id.
+    pub fn id(&self) -> Option<Pid> {
+        let id = self.process.as_ref().map(Child::id)?;
+        i32::try_from(id).ok().map(Pid::from_raw)
+    }
+
     /// The group must have ended after `time`.
     pub fn watch(&mut self, group: Group, time: Duration) {
         let end = now().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));

@@ -93,6 +93,32 @@ fn processes_that_the_command_leaves_behind_are_ended_before_the_permit_is_free(
 }
 
 #[test]
+fn if_the_permit_is_lost_processes_that_have_left_the_group_are_ended_too() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let away = "(setsid sh -c 'echo $$ >$0/away; while :; do sleep 0.01; done' $0 &) >/dev/null 2>&1
+        while [ ! -s $0/away ]; do sleep 0.01; done; echo $$ >$0/pid; while :; do sleep 0.01; done";
+    for options in ["--lease 3s", "--lease 3s --foreground"] {
+        let run = script(&server, &shared, options, away);
+        shared.text("pid");
+        let process = shared.text("away");
+        let holder = mutex(&server).inspect().unwrap().holders.pop().unwrap();
+        mutex(&server).as_semaphore().revoke(&holder.id).unwrap();
+        assert_eq!(run.output().code(), 79, "{options}");
+        assert!(!exists(&process), "{options}");
+        for name in ["pid", "away"] {
+            std::fs::remove_file(shared.path(name)).unwrap();
+        }
+    }
+    // A command may start a daemon.
+    let run = script(&server, &shared, "", &format!("{}; exit 0", away.rsplit_once("; while").unwrap().0));
+    assert_eq!(run.output().code(), 0);
+    let process = shared.text("away");
+    assert!(exists(&process));
+    assert!(super::tool::signal_to(process.trim().parse().unwrap(), "KILL"));
+}
+
+#[test]
 fn in_the_foreground_the_command_stays_in_the_process_group() {
     let server = Server::any();
     let shared = Shared::new();
